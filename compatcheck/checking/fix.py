@@ -13,6 +13,7 @@ from compatcheck.core.fix import SETTING, Fix, Plan
 from compatcheck.core.report import severity_rank
 from compatcheck.fixing.evaluation import resolve_changed, target_of, targets_of
 from compatcheck.fixing.plan import find_plans
+from compatcheck.fixing.remedies import agree_with
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +33,7 @@ def find_fix(inspection: Inspection, criteria: Criteria, environ: Mapping[str, s
     gathered = gather_all(inspection, criteria.rules, environ)
     report = build_report(gathered, criteria)
     failing = [finding for finding in report.findings if finding.fails]
+    fails = bool(failing)
     failing = failing or [
         finding
         for finding in report.findings
@@ -58,6 +60,8 @@ def find_fix(inspection: Inspection, criteria: Criteria, environ: Mapping[str, s
         )
         written = written._replace(subjects=subjects)
         plans = _prove(plans, report, build_report(written, criteria))
+    for plan in plans if fails else ():
+        report = report._replace(findings=agree_with(plan, report.findings))
     asked = 0 if ways.resolver is None else ways.resolver.asked
     return Fix(report, tuple(plans), applied=False, evaluations=evaluations, resolutions=asked)
 

@@ -1,7 +1,7 @@
 """What a configuration file says, key by key, before anything is merged, defaulted or derived."""
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import MAX_DEPTH
@@ -102,6 +102,8 @@ class Document(NamedTuple):
     """Keys whose value depends on what the file does not tell; no default applies to them."""
     gaps: tuple[Gap, ...] = ()
     """What was not read beside the keys nobody understood."""
+    table: Mapping[str, tuple[Any, ...]] = {}
+    """What each key of its program means in this run, as it was read by: `compatcheck.frameworks.keys` inverts it."""
 
     def place(self, key: str) -> Source:
         """Return where a key stands; a key inside another one stands where that does."""

@@ -74,6 +74,8 @@ class Change(NamedTuple):
     """What it is in the texts of files; empty where a command is needed, or a hand."""
     places: tuple[str, ...] = ()
     """Where it is written: ``requirements.txt:4``; empty when no file states it."""
+    written: tuple[str, ...] = ()
+    """What is written at each place, for a setting, in the words of its file: ``gradient_checkpointing: true``."""
     clears: tuple[str, ...] = ()
     """Ids of the rules whose findings it takes part in clearing."""
     command: str | None = None
@@ -105,7 +107,25 @@ class Change(NamedTuple):
         """Return what it moves: of two changes of one lever, only one can be made."""
         if self.kind == VERSION:
             return self.name
-        return f"{self.edits[0].path}#{self.edits[0].start}" if self.edits else f"{min(self.subjects)}#{self.name}"
+        if not self.edits:
+            return f"{min(self.subjects)}#{self.name}"
+        first = self.edits[0]
+        added = f":{self.name}" if first.start == first.end else ""  # two keys may be added at one place
+        return f"{first.path}#{first.start}{added}"
+
+    @property
+    def instruction(self) -> str:
+        """Return what to do in one line: the release, or what to write and where."""
+        told = self.words or f"{self.name} {self.after}"
+        where = [f"{text} at {place}" for place, text in self.where] or self.options
+        return f"{told} ({', '.join(where)})" if where else told
+
+    @property
+    def where(self) -> tuple[tuple[str, str], ...]:
+        """Return each place of a setting with what is written there; none where only a facts file says how the run is."""
+        names = {name for name, _ in self.facts}
+        native = all(text.partition(":")[0] in names for text in self.written)
+        return () if native else tuple(zip(self.places, self.written, strict=True))
 
     @property
     def options(self) -> tuple[str, ...]:

@@ -144,10 +144,5 @@ def worst_text(report: Report, finding: Finding) -> str:
 
 
 def _remedy_text(finding: Finding) -> str:
-    """Say the first remedy, and where what it changes is written."""
-    if not finding.remedies:
-        return ""
-    text = finding.remedies[0].text
-    changed = (fact for fact in finding.facts if fact.name in text)
-    place = next((source for fact in changed for source in fact.sources if source.line is not None), None)
-    return f": {text}" + ("" if place is None else f" ({place.path}:{place.line})")
+    """Say the first remedy."""
+    return f": {finding.remedies[0].text}" if finding.remedies else ""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from compatcheck.collectors.python.pinned_build import rebuild
 from compatcheck.core.effects import OTHER_RELEASE, PATCH_RELEASE
-from compatcheck.core.fix import VERSION, Change
+from compatcheck.core.fix import SETTING, VERSION, Change
 from compatcheck.core.versions import exact_version
 from compatcheck.fixing.companions import Companions, Pin
 from compatcheck.fixing.moves import PATCH, describe_move
+from compatcheck.fixing.rereading import reread
 from compatcheck.resolution.resolve import resolve_with
 from compatcheck.resolution.scope import version_need
 
@@ -89,7 +91,10 @@ class Evaluation:
 
     @staticmethod
     def disagree(changes: Sequence[Change]) -> bool:
-        """Tell whether two changes set one fact: each was made for the run as it is."""
+        """Tell whether two changes set one fact, or edit one place: each was made for the run as it is."""
+        edits = sorted({edit for change in changes if change.kind == SETTING for edit in change.edits})
+        if any(a.path == b.path and a.end > b.start for a, b in pairwise(edits)):
+            return True
         names = [(subject, name) for change in changes for name, _ in change.facts for subject in change.subjects]
         return len(names) != len(set(names))
 
@@ -166,15 +171,18 @@ def targets_of(findings: Iterable[Finding]) -> frozenset[Target]:
 def resolve_changed(
     subject: Subject, changes: Iterable[Change], rules: RuleSet, documents: tuple[Document, ...] | None = None
 ) -> Subject:
-    """Resolve a subject anew with changes, or with what its files read as now."""
+    """Resolve a subject anew with changes, or with what its files read as now; settings that go into files are read there."""
     changes = list(changes)
+    edits = tuple(edit for change in changes for edit in change.edits if change.kind == SETTING)
+    if documents is None and edits:
+        documents = reread(subject.documents, edits)
     environment = subject.environment
     if environment is not None:
         moved = {c.name: move(environment.packages[c.name], c) for c in changes if c.kind == VERSION}
         environment = environment._replace(packages={**environment.packages, **moved})
         environment = rebuild(environment) if "torch" in moved else environment
     documents = subject.documents if documents is None else documents
-    stated = {name: value for change in changes for name, value in change.facts}
+    stated = {name: value for change in changes for name, value in change.facts if not change.edits}
     return resolve_with(subject._replace(environment=environment, documents=documents), stated, rules)
 
 

@@ -165,12 +165,14 @@ class EditableFiles:
         edit = change_value(package.source.path, text, package.source.key, value)
         return [] if edit is None else [(f"{package.source.path}:{line_of(text, edit.start)}", edit)]
 
-    def place_of_setting(self, edit: TextEdit) -> tuple[str, str | None]:
-        """Return where a setting is written and what stands there; None where the key is new."""
-        text = self.texts[edit.path]
-        old = text[edit.start : edit.end]
+    def place_of_setting(self, edit: TextEdit) -> str:
+        """Return where a setting is written."""
         added = len(edit.new) - len(edit.new.lstrip("\r\n,"))
-        return f"{edit.path}:{line_of(text, edit.start) + edit.new[:added].count(chr(10))}", old or None
+        return f"{edit.path}:{line_of(self.texts[edit.path], edit.start) + edit.new[:added].count(chr(10))}"
+
+    def text_before(self, edit: TextEdit) -> str | None:
+        """Return what an edit replaces; None where the key is new."""
+        return self.texts[edit.path][edit.start : edit.end] or None
 
     def change(self, edits: Iterable[TextEdit]) -> tuple[FileChange, ...]:
         """Return the files with the edits made."""

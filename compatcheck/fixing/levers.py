@@ -112,14 +112,16 @@ def find_levers(
         own = [finding for finding in failing if finding.subject == subject.id]
         advice = [(one.rule_id, change) for one in own for change in find_settings(subject, one, rules, files)]
         if any(map(is_about_fit, own)):
-            advice += [(FIT, change) for change in find_smaller_settings(subject)]
+            advice += [(FIT, change) for change in find_smaller_settings(subject, rules, files)]
         for rule_id, change in advice:
             advised.setdefault((subject.id, rule_id), set()).add(change.lever)
             same = settings.setdefault(change.lever, {})
             key = change.edits[0].new if change.edits else str(change.facts)
             before = same.get(key, change)
             effect = worst_effect((before.effect, change.effect))
-            same[key] = before._replace(subjects=change.subjects | before.subjects, effect=effect)
+            paths = {edit.path for edit in change.edits}
+            read_by = {one.id for one in subjects if paths & {document.source.path for document in one.documents}}
+            same[key] = before._replace(subjects=change.subjects | before.subjects | read_by, effect=effect)
     changes.update((lever, _sorted(found.values())) for lever, found in settings.items())
     by_finding = {key: frozenset(found) for key, found in advised.items()}
     return Levers(changes, packages, releases, by_finding, tuple(notes), blame)

@@ -13,7 +13,6 @@ from compatcheck.fixing.evaluation import Evaluation, resolve_changed, target_of
 from compatcheck.fixing.files import EditableFiles
 from compatcheck.fixing.levers import find_levers, is_about_fit
 from compatcheck.fixing.search import Search, State
-from compatcheck.fixing.settings import NATIVE_NOTE, find_edit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -29,6 +28,9 @@ MAY_NOT_FIT = "_stack/run-may-not-fit"
 """What is left of a run that fits, but not for certain."""
 _MOST_EXPLAINED = 3
 """Refused combinations that are looked at to say why a finding stays."""
+
+
+NATIVE_NOTE = "the facts file describes the run: change it where the run is configured too"
 
 
 class Ways(NamedTuple):
@@ -273,7 +275,6 @@ class Group:
             for document in subject.documents
             if document.reader == "native"
         }
-        by_id = {subject.id: subject for subject in self.subjects}
         described = []
         for change in changes:
             clears: tuple[str, ...] = ()
@@ -281,10 +282,9 @@ class Group:
                 without = cleared - self._cleared([other for other in changes if other is not change])
                 clears = _rules_of(without | (cleared & self._cleared([change])))
             if change.kind != VERSION:
-                subject = by_id[min(change.subjects)]
-                role = next((name for name, facts in subject.roles.items() if change.name in facts), min(subject.roles))
-                placed = change if change.edits else find_edit(subject, role, change, self.rules, self.files)
-                described.append(placed._replace(clears=clears))
+                told = NATIVE_NOTE if any(edit.path in native for edit in change.edits) else None
+                note = "; ".join(filter(None, (change.note, told))) or None
+                described.append(change._replace(clears=clears, note=note))
                 continue
             package = self.levers.packages.get(change.name)
             found = [] if package is None else self.files.edits(package, change)

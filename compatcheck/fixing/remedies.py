@@ -5,15 +5,18 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.core.effects import OTHER_RELEASE, SLOWER
-from compatcheck.core.fix import SETTING, VERSION, Change
+from compatcheck.core.effects import OTHER_RELEASE
+from compatcheck.core.fix import VERSION, Change
 from compatcheck.core.report import FindingRemedy
-from compatcheck.fixing.evaluation import Evaluation, target_of
+from compatcheck.core.summary import size_text
+from compatcheck.fixing.evaluation import Evaluation, target_of, targets_of
+from compatcheck.fixing.files import EditableFiles
+from compatcheck.fixing.settings import find_setting
 from compatcheck.matching.remedies import good_releases, write_remedy
 from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.core.fix import Plan
     from compatcheck.core.report import Finding
@@ -48,36 +51,47 @@ def _try_all(finding: Finding, subject: Subject, rules: RuleSet, evaluation: Eva
     if rule is None:
         return
     scope = FactScope(subject.roles[finding.role], subject.environment, rules)
+    files = EditableFiles(())
     for remedy in rules.texts(rule).remedies:
-        written = write_remedy(rule, remedy, scope)
+        written = write_remedy(rule, remedy, scope, documents=subject.documents, role=finding.role)
         if written is None or remedy["verb"] in {"env", "note"}:
             tried = written
         elif remedy["verb"] == "set":
-            change = _setting(subject, remedy["target"])
-            tried = written._replace(settings=change.facts) if _clears(finding, (change,), evaluation) else None
+            target, safety = remedy["target"], remedy["safety"]
+            change = find_setting(subject, finding.role, target, safety, remedy["note"], rules, files)
+            tried = None if change is None else _try_setting(finding, written, change, evaluation)
         else:
             tried = _try_releases(finding, rule, remedy, scope, evaluation) or _without_version(remedy, scope, written)
         if tried is not None:
             yield tried
 
 
-def _setting(subject: Subject, target: Mapping[str, Any]) -> Change:
-    name, value = next(iter(target.items()))
-    facts = tuple(target.items())
-    return Change(SETTING, name, None, value, frozenset({subject.id}), SLOWER, (0,), "a rule's remedy", facts)
+def _try_setting(
+    finding: Finding, written: FindingRemedy, change: Change, evaluation: Evaluation
+) -> FindingRemedy | None:
+    brings = _brings(finding, (change,), evaluation)
+    if brings is None:
+        return None
+    where = f" at {', '.join(change.places)}" if change.places else ""
+    return _say_brings(written._replace(text=written.text + where, settings=change.facts), brings)
 
 
-def _clears(finding: Finding, changes: Sequence[Change], evaluation: Evaluation) -> bool:
-    """Tell whether changes clear a finding and bring in nothing that fails."""
+def _brings(finding: Finding, changes: Sequence[Change], evaluation: Evaluation) -> list[Finding] | None:
+    """Return the certain findings that changes bring in; None where they do not clear this one, or bring in what fails."""
     if evaluation.obstacle(changes) is not None:
-        return False
-    target, clean = target_of(finding), True
-    for one in evaluation.findings(changes):
-        if target_of(one) == target:
-            clean = clean and one.status != "affected"
-        elif one.fails and target_of(one) not in evaluation.targets:
-            return False
-    return clean
+        return None
+    target, before = target_of(finding), targets_of(evaluation.before)
+    after = [one for one in evaluation.findings(changes) if one.status == "affected" and one.suppressed is None]
+    targets = targets_of(after)
+    if target in targets or any(one.fails and target_of(one) not in evaluation.targets for one in after):
+        return None
+    return [one for one in after if target_of(one) not in before and not (one.advice or one.folded)]
+
+
+def _say_brings(remedy: FindingRemedy, brings: Iterable[Finding]) -> FindingRemedy:
+    """Say behind a remedy what it brings in, below what fails."""
+    said = [", ".join(filter(None, (one.rule_id, size_text(one.impact)))) for one in brings]
+    return remedy._replace(text=f"{remedy.text}; brings in {'; '.join(said)}") if said else remedy
 
 
 def _without_version(remedy: Mapping[str, Any], scope: FactScope, written: FindingRemedy) -> FindingRemedy | None:
@@ -105,18 +119,17 @@ def _try_releases(
         pin = evaluation.obstacle(changes)
         if pin is not None:
             blocked = blocked or (pin, chosen)
-        elif _clears(finding, changes, evaluation):
+        elif (brings := _brings(finding, changes, evaluation)) is not None:
             followers = [change for change in evaluation.complete(changes) if change.follows]
             more = {change.name: change.release or "" for change in followers}
             written = write_remedy(rule, remedy, scope, {**chosen, **more})
             if written is None:
                 return None
             written = written._replace(releases=tuple({**chosen, **more}.items()))
-            if not followers:
-                return written
-            first = followers[0]
-            along = ", ".join(f"{name} {release}" for name, release in more.items())
-            return written._replace(text=f"{written.text} with {along} ({first.why})")
+            if followers:
+                along = ", ".join(f"{name} {release}" for name, release in more.items())
+                written = written._replace(text=f"{written.text} with {along} ({followers[0].why})")
+            return _say_brings(written, brings)
     if blocked is None:
         return None
     pin, refused = blocked
@@ -135,7 +148,7 @@ def _release(finding: Finding, name: str, release: str, scope: FactScope) -> Cha
 
 
 def agree_with(plan: Plan, findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Let the remedies of what a plan clears say what the plan does, where they would move a package elsewhere."""
+    """Let the remedies of what a plan clears say what the plan does, where they change nothing or something else."""
     moves = {change.name: change.release or "" for change in plan.changes if change.kind == VERSION}
     cleared = {target_of(finding) for finding in plan.cleared}
 
@@ -143,11 +156,12 @@ def agree_with(plan: Plan, findings: Sequence[Finding]) -> tuple[Finding, ...]:
         return all(moves.get(name, release) == release for name, release in remedy.releases)
 
     def adjust(finding: Finding) -> Finding:
-        if target_of(finding) not in cleared or all(map(agrees, finding.remedies)):
+        changing = [remedy for remedy in finding.remedies if remedy.releases or remedy.settings]
+        if target_of(finding) not in cleared or (changing and all(map(agrees, changing))):
             return finding
         kept = tuple(remedy for remedy in finding.remedies if agrees(remedy))
         settings = tuple(fact for change in plan.changes for fact in change.facts)
-        words = ", ".join(change.words or f"{change.name} {change.after}" for change in plan.changes)
+        words = ", ".join(change.instruction for change in plan.changes)
         command = (
             "pip install " + " ".join(f"'{name}=={release}'" for name, release in moves.items()) if moves else None
         )

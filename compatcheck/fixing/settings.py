@@ -6,23 +6,19 @@ import os
 from typing import TYPE_CHECKING
 
 from compatcheck.core.effects import CHANGES_TRAINING, SLOWER
-from compatcheck.core.errors import InputError
-from compatcheck.core.files import LOCAL, Overlay
 from compatcheck.core.fix import SETTING, Change
 from compatcheck.core.summary import value_text
-from compatcheck.fixing.edits.configuration_text import add_value, change_value
-from compatcheck.fixing.edits.text import apply_edits
+from compatcheck.fixing.edits.configuration_text import add_argument, add_value, change_value, describe_edit
 from compatcheck.fixing.evaluation import resolve_changed
-from compatcheck.frameworks.recognise import read_configurations
-from compatcheck.matching.remedies import key_of
+from compatcheck.fixing.rereading import reread
 from compatcheck.memory.suggest import candidates
 from compatcheck.resolution.scope import FactScope
+from compatcheck.resolution.spelling import find_spellings, is_own_code
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping
 
-    from compatcheck.core.document import Document
-    from compatcheck.core.facts import Value
+    from compatcheck.core.facts import Fact, Value
     from compatcheck.core.fix import TextEdit
     from compatcheck.core.report import Finding
     from compatcheck.fixing.files import EditableFiles
@@ -35,40 +31,49 @@ DISTANCE = (0, 0, 1)
 DESCRIBED = ("run.", "hardware.", "environment.")
 """Facts that say how things are: a file that states them describes the run, and another value would only describe it wrongly."""
 
-NATIVE_NOTE = "the facts file describes the run: change it where the run is configured too"
-
 
 def find_settings(subject: Subject, finding: Finding, rules: RuleSet, files: EditableFiles) -> Iterator[Change]:
-    """Yield the settings that the remedies of a finding advise and that a file of its subject can be given."""
+    """Yield the settings that the remedies of a finding advise and that the run has a place for."""
     rule = rules.find(finding.rule_id)
     for remedy in () if rule is None else rules.texts(rule).remedies:
         target = remedy["target"]
-        # One fact at a time: two would have to be proved together, and no remedy has two that are keys of a file.
-        if remedy["verb"] != "set" or len(target) != 1:
+        if remedy["verb"] != "set" or any(name.startswith(DESCRIBED) for name in target):
             continue
-        ((name, value),) = target.items()
-        if name.startswith(DESCRIBED):
-            continue
-        safe = remedy["safety"] == "safe"
-        change = Change(
-            SETTING,
-            name,
-            None,
-            value,
-            frozenset({subject.id}),
-            SLOWER if safe else CHANGES_TRAINING,
-            DISTANCE,
-            "the rule calls it safe" if safe else "the rule says that it changes more than memory",
-            facts=((name, value),),
-            note=remedy["note"],
-        )
-        change = find_edit(subject, finding.role, change, rules, files)
-        if change.edits or key_of(name, FactScope(subject.roles[finding.role], subject.environment, rules)):
+        change = find_setting(subject, finding.role, target, remedy["safety"], remedy["note"], rules, files)
+        if change is not None and change.written:
             yield change
 
 
-def find_smaller_settings(subject: Subject) -> Iterator[Change]:
-    """Yield the settings of a run that may lower its peak, as the memory model proposes them."""
+def find_setting(  # noqa: PLR0913, PLR0917 (a remedy, and what it is written into)
+    subject: Subject,
+    role: str,
+    target: Mapping[str, Value],
+    safety: str,
+    note: str | None,
+    rules: RuleSet,
+    files: EditableFiles,
+) -> Change | None:
+    """Return what a remedy sets as a change of the run's files; None where no key of the run states it."""
+    safe = safety == "safe"
+    (name, value), *_ = target.items()
+    change = Change(
+        SETTING,
+        name,
+        None,
+        value,
+        frozenset({subject.id}),
+        SLOWER if safe else CHANGES_TRAINING,
+        DISTANCE,
+        "the rule calls it safe" if safe else "the rule says that it changes more than memory",
+        facts=tuple(target.items()),
+        note=note,
+    )
+    return find_place(subject, role, change, rules, files)
+
+
+def find_smaller_settings(subject: Subject, rules: RuleSet, files: EditableFiles) -> Iterator[Change]:
+    """Yield the settings of a run that may lower its peak, as the memory model proposes them, where the run has a place."""
+    role = next((name for name in ("train", "actor") if name in subject.roles), next(iter(subject.roles)))
     for index, one in enumerate(candidates(subject.roles)):
         name = next(iter(one.facts))
         facts = next((facts for facts in subject.roles.values() if name in facts), None)
@@ -77,76 +82,108 @@ def find_smaller_settings(subject: Subject) -> Iterator[Change]:
         distance = (0, 0, index)
         subjects, changed = frozenset({subject.id}), tuple(one.facts.items())
         value = one.facts[name]
-        yield Change(SETTING, name, before, value, subjects, one.effect, distance, why, changed, one.words, note=note)
+        change = Change(
+            SETTING, name, before, value, subjects, one.effect, distance, why, changed, one.words, note=note
+        )
+        placed = find_place(subject, role, change, rules, files)
+        if placed is not None:
+            yield placed
 
 
-def find_edit(subject: Subject, role: str, change: Change, rules: RuleSet, files: EditableFiles) -> Change:
-    """Return a setting with its place in a file and the text that states it there; as it is where no file can."""
-    if len(change.facts) != 1:
+def find_place(subject: Subject, role: str, change: Change, rules: RuleSet, files: EditableFiles) -> Change | None:
+    """Return a setting as the run's own files state it.
+
+    Returns:
+        With the edits of its files, read again and found to state it; with the keys alone where a hand has to make them; as
+        it is where options of ours or code of the user's own state it; None where nothing of the run does.
+    """
+    documents = subject.documents
+    declared = any(_is_declared(subject.roles[role].get(name)) for name, _ in change.facts)
+    if declared or not documents or any(name.startswith(DESCRIBED) for name, _ in change.facts):
         return change
-    name, value = change.name, change.value
-    proposed = _propose(subject, role, name, value, rules, files)
-    edit = next((edit for edit in proposed if _proves(subject, role, name, value, edit, rules, files)), None)
-    if edit is None:
-        return change
-    place, before = files.place_of_setting(edit)
-    native = any(one.reader == "native" and one.source.path == edit.path for one in subject.documents)
-    note = "; ".join(filter(None, [change.note, NATIVE_NOTE if native else None])) or None
-    return change._replace(before=before, edits=(edit,), places=(place,), note=note)
+    edits: list[TextEdit] = []
+    written: list[tuple[str, str]] = []
+    proved = True
+    for name, value in change.facts:
+        if _states(subject, role, name, value, edits, rules):
+            continue
+        proposed = _propose(subject, role, name, value, rules, files)
+        edit = next((one for one in proposed if _states(subject, role, name, value, [*edits, one], rules)), None)
+        if edit is not None:
+            edits.append(edit)
+            written.append((files.place_of_setting(edit), describe_edit(files.texts[edit.path], edit)))
+            continue
+        spelled = _spell_by_hand(subject, role, name, value, rules)
+        if spelled is not None:
+            proved = False
+            written.append(spelled)
+    if not proved or not edits or not all(_states(subject, role, *fact, edits, rules) for fact in change.facts):
+        if not is_own_code(documents) and (proved or not written):
+            return None
+        return change._replace(places=tuple(place for place, _ in written), written=tuple(text for _, text in written))
+    return change._replace(
+        before=change.before or files.text_before(edits[0]),
+        edits=tuple(edits),
+        places=tuple(place for place, _ in written),
+        written=tuple(text for _, text in written),
+    )
+
+
+def _is_declared(fact: Fact | None) -> bool:
+    return fact is not None and fact.origin in {"set", "declared", "installed", "measured"}
+
+
+def _states(subject: Subject, role: str, name: str, value: Value, edits: list[TextEdit], rules: RuleSet) -> bool:
+    """Tell whether the edited files give a fact this value, and bring in no contradiction."""
+    documents = reread(subject.documents, edits)
+    if documents is None:
+        return False
+    after = resolve_changed(subject, (), rules, documents)
+    facts = after.roles.get(role)
+    held = facts is not None and name in facts and facts[name].value == value
+    return held and {one.fact for one in after.conflicts} <= {one.fact for one in subject.conflicts}
+
+
+def _spell_by_hand(subject: Subject, role: str, name: str, value: Value, rules: RuleSet) -> tuple[str, str] | None:
+    """Return where a person states a fact, and in which words."""
+    facts = subject.roles[role]
+    scope = FactScope(facts, subject.environment, rules)
+    files = [one for one in subject.documents if one.reader not in {"native", "model"}]
+    spelled = next(find_spellings(files, name, value, role, scope), None)
+    if spelled is None:
+        return None
+    fact = facts.get(name)
+    source = next((one for one in fact.sources if one.path == spelled.document.source.path), None) if fact else None
+    source = source or spelled.document.place(spelled.key)
+    place = source.path if source.line is None else f"{source.path}:{source.line}"
+    sign = "=" if spelled.document.is_command or source.path.endswith(".py") else ": "
+    return place, f"{spelled.key}{sign}{_write(spelled.value)}"
+
+
+def _write(value: object) -> str:
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _propose(
     subject: Subject, role: str, name: str, value: Value, rules: RuleSet, files: EditableFiles
 ) -> Iterator[TextEdit]:
+    """Yield edits that may state a fact: of the value where it stands, then of each key that can."""
     facts = subject.roles[role]
-    values: Sequence[Value] = (value, not value) if isinstance(value, bool) else (value,)
     fact = facts.get(name)
-    for source in () if fact is None or fact.origin in {"set", "installed", "measured", "declared"} else fact.sources:
+    spellings = list(find_spellings(subject.documents, name, value, role, FactScope(facts, subject.environment, rules)))
+    values = list(dict.fromkeys((spelled.key, spelled.value) for spelled in spellings))
+    for source in () if fact is None else fact.sources:
         text = files.text(source.path) if source.key and os.path.isfile(source.path) else None
-        for new in values if text is not None else ():
-            for key in dict.fromkeys((source.key or "", (source.key or "").removeprefix("deepspeed."))):
-                edit = change_value(source.path, text or "", key, new, source.line)
+        for key in dict.fromkeys((source.key or "", (source.key or "").removeprefix("deepspeed."))):
+            for new in dict.fromkeys([*(given for known, given in values if known == key), value]):
+                edit = None if text is None else change_value(source.path, text, key, new, source.line)
                 if edit is not None:
                     yield edit
-    own = key_of(name, FactScope(facts, subject.environment, rules))
-    for document in subject.documents:
-        path = document.source.path
-        content = files.text(path) if os.path.isfile(path) and document.reader != "model" else None
-        written = name if document.reader == "native" else own
-        if content is not None and written is not None:
-            edit = add_value(path, content, written, value)
-            if edit is not None:
-                yield edit
-
-
-def _proves(  # noqa: PLR0913, PLR0917 (what is changed, and what it takes to read it again)
-    subject: Subject, role: str, name: str, value: Value, edit: TextEdit, rules: RuleSet, files: EditableFiles
-) -> bool:
-    after = apply_edits({edit.path: files.texts[edit.path]}, [edit])
-    try:
-        readings = read_configurations(
-            edit.path, Overlay(LOCAL, {path: text.encode("utf-8") for path, text in after.items()}), named=True
-        )
-    except InputError:
-        return False
-    new = [document for reading in readings for document in reading.documents]
-    documents = _exchange(subject.documents, edit.path, new)
-    if documents is None:
-        return False
-    facts = resolve_changed(subject, (), rules, documents).roles.get(role)
-    return facts is not None and name in facts and facts[name].value == value
-
-
-def _exchange(documents: Sequence[Document], path: str, new: Sequence[Document]) -> tuple[Document, ...] | None:
-    """Put what a file reads as now in the place of what it read as; None where it reads as something else."""
-    result = []
-    for document in documents:
-        if document.source.path != path:
-            result.append(document)
-            continue
-        place = (document.reader, document.source.line)
-        match = [one for one in new if (one.reader, one.source.line) == place]
-        if len(match) != 1:
-            return None
-        result.append(match[0])
-    return tuple(result)
+    for spelled in spellings:
+        path = spelled.document.source.path
+        text = files.text(path) if os.path.isfile(path) else None
+        if text is not None:
+            edit = add_value(path, text, spelled.key, spelled.value)
+            yield from (
+                add_argument(path, text, spelled.key, spelled.value, spelled.document) if edit is None else (edit,)
+            )

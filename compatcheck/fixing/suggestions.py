@@ -47,7 +47,7 @@ def _options(group: Group) -> Iterator[Sequence[Change]]:
     """Yield the plan, and each change by itself: of a package the nearest release that clears something."""
     if group.failing:
         yield group.search().state.changes
-    for change in find_smaller_settings(group.subjects[0]):
+    for change in find_smaller_settings(group.subjects[0], group.rules, group.files):
         yield (change,)
     blamed = frozenset().union(*map(group.levers.blamed, group.failing))
     here = targets_of(group.failing)

@@ -6,7 +6,7 @@ ValueError with a hint.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 Convert = Callable[[Any], Any]
@@ -122,7 +122,7 @@ def constant(value: object) -> Convert:
 
 
 def _when_on(value: object) -> Convert:
-    return lambda given: value if is_on(given) else LEAVE
+    return ByWords({"true": value}, "leave")
 
 
 def _when_given(value: object) -> Convert:
@@ -141,27 +141,53 @@ WITH_ARGUMENT: Mapping[str, Callable[[object], Convert]] = {
 """``on:cpu`` states ``cpu`` when the switch is on, ``given:true`` states true when the key is not null."""
 
 
-def by_words(words: Mapping[str, object], otherwise: str) -> Convert:
-    """Make the conversion that replaces words, in any case.
+class ByWords:
+    """The conversion that replaces words, in any case."""
 
-    Args:
-        words: lower-case word → value.
-        otherwise: what another word is: ``leave`` (states nothing), ``same`` (null states nothing), ``lower``
-            (itself in lower case), ``error``, or a value.
-    """
+    def __init__(self, words: Mapping[str, object], otherwise: str) -> None:
+        """Make it.
 
-    def convert(value: Any) -> Any:  # noqa: ANN401 (configuration)
+        Args:
+            words: lower-case word → value.
+            otherwise: what another word is: ``leave`` (states nothing), ``same`` (null states nothing), ``lower``
+                (itself in lower case), ``error``, or a value.
+        """
+        self.words = words
+        self.otherwise = otherwise
+
+    def __call__(self, value: Any) -> Any:  # noqa: ANN401 (configuration)
+        """Convert a value of a file."""
         word = "null" if value is None else str(value).lower()
-        if word in words:
-            return words[word]
-        if otherwise == "error":
-            msg = f"known: {', '.join(known for known, found in words.items() if found is not LEAVE)}"
+        if word in self.words:
+            return self.words[word]
+        if self.otherwise == "error":
+            msg = f"known: {', '.join(known for known, found in self.words.items() if found is not LEAVE)}"
             raise ValueError(msg)
-        if otherwise in {"same", "lower"}:
-            return stated(value if otherwise == "same" else word)
-        return LEAVE if otherwise == "leave" else read_atom(otherwise)
+        if self.otherwise in {"same", "lower"}:
+            return stated(value if self.otherwise == "same" else word)
+        return LEAVE if self.otherwise == "leave" else read_atom(self.otherwise)
 
-    return convert
+
+def invert(convert: Convert | None, value: object) -> Iterator[object]:
+    """Yield what a file can say so that a conversion gives this value; nothing where anything said would."""
+    if isinstance(convert, ByWords):
+        yield from (read_atom(word) for word, found in convert.words.items() if _is(found, value))
+    elif convert is None:
+        yield value
+    for given in (value, not value) if isinstance(value, bool) else (value,):
+        if convert is not None and _converts(convert, given, value) and not _converts(convert, "\0", value):
+            yield given
+
+
+def _converts(convert: Convert, given: object, value: object) -> bool:
+    try:
+        return _is(convert(given), value)
+    except (ValueError, TypeError, AttributeError, LookupError):
+        return False
+
+
+def _is(found: object, value: object) -> bool:
+    return found == value and isinstance(found, bool) is isinstance(value, bool)
 
 
 def read_atom(word: str) -> object:

@@ -10,7 +10,7 @@ A line of a key file is one meaning of one key, a key with several meanings has 
     words: sharding  fsdp=fsdp fsdp2=fsdp mcore=megatron
 
 The third word is a conversion: one of `conversions` (``on:nf4`` gives it an argument), words the file itself lists
-(``otherwise=error`` among them says what another word is, see `by_words`), or a function that the reader hands in. The fact
+(``otherwise=error`` among them says what another word is, see `ByWords`), or a function that the reader hands in. The fact
 ``-`` keeps a key in the table without a meaning: its reader decides about it.
 """
 
@@ -22,7 +22,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from compatcheck.core.document import enclosing_keys
-from compatcheck.frameworks.conversions import COMMON, WITH_ARGUMENT, Convert, by_words, read_atom, state_nothing
+from compatcheck.frameworks.conversions import COMMON, WITH_ARGUMENT, ByWords, Convert, invert, read_atom, state_nothing
 
 
 class Key(NamedTuple):
@@ -41,6 +41,21 @@ SILENT = (Key("training.trainer", state_nothing),)
 """Meaning of a key that states nothing here."""
 Table = dict[str, tuple[Key, ...]]
 """Key → its meanings."""
+
+
+def find_keys(
+    table: Mapping[str, tuple[Key, ...]], fact: str, value: object, role: str
+) -> Iterator[tuple[str, object]]:
+    """Yield the keys that can state a fact for a model, each with the value it has in a file."""
+    for key, meanings in table.items():
+        for one in meanings:
+            if one.fact == fact and one.role in {None, role}:
+                given = next(invert(one.convert, value), _NOTHING)
+                if given is not _NOTHING:
+                    yield key, given
+
+
+_NOTHING = object()
 
 
 class KeyTable(Mapping[str, tuple[Key, ...]]):
@@ -73,7 +88,7 @@ class KeyTable(Mapping[str, tuple[Key, ...]]):
         table: Table = {}
         for other in self._beneath:
             table.update(other)
-        return table | own, words
+        return own | {key: meanings for key, meanings in table.items() if key not in own}, words
 
     @property
     def words(self) -> Mapping[str, Mapping[str, object]]:
@@ -108,7 +123,7 @@ def parse_key_file(
             _read_words(parts, words, otherwise, f"{path}:{number}")
         elif parts:
             rows.append((number, parts))
-    listed = {name: by_words(found, otherwise.get(name, "leave")) for name, found in words.items()}
+    listed = {name: ByWords(found, otherwise.get(name, "leave")) for name, found in words.items()}
     known: dict[str, Convert] = {**COMMON, **conversions, **listed}
     for number, parts in rows:
         meanings = _read_row(parts, known, f"{path}:{number}")

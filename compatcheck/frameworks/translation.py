@@ -28,6 +28,8 @@ class Translation(NamedTuple):
     statements: tuple[Statement, ...]
     unread: tuple[tuple[str, str | None], ...]
     skipped: tuple[Skipped, ...]
+    table: Mapping[str, tuple[Key, ...]] = {}
+    """By which they were translated."""
 
 
 def flatten(data: Mapping[str, Any], prefix: str = "", stop: Collection[str] = ()) -> Iterator[tuple[str, Any]]:
@@ -94,7 +96,7 @@ def translate(
                 skipped.append(Skipped(source._replace(key=key), reason, hint, fact=meaning.fact))
                 continue
             statements.append(Statement(meaning.fact, key, parsed, meaning.role, meaning.without))
-    return Translation(tuple(statements), tuple(unread), tuple(skipped))
+    return Translation(tuple(statements), tuple(unread), tuple(skipped), table)
 
 
 def not_understood(source: Source, key: str, wanted: str) -> Skipped:
@@ -134,4 +136,12 @@ def make_document(
         first = ", ".join(key for key, _ in translation.unread[:3])
         msg = f"none of its keys is known ({first})"
         raise InputError(msg, source=source, hint="is this the file you meant?")
-    return Document(reader, source, translation.statements, translation.unread, translation.skipped, references)
+    return Document(
+        reader,
+        source,
+        translation.statements,
+        translation.unread,
+        translation.skipped,
+        references,
+        table=translation.table,
+    )

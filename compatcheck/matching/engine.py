@@ -271,7 +271,7 @@ def build(
         assumptions=assumptions,
         facts=used,
         locations=tuple(dict.fromkeys(source for fact in used for source in fact.sources)),
-        remedies=write_remedies(rule, texts, scope),
+        remedies=write_remedies(rule, texts, scope, subject.documents, role),
         by_release=_came_with_release(rule, texts, scope.rules),
         references=tuple(
             FindingReference(str(entry["type"]), str(entry["url"]), entry["date"]) for entry in texts.references

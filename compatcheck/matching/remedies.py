@@ -7,24 +7,34 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.core.report import FindingRemedy
 from compatcheck.core.versions import compile_specifier, contains, nearest_release
 from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
+from compatcheck.resolution.spelling import find_spellings, is_own_code
 from compatcheck.rules.expression import Unknown, evaluate
 from compatcheck.rules.programs import lineage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from compatcheck.core.document import Document
     from compatcheck.rules.database import CompiledRule, Texts
     from compatcheck.rules.program import Program
 
 
-def write_remedies(rule: CompiledRule, texts: Texts, scope: FactScope) -> tuple[FindingRemedy, ...]:
-    """Write a rule's remedies for this environment; one in force, or a change of release that leads nowhere new, is left out."""
-    written = (write_remedy(rule, remedy, scope) for remedy in texts.remedies)
+def write_remedies(
+    rule: CompiledRule, texts: Texts, scope: FactScope, documents: Sequence[Document] = (), role: str = "train"
+) -> tuple[FindingRemedy, ...]:
+    """Write a rule's remedies for this environment and these files; one that `write_remedy` has no words for is left out."""
+    written = (write_remedy(rule, remedy, scope, documents=documents, role=role) for remedy in texts.remedies)
     return tuple(one for one in written if one is not None)
 
 
 def write_remedy(
-    rule: CompiledRule, remedy: Mapping[str, Any], scope: FactScope, releases: Mapping[str, str] | None = None
+    rule: CompiledRule,
+    remedy: Mapping[str, Any],
+    scope: FactScope,
+    releases: Mapping[str, str] | None = None,
+    *,
+    documents: Sequence[Document] = (),
+    role: str = "train",
 ) -> FindingRemedy | None:
     """Write one remedy.
 
@@ -33,9 +43,11 @@ def write_remedy(
         remedy: as the rule file states it.
         scope: facts and packages.
         releases: package → release to name; None for the nearest ones that the rule does not hold.
+        documents: files and commands of the run, whose keys a setting is named by.
+        role: the model it is about.
 
     Returns:
-        None where its condition is false, it is in force already or it leads nowhere new.
+        None where its condition is false, it is in force already, it leads nowhere new or no key of the run states it.
     """
     target: Mapping[str, Any] = remedy["target"]
     condition = True if remedy["when"] is None else evaluate(remedy["when"], scope)
@@ -45,7 +57,7 @@ def write_remedy(
         case "upgrade" | "downgrade" as verb:
             entry = _change_release(rule, verb, target, scope, releases or {})
         case "set":
-            entry = _set(target, scope)
+            entry = _set(target, scope, documents, role)
         case "env":
             pairs = " ".join(f"{name}={value}" for name, value in target.items())
             entry = (f"set {pairs} in the environment", f"export {pairs}")
@@ -60,12 +72,21 @@ def write_remedy(
     return FindingRemedy(text, command, remedy["safety"], note)
 
 
-def _set(target: Mapping[str, Any], scope: FactScope) -> tuple[str, str | None] | None:
+def _set(
+    target: Mapping[str, Any], scope: FactScope, documents: Sequence[Document], role: str
+) -> tuple[str, str | None] | None:
     words = []
+    files = [document for document in documents if document.reader != "native"]
     framework = scope.facts.get("training.framework")
     for name, value in target.items():
         if name in scope.facts and scope.facts[name].value == value:
             continue
+        spelled = next(find_spellings(files, name, value, role, scope), None)
+        if spelled is not None:
+            words.append(f"{spelled.key} to {_word(spelled.value)} ({name})")
+            continue
+        if files and not is_own_code(files):
+            return None
         key = key_of(name, scope)
         if key is not None and isinstance(value, str):
             words.append(f"{name} to {value} (key {key})")  # the program may have a word of its own for the value

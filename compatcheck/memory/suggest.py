@@ -69,10 +69,15 @@ def _attention(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
 
 
 def _loss(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
-    if values.get("training.loss_implementation") not in {"chunked", "fused_linear"}:
+    """Propose Liger's loss, which a model computes that is given labels; trainers of TRL have losses of Liger's own."""
+    given = values.get("program.passes_labels") is not False or values.get("program.runs_trl_trainers")
+    if given and values.get("training.loss_implementation") not in {"chunked", "fused_linear"}:
         changed: dict[str, Value] = {"training.loss_implementation": "fused_linear", "training.use_liger_kernel": True}
         yield SuggestedChange(
-            "fused linear cross-entropy (Liger)", changed, SAME_RESULT, "the model type must be one Liger knows"
+            "fused linear cross-entropy (Liger)",
+            changed,
+            SAME_RESULT,
+            "needs liger-kernel, and a model type that it knows",
         )
 
 

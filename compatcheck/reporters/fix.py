@@ -76,14 +76,14 @@ def plan_lines(report: Report, *, color: bool, width: int) -> Iterator[str]:
             because = f": {change.why}" if change.follows else ""
             lines = fill(f"{change_text(change)}{price}{because}", width - 6)
             yield from (f"    {line}" if not index else f"      {line}" for index, line in enumerate(lines))
-            if change.kind == SETTING:
-                yield from (
-                    f"      {line}" for line in fill(", ".join(change.places) or " ".join(change.options), width - 6)
-                )
+            for text in _where(change) if change.kind == SETTING else ():
+                yield from (f"      {line}" for line in fill(text, width - 6))
         moves = [change for change in plan.changes if change.kind == VERSION]
         if moves:
             command = "pip install " + " ".join(f"'{one.name}=={one.release}'" for one in moves)
             yield f"      {writer.paint(command, '1')}"
+        if plan.brings:
+            yield from writer.labelled("brings in", _brings_text(plan))
         for _, estimate in plan.outcomes:
             yield from writer.labelled("then", outcome_text(estimate))
         if moves:
@@ -108,7 +108,7 @@ class _Writer(Terminal):
             yield "  no change that is known here clears anything"
         yield from self.resolution(plan.resolution)
         if plan.brings:
-            yield from self.labelled("brings in", f"{', '.join(plan.brings)} (below --fail-on, or possible only)")
+            yield from self.labelled("brings in", _brings_text(plan))
         for note in plan.notes:
             yield from self.labelled("note", shorten(note))
         if plan.exhausted:
@@ -127,12 +127,13 @@ class _Writer(Terminal):
         yield from (f"  {self.paint(line, '1')}" if not index else f"    {line}" for index, line in enumerate(lines))
         yield from self.labelled("costs", effect_text(change))
         yield from self.labelled("why", change.why + (f" ({change.note})" if change.note else ""))
-        if change.places:
+        if change.kind == SETTING:
+            for text in _where(change):
+                yield from self.labelled("in" if change.edits else "by hand", text)
+        elif change.places:
             yield from self.labelled("in", ", ".join(change.places))
         elif change.command:
             yield from self.labelled("not written" if applied else "run", change.command)
-        elif change.kind == SETTING:
-            yield from self.labelled("by hand", " ".join(change.options))
         if change.clears:
             yield from self.labelled("clears", ", ".join(change.clears))
 
@@ -181,9 +182,9 @@ def suggestion_lines(suggestions: Sequence[Suggestion]) -> Iterator[str]:
                 yield from wrap_text(f"with {change_text(change)}: {change.why}", 6, 8)
             elif change.note:
                 yield from wrap_text(change.note, 6, 8)
-        options = [option for change in one.changes for option in change.options]
-        if options:
-            yield from wrap_text(" ".join(options), 6, 8)
+        for change in one.changes:
+            for text in [f"{place}: {text}" for place, text in change.where] or [" ".join(change.options)]:
+                yield from wrap_text(text, 6, 8) if text else ()
 
 
 def effect_text(change: Change) -> str:
@@ -204,6 +205,17 @@ def change_text(change: Change) -> str:
         return change.words
     move = f" ({change.move})" if change.move else ""
     return f"{change.name} {change.before or '(not written)'} → {change.after}{move}"
+
+
+def _where(change: Change) -> list[str]:
+    """Say what a setting is in the files of the run, or the options that state it."""
+    return [f"{place}: {text}" for place, text in zip(change.places, change.written, strict=True)] or [
+        " ".join(change.options)
+    ]
+
+
+def _brings_text(plan: Plan) -> str:
+    return f"{', '.join(plan.brings)} (below --fail-on, or possible only)"
 
 
 def moved_text(name: str, before: str | None, after: str | None) -> str:
@@ -259,7 +271,7 @@ def _markdown(fix: Fix, diff: str) -> Iterator[str]:
 
 
 def _cells(change: Change) -> tuple[str, ...]:
-    where = escape(change.command or ", ".join(change.places) or " ".join(change.options))
+    where = escape(change.command or ", ".join(_where(change) if change.kind == SETTING else change.places))
     return escape(change_text(change)), escape(effect_text(change)), escape(", ".join(change.clears)), where
 
 
@@ -309,7 +321,7 @@ def describe_plan(plan: Plan) -> dict[str, object]:
 
 
 _OF_A_CHANGE = (
-    "kind", "name", "before", "after", "words", "move", "follows", "effect", "safe", "why", "places", "clears",
+    "kind", "name", "before", "after", "words", "move", "follows", "effect", "safe", "why", "places", "written", "clears",
     "command", "note",
 )  # fmt: skip
 

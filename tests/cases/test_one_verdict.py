@@ -18,6 +18,7 @@ from compatcheck.core.estimate import Estimate
 from compatcheck.core.facts import Value
 from compatcheck.core.fix import Change
 from compatcheck.core.report import Report
+from compatcheck.fixing.edits.text import apply_edits, read_exact
 from compatcheck.fixing.plan import Ways
 from compatcheck.reporters.json import describe_report
 from tests.cases.generated_runs import Run, draw_run
@@ -48,6 +49,10 @@ def affected(report: Report) -> set[tuple[str, str]]:
     return {(one.rule_id, one.role) for one in report.findings if one.status == "affected"}
 
 
+def remedies(report: Report) -> dict[tuple[str, str], list[str]]:
+    return {(one.rule_id, one.role): [remedy.text for remedy in one.remedies] for one in report.findings}
+
+
 def failing(report: Report) -> set[tuple[str, str]]:
     return {(one.rule_id, one.role) for one in report.findings if one.fails}
 
@@ -67,14 +72,18 @@ def write(value: Value) -> str:
 
 
 def apply(run: Run, changes: tuple[Change, ...]) -> tuple[Report, Estimate | None]:
-    """Do what is printed: releases into the file, settings as ``--set``."""
-    before = (run.directory / "requirements.txt").read_text()
+    """Do what is printed: releases and settings into the files, what no file of the run states as ``--set``."""
+    before = {path: path.read_text() for path in run.directory.iterdir()}
+    edits = [edit for one in changes if one.release is None for edit in one.edits]
+    for path, text in apply_edits({edit.path: read_exact(edit.path) for edit in edits}, edits).items():
+        Path(path).write_text(text)
     move(run, {one.name: one.release or "" for one in changes if one.release is not None})
-    settings = [option.removeprefix("--set ") for one in changes for option in one.options]
+    settings = [option.removeprefix("--set ") for one in changes if not one.edits for option in one.options]
     try:
         return look(run, *settings)
     finally:
-        (run.directory / "requirements.txt").write_text(before)
+        for path, text in before.items():
+            path.write_text(text)
 
 
 @pytest.mark.parametrize("run", SEEDS, indirect=True)
@@ -91,6 +100,7 @@ def test_every_command_says_the_same(run: Run) -> None:
     fix = find_fix(inspection, open_criteria(inspection, RULES, Checks()), {}, Ways(None))
     assert affected(fix.report) == affected(report)
     assert fix.report.subjects[0].estimate == found
+    assert remedies(fix.report) == remedies(report)
     assert (fix.exit_code == 1) is bool(failing(report))
     if failing(report):
         names = [(change.name, change.value) for plan in fix.plans for change in plan.changes]

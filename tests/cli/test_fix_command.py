@@ -490,9 +490,8 @@ CASES = ROOT / "fixtures" / "cases"
 
 
 def test_a_setting_to_be_made_by_hand_counts_with_what_is_written() -> None:
-    text = (CASES / "qwen1.5-32b-8xa800" / "facts.yaml").read_text()
-    Path("facts.yaml").write_text(text.replace("training:\n", "training:\n  gradient_checkpointing: false\n"))
-    arguments = ("requirements.txt", "facts.yaml")
+    shutil.copy(CASES / "qwen1.5-32b-8xa800" / "facts.yaml", "facts.yaml")
+    arguments = ("requirements.txt", "facts.yaml", "--set", "training.gradient_checkpointing=false")
     Path("requirements.txt").write_text("deepspeed==0.16.4\n")
     described = fix(*arguments)
     (plan,) = described["plans"]
@@ -508,7 +507,7 @@ def test_a_setting_to_be_made_by_hand_counts_with_what_is_written() -> None:
     assert "by hand   --set training.gradient_checkpointing=true" in ran.out
     assert Path("requirements.txt").read_text() == "deepspeed==0.16.8\n"
     options = ("--set", "training.gradient_checkpointing=true", "--set", "training.use_reentrant=false")
-    assert run("check", *arguments, *options).code == 0
+    assert run("check", *arguments[:2], *options).code == 0
 
 
 class TerminalText(io.StringIO):

@@ -6,13 +6,16 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+from compatcheck.core.document import enclosing_keys
 from compatcheck.core.errors import InputError
 from compatcheck.core.fix import TextEdit
+from compatcheck.fixing.edits.text import apply_edits
 from compatcheck.frameworks.lines import locate_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
+    from compatcheck.core.document import Document
     from compatcheck.core.facts import Value
     from compatcheck.core.textfile import Place
 
@@ -49,17 +52,18 @@ def add_value(path: str, text: str, key: str, value: Value) -> TextEdit | None:
     """Return the edit that adds a key behind the last one of the mapping it belongs to, indented as that is.
 
     Returns:
-        None where the mapping is not there or is written on one line, or the key is.
+        With the sections that are not there; None where the mapping is written on one line, or the key is there.
     """
     if not path.endswith((*_YAML_SUFFIXES, *_JSON_SUFFIXES)):
         return None
     skip = int(text.startswith(_MARK))
     places = _locate(path, text[skip:])
-    outer, _, name = key.rpartition(".")
+    outer = next((one for one in enclosing_keys(key) if one in places), "")
+    name, *inner = key.removeprefix(f"{outer}." if outer else "").split(".")
     inside = [
         other for other in places if other.rpartition(".")[0] == outer and "." not in other[len(outer) + bool(outer) :]
     ]
-    if key in places or not inside or (outer and outer not in places):
+    if key in places or not inside:
         return None
     last = max((places[other] for other in inside), key=lambda place: place.key)
     at, start, end = last.key + skip, last.start + skip, last.end + skip
@@ -67,11 +71,15 @@ def add_value(path: str, text: str, key: str, value: Value) -> TextEdit | None:
     indent = text[text.rfind("\n", 0, at) + 1 : at].removeprefix(_MARK)
     if indent.strip():
         return None  # the mapping is written on one line
-    if path.endswith(_YAML_SUFFIXES):
-        return _add_to_yaml(path, text, max(start, end), indent, f"{name}: {_write(value, path, '')}", newline)
+    yaml = path.endswith(_YAML_SUFFIXES)
+    written = _write(value, path, "")
+    for section in reversed(inner):
+        written = f"{{{section if yaml else json.dumps(section)}: {written}}}"
+    if yaml:
+        return _add_to_yaml(path, text, max(start, end), indent, f"{name}: {written}", newline)
     if text[at] not in "\"'":
         return None
-    return TextEdit(path, end, end, f",{newline}{indent}{json.dumps(name)}: {_write(value, path, '')}")
+    return TextEdit(path, end, end, f",{newline}{indent}{json.dumps(name)}: {written}")
 
 
 def _add_to_yaml(path: str, text: str, end: int, indent: str, line: str, newline: str) -> TextEdit:
@@ -116,13 +124,64 @@ def _write(value: Value, path: str, written: str) -> str:
     return json.dumps(text)
 
 
-def _change_argument(path: str, text: str, key: str, value: Value, line: int) -> TextEdit | None:
-    """Change ``--key value``, ``--key=value`` or ``key=value`` of a command that begins at or above a line."""
+_OPTION = r"(?<![\w.-])(?P<name>(?:--)?\+{{0,2}}{name})(?P<sign>=|[ \t]+)(?P<value>[^\s\\;|&]+)"
+
+
+def _find_option(text: str, key: str, line: int) -> re.Match[str] | None:
+    """Find ``--key value``, ``--key=value`` or ``key=value`` in a command that begins at or above a line."""
     name = re.escape(key.lstrip("-")).replace("_", "[-_]")
     start = 0
     for _ in range(line - 1):
         start = text.find("\n", start) + 1
-    found = re.compile(rf"(?<![\w.-])(?:--)?\+{{0,2}}{name}(?:=|[ \t]+)(?P<value>[^\s\\;|&]+)").search(text, start)
+    return re.compile(_OPTION.format(name=name)).search(text, start)
+
+
+def add_argument(path: str, text: str, key: str, value: Value, document: Document) -> Iterator[TextEdit]:
+    """Yield the edits that may add an option behind the last one of a command, written as that one is.
+
+    Args:
+        path: the script.
+        text: of the script.
+        key: name of the option, as the command's reader names it.
+        value: the new one; a switch that is on may stand alone.
+        document: what the command read as.
+    """
+    if not path.endswith(_SCRIPT_SUFFIXES):
+        return
+    keys = {one.key for one in document.statements if one.key in document.lines}
+    found = [match for one in keys for match in [_find_option(text, one, document.source.line or 1)] if match]
+    if not found:
+        return
+    last = max(found, key=re.Match.end)
+    dashes = "--" if last["name"].startswith("--") else ""
+    name = key.replace("_", "-") if "-" in last["name"][2:] else key
+    given = "None" if value is None else str(value)
+    section, dot, inner = name.partition(".")
+    if dashes and dot and not any("." in one for one in document.lines):
+        if section not in document.lines:  # a mapping is JSON text to transformers' parser
+            text = json.dumps({inner: value})
+            yield TextEdit(path, last.end(), last.end(), f" --{section}{last['sign']}'{text}'")
+        return
+    if dashes and value is True:
+        yield TextEdit(path, last.end(), last.end(), f" {dashes}{name}")
+    yield TextEdit(path, last.end(), last.end(), f" {dashes}{name}{last['sign']}{given}")
+
+
+def describe_edit(text: str, edit: TextEdit) -> str:
+    """Say what stands in the file after an edit of one value: ``key: value``, ``--key value``."""
+    if edit.path.endswith(_SCRIPT_SUFFIXES):
+        before = None if edit.start == edit.end else re.search(r"[^\s]+(?:=|[ \t]+)$", text[: edit.start])
+        return (("" if before is None else before[0]) + edit.new).strip()
+    after = apply_edits({edit.path: text}, [edit])[edit.path].removeprefix(_MARK)
+    known, start = _locate(edit.path, text.removeprefix(_MARK)), edit.start - text.startswith(_MARK)
+    found = {key: place for key, place in _locate(edit.path, after).items() if key not in known or place.start == start}
+    key = max(found, key=len, default="")
+    return f"{key}: {after[found[key].start : found[key].end].strip()}" if key else edit.new.strip()
+
+
+def _change_argument(path: str, text: str, key: str, value: Value, line: int) -> TextEdit | None:
+    """Change the value of an option."""
+    found = _find_option(text, key, line)
     if found is None or found["value"].startswith(("-", "$", "`", '"$')):
         return None
     word = found["value"]

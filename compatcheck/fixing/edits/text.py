@@ -35,7 +35,7 @@ def read_exact(path: str) -> str:
 def apply_edits(texts: Mapping[str, str], edits: Iterable[TextEdit]) -> dict[str, str]:
     """Return the texts with the edits made."""
     result = dict(texts)
-    for edit in sorted(set(edits), key=lambda edit: (edit.path, edit.start), reverse=True):
+    for edit in sorted(set(edits), reverse=True):
         text = result[edit.path]
         result[edit.path] = text[: edit.start] + edit.new + text[edit.end :]
     return result

@@ -39,7 +39,8 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     model = leaves.get(MODEL)
     references = (("model", model, MODEL),) if isinstance(model, str) else ()
     statements = (*translation.statements, *state_fixed())
-    return Reading((Document(READER, source, statements, translation.unread, translation.skipped, references),))
+    document = Document(READER, source, statements, translation.unread, translation.skipped, references)
+    return Reading((document._replace(table=table),))
 
 
 def table_for(*, has_critic: bool) -> Table:

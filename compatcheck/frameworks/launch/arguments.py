@@ -75,6 +75,7 @@ def make_command_document(
         uses={key: argument.used for key, argument in options.items() if argument.used is not None},
         unresolved=tuple(unresolved_options(options, meanings.table, models)),
         gaps=(*gaps_of_words(further.unknown), *further.gaps),
+        table=meanings.table,
     )
 
 

@@ -86,7 +86,9 @@ def read_sections(data: Mapping[str, Any], path: str) -> tuple[Document, Environ
     table = {name: (Key(name),) for name in vocabulary()}
     table["training.framework"] = (Key("training.framework", _framework),)
     translation = translate(flatten(facts), table, irrelevant=lambda _: False, source=source)
-    document = Document(READER, source, *translation, references)
+    document = Document(
+        READER, source, translation.statements, translation.unread, translation.skipped, references, table=table
+    )
     return document, _environment(data, path)
 
 

@@ -78,7 +78,9 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     engine, nameless = options.get("model_engine"), Argument("", None)
     inferred = infer(options, nameless, engine, name_base(nameless, engine))
     statements = (*translation.statements, *inferred)
-    document = Document(tell_fork(options), source, statements, translation.unread, translation.skipped, references)
+    document = Document(
+        tell_fork(options), source, statements, translation.unread, translation.skipped, references
+    )._replace(table=table)
     return Reading((document,))
 
 

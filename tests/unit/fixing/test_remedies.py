@@ -127,3 +127,24 @@ def test_a_pin_that_is_in_the_way_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     assert first.note.startswith(
         "openrlhf 0.6.1 requires deepspeed==0.16.4, and no known release of openrlhf allows another"
     )
+
+
+def test_what_a_remedy_brings_in_below_what_fails_is_said() -> None:
+    Path("requirements.txt").write_text("deepspeed==0.16.4\n")
+    Path("facts.yaml").write_text(FACTS)
+    subject = read("requirements.txt", "facts.yaml")
+    findings = judge(subject, CRITERIA).findings
+    other = findings[0]._replace(
+        rule_id="deepspeed/another", fails=False, advice=False, folded=False, status="affected"
+    )
+
+    def judge_made_up(one: Subject) -> Judgement:
+        found = judge(one, CRITERIA)
+        assert one.environment is not None
+        moved = one.environment.packages["deepspeed"].version != "0.16.4"
+        return found._replace(findings=(*found.findings, other)) if moved else found
+
+    (finding,) = (one for one in try_remedies(subject, findings, RULES, judge_made_up) if one.rule_id == RULE)
+    moving, setting = (one.text for one in finding.remedies)
+    assert moving.startswith("upgrade deepspeed to 0.16.8 (nearest good release); brings in deepspeed/another, ")
+    assert "brings in" not in setting

@@ -128,6 +128,13 @@ def test_values_change_in_place(path: str, text: str, key: str, value: object, e
         ("t.yaml", "a: 1", "c", "a: 1\nc: true"),
         ("t.yaml", "a:\n  b: 1\n\nd: 2\n", "a.c", "a:\n  b: 1\n  c: true\n\nd: 2\n"),
         ("t.yaml", "a: 1\nd:\n  - x\n  - y\n", "c", "a: 1\nd:\n  - x\n  - y\nc: true\n"),
+        ("t.yaml", "a: 1\n", "x.y", "a: 1\nx: {y: true}\n"),
+        (
+            "d.json",
+            '{\n  "a": {\n    "b": 1\n  }\n}\n',
+            "x.y",
+            '{\n  "a": {\n    "b": 1\n  },\n  "x": {"y": true}\n}\n',
+        ),
     ],
 )
 def test_keys_are_added_beside_their_neighbours(path: str, text: str, key: str, expected: str) -> None:
@@ -141,7 +148,6 @@ def test_keys_are_added_beside_their_neighbours(path: str, text: str, key: str, 
     [
         ("d.json", '{"a": 1}', "b"),
         ("t.yaml", "{a: 1}\n", "b"),
-        ("t.yaml", "a: 1\n", "x.y"),
         ("t.yaml", "a: 1\n", "a"),
         ("r.sh", "python t.py --a 1\n", "b"),
     ],

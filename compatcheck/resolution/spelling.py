@@ -1,0 +1,72 @@
+"""How the files of a run write a fact: the keys by which their programs read it, the ones of this release alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from compatcheck.frameworks.keys import find_keys
+from compatcheck.rules.programs import find_program, lineage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from compatcheck.core.document import Document
+    from compatcheck.resolution.scope import FactScope
+    from compatcheck.rules.program import Program
+
+
+class Spelling(NamedTuple):
+    """One key that states a fact."""
+
+    document: Document
+    """Of the file or command that takes it."""
+    key: str
+    value: Any
+    """As the file has it."""
+
+
+def find_spellings(
+    documents: Iterable[Document], name: str, value: object, role: str, scope: FactScope
+) -> Iterator[Spelling]:
+    """Yield the keys that can give a model's fact a value, those that this release is known to have first."""
+    for document in documents:
+        found = find_keys(document.table, name, value, role)
+        ranked = [(rank, key, given) for key, given in found for rank in [_rank(document, name, key, scope)]]
+        for _, key, given in sorted((one for one in ranked if one[0] is not None), key=lambda one: one[0] or 0):
+            yield Spelling(document, key, given)
+
+
+def _rank(document: Document, name: str, key: str, scope: FactScope) -> int | None:
+    """Return how far down its program has a key at the installed release, last where nothing tells, None where it has not."""
+    ranges = [(scope.rules.section(f"keys/{document.reader}") or {}).get(key, {})]
+    if any(scope.in_range(package, bounds) == "no" for found in ranges for package, (_, bounds) in found.items()):
+        return None
+    programs = lineage(document.reader)
+    rows = [
+        (row["key"], index, _judge(row, scope))
+        for index, program in enumerate(programs)
+        for row in scope.rules.section(f"defaults/{program.name}") or ()
+        if row["fact"] == name and row["key"] is not None
+    ]
+    own = [(known, index, verdicts) for known, index, verdicts in rows if known == key]
+    absent = rows and all("no" in verdicts for _, _, verdicts in own or rows)
+    if absent and any(_is_read(programs[index], scope) for _, index, _ in own or rows):
+        return None  # a name of another release, or of somebody's script
+    many = len(programs)
+    return min((index if verdicts <= {"yes"} else many + index for _, index, verdicts in own), default=2 * many)
+
+
+def _judge(row: Mapping[str, Any], scope: FactScope) -> set[str]:
+    return {scope.in_range(package, bounds) for package, bounds in row["ranges"].items()}
+
+
+def _is_read(program: Program, scope: FactScope) -> bool:
+    """Tell whether the keys of this release are known: older ones than were read have no rows at all."""
+    return any(_judge(row, scope) == {"yes"} for row in scope.rules.section(f"defaults/{program.name}") or ())
+
+
+def is_own_code(documents: Sequence[Document]) -> bool:
+    """Tell whether code of the user's own sets what no file does: a script, or a program of which no file is there."""
+    return any(one.source.path.endswith(".py") for one in documents) or not any(
+        find_program(one.reader).kind == "program" for one in documents
+    )

@@ -1,0 +1,119 @@
+"""A setting is changed in the run's own files, and comes to what is announced of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.run_cli import run
+
+LLAMAFACTORY = """\
+model_name_or_path: meta-llama/Meta-Llama-3-8B-Instruct
+stage: sft
+do_train: true
+finetuning_type: lora
+lora_rank: 8
+template: llama3
+cutoff_len: 8192
+output_dir: out
+per_device_train_batch_size: 4
+gradient_accumulation_steps: 8
+bf16: true
+"""
+RELEASES = "llamafactory==0.9.3\ntorch==2.7.1\ntransformers==4.52.4\naccelerate==1.7.0\npeft==0.15.2\n"
+TRAINER = "bf16: true\ndeepspeed: ds.json\nper_device_train_batch_size: 2\noutput_dir: out\nmax_length: 1024\n"
+STAGE3 = """\
+{
+  "bf16": {
+    "enabled": true
+  },
+  "zero_optimization": {
+    "stage": 3
+  }
+}
+"""
+ON_40_GB = ("--gpu", "1xA100-40GB", "--no-policy", "--offline")
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def llamafactory() -> None:
+    Path("requirements.txt").write_text(RELEASES)
+    Path("sft.yaml").write_text(LLAMAFACTORY)
+
+
+def test_the_plan_names_the_keys_of_the_file_and_comes_to_its_number() -> None:
+    llamafactory()
+    before = run("check", ".", *ON_40_GB[:3], "--format", "json")
+    (plan,) = json.loads(before.out)["plans"]
+    written = [text for change in plan["changes"] for text in change["written"]]
+    assert written == ["per_device_train_batch_size: 2", "gradient_accumulation_steps: 16", "enable_liger_kernel: true"]
+    assert run("fix", ".", *ON_40_GB, "--apply", "--unsafe").code == 0
+    text = LLAMAFACTORY.replace("size: 4", "size: 2").replace("steps: 8", "steps: 16")
+    assert Path("sft.yaml").read_text() == f"{text}enable_liger_kernel: true\n"
+    (subject,) = json.loads(run("check", ".", *ON_40_GB[:3], "--format", "json").out)["subjects"]
+    (outcome,) = plan["outcomes"]
+    assert (subject["estimate"]["needed_bytes"], subject["estimate"]["verdict"]) == (
+        outcome["needed_bytes"],
+        outcome["verdict"],
+    )
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "github", "sarif", "json"])
+def test_a_run_that_does_not_fit_is_told_the_plan_in_every_format(form: str) -> None:
+    llamafactory()
+    ran = run("check", ".", *ON_40_GB[:3], "--format", form)
+    assert ran.code == 1
+    said = " ".join(ran.out.split())
+    plan, price = said.index("as planned for all findings: micro batch 4 "), said.find("estimate --suggest")
+    assert price < 0 or plan < price
+    assert "enable_liger_kernel: true at" in said.replace("\\_", "_").replace("&#95;", "_")
+
+
+def test_no_remedy_is_printed_that_the_program_has_no_key_for() -> None:
+    llamafactory()
+    found = json.loads(run("check", ".", "--no-policy", "--format", "json").out)["findings"]
+    texts = [one["text"] for finding in found for one in finding["remedies"]]
+    assert "set enable_liger_kernel to true (training.use_liger_kernel) at sft.yaml:12" in texts
+    assert not any("loss_implementation" in text for text in texts)
+
+
+def test_a_section_that_is_not_there_is_added_to_the_file_that_has_it() -> None:
+    Path("requirements.txt").write_text("torch==2.7.1\ntransformers==4.52.4\ndeepspeed==0.17.1\n")
+    Path("train.yaml").write_text(
+        f"model_name_or_path: Qwen/Qwen2.5-7B-Instruct\n{TRAINER}gradient_checkpointing: true\n"
+    )
+    Path("ds.json").write_text(STAGE3)
+    (plan, *_) = json.loads(run("check", ".", "--gpu", "2xA100-40GB", "--no-policy", "--format", "json").out)["plans"]
+    written = {
+        text: place for one in plan["changes"] for text, place in zip(one["written"], one["places"], strict=True)
+    }
+    assert written['zero_optimization.offload_optimizer.device: "cpu"'] == "ds.json:7"
+
+
+def test_a_command_gets_the_option_of_its_program() -> None:
+    Path("requirements.txt").write_text("torch==2.7.1\ntransformers==4.51.3\ndeepspeed==0.16.9\nopenrlhf==0.8.5\n")
+    Path("train.sh").write_text(
+        "deepspeed --module openrlhf.cli.train_sft --pretrain Qwen/Qwen2.5-7B-Instruct \\\n  --max_len 2048 --zero_stage 3 "
+        "--bf16 --gradient_checkpointing \\\n  --micro_train_batch_size 2 --train_batch_size 64\n"
+    )
+    (plan,) = json.loads(run("check", ".", "--gpu", "2xA100-40GB", "--no-policy", "--format", "json").out)["plans"]
+    assert ["--adam_offload"] in [change["written"] for change in plan["changes"]]
+
+
+def test_liger_is_not_proposed_where_the_model_is_given_no_labels() -> None:
+    Path("requirements.txt").write_text("torch==2.7.1\ntransformers==4.51.3\ndeepspeed==0.16.9\nopenrlhf==0.8.5\n")
+    Path("train.sh").write_text(
+        "deepspeed --module openrlhf.cli.train_sft --pretrain Qwen/Qwen2.5-7B-Instruct --max_len 8192 --zero_stage 3 "
+        "--bf16 --micro_train_batch_size 8 --train_batch_size 64\n"
+    )
+    ran = run("estimate", ".", "--gpu", "4xA100-40GB", "--no-policy", "--suggest", "--format", "json")
+    (subject,) = json.loads(ran.out)["subjects"]
+    words = [change["words"] for one in subject["suggestions"] for change in one["changes"]]
+    assert words
+    assert not any("Liger" in (one or "") for one in words)
