@@ -29,6 +29,8 @@ class Checks(NamedTuple):
     rule_directories: tuple[str, ...] = ()
     fail_on: str = DEFAULT_FAIL_ON
     strict: bool = False
+    fail_unread: bool = False
+    """Whether a file of a directory that could not be read, or not whole, counts as one that was named."""
     security: bool = False
     """Whether pip-audit looks up the same packages."""
     security_service: str | None = None
@@ -64,6 +66,7 @@ def open_criteria(inspection: Inspection, rules: RuleSet, checks: Checks) -> Cri
     """
     require_rules(rules)
     require_selection(checks, rules, inspection.policy)
+    checks = checks._replace(select=_rename(checks.select, rules), ignore=_rename(checks.ignore, rules))
     threshold = parse_threshold(checks.fail_on)
     return Criteria(rules, checks, threshold, _open_waivers(inspection, checks, rules))
 
@@ -72,7 +75,10 @@ def checks_of(policy: Policy | None) -> Checks:
     """Return the checks that a policy asks for; without one those that hold by themselves."""
     if policy is None:
         return Checks()
-    return Checks(policy.select, policy.ignore, policy.rules, policy.fail_on or DEFAULT_FAIL_ON, bool(policy.strict))
+    fail_on = policy.fail_on or DEFAULT_FAIL_ON
+    return Checks(
+        policy.select, policy.ignore, policy.rules, fail_on, bool(policy.strict), fail_unread=bool(policy.fail_unread)
+    )
 
 
 def require_rules(rules: RuleSet) -> None:
@@ -101,21 +107,30 @@ def require_selection(checks: Checks, rules: RuleSet, policy: Policy | None = No
         return
     from fnmatch import fnmatchcase  # noqa: PLC0415 (only with a selection)
 
+    every = [name for rule in rules.all_rules() for name in (rule.id, *rule.former_ids)]
     ids = [rule.id for rule in rules.all_rules() if rule.status == "active"]
-    for pattern in checks.select:
-        if not any(fnmatchcase(rule_id, pattern) for rule_id in ids):
-            from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
+    for key, patterns, known in (("select", _rename(checks.select, rules), ids), ("ignore", checks.ignore, every)):
+        for pattern in patterns:
+            if not any(fnmatchcase(rule_id, pattern) for rule_id in known):
+                from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
 
-            from compatcheck.core.source import Source  # noqa: PLC0415 (only on the way to an error)
+                from compatcheck.core.source import Source  # noqa: PLC0415 (only on the way to an error)
 
-            near = get_close_matches(pattern, [*ids, *{f"{name.partition('/')[0]}/*" for name in ids}], n=1)
-            msg = f"no rule matches {pattern!r}"
-            source = Source(policy.path, "select") if policy is not None and checks.select is policy.select else None
-            raise UsageError(
-                msg, source=source, hint=f"did you mean {near[0]!r}?" if near else "see `compatcheck rules list`"
-            )
+                near = get_close_matches(pattern, [*ids, *{f"{name.partition('/')[0]}/*" for name in ids}], n=1)
+                msg = f"no rule matches {pattern!r}"
+                stated = policy is not None and getattr(checks, key) is getattr(policy, key)
+                source = Source(policy.path, key) if policy is not None and stated else None
+                raise UsageError(
+                    msg, source=source, hint=f"did you mean {near[0]!r}?" if near else "see `compatcheck rules list`"
+                )
     if not any(map(checks.selects, ids)):
         raise UsageError("no rule is left to check", hint="narrow --ignore, or widen --select")
+
+
+def _rename(patterns: Sequence[str], rules: RuleSet) -> tuple[str, ...]:
+    """Return globs with the id that a rule has now in place of a former one."""
+    found = (rules.find(pattern) for pattern in patterns)
+    return tuple(pattern if rule is None else rule.id for pattern, rule in zip(patterns, found, strict=True))
 
 
 def _open_waivers(inspection: Inspection, checks: Checks, rules: RuleSet) -> Waivers | None:

@@ -27,6 +27,7 @@ from compatcheck.checking.pairing import (
 from compatcheck.checking.request import Gathered
 from compatcheck.checking.subjects import build_subject
 from compatcheck.core.errors import NothingToCheckError, UsageError
+from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import STANDARD_INPUT
 from compatcheck.core.versions import compile_specifier, contains
 from compatcheck.frameworks.recognise import is_script
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from compatcheck.checking.shared import Shared
     from compatcheck.core.environment import Environment, Package
     from compatcheck.core.files import Files
-    from compatcheck.core.source import Skipped
     from compatcheck.resolution.subject import Subject
 
 POLICY_FILE = "compatcheck.toml"
@@ -160,6 +160,7 @@ def gather_touched(request: Request, shared: Shared) -> Gathered:
 
     walk = walk_files(os.curdir, shared.files, skipped, is_touched, selection=request.selection)
     found = list(walk) if touched else []
+    skipped += (Skipped(Source(path), "no such file") for path in request.paths if not os.path.lexists(path))
     roots = [item for item in found if item.is_root]
     locked = find_locks(roots)
     for path, locks in locked.items():  # what a manifest may do to the run shows in its lock

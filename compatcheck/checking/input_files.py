@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.checking.environments import environment_of
 from compatcheck.checking.shared import as_skipped, mark_named
 from compatcheck.collectors.read import read_environments
-from compatcheck.collectors.recognise import REPORT_SUFFIXES, recognise, recognise_content, recognise_named, walk
+from compatcheck.collectors.recognise import (
+    REPORT_SUFFIXES,
+    recognise,
+    recognise_content,
+    recognise_named,
+    tell_by_name,
+    walk,
+)
 from compatcheck.core.errors import InputError, NoEnvironmentError, UsageError
 from compatcheck.core.files import Files, Overlay
 from compatcheck.core.source import Skipped, Source
@@ -75,9 +82,8 @@ def walk_files(
         selection: what is chosen of what they offer; arguments are none of a script that is only found.
     """
 
-    def note(error: OSError, directory: str) -> None:
-        reason = f"directory could not be listed: {error.strerror}"
-        skipped.append(Skipped(Source(directory), reason, "run as a user who may read it", named=directory == path))
+    def note(directory: str, reason: str, hint: str) -> None:
+        skipped.append(Skipped(Source(directory), reason, hint, named=directory == path))
 
     listed = walk(path, note)
     if path == os.curdir:  # as a person writes it
@@ -95,28 +101,62 @@ def read_found(
 ) -> Iterator[InputFile]:
     """Read files that were found, with the kinds they are of; see `walk_files`."""
     for file, kind in listed:
+        before, found = len(skipped), False
         try:
             if kind is not None:
-                for environment in read_environments(file, kind, files, selection):
-                    # What a setup.py computes cannot be written otherwise there, so it fails no commit.
-                    if kind == "setup_py" or not is_named(file):
-                        unnamed = tuple(entry._replace(named=entry.by_run) for entry in environment.skipped)
-                        environment = environment._replace(skipped=unnamed)  # noqa: PLW2901 (the same, of a walk)
-                    if environment.packages:
-                        yield InputFile(file, (), environment, is_root=True, kind=kind)
-                    elif kind != DOCKERFILE:  # most build something else
-                        skipped.extend(environment.skipped or (Skipped(Source(file), "states no package"),))
+                made = _read_lists(file, kind, files, skipped, selection, named=is_named(file))
             elif file.endswith((*SUFFIXES, *SCRIPTS)) and files.size_bytes(file) <= MAX_WALKED_BYTES:
-                yield from _read_configurations(file, files, named=False, mark=is_named(file))
+                made = _read_configurations(file, files, named=False, mark=is_named(file))
+            else:
+                made = iter(())
+            for item in made:
+                found = True
+                yield item
+            if kind is None and not found and len(skipped) == before and (told := tell_by_name(file)) is not None:
+                yield from _read_broken(file, told, files, skipped, selection, named=is_named(file))
         except InputError as error:
-            fails = is_named(file) and not isinstance(error, NoEnvironmentError)
-            skipped.append(as_skipped(error, file)._replace(named=fails))
+            passes = isinstance(error, NoEnvironmentError)
+            skipped.append(as_skipped(error, file)._replace(named=is_named(file) and not passes, passes=passes))
         except UsageError as error:
             if kind != DOCKERFILE:
                 raise
-            skipped.append(as_skipped(error, file)._replace(named=False))  # the stage is that of another one
+            skipped.append(as_skipped(error, file)._replace(named=False, passes=True))  # the stage is of another one
         except OSError as error:
             skipped.append(Skipped(Source(file), f"cannot be read: {error.strerror}", named=is_named(file)))
+
+
+def _read_lists(
+    file: str, kind: str, files: Files, skipped: list[Skipped], selection: Selection, *, named: bool
+) -> Iterator[InputFile]:
+    for environment in read_environments(file, kind, files, selection):
+        # What a setup.py computes cannot be written otherwise there, so it fails no commit.
+        if (passes := kind == "setup_py") or not named:
+            unnamed = tuple(
+                entry._replace(named=entry.by_run, passes=entry.passes or passes) for entry in environment.skipped
+            )
+            environment = environment._replace(skipped=unnamed)  # noqa: PLW2901 (the same, of a walk)
+        if environment.packages:
+            yield InputFile(file, (), environment, is_root=True, kind=kind)
+        elif environment.skipped:
+            skipped.extend(environment.skipped)
+        elif kind != DOCKERFILE:  # most build something else
+            skipped.append(Skipped(Source(file), "states no package", passes=True))
+
+
+def _read_broken(
+    file: str, kind: str, files: Files, skipped: list[Skipped], selection: Selection, *, named: bool
+) -> Iterator[InputFile]:
+    """Read a file as what its name says that it is, though its content does not look like it: as far as it goes."""
+    unread: list[Skipped] = []
+    for item in _read_lists(file, kind, files, unread, selection, named=named):
+        packages = () if item.environment is None else item.environment.packages.values()
+        if any(package.version or package.specifier for package in packages):
+            yield item
+        elif item.environment is not None:  # words of a text are no packages
+            unread.extend(item.environment.skipped)
+    if unread:
+        more = f"; {len(unread) - 1} more could not be read either" if len(unread) > 1 else ""
+        skipped.append(unread[0]._replace(reason=f"{unread[0].reason}{more}"))
 
 
 def with_standard_input(files: Files, skipped: list[Skipped]) -> Files:

@@ -47,12 +47,13 @@ def find_policy(directory: str, home: str | None) -> str | None:
     """Return the nearest policy file at or above a directory, or None.
 
     Looks no higher than the root of the git checkout or the home directory. A ``pyproject.toml`` without the
-    table is passed over without being parsed.
+    table is passed over without being parsed. What has the name of a policy and is no file, a dangling link or a pipe, is
+    found all the same: a policy that is left out without a word would let pass what it forbids.
     """
     here = os.path.abspath(directory)
     while True:
         path = os.path.join(here, POLICY_FILE)
-        if os.path.isfile(path):
+        if os.path.lexists(path):
             return path
         path = os.path.join(here, PROJECT_FILE)
         if os.path.isfile(path) and _has_table(path):
@@ -72,7 +73,7 @@ def _has_table(path: str) -> bool:
         with open(path, "rb") as file:
             return re.search(table, file.read(), re.MULTILINE) is not None
     except OSError:
-        return False
+        return True  # its reader says why nobody can tell
 
 
 def load_policy(path: str | None, *, disabled: bool) -> Policy | None:

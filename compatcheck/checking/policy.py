@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from compatcheck.core.versions import Bounds
 
-KEYS = ("fail-on", "select", "ignore", "strict", "rules", "target", "targets", "runs", "waivers")
+KEYS = ("fail-on", "select", "ignore", "strict", "fail-unread", "rules", "target", "targets", "runs", "waivers")
 TARGET_KEYS = ("gpu", "nodes", "driver")
 RUN_KEYS = (
     "paths",
@@ -120,6 +120,7 @@ class Policy(NamedTuple):
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     strict: bool | None = None
+    fail_unread: bool | None = None
     rules: tuple[str, ...] = ()
     """Further rule directories."""
     targets: tuple[Target, ...] = ()
@@ -166,9 +167,9 @@ class _Reader:
                 parse_threshold(fail_on)
             except UsageError as error:
                 raise self.error(f"{fail_on!r} is not understood", "fail-on", error.hint) from None
-        strict = data.get("strict")
-        if strict is not None and not isinstance(strict, bool):
-            raise self.wrong(strict, "strict", "true or false")
+        for switch in ("strict", "fail-unread"):
+            if not isinstance(data.get(switch, False), bool):
+                raise self.wrong(data[switch], switch, "true or false")
         targets = tuple(self.targets(data))
         runs = self.table(data.get("runs", {}), "runs")
         named = tuple(self.run(name, self.table(run, f"runs.{name}")) for name, run in runs.items())
@@ -179,7 +180,8 @@ class _Reader:
             fail_on=fail_on,
             select=self.texts(data, "select", ""),
             ignore=self.texts(data, "ignore", ""),
-            strict=strict,
+            strict=data.get("strict"),
+            fail_unread=data.get("fail-unread"),
             rules=tuple(map(self.below, self.texts(data, "rules", ""))),
             targets=targets,
             runs=named,

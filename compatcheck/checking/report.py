@@ -137,6 +137,8 @@ def build_report(
             measured, unread = annotate(findings, rules)
             findings = list(measured)
             skipped.extend(unread)
+    if checks.strict or checks.fail_unread:
+        skipped = [entry._replace(named=entry.named or checks.strict or not entry.passes) for entry in skipped]
     skipped = list(place_skipped(skipped, lines))
     if audit is not None:
         audit = rate_advisories(audit, gathered, threshold, waivers)
@@ -186,7 +188,7 @@ def choose_exit_code(
     """Return the exit code: what fails wins over unreadable inputs, and an empty scan is not clean."""
     if fails or (audit is not None and any(advisory.fails for advisory in audit.advisories)):
         return EXIT_FINDINGS
-    if any(entry.named or strict for entry in skipped):
+    if any(entry.named for entry in skipped):
         return EXIT_UNREADABLE_INPUT
     if audit is not None and (audit.failure is not None or (strict and audit.unaudited)):
         return EXIT_UNREADABLE_INPUT

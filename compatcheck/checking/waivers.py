@@ -34,11 +34,15 @@ class Waivers:
         self.used: set[int] = set()
         self.lapsed: dict[int, list[str]] = {}
         """Rules and advisories a waiver would have covered had it not ended."""
+        self.seen: set[str] = set()
+        """Packages that rules are about or that a subject has: any other ends no waiver."""
         self.audited = False
         """Whether advisories about every package were looked up, so that a waiver of one can be unused."""
 
     def apply(self, findings: Iterable[Finding], subject: Subject) -> Iterator[Finding]:
         """Yield the findings of a subject, waived where a waiver holds."""
+        if subject.environment is not None:
+            self.seen.update(subject.environment.packages)
         for finding in findings:
             yield self._waive(finding, subject)
 
@@ -103,6 +107,9 @@ class Waivers:
                 yield f"{head} is about no rule{self._nearest(rule)}{owner}"
             elif index not in self.used and complete:
                 yield f"{head} covers nothing: remove it{owner}"
+            elif waiver.until is not None and waiver.until.package not in self.rules.packages | self.seen:
+                known = f"{waiver.until.package} is no package that is known here"
+                yield f"{head} lasts until {waiver.until.text}, and {known}{owner}"
 
     def _missing(self, rule_id: str) -> bool:
         return self.rules.find(rule_id) is None

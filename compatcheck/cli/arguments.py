@@ -71,13 +71,14 @@ def split(given: Mapping[str, Any], *, files: bool) -> tuple[Inspection, Checks,
     """
     inspection = inspect(given, files=files)
     own = checks_of(inspection.policy)
-    strict = given.get("strict")
+    strict, fail_unread = given.get("strict"), given.get("fail_unread")
     checks = Checks(
         select=given.get("select") or own.select,
         ignore=given.get("ignore") or own.ignore,
         rule_directories=(*own.rule_directories, *given.get("rule_directories", ())),
         fail_on=own.fail_on if given.get("fail_on") is None else given["fail_on"],
         strict=own.strict if strict is None else strict,
+        fail_unread=own.fail_unread if fail_unread is None else fail_unread,
         security=bool(given.get("security") or given.get("security_service")),
         security_service=given.get("security_service"),
     )

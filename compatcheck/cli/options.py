@@ -224,6 +224,12 @@ rule_check_options = apply_options(
             default=None,
             help="Possible findings and unreadable files fail too; waivers need an end.",
         ),
+        grouped_option(
+            CHECKS,
+            "--fail-unread/--no-fail-unread",
+            default=None,
+            help="Exit 4 also where a file found in a directory could not be read, or not whole.",
+        ),
     ],
 )
 

@@ -105,8 +105,9 @@ def has_script_block(head: bytes) -> bool:
 
 
 def states_requirements(head: bytes) -> bool:
-    """Tell whether a ``setup.py`` says itself what it requires; many only start the build, and a broken one may have said it."""
-    return b"install_requires" in head or b"extras_require" in head or (b"setup(" in head and _is_broken(head))
+    """Tell whether a ``setup.py`` says itself what it requires; many only start the build; a broken one may have said it."""
+    stated = not head or b"install_requires" in head or b"extras_require" in head
+    return stated or (b"setup(" in head and _is_broken(head))
 
 
 def _is_broken(head: bytes) -> bool:
@@ -158,8 +159,21 @@ _NAMES: tuple[tuple[str, str, Callable[[bytes], bool] | None], ...] = (
     ("constraints", _CONSTRAINTS, looks_like_requirements),
     ("requirements", _REQUIREMENTS, looks_like_requirements),
 )
-RECOGNISERS = tuple(Recogniser(kind, re.compile(rf"(?:.*/)?(?:{names})"), sniff) for kind, names, sniff in _NAMES)
+RECOGNISERS = tuple(Recogniser(kind, re.compile(rf"(?s:.*/)?(?:{names})"), sniff) for kind, names, sniff in _NAMES)
 """In order of precedence; a later kind of file is one more row."""
+
+_TELLING = (
+    ("dockerfile", _DOCKERFILE),
+    ("constraints", _CONSTRAINTS),
+    ("requirements", _REQUIREMENTS),
+    ("conda_environment", r"(?:conda[-_.]?)?environment(?:[-_.][^/]*)?\.ya?ml"),
+    ("conda_lock", r"[^/]*conda-?lock[^/]*\.ya?ml"),
+    ("conda_list", r"conda-[^/]+\.lock"),
+    ("cyclonedx_json", r"(?:[^/]*[-_.])?(?:s?bom|cdx)\.json"),
+    ("spdx", r"[^/]*\.spdx(?:\.json)?"),
+)
+_BY_NAME = re.compile(rf"(?s:.*/)?(?:{'|'.join(f'(?P<{kind}>{names})' for kind, names in _TELLING)})")
+"""Names that say alone what a file is: where its content does not look like it, it is a broken one and not another thing."""
 
 ONLY_NAMED = frozenset({"script"})
 """Kinds that count where a person names the file: a repository of examples has many scripts, each with ranges of its own."""
@@ -173,8 +187,7 @@ def recognise(path: str, files: Files = LOCAL, *, named: bool = True) -> str | N
         files: the tree it lies in.
         named: whether a person named it, so that the kinds of `ONLY_NAMED` count.
     """
-    parts = os.path.abspath(path).replace(os.sep, "/").rsplit("/", 2)
-    name = "/".join(parts[-2:]).lower()
+    name = _last_parts(path)
     head: bytes | None = None
     for recogniser in RECOGNISERS:
         if recogniser.pattern.fullmatch(name) is None or (recogniser.kind in ONLY_NAMED and not named):
@@ -186,6 +199,16 @@ def recognise(path: str, files: Files = LOCAL, *, named: bool = True) -> str | N
         if recogniser.sniff(head):
             return recogniser.kind
     return None
+
+
+def tell_by_name(path: str) -> str | None:
+    """Tell what a file must be that nothing could be made of, or None where its name is one that other files have, too."""
+    match = _BY_NAME.fullmatch(_last_parts(path))
+    return None if match is None else match.lastgroup
+
+
+def _last_parts(path: str) -> str:
+    return "/".join(os.path.abspath(path).replace(os.sep, "/").rsplit("/", 2)[-2:]).lower()
 
 
 CONFIGURATION_SUFFIXES = (".json", ".yaml", ".yml", ".hjson", ".jsonc", ".sh", ".bash", ".slurm", ".sbatch", ".py")
@@ -284,16 +307,22 @@ def _read_head(path: str, files: Files, size: int = SNIFFED_BYTES) -> bytes:
     return sniffs.plain_head(head)
 
 
-def walk(path: str, unreadable: Callable[[OSError, str], None] | None = None) -> Iterator[tuple[str, str | None]]:
-    """List the regular files under a directory with their kinds, sorted by path; a file lists itself.
+def walk(path: str, passed_over: Callable[[str, str, str], None] | None = None) -> Iterator[tuple[str, str | None]]:
+    """List the files under a directory with their kinds, sorted by path; a file lists itself.
 
-    Links to directories are not followed, so that a loop of links cannot be entered and nothing is listed twice.
-    Virtual environments, caches and installed packages are left out. A directory that cannot be listed is handed to
-    ``unreadable`` with the error, and passed over.
+    Links to directories are not followed, so that a loop of links cannot be entered and no checkout leads into the rest of the
+    machine; virtual environments, caches and installed packages are left out. What is no regular file, and a directory
+    by the name of a lock or list, is listed as well: its reader says that it cannot be read.
+
+    Args:
+        path: the directory.
+        passed_over: takes a directory that was not entered, the reason and the remedy: one that cannot be listed, a link
+            that leads out of what is walked.
     """
     if not os.path.isdir(path):
         yield path, recognise(path)
         return
+    root = os.path.join(os.path.realpath(path), "")
     pending = [path]
     while pending:
         directory = pending.pop()
@@ -301,8 +330,10 @@ def walk(path: str, unreadable: Callable[[OSError, str], None] | None = None) ->
             with os.scandir(directory) as scan:
                 entries = sorted(scan, key=lambda entry: entry.name)
         except OSError as error:
-            if unreadable is not None:
-                unreadable(error, directory)
+            if passed_over is not None:
+                passed_over(
+                    directory, f"directory could not be listed: {error.strerror}", "run as a user who may read it"
+                )
             continue
         if directory != path and any(entry.name == "pyvenv.cfg" for entry in entries):
             continue
@@ -311,13 +342,14 @@ def walk(path: str, unreadable: Callable[[OSError, str], None] | None = None) ->
             if entry.is_dir(follow_symlinks=False):
                 if entry.name not in SKIPPED_DIRECTORIES and not entry.name.endswith((".egg-info", ".dist-info")):
                     below.append(entry.path)
-            elif _is_regular(entry):
+                if entry.name.lower().endswith(_LIST_SUFFIXES) and (kind := recognise(entry.path, named=False)):
+                    yield entry.path, kind
+            elif entry.is_symlink() and os.path.isdir(entry.path):
+                if passed_over is not None and not os.path.join(os.path.realpath(entry.path), "").startswith(root):
+                    passed_over(entry.path, "is a link to a directory elsewhere, and not followed", "name it, too")
+            else:
                 yield entry.path, recognise(entry.path, named=False)
         pending.extend(reversed(below))
 
 
-def _is_regular(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_file()
-    except OSError:
-        return False
+_LIST_SUFFIXES = (".txt", ".in", ".lock", ".toml", ".yml", ".yaml")

@@ -41,11 +41,7 @@ def open_lines(report: Report, *, inputs: bool = True) -> list[str]:
         inputs: whether to say which inputs were not read.
     """
     several = len(report.subjects) > 1
-    found = [
-        f"not read: {entry.source}: {entry.reason}"
-        for entry in report.skipped
-        if inputs and (entry.named or report.strict)
-    ]
+    found = [f"not read: {entry.source}: {entry.reason}" for entry in report.skipped if inputs and entry.named]
     for subject in report.subjects:
         if not subject.aside:
             of = f"{subject.id}: " if several else ""
@@ -119,7 +115,7 @@ def reason_text(report: Report) -> str:
         there = any(subject.packages for subject in report.subjects)
         return "no package of a training stack is there" if there else "no package is known"
     if report.exit_code == EXIT_UNREADABLE_INPUT:
-        unread = sum(entry.named or report.strict for entry in report.skipped)
+        unread = sum(entry.named for entry in report.skipped)
         if not unread and report.audit is not None:
             return "packages could not be audited"
         return f"{unread} input{'' if unread == 1 else 's'} could not be read"

@@ -40,5 +40,7 @@ class Skipped(NamedTuple):
     """Whether the person named this input; an unreadable named input is exit code 4."""
     by_run: bool = False
     """Whether a file of the run names what was not read: it counts as named where the run lies here."""
+    passes: bool = False
+    """Whether it stops no gate: it was read and holds nothing of a stack, or cannot be written otherwise."""
     fact: str | None = None
     """What the value at this place would have decided, by vocabulary name; None when that is not one fact."""

@@ -219,7 +219,7 @@ def follow_references(
                 reason = error.message if error.source == place else str(error)
                 counts = _names_a_file(kind, name) or error.source != place
                 named = counts and document.named
-                skipped.append(Skipped(place, f"names {name!r}: {reason}", error.hint, named, counts))
+                skipped.append(Skipped(place, f"names {name!r}: {reason}", error.hint, named, counts, not counts))
                 extra.extend(_leave_open(kind, name, key, place))
                 if kind == "config":
                     gaps.append(Gap(place, f"names {name!r}, which could not be read"))

@@ -82,7 +82,7 @@ def judge(before: Report, after: Report, findings: Iterable[FindingChange]) -> i
     if any(change.newly_fails for change in findings):
         return EXIT_FINDINGS
     skipped = (*before.skipped, *after.skipped)
-    if any(entry.named or after.strict for entry in skipped):
+    if any(entry.named for entry in skipped):
         return EXIT_UNREADABLE_INPUT
     if not all(any(subject.packages for subject in report.subjects) for report in (before, after)):
         return EXIT_NOTHING_TO_CHECK

@@ -127,7 +127,7 @@ class _Writer(Terminal):
             if report.skipped or report.waiver_notes:
                 yield ""
         else:
-            counted = (entry for entry in report.skipped if entry.named or report.strict)
+            counted = (entry for entry in report.skipped if entry.named)
             yield from (" ".join(f"NOT READ {entry.source}: {entry.reason}".split()) for entry in counted)
             yield from (f"WAIVER {note}" for note in report.waiver_notes)
         if report.next_step is not None and not self.quiet:

@@ -99,7 +99,7 @@ def resolve(
             *skipped,
             *(environment.skipped if environment is not None else ()),
             *(skipped for document in documents for skipped in document.skipped),
-            *(skipped for device, _ in hardware for skipped in device.skipped),
+            *(skipped._replace(passes=True) for device, _ in hardware for skipped in device.skipped),
         ),
         hardware=tuple(hardware),
         settings=settings or {},

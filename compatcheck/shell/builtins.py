@@ -203,7 +203,8 @@ def _source(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow
         evaluator.state.open_lists(path, line)
     reason = f"sources {path}, which is not read: variables that it sets are not known"
     # A path of the machine or of its user (/etc/profile, ~/.bashrc, $HOME/env.sh) is no file of the project.
-    evaluator.skip(line, reason, "give their values", by_run=foreign and path[:1] not in {"/", "~", "$", ""})
+    here = foreign and path[:1] not in {"/", "~", "$", ""}
+    evaluator.skip(line, reason, "give their values", by_run=here, passes=not here)
     return _finish(evaluator, status=True)
 
 

@@ -174,10 +174,13 @@ class ScriptReading(ABC):
         variable = self.state.variables.get(name)
         return None if variable is None or variable.value is None else text_of(variable.value)
 
-    def skip(self, line: int, reason: str, hint: str | None = None, *, by_run: bool = False) -> None:
-        """Note a part of the script that is not read."""
+    def skip(
+        self, line: int, reason: str, hint: str | None = None, *, by_run: bool = False, passes: bool = False
+    ) -> None:
+        """Note a part of the script that is not read; ``passes`` where it is another file, which lies elsewhere."""
         if not self._muted:
-            self.skipped.setdefault((line, reason), Skipped(self.source(line), reason, hint, by_run=by_run))
+            entry = Skipped(self.source(line), reason, hint, by_run=by_run, passes=passes)
+            self.skipped.setdefault((line, reason), entry)
 
     def source(self, line: int, used: int | None = None) -> Source:
         """Return the place of a line, with that of its use in the same file."""

@@ -130,7 +130,8 @@ class StartedShells(ScriptReading):
             return False
         text = content.text
         if text and (text[0].name.startswith("$(") or all(piece.text is None for piece in text)):
-            self.skip(line, f"starts a shell that reads {show(text)}, which is not known", "name what it runs")
+            reason = f"starts a shell that reads {show(text)}, which is not known"
+            self.skip(line, reason, "name what it runs", passes=True)
             return False
         prefix, state, outer_line, sourced = self.prefix, self.state, self.line, self.sourced
         self.prefix, self.sourced = [*prefix, *kept], 0
@@ -192,7 +193,8 @@ class StartedShells(ScriptReading):
             found = None
         if found is None:
             if verb == "starts":
-                self.skip(line, f"starts {show(file)}, which is not read: what it runs is not known", "name it, too")
+                reason = f"starts {show(file)}, which is not read: what it runs is not known"
+                self.skip(line, reason, "name it, too", passes=True)
             return None
         name, text = found
         self.paths.append(name)

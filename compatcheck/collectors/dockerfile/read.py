@@ -32,7 +32,7 @@ from compatcheck.core.markers import canonical_name
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, parse_requirement, read_url
 from compatcheck.core.selection import DEFAULT, Selection
 from compatcheck.core.source import Source
-from compatcheck.core.textfile import MAX_BYTES, STANDARD_INPUT, echo, read_utf8
+from compatcheck.core.textfile import MAX_BYTES, STANDARD_INPUT, echo, read_text, read_utf8
 from compatcheck.shell import read_script
 
 if TYPE_CHECKING:
@@ -309,13 +309,27 @@ class _Reader:
         }
         try:
             script = read_script(
-                self.path, content, variables=known, assuming=False, stand_in=_pass_over, place=text.line
+                self.path,
+                content,
+                variables=known,
+                assuming=False,
+                stand_in=_pass_over,
+                place=text.line,
+                open_file=self.open_script,
             )
         except InputError as error:
             stage.skip(Source(self.path, "RUN", text.line(0)), error.message)
             return ()
         stage.skipped += [entry._replace(hint=CHECK_IMAGE) for entry in script.skipped]
         return script.commands
+
+    def open_script(self, name: str) -> tuple[str, str] | None:
+        """Return the path and the text of a script of the build context."""
+        found = self.find(name)
+        try:
+            return None if found is None else (found, read_text(found, self.files))
+        except InputError:
+            return None
 
     def install(self, install: Install) -> None:
         """Read what a command installs, and apply it to the stage."""
@@ -380,7 +394,7 @@ class _Reader:
         except InputError as error:
             stage.skip(error.source or source, error.message, error.hint)
             return []
-        stage.skipped += [entry._replace(named=False) for entry in environment.skipped]
+        stage.skipped += environment.skipped
         return [
             Requirement(name, package.specifier or "", package.source, package.version, None, package.details)
             for name, package in environment.packages.items()

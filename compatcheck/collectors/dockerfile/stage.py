@@ -59,8 +59,8 @@ class Stage:
         self.notes: list[str] = []
 
     def skip(self, source: Source, reason: str, hint: str | None = CHECK_IMAGE) -> None:
-        """Note what cannot be told."""
-        self.skipped.append(Skipped(source, reason, hint))
+        """Note what cannot be told; a command whose installs are not read counts where a person named the file."""
+        self.skipped.append(Skipped(source, reason, hint, named=source.key == "RUN"))
 
     def value(self, name: str) -> str | None:
         """Return what a variable holds in this stage."""

@@ -86,10 +86,10 @@ def open_images(path: str, *, cache: str | None) -> tuple[Image, ...]:
 
 
 def _open(path: str) -> int:
-    """Open a file, a named pipe, or standard input.
+    """Open a file, a pipe of this process (``<(docker save IMAGE)``), or standard input.
 
     Raises:
-        InputError: there is no file, or it is a device or a terminal.
+        InputError: there is no file, or it is a device, a terminal, or a pipe with a name, whose writer may never come.
     """
     source = Source(path)
     if path == STANDARD_INPUT:
@@ -98,13 +98,18 @@ def _open(path: str) -> int:
         descriptor = os.dup(sys.stdin.fileno())
     else:
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # waits for no writer
         except FileNotFoundError:
             hint = "name an archive (docker save), a layout or a root directory; images of a daemon or registry are not fetched"
             raise InputError("no such file or directory", source=source, hint=hint) from None
         except ValueError:  # a NUL in the path
             raise InputError("is no path", source=source, hint="check the path") from None
+        os.set_blocking(descriptor, True)
     mode = os.fstat(descriptor).st_mode
+    if stat.S_ISFIFO(mode) and path != STANDARD_INPUT and not path.startswith(("/dev/fd/", "/proc/")):
+        os.close(descriptor)
+        hint = "send what is written into it: compatcheck image - < PIPE"
+        raise InputError("is a pipe with a name, not a file", source=source, hint=hint)
     if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
         os.close(descriptor)
         what = "a terminal or a device" if stat.S_ISCHR(mode) else "no file and no pipe"

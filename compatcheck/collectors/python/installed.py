@@ -348,8 +348,8 @@ class _Scan:
             return 0.0
 
     def _skip(self, path: str, reason: str, hint: str | None, *, lost: bool = True) -> None:
-        """Record what could not be used; ``lost`` when distributions may lie there that are now unknown."""
-        self.skipped.append(Skipped(Source(path), reason, hint))
+        """Record what could not be used; ``lost`` when distributions may lie there: then the environment was not read whole."""
+        self.skipped.append(Skipped(Source(path), reason, hint, named=lost))
         self.complete = self.complete and not lost
 
 

@@ -29,10 +29,15 @@ def check_records(environment: Environment, names: Iterable[str], files: Files =
 
     Returns:
         The environment with what disagrees as damage; METADATA's version is taken, as pip and ``importlib.metadata`` do.
+        One of these packages whose release nobody can tell is a part of the environment that was not read, as named.
     """
-    chosen = {package.source.path: package for package in environment.components.values()}
     packages = environment.packages
-    chosen.update((packages[name].source.path, packages[name]) for name in names if name in packages)
+    wanted = {packages[name].source.path: packages[name] for name in names if name in packages}
+    if environment.skipped:
+        unknown = {path for path, package in wanted.items() if package.version is None}
+        skipped = (entry._replace(named=entry.named or entry.source.path in unknown) for entry in environment.skipped)
+        environment = environment._replace(skipped=tuple(skipped))
+    chosen = {package.source.path: package for package in environment.components.values()} | wanted
     damage: list[Damage] = []
     corrected: dict[str, str] = {}
     for path, package in chosen.items():

@@ -17,7 +17,8 @@ from compatcheck.rules.programs import installed_tools
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_LAUNCHERS = ("torchrun", "torch.distributed", "accelerate", "deepspeed", "python", "python3", "ray", "srun", "mpirun")
+_OF_TRAINING = ("torchrun", "torch.distributed", "accelerate", "deepspeed")
+_LAUNCHERS = (*_OF_TRAINING, "python", "python3", "ray", "srun", "mpirun")
 _SAID = 3
 """Parts of a script that were not read which an error names."""
 
@@ -34,11 +35,12 @@ def read_launch_script(
         arguments: what it is started with; None where it is not known.
 
     Raises:
-        InputError: not readable, or (when named) nothing that trains was found and parts of it were not read.
+        InputError: not readable, or parts of it were not read and nothing that trains was found, though its name or its words
+            say that it does.
     """
     file, line = _split_line(path, files)
     text = read_text(file, files)
-    if not named and _find_mark(text) is None:
+    if not named and _find_mark(text, _LAUNCHERS) is None:
         return
     from compatcheck.shell import read_script, variables_of_header  # noqa: PLC0415 (only for launch scripts)
 
@@ -47,7 +49,7 @@ def read_launch_script(
     )
     written = {name: word.text for name, word in script.files.items() if word.text is not None}
     runs = read_commands(script.commands, written)
-    if named and script.skipped and not runs:
+    if script.skipped and not runs and (named or _find_mark(text, _OF_TRAINING) is not None):
         msg = "starts no training program this release knows; not read: " + "; ".join(
             f"line {skip.source.line} {skip.reason}" if skip.source.path == file else f"{skip.source} {skip.reason}"
             for skip in script.skipped[:_SAID]
@@ -64,9 +66,9 @@ def read_launch_script(
             yield (file if len(runs) == 1 else str(run.launch.command.source)), run._replace(documents=documents)
 
 
-def _find_mark(text: str) -> re.Match[str] | None:
+def _find_mark(text: str, launchers: Sequence[str]) -> re.Match[str] | None:
     """Find a word without which a script starts no training."""
-    return re.search(rf"\b({'|'.join(map(re.escape, (*_LAUNCHERS, *installed_tools())))})\b", text)
+    return re.search(rf"\b({'|'.join(map(re.escape, (*launchers, *installed_tools())))})\b", text)
 
 
 def _split_line(path: str, files: Files) -> tuple[str, int | None]:

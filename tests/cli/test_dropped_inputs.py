@@ -1,0 +1,236 @@
+"""A file whose name says what it is, is read or said to be not read; a gate can fail for it, and what is named always does."""
+
+from __future__ import annotations
+
+import json
+import os
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.run_cli import run
+
+PIN = "deepspeed==0.16.4\n"
+PROJECT = '[project]\nname = "x"\nversion = "1"\ndependencies = ["torch==2.9.0"]\n'
+HTML = "<!DOCTYPE html>\n<html><head><title>x</title></head>\n<body>\n<p>hello</p>\n</body></html>\n"
+MERGE = f"<<<<<<< a\n{PIN}=======\ndeepspeed==0.16.3\n>>>>>>> b\n"
+QUOTE = '#!/bin/bash\necho "hi\ndeepspeed train.py --deepspeed ds.json\n'
+
+
+def holding(content: str | bytes) -> Callable[[Path], None]:
+    """Return what writes a file."""
+
+    def write(path: Path) -> None:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    return write
+
+
+def pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def dangling(path: Path) -> None:
+    path.symlink_to("nowhere")
+
+
+def device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def elsewhere(path: Path) -> None:
+    (path.parent.parent / "other").mkdir()
+    (path.parent.parent / "other/requirements.txt").write_text(PIN)
+    path.symlink_to("../other")
+
+
+UNREAD: dict[str, tuple[str, Callable[[Path], None]]] = {
+    "garbage": ("requirements.txt", holding(f"{PIN}@@@garbage\n")),
+    "all garbage": ("requirements.txt", holding("@@@\n!!!\n")),
+    "merge": ("requirements.txt", holding(MERGE)),
+    "nul": ("requirements.txt", holding("".join(f"p{i}==1\n" for i in range(101)) + "a\0b\n")),
+    "utf-16": ("requirements.txt", holding(PIN.encode("utf-16-le"))),
+    "utf-32": ("requirements-gpu.txt", holding(PIN.encode("utf-32-be"))),
+    "html": ("requirements.txt", holding(HTML)),
+    "prose": ("requirements/base.txt", holding("The system shall be fast.\nIt shall be cheap.\n")),
+    "constraints": ("constraints.txt", holding("one two three\nfour five six\n")),
+    "command": ("Dockerfile", holding("FROM ubuntu\nRUN pip install deepspeed==$(cat v)\n")),
+    "list elsewhere": ("Dockerfile", holding("FROM ubuntu\nRUN pip install -r /r.txt\n")),
+    "variable": ("Dockerfile", holding("FROM ubuntu\nRUN pip install $PKGS\n")),
+    "no image": ("Dockerfile.gpu", holding("not a Dockerfile\n")),
+    "quote": ("train.sh", holding(QUOTE)),
+    "empty": ("environment.yml", holding("")),
+    "not YAML": ("environment.yml", holding("{[")),
+    "broken": ("uv.lock", holding("garbage")),
+    "cut off": ("sbom.json", holding('{"bomFormat": "CycloneDX", "components": [')),
+    "broken SBOM": ("app.cdx.json", holding("{")),
+    "broken lock": ("conda-lock.yml", holding("version: 1\n")),
+    "dangling": ("requirements.txt", dangling),
+    "device": ("requirements.txt", device),
+    "directory": ("requirements.txt", Path.mkdir),
+    "link": ("linked", elsewhere),
+} | {
+    f"pipe {name}": (name, pipe)
+    for name in (
+        *("requirements.txt", "config.json", "ds.json", "train.sh", "uv.lock", "Dockerfile", "environment.yml"),
+        *("poetry.lock", "pyproject.toml", "compatcheck.toml", "setup.py"),
+    )
+}
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    made = tmp_path / "project"
+    made.mkdir()
+    (made / "pyproject.toml").write_text(PROJECT)
+    return made
+
+
+@pytest.mark.parametrize("case", UNREAD)
+def test_what_is_found_and_not_read_is_said_and_a_gate_can_fail_for_it(directory: Path, case: str) -> None:
+    name, make = UNREAD[case]
+    (directory / name).unlink(missing_ok=True)
+    (directory / "facts.yaml").write_text('compatcheck: 1\npackages: {torch: "2.9.0"}\n')
+    make(directory / name)
+    ran = run("check", directory, "--no-policy", "--fail-on", "never", "--format", "json")
+    report = json.loads(ran.out)
+    entries = [entry for entry in report["skipped"] if name in entry["source"]]
+    assert entries, report["skipped"]
+    assert report["summary"]["not_checked"] == len(report["skipped"])
+    assert ran.code == 0
+    for option in ("--fail-unread", "--strict"):
+        failed = run("check", directory, "--no-policy", "--fail-on", "never", option, "--format", "json")
+        assert failed.code == 4
+    assert all(entry["named"] for entry in json.loads(failed.out)["skipped"])
+
+
+@pytest.mark.parametrize("name", ["a\nb/requirements.txt", "a\rb/requirements.txt", "\u202ex/uv.d/requirements.txt"])
+def test_an_odd_name_hides_nothing(directory: Path, name: str) -> None:
+    (directory / name).parent.mkdir(parents=True)
+    (directory / name).write_text(PIN)
+    ran = run("check", directory, "--no-policy", "--format", "json")
+    packages = [
+        package for subject in json.loads(ran.out)["subjects"] for package in subject["environment"]["packages"]
+    ]
+    assert {"deepspeed", "torch"} == {package["name"] for package in packages}
+    for form in ("text", "github", "markdown", "junit", "sarif"):
+        shown = run("check", directory, "--no-policy", "--format", form).out
+        assert not {"\r", "\u202e"} & set(shown)
+        assert not any(line.startswith("b/") for line in shown.split("\n") if form == "github")
+
+
+def test_a_link_that_stays_inside_is_not_said(directory: Path) -> None:
+    (directory / "a").mkdir()
+    (directory / "b").symlink_to("a")
+    (directory / "a/up").symlink_to("..")
+    assert json.loads(run("check", directory, "--no-policy", "--format", "json").out)["skipped"] == []
+
+
+def test_a_script_of_the_build_context_is_read(directory: Path) -> None:
+    (directory / "install.sh").write_text(f"pip install {PIN}")
+    (directory / "Dockerfile").write_text("FROM ubuntu\nCOPY install.sh .\nRUN ./install.sh\n")
+    report = json.loads(run("check", directory, "--no-policy", "--format", "json").out)
+    packages = [package for subject in report["subjects"] for package in subject["environment"]["packages"]]
+    assert "deepspeed" in {package["name"] for package in packages}
+
+
+def test_a_script_that_is_not_there_is_said_and_stops_no_gate(directory: Path) -> None:
+    (directory / "Dockerfile").write_text("FROM ubuntu\nRUN ./install.sh\n")
+    ran = run("check", directory, "--no-policy", "--fail-unread", "--fail-on", "never", "--format", "json")
+    assert "starts ./install.sh" in json.loads(ran.out)["skipped"][0]["reason"]
+    assert ran.code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("requirements.txt", ""), ("setup.py", "from setuptools import setup\nsetup(install_requires=f())\n")],
+)
+def test_what_holds_nothing_stops_no_gate(directory: Path, name: str, content: str) -> None:
+    (directory / name).write_text(content)
+    ran = run("check", directory, "--no-policy", "--fail-unread", "--fail-on", "never", "--format", "json")
+    assert ran.code == 0, ran.out
+    assert json.loads(ran.out)["skipped"]
+
+
+@pytest.mark.parametrize("form", ["text", "json", "sarif", "junit", "markdown", "github"])
+def test_what_is_not_read_stands_in_every_format(directory: Path, form: str) -> None:
+    (directory / "uv.lock").write_text("garbage")
+    shown = run("check", directory, "--no-policy", "--format", form).out
+    assert "uv.lock" in shown
+    assert "not checked" in shown or '"not_checked": 1' in shown or '"notChecked": 1' in shown
+
+
+def test_a_policy_turns_the_gate_on(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(directory)
+    (directory / "uv.lock").write_text("garbage")
+    (directory / "compatcheck.toml").write_text("fail-unread = true\nfail-on = 'never'\n")
+    assert run("check", ".").code == 4
+    assert run("check", ".", "--no-fail-unread").code == 0
+
+
+@pytest.mark.parametrize("make", [pipe, dangling, Path.mkdir], ids=["pipe", "dangling", "directory"])
+def test_a_policy_that_cannot_be_read_is_not_left_out(
+    directory: Path, make: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(directory / "compatcheck.toml")
+    monkeypatch.chdir(directory)
+    ran = run("check", "pyproject.toml")
+    assert (ran.code, "compatcheck.toml" in ran.err) == (2, True)
+
+
+def test_a_named_dockerfile_that_was_not_read_whole_fails(tmp_path: Path) -> None:
+    path = tmp_path / "Dockerfile"
+    path.write_text("FROM ubuntu\nRUN pip install torch==2.9.0 deepspeed==$(cat v)\n")
+    assert run("check", path, "--no-policy", "--fail-on", "never").code == 4
+
+
+@pytest.mark.parametrize(("name", "code"), [("deepspeed-0.16.4", 4), ("colorama-1.0", 0)])
+def test_a_package_that_decides_something_and_cannot_be_read_fails(tmp_path: Path, name: str, code: int) -> None:
+    site = tmp_path / "lib/python3.11/site-packages"
+    (site / "torch-2.5.0.dist-info").mkdir(parents=True)
+    (site / "torch-2.5.0.dist-info/METADATA").write_text("Name: torch\nVersion: 2.5.0\n")
+    (site / f"{name}.dist-info").mkdir()
+    ran = run("env", "--prefix", tmp_path, "--fail-on", "never")
+    assert (ran.code, "it has no METADATA" in " ".join(ran.out.split())) == (code, True)
+
+
+def test_an_image_whose_package_lies_outside_of_it_fails(tmp_path: Path) -> None:
+    site = tmp_path / "root/opt/venv/lib/python3.11/site-packages"
+    (site / "torch-2.5.0.dist-info").mkdir(parents=True)
+    (site / "torch-2.5.0.dist-info/METADATA").write_text("Name: torch\nVersion: 2.5.0\n")
+    (tmp_path / "root/opt/venv/pyvenv.cfg").write_text("version = 3.11.0\n")
+    (site / "deepspeed-0.16.4.dist-info").symlink_to("../../../../../../../../etc")
+    with tarfile.open(tmp_path / "image.tar", "w") as archive:
+        archive.add(tmp_path / "root", ".")
+    ran = run("image", tmp_path / "image.tar", "--no-policy", "--fail-on", "never", "--no-cache")
+    assert ran.code == 4, ran.out
+
+
+def test_a_file_that_a_hook_names_and_is_not_there_is_said(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(directory)
+    ran = run("check", "--hook", "nope.txt", "--no-policy")
+    assert (ran.code, "not read nope.txt: no such file" in " ".join(ran.out.split())) == (0, True)
+    assert run("check", "--hook", "nope.txt", "--no-policy", "--fail-unread").code == 4
+
+
+@pytest.mark.parametrize("option", ["--ignore", "--select"])
+def test_a_glob_that_no_rule_matches_is_an_error(directory: Path, option: str) -> None:
+    ran = run("check", directory, "--no-policy", option, "deepsped/*")
+    assert (ran.code, "deepspeed/*" in ran.err) == (2, True)
+
+
+def test_a_waiver_that_no_package_ends_is_said(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(directory)
+    waiver = '[[waivers]]\nrule = "torch/*"\nreason = "x"\nuntil = "{}>=1"\n'
+    for package, said in (("notapkg", True), ("deepspeed", False)):
+        (directory / "compatcheck.toml").write_text(waiver.format(package))
+        assert ("no package that is known" in " ".join(run("check", ".").out.split())) is said
+
+
+def test_a_pipe_is_no_image(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    ran = run("image", tmp_path / "pipe")
+    assert (ran.code, "pipe" in ran.err) == (4, True)
