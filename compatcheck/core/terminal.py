@@ -7,7 +7,7 @@ import re
 _CONTROL = (
     r"\x1b(?!\[(?:[012]|1;31|3[1236])m)|\r(?!\n)|[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]"
 )
-"""Signs that move the cursor, turn the direction of writing or begin a command, but for the colours that reports themselves have."""
+"""Signs that move the cursor, turn the direction of writing or begin a command, but for the colours of reports themselves."""
 
 
 def escape_controls(text: str) -> str:
