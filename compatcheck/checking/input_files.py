@@ -21,7 +21,7 @@ from compatcheck.core.errors import InputError, NoEnvironmentError, UsageError
 from compatcheck.core.files import Files, Overlay
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import STANDARD_INPUT, read_bytes, read_standard_input
-from compatcheck.frameworks.recognise import SCRIPTS, SUFFIXES, read_configurations
+from compatcheck.frameworks.recognise import SUFFIXES, is_script, read_configurations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -105,7 +105,7 @@ def read_found(
         try:
             if kind is not None:
                 made = _read_lists(file, kind, files, skipped, selection, named=is_named(file))
-            elif file.endswith((*SUFFIXES, *SCRIPTS)) and files.size_bytes(file) <= MAX_WALKED_BYTES:
+            elif is_script(file) or (file.lower().endswith(SUFFIXES) and files.size_bytes(file) <= MAX_WALKED_BYTES):
                 made = _read_configurations(file, files, named=False, mark=is_named(file))
             else:
                 made = iter(())

@@ -65,13 +65,15 @@ def find_policy(directory: str, home: str | None) -> str | None:
 
 
 def _has_table(path: str) -> bool:
-    """Tell whether a file may hold the table, in any way TOML can open it: its header, a dotted key, a header of ``tool``."""
+    """Tell whether a file may hold the table, in any way TOML can open it: a header or key of it, or of ``tool`` alone."""
     import re  # noqa: PLC0415 (only beside a project file)
 
-    table = rb"^[ \t]*(?:\[*[ \t]*tool[ \t]*\.[ \t]*[\"']?compatcheck\b|\[[ \t]*tool[ \t]*\])"
+    tool = rb"[ \t]*[\"']?tool[\"']?[ \t]*"
+    table = rb"^(?:\xef\xbb\xbf)?[ \t]*(?:\[*%b(?:\.[ \t]*[\"']?compatcheck\b|=)|\[%b\])" % (tool, tool)
     try:
         with open(path, "rb") as file:
-            return re.search(table, file.read(), re.MULTILINE) is not None
+            text = file.read()
+        return text.startswith((b"\xff\xfe", b"\xfe\xff")) or re.search(table, text, re.MULTILINE) is not None
     except OSError:
         return True  # its reader says why nobody can tell
 

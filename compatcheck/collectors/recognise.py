@@ -230,7 +230,7 @@ def recognise_named(path: str, files: Files = LOCAL) -> str | None:
     kind = recognise(path, files)
     if kind is not None:
         return kind
-    if path.endswith(CONFIGURATION_SUFFIXES):
+    if path.lower().endswith(CONFIGURATION_SUFFIXES):
         # Files of conda, SBOMs and pipenv's lock say themselves what they are.
         head = _read_head(path, files)
         return sniffs.identify_content(head) or ("pipfile_lock" if looks_like_pipfile_lock(head) else None)
@@ -335,7 +335,8 @@ def walk(path: str, passed_over: Callable[[str, str, str], None] | None = None) 
                     directory, f"directory could not be listed: {error.strerror}", "run as a user who may read it"
                 )
             continue
-        if directory != path and any(entry.name == "pyvenv.cfg" for entry in entries):
+        names = {entry.name for entry in entries}
+        if directory != path and "pyvenv.cfg" in names and names & _OF_ENVIRONMENTS:
             continue
         below = []
         for entry in entries:
@@ -352,4 +353,6 @@ def walk(path: str, passed_over: Callable[[str, str, str], None] | None = None) 
         pending.extend(reversed(below))
 
 
+_OF_ENVIRONMENTS = {"bin", "lib", "lib64", "Scripts", "Lib"}
+"""What a virtual environment holds beside its ``pyvenv.cfg``, which alone would hide a directory."""
 _LIST_SUFFIXES = (".txt", ".in", ".lock", ".toml", ".yml", ".yaml")

@@ -53,9 +53,20 @@ class Program(NamedTuple):
 
 
 def distrust(*paths: str) -> None:
-    """Start no program from these directories, nor from those of these files, in this context from now on."""
+    """Start no program from these directories, those of these files, nor their checkouts, in this context from now on."""
     folders = {path if os.path.isdir(path) else os.path.dirname(path) or os.curdir for path in paths if path != "-"}
-    _inspected.set(_inspected.get() | {os.path.realpath(folder) for folder in folders})
+    _inspected.set(_inspected.get() | set(map(_checkout_of, folders)))
+
+
+def _checkout_of(folder: str) -> str:
+    """Return the checkout that a directory lies in, without links; itself where it lies in none, or in that of the home."""
+    here = real = os.path.realpath(folder)
+    home = os.path.realpath(os.path.expanduser("~"))
+    while here not in {home, os.path.dirname(here)}:
+        if os.path.exists(os.path.join(here, ".git")):
+            return here
+        here = os.path.dirname(here)
+    return real
 
 
 def find_program(
@@ -106,7 +117,7 @@ def is_trusted(folder: str, environ: Mapping[str, str], path: str | None = None)
     real = {os.path.realpath(plain), *([os.path.realpath(path)] if path else [])}
     roots = {os.path.realpath(environ[name]) for name in _ACTIVE if environ.get(name)} | _inspected.get()
     with suppress(OSError):  # it was deleted: nothing can lie in it
-        roots.add(os.path.realpath(os.getcwd()))
+        roots.add(_checkout_of(os.getcwd()))
     home = os.path.realpath(os.path.expanduser("~"))
     if plain in {os.path.expanduser(place) for place in _PERSONAL}:
         roots = {root for root in roots if not _lies_in(home, root)}

@@ -100,7 +100,7 @@ class Questions:
             if project.lock is not None:
                 stated = {item.name for item in project.statements}
                 requirements += tuple(name + versions for name, versions in ranges.items() if name not in stated)
-            if requirements:
+            if requirements or project.lock is not None:
                 yield Demand(requirements, constraints, project.options, self.python or project.python)
         if not self.files.projects:
             packages = self.levers.packages

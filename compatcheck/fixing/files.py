@@ -209,7 +209,7 @@ class EditableFiles:
         copied = {}
         for relative in (LOCK, *_manifests(self.text(lock) or "")):
             path = os.path.join(os.path.dirname(lock), relative)
-            if os.path.isfile(path) and not relative.startswith(".."):
+            if os.path.isfile(path) and not relative.startswith("..") and not os.path.isabs(relative):
                 copied[relative] = edited.get(os.path.realpath(path), read_exact(path))
         answer = resolver.lock(copied, [f"{name}=={version}" for name, version in targets.items()])
         if LOCK not in answer.files:

@@ -11,21 +11,23 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 import re
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.fix import NOT_CHECKED, REFUSED, RESOLVED
 from compatcheck.core.process import run
 from compatcheck.core.programs import Program, find_program, small_environment
 from compatcheck.core.redaction import redact
+from compatcheck.core.toml import parse_toml
 from compatcheck.services.pip_index import describe_index, uv_variables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.core.process import Completed
 
@@ -156,13 +158,15 @@ class UvResolver:
         return Answer(REFUSED if refused and reached else NOT_CHECKED, detail, unbuilt=unbuilt)
 
     def lock(self, files: Mapping[str, str], upgrades: Iterable[str]) -> Answer:
-        """Renew ``uv.lock`` in a copy of a project.
+        """Renew ``uv.lock`` in a copy of a project, unless uv would have to build one of its projects.
 
         Args:
             files: the lock and every ``pyproject.toml`` it is made of, by path relative to the project.
             upgrades: ``name==version`` of the packages that move.
         """
         upgrades = tuple(upgrades)
+        if built := find_built(files):
+            return Answer(RESOLVED, unbuilt=built)
         with tempfile.TemporaryDirectory(prefix="compatcheck-lock-") as scratch:
             for name, text in files.items():
                 place = Path(scratch, name)
@@ -179,6 +183,49 @@ class UvResolver:
             missing = _without_wheels(done.output)
             # Told what they require, uv would lock them, and write into the lock that it was told.
             return Answer(RESOLVED, unbuilt=tuple(missing)) if missing else self._refusal(done, ())
+
+
+_STATED = ("version", "dependencies", "optional-dependencies", "requires-python")
+"""What uv wants to know of a project, and builds it for where its file does not say so."""
+
+
+def find_built(files: Mapping[str, str]) -> tuple[str, ...]:
+    """Name the projects and places of a lock for which uv would run code: ``--no-build`` does not hold for the project itself.
+
+    Args:
+        files: as `UvResolver.lock` takes them.
+    """
+    folders = {posixpath.dirname(name) for name in files}
+    built: list[str] = []
+    for name, text in files.items():
+        try:
+            data = parse_toml(text, name)
+        except InputError:
+            return (name,)
+        project, tool = data.get("project"), data.get("tool")
+        tool = tool if isinstance(tool, dict) else {}
+        dynamic = project.get("dynamic", ()) if isinstance(project, dict) else ()
+        if isinstance(project, dict):
+            if "poetry" in tool or "version" not in project or any(key in _STATED for key in dynamic):
+                built.append(name)
+        elif posixpath.dirname(name):  # a member; the root may hold nothing but the workspace
+            built.append(name)
+        sources = tool.get("uv", {}).get("sources") if isinstance(tool.get("uv"), dict) else None
+        for place in _places([sources, data.get("package")]):
+            inside = posixpath.normpath(posixpath.join(posixpath.dirname(name), place))
+            if ("" if inside == "." else inside) not in folders:
+                built.append(place)
+    return tuple(built)
+
+
+def _places(data: Any) -> Iterator[str]:  # noqa: ANN401 (TOML)
+    """Yield the directories and archives that sources name, in a lock or in ``[tool.uv.sources]``."""
+    if isinstance(data, list):
+        for entry in data:
+            yield from _places(entry)
+    elif isinstance(data, dict):
+        yield from (data[key] for key in ("editable", "directory", "virtual", "path") if isinstance(data.get(key), str))
+        yield from _places(list(data.values()))
 
 
 def find_resolver(say: Callable[[str], None]) -> UvResolver | Program:

@@ -39,8 +39,8 @@ SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 
 def is_script(path: str) -> bool:
     """Tell whether a path names a launch script, or one command of it by its line (``train.sh:12``)."""
-    file, _, line = path.rpartition(":")
-    return path.endswith(SCRIPTS) or (line.isdigit() and file.endswith(SCRIPTS))
+    file, _, line = path.lower().rpartition(":")
+    return path.lower().endswith(SCRIPTS) or (line.isdigit() and file.endswith(SCRIPTS))
 
 
 def read_configurations(
@@ -70,7 +70,7 @@ def read_configurations(
             hint = "name the script that starts it, or state what it sets in a facts file (compatcheck: 1)"
             raise InputError(msg, source=Source(path), hint=hint)
         return readings
-    if path.endswith(".py"):
+    if path.lower().endswith(".py"):
         if not named:
             return ()
         from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for Python scripts)
@@ -144,7 +144,7 @@ def read_configuration(path: str, files: Files = LOCAL, *, named: bool) -> Readi
 
 def _parse(text: str, path: str, *, lenient: bool = False) -> Any:  # noqa: ANN401 (JSON or YAML)
     """Parse a configuration; where it is DeepSpeed's, or may be (``lenient``), comments are legal."""
-    if path.endswith(".hjson"):
+    if path.lower().endswith(".hjson"):
         return syntax.parse(text, path)
     try:
         return parse_configuration(text, path)

@@ -130,7 +130,7 @@ class StartedShells(ScriptReading):
             return False
         text = content.text
         if text and (text[0].name.startswith("$(") or all(piece.text is None for piece in text)):
-            reason = f"starts a shell that reads {show(text)}, which is not known"
+            reason = f"starts a shell that reads {_name_source(text)}, which is not known"
             self.skip(line, reason, "name what it runs", passes=True)
             return False
         prefix, state, outer_line, sourced = self.prefix, self.state, self.line, self.sourced
@@ -193,7 +193,7 @@ class StartedShells(ScriptReading):
             found = None
         if found is None:
             if verb == "starts":
-                reason = f"starts {show(file)}, which is not read: what it runs is not known"
+                reason = f"starts {_name_source(file)}, which is not read: what it runs is not known"
                 self.skip(line, reason, "name it, too", passes=True)
             return None
         name, text = found
@@ -207,6 +207,11 @@ class StartedShells(ScriptReading):
             return flow
 
         return read
+
+
+def _name_source(value: Value) -> str:
+    """Show what a shell reads; of a command its program alone, for its words may be credentials."""
+    return re.sub(r"([$<]\()\s*([^\s()]+)[^()]*\)", r"\1\2 …)", show(value), flags=re.DOTALL)
 
 
 def _join(words: Sequence[Value]) -> Value:

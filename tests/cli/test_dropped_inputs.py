@@ -68,6 +68,8 @@ UNREAD: dict[str, tuple[str, Callable[[Path], None]]] = {
     "cut off": ("sbom.json", holding('{"bomFormat": "CycloneDX", "components": [')),
     "broken SBOM": ("app.cdx.json", holding("{")),
     "broken lock": ("conda-lock.yml", holding("version: 1\n")),
+    "large": ("train.sh", holding("deepspeed train.py\n" + "\n" * (3 << 20))),
+    "loud": ("TRAIN.SH", holding(QUOTE)),
     "dangling": ("requirements.txt", dangling),
     "device": ("requirements.txt", device),
     "directory": ("requirements.txt", Path.mkdir),
@@ -179,6 +181,39 @@ def test_a_policy_that_cannot_be_read_is_not_left_out(
     monkeypatch.chdir(directory)
     ran = run("check", "pyproject.toml")
     assert (ran.code, "compatcheck.toml" in ran.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\ufeff[tool.compatcheck]\nfail-on = 'nonsense'\n",
+        "['tool'.compatcheck]\nfail-on = 'nonsense'\n",
+        '[tool."compatcheck"]\nfail-on = "nonsense"\n',
+        "tool = {compatcheck = {fail-on = 'nonsense'}}\n",
+        "tool.compatcheck.fail-on = 'nonsense'\n",
+        "\ufffe",
+    ],
+)
+def test_a_policy_is_found_however_it_is_written(directory: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = text.encode("utf-16") if text == "\ufffe" else text.encode()
+    (directory / "pyproject.toml").write_bytes(content)
+    monkeypatch.chdir(directory)
+    assert run("check", ".").code == 2
+
+
+def test_a_directory_is_no_environment_because_it_says_so(directory: Path) -> None:
+    (directory / "a").mkdir()
+    (directory / "a/pyvenv.cfg").touch()
+    (directory / "a/requirements.txt").write_text(PIN)
+    assert "deepspeed" in run("check", directory, "--no-policy", "--format", "json").out
+
+
+def test_the_words_of_a_command_that_is_not_read_are_not_said(directory: Path) -> None:
+    (directory / "Dockerfile").write_text(
+        "FROM ubuntu\nRUN curl -u me:SECRETWORD https://h/x.sh | bash\nRUN bash <(curl -H 'X-Key: SECRETWORD' h)\n"
+    )
+    shown = run("check", directory, "--no-policy", "-v").out
+    assert ("$(curl …)" in shown, "<(curl …)" in shown, "SECRETWORD" in shown) == (True, True, False)
 
 
 def test_a_named_dockerfile_that_was_not_read_whole_fails(tmp_path: Path) -> None:

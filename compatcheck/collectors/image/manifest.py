@@ -112,7 +112,7 @@ class _Found:
         """Platforms that an index names and whose manifest is not here."""
         self._others = 0
         """Manifests of what is no image: signatures, provenance, charts."""
-        self._known: set[tuple[str, ...]] = set()
+        self._known: set[tuple[ImageConfig, tuple[str, ...]]] = set()
         self._bytes_left = MAX_BYTES
         self._layers_left = MAX_ALL_LAYERS
 
@@ -236,7 +236,8 @@ class _Found:
             image = image._replace(
                 problems=(*image.problems, f"has more than {MAX_LAYERS:,} layers; the rest was left out")
             )
-        key = tuple(layer.diff_id or layer.label for layer in image.layers)
+        # Both manifests of an archive describe one image where they lead to the same bytes; a diff id is only stated.
+        key = (image.config, tuple(layer.names[0] for layer in image.layers))
         if key in self._known and image.layers:
             return
         self._layers_left -= len(image.layers)
@@ -258,6 +259,9 @@ class _Found:
             self._bytes_left -= len(data)
             if self._bytes_left < 0:
                 self._say(f"has documents of more than {format_bytes(MAX_BYTES)}; the rest was not looked at")
+                return None
+            if not _has_digest(data, name):
+                self._say(f"{name[:80]} does not have the digest that it is stored under: damaged or forged")
                 return None
             try:
                 return parse_json(decode_text(data, name), name)
@@ -282,6 +286,17 @@ def blob_names(digest: str) -> tuple[str, ...]:
     """Return where the blob of a digest may lie: in an OCI layout, or in what ``skopeo copy … dir:`` writes."""
     match = _DIGEST.fullmatch(digest)
     return (f"blobs/{match[1]}/{match[2]}", match[2]) if match else ()
+
+
+def _has_digest(data: bytes, name: str) -> bool:
+    """Tell whether a document is what its name says, where that is a digest: then something else named it by it."""
+    import hashlib  # noqa: PLC0415 (not where the documents of an archive of docker have other names)
+
+    match = re.fullmatch(r"(?:blobs/(sha256|sha512)/)?([0-9a-f]{64}(?:[0-9a-f]{64})?)", name)
+    if match is None:
+        return True
+    algorithm = match[1] or ("sha256" if len(match[2]) == 64 else "sha512")
+    return hashlib.new(algorithm, data, usedforsecurity=False).hexdigest() == match[2]
 
 
 def _blob_digest(name: str) -> str | None:

@@ -93,6 +93,9 @@ def _git(*arguments: str) -> Completed:
     if program.path is None:
         return Completed("", None, f"git could not be started: {program.describe_absence()}")
     quiet = {"GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0"}
+    quiet["GIT_ALLOW_PROTOCOL"] = (
+        "none"  # whatever a repository configures, and for a git that knows no GIT_NO_LAZY_FETCH
+    )
     environ = {**small_environment(more=r"GIT_\w+"), **quiet}
     command = (program.path, "-C", os.getcwd(), "--no-pager", *arguments)
     return run(command, timeout_seconds=_TIMEOUT_SECONDS, output_limit_bytes=MAX_BYTES, environ=environ)

@@ -91,6 +91,7 @@ def test_walk_is_ordered_and_leaves_out_what_is_not_ours(tmp_path: Path) -> None
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(TEXT)
     (tmp_path / "env" / "pyvenv.cfg").write_text("home = /usr\n")
+    (tmp_path / "env" / "bin").mkdir()
     (tmp_path / "b" / "loop").symlink_to(tmp_path)
     (tmp_path / "b" / "self").symlink_to("self")
     os.mkfifo(tmp_path / "b" / "pipe")

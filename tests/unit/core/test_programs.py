@@ -70,6 +70,24 @@ def test_the_working_directory_is_passed_over_and_the_root_is_none(elsewhere: Pa
     assert find(inside.parent).path == str(inside)
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_the_whole_checkout_is_passed_over(elsewhere: Path, monkeypatch, named: bool) -> None:
+    inside, outside = add(elsewhere / "repo/tools"), add(elsewhere / "bin")
+    (elsewhere / "repo/.git").mkdir()
+    deep = elsewhere / "repo/a/b"
+    deep.mkdir(parents=True)
+    if named:
+        copy_context().run(_find_inside, deep, inside.parent, outside.parent)
+    else:
+        monkeypatch.chdir(deep)
+        assert find(inside.parent, outside.parent).path == str(outside)
+
+
+def _find_inside(inspected: Path, *folders: Path) -> None:
+    distrust(str(inspected / "requirements.txt"))
+    assert find(*folders).path == str(folders[1] / "tool")
+
+
 def test_a_link_into_what_is_inspected_is_passed_over(elsewhere: Path) -> None:
     inside = add(elsewhere / "empty/bin")
     (elsewhere / "links").mkdir()

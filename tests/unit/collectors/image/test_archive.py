@@ -205,7 +205,10 @@ def test_signatures_beside_an_image_are_passed_over(tmp_path):
     name = "blobs/sha256/" + index["manifests"][1]["digest"].partition(":")[2]
     signature = json.loads(files[name])
     signature["layers"][0]["mediaType"] = "application/vnd.dev.cosign.simplesigning.v1+json"
-    files[name] = json.dumps(signature).encode()
+    del files[name]
+    data = json.dumps(signature).encode()
+    index["manifests"][1]["digest"] = f"sha256:{digest(data)}"
+    files |= {f"blobs/sha256/{digest(data)}": data, "index.json": json.dumps(index).encode()}
     image = open_image(write_files(tmp_path, files), cache=None)
     assert (distributions(image), image.skipped) == (["torch-2.5.0.dist-info"], ())
     index["manifests"] = index["manifests"][1:]
@@ -234,11 +237,44 @@ def test_an_index_may_hold_indexes_and_itself(tmp_path):
 
 def test_images_of_both_manifests_of_a_docker_archive_are_there_once(tmp_path):
     layers = [as_tar(layer) for layer in LAYERS]
-    members = dict(docker_files(layers))
+    members = dict(docker_files(layers, run={"Env": ["A=1"]}))
     members.update(oci_files([(layers, layers, "a", "linux/amd64", True)]))
     (tmp_path / "a.tar").write_bytes(tar(members))
     (image,) = open_images(str(tmp_path / "a.tar"), cache=None)
     assert image.name == "train:1"
+
+
+@pytest.mark.parametrize("other", ["layer", "entry point"])
+def test_manifests_that_lead_elsewhere_are_two_images_whatever_they_state(other, tmp_path):
+    layers = [as_tar(layer) for layer in LAYERS[:2]]
+    shown, real = (layers[:1] * 2, layers) if other == "layer" else (layers, layers)
+    run = {"Env": ["A=1"], **({"Cmd": ["true"]} if other == "entry point" else {})}
+    files = dict(docker_files(layers, run=run, stored=shown))  # its diff ids are those of the other
+    files.update(oci_files([(real, real, "a", "linux/amd64", True)]))
+    (tmp_path / "a.tar").write_bytes(tar(files))
+    assert len(open_images(str(tmp_path / "a.tar"), cache=None)) == 2
+
+
+@pytest.mark.parametrize("kind", ["manifest", "config"])
+def test_a_document_that_is_not_what_its_digest_says_is_refused(kind, tmp_path):
+    layers = [as_tar(layer) for layer in LAYERS[:2]]
+    files = oci_files([(layers, layers, "a", "linux/amd64", True)])
+    forged = oci_files([(layers[:1], layers[:1], "a", "linux/amd64", True)])
+    names = [_named(laid, kind) for laid in (files, forged)]
+    files[names[0]] = forged[names[1]]
+    place = write_files(tmp_path, {**forged, **files})
+    if kind == "manifest":
+        assert "damaged or forged" in failure(place)
+    else:
+        (image,) = open_images(place, cache=None)
+        assert any("damaged or forged" in entry.reason for entry in image.skipped)
+
+
+def _named(files, kind):
+    manifest = "blobs/sha256/" + json.loads(files["index.json"])["manifests"][0]["digest"].partition(":")[2]
+    if kind == "manifest":
+        return manifest
+    return "blobs/sha256/" + json.loads(files[manifest])["config"]["digest"].partition(":")[2]
 
 
 def test_several_images_of_an_archive_are_told_apart(tmp_path):
