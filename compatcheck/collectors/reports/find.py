@@ -132,7 +132,7 @@ def find_reports(text: str, path: str) -> tuple[FoundReport, ...]:
             reasons.append(f"{left_out} more reports differ from all of these and were not read")
         for reason in reasons:
             environment = environment._replace(
-                skipped=(*environment.skipped, Skipped(Source(path), reason, "give a part of the text"))
+                skipped=(*environment.skipped, Skipped(Source(path), reason, "give a part of the text", named=True))
             )
         configured = next((report for report in group if report.accelerate is not None), None)
         found.append(

@@ -109,7 +109,7 @@ class Stated(NamedTuple):
         packages = add_unselected(combined.packages, offered - chosen, bring)
         lost = tuple(dict.fromkeys(skipped))
         if not packages and not lost:
-            lost = (Skipped(Source(path), missing, _ELSEWHERE),)
+            lost = (Skipped(Source(path), missing, _ELSEWHERE, passes=True),)
         return combined.describe(path, packages, skipped=lost, offered=offered)
 
 

@@ -71,7 +71,7 @@ def test_the_working_directory_is_passed_over_and_the_root_is_none(elsewhere: Pa
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_the_whole_checkout_is_passed_over(elsewhere: Path, monkeypatch, named: bool) -> None:
+def test_the_whole_checkout_is_passed_over(elsewhere: Path, monkeypatch, named) -> None:
     inside, outside = add(elsewhere / "repo/tools"), add(elsewhere / "bin")
     (elsewhere / "repo/.git").mkdir()
     deep = elsewhere / "repo/a/b"
