@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import InputError
+from compatcheck.core.expected_shapes import as_table
 from compatcheck.core.fix import NOT_CHECKED, REFUSED, RESOLVED
 from compatcheck.core.process import run
 from compatcheck.core.programs import Program, find_program, small_environment
@@ -211,7 +212,9 @@ def find_built(files: Mapping[str, str]) -> tuple[str, ...]:
         elif posixpath.dirname(name):  # a member; the root may hold nothing but the workspace
             built.append(name)
         sources = tool.get("uv", {}).get("sources") if isinstance(tool.get("uv"), dict) else None
-        for place in _places([sources, data.get("package")]):
+        packages = data.get("package")
+        locked = [as_table(one).get("source") for one in packages] if isinstance(packages, list) else []
+        for place in _places([sources, locked]):
             inside = posixpath.normpath(posixpath.join(posixpath.dirname(name), place))
             if ("" if inside == "." else inside) not in folders:
                 built.append(place)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
 
+from compatcheck.core import process
 from compatcheck.services import pip_audit, pip_index
 from tests.cli.run_cli import Ran, run
 from tests.cli.test_fix_command import FACTS, PAIR, REQUIREMENTS
@@ -180,3 +183,56 @@ def test_git_asks_the_repository_of_the_working_directory_from_elsewhere(trap: T
     ran = run("diff", "HEAD:requirements.txt", "requirements.txt", "--no-policy")
     assert trap.ran() == []
     assert ran.code == 0, describe(ran)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "."),
+        ("check", "requirements.txt", "--hook"),
+        ("facts", "."),
+        ("explain", PAIR[-1], "."),
+        ("estimate", "facts.yaml"),
+        ("oom", "run.log"),
+        ("image", "image.tar", "--no-cache"),
+        ("rules", "list"),
+    ],
+)
+def test_looking_starts_nothing_and_asks_nobody(trap: Trap, monkeypatch, words) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        pytest.fail("a program or a connection")
+
+    Path("run.log").write_text("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n")
+    with tarfile.open("image.tar", "w") as archive:
+        archive.add("hv", "opt/hv")
+    monkeypatch.setattr(process, "_run", refuse)
+    monkeypatch.setattr(socket, "socket", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    ran = run(*words)
+    assert ran.code in {0, 1, 3, 4}, describe(ran)
+    assert trap.ran() == []
+
+
+def test_a_repository_that_fetches_runs_nothing(trap: Trap) -> None:
+    git = ("/usr/bin/git", "-c", "user.name=x", "-c", "user.email=x@x")
+    if not os.path.exists(git[0]):
+        pytest.skip("there is no git")
+    for words in (("init", "-q"), ("add", "requirements.txt"), ("commit", "-qm", "x")):
+        subprocess.run([*git, *words], check=True)
+    mark = trap.environment.parent.parent / "ran"
+    settings = {
+        "core.repositoryformatversion": "1",
+        "extensions.partialClone": "origin",
+        "remote.origin.promisor": "true",
+        "remote.origin.url": str(trap.checkout),
+        "remote.origin.uploadpack": f"echo uploadpack >> {mark};",
+        "protocol.file.allow": "always",
+        "core.fsmonitor": f"echo fsmonitor >> {mark};",
+        "core.sshCommand": f"echo ssh >> {mark};",
+    }
+    for name, value in settings.items():
+        subprocess.run([git[0], "config", name, value], check=True)
+    blob = subprocess.run([git[0], "rev-parse", "HEAD:requirements.txt"], check=True, capture_output=True, text=True)
+    Path(".git/objects", blob.stdout[:2], blob.stdout[2:].strip()).unlink()
+    ran = run("diff", "HEAD:requirements.txt", "requirements.txt", "--no-policy")
+    assert (ran.code, trap.ran()) == (4, []), describe(ran)

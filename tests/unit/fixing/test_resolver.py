@@ -29,6 +29,7 @@ LOCK = 'version = 1\n[[package]]\nname = "x"\nversion = "1"\nsource = { editable
     ("files", "built"),
     [
         ({"pyproject.toml": STATIC, "uv.lock": LOCK}, ()),
+        ({"pyproject.toml": STATIC, "uv.lock": f'{LOCK}wheels = [{{ path = "x-1-py3-none-any.whl" }}]\n'}, ()),
         ({"pyproject.toml": '[tool.uv.workspace]\nmembers = ["a"]\n', "a/pyproject.toml": STATIC}, ()),
         ({"pyproject.toml": f'{STATIC}dynamic = ["readme"]\n'}, ()),
         ({"pyproject.toml": f'{STATIC}[tool.hatch.version]\npath = "x.py"\n'}, ()),
