@@ -39,11 +39,12 @@ def test_releases_are_ordered_dated_and_named_after_their_file(path: Path) -> No
 def test_pins_are_about_released_versions_and_valid_specifiers(path: Path) -> None:
     document = load(path)
     released = load(RULES / f"_releases/{path.stem}.yaml")["releases"]
+    versions = [version for row in document["rows"] for version in row["versions"]]
+    assert set(versions) <= set(released)
+    assert len(versions) == len(set(versions))
     for row in document["rows"]:
-        assert row["version"] in released
-        for wanted in (row["requires"], *row.get("extras", {}).values()):
-            for specifier in wanted.values():
-                assert specifier.startswith("@") or SpecifierSet(specifier) is not None
+        for specifier in row["requires"].values():
+            assert str(SpecifierSet(specifier))
 
 
 @pytest.mark.parametrize(
@@ -56,11 +57,42 @@ def test_pins_are_about_released_versions_and_valid_specifiers(path: Path) -> No
         ("torch", "2.10.0", "nvidia-cudnn-cu12", "==9.10.2.21"),
         ("torch", "2.5.1", "nvidia-nccl-cu12", "==2.21.5"),
         ("torch", "2.15.0", "triton", "~=3.9.0"),
+        ("torchvision", "0.20.1", "torch", "==2.5.1"),
+        ("torchaudio", "2.8.0", "torch", "==2.8.0"),
+        ("xformers", "0.0.29.post2", "torch", "==2.6.0"),
+        ("vllm", "0.8.5", "torch", "==2.6.0"),
+        ("vllm", "0.11.1", "transformers", "<5,>=4.56.0"),
+        ("sglang", "0.5.23", "torch", "==2.14.1"),
+        ("transformers", "4.55.0", "tokenizers", "<0.22,>=0.21"),
     ],
 )
 def test_pins_that_rules_lean_on(framework: str, version: str, package: str, specifier: str) -> None:
-    (row,) = [row for row in load(RULES / f"_pins/{framework}.yaml")["rows"] if row["version"] == version]
+    (row,) = [row for row in load(RULES / f"_pins/{framework}.yaml")["rows"] if version in row["versions"]]
     assert row["requires"][package] == specifier
+
+
+@pytest.mark.parametrize(
+    ("holder", "release"),
+    [
+        *(("torchaudio", release) for release in ("2.11.0",)),
+        *(("xformers", release) for release in ("0.0.35",)),
+    ],
+)
+def test_releases_of_a_stable_interface_pin_no_torch(holder: str, release: str) -> None:
+    (row,) = [row for row in load(RULES / f"_pins/{holder}.yaml")["rows"] if release in row["versions"]]
+    assert not row["requires"].get("torch", "").startswith("==")
+
+
+def test_every_release_of_a_binary_pins_the_torch_that_the_table_says() -> None:
+    table = load(RULES / "_tables/torch-minor-of-binaries.yaml")["rows"]
+    for holder in ("torchvision", "torchaudio", "xformers", "vllm"):
+        minors = {release: minor for name, release, minor in table if name == holder}
+        for row in load(RULES / f"_pins/{holder}.yaml")["rows"]:
+            torch = row["requires"].get("torch", "")
+            for release in row["versions"]:
+                wanted = minors.get(release)
+                assert (wanted is None) is not torch.startswith("=="), (holder, release)
+                assert wanted is None or torch.startswith(f"=={wanted}."), (holder, release)
 
 
 @pytest.mark.versions
