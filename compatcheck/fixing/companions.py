@@ -123,12 +123,22 @@ class Companions:
         known: Sequence[str] = self._rules.releases(name)
         if wanted is not None:
             rows = self._holders[name]  # what was yanked is in them alone
-            return [one for one in known if one in rows and _allows(rows[one].get(broken.package) or "", wanted)]
+            allowing = [one for one in known if one in rows and _allows(rows[one].get(broken.package) or "", wanted)]
+            return [one for one in allowing if self._knew(name, one, broken.package, wanted)]
         exact = exact_version(broken.specifier)
         if exact is not None:
-            return [exact] if "+" not in exact else []
+            same = [one for one in known if parse_version(one) == parse_version(exact)]
+            return [] if "+" in exact else same or [exact]
         named = _FLOOR.findall(broken.specifier)  # a release, where no snapshot lists them
         return [one for one in known or named if _allows(broken.specifier, one)]
+
+    def _knew(self, holder: str, release: str, package: str, wanted: str) -> bool:
+        """Tell whether a release to go back to is no older than what it allows: an open range of before is no promise."""
+        here, there = parse_version(self._versions[holder]), parse_version(release)
+        if here is None or there is None or there > here:
+            return True
+        made, other = self._rules.dates(holder).get(release), self._rules.dates(package).get(wanted)
+        return made is None or other is None or made >= other
 
 
 @lru_cache(maxsize=65536)

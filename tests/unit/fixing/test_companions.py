@@ -15,6 +15,8 @@ Rows = Mapping[str, Mapping[str, str]]
 """Release → what it requires."""
 RELEASES = {"engine": ("1.0", "1.1", "1.2", "2.0"), "torch": ("2.5.0", "2.5.1", "2.6.0")}
 
+DATES = {"serve": {"0.2": "2023-12-01", "0.9": "2025-07-01"}, "torch": {"2.5.1": "2024-10-29", "2.6.0": "2025-01-29"}}
+
 
 class Rules:
     """Pins and releases that are made up."""
@@ -28,6 +30,9 @@ class Rules:
 
     def releases(self, name: str) -> Sequence[str]:
         return RELEASES.get(name, tuple(self._pins.get(name, ())))
+
+    def dates(self, name: str) -> Mapping[str, str]:
+        return DATES.get(name, {})
 
 
 def companions(pins: Mapping[str, Rows], **versions: str | None) -> Companions:
@@ -113,8 +118,20 @@ def test_what_is_required_as_a_range_takes_no_part() -> None:
     assert companions(pins, frame="1", engine=None).complete({"frame": "2"}) == {}
 
 
+def test_no_holder_goes_back_to_before_what_it_is_to_run_with() -> None:
+    pins = {"serve": {"0.2": {"torch": ">=2.1"}, "0.9": {"torch": ">=2.5"}, "1.0": {"torch": "==2.5.0"}}}
+    assert moved(companions(pins, serve="1.0", torch="2.5.0").complete({"torch": "2.6.0"})) == {"serve": "0.9"}
+    alone = {"serve": {release: requires for release, requires in pins["serve"].items() if release != "0.9"}}
+    assert isinstance(companions(alone, serve="1.0", torch="2.5.0").complete({"torch": "2.6.0"}), Pin)
+
+
+def test_a_release_is_called_as_the_index_calls_it() -> None:
+    pins = {"frame": {"1": {"torch": "==2.5"}, "2": {"torch": "==2.6"}}}
+    assert moved(companions(pins, frame="1", torch="2.5.0").complete({"frame": "2"})) == {"torch": "2.6.0"}
+
+
 def test_a_release_that_was_yanked_is_none_to_move_to() -> None:
-    pins = {"engine": {"1.0": {"torch": "==2.5.0"}, "1.1b": {"torch": "==2.5.1"}, "2.0": {"torch": "==2.5.1"}}}
+    pins = {"engine": {"1.0": {"torch": "==2.5.0"}, "1.1.post1": {"torch": "==2.5.1"}, "2.0": {"torch": "==2.5.1"}}}
     assert moved(companions(pins, engine="1.0", torch="2.5.0").complete({"torch": "2.5.1"})) == {"engine": "2.0"}
 
 
