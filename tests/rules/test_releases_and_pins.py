@@ -11,6 +11,11 @@ import yaml
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from compatcheck.core.environment import Environment, Package
+from compatcheck.core.source import Source
+from compatcheck.fixing.companions import Companions
+from compatcheck.rules.database import RuleSet
+from compatcheck.rules.locate import open_builtin
 from tests import ROOT
 
 RULES = ROOT / "rules"
@@ -93,6 +98,34 @@ def test_every_release_of_a_binary_pins_the_torch_that_the_table_says() -> None:
                 wanted = minors.get(release)
                 assert (wanted is None) is not torch.startswith("=="), (holder, release)
                 assert wanted is None or torch.startswith(f"=={wanted}."), (holder, release)
+
+
+@pytest.mark.parametrize(
+    ("stack", "move", "along"),
+    [
+        ("torch==2.6.0 torchvision==0.21.0 torchaudio==2.6.0 xformers==0.0.29.post2 vllm==0.8.5", "torch==2.7.0",
+         "vllm==0.9.0 torchaudio==2.7.0 torchvision==0.22.0 xformers==0.0.30"),
+        ("torch==2.5.1 torchvision==0.20.1 torchaudio==2.5.1 xformers==0.0.28.post3 vllm==0.7.3", "vllm==0.8.3",
+         "torch==2.6.0 torchaudio==2.6.0 torchvision==0.21.0 xformers==0.0.29.post2"),
+        ("torch==2.9.0 torchvision==0.24.0 torchaudio==2.9.0 vllm==0.12.0", "vllm==0.16.0",
+         "torch==2.9.1 torchaudio==2.9.1 torchvision==0.24.1"),
+        ("torch==2.3.0 torchvision==0.18.0 xformers==0.0.26.post1", "torch==2.7.1", "torchvision==0.22.1 xformers==0.0.31"),
+        ("torch==2.5.1 torchvision==0.20.1 triton==3.1.0 nvidia-cudnn-cu12==9.1.0.70 nvidia-nccl-cu12==2.21.5", "torch==2.2.0",
+         "nvidia-cudnn-cu12==8.9.2.26 nvidia-nccl-cu12==2.19.3 triton==2.2.0 torchvision==0.17.0"),
+        ("transformers==4.48.3 tokenizers==0.21.4", "transformers==4.46.1", "tokenizers==0.20.3"),
+        ("vllm==0.11.0 transformers==4.57.0 torch==2.8.0", "transformers==5.3.0", ""),
+        ("vllm==0.12.0 transformers==4.57.1 torch==2.9.0", "transformers==5.3.0", None),
+        ("unsloth==2025.3.19 torch==2.5.1 xformers==0.0.29.post1", "torch==2.2.2", None),
+    ],
+)  # fmt: skip
+def test_what_moves_along_is_what_the_releases_require(stack: str, move: str, along: str | None) -> None:
+    """Each of these sets was resolved by uv 0.13.9; None stands for moves that a release refuses."""
+    pins = dict(pin.split("==") for pin in stack.split())
+    packages = {name: Package(name, version, Source("requirements.txt")) for name, version in pins.items()}
+    companions = Companions(Environment("requirements.txt", packages, complete=False), RuleSet((open_builtin(),)))
+    found = companions.complete(dict([move.split("==")]))
+    moved = {name: release for name, (release, _) in found.items()} if isinstance(found, dict) else None
+    assert moved == (None if along is None else dict(pin.split("==") for pin in along.split()))
 
 
 @pytest.mark.versions
