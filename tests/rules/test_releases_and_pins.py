@@ -115,7 +115,7 @@ def test_every_release_of_a_binary_pins_the_torch_that_the_table_says() -> None:
         ("transformers==4.48.3 tokenizers==0.21.4", "transformers==4.46.1", "tokenizers==0.20.3"),
         ("vllm==0.11.0 transformers==4.57.0 torch==2.8.0", "transformers==5.3.0", ""),
         ("vllm==0.12.0 transformers==4.57.1 torch==2.9.0", "transformers==5.3.0", None),
-        ("unsloth==2025.3.19 torch==2.5.1 xformers==0.0.29.post1", "torch==2.2.2", None),
+        ("vllm==0.12.0 torch==2.9.0", "torch==2.14.1", None),
     ],
 )  # fmt: skip
 def test_what_moves_along_is_what_the_releases_require(stack: str, move: str, along: str | None) -> None:
