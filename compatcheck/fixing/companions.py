@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,10 +14,13 @@ if TYPE_CHECKING:
     from compatcheck.core.environment import Environment
     from compatcheck.rules.database import RuleSet
 
-_MOST_MOVES = 24
-"""Packages that move together at most; torch brings its CUDA libraries."""
+_MOST_MOVES = 48
+"""Packages that move together at most; torch brings its CUDA libraries, vLLM what it pins."""
 _MOST_TRIED = 12
 """Releases of one package that are tried."""
+_MOST_STEPS = 300
+"""Packages that are moved, each time, before a pin counts as in the way; one takes about 50 µs."""
+_FLOOR = re.compile(r"[~>]=\s*([^\s,]+)")
 
 
 class Pin(NamedTuple):
@@ -39,15 +43,17 @@ class Companions:
         """Read which packages stand at exactly one release."""
         self._rules = rules
         self._known: dict[frozenset[tuple[str, str]], dict[str, tuple[str, Pin]] | Pin] = {}
+        self._mending: dict[tuple[Pin, str | None], Sequence[str]] = {}
+        self._steps = 0
         self._versions = {
             name: package.version.partition("+")[0]
             for name, package in environment.packages.items()
             if package.version is not None and parse_version(package.version) is not None
         }
         self._holders = {
-            name: {row["version"]: row["requires"] for row in section["rows"]}
+            name: {release: requires for releases, requires in rows for release in releases}
             for name in self._versions
-            if (section := rules.section(f"pins/{name}"))
+            if (rows := rules.section(f"pins/{name}"))
         }
 
     @property
@@ -68,54 +74,74 @@ class Companions:
         """
         key = frozenset(moves.items())
         if key not in self._known:
+            self._steps = 0
             self._known[key] = self._follow(dict(moves), {})
         return self._known[key]
 
     def _follow(self, moves: dict[str, str], followers: dict[str, tuple[str, Pin]]) -> dict[str, tuple[str, Pin]] | Pin:
-        broken = next(self._broken(moves), None)
-        if broken is None:
+        self._steps += 1
+        choices = [(pin, self._candidates(pin, moves)) for pin in self._broken(moves)]
+        if not choices:
             return followers
-        if len(moves) >= _MOST_MOVES or (broken.package in moves and broken.holder in moves):
-            return broken
-        name = broken.holder if broken.package in moves else broken.package
+        # What nothing mends ends the search before all that something mends is tried.
+        broken, releases = next((choice for choice in choices if not choice[1]), choices[0])
         obstacle = broken
-        for release in self._candidates(name, broken, moves)[:_MOST_TRIED]:
-            found = self._follow({**moves, name: release}, {**followers, name: (release, broken)})
-            if not isinstance(found, Pin):
-                return found
-            obstacle = broken if name == broken.holder else found
+        if len(moves) < _MOST_MOVES and self._steps <= _MOST_STEPS:
+            name = broken.holder if broken.package in moves else broken.package
+            for release in releases[:_MOST_TRIED]:
+                found = self._follow({**moves, name: release}, {**followers, name: (release, broken)})
+                if not isinstance(found, Pin):
+                    return found
+                obstacle = broken if name == broken.holder else found
         return obstacle
 
     def _broken(self, moves: Mapping[str, str]) -> Iterator[Pin]:
         """Yield the pins that hold no more; one that did not hold before is the person's own choice."""
         for holder, rows in self._holders.items():
             release = moves.get(holder, self._versions[holder])
-            for package, specifier in (rows.get(release) or {}).items():
-                version = moves.get(package, self._versions.get(package))
-                if not specifier or version is None or (holder not in moves and package not in moves):
+            requires = rows.get(release) or {}
+            for package in requires if holder in moves else moves.keys() & requires.keys():
+                specifier, version = requires[package], moves.get(package, self._versions.get(package))
+                if version is None or _allows(specifier, version):
                     continue
-                held = holder in moves or _allows(specifier, self._versions.get(package, version))
-                if held and not _allows(specifier, version):
+                if holder in moves or _allows(specifier, self._versions.get(package, version)):
                     yield Pin(holder, release, package, specifier)
 
-    def _candidates(self, name: str, broken: Pin, moves: Mapping[str, str]) -> Sequence[str]:
-        """List the releases of a package that mend a broken pin, the nearest first and newer before older."""
-        if name == broken.holder:
-            wanted = moves[broken.package]
-            fitting = [
-                release
-                for release, requires in self._holders[name].items()
-                if _allows(requires.get(broken.package) or "", wanted)
-            ]
-        else:
-            exact = exact_version(broken.specifier)
-            if exact is not None:
-                return [exact]
-            fitting = [one for one in self._rules.releases(name) if _allows(broken.specifier, one)]
-        return nearest_first(self._versions[name], fitting)
+    def _candidates(self, broken: Pin, moves: Mapping[str, str]) -> Sequence[str]:
+        """List the releases of what has not moved that mend a broken pin, the nearest first and newer before older."""
+        name, wanted = broken.package, moves.get(broken.package)
+        if wanted is not None:
+            name = broken.holder
+        if name in moves:
+            return ()
+        key = broken, wanted
+        if key not in self._mending:
+            self._mending[key] = nearest_first(self._versions[name], self._fitting(name, broken, wanted))
+        return self._mending[key]
+
+    def _fitting(self, name: str, broken: Pin, wanted: str | None) -> Sequence[str]:
+        known: Sequence[str] = self._rules.releases(name)
+        if wanted is not None:
+            rows = self._holders[name]  # what was yanked is in them alone
+            allowing = [one for one in known if one in rows and _allows(rows[one].get(broken.package) or "", wanted)]
+            return [one for one in allowing if self._knew(name, one, broken.package, wanted)]
+        exact = exact_version(broken.specifier)
+        if exact is not None:
+            same = [one for one in known if parse_version(one) == parse_version(exact)]
+            return [] if "+" in exact else same or [exact]
+        named = _FLOOR.findall(broken.specifier)  # a release, where no snapshot lists them
+        return [one for one in known or named if _allows(broken.specifier, one)]
+
+    def _knew(self, holder: str, release: str, package: str, wanted: str) -> bool:
+        """Tell whether a release to go back to is no older than what it allows: an open range of before is no promise."""
+        here, there = parse_version(self._versions[holder]), parse_version(release)
+        if here is None or there is None or there > here:
+            return True
+        made, other = self._rules.dates(holder).get(release), self._rules.dates(package).get(wanted)
+        return made is None or other is None or made >= other
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=65536)
 def _allows(specifier: str, version: str) -> bool:
     if not specifier:
         return True

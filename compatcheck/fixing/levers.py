@@ -11,7 +11,6 @@ from compatcheck.fixing.companions import Companions
 from compatcheck.fixing.moves import PATCH, Distances, describe_move, rewrite
 from compatcheck.fixing.settings import find_settings, find_smaller_settings
 from compatcheck.resolution.binaries import KIND as MISFIT
-from compatcheck.resolution.binaries import PINNED, TABLE
 from compatcheck.resolution.scope import COMPONENT_FACTS
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def find_levers(
         environment = subject.environment
         if environment is None:
             continue
-        known_names = rules.packages | {*PINNED} | Companions(environment, rules).names
+        known_names = rules.packages | Companions(environment, rules).names
         for name, package in environment.packages.items():
             if name in known_names and name not in environment.components:
                 stated.setdefault(name, []).append((subject.id, package))
@@ -99,9 +98,8 @@ def find_levers(
             notes.append(f"{name} ({package.source}) is left alone: {why_not}")
         if not alike or why_not:
             continue
-        built = (rules.section(f"tables/{TABLE}") or {}).get(name, ())
         listed = list_releases(name) if name in concerned and list_releases is not None else ()
-        known = _final((*rules.releases(name), *built, *listed))
+        known = _final((*rules.releases(name), *listed))
         moves = _moves(package, known, frozenset(subject for subject, _ in found), advised_against.get(name, ()))
         packages[name] = package
         if known:

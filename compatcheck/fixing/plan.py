@@ -202,7 +202,12 @@ class Group:
         every = {
             lever: sorted(
                 (self._priced(change) for change in changes if self.effect(change) is not None),
-                key=lambda change: (EFFECTS.index(change.effect), change.distance, str(change.value)),
+                key=lambda one: (
+                    EFFECTS.index(one.effect),
+                    len(self.evaluation.complete((one,))),
+                    one.distance,
+                    str(one.value),
+                ),
             )
             if lever in blamed
             else changes

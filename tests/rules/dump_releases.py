@@ -1,28 +1,31 @@
-"""Write the snapshots of releases that ranges in the database are checked against: ``rules/_releases``, as an index lists them.
+"""Write what an index lists: releases that ranges in the database are checked against, and what releases require of others.
 
-The index that pip or uv is set up for is asked, and its name never reaches a snapshot. `pinned` gives a row of ``rules/_pins``:
+The index that pip or uv is set up for is asked, and its name never reaches ``rules/_releases`` or ``rules/_pins``:
 
-    PYTHONPATH=. python tests/rules/dump_releases.py 2026-11-21 [PACKAGE ...]
+    PYTHONPATH=. python tests/rules/dump_releases.py releases 2026-11-21 [PACKAGE ...]
+    PYTHONPATH=. python tests/rules/dump_releases.py pins 2026-11-21 [PACKAGE ...]
 """
 
 from __future__ import annotations
 
-import re
 import sys
-import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from compatcheck.services.releases import fetch_releases
+from compatcheck.core.versions import exact_version
+from compatcheck.services.releases import Release, fetch_releases, list_files, read_requirements, release_of
 from tests import ROOT
 
 PACKAGES = (
     "accelerate",
     "axolotl",
     "bitsandbytes",
+    "compressed-tensors",
     "datasets",
     "deepspeed",
     "flash-attn",
@@ -32,6 +35,7 @@ PACKAGES = (
     "llamafactory",
     "megatron-core",
     "ms-swift",
+    "numpy",
     "nvidia-cudnn-cu12",
     "nvidia-cudnn-cu13",
     "nvidia-nccl-cu12",
@@ -41,10 +45,14 @@ PACKAGES = (
     "peft",
     "ray",
     "sglang",
+    "tensordict",
     "tokenizers",
     "torch",
     "torchao",
+    "torchaudio",
+    "torchdata",
     "torchtune",
+    "torchvision",
     "transformer-engine",
     "transformers",
     "triton",
@@ -56,6 +64,42 @@ PACKAGES = (
     "xformers",
 )
 """Packages whose releases ``rules/_releases`` keeps."""
+
+HOLDERS = (
+    "accelerate",
+    "axolotl",
+    "bitsandbytes",
+    "compressed-tensors",
+    "datasets",
+    "deepspeed",
+    "lightning",
+    "liger-kernel",
+    "llamafactory",
+    "megatron-core",
+    "ms-swift",
+    "openrlhf",
+    "optimum",
+    "peft",
+    "sglang",
+    "tensordict",
+    "tokenizers",
+    "torch",
+    "torchaudio",
+    "torchdata",
+    "torchtune",
+    "torchvision",
+    "transformers",
+    "trl",
+    "unsloth",
+    "unsloth-zoo",
+    "verl",
+    "vllm",
+    "xformers",
+)
+"""Packages whose requirements ``rules/_pins`` keeps."""
+
+FIRST_PINNED = "2022-10-01"
+"""Day from which on the requirements of releases are kept: that of torch 1.13."""
 
 
 def write_snapshot(package: str, directory: Path, date: str) -> Path:
@@ -79,26 +123,24 @@ def write_snapshot(package: str, directory: Path, date: str) -> Path:
     return path
 
 
-def pinned(lines: tuple[str, ...], packages: Callable[[str], bool]) -> dict[str | None, dict[str, str]]:
-    """Return the specifiers that ``lines`` put on the chosen packages: extra (None for the base) → package → specifier.
+def pinned(lines: tuple[str, ...], packages: Callable[[str, str], bool]) -> dict[str, str]:
+    """Return the specifiers that ``lines`` put on the chosen packages, extras left out: package → specifier.
 
-    Requirements whose marker excludes Linux on CPython 3.11 are left out; one without a version gives ``""``.
+    Args:
+        lines: ``Requires-Dist`` fields.
+        packages: is told a package and its specifier.
     """
-    found: dict[str | None, dict[str, str]] = {}
+    found: dict[str, str] = {}
     for line in lines:
         try:
             requirement = Requirement(line)
         except InvalidRequirement:
             continue
-        name = canonicalize_name(requirement.name)
-        if not packages(name):
-            continue
-        specifier = str(requirement.specifier) or (f"@ {_without_host(requirement.url)}" if requirement.url else "")
-        extras = re.findall(r"""extra\s*==\s*['"]([^'"]+)['"]""", line)
-        for extra in extras or [None]:
-            if requirement.marker is None or requirement.marker.evaluate({**_LINUX, "extra": extra or ""}):
-                found.setdefault(extra, {})[name] = specifier
-    return found
+        name, specifier = canonicalize_name(requirement.name), str(requirement.specifier)
+        here = requirement.marker is None or requirement.marker.evaluate({**_LINUX, "extra": ""})
+        if here and specifier and packages(name, specifier):
+            found[name] = specifier
+    return dict(sorted(found.items()))
 
 
 _LINUX: Mapping[str, str] = {
@@ -113,11 +155,47 @@ _LINUX: Mapping[str, str] = {
 }
 
 
-def _without_host(url: str) -> str:
-    parts = urllib.parse.urlsplit(url)
-    return urllib.parse.unquote(parts.path.rsplit("/", 1)[-1])
+def is_kept(name: str, specifier: str) -> bool:
+    """Tell whether a requirement is kept: every range of the stack, and of other packages what one release alone satisfies."""
+    return name in PACKAGES or name.startswith(("nvidia-", "cuda-")) or exact_version(specifier) is not None
+
+
+def write_pins(package: str, directory: Path, date: str) -> Path:
+    """Write ``directory/<package>.yaml`` with what each final release requires and return its path.
+
+    Args:
+        package: distribution name.
+        directory: usually ``rules/_pins``.
+        date: ISO date of the look-up.
+    """
+    releases = [one for one in fetch_releases(package) if not one.prerelease and (one.date or date) >= FIRST_PINNED]
+    wheels = {release_of(file.filename, package) for file in list_files(package) if file.filename.endswith(".whl")}
+    built = {str(version) for version in wheels}
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(lambda one: pinned(read_requirements(package, one.version), is_kept), releases))
+    lines = [f"package: {canonicalize_name(package)}", f'date: "{date}"', f"source: {_PINS_SOURCE}", "rows:"]
+    lines += _rows(zip(releases, found, strict=True), built)
+    path = directory / f"{canonicalize_name(package)}.yaml"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+_PINS_SOURCE = (
+    "Requires-Dist of a Linux x86_64 wheel, else the requirements an sdist records; for CPython 3.11 on Linux"
+)
+
+
+def _rows(found: Iterable[tuple[Release, dict[str, str]]], built: set[str]) -> Iterator[str]:
+    """Yield a row for each run of releases that require the same."""
+    for (requires, sdist), group in groupby(found, lambda one: (one[1], one[0].version not in built)):
+        yield "  - versions: [" + ", ".join(f'"{release.version}"' for release, _ in group) + "]"
+        if sdist:
+            yield "    source: sdist"
+        yield "    requires: {" + ", ".join(f'{name}: "{specifier}"' for name, specifier in requires.items()) + "}"
 
 
 if __name__ == "__main__":
-    for name in sys.argv[2:] or PACKAGES:
-        print(write_snapshot(name, ROOT / "rules" / "_releases", sys.argv[1]))
+    what, today, *names = sys.argv[1:]
+    write, every = (write_pins, HOLDERS) if what == "pins" else (write_snapshot, PACKAGES)
+    for name in names or every:
+        print(write(name, ROOT / "rules" / f"_{what}", today), flush=True)

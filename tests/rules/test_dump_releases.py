@@ -6,20 +6,44 @@ from pathlib import Path
 
 import pytest
 
-from compatcheck.services.releases import Release
+from compatcheck.services.releases import IndexFile, Release
 from tests.rules import dump_releases
 
 
-def test_pins_are_grouped_by_extra_and_limited_to_linux() -> None:
+def test_pins_are_what_a_release_itself_requires_on_linux() -> None:
     lines = (
         "torch==2.6.0",
         'vllm==0.8.3; extra == "vllm"',
         'torch==2.5; sys_platform == "win32"',
         "ray[default]==2.43.0",
+        "peft",
+        "outlines==0.1.11",
+        "tqdm>=4",
+        "flash_attn @ https://host/flash_attn-2.8.3-cp311.whl",
         "odd line !",
     )
-    found = dump_releases.pinned(lines, lambda name: name in {"torch", "vllm", "ray"})
-    assert found == {None: {"torch": "==2.6.0", "ray": "==2.43.0"}, "vllm": {"vllm": "==0.8.3"}}
+    found = dump_releases.pinned(lines, dump_releases.is_kept)
+    assert found == {"outlines": "==0.1.11", "ray": "==2.43.0", "torch": "==2.6.0"}
+
+
+def test_pins_have_a_row_for_each_run_of_releases_that_require_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dates = {"0.9": "2020-01-01", "1.0": "2024-01-01", "1.1": None, "2.0": "2024-01-03"}
+    found = (*(Release(*row, yanked=False, prerelease=False) for row in dates.items()),)
+    rc = Release("2.0rc1", None, yanked=False, prerelease=True)
+    monkeypatch.setattr(dump_releases, "fetch_releases", lambda _: (*found, rc))
+    files = [IndexFile(f"demo-{release}-py3-none-any.whl", "", None, yanked=False) for release in ("1.0", "1.1")]
+    monkeypatch.setattr(dump_releases, "list_files", lambda _: files)
+    monkeypatch.setattr(dump_releases, "read_requirements", lambda _, release: (f"torch=={release[0]}",))
+    assert dump_releases.write_pins("demo", tmp_path, "2026-11-21").read_text().splitlines()[3:] == [
+        "rows:",
+        '  - versions: ["1.0", "1.1"]',
+        '    requires: {torch: "==1"}',
+        '  - versions: ["2.0"]',
+        "    source: sdist",
+        '    requires: {torch: "==2"}',
+    ]
 
 
 def test_snapshot_lists_every_release_and_marks_the_special_ones(

@@ -11,6 +11,11 @@ import yaml
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from compatcheck.core.environment import Environment, Package
+from compatcheck.core.source import Source
+from compatcheck.fixing.companions import Companions
+from compatcheck.rules.database import RuleSet
+from compatcheck.rules.locate import open_builtin
 from tests import ROOT
 
 RULES = ROOT / "rules"
@@ -39,11 +44,12 @@ def test_releases_are_ordered_dated_and_named_after_their_file(path: Path) -> No
 def test_pins_are_about_released_versions_and_valid_specifiers(path: Path) -> None:
     document = load(path)
     released = load(RULES / f"_releases/{path.stem}.yaml")["releases"]
+    versions = [version for row in document["rows"] for version in row["versions"]]
+    assert set(versions) <= set(released)
+    assert len(versions) == len(set(versions))
     for row in document["rows"]:
-        assert row["version"] in released
-        for wanted in (row["requires"], *row.get("extras", {}).values()):
-            for specifier in wanted.values():
-                assert specifier.startswith("@") or SpecifierSet(specifier) is not None
+        for specifier in row["requires"].values():
+            assert str(SpecifierSet(specifier))
 
 
 @pytest.mark.parametrize(
@@ -56,11 +62,70 @@ def test_pins_are_about_released_versions_and_valid_specifiers(path: Path) -> No
         ("torch", "2.10.0", "nvidia-cudnn-cu12", "==9.10.2.21"),
         ("torch", "2.5.1", "nvidia-nccl-cu12", "==2.21.5"),
         ("torch", "2.15.0", "triton", "~=3.9.0"),
+        ("torchvision", "0.20.1", "torch", "==2.5.1"),
+        ("torchaudio", "2.8.0", "torch", "==2.8.0"),
+        ("xformers", "0.0.29.post2", "torch", "==2.6.0"),
+        ("vllm", "0.8.5", "torch", "==2.6.0"),
+        ("vllm", "0.11.1", "transformers", "<5,>=4.56.0"),
+        ("sglang", "0.5.23", "torch", "==2.14.1"),
+        ("transformers", "4.55.0", "tokenizers", "<0.22,>=0.21"),
     ],
 )
 def test_pins_that_rules_lean_on(framework: str, version: str, package: str, specifier: str) -> None:
-    (row,) = [row for row in load(RULES / f"_pins/{framework}.yaml")["rows"] if row["version"] == version]
+    (row,) = [row for row in load(RULES / f"_pins/{framework}.yaml")["rows"] if version in row["versions"]]
     assert row["requires"][package] == specifier
+
+
+@pytest.mark.parametrize(
+    ("holder", "release"),
+    [
+        *(("torchaudio", release) for release in ("2.11.0",)),
+        *(("xformers", release) for release in ("0.0.35",)),
+    ],
+)
+def test_releases_of_a_stable_interface_pin_no_torch(holder: str, release: str) -> None:
+    (row,) = [row for row in load(RULES / f"_pins/{holder}.yaml")["rows"] if release in row["versions"]]
+    assert not row["requires"].get("torch", "").startswith("==")
+
+
+def test_every_release_of_a_binary_pins_the_torch_that_the_table_says() -> None:
+    table = load(RULES / "_tables/torch-minor-of-binaries.yaml")["rows"]
+    for holder in ("torchvision", "torchaudio", "xformers", "vllm"):
+        minors = {release: minor for name, release, minor in table if name == holder}
+        for row in load(RULES / f"_pins/{holder}.yaml")["rows"]:
+            torch = row["requires"].get("torch", "")
+            for release in row["versions"]:
+                wanted = minors.get(release)
+                assert (wanted is None) is not torch.startswith("=="), (holder, release)
+                assert wanted is None or torch.startswith(f"=={wanted}."), (holder, release)
+
+
+@pytest.mark.parametrize(
+    ("stack", "move", "along"),
+    [
+        ("torch==2.6.0 torchvision==0.21.0 torchaudio==2.6.0 xformers==0.0.29.post2 vllm==0.8.5", "torch==2.7.0",
+         "vllm==0.9.0 torchaudio==2.7.0 torchvision==0.22.0 xformers==0.0.30"),
+        ("torch==2.5.1 torchvision==0.20.1 torchaudio==2.5.1 xformers==0.0.28.post3 vllm==0.7.3", "vllm==0.8.3",
+         "torch==2.6.0 torchaudio==2.6.0 torchvision==0.21.0 xformers==0.0.29.post2"),
+        ("torch==2.9.0 torchvision==0.24.0 torchaudio==2.9.0 vllm==0.12.0", "vllm==0.16.0",
+         "torch==2.9.1 torchaudio==2.9.1 torchvision==0.24.1"),
+        ("torch==2.3.0 torchvision==0.18.0 xformers==0.0.26.post1", "torch==2.7.1", "torchvision==0.22.1 xformers==0.0.31"),
+        ("torch==2.5.1 torchvision==0.20.1 triton==3.1.0 nvidia-cudnn-cu12==9.1.0.70 nvidia-nccl-cu12==2.21.5", "torch==2.2.0",
+         "nvidia-cudnn-cu12==8.9.2.26 nvidia-nccl-cu12==2.19.3 triton==2.2.0 torchvision==0.17.0"),
+        ("transformers==4.48.3 tokenizers==0.21.4", "transformers==4.46.1", "tokenizers==0.20.3"),
+        ("vllm==0.11.0 transformers==4.57.0 torch==2.8.0", "transformers==5.3.0", ""),
+        ("vllm==0.12.0 transformers==4.57.1 torch==2.9.0", "transformers==5.3.0", None),
+        ("vllm==0.12.0 torch==2.9.0", "torch==2.14.1", None),
+    ],
+)  # fmt: skip
+def test_what_moves_along_is_what_the_releases_require(stack: str, move: str, along: str | None) -> None:
+    """Each of these sets was resolved by uv 0.13.9; None stands for moves that a release refuses."""
+    pins = dict(pin.split("==") for pin in stack.split())
+    packages = {name: Package(name, version, Source("requirements.txt")) for name, version in pins.items()}
+    companions = Companions(Environment("requirements.txt", packages, complete=False), RuleSet((open_builtin(),)))
+    found = companions.complete(dict([move.split("==")]))
+    moved = {name: release for name, (release, _) in found.items()} if isinstance(found, dict) else None
+    assert moved == (None if along is None else dict(pin.split("==") for pin in along.split()))
 
 
 @pytest.mark.versions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -14,6 +15,8 @@ Rows = Mapping[str, Mapping[str, str]]
 """Release → what it requires."""
 RELEASES = {"engine": ("1.0", "1.1", "1.2", "2.0"), "torch": ("2.5.0", "2.5.1", "2.6.0")}
 
+DATES = {"serve": {"0.2": "2023-12-01", "0.9": "2025-07-01"}, "torch": {"2.5.1": "2024-10-29", "2.6.0": "2025-01-29"}}
+
 
 class Rules:
     """Pins and releases that are made up."""
@@ -23,11 +26,13 @@ class Rules:
 
     def section(self, name: str) -> object:
         rows = self._pins.get(name.removeprefix("pins/"), {})
-        # What extras require stands beside what the release does.
-        return {"rows": [{"version": v, "requires": r, "extras": {"fast": {"engine": "==9"}}} for v, r in rows.items()]}
+        return [[[version], requires] for version, requires in rows.items()]
 
     def releases(self, name: str) -> Sequence[str]:
-        return RELEASES.get(name, ())
+        return RELEASES.get(name, tuple(self._pins.get(name, ())))
+
+    def dates(self, name: str) -> Mapping[str, str]:
+        return DATES.get(name, {})
 
 
 def companions(pins: Mapping[str, Rows], **versions: str | None) -> Companions:
@@ -102,7 +107,7 @@ def test_two_packages_that_move_where_a_holder_allows_only_one() -> None:
     assert found.holder == "frame"
 
 
-def test_extras_and_bare_names_ask_for_nothing() -> None:
+def test_bare_names_ask_for_nothing() -> None:
     pins = {"frame": {"1": {"engine": ""}, "2": {}}}
     assert companions(pins, frame="1", engine="1.0").complete({"engine": "2.0"}) == {}
 
@@ -111,6 +116,60 @@ def test_what_is_required_as_a_range_takes_no_part() -> None:
     pins = {"frame": {"1": {"engine": "==1.0"}, "2": {"engine": "==1.1"}}}
     assert companions(pins, frame=None, engine="1.0").complete({"engine": "1.1"}) == {}
     assert companions(pins, frame="1", engine=None).complete({"frame": "2"}) == {}
+
+
+def test_no_holder_goes_back_to_before_what_it_is_to_run_with() -> None:
+    pins = {"serve": {"0.2": {"torch": ">=2.1"}, "0.9": {"torch": ">=2.5"}, "1.0": {"torch": "==2.5.0"}}}
+    assert moved(companions(pins, serve="1.0", torch="2.5.0").complete({"torch": "2.6.0"})) == {"serve": "0.9"}
+    alone = {"serve": {release: requires for release, requires in pins["serve"].items() if release != "0.9"}}
+    assert isinstance(companions(alone, serve="1.0", torch="2.5.0").complete({"torch": "2.6.0"}), Pin)
+
+
+def test_a_release_is_called_as_the_index_calls_it() -> None:
+    pins = {"frame": {"1": {"torch": "==2.5"}, "2": {"torch": "==2.6"}}}
+    assert moved(companions(pins, frame="1", torch="2.5.0").complete({"frame": "2"})) == {"torch": "2.6.0"}
+
+
+def test_a_release_that_was_yanked_is_none_to_move_to() -> None:
+    pins = {"engine": {"1.0": {"torch": "==2.5.0"}, "1.1.post1": {"torch": "==2.5.1"}, "2.0": {"torch": "==2.5.1"}}}
+    assert moved(companions(pins, engine="1.0", torch="2.5.0").complete({"torch": "2.5.1"})) == {"engine": "2.0"}
+
+
+def test_a_pin_of_another_indexs_build_is_none_to_move_to() -> None:
+    pins = {"frame": {"1": {"torch": "==2.5.0"}, "2": {"torch": "==2.5.1+cu117"}, "3": {"torch": ">=2.5.1"}}}
+    found = companions(pins, frame="1", torch="2.5.0").complete({"frame": "2"})
+    assert found == Pin("frame", "2", "torch", "==2.5.1+cu117")
+
+
+def test_a_range_of_a_package_without_known_releases_is_met_by_the_release_it_names() -> None:
+    pins = {"torch": {"2.5.0": {"bindings": ">=12,<13"}, "2.6.0": {"bindings": ">=13.0.3,<14"}}}
+    assert moved(companions(pins, torch="2.5.0", bindings="12.9").complete({"torch": "2.6.0"})) == {
+        "bindings": "13.0.3"
+    }
+
+
+def search_many(**last: Rows) -> float:
+    """Search for what moves with torch where seven packages have eleven releases to move to and ``last`` has none; seconds."""
+    pins: dict[str, Rows] = {
+        f"frame{number}": {"1": {"torch": "==2.5.0"}, **{str(release): {} for release in range(2, 13)}}
+        for number in range(7)
+    }
+    start = time.process_time()
+    found = companions({**pins, **last}, torch="2.5.0", **dict.fromkeys((*pins, *last), "1")).complete(
+        {"torch": "2.6.0"}
+    )
+    assert isinstance(found, Pin)
+    return time.process_time() - start
+
+
+def test_what_nothing_mends_ends_the_search() -> None:
+    assert search_many(last={"1": {"torch": "==2.5.0"}}) < 1
+
+
+def test_what_moves_along_is_searched_in_bounded_time() -> None:
+    odd = {"1": {"torch": "==2.5.0"}, **{str(one): {"other": f"=={one}"} for one in range(2, 9)}}
+    other = {"1": {}, **{str(one): {"odd": f"=={one + 1}"} for one in range(2, 9)}}
+    assert search_many(odd=odd, other=other) < 5
 
 
 def test_a_build_of_a_release_is_held_as_the_release() -> None:
