@@ -262,7 +262,7 @@ def test_a_safe_setting_is_planned_before_another_release() -> None:
     require(torch="2.7.1", transformers="4.57.6", verl="0.6.1", vllm="0.10.0")
     write("run.sh", VERL.format(before="", model="Qwen/Qwen2.5-7B"))
     said = words(run("check", ".", "--gpu", "8xH100-80GB", "--driver", "570", "--fail-on", "low"))
-    assert "--set rollout.enforce_eager=true" in said.partition("plan:")[2]
+    assert "actor_rollout_ref.rollout.enforce_eager=True" in said.partition("plan:")[2]
     assert "verl 0.6.1 →" not in said
 
 
