@@ -3,8 +3,7 @@
 It is made here and nowhere else; every command prints it or a part of it.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import UsageError
@@ -14,8 +13,6 @@ from compatcheck.matching.engine import Outcome, match
 from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from compatcheck.checking.checks import Criteria
     from compatcheck.core.estimate import Estimate
     from compatcheck.core.report import Finding
@@ -26,22 +23,22 @@ if TYPE_CHECKING:
 class Judgement(NamedTuple):
     """What is said of one subject."""
 
-    findings: tuple[Finding, ...]
+    findings: "tuple[Finding, ...]"
     """Worst first; waived, rated, and marked where they fail, are advice or only counted."""
-    estimate: Estimate | None
+    estimate: "Estimate | None"
     """What the run needs on each device, the certain regressions in it; None where no run is described."""
     outcome: Outcome
     """What matching gave, with what could not be decided."""
 
 
-def judge(subject: Subject, criteria: Criteria, memory: Memory | None = None) -> Judgement:
+def judge(subject: "Subject", criteria: "Criteria", memory: "Memory | None" = None) -> Judgement:
     """Match a subject, price its run with what is known to go wrong in it, and tell what fails.
 
     A run whose sizes make no sense has no estimate; `price` says which one. A memory is of variants of this subject.
     """
     outcome = match(subject, criteria.rules, criteria.checks.selects, memory)
 
-    def waive(findings: Iterable[Finding]) -> Iterable[Finding]:
+    def waive(findings: "Iterable[Finding]") -> "Iterable[Finding]":
         return findings if criteria.waivers is None else criteria.waivers.apply(findings, subject)
 
     found = tuple(waive(outcome.findings))
@@ -64,12 +61,12 @@ def judge(subject: Subject, criteria: Criteria, memory: Memory | None = None) ->
 class Variants:
     """The verdict on variants of some subjects: rules that rest on nothing that differs are matched once."""
 
-    def __init__(self, criteria: Criteria) -> None:
+    def __init__(self, criteria: "Criteria") -> None:
         """Judge by these criteria."""
         self._criteria = criteria
         self._memories: dict[str, Memory] = {}
 
-    def __call__(self, subject: Subject) -> Judgement:
+    def __call__(self, subject: "Subject") -> Judgement:
         """Return the verdict on a subject, or on what it comes to after changes."""
         from compatcheck.matching.memory import Memory  # noqa: PLC0415 (only where changes are tried)
 
@@ -80,12 +77,12 @@ _OF_ESTIMATES = frozenset({"_stack/run-cannot-start", "_stack/run-does-not-fit",
 """Rules about what the estimate came to, which are matched once it is made."""
 
 
-def describes_run(subject: Subject) -> bool:
+def describes_run(subject: "Subject") -> bool:
     """Tell whether the inputs say enough of a run to estimate what it needs: its model, and the tokens of a step."""
     return any("training.sequence_length" in facts and "model.hidden_size" in facts for facts in subject.roles.values())
 
 
-def _mark(finding: Finding, subject: Subject, criteria: Criteria) -> Finding:
+def _mark(finding: "Finding", subject: "Subject", criteria: "Criteria") -> "Finding":
     """Mark a finding that counts against ``--fail-on``, one that is advice, and one that is only counted."""
     certain, advice = finding.status == "affected", _is_advice(finding)
     finding = finding._replace(advice=certain and advice, folded=_is_folded(finding, subject))
@@ -97,7 +94,7 @@ def _mark(finding: Finding, subject: Subject, criteria: Criteria) -> Finding:
     return finding._replace(fails=True) if criteria.threshold.reached_by(finding, device_bytes) else finding
 
 
-def _is_advice(finding: Finding) -> bool:
+def _is_advice(finding: "Finding") -> bool:
     """Tell whether no release is at fault: a pitfall, or a default, that none brought in and that does not decide the fit.
 
     What only passes through the host while a run is loaded or saved is advice, too.
@@ -128,7 +125,7 @@ _DESCRIBED = frozenset({"configuration", "declared", "script", "set"})
 """Origins of what a person or a file says of a run, as opposed to what is installed and what follows from it."""
 
 
-def _is_folded(finding: Finding, subject: Subject) -> bool:
+def _is_folded(finding: "Finding", subject: "Subject") -> bool:
     """Tell whether a finding is nothing to read: it costs next to nothing, or waits for what no input of this run hints at."""
     impact = finding.impact
     sized = impact is not None and impact.expected_bytes is not None
@@ -148,7 +145,7 @@ def _is_folded(finding: Finding, subject: Subject) -> bool:
     return described and (not _CHOICES.isdisjoint(needs) or (not sized and _states_none_of(needs, subject)))
 
 
-def _states_none_of(needs: Iterable[str], subject: Subject) -> bool:
+def _states_none_of(needs: Iterable[str], subject: "Subject") -> bool:
     """Tell whether one of these settings has a key in no file of the programs that a run is configured for."""
     wanted = {need for need in needs if need.startswith("training.")}
     readers = {document.reader for document in subject.documents}

@@ -1,9 +1,8 @@
 """Write reports: to standard output and to the files of ``--output``, in the format asked for."""
 
-from __future__ import annotations
-
 import os
 import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import UsageError
@@ -11,8 +10,6 @@ from compatcheck.core.redaction import redact
 from compatcheck.core.terminal import escape_controls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
     from compatcheck.core.report import Report
     from compatcheck.core.source import Skipped
 
@@ -29,7 +26,7 @@ class Output(NamedTuple):
     color: str = "auto"
 
 
-def format_report(name: str, report: Report, output: Output, *, color: bool) -> str:
+def format_report(name: str, report: "Report", output: Output, *, color: bool) -> str:
     """Format the report of a check."""
     if name == "text":
         from compatcheck.reporters import text as reporter  # noqa: PLC0415 (one format)
@@ -84,7 +81,7 @@ def write_formatted(
     write_files([(name, path, format_as(name, False)) for name, path in targets])
 
 
-def unread_lines(skipped: Iterable[Skipped]) -> Iterator[str]:
+def unread_lines(skipped: "Iterable[Skipped]") -> Iterator[str]:
     """Say in a line each what was not read of the inputs."""
     for entry in skipped:
         hint = f" ({entry.hint})" if entry.hint else ""

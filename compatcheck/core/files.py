@@ -1,15 +1,11 @@
 """What a reader asks of a file system: one reading serves this machine, an image, and texts laid over either."""
 
-from __future__ import annotations
-
 import errno
 import math
 import os
 import stat
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
+from typing import Protocol
 
 _BINARY_STARTS = (b"\x7fELF", b"MZ", b"\xfe\xed\xfa", b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 

@@ -4,17 +4,13 @@
 ships a program called ``nvidia-smi`` or ``git`` would be executed by whoever only looks at it.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 _WINDOWS = sys.platform == "win32"
 _SYSTEM = {"/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/lib/wsl/lib"} | (

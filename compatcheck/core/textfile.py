@@ -1,21 +1,17 @@
 """Reading a file that a person named: every way it can fail becomes an error with a place and a remedy."""
 
-from __future__ import annotations
-
 import codecs
 import re
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, NamedTuple
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Source
 from compatcheck.core.units import MIB, format_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 STANDARD_INPUT = "<stdin>"
 """Path that stands for standard input: `-` on the command line."""

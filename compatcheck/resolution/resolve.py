@@ -1,7 +1,6 @@
 """Turn an environment, documents, hardware and settings into a subject with facts."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.document import ROLES
@@ -30,8 +29,6 @@ from compatcheck.resolution.subject import Conflict, Subject
 from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from compatcheck.core.document import Document, Gap
     from compatcheck.core.environment import Damage, Environment
     from compatcheck.core.hardware import Hardware
@@ -47,10 +44,10 @@ _ROUNDS = 3
 def resolve(
     subject_id: str,
     *,
-    rules: RuleSet,
-    environment: Environment | None = None,
-    documents: Sequence[Document] = (),
-    hardware: Sequence[tuple[Hardware, bool]] = (),
+    rules: "RuleSet",
+    environment: "Environment | None" = None,
+    documents: "Sequence[Document]" = (),
+    hardware: "Sequence[tuple[Hardware, bool]]" = (),
     settings: Mapping[str, tuple[Value, Source]] | None = None,
 ) -> Subject:
     """Resolve one subject.
@@ -106,7 +103,7 @@ def resolve(
     )
 
 
-def resolve_with(subject: Subject, stated: Mapping[str, Value], rules: RuleSet) -> Subject:
+def resolve_with(subject: Subject, stated: Mapping[str, Value], rules: "RuleSet") -> Subject:
     """Resolve a subject anew with some facts stated as ``--set`` does."""
     return resolve(
         subject.id,
@@ -118,7 +115,7 @@ def resolve_with(subject: Subject, stated: Mapping[str, Value], rules: RuleSet) 
     )
 
 
-def _drop_reference(resolved: dict[str, Resolved]) -> None:
+def _drop_reference(resolved: "dict[str, Resolved]") -> None:
     """Leave out the reference model where the trained model's facts say that there is none."""
     first = next(iter(resolved.values())).facts.get("training.reference_model")
     if "reference" in resolved and len(resolved) > 1 and first is not None and first.value is False:
@@ -128,14 +125,14 @@ def _drop_reference(resolved: dict[str, Resolved]) -> None:
 class Inputs(NamedTuple):
     """What a subject is resolved from."""
 
-    rules: RuleSet
-    environment: Environment | None
-    documents: Sequence[Document]
-    hardware: Sequence[tuple[Hardware, bool]]
+    rules: "RuleSet"
+    environment: "Environment | None"
+    documents: "Sequence[Document]"
+    hardware: "Sequence[tuple[Hardware, bool]]"
     settings: Mapping[str, tuple[Value, Source]]
     withheld: frozenset[tuple[str, str | None]]
     """Facts and roles that a key would decide of which it is not known that it is left out."""
-    gaps: tuple[Gap, ...]
+    gaps: "tuple[Gap, ...]"
     """What was not read of the documents."""
 
 
@@ -215,7 +212,7 @@ def _resolve_role(role: str, inputs: Inputs) -> Resolved:
     return Resolved(facts, conflicts, tuple(pending), unknown_device)
 
 
-def _worth_a_word(gaps: tuple[Gap, ...]) -> tuple[Gap, ...]:
+def _worth_a_word(gaps: "tuple[Gap, ...]") -> "tuple[Gap, ...]":
     if not gaps:
         return ()
     from compatcheck.resolution.gaps import is_worth_a_word  # noqa: PLC0415 (only where something was not read)
@@ -223,7 +220,7 @@ def _worth_a_word(gaps: tuple[Gap, ...]) -> tuple[Gap, ...]:
     return tuple(filter(is_worth_a_word, gaps))
 
 
-def _may_be_set(name: str, gaps: Sequence[Gap]) -> bool:
+def _may_be_set(name: str, gaps: "Sequence[Gap]") -> bool:
     if not gaps:
         return False
     from compatcheck.resolution.gaps import may_set  # noqa: PLC0415 (only where something was not read)
@@ -235,7 +232,7 @@ RANK, PEFT = "training.lora_rank", "training.peft"
 
 
 def _open_adapters(
-    facts: Mapping[str, Fact], documents: Sequence[Document]
+    facts: Mapping[str, Fact], documents: "Sequence[Document]"
 ) -> Iterator[tuple[str | None, Source, str]]:
     """Leave open whether there are adapters where a key about them was not understood: ``lora_enable``, ``use_peft``."""
     if PEFT in facts:
@@ -280,7 +277,7 @@ def _describe_conflicts(conflicts: Sequence[Conflict], facts: dict[str, Fact], *
         facts.setdefault(name, Fact(name, (), "derived", (), "no two inputs differ"))
 
 
-def _describe_gaps(gaps: Sequence[Gap], facts: dict[str, Fact]) -> None:
+def _describe_gaps(gaps: "Sequence[Gap]", facts: dict[str, Fact]) -> None:
     """State what was not read of the configuration and may set any key."""
     name, whole = "configuration.unread", [gap for gap in gaps if gap.key is None and not gap.assumed]
     if whole:
@@ -289,12 +286,12 @@ def _describe_gaps(gaps: Sequence[Gap], facts: dict[str, Fact]) -> None:
         facts[name] = Fact(name, names, "derived", tuple(gap.source for gap in whole), words)
 
 
-def _trains_as(own: Sequence[Document], framework: str) -> bool:
+def _trains_as(own: "Sequence[Document]", framework: str) -> bool:
     """Tell whether a program trains as another one, and brings its own defaults."""
     return bool(own) and find_program(own[0].reader).runs_as == framework
 
 
-def _readers(documents: Sequence[Document], facts: dict[str, Fact]) -> list[str]:
+def _readers(documents: "Sequence[Document]", facts: dict[str, Fact]) -> list[str]:
     """List the programs that read this run's configuration and state the framework they imply.
 
     A DeepSpeed or accelerate file does not tell which program reads it.
@@ -324,7 +321,7 @@ def _readers(documents: Sequence[Document], facts: dict[str, Fact]) -> list[str]
     return [reader for reader in readers if find_program(reader).reads_keys]
 
 
-def _describe_gpu(facts: dict[str, Fact], rules: RuleSet) -> tuple[Skipped, ...]:
+def _describe_gpu(facts: dict[str, Fact], rules: "RuleSet") -> tuple[Skipped, ...]:
     """Fill in what the catalogue knows of a device that a facts file names; say so where it knows none of this name.
 
     A measured or reported device is left alone: its collector has asked the catalogue, and where it gives no memory, as under
@@ -356,7 +353,7 @@ def _describe_gpu(facts: dict[str, Fact], rules: RuleSet) -> tuple[Skipped, ...]
     return ()
 
 
-def _claim_hardware(device: Hardware, rank: int, claims: dict[str, list[Claim]]) -> None:
+def _claim_hardware(device: "Hardware", rank: int, claims: dict[str, list[Claim]]) -> None:
     for name in (
         "gpu",
         "memory_bytes",
@@ -385,7 +382,7 @@ def _claim_hardware(device: Hardware, rank: int, claims: dict[str, list[Claim]])
     claims.setdefault("hardware.world_size", []).append(Claim(rank, "hardware", ranks, device.source))
 
 
-def _claim_environment(environment: Environment, claims: dict[str, list[Claim]]) -> None:
+def _claim_environment(environment: "Environment", claims: dict[str, list[Claim]]) -> None:
     def claim(name: str, value: Value, source: Source, rank: int = INSTALLED) -> None:
         claims.setdefault(name, []).append(Claim(rank, "environment", value, source))
 
@@ -414,7 +411,7 @@ DAMAGE = ("duplicated", "mismatched", "pip_over_conda", "contradictory", MISFIT)
 """Kinds of damage that are facts."""
 
 
-def _contradictions(environment: Environment | None) -> Iterator[Conflict]:
+def _contradictions(environment: "Environment | None") -> Iterator[Conflict]:
     """List the requirements that exclude each other, each with its place."""
     for damage in environment.damage if environment is not None else ():
         if damage.kind == "contradictory":
@@ -422,7 +419,7 @@ def _contradictions(environment: Environment | None) -> Iterator[Conflict]:
             yield Conflict(version_need(damage.package), values)
 
 
-def _describe_damage(found: Sequence[Damage], facts: dict[str, Fact]) -> None:
+def _describe_damage(found: "Sequence[Damage]", facts: dict[str, Fact]) -> None:
     """State what is damaged, with every place and the versions in words."""
     for kind in DAMAGE if found else ():
         damaged = [damage for damage in found if damage.kind == kind]

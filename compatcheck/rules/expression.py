@@ -5,11 +5,10 @@ value is ``Unknown``; it remembers which facts would decide it, so that a "possi
 question to ask. ``and``/``or`` follow Kleene's strong logic: ``False and unknown`` is False.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import operator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +16,6 @@ from compatcheck.core.errors import RuleError
 from compatcheck.core.units import DTYPE_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from typing import Protocol
 
     class Scope(Protocol):  # for type checkers only: to define a Protocol costs a millisecond at start-up
@@ -166,7 +164,7 @@ def disjuncts(code: Code) -> list[Code]:
     return code[1:] if code[0] == "or" else [code]
 
 
-def evaluate(code: Code, scope: Scope) -> object:
+def evaluate(code: Code, scope: "Scope") -> object:
     """Evaluate an expression.
 
     Returns:
@@ -181,7 +179,7 @@ def evaluate(code: Code, scope: Scope) -> object:
         raise RuleError(f"cannot evaluate `{write(code)}`: {error}") from None
 
 
-def _evaluate(code: Code, scope: Scope) -> object:
+def _evaluate(code: Code, scope: "Scope") -> object:
     kind = code[0]
     if kind == "fact":
         return scope.value(code[1])
@@ -234,7 +232,7 @@ def _join(unknown: Unknown, *results: object) -> object:
     return Unknown(unknown.needs, results)
 
 
-def _combine(parts: list[Code], scope: Scope, *, deciding: bool) -> object:
+def _combine(parts: list[Code], scope: "Scope", *, deciding: bool) -> object:
     needs: frozenset[str] = frozenset()
     for part in parts:
         value = _evaluate(part, scope)
@@ -281,7 +279,7 @@ def _power(base: float, exponent: float) -> float:
     return float(power) if isinstance(power, float) else int(power)
 
 
-def _choose(code: Code, scope: Scope) -> object:
+def _choose(code: Code, scope: "Scope") -> object:
     """Evaluate ``body if test else orelse``; a known test leaves the other branch alone, which may not be defined."""
     test = _evaluate(code[1], scope)
     if not isinstance(test, Unknown):
@@ -299,7 +297,7 @@ def _choose(code: Code, scope: Scope) -> object:
     return Unknown(needs)
 
 
-def _unknown_names(code: Code, scope: Scope) -> frozenset[str]:
+def _unknown_names(code: Code, scope: "Scope") -> frozenset[str]:
     return frozenset(name for name in fact_names(code) if isinstance(scope.value(name), Unknown))
 
 
@@ -317,7 +315,7 @@ def _needs(*values: object) -> Unknown | None:
     return None if needs is None else Unknown(needs)
 
 
-def _call(name: str, arguments: list[Code], scope: Scope) -> object:  # noqa: PLR0911 (one return per function)
+def _call(name: str, arguments: list[Code], scope: "Scope") -> object:  # noqa: PLR0911 (one return per function)
     if name == "declared":
         return scope.declared(arguments[0][1])
     if name == "env":
