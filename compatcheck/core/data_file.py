@@ -1,4 +1,4 @@
-"""Lists of names and key tables in the folder ``data`` beside the module that uses them: JSON, or words and rows in plain text."""
+"""Lists of names and key tables in the folder ``data`` beside the module that uses them: JSON or plain text."""
 
 import os
 from typing import Any
@@ -14,13 +14,13 @@ def read_data(module: str, name: str) -> Any:  # noqa: ANN401 (JSON)
 
 def read_words(module: str, name: str) -> tuple[str, ...]:
     """Read the words of ``NAME.txt`` of a module, in order; ``#`` starts a comment."""
-    return tuple(word for line in read_lines(module, name) for word in line.partition("#")[0].split())
+    return tuple(word for line in read_text(module, name).splitlines() for word in line.partition("#")[0].split())
 
 
-def read_lines(module: str, name: str) -> tuple[str, ...]:
-    """Read the lines of ``NAME.txt`` of a module without the empty ones and those that start with ``#``."""
+def read_text(module: str, name: str) -> str:
+    """Read ``NAME.txt`` of a module."""
     with open(_find(module, f"{name}.txt"), encoding="utf-8") as stream:
-        return tuple(line.rstrip("\n") for line in stream if line.strip() and not line.startswith("#"))
+        return stream.read()
 
 
 def _find(module: str, name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from compatcheck.core.data_file import read_lines
+from compatcheck.core.data_file import read_text
 from compatcheck.core.facts import TRAITS
 
 PROGRAM = "program"
@@ -32,7 +32,7 @@ class Term(NamedTuple):
 def vocabulary() -> dict[str, Term]:
     """Return every term by name, in the order of the table."""
     terms = {}
-    for row in _read_rows():
+    for row in _read_table().partition("\n\n")[2].splitlines():
         name, kind, third, meaning = (cell.strip() for cell in row.split("|", 3))
         nullable = kind.endswith("?")
         kind, _, minimum = kind.rstrip("?").partition(">=")
@@ -44,15 +44,15 @@ def vocabulary() -> dict[str, Term]:
 
 
 @lru_cache(maxsize=1)
-def _read_rows() -> tuple[str, ...]:
-    return read_lines(__file__, "vocabulary")
+def _read_table() -> str:
+    """Return the rows, behind a head of comments that ends with an empty line."""
+    return read_text(__file__, "vocabulary")
 
 
 @lru_cache(maxsize=512)
 def type_of(name: str) -> str:
     """Return the type of a term without parsing the table; empty where there is no such name."""
-    start = f"{name} | "
-    kind = next((row[len(start) :].partition(" ")[0] for row in _read_rows() if row.startswith(start)), "")
+    kind = _read_table().partition(f"\n{name} | ")[2].partition(" ")[0]
     return kind.rstrip("?").partition(">=")[0]
 
 

@@ -1,6 +1,6 @@
 """Data beside a module: tables and words."""
 
-from compatcheck.core.data_file import read_data, read_lines, read_words
+from compatcheck.core.data_file import read_data, read_text, read_words
 
 
 def test_a_table_is_json_beside_the_module(tmp_path):
@@ -15,7 +15,7 @@ def test_words_keep_their_order_and_lose_comments(tmp_path):
     assert read_words(str(tmp_path / "module.py"), "names") == ("NCCL_*", "B", "A")
 
 
-def test_rows_keep_what_stands_in_them_and_comments_are_left_out(tmp_path):
+def test_a_table_in_plain_text_is_read_whole(tmp_path):
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "table.txt").write_text("# name | meaning\n\na | 1 # 2\nb | \n")
-    assert read_lines(str(tmp_path / "module.py"), "table") == ("a | 1 # 2", "b | ")
+    (tmp_path / "data" / "table.txt").write_text("# name | meaning\n\na | 1 # 2\n")
+    assert read_text(str(tmp_path / "module.py"), "table") == "# name | meaning\n\na | 1 # 2\n"
