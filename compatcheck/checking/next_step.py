@@ -84,7 +84,7 @@ def find_configurations(directory: str, request: Request) -> list[InputFile]:
     if len(names) > MAX_FILES:
         return []
     paths = [name if directory == os.curdir else os.path.join(directory, name) for name in names]
-    likely = [path for path in paths if _may_train(path)]
+    likely = _select_likely(paths) if paths else []
     if not likely:
         return []
     from compatcheck.checking.input_files import read_found_file  # noqa: PLC0415 (only beside such files)
@@ -96,22 +96,31 @@ _SUFFIXES = (".json", ".hjson", ".jsonc", ".yaml", ".yml", ".toml", ".sh", ".bas
 _PROGRAMS = (".sh", ".bash", ".slurm", ".sbatch", ".py")
 
 
-def _may_train(path: str) -> bool:
-    """Tell by its words, without reading it whole, whether a file may say what is trained."""
-    from compatcheck.frameworks.registry import FOLDERS  # noqa: PLC0415 (only beside such files)
+def _select_likely(paths: Sequence[str]) -> list[str]:
+    """Select the files of which some words in their head tell that they may say what is trained."""
+    from compatcheck.frameworks.registry import is_told_by_words  # noqa: PLC0415 (only beside such files)
     from compatcheck.rules.programs import programs  # noqa: PLC0415 (only beside such files)
+
+    packages = {name.replace("-", "_").encode() for program in programs().values() for name in program.packages}
+
+    def may_train(path: str, head: bytes) -> bool:
+        if path.endswith(_PROGRAMS):
+            return any(name in head for name in packages)
+        return b'"model_type"' in head or is_told_by_words(head)
+
+    return [path for path in paths if may_train(path, _read_head(path))]
+
+
+def _read_head(path: str) -> bytes:
+    from compatcheck.frameworks.registry import HEAD_BYTES  # noqa: PLC0415 (only beside such files)
 
     try:
         if os.path.getsize(path) > MAX_BYTES:
-            return False
+            return b""
         with open(path, "rb") as file:
-            text = file.read()
+            return file.read(HEAD_BYTES)
     except OSError:
-        return False
-    words = {word for folder in FOLDERS for word in folder.telling_words} | {'"model_type"'}
-    if path.endswith(_PROGRAMS):
-        words = {name.replace("-", "_") for program in programs().values() for name in program.packages}
-    return any(word.encode() in text for word in words)
+        return b""
 
 
 def _options(found: Sequence[InputFile]) -> list[list[str]]:

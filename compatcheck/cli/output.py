@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import UsageError
-from compatcheck.core.redaction import redact
 from compatcheck.core.terminal import escape_controls
 
 if TYPE_CHECKING:
@@ -83,6 +82,8 @@ def write_formatted(
 
 def unread_lines(skipped: "Iterable[Skipped]") -> Iterator[str]:
     """Say in a line each what was not read of the inputs."""
+    from compatcheck.core.redaction import redact  # noqa: PLC0415 (only when something was not read)
+
     for entry in skipped:
         hint = f" ({entry.hint})" if entry.hint else ""
         yield escape_controls(redact(f"not read: {entry.source}: {entry.reason}{hint}"))

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.facts import Fact, Value
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.suppression import Suppression
 
 if TYPE_CHECKING:
     from compatcheck.core.advisory import Audit
     from compatcheck.core.estimate import Estimate
     from compatcheck.core.fix import Plan
+    from compatcheck.core.suppression import Suppression
 
 SEVERITIES = ("info", "low", "medium", "high", "critical")
 """Weakest first."""
@@ -79,7 +79,7 @@ class Finding(NamedTuple):
     folklore: tuple[tuple[str, str], ...] = ()
     """(rule id, title) of wrong advice about this finding that people repeat."""
     measured_here: Mapping[str, object] | None = None
-    suppressed: Suppression | None = None
+    suppressed: "Suppression | None" = None
     fails: bool = False
     """Whether it counts against ``--fail-on``: not waived, at or above it, and certain or under ``--strict``."""
     rating: str | None = None

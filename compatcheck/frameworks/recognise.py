@@ -15,11 +15,12 @@ from compatcheck.frameworks.placeholders import read_filled_in
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.registry import (
     DEEPSPEED,
-    FOLDERS,
+    HEAD_BYTES,
     configuration_readers,
     find_configuration_reader,
     find_folder,
     find_refinement,
+    is_told_by_words,
 )
 from compatcheck.frameworks.text import expect_mapping, parse_configuration, read_text
 from compatcheck.frameworks.translation import flatten
@@ -178,11 +179,10 @@ def _find_reader(data: Any, path: str) -> ConfigurationReader | None:  # noqa: A
 def _is_meant_for_training(path: str, files: Files) -> bool:
     """Tell whether a file that cannot be parsed was meant as a training configuration: then passing over it would be a guess."""
     try:
-        head = files.read_bytes(path, 64 * 1024)
+        head = files.read_bytes(path, HEAD_BYTES)
     except OSError:
         return True  # nobody can tell what it is
-    head = head.replace(b"\0", b"")  # UTF-16
-    return any(word.encode() in head for folder in FOLDERS for word in folder.telling_words)
+    return is_told_by_words(head.replace(b"\0", b""))  # UTF-16
 
 
 def follow_references(

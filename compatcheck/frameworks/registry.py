@@ -111,6 +111,15 @@ FOLDERS = (
 """The ones with the surest marks first: a file or a command is read by the first that recognises it."""
 
 
+HEAD_BYTES = 1 << 16
+"""What of a file is searched for telling words."""
+
+
+def is_told_by_words(head: bytes) -> bool:
+    """Tell by the head of a file, of whatever syntax, whether it is meant as a configuration that is read here."""
+    return any(word.encode() in head for folder in FOLDERS for word in folder.telling_words)
+
+
 def configuration_readers(*, shares_keys: bool | None = None) -> Iterator[ConfigurationReader]:
     """Yield the readers of files in their order; those with keys of their own, or those without, where asked for."""
     for folder in FOLDERS:

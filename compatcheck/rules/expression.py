@@ -214,10 +214,8 @@ def _over_choices(function: Callable[..., object], *values: object) -> object:
     needs = _needs(*values)
     if needs is None:
         return function(*values)
-    if any(isinstance(value, Unknown) and not value.choices for value in values):
-        return needs
     ways = [value.choices if isinstance(value, Unknown) else (value,) for value in values]
-    if math.prod(map(len, ways)) > _MAX_CHOICES:
+    if not all(ways) or math.prod(map(len, ways)) > _MAX_CHOICES:
         return needs
     try:
         return _join(needs, *(function(*way) for way in itertools.product(*ways)))
@@ -236,7 +234,7 @@ def _combine(parts: list[Code], scope: "Scope", *, deciding: bool) -> object:
     needs: frozenset[str] = frozenset()
     for part in parts:
         value = _evaluate(part, scope)
-        if isinstance(value, Unknown):
+        if isinstance(value, Unknown) and value.choices:
             value = _over_choices(bool, value)
         if isinstance(value, Unknown):
             needs |= value.needs

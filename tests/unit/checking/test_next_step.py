@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from compatcheck.checking.next_step import ANY_PYTHON
+from compatcheck.checking.next_step import ANY_PYTHON, find_configurations
+from compatcheck.checking.request import Request
 from tests.cli.run_cli import Ran, run
 
 DS = '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": "auto"}'
@@ -113,3 +114,11 @@ def test_an_environment_without_a_stack_asks_for_the_one_that_trains(project: Pa
     ran = run("env", "--prefix", "tools", "--training", "train.yaml")
     assert ran.code == 3
     assert commands(ran) == [f"compatcheck env --python {ANY_PYTHON} --training train.yaml"]
+
+
+def test_only_the_head_of_a_file_is_searched(tmp_path: Path) -> None:
+    word = '{"zero_optimization": {"stage": 3}'
+    (tmp_path / "ds.json").write_text(word + "}")
+    (tmp_path / "data.json").write_text('{"rows": "' + "x" * (1 << 16) + '", "zero_optimization": {"stage": 3}}')
+    found = find_configurations(str(tmp_path), Request())
+    assert [item.path for item in found] == [str(tmp_path / "ds.json")]
