@@ -85,8 +85,7 @@ def unread_lines(skipped: "Iterable[Skipped]") -> Iterator[str]:
     from compatcheck.core.redaction import redact  # noqa: PLC0415 (only when something was not read)
 
     for entry in skipped:
-        hint = f" ({entry.hint})" if entry.hint else ""
-        yield escape_controls(redact(f"not read: {entry.source}: {entry.reason}{hint}"))
+        yield escape_controls(redact(f"not read: {entry}"))
 
 
 def write_files(contents: Iterable[tuple[str, str, str]]) -> None:

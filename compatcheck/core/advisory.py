@@ -119,12 +119,11 @@ def fold_advisories(advisories: tuple[Advisory, ...]) -> tuple[tuple[Advisory, t
     return tuple(sorted(folded, key=lambda item: (item[0].suppressed is not None, item[0].package, item[0].id)))
 
 
-def fold_unaudited(unaudited: tuple[Unaudited, ...]) -> tuple[tuple[str, tuple[Unaudited, ...]], ...]:
-    """Group packages by the reason they were not audited for, the most frequent first."""
-    groups: dict[str, list[Unaudited]] = {}
+def fold_unaudited(unaudited: tuple[Unaudited, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Group packages, with their versions, by the reason they were not audited for, the most frequent first."""
+    groups: dict[str, dict[str, None]] = {}
     for entry in unaudited:
-        groups.setdefault(entry.reason, []).append(entry)
+        groups.setdefault(entry.reason, {})[f"{entry.package} {entry.version or ''}".strip()] = None
     return tuple(
-        (reason, tuple(entries))
-        for reason, entries in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+        (reason, tuple(names)) for reason, names in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
     )

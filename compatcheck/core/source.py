@@ -44,3 +44,7 @@ class Skipped(NamedTuple):
     """Whether it stops no gate: it was read and holds nothing of a stack, or cannot be written otherwise."""
     fact: str | None = None
     """What the value at this place would have decided, by vocabulary name; None when that is not one fact."""
+
+    def __str__(self) -> str:
+        """Say what was not read, why, and what can be done about it."""
+        return f"{self.source}: {self.reason}" + (f" ({self.hint})" if self.hint else "")

@@ -207,7 +207,7 @@ def places_text(change: FactChange) -> str:
 def skipped_texts(difference: Difference) -> Iterator[str]:
     """Say what was not read of either side; what was said of both is said once."""
     for entry in dict.fromkeys((*difference.before.skipped, *difference.after.skipped)):
-        yield f"{entry.source}: {entry.reason}" + (f" ({entry.hint})" if entry.hint else "")
+        yield str(entry)
 
 
 def closing_line(difference: Difference) -> str:

@@ -9,6 +9,7 @@ from compatcheck.core.estimate import KINDS, OUTCOMES, WHOLE, Size, total
 from compatcheck.core.summary import gap_text, range_text, value_text
 from compatcheck.core.units import GIB, format_bytes
 from compatcheck.reporters.fix import change_text, describe_suggestion, suggestion_lines
+from compatcheck.reporters.plain_data import pick
 from compatcheck.reporters.text import wrap_text
 
 if TYPE_CHECKING:
@@ -352,35 +353,21 @@ def describe_estimate(estimate: Estimate) -> dict[str, Any] | None:
         "needed_bytes": _size(estimate.needed),
         "allocated_bytes": _size(estimate.allocated),
         "reserved_bytes": _size(estimate.reserved),
-        "limit_bytes": verdict.limit_bytes,
-        "margin_bytes": verdict.margin_bytes,
+        **pick(verdict, "limit_bytes margin_bytes"),
         "verdict": verdict.outcome,
-        "primary": verdict.primary,
-        "contributing": list(verdict.contributing),
-        "ruled_out": list(verdict.ruled_out),
-        "verify": verdict.verify,
-        "condition": verdict.condition,
+        **pick(verdict, "primary contributing ruled_out verify condition"),
         "phases": [
             {
-                "name": phase.name,
-                "role": phase.role,
+                **pick(phase, "name role"),
                 "bytes": _size(phase.size),
                 "components": [
-                    {
-                        "name": part.name,
-                        "kind": part.kind,
-                        "role": part.role,
-                        "bytes": _size(part.size),
-                        "formula": part.formula,
-                        "source": part.source,
-                        "facts": list(part.facts),
-                    }
+                    {**pick(part, "name kind role"), "bytes": _size(part.size), **pick(part, "formula source facts")}
                     for part in phase.components
                 ],
             }
             for phase in estimate.phases
         ],
-        "assumptions": [{"fact": one.fact, "value": one.value, "reason": one.reason} for one in estimate.assumptions],
+        "assumptions": [pick(one, "fact value reason") for one in estimate.assumptions],
         "unmodelled": [one._asdict() for one in estimate.unmodelled],
         "needs": list(estimate.needs),
         "regressions": [

@@ -10,6 +10,7 @@ from compatcheck.core.report import SubjectReport
 from compatcheck.core.source import Skipped
 from compatcheck.core.summary import gap_text, place_text, shared_directory
 from compatcheck.core.units import format_bytes
+from compatcheck.reporters.plain_data import pick
 
 if TYPE_CHECKING:
     from compatcheck.core.facts import Fact, Value
@@ -126,11 +127,8 @@ def format_json(subjects: Sequence[SubjectReport], skipped: Sequence[Skipped]) -
 
 def describe(role: str, fact: Fact) -> dict[str, object]:
     """Describe a fact as the JSON contract has it."""
-    value = list(fact.value) if isinstance(fact.value, tuple) else fact.value
     return {
-        "name": fact.name,
-        "value": value,
-        "origin": fact.origin,
+        **pick(fact, "name value origin"),
         "source": str(fact.sources[0]) if fact.sources else None,
         "note": fact.note,
         "role": role,
@@ -156,8 +154,7 @@ def _facts_file(subject: SubjectReport, role: str | None, *, alone: bool) -> str
     sections: dict[str, list[str]] = {}
     for _, fact in (item for item in subject.facts if item[0] == role):
         section, _, name = fact.name.partition(".")
-        value = list(fact.value) if isinstance(fact.value, tuple) else fact.value
-        sections.setdefault(section, []).append(f"  {name}: {json.dumps(value)}")
+        sections.setdefault(section, []).append(f"  {name}: {json.dumps(fact.value)}")
     for section, rows in sorted(sections.items()):
         lines += [f"{section}:", *sorted(rows)]
     if subject.variables is not None:

@@ -15,6 +15,7 @@ from compatcheck.core.summary import range_text, size_text
 from compatcheck.core.units import format_bytes
 from compatcheck.reporters.json import describe_finding, describe_origin
 from compatcheck.reporters.markdown import escape, table
+from compatcheck.reporters.plain_data import pick
 from compatcheck.reporters.text import COLORS, Terminal, fill, wrap_text
 
 if TYPE_CHECKING:
@@ -320,15 +321,12 @@ def describe_plan(plan: Plan) -> dict[str, object]:
     }
 
 
-_OF_A_CHANGE = (
-    "kind", "name", "before", "after", "words", "move", "follows", "effect", "safe", "why", "places", "written", "clears",
-    "command", "note",
-)  # fmt: skip
+_OF_A_CHANGE = "kind name before after words move follows effect safe why places written clears command note"
 
 
 def describe_change(change: Change) -> dict[str, object]:
     """Describe a change as plain data."""
-    return {name: getattr(change, name) for name in _OF_A_CHANGE} | {"facts": dict(change.facts)}
+    return pick(change, _OF_A_CHANGE) | {"facts": dict(change.facts)}
 
 
 def describe_suggestion(suggestion: Suggestion) -> dict[str, object]:

@@ -77,10 +77,7 @@ def _audit_lines(audit: Audit, root: str, room: int) -> Iterator[str]:
         else:
             yield _plain(f"advisory {about}: {fix_text(advisory)}", ", ".join(subjects))
     if audit.unaudited:
-        reasons = "; ".join(
-            f"{reason}: {shorten(f'{entry.package} {entry.version or str()}'.strip() for entry in entries)}"
-            for reason, entries in fold_unaudited(audit.unaudited)
-        )
+        reasons = "; ".join(f"{reason}: {shorten(names)}" for reason, names in fold_unaudited(audit.unaudited))
         level = "warning" if audit.failure is None else "error"
         yield _command(level, f"{audit_text(audit)}: {reasons}", "not audited", None)
     else:
@@ -122,8 +119,7 @@ def _place(source: Source, root: str) -> tuple[str, int | None] | None:
 
 
 def _skipped(entry: Skipped, root: str) -> str:
-    message = f"{entry.source}: {entry.reason}" + (f" ({entry.hint})" if entry.hint else "")
-    return _command("error" if entry.named else "warning", message, "not checked", _place(entry.source, root))
+    return _command("error" if entry.named else "warning", str(entry), "not checked", _place(entry.source, root))
 
 
 def _command(level: str, message: str, title: str, place: tuple[str, int | None] | None) -> str:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from compatcheck.core.headline import open_lines
 from compatcheck.core.summary import summarise
 from compatcheck.reporters.fingerprint import fingerprint
+from compatcheck.reporters.plain_data import describe_value, pick
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from compatcheck.core.advisory import Advisory, Audit
     from compatcheck.core.estimate import Estimate
-    from compatcheck.core.facts import Fact, Value
+    from compatcheck.core.facts import Fact
     from compatcheck.core.report import Finding, Report, SubjectReport
     from compatcheck.core.source import Skipped, Source
     from compatcheck.core.suppression import Suppression
@@ -39,15 +40,9 @@ def describe_report(report: Report) -> dict[str, object]:
         "audit": None if report.audit is None else _audit(report.audit),
         "skipped": describe_skipped(report.skipped),
         "summary": {
-            "findings": summary.findings,
-            "affected": summary.affected,
-            "possible": summary.possible,
-            "folded": summary.folded,
+            **pick(summary, "findings affected possible folded"),
             "suppressed": summary.waived,
-            "failing": summary.failing,
-            "not_checked": summary.not_checked,
-            "advisories": summary.advisories,
-            "not_audited": summary.not_audited,
+            **pick(summary, "failing not_checked advisories not_audited"),
             "fail_on": report.threshold,
             "strict": report.strict,
             "open": open_lines(report),
@@ -64,8 +59,13 @@ def describe_origin(report: Report) -> dict[str, object]:
     return {
         "schema_version": SCHEMA_VERSION,
         "tool": {"name": "compatcheck", "version": report.version},
-        "database": {"id": report.database_id, "date": report.database_date, "rules": report.database_rules},
+        "database": describe_database(report),
     }
+
+
+def describe_database(report: Report) -> dict[str, object]:
+    """Describe which rules were checked."""
+    return {"id": report.database_id, "date": report.database_date, "rules": report.database_rules}
 
 
 def describe_skipped(skipped: Iterable[Skipped]) -> list[dict[str, object]]:
@@ -96,19 +96,12 @@ def _plans(report: Report) -> list[dict[str, object]]:
 
 def _subject(subject: SubjectReport) -> dict[str, object]:
     return {
-        "id": subject.id,
-        "origin": subject.origin,
-        "aside": subject.aside,
+        **pick(subject, "id origin aside"),
         "environment": {
             "python": subject.python,
             "complete": subject.complete,
             "packages": [
-                {
-                    "name": name,
-                    "version": version,
-                    "source": source,
-                    "optional": name in subject.optional,
-                }
+                {"name": name, "version": version, "source": source, "optional": name in subject.optional}
                 for name, version, source in subject.packages
             ],
             "notes": list(subject.notes),
@@ -117,7 +110,10 @@ def _subject(subject: SubjectReport) -> dict[str, object]:
         "not_read": [{**_place(source), "reason": why} for source, why in subject.gaps],
         "unread_keys": [{**_place(source), "nearest": near} for source, near in subject.unread_keys],
         "conflicts": [
-            {"fact": name, "values": [{"value": _value(value), "source": str(source)} for value, source in values]}
+            {
+                "fact": name,
+                "values": [{"value": describe_value(value), "source": str(source)} for value, source in values],
+            }
             for name, values in subject.conflicts
         ],
         "unresolved": [
@@ -139,69 +135,35 @@ def _estimate(estimate: Estimate | None) -> dict[str, object] | None:
 
 def describe_finding(finding: Finding) -> dict[str, object]:
     """Describe a finding as plain data."""
-    impact = finding.impact
     return {
-        "rule_id": finding.rule_id,
-        "subject": finding.subject,
-        "role": finding.role,
-        "kind": finding.kind,
-        "title": finding.title,
-        "status": finding.status,
-        "severity": finding.severity,
-        "rating": finding.rating,
-        "confidence": finding.confidence,
-        "message": finding.message,
-        "impact": None
-        if impact is None
-        else {
-            "low_bytes": impact.low_bytes,
-            "expected_bytes": impact.expected_bytes,
-            "high_bytes": impact.high_bytes,
-            "effect": impact.effect,
-            "memory": impact.memory,
-            "scope": impact.scope,
-            "phase": impact.phase,
-            "needs": list(impact.needs),
-            "formula": impact.formula,
-        },
-        "needs": list(finding.needs),
-        "assumptions": list(finding.assumptions),
+        **pick(finding, "rule_id subject role kind title status severity rating confidence message"),
+        "impact": None if finding.impact is None else pick(finding.impact, _OF_AN_IMPACT),
+        **pick(finding, "needs assumptions"),
         "facts": [describe_fact(fact) for fact in finding.facts],
         "locations": [_place(source) for source in finding.locations],
         "remedies": [
             {
-                "text": remedy.text,
-                "command": remedy.command,
-                "safety": remedy.safety,
-                "note": remedy.note,
+                **pick(remedy, "text command safety note"),
                 "releases": dict(remedy.releases),
-                "settings": {name: _value(value) for name, value in remedy.settings},
+                "settings": {name: describe_value(value) for name, value in remedy.settings},
             }
             for remedy in finding.remedies
         ],
-        "references": [
-            {"type": reference.type, "url": reference.url, "date": reference.date} for reference in finding.references
-        ],
+        "references": [reference._asdict() for reference in finding.references],
         "folklore": [{"rule_id": rule_id, "title": title} for rule_id, title in finding.folklore],
         "measured_here": None if finding.measured_here is None else dict(finding.measured_here),
         "suppressed": _suppression(finding.suppressed),
-        "fails": finding.fails,
-        "advice": finding.advice,
-        "folded": finding.folded,
+        **pick(finding, "fails advice folded"),
         "fingerprint": fingerprint(finding),
     }
 
 
+_OF_AN_IMPACT = "low_bytes expected_bytes high_bytes effect memory scope phase needs formula"
+
+
 def _advisory(advisory: Advisory) -> dict[str, object]:
     return {
-        "id": advisory.id,
-        "aliases": list(advisory.aliases),
-        "package": advisory.package,
-        "version": advisory.version,
-        "fixed_versions": list(advisory.fixed_versions),
-        "description": advisory.description,
-        "url": advisory.url,
-        "subject": advisory.subject,
+        **pick(advisory, "id aliases package version fixed_versions description url subject"),
         "location": _place(advisory.source),
         "suppressed": _suppression(advisory.suppressed),
         "fails": advisory.fails,
@@ -210,17 +172,9 @@ def _advisory(advisory: Advisory) -> dict[str, object]:
 
 def _audit(audit: Audit) -> dict[str, object]:
     return {
-        "service": audit.service,
-        "audited": audit.audited,
-        "failure": audit.failure,
+        **pick(audit, "service audited failure"),
         "not_audited": [
-            {
-                "package": entry.package,
-                "version": entry.version,
-                "subject": entry.subject,
-                "location": _place(entry.source),
-                "reason": entry.reason,
-            }
+            {**pick(entry, "package version subject"), "location": _place(entry.source), "reason": entry.reason}
             for entry in audit.unaudited
         ],
         "notes": list(audit.notes),
@@ -230,30 +184,21 @@ def _audit(audit: Audit) -> dict[str, object]:
 def _suppression(suppressed: Suppression | None) -> dict[str, object] | None:
     if suppressed is None:
         return None
-    return {
-        "reason": suppressed.reason,
-        "expires": suppressed.expires,
-        "until": suppressed.until,
-        "owner": suppressed.owner,
-        "source": None if suppressed.source is None else str(suppressed.source),
-    }
+    source = None if suppressed.source is None else str(suppressed.source)
+    return {**pick(suppressed, "reason expires until owner"), "source": source}
 
 
 def describe_fact(fact: Fact) -> dict[str, object]:
     """Describe a fact as plain data."""
     return {
-        "name": fact.name,
-        "value": _value(fact.value),
-        "origin": fact.origin,
+        **pick(fact, "name value origin"),
         "source": str(fact.sources[0]) if fact.sources else None,
         "note": fact.note,
-        "alternatives": [{"value": _value(value), "source": str(source)} for value, source in fact.alternatives],
+        "alternatives": [
+            {"value": describe_value(value), "source": str(source)} for value, source in fact.alternatives
+        ],
     }
 
 
-def _value(value: Value) -> object:
-    return list(value) if isinstance(value, tuple) else value
-
-
 def _place(source: Source) -> dict[str, object]:
-    return {"path": source.path, "line": source.line, "key": source.key}
+    return pick(source, "path line key")

@@ -140,9 +140,8 @@ def _audit_cases(audit: Audit) -> Iterator[_Case]:
         else:
             yield _Case(name, advisory.subject, "skipped", message=f"does not fail the run: {title}", body=body)
     outcome = "skipped" if audit.failure is None else "error"
-    for reason, entries in fold_unaudited(audit.unaudited):
-        names = [f"{entry.package} {entry.version or ''}".strip() for entry in entries]
-        yield _Case(reason, "not audited", outcome, "not audited", ", ".join(dict.fromkeys(names)))
+    for reason, names in fold_unaudited(audit.unaudited):
+        yield _Case(reason, "not audited", outcome, "not audited", ", ".join(names))
     if not (audit.advisories or audit.unaudited):
         yield _Case(audit_text(audit), "security", "passed")
 

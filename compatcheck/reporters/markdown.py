@@ -85,8 +85,7 @@ def _head(report: Report) -> Iterator[str]:
         yield "### Not checked"
         yield ""
         for entry in report.skipped:
-            hint = f" ({entry.hint})" if entry.hint else ""
-            yield f"- {escape(f'{entry.source}: {entry.reason}{hint}')}"
+            yield f"- {escape(str(entry))}"
         yield ""
     if report.waiver_notes:
         yield "### Waivers"
@@ -105,23 +104,15 @@ def _security(audit: Audit, *, several: bool) -> Iterator[str]:
     folded = fold_advisories(audit.advisories)
     if folded:
         columns = ["advisory", "package", "fixed in", "what", *(["where"] if several else [])]
-        yield "| " + " | ".join(columns) + " |"
-        yield "|" + " --- |" * len(columns)
+        rows = []
         for advisory, subjects in folded:
             name = escape(advisory.id) if advisory.url is None else f"[{escape(advisory.id)}]({_url(advisory.url)})"
             waived = "" if advisory.suppressed is None else f"waived: {advisory.suppressed.reason}. "
-            cells = [
-                name,
-                escape(f"{advisory.package} {advisory.version}"),
-                escape(", ".join(advisory.fixed_versions) or "not known"),
-                escape(waived + advisory.description),
-            ]
-            if several:
-                cells.append(escape(", ".join(subjects)))
-            yield "| " + " | ".join(cells) + " |"
-        yield ""
-    for reason, entries in fold_unaudited(audit.unaudited):
-        names = dict.fromkeys(f"{entry.package} {entry.version or ''}".strip() for entry in entries)
+            package, fixed = f"{advisory.package} {advisory.version}", ", ".join(advisory.fixed_versions) or "not known"
+            cells = [package, fixed, waived + advisory.description, *([", ".join(subjects)] if several else [])]
+            rows.append([name, *map(escape, cells)])
+        yield from table(columns, rows)
+    for reason, names in fold_unaudited(audit.unaudited):
         yield f"- not audited: {escape(reason)}: {escape(', '.join(names))}"
     yield from (f"- {escape(note)}" for note in audit.notes)
     if audit.unaudited or audit.notes:

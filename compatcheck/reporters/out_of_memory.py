@@ -10,6 +10,7 @@ from compatcheck.core.units import format_bytes
 from compatcheck.reporters.fix import change_text
 from compatcheck.reporters.json import describe_skipped
 from compatcheck.reporters.markdown import table
+from compatcheck.reporters.plain_data import pick
 from compatcheck.reporters.text import wrap_text
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _text(report: OutOfMemoryReport) -> Iterator[str]:
         for explained in report.findings:
             yield from _finding(explained)
     for entry in report.skipped:
-        yield f"not read: {entry.source}: {entry.reason}" + (f" ({entry.hint})" if entry.hint else "")
+        yield f"not read: {entry}"
 
 
 def _to_change(report: OutOfMemoryReport) -> Iterator[str]:
@@ -204,20 +205,12 @@ def describe_report(report: OutOfMemoryReport) -> dict[str, object]:
         "messages": [_describe_reading(reading) for reading in report.readings],
         "primary": report.primary,
         "facts": [
-            {
-                "name": fact.name,
-                "value": fact.value,
-                "origin": fact.origin,
-                "source": str(fact.sources[0]) if fact.sources else None,
-            }
+            {**pick(fact, "name value origin"), "source": str(fact.sources[0]) if fact.sources else None}
             for fact in report.facts
         ],
         "findings": [
             {
-                "rule_id": explained.finding.rule_id,
-                "title": explained.finding.title,
-                "status": explained.finding.status,
-                "severity": explained.finding.severity,
+                **pick(explained.finding, "rule_id title status severity"),
                 "relation": explained.relation,
                 "expected_bytes": None if explained.finding.impact is None else explained.finding.impact.expected_bytes,
                 "needs": list(explained.finding.needs),
@@ -229,12 +222,7 @@ def describe_report(report: OutOfMemoryReport) -> dict[str, object]:
             for relief in report.relief
         ],
         "suggestions": [
-            {
-                "changes": [change_text(change) for change in one.changes],
-                "effect": one.effect,
-                "saved_bytes": one.saved_bytes,
-                "outcome": one.outcome,
-            }
+            {"changes": [change_text(change) for change in one.changes], **pick(one, "effect saved_bytes outcome")}
             for one in report.suggestions
         ],
         "skipped": describe_skipped(report.skipped),
@@ -253,57 +241,31 @@ def _describe_reading(reading: MessageReading) -> dict[str, object]:
         "line": message.line,
         "stream": message.stream or None,
         "count": message.times,
-        "form": message.form,
-        "allocator": message.allocator,
-        "memory": message.memory,
-        "releases": message.releases,
-        "device": message.device,
-        "rounding": message.rounding,
+        **pick(message, "form allocator memory releases device rounding"),
         "sizes": {name: _describe_size(getattr(message, name)) for name in sizes},
         "processes": [{"pid": pid, **(_describe_size(size) or {})} for pid, size in message.others],
         "details": dict(message.details),
-        "outcome": reading.outcome,
-        "reason": reading.reason,
+        **pick(reading, "outcome reason"),
         "tensors": [
             {
-                "name": match.name,
-                "shape": list(match.shape),
-                "dtype": match.dtype,
+                **pick(match, "name shape dtype"),
                 "bytes": match.size_bytes,
-                "formula": match.formula,
-                "facts": list(match.facts),
-                "inferred": list(match.inferred),
-                "fits_place": match.fits_place,
+                **pick(match, "formula facts inferred fits_place"),
             }
             for match in reading.matches
         ],
         "candidates_tried": reading.tried,
-        "chance": reading.chance,
-        "needs": list(reading.needs),
+        **pick(reading, "chance needs"),
         "place": None
         if place is None
-        else {
-            "phase": place.phase,
-            "part": place.part,
-            "file": place.frame.file,
-            "line": place.frame.line,
-            "function": place.frame.function,
-            "why": place.why,
-        },
-        "cause": None
-        if budget is None
-        else {
-            "name": budget.cause,
-            "reason": budget.reason,
-            "ruled_out": list(budget.ruled_out),
-            "foreign_bytes": budget.foreign_bytes,
-        },
+        else {**pick(place, "phase part"), **pick(place.frame, "file line function"), "why": place.why},
+        "cause": None if budget is None else {"name": budget.cause, **pick(budget, "reason ruled_out foreign_bytes")},
         "remarks": list(reading.remarks),
     }
 
 
 def _describe_size(size: Printed | None) -> dict[str, object] | None:
-    return None if size is None else {"text": size.text, "low_bytes": size.low_bytes, "high_bytes": size.high_bytes}
+    return None if size is None else pick(size, "text low_bytes high_bytes")
 
 
 FORMATTERS: dict[str, Callable[[OutOfMemoryReport], str]] = {

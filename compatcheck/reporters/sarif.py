@@ -19,6 +19,8 @@ from compatcheck.core.report import severity_rank
 from compatcheck.core.summary import closing_line, needs_text, size_text, summarise
 from compatcheck.reporters.checkout import find_root, path_in_checkout
 from compatcheck.reporters.fingerprint import fingerprint, fingerprint_advisory
+from compatcheck.reporters.json import describe_database
+from compatcheck.reporters.plain_data import pick
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -66,11 +68,7 @@ def describe_log(report: Report, root: str) -> dict[str, Any]:
                     *(_advisory_rule(advisories[0]) for advisories in by_advisory.values()),
                 ],
                 "properties": {
-                    "database": {
-                        "id": report.database_id,
-                        "date": report.database_date,
-                        "rules": report.database_rules,
-                    },
+                    "database": describe_database(report),
                 },
             },
         },
@@ -87,9 +85,7 @@ def describe_log(report: Report, root: str) -> dict[str, Any]:
         ],
         "properties": {
             "closing": closing_line(report),
-            "findings": summary.findings,
-            "affected": summary.affected,
-            "possible": summary.possible,
+            **pick(summary, "findings affected possible"),
             "suppressed": summary.waived,
             "failing": summary.failing,
             "notChecked": summary.not_checked,
@@ -233,9 +229,7 @@ def _advisory_result(advisory: Advisory, index: int, root: str) -> dict[str, Any
         "locations": [place],
         "partialFingerprints": {"compatcheckAdvisory/v1": fingerprint_advisory(advisory)},
         "properties": {
-            "subject": advisory.subject,
-            "package": advisory.package,
-            "version": advisory.version,
+            **pick(advisory, "subject package version"),
             "fixedVersions": list(advisory.fixed_versions),
             "aliases": list(advisory.aliases),
             "fails": advisory.fails,
@@ -258,24 +252,14 @@ def _message(finding: Finding) -> str:
 def _properties(finding: Finding) -> dict[str, Any]:
     impact = finding.impact
     return {
-        "subject": finding.subject,
-        "role": finding.role,
-        "status": finding.status,
-        "severity": finding.severity,
-        "confidence": finding.confidence,
-        "fails": finding.fails,
-        "needs": list(finding.needs),
-        "assumptions": list(finding.assumptions),
+        **pick(finding, "subject role status severity confidence fails needs assumptions"),
         "impact": None
         if impact is None
         else {
             "lowBytes": impact.low_bytes,
             "expectedBytes": impact.expected_bytes,
             "highBytes": impact.high_bytes,
-            "effect": impact.effect,
-            "memory": impact.memory,
-            "scope": impact.scope,
-            "phase": impact.phase,
+            **pick(impact, "effect memory scope phase"),
         },
     }
 
@@ -330,8 +314,7 @@ def _invocation(report: Report, root: str) -> dict[str, Any]:
 
 def _unaudited_notifications(audit: Audit) -> Iterator[dict[str, Any]]:
     """Yield one notification per reason, so that what was not audited does not read as clean."""
-    for reason, entries in fold_unaudited(audit.unaudited):
-        names = dict.fromkeys(f"{entry.package} {entry.version or ''}".strip() for entry in entries)
+    for reason, names in fold_unaudited(audit.unaudited):
         yield {
             "descriptor": {"id": "not-audited"},
             "level": "warning" if audit.failure is None else "error",
@@ -340,11 +323,10 @@ def _unaudited_notifications(audit: Audit) -> Iterator[dict[str, Any]]:
 
 
 def _notification(entry: Skipped, root: str) -> dict[str, Any]:
-    text = f"not checked: {entry.source}: {entry.reason}" + (f" ({entry.hint})" if entry.hint else "")
     notification: dict[str, Any] = {
         "descriptor": {"id": "not-checked"},
         "level": "error" if entry.named else "warning",
-        "message": {"text": text},
+        "message": {"text": f"not checked: {entry}"},
     }
     physical = physical_location(entry.source, root)
     if physical is not None:

@@ -321,8 +321,7 @@ class _Writer(Terminal):
             yield ""
         for advisory, subjects in folded:
             yield from self.advisory(advisory, shorten(subjects) if len(report.subjects) > 1 else None)
-        for reason, entries in fold_unaudited(audit.unaudited):
-            names = dict.fromkeys(f"{entry.package} {entry.version or ''}".strip() for entry in entries)
+        for reason, names in fold_unaudited(audit.unaudited):
             listed = ", ".join(names) if self.verbose else shorten(names)
             said = "for this reason" if reason == audit.failure else reason
             yield from self.wrapped("no audit", f"{said}: {listed}", "33")

@@ -14,9 +14,9 @@ from compatcheck.core.report import (
     FindingRemedy,
     Report,
     SubjectReport,
-    Suppression,
 )
 from compatcheck.core.source import Skipped, Source
+from compatcheck.core.suppression import Suppression
 from tests import ROOT
 
 CASES = sorted(path for path in (ROOT / "fixtures" / "cases").iterdir() if path.is_dir())
