@@ -2,64 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from compatcheck.architectures.count import read_keys
 from compatcheck.architectures.keys import CLASS_DEFAULT, ClassDefaults, Keys
+from compatcheck.core.data_file import read_data
 from compatcheck.core.facts import Value
 from compatcheck.core.units import canonical_dtype
 
-_NAMES: Mapping[str, tuple[str, ...]] = {
-    "hidden_size": ("hidden_size", "n_embd", "d_model", "n_embed"),
-    "intermediate_size": (
-        "intermediate_size",
-        "n_inner",
-        "ffn_dim",
-        "d_ff",
-        "ffn_hidden_size",
-        "decoder_ffn_dim",
-        "inner_hidden_size",
-    ),
-    "num_hidden_layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
-    "num_attention_heads": ("num_attention_heads", "n_head", "n_heads", "num_heads"),
-    "vocab_size": ("vocab_size", "padded_vocab_size"),
-    "max_position_embeddings": (
-        "max_position_embeddings",
-        "n_positions",
-        "max_seq_len",
-        "max_target_positions",
-        "seq_length",
-        "max_sequence_length",
-    ),
-    "moe_intermediate_size": ("moe_intermediate_size", "moe_ffn_hidden_size"),
-    "num_experts": ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
-    "num_experts_per_token": ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k"),
-}
+_NAMES: Mapping[str, Sequence[str]] = read_data(__file__, "dimension_keys")
 """Vocabulary name → keys that hold it, across model types."""
 _LANGUAGE_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
 """Keys of the nested language model in multimodal configurations; the last one nests a ``text_config`` again."""
-_FOURFOLD = frozenset({"bloom", "codegen", "falcon", "gpt2", "gpt_bigcode", "gpt_neo", "gptj", "mpt"})
+_TYPES = read_data(__file__, "model_types")
+_FOURFOLD = frozenset(_TYPES["fourfold"])
 """Types whose MLP is four times the hidden size where nothing else is said."""
-_EXPERT_WIDTH_IS_INTERMEDIATE = frozenset(
-    [
-        "flex_olmo",
-        "gpt_oss",
-        "granitemoe",
-        "granitemoeshared",
-        "hunyuan_v1_moe",
-        "jamba",
-        "llama4_text",
-        "minimax",
-        "minimax_m2",
-        "mixtral",
-        "olmoe",
-        "phimoe",
-    ]
-)
+_EXPERT_WIDTH_IS_INTERMEDIATE = frozenset(_TYPES["expert_width_is_intermediate"])
 """Types whose ``intermediate_size`` is the width of one expert."""
-_CONV3D = frozenset(["qwen2_5_vl", "qwen2_vl", "qwen3_5", "qwen3_5_moe", "qwen3_vl", "qwen3_vl_moe"])
+_CONV3D = frozenset(_TYPES["conv3d"])
 """Types with a Conv3d as patch embedding."""
-_LATENT_ATTENTION = frozenset({"deepseek_v2", "deepseek_v3", "glm4_moe_lite"})
+_LATENT_ATTENTION = frozenset(_TYPES["latent_attention"])
 """Types whose queries, keys and values have different widths, so that there is no one ``head_dim``."""
 _QUANTIZATIONS = {
     "gptq": "gptq", "awq": "awq", "fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "mxfp4", "aqlm": "aqlm", "hqq": "hqq",
@@ -106,7 +68,7 @@ def _find_language_model(keys: Keys) -> Keys:
     return keys
 
 
-def _integer(keys: Keys, names: tuple[str, ...]) -> Found | None:
+def _integer(keys: Keys, names: Sequence[str]) -> Found | None:
     """Return the first of the keys that the file holds, else the first with a class default."""
     default: Found | None = None
     for name in names:

@@ -19,6 +19,7 @@ from compatcheck.architectures.parts import (
     linear,
     plain_mlp,
 )
+from compatcheck.core.data_file import read_data
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,28 +78,8 @@ def _qwen(keys: Keys) -> ParameterCounts | None:
 
 FORMULAS: Mapping[str, Formula] = {"baichuan": _baichuan, "chatglm": _chatglm, "qwen": _qwen}
 
-FUSED_QUERY_KEY_VALUE = frozenset(
-    [
-        "baichuan",
-        "bloom",
-        "chatglm",
-        "codegen",
-        "dbrx",
-        "falcon",
-        "gpt2",
-        "gpt_bigcode",
-        "gpt_neox",
-        "gpt_neox_japanese",
-        "internlm2",
-        "mpt",
-        "openelm",
-        "persimmon",
-        "phi-msft",
-        "phi3",
-        "phi4_multimodal",
-        "qwen",
-    ]
-)
+_TYPES = read_data(__file__, "model_types")
+FUSED_QUERY_KEY_VALUE = frozenset(_TYPES["fused_query_key_value"])
 """Model types whose own code has one weight for query, key and value: ``W_pack``, ``query_key_value``, ``c_attn``."""
-FUSED_GATE_UP = frozenset(["chatglm", "glm", "glm4", "openelm", "phi3", "phi4_multimodal", "plamo2"])
+FUSED_GATE_UP = frozenset(_TYPES["fused_gate_up"])
 """Model types whose own code has one weight for gate and up projection: ``dense_h_to_4h``, ``gate_up_proj``."""

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.collectors import signatures as sniffs
+from compatcheck.core.data_file import read_words
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.pasted_text import looks_like_report
 
@@ -16,27 +17,7 @@ if TYPE_CHECKING:
 SNIFFED_BYTES = 64 * 1024
 """Most bytes read of a file to recognise it."""
 
-SKIPPED_DIRECTORIES = frozenset(
-    {
-        ".git",
-        ".hg",
-        ".svn",
-        ".tox",
-        ".nox",
-        ".eggs",
-        ".cache",
-        ".mypy_cache",
-        ".pytest_cache",
-        ".ruff_cache",
-        ".hypothesis",
-        ".ipynb_checkpoints",
-        "__pycache__",
-        "__pypackages__",
-        "node_modules",
-        "site-packages",
-        "dist-packages",
-    }
-)
+SKIPPED_DIRECTORIES = frozenset(read_words(__file__, "skipped_directories"))
 """Directories that are never entered: version control, caches, and packages someone else wrote."""
 
 _REQUIREMENT = re.compile(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from compatcheck.core.data_file import read_words
 from compatcheck.shell.flow import Flow
 from compatcheck.shell.lexical import ASSIGNMENT, NAME
 from compatcheck.shell.printing import format_printf, interpret_echo
@@ -29,34 +30,8 @@ if TYPE_CHECKING:
     from compatcheck.shell.statements import Raw
 
 _ACTIVATION = re.compile(r"(^|/)(activate|conda\.sh|\.?bashrc|\.bash_profile|\.?profile|setvars\.sh|modules?\.sh)$")
-_QUIET = (
-    ":",
-    "alias",
-    "bg",
-    "bind",
-    "caller",
-    "complete",
-    "compgen",
-    "compopt",
-    "disown",
-    "enable",
-    "fg",
-    "hash",
-    "help",
-    "history",
-    "jobs",
-    "logout",
-    "suspend",
-    "times",
-    "trap",
-    "true",
-    "type",
-    "ulimit",
-    "umask",
-    "unalias",
-    "wait",
-    "shopt",
-)
+_QUIET = read_words(__file__, "quiet")
+"""Commands that change nothing that is read, and succeed."""
 
 
 def _succeed(_evaluator: ScriptReading, _arguments: list[Value], _line: int) -> Flow:

@@ -55,12 +55,7 @@ class Lexer(ABC):
 
     def ansi(self, i: int) -> int:
         """Return the end of ``$'…'``, given its quote."""
-        at = i + 1
-        while at < len(self.text):
-            if self.text[at] == "'":
-                return at + 1
-            at += 2 if self.text[at] == "\\" else 1
-        raise UnclosedError(i, "a $'…' quote")
+        return self._escaped(i, "a $'…' quote")
 
     def double(self, i: int) -> int:
         """Return the end of ``"…"``."""
@@ -80,12 +75,16 @@ class Lexer(ABC):
 
     def backtick(self, i: int) -> int:
         """Return the end of a command in back ticks."""
+        return self._escaped(i, "a back tick")
+
+    def _escaped(self, i: int, name: str) -> int:
+        """Return the end of what the mark here opens and the next one closes that stands behind no backslash."""
         at = i + 1
         while at < len(self.text):
-            if self.text[at] == "`":
+            if self.text[at] == self.text[i]:
                 return at + 1
             at += 2 if self.text[at] == "\\" else 1
-        raise UnclosedError(i, "a back tick")
+        raise UnclosedError(i, name)
 
     def enter(self, i: int) -> None:
         """Go one level deeper.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.core.data_file import read_words
 from compatcheck.shell.values import Value, choose, is_many, same, text_of, unknown
 
 if TYPE_CHECKING:
@@ -12,39 +13,7 @@ if TYPE_CHECKING:
 
     from compatcheck.shell.statements import Statement
 
-ALWAYS_SET = frozenset(
-    {
-        "BASH",
-        "BASHPID",
-        "BASH_SOURCE",
-        "BASH_VERSION",
-        "BASH_VERSINFO",
-        "EPOCHSECONDS",
-        "EUID",
-        "FUNCNAME",
-        "GROUPS",
-        "HOME",
-        "HOSTNAME",
-        "HOSTTYPE",
-        "LANG",
-        "LINENO",
-        "LOGNAME",
-        "MACHTYPE",
-        "OLDPWD",
-        "OSTYPE",
-        "PATH",
-        "PIPESTATUS",
-        "PPID",
-        "PWD",
-        "RANDOM",
-        "SECONDS",
-        "SHELL",
-        "SHLVL",
-        "TERM",
-        "UID",
-        "USER",
-    }
-)
+ALWAYS_SET = frozenset(read_words(__file__, "always_set"))
 """Variables that bash, the login or the last command sets: never taken as unset, never known."""
 
 INHERITED = frozenset({"HOME", "LOGNAME", "PATH", "PWD", "SHELL", "USER"})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.frameworks.launch.values import Argument, explain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from compatcheck.core.command import Word
 
@@ -175,41 +175,42 @@ def _skip(text: str, at: int) -> int:
 
 def _list(text: str, at: int, depth: int) -> tuple[list[object], int]:
     values: list[object] = []
-    at = _skip(text, at + 1)
-    if text[at : at + 1] == "]":
-        return values, at + 1
-    while at < len(text):
+
+    def read_value(at: int) -> int:
         value, at = _parse(text, at, top=False, depth=depth + 1)
         values.append(value)
-        at = _skip(text, at)
-        if text[at : at + 1] == "]":
-            return values, at + 1
-        if text[at : at + 1] != ",":
-            break
-        at = _skip(text, at + 1)
-    msg = "has a bracket that does not close"
-    raise ValueError(msg)
+        return at
+
+    return values, _read_items(text, at, "]", read_value)
 
 
 def _mapping(text: str, at: int, depth: int) -> tuple[dict[str, object], int]:
     values: dict[str, object] = {}
-    at = _skip(text, at + 1)
-    if text[at : at + 1] == "}":
-        return values, at + 1
-    while at < len(text):
+
+    def read_pair(at: int) -> int:
         key, at = _parse(text, at, top=False, depth=depth + 1)
         at = _skip(text, at)
         if text[at : at + 1] != ":":
-            break
-        value, at = _parse(text, _skip(text, at + 1), top=False, depth=depth + 1)
-        values[str(key)] = value
-        at = _skip(text, at)
-        if text[at : at + 1] == "}":
-            return values, at + 1
+            return len(text)
+        values[str(key)], at = _parse(text, _skip(text, at + 1), top=False, depth=depth + 1)
+        return at
+
+    return values, _read_items(text, at, "}", read_pair)
+
+
+def _read_items(text: str, at: int, close: str, read_item: Callable[[int], int]) -> int:
+    """Read what stands between brackets, with commas between; return where it ends."""
+    at = _skip(text, at + 1)
+    if text[at : at + 1] == close:
+        return at + 1
+    while at < len(text):
+        at = _skip(text, read_item(at))
+        if text[at : at + 1] == close:
+            return at + 1
         if text[at : at + 1] != ",":
             break
         at = _skip(text, at + 1)
-    msg = "has a brace that does not close"
+    msg = f"has a {'bracket' if close == ']' else 'brace'} that does not close"
     raise ValueError(msg)
 
 
