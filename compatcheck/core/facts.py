@@ -1,6 +1,6 @@
 """Facts: the resolved values that rules are evaluated on, each with its origin and every place it came from."""
 
-from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from compatcheck.core.source import Source
@@ -45,23 +45,5 @@ class Fact(NamedTuple):
     """Values of lower precedence that differ, and where they stand."""
 
 
-class Facts(Mapping[str, Fact]):
-    """Facts of one role of one subject by vocabulary name; a name that is absent is unknown."""
-
-    __slots__ = ("_facts",)
-
-    def __init__(self, facts: Mapping[str, Fact]) -> None:
-        """Take the facts by name."""
-        self._facts = facts
-
-    def __getitem__(self, name: str) -> Fact:
-        """Return the fact, or raise KeyError when it is unknown."""
-        return self._facts[name]
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the known names."""
-        return iter(self._facts)
-
-    def __len__(self) -> int:
-        """Count the known facts."""
-        return len(self._facts)
+Facts = MappingProxyType[str, Fact]
+"""Facts of one role of one subject by vocabulary name; a name that is absent is unknown."""

@@ -31,18 +31,6 @@ SIZE = r"\d+(?:\.\d+)?\s?(?:[kmgt]i?b|bytes?)\b"
 """Pattern of a printed size, case-insensitive."""
 
 
-def format_size(size: int) -> str:
-    """Print a size as torch's CUDA allocator does.
-
-    >>> format_size(1024 * 1024 * 1024)
-    '1024.00 MiB'
-    """
-    if size <= KIB:
-        return f"{size} bytes"
-    unit, name = (KIB, "KiB") if size <= MIB else (MIB, "MiB") if size <= GIB else (GIB, "GiB")
-    return f"{size / unit:.2f} {name}"
-
-
 def round_request(size: int) -> int:
     """Round a request to whole blocks of 512 bytes."""
     return max(BLOCK, -(-size // BLOCK) * BLOCK)

@@ -4,6 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from compatcheck.core.units import GIB, KIB, MIB
+
+
+def format_size(size: int) -> str:
+    """Print a size as torch's CUDA allocator does.
+
+    >>> format_size(1024 * 1024 * 1024)
+    '1024.00 MiB'
+    """
+    if size <= KIB:
+        return f"{size} bytes"
+    unit, name = (KIB, "KiB") if size <= MIB else (MIB, "MiB") if size <= GIB else (GIB, "GiB")
+    return f"{size / unit:.2f} {name}"
+
+
 DOCUMENTATION = "https://pytorch.org/docs/stable/notes/cuda.html#environment-variables"
 SINCE_2_13 = "https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf"
 ERAS = ("1.3", "1.4", "1.11", "2.1", "2.2", "2.3", "2.10", "2.13", "npu")

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compatcheck.oom.message import find_words, read_messages
-from compatcheck.oom.sizes import format_size
-from tests.unit.oom.printed_messages import ERAS, FORMATS, print_message, print_other
+from tests.unit.oom.printed_messages import ERAS, FORMATS, format_size, print_message, print_other
 
 SIZE = st.one_of(st.integers(0, 3 * 2**20), st.integers(0, 2**38)).map(format_size)
 SIZES = st.fixed_dictionaries(

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from compatcheck.core.units import GIB, KIB, MIB
 from compatcheck.oom.sizes import (
-    format_size,
     parse_size,
     prints_as,
     request_range,
@@ -16,6 +15,7 @@ from compatcheck.oom.sizes import (
     segment_size,
     tell_rounding,
 )
+from tests.unit.oom.printed_messages import format_size
 
 SIZES = st.one_of(st.integers(0, 2 * KIB), st.integers(0, 4 * MIB), st.integers(0, 4 * GIB), st.integers(0, 2**41))
 
