@@ -193,10 +193,10 @@ def _plain_release(text: str) -> tuple[tuple[int, ...], int] | None:
         A pair that orders as the versions do; None for every other kind of version.
     """
     numbers, dot, post = text.partition(".post")
-    parts = numbers.split(".")
-    if not all(part.isascii() and part.isdigit() and len(part) < _MAX_DIGITS for part in (*parts, post or "0")):
+    parts = (*numbers.split("."), post or "0")
+    if not (text.isascii() and all(map(str.isdigit, parts)) and max(map(len, parts)) < _MAX_DIGITS):
         return None
-    release = [int(part) for part in parts]
+    release = list(map(int, parts[:-1]))
     while release and not release[-1]:
         release.pop()
     return tuple(release), int(post or "0") if dot else -1
