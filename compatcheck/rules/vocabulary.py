@@ -49,6 +49,7 @@ environment.built_for_another_torch | set | | distributions whose compiled code 
 environment.pip_over_conda | set | | distributions that pip wrote over conda's
 configuration.unread | set | | words and files of the configuration that were not read and may set any key
 configuration.conflicts | set | | facts that two inputs of equal rank state differently
+configuration.refused | set | | facts that a DeepSpeed file states otherwise than the arguments of its trainer, or their defaults: it does not start
 estimate.verdict | str | fits, marginal, does_not_fit, unknown, cannot_start | what the estimate of this very run came to; no input states it
 estimate.needed_bytes | bytes | | what it needs on one device at its peak, known regressions included
 estimate.limit_bytes | bytes | | what one device has
@@ -90,12 +91,19 @@ model.output_attentions | bool | | attention weights are returned
 model.output_hidden_states | bool | | all hidden states are returned
 model.trust_remote_code | bool | | the model class comes from the hub repository
 model.device_map | str? | | device_map given to from_pretrained
-program.code | str | distribution | whose trainers or workers run: verl for its forks
+program.code | str | program | whose trainers or workers run: verl for its forks, TRL for who hands its trainers on; by default its own
+program.runs_transformers | bool | | the model's forward is code of transformers
 program.computes_loss | str | model, program | the model from labels it is given, or the program from logits
 program.keeps_graph | bool | | a backward pass follows the model's forwards, which keep activations for it
 program.passes_labels | bool | | labels are handed to the model
 program.computes_entropy | str | always, asked, never | whether every forward of the policy computes its entropy
-program.use_cache | bool | | KV cache that the trainer asks the model for
+program.skips_unlabelled_logits | bool | | logits are computed for positions with a label alone
+program.drops_outputs | bool | | outputs of the model, but for the loss, are dropped before backward
+program.collects_predictions | bool | | evaluation with metrics keeps the logits of all batches on the device
+program.use_cache | bool | | the trainer lets the model make a KV cache while it trains
+program.takes_default_optimizer | bool | | an optimizer that nobody names is the default of TrainingArguments
+program.takes_default_reentrant | bool | | the variant of checkpointing that nobody names is that of transformers
+program.quantises_experts | bool | | fused experts are quantised, too, while a model is loaded
 program.converts_outputs | bool | | 16-bit outputs of the model are cast to float32 under mixed precision
 program.accumulates_without_sync | bool | | all micro batches of a step but the last run under no_sync
 program.heeds_sync_each_batch | bool | | sync_each_batch has an effect
@@ -126,6 +134,7 @@ program.engine_share_of_free | bool | | the engine's share is one of what is fre
 program.engine_always_sleeps | bool | | the engine sleeps between rollouts, whatever free_cache_engine says
 program.lowers_engine_share | bool | | a large share of the device is lowered when all models share devices
 program.policy_at_rollout | str | kept, after_sync, before_cache, before_weights | when an offloaded policy leaves the device: never, with its weights handed over, before the KV pool is made, before the engine's weights are
+program.passes_max_num_seqs | bool | | it gives the engine a number of concurrent sequences
 program.batches_count_prompts | bool | | micro batches count prompts over all ranks
 program.batches_by_tokens | bool | | batches can be filled by tokens
 program.asks_retriever | bool | | every run asks a retriever
