@@ -91,7 +91,7 @@ model.output_attentions | bool | | attention weights are returned
 model.output_hidden_states | bool | | all hidden states are returned
 model.trust_remote_code | bool | | the model class comes from the hub repository
 model.device_map | str? | | device_map given to from_pretrained
-program.code | str | program | whose trainers or workers run: verl for its forks, TRL for who hands its trainers on; by default its own
+program.code | str | distribution | whose trainers or workers run: verl for its forks; by default its own
 program.runs_transformers | bool | | the model's forward is code of transformers
 program.computes_loss | str | model, program | the model from labels it is given, or the program from logits
 program.keeps_graph | bool | | a backward pass follows the model's forwards, which keep activations for it

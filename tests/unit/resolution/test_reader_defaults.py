@@ -312,7 +312,6 @@ def test_a_default_that_rests_on_written_keys_names_their_lines(rules: RuleSet) 
     [
         ("trl", "sft", {"code": "trl", "drops_outputs": True, "takes_default_reentrant": True, "use_cache": False}),
         ("axolotl", "sft", {"code": "axolotl", "takes_default_optimizer": False, "collects_predictions": False}),
-        ("axolotl", "grpo", {"code": "trl"}),
         ("ms_swift", "sft", {"code": "ms_swift", "skips_unlabelled_logits": True, "passes_labels": True}),
         ("openrlhf", "sft", {"runs_transformers": True, "passes_labels": False, "drops_outputs": False}),
         ("verl", "grpo", {"code": "verl", "passes_max_num_seqs": True, "batches_count_prompts": False}),
@@ -325,7 +324,7 @@ def test_a_default_that_rests_on_written_keys_names_their_lines(rules: RuleSet) 
 def test_what_the_code_of_a_program_does(rules: RuleSet, framework: str, trainer: str, known: dict[str, Any]) -> None:
     training = {"framework": framework, "trainer": trainer, "gradient_checkpointing": True}
     document, _ = native.read_sections({"training": training}, "facts.yaml")
-    facts = facts_of(rules, [document], trl="0.16.1", transformers="4.51.3", **{"ms-swift": "3.5.0"})
+    facts = facts_of(rules, [document], trl="0.16.1", transformers="4.51.3", verl="0.6.1", **{"ms-swift": "3.5.0"})
     for name, value in known.items():
         fact = facts.get(f"program.{name}")
         assert (None if fact is None else fact.value) == value, name
