@@ -112,6 +112,7 @@ program.load_dtype | dtype | | dtype a model is loaded in where nobody states on
 program.upcasts_unquantised | bool | | what is not quantised becomes float32 beside a quantised base
 program.adapter_dtype | dtype | | dtype it casts adapters to
 program.frozen_dtype | dtype | | dtype models are loaded in that only run forward
+program.names_attention | bool | | it names an attention implementation where its configuration does not
 program.attn_implementation | str | | attention where neither the configuration nor a release tells
 program.gradient_checkpointing | bool | | checkpointing where neither the configuration nor a release tells
 program.distributed_optimizer | bool | | Megatron's optimizer states are split where nobody says
