@@ -140,5 +140,10 @@ def worst_text(report: Report, finding: Finding) -> str:
 
 
 def _remedy_text(finding: Finding) -> str:
-    """Say the first remedy."""
-    return f": {finding.remedies[0].text}" if finding.remedies else ""
+    """Say the first remedy, and where the release that it changes is written; that of a setting says so itself."""
+    if not finding.remedies:
+        return ""
+    remedy = finding.remedies[0]
+    changed = (fact for fact in finding.facts if fact.name in remedy.text) if not remedy.settings else ()
+    place = next((source for fact in changed for source in fact.sources if source.line is not None), None)
+    return f": {remedy.text}" + ("" if place is None else f" ({place.path}:{place.line})")

@@ -12,7 +12,7 @@ from compatcheck.core.versions import contains
 from compatcheck.matching.decision import AFFECTED, POSSIBLE, SILENT, Decision, decide, size, truth
 from compatcheck.matching.remedies import write_remedies
 from compatcheck.matching.severity import rate
-from compatcheck.resolution.imported import imported_packages
+from compatcheck.resolution.imported import FRAMEWORK, imported_packages
 from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
 from compatcheck.resolution.subject import Subject
 from compatcheck.rules.database import CompiledRule, RuleSet, Texts
@@ -118,6 +118,8 @@ class RelevantRules(NamedTuple):
             return RuleOutcome()
         if self.served and (rule.phase in {"backward", "step"} or not self.served.issuperset(decision.packages)):
             return RuleOutcome()
+        if "transformers" in decision.packages and scope.value("program.runs_transformers") is False:
+            return RuleOutcome()  # about code of models that this program does not run
         if rule.memory == "device" and scope.value("runtime.torch_build") == "cpu":
             return RuleOutcome()  # a build that allocates on no device
         if any(need.startswith("estimate.") for need in decision.needs):
@@ -136,7 +138,6 @@ class RelevantRules(NamedTuple):
         return RuleOutcome(decision, folded)
 
 
-FRAMEWORK = "training.framework"
 WORK = frozenset({"forward", "backward", "step"})
 """Phases of training: of a model that nobody is known to train no rule about them is certain."""
 
@@ -181,12 +182,10 @@ def without_repeats(findings: Sequence[Finding]) -> list[Finding]:
 def _has_evidence(rule: CompiledRule, decision: Decision, scope: FactScope) -> bool:
     """Tell whether anything speaks for an undecided rule.
 
-    A release known to be bad speaks for itself. A pitfall of every release, or a rule about no package, needs at least one
-    of its conditions to hold; otherwise every environment would be told of every pitfall.
+    A release known to be bad speaks for itself. A pitfall of every release, what two settings do to each other, or a rule about
+    no package needs at least one of its conditions to hold; otherwise every environment would be told of every pitfall.
     """
-    if rule.kind in {"regression", "incompatibility"} and any(
-        name not in COMPONENT_FACTS for name in decision.packages
-    ):
+    if rule.kind == "regression" and any(name not in COMPONENT_FACTS for name in decision.packages):
         return True
     texts = (rule.when, decision.clause.when if decision.clause is not None else None)
     return any(truth(evaluate(part, scope)) for text in texts if text is not None for part in conjuncts(text))

@@ -31,7 +31,7 @@ def candidates(roles: Mapping[str, Facts]) -> Iterator[SuggestedChange]:
     values = {name: fact.value for name, fact in facts.items()}
     yield from propose_for_roles(facts)
     for propose in _PROPOSALS:
-        if values.get("program.code") != "verl" or propose not in _NOT_IN_VERL:
+        if values.get("program.code") not in _VERL or propose not in _NOT_IN_VERL:
             yield from propose(values)
 
 
@@ -137,7 +137,7 @@ def _nodes(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     for more in (nodes * 2, nodes * 4):
         changed: dict[str, Value] = {"hardware.nodes": more, "hardware.world_size": world // nodes * more}
         note = "the global batch grows with the ranks"
-        if values.get("program.code") == "verl":
+        if values.get("program.code") in _VERL:
             note = "the same batch, spread over more ranks"
         elif isinstance(steps, int) and steps % (more // nodes) == 0:
             changed["training.gradient_accumulation_steps"] = steps // (more // nodes)
@@ -162,5 +162,6 @@ def _adapters(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
 _PROPOSALS = (
     _smaller_batch, _checkpointing, _attention, _loss, _zero, _offload, _optimizer, _parallel, _nodes, _sequence, _adapters,
 )  # fmt: skip
+_VERL = frozenset({"verl", "verl-sft"})
 _NOT_IN_VERL = (_smaller_batch, _loss, _offload, _optimizer)
 """Proposals that verl and its forks have other keys for, or none."""

@@ -16,6 +16,8 @@ from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
 from compatcheck.resolution.gaps import find_gaps, may_set
 from compatcheck.resolution.gaps import open_facts as find_open_facts
+from compatcheck.resolution.scope import FactScope
+from compatcheck.resolution.subject import Conflict
 from compatcheck.rules.expression import Unknown, evaluate
 from compatcheck.rules.programs import find_program, lineage, programs
 
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
     from compatcheck.core.document import Document, Gap
-    from compatcheck.resolution.scope import FactScope
     from compatcheck.rules.program import Program
 
 SECTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -33,6 +34,8 @@ SECTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "zero_optimization.offload_param": ("training.offload_param", ("cpu", "nvme")),
 }
 """What a section being there amounts to where no file of that reader was read: a facts file or another program said so."""
+
+CODE, ANY = "program.code", "any"
 
 _CERTAIN, _MAYBE, _NO = "certain", "maybe", "no"
 
@@ -117,15 +120,46 @@ def apply_defaults(
     return frozenset(hidden)
 
 
+def contradict_defaults(
+    names: Iterable[str],
+    readers: Iterable[str],
+    documents: Sequence[Document],
+    scope: FactScope,
+    role: str,
+    open_facts: frozenset[str],
+) -> tuple[Conflict, ...]:
+    """Return what a DeepSpeed file states and its trainer, whose arguments leave it out, has another default for.
+
+    It compares its arguments with the file whether they are stated or not (transformers integrations/deepspeed.py fill_match).
+    """
+    own = [document for document in documents if document.reader != "deepspeed"]
+    there = {document.reader for document in own}
+    programs = map(find_program, readers)
+    trainers = [
+        one.name for one in programs if one.kind == "program" and one.reconciles_deepspeed and one.name in there
+    ]
+    facts = {name: fact for name, fact in scope.facts.items() if name not in names}
+    apply_defaults(trainers, own, FactScope(facts, scope.environment, scope.rules), facts, role, open_facts)
+    return tuple(
+        Conflict(name, tuple((fact.value, fact.sources[-1]) for fact in (scope.facts[name], facts[name])), refused=True)
+        for name in names
+        if name in facts and facts[name].value != scope.facts[name].value
+    )
+
+
 def apply_traits(scope: FactScope, facts: dict[str, Fact]) -> None:
     """Add what the code of the program that trains does by itself, as far as somebody has read it."""
     framework = facts.get("training.framework")
     undecided: set[str] = set()
-    for program in lineage(str(framework.value)) if framework is not None else ():
+    for program in (*(lineage(str(framework.value)) if framework is not None else ()), find_program(ANY)):
         rows = scope.rules.section(f"traits/{program.name}")
         if rows:
             label = f"code of {program.label}"
             undecided |= _Table(rows, None, scope, facts, (label, "reader-default")).apply(undecided)
+    if framework is not None and CODE not in undecided:
+        facts.setdefault(
+            CODE, Fact(CODE, framework.value, "reader-default", framework.sources, "the program's own code")
+        )
 
 
 def _concerns(row: Mapping[str, Any], role: str) -> bool:

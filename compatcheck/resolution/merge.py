@@ -139,7 +139,9 @@ def merge(claims: Mapping[str, list[Claim]]) -> Merged:
         clash = [claim for claim in differing if _must_agree(best, claim)]
         if clash:
             values = ((best.value, best.source), *((claim.value, claim.source) for claim in clash))
-            conflicts.append(Conflict(name, values))  # type: ignore[arg-type]
+            stating = {claim.reader for claim in (best, *clash)}
+            refused = "deepspeed" in stating and any(find_program(name).reconciles_deepspeed for name in stating)
+            conflicts.append(Conflict(name, values, refused))  # type: ignore[arg-type]
     return Merged(facts, automatic, tuple(conflicts))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.document import ROLES
+from compatcheck.core.document import ROLES, Document
 from compatcheck.core.facts import Fact, Facts, Value
 from compatcheck.core.source import Skipped, Source
 from compatcheck.resolution.auto import drop_unowned, fill_in
@@ -29,7 +29,7 @@ from compatcheck.resolution.subject import Conflict, Subject
 from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
-    from compatcheck.core.document import Document, Gap
+    from compatcheck.core.document import Gap
     from compatcheck.core.environment import Damage, Environment
     from compatcheck.core.hardware import Hardware
     from compatcheck.rules.database import RuleSet
@@ -145,6 +145,10 @@ class Resolved(NamedTuple):
     skipped: tuple[Skipped, ...]
 
 
+COMPARED = ("training.micro_batch_size", "training.gradient_accumulation_steps", "training.mixed_precision")
+"""What a trainer compares with its DeepSpeed file, whether its own arguments state it or not."""
+
+
 def _resolve_role(role: str, inputs: Inputs) -> Resolved:
     rules, environment, documents = inputs.rules, inputs.environment, inputs.documents
     claims = claims_of(documents, role)
@@ -165,7 +169,6 @@ def _resolve_role(role: str, inputs: Inputs) -> Resolved:
     facts = merged.facts
     readers = _readers(documents, facts)
     conflicts = (*merged.conflicts, *_contradicted(facts))
-    _describe_conflicts(conflicts, facts, compared=bool(documents))
     _describe_gaps(inputs.gaps, facts)
     unknown_device = _describe_gpu(facts, rules)
     scope = FactScope(facts, environment, rules)
@@ -180,10 +183,7 @@ def _resolve_role(role: str, inputs: Inputs) -> Resolved:
     ]
     entries += _open_adapters(facts, documents)
     withheld = {fact for fact, of in inputs.withheld if of in (None, role) or role == TRAIN}
-    if documents:
-        from compatcheck.resolution.gaps import open_facts as find_open_facts  # noqa: PLC0415 (only with configurations)
-
-        withheld |= find_open_facts(documents, role, facts)
+    withheld |= _find_open_facts(documents, role, facts)
     open_facts = frozenset({fact for fact, _, _ in entries if fact is not None} | withheld) - facts.keys()
     undecided = open_facts | {name for name in (*SPLIT_SEQUENCES, SHARDING, PEFT) if _may_be_set(name, inputs.gaps)}
     for _ in range(_ROUNDS):
@@ -200,7 +200,9 @@ def _resolve_role(role: str, inputs: Inputs) -> Resolved:
         if len(facts) == before:
             break
     derive_unsharded(facts, undecided)
-    if FRAMEWORK in facts:
+    conflicts += _compare_with_trainer(claims, readers, documents, scope, role, open_facts)
+    _describe_conflicts(conflicts, facts, compared=bool(documents))
+    if FRAMEWORK in facts or any(find_program(document.reader).kind == "engine" for document in documents):
         from compatcheck.resolution.defaults import apply_traits  # noqa: PLC0415 (only where a program is known)
 
         apply_traits(scope, facts)
@@ -262,6 +264,32 @@ def _contradicted(facts: Mapping[str, Fact]) -> tuple[Conflict, ...]:
     return (Conflict(names[0], ((world, facts[names[0]].sources[0]), (gpus * nodes, facts[names[1]].sources[0]))),)
 
 
+def _find_open_facts(documents: Sequence[Document], role: str, facts: Mapping[str, Fact]) -> frozenset[str]:
+    if not documents:
+        return frozenset()
+    from compatcheck.resolution.gaps import open_facts  # noqa: PLC0415 (only with configurations)
+
+    return frozenset(open_facts(documents, role, facts))
+
+
+def _compare_with_trainer(
+    claims: Mapping[str, list[Claim]],
+    readers: Sequence[str],
+    documents: Sequence[Document],
+    scope: FactScope,
+    role: str,
+    open_facts: frozenset[str],
+) -> tuple[Conflict, ...]:
+    """Return what a DeepSpeed file alone states and the defaults of its trainer contradict."""
+    alone = [name for name in COMPARED if {claim.reader for claim in claims.get(name, ())} == {"deepspeed"}]
+    alone = [name for name in alone if name in scope.facts]
+    if not alone:
+        return ()
+    from compatcheck.resolution.defaults import contradict_defaults  # noqa: PLC0415 (only with a DeepSpeed file)
+
+    return contradict_defaults(alone, readers, documents, scope, role, open_facts)
+
+
 def _describe_conflicts(conflicts: Sequence[Conflict], facts: dict[str, Fact], *, compared: bool) -> None:
     """State which settings disagree, with their values and places in words."""
     name = "configuration.conflicts"
@@ -273,8 +301,11 @@ def _describe_conflicts(conflicts: Sequence[Conflict], facts: dict[str, Fact], *
         ]
         names = tuple(sorted(conflict.fact for conflict in conflicts))
         facts[name] = Fact(name, names, "derived", sources, "; ".join(words))
+        refused = tuple(sorted(conflict.fact for conflict in conflicts if conflict.refused))
+        facts["configuration.refused"] = Fact("configuration.refused", refused, "derived", sources, "; ".join(words))
     elif compared:
-        facts.setdefault(name, Fact(name, (), "derived", (), "no two inputs differ"))
+        for fact in (name, "configuration.refused"):
+            facts.setdefault(fact, Fact(fact, (), "derived", (), "no two inputs differ"))
 
 
 def _describe_gaps(gaps: "Sequence[Gap]", facts: dict[str, Fact]) -> None:

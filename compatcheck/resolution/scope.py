@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from compatcheck.core.environment import Environment, Package
+from compatcheck.core.facts import TRAITS
 from compatcheck.core.source import Source
 from compatcheck.core.versions import compile_specifier, contains, exact_version
+from compatcheck.resolution.imported import FRAMEWORK
 from compatcheck.rules.expression import Unknown
 
 if TYPE_CHECKING:
@@ -48,9 +50,11 @@ class FactScope:
         self.rules = rules
 
     def value(self, name: str) -> object:
-        """Return the value of a fact, or Unknown."""
+        """Return the value of a fact, or Unknown; what would tell a trait of a program that nobody knows is its name."""
         fact = self.facts.get(name)
-        return Unknown(frozenset((name,))) if fact is None else fact.value
+        if fact is not None:
+            return fact.value
+        return Unknown(frozenset((FRAMEWORK if name.startswith(TRAITS) and FRAMEWORK not in self.facts else name,)))
 
     def declared(self, name: str) -> bool:
         """Tell whether a person, a file or the machine stated the fact."""

@@ -15,6 +15,8 @@ class Conflict(NamedTuple):
 
     fact: str
     values: tuple[tuple[Value, Source], ...]
+    refused: bool = False
+    """The program compares them itself and does not start."""
 
 
 class Subject(NamedTuple):

@@ -8,8 +8,9 @@ from compatcheck.core.document import Document
 from compatcheck.core.source import Source
 from compatcheck.core.summary import worst_first
 from compatcheck.matching.engine import match
+from compatcheck.resolution.subject import Subject
 from compatcheck.rules.rule import Clause, Impact
-from tests.unit.matching.drawn_subjects import stack, subject
+from tests.unit.matching.drawn_subjects import facts_of, stack, subject
 from tests.unit.rules.drawn_rules import rule, rule_set
 
 KNOWN = {
@@ -88,13 +89,26 @@ def test_folklore_shows_only_beside_what_it_debunks() -> None:
 
 
 def test_a_pitfall_of_every_release_waits_until_something_speaks_for_it() -> None:
-    pitfall = rule(kind="pitfall", clauses=(Clause(packages={"deepspeed": "present"}),))
-    outcome = match(subject(), rule_set(pitfall))
-    assert (outcome.findings, outcome.waiting) == ((), 1)
-    (finding,) = match(subject({"training.zero_stage": 3}), rule_set(pitfall)).findings
-    assert finding.status == "possible"
+    for kind in ("pitfall", "incompatibility"):
+        waits = rule(kind=kind, clauses=(Clause(packages={"deepspeed": "present"}),))
+        outcome = match(subject(), rule_set(waits))
+        assert (outcome.findings, outcome.waiting) == ((), 1)
+        (finding,) = match(subject({"training.zero_stage": 3}), rule_set(waits)).findings
+        assert finding.status == "possible"
     (finding,) = match(subject(), rule_set(rule())).findings  # a release known to be bad speaks for itself
     assert finding.needs == ("training.gradient_checkpointing", "training.zero_stage")
+
+
+def test_code_of_transformers_is_none_of_a_program_that_runs_other_models() -> None:
+    about = rule(
+        clauses=(Clause(packages={"transformers": ">=4.36"}),), when="training.micro_batch_size > 0", unless=None
+    )
+    facts = {"training.micro_batch_size": 1, "training.framework": "torchtune"}
+    for runs, found in ((True, 1), (False, 0)):
+        one = Subject(
+            "s", stack(transformers="4.48.0"), {"train": facts_of({**facts, "program.runs_transformers": runs})}
+        )
+        assert len(match(one, rule_set(about)).findings) == found
 
 
 def test_an_implied_package_of_unknown_release_is_folded_into_a_count() -> None:

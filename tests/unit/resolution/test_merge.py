@@ -78,9 +78,15 @@ def test_precedence_from_set_to_measured() -> None:
 def test_a_program_that_compares_conflicts_with_a_deepspeed_file_that_differs(reader: str) -> None:
     rank = LIBRARY if reader == "accelerate" else FRAMEWORK
     merged = stage(Claim(rank, reader, 3, Source("t.yaml")), Claim(LIBRARY, "deepspeed", 2, Source("ds.json")))
-    ((name, values),) = merged.conflicts
+    ((name, values, refused),) = merged.conflicts
     assert name == FACT
     assert {value for value, _ in values} == {2, 3}
+    assert refused
+
+
+def test_two_files_of_one_rank_disagree_and_nobody_refuses() -> None:
+    merged = stage(Claim(FRAMEWORK, "verl", 3, Source("a.yaml")), Claim(FRAMEWORK, "verl", 2, Source("b.yaml")))
+    assert [conflict.refused for conflict in merged.conflicts] == [False]
 
 
 def test_equal_values_auto_overrides_and_weaker_inputs_are_no_conflicts() -> None:

@@ -305,3 +305,33 @@ def test_a_default_that_rests_on_written_keys_names_their_lines(rules: RuleSet) 
         None,
     ]
     assert fact.sources[0].line == LINE
+
+
+@pytest.mark.parametrize(
+    ("framework", "trainer", "known"),
+    [
+        ("trl", "sft", {"code": "trl", "drops_outputs": True, "takes_default_reentrant": True, "use_cache": False}),
+        ("axolotl", "sft", {"code": "axolotl", "takes_default_optimizer": False, "collects_predictions": False}),
+        ("ms_swift", "sft", {"code": "ms_swift", "skips_unlabelled_logits": True, "passes_labels": True}),
+        ("openrlhf", "sft", {"runs_transformers": True, "passes_labels": False, "drops_outputs": False}),
+        ("verl", "grpo", {"code": "verl", "passes_max_num_seqs": True, "batches_count_prompts": False}),
+        ("verl", "sft", {"code": "verl-sft"}),
+        ("search-r1", "ppo", {"code": "verl", "batches_count_prompts": True, "asks_retriever": True}),
+        ("torchtune", "sft", {"code": "torchtune", "runs_transformers": False, "asks_retriever": False}),
+        ("custom", "sft", {"code": "custom", "runs_transformers": None, "collects_predictions": False}),
+    ],
+)
+def test_what_the_code_of_a_program_does(rules: RuleSet, framework: str, trainer: str, known: dict[str, Any]) -> None:
+    training = {"framework": framework, "trainer": trainer, "gradient_checkpointing": True}
+    document, _ = native.read_sections({"training": training}, "facts.yaml")
+    facts = facts_of(rules, [document], trl="0.16.1", transformers="4.51.3", verl="0.6.1", **{"ms-swift": "3.5.0"})
+    for name, value in known.items():
+        fact = facts.get(f"program.{name}")
+        assert (None if fact is None else fact.value) == value, name
+
+
+def test_an_engine_alone_does_what_no_program_adds(rules: RuleSet) -> None:
+    served = Document("vllm", Source("serve.sh"), (Statement("rollout.engine", "(program)", "vllm"),), is_command=True)
+    facts = facts_of(rules, [served], vllm="0.8.3")
+    assert facts["program.passes_max_num_seqs"].value is False
+    assert "program.code" not in facts

@@ -76,7 +76,7 @@ def test_every_fact_has_an_origin_and_a_place(rules: RuleSet) -> None:
     for name, fact in facts.items():
         assert fact.name == name
         assert fact.origin in ORIGINS
-        assert fact.sources or name == "configuration.conflicts"
+        assert fact.sources or name in {"configuration.conflicts", "configuration.refused"}
     assert facts["hardware.world_size"].value == 16
     assert facts["training.use_reentrant"].value is False
     assert facts["training.framework"].value == "hf_trainer"
@@ -104,6 +104,25 @@ def test_conflicts_are_a_fact_that_rules_can_read(rules: RuleSet) -> None:
     assert values(subject)["configuration.conflicts"] == ("training.micro_batch_size",)
     assert values(resolve("s", rules=rules, documents=(trainer,)))["configuration.conflicts"] == ()
     assert "configuration.conflicts" not in values(resolve("s", rules=rules, environment=environment(torch="2.8.0")))
+
+
+def test_a_default_of_the_trainer_contradicts_a_deepspeed_file(rules: RuleSet) -> None:
+    # fill_match of transformers 4.57.6 compares what the arguments leave out, too: 8, 1 and no mixed precision
+    stack = environment(transformers="4.57.6", deepspeed="0.16.9")
+    file = {"micro_batch_size": 4, "gradient_accumulation_steps": 1, "mixed_precision": "bf16", "zero_stage": 2}
+    other = document("deepspeed", "d.json", **{f"training__{name}": value for name, value in file.items()})
+    trainer = document("hf_trainer", "t.json", training__gradient_checkpointing=True)
+    subject = resolve("s", rules=rules, environment=stack, documents=(trainer, other))
+    assert values(subject)["configuration.refused"] == ("training.micro_batch_size", "training.mixed_precision")
+    assert values(subject)["training.micro_batch_size"] == 4
+    for documents in ((other,), (document("openrlhf", "run.sh", training__trainer="sft"), other)):
+        assert not values(resolve("s", rules=rules, environment=stack, documents=documents)).get(
+            "configuration.refused"
+        )
+    stated = document("hf_trainer", "t.json", training__micro_batch_size=4, training__mixed_precision="bf16")
+    assert (
+        values(resolve("s", rules=rules, environment=stack, documents=(stated, other)))["configuration.refused"] == ()
+    )
 
 
 def test_damage_and_components_of_an_environment(rules: RuleSet) -> None:

@@ -167,3 +167,10 @@ def test_functions_of_expressions() -> None:
     assert isinstance(found.version_in("12.1rc1", ">=12.1"), Unknown)
     assert found.look_up("t", ("a",)) == 1
     assert found.look_up("t", ("b",)) == Unknown(frozenset(("t[b]",)))
+
+
+def test_a_trait_of_a_program_that_nobody_knows_is_told_by_its_name() -> None:
+    assert scope().value("program.passes_labels") == Unknown(frozenset({"training.framework"}))
+    known = scope({"training.framework": "accelerate"})
+    assert known.value("program.passes_labels") == Unknown(frozenset({"program.passes_labels"}))
+    assert scope().value("training.peft") == Unknown(frozenset({"training.peft"}))
