@@ -163,6 +163,7 @@ def _cannot_concern(rule: CompiledRule, decision: Decision) -> bool:
     What checkpointing would give back is what a graph keeps, and under ``no_grad`` there is none.
     """
     kept = rule.unless is not None and CHECKPOINTING in fact_names(rule.unless)
+    kept = kept or (rule.when is not None and ["not", ["fact", CHECKPOINTING]] in conjuncts(rule.when))
     return decision.status == POSSIBLE or rule.phase in {"backward", "step"} or kept
 
 

@@ -146,9 +146,9 @@ def test_one_fact_brings_no_finding_that_rests_on_another() -> None:
 
 
 @pytest.mark.parametrize("checkpointing", ["true", "false", None])
-def test_a_condition_that_is_false_either_way_is_false(checkpointing: str | None) -> None:
+def test_a_reuse_distance_of_zero_keeps_nothing_however_it_is_checkpointed(checkpointing: str | None) -> None:
     require(deepspeed="0.16.4", transformers="5.3.0", torch="2.9.1")
-    settings = ["training.zero_stage=3", "training.max_reuse_distance=1000000000"]
+    settings = ["training.zero_stage=3", "training.max_reuse_distance=0"]
     settings += [] if checkpointing is None else [f"training.gradient_checkpointing={checkpointing}"]
     asked = (
         "requirements.txt",

@@ -19,7 +19,7 @@ def live_parameters(run: Run, *, blocks: bool = True) -> tuple[Component, ...]:
     after forward). ZeRO-3: up to ``stage3_max_live_parameters`` elements: a module's parameters are given back after use only if
     they are not used again within ``max_reuse_distance``, and fetching goes on while fewer are live
     (partitioned_parameter_coordinator.py fetch_sub_module, v0.16.4); a smaller model stays gathered (our rule
-    deepspeed/zero3-small-model-stays-gathered).
+    deepspeed/zero3-reuse-window-stays-gathered).
 
     Args:
         run: the run.

@@ -63,6 +63,8 @@ def test_what_checkpointing_would_give_back_is_not_kept_without_a_graph() -> Non
     unless = "training.gradient_checkpointing"
     found = findings("forward", when="training.zero_stage == 3", unless=unless, actor=kept, reference=frozen)
     assert [finding.role for finding in found] == ["actor"]
+    found = findings("forward", when=f"training.zero_stage == 3 and not {unless}", actor=kept, reference=frozen)
+    assert [finding.role for finding in found] == ["actor"]
 
 
 def test_without_a_graph_one_layer_at_a_time_counts() -> None:
