@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from compatcheck.architectures.count import read_keys
 from compatcheck.architectures.keys import CLASS_DEFAULT, ClassDefaults, Keys
+from compatcheck.architectures.remote_code import FUSED_GATE_UP
 from compatcheck.core.data_file import read_data
 from compatcheck.core.facts import Value
 from compatcheck.core.units import canonical_dtype
@@ -115,6 +116,8 @@ def _read_widths(keys: Keys, found: Mapping[str, Found | None]) -> dict[str, Fou
         result["intermediate_size"] = (4 * hidden[0], hidden[1])
     if width is not None and width[1] == "inner_hidden_size":
         result["gated_mlp"] = (False, width[1])  # only the first ChatGLM has that key
+    if isinstance(model_type, str):
+        result["fused_gate_up"] = (model_type in FUSED_GATE_UP and "gated_mlp" not in result, "model_type")
     if model_type == "qwen" and width is not None and isinstance(width[0], int):
         result["intermediate_size"] = (width[0] // 2, width[1])  # as its code halves it
     if expert is None and model_type in _EXPERT_WIDTH_IS_INTERMEDIATE:

@@ -91,6 +91,8 @@ def test_dimensions_are_what_the_code_makes_of_the_keys() -> None:
     assert dimensions(CHATGLM)["model.intermediate_size"] == (16384, "inner_hidden_size")
     assert dimensions(CHATGLM)["model.gated_mlp"] == (False, "inner_hidden_size")
     assert "model.gated_mlp" not in dimensions(CHATGLM3)
+    fused = [dimensions(config)["model.fused_gate_up"][0] for config in (CHATGLM3, CHATGLM, QWEN)]
+    assert fused == [True, False, False]
     assert dimensions(CHATGLM)["model.max_position_embeddings"] == (2048, "max_sequence_length")
     found = dimensions(CHATGLM3)
     assert found["model.num_key_value_heads"] == (2, "multi_query_group_num")
