@@ -308,11 +308,9 @@ def disagreement(stated: Stated) -> str | None:
     if len(facts) != len(rows):
         return f"{stated.origin}: {stated.key} has several rows: {rows}"
     for row in rows:
-        expected = (
-            evaluate(row["value_expression"], stated.facts)
-            if "value_expression" in row
-            else row.get("raw", row.get("value"))
-        )
+        expected = row["raw"] if "raw" in row else row.get("value")
+        if "raw" not in row and "value_expression" in row:
+            expected = evaluate(row["value_expression"], stated.facts)
         if expected == "<none>":
             expected = None
         if expected != stated.value:
