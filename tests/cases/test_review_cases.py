@@ -156,7 +156,7 @@ def test_a_reuse_distance_of_zero_keeps_nothing_however_it_is_checkpointed(check
         "Qwen/Qwen2.5-32B-Instruct",
         *(part for one in settings for part in ("--set", one)),
     )
-    assert "deepspeed/zero3-small-model-stays-gathered" not in findings(*asked)
+    assert "deepspeed/zero3-reuse-window-stays-gathered" not in findings(*asked)
 
 
 def test_a_model_that_trl_loads_by_name_is_float32_but_under_zero3() -> None:
