@@ -159,6 +159,16 @@ def test_a_reuse_distance_of_zero_keeps_nothing_however_it_is_checkpointed(check
     assert "deepspeed/zero3-reuse-window-stays-gathered" not in findings(*asked)
 
 
+def test_weights_that_two_rules_of_zero3_keep_are_one_finding() -> None:
+    require(deepspeed="0.19.3", transformers="4.57.1", torch="2.9.0")
+    settings = ["training.zero_stage=3", "training.zero_init=false", "training.gradient_checkpointing=false"]
+    settings += ["training.max_reuse_distance=1000000000", "training.param_dtype=bfloat16"]
+    asked = ("requirements.txt", "--model", "Qwen/Qwen2.5-0.5B", "--gpu", "8xH100-80GB")
+    shown = run("check", *asked, *(part for one in settings for part in ("--set", one))).out
+    assert "zero3-reuse-window-stays-gathered" in shown
+    assert "zero3-linear-weights-kept-for-backward" not in shown
+
+
 def test_a_model_that_trl_loads_by_name_is_float32_but_under_zero3() -> None:
     install_sft("0.16.8")
     write("sft.py", SFT.format(more=', deepspeed="ds.json"'))
