@@ -13,7 +13,6 @@ from compatcheck.fixing.companions import Companions, Pin
 from compatcheck.fixing.moves import PATCH, describe_move
 from compatcheck.fixing.rereading import reread
 from compatcheck.resolution.resolve import resolve_with
-from compatcheck.resolution.scope import version_need
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -138,15 +137,8 @@ class Evaluation:
         return [finding for _, judged in self.judged(changes) for finding in judged.findings]
 
     def failing(self, changes: Sequence[Change]) -> list[Finding]:
-        """Return the findings that fail or are goals, with those that a range only may clear: any release of it may come."""
-        ranged = {version_need(change.name) for change in changes if change.ranged}
-        return [
-            finding
-            for finding in self.findings(changes)
-            if finding.fails
-            or (finding.status == "affected" and target_of(finding) in self.goals)
-            or (ranged & set(finding.needs) and target_of(finding) in self.targets)
-        ]
+        """Return the findings that fail or are goals; one of those that is only possible then is not cleared."""
+        return [one for one in self.findings(changes) if one.fails or target_of(one) in self.targets]
 
 
 def _pinned_alike(subjects: Sequence[Subject], rules: RuleSet) -> Iterator[tuple[Subject, Companions]]:

@@ -77,15 +77,18 @@ def _try_setting(
 
 
 def _brings(finding: Finding, changes: Sequence[Change], evaluation: Evaluation) -> list[Finding] | None:
-    """Return the certain findings that changes bring in; None where they do not clear this one, or bring in what fails."""
+    """Return the certain findings that changes bring in; None where they do not clear this one, or bring in what fails.
+
+    What is only possible then is not cleared: nobody knows the defaults of that release.
+    """
     if evaluation.obstacle(changes) is not None:
         return None
     target, before = target_of(finding), targets_of(evaluation.before)
-    after = [one for one in evaluation.findings(changes) if one.status == "affected" and one.suppressed is None]
-    targets = targets_of(after)
-    if target in targets or any(one.fails and target_of(one) not in evaluation.targets for one in after):
+    after = [one for one in evaluation.findings(changes) if one.suppressed is None]
+    if target in targets_of(after) or any(one.fails and target_of(one) not in evaluation.targets for one in after):
         return None
-    return [one for one in after if target_of(one) not in before and not (one.advice or one.folded)]
+    new = (one for one in after if one.status == "affected" and target_of(one) not in before)
+    return [one for one in new if not (one.advice or one.folded)]
 
 
 def _say_brings(remedy: FindingRemedy, brings: Iterable[Finding]) -> FindingRemedy:

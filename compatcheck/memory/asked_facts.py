@@ -39,10 +39,6 @@ class Given:
         """Tell whether somebody states a fact, be it as None."""
         return name in self._facts
 
-    def knows_any(self, start: str) -> bool:
-        """Tell whether somebody states any fact whose name starts so."""
-        return any(name.startswith(start) for name in self._facts)
-
     def assume(self, name: str, value: Value, reason: str) -> Value:
         """Return a value, or note that another is taken for it."""
         if name in self._facts:

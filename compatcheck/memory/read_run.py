@@ -209,7 +209,7 @@ def _runs_unsynchronised(source: Given) -> bool | None:
 
 def _is_read(source: Given) -> bool:
     """Tell whether somebody read the code of the program that trains; where none is named, the usual one is priced."""
-    return not source.knows("training.framework") or source.knows_any("program.")
+    return not source.knows("training.framework") or source.knows("program.read")
 
 
 def _unless_unread(source: Given) -> bool | None:

@@ -35,7 +35,7 @@ SECTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 """What a section being there amounts to where no file of that reader was read: a facts file or another program said so."""
 
-CODE, ANY = "program.code", "any"
+CODE, READ, ANY = "program.code", "program.read", "any"
 
 _CERTAIN, _MAYBE, _NO = "certain", "maybe", "no"
 
@@ -154,6 +154,8 @@ def apply_traits(scope: FactScope, facts: dict[str, Fact]) -> None:
     for program in (*(lineage(str(framework.value)) if framework is not None else ()), find_program(ANY)):
         rows = scope.rules.section(f"traits/{program.name}")
         if rows:
+            if program.name != ANY:
+                facts.setdefault(READ, Fact(READ, True, "reader-default"))
             label = f"code of {program.label}"
             undecided |= _Table(rows, None, scope, facts, (label, "reader-default")).apply(undecided)
     if framework is not None and CODE not in undecided:

@@ -28,7 +28,7 @@ DATA = {
     "compatcheck/reporters/report.schema.json",
     *(str(path.relative_to(ROOT)) for path in (ROOT / "compatcheck/frameworks").rglob("*.txt")),
     *(str(path.relative_to(ROOT)) for path in (ROOT / "compatcheck/shell").glob("*.txt")),
-    *(str(path.relative_to(ROOT)) for path in (ROOT / "compatcheck/collectors").rglob("data/*.*")),
+    *(str(path.relative_to(ROOT)) for path in (ROOT / "compatcheck").rglob("data/*.*")),
 }
 
 

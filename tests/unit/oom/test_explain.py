@@ -12,10 +12,10 @@ from compatcheck.oom.candidates import activations, buffers, per_token, weights
 from compatcheck.oom.dimensions import Dimensions
 from compatcheck.oom.explain import CHANCE, explain
 from compatcheck.oom.message import read_messages
-from compatcheck.oom.sizes import format_size, segment_size
+from compatcheck.oom.sizes import segment_size
 from compatcheck.oom.solve import simplicity
 from compatcheck.rules.locate import open_rules
-from tests.unit.oom.printed_messages import print_message
+from tests.unit.oom.printed_messages import format_size, print_message
 
 RULES = open_rules(())
 LLAMA = "/env/site-packages/transformers/models/llama/modeling_llama.py"

@@ -196,7 +196,7 @@ def test_the_header_of_a_job_inside_of_a_script(tmp_path: Path) -> None:
         ("bash gone.sh", "line 2 starts gone.sh, which is not read"),
         ("docker run $IMG ./gone.sh", "starts ./gone.sh"),
         ('srun bash -c "$CMD"', "starts a shell that reads $CMD, which is not known"),
-        ("curl x | bash", "starts a shell that reads $(curl x)"),
+        ("curl x | bash", "starts a shell that reads $(curl …)"),
         ("bash run.sh", "starts run.sh, which is not read"),
     ],
 )
