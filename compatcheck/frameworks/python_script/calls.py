@@ -10,6 +10,7 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import InputError
+from compatcheck.core.python_code import parse_python
 from compatcheck.core.source import Source
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def parse_script(text: str, path: str) -> ast.Module:
         InputError: it is no Python this release can parse.
     """
     try:
-        return ast.parse(text)
+        return parse_python(text)
     except SyntaxError as error:
         msg = f"is no Python that can be parsed: {error.msg}"
         raise InputError(
