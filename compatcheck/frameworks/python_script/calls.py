@@ -69,8 +69,13 @@ def parse_script(text: str, path: str) -> ast.Module:
             msg, source=Source(path, None, error.lineno), hint="is it a script for Python 2, or a template?"
         ) from None
     except (RecursionError, MemoryError, ValueError):
-        msg = "is nested too deeply to be a training script"
-        raise InputError(msg, source=Source(path), hint="check that this is the file you mean") from None
+        raise too_deep(path) from None
+
+
+def too_deep(path: str) -> InputError:
+    """Describe a script whose expressions stand in one another too often."""
+    msg = "is nested too deeply to be a training script"
+    return InputError(msg, source=Source(path), hint="check that this is the file you mean")
 
 
 class _Scope:

@@ -66,6 +66,8 @@ FOUND = {
     "conda list, blank lines": ("conda_list", b"# packages in environment at /a:\n" + b"\n" * 150_000 + b"torch 2.5 py"),
     "facts, a package without a name": ("configuration", b"compatcheck: 1\npackages: {1}"),
     "facts, a package without a release": ("configuration", b"compatcheck: 1\npackages: {torch: [1]}"),
+    "training script, depth": ("training_script", b"x = " + b"not " * 990 + b"1"),
+    "setup.py, depth": ("setup_py", b"setup(install_requires=" + b"not " * 990 + b"[])"),
     "log, device": ("messages", "OutOfMemoryError: Allocation on device ²\n".encode()),
     "log, sizes": (
         "messages",
