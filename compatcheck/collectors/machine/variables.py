@@ -162,14 +162,14 @@ def parse_allocator(text: str, source: Source) -> tuple[dict[str, Option], list[
 
 def _split_options(text: str) -> list[str]:
     """Split at the commas outside of brackets; a comma at the end is allowed, as in torch."""
-    parts = [""]
-    depth = 0
-    for character in text:
-        if character == "," and depth == 0:
-            parts.append("")
-            continue
+    parts: list[str] = []
+    depth = begin = 0
+    for at, character in enumerate(text):
         depth += (character == "[") - (character == "]")
-        parts[-1] += character
+        if character == "," and depth == 0:
+            parts.append(text[begin:at])
+            begin = at + 1
+    parts.append(text[begin:])
     return parts[:-1] if not parts[-1] else parts
 
 

@@ -67,6 +67,7 @@ FOUND = {
     "facts, a package without a name": ("configuration", b"compatcheck: 1\npackages: {1}"),
     "facts, a package without a release": ("configuration", b"compatcheck: 1\npackages: {torch: [1]}"),
     "training script, depth": ("training_script", b"x = " + b"not " * 990 + b"1"),
+    "training script, parts of a module": ("training_script", b"from " + b"a." * 400_000 + b"a import b"),
     "setup.py, depth": ("setup_py", b"setup(install_requires=" + b"not " * 990 + b"[])"),
     "log, device": ("messages", "OutOfMemoryError: Allocation on device ²\n".encode()),
     "log, sizes": (

@@ -21,3 +21,13 @@ def test_what_is_no_python_is_refused() -> None:
         parse_python("x =")
     with pytest.raises((ValueError, SyntaxError)):
         parse_python("x = " + "9" * 4400)
+
+
+@pytest.mark.parametrize("code", ["from {} import b", "import a, \\\n{}", "import {} as b"])
+def test_a_module_with_endless_parts_is_refused(code: str) -> None:
+    written = code.format(".".join("a" * 501))
+    parse_python(written)
+    with pytest.raises(RecursionError):
+        parse_python(written.replace("a.", "a.a.", 1))
+    with pytest.raises(RecursionError):
+        parse_python(written.replace("a.", "a.a.", 1).encode())
