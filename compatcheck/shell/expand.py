@@ -40,7 +40,7 @@ _BRACED = re.compile(
     r"(?P<indirect>!)?(?P<length>#(?=[A-Za-z_0-9@*?$!-]))?(?P<name>[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])", re.ASCII
 )
 _OPERATOR = re.compile(r":?[-=?+]|##|#|%%|%|//|/#|/%|/|\^\^|\^|,,|,|:|@")
-_GLOB = re.compile(r"[*?]|\[.*\]", re.DOTALL)
+_GLOB = re.compile(r"[*?]|\A[^\[]*\[.*\]", re.DOTALL)
 _USER = re.compile(r"~[a-z_][a-z0-9_-]*(?=/|$)|~[+-]?(?=/|$)")
 
 

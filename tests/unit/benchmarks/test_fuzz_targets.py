@@ -58,6 +58,7 @@ FOUND = {
         "shell",
         b"for i in {1..2000}; do for j in " + b"a " * 1000 + b"$X; do A=1; done; done",
     ),
+    "shell, brackets that nothing closes": ("shell", b"echo " + b"[" * 400_000),
     "Dockerfile, number of a stage": ("dockerfile", b"FROM a\nFROM b\nCOPY --from=" + DIGITS + b" a b\n"),
     "Dockerfile, a digit that is no number": ("dockerfile", "FROM a\nFROM b\nCOPY --from=² a b\n".encode()),
     "launch script, processes": ("launch_script", "torchrun --nproc_per_node=² train.py --bf16 True".encode()),
