@@ -19,7 +19,7 @@ def read_rpm(data: bytes) -> None:
     try:
         read_rpm_packages(data)
     except RpmError as error:
-        raise InputError(str(error)) from None
+        raise InputError(str(error), hint="rebuild the database") from None
 
 
 def read_oom(data: bytes) -> None:
@@ -37,3 +37,84 @@ def read_configuration(path: str) -> None:
     from compatcheck.frameworks.recognise import read_configurations  # noqa: PLC0415 (one target)
 
     read_configurations(path, named=True)
+
+
+def read_shell(data: bytes) -> None:
+    """Read a script of bash by itself."""
+    from compatcheck.shell.script import read_script  # noqa: PLC0415 (one target)
+
+    read_script("train.sh", data.decode("utf-8", "replace"))
+
+
+def parse_json(data: bytes) -> None:
+    """Parse JSON."""
+    from compatcheck.core.json_file import parse_json as parse  # noqa: PLC0415 (one target)
+
+    parse(data.decode("utf-8", "replace"), "a.json")
+
+
+def parse_toml(data: bytes) -> None:
+    """Parse TOML, and find the lines of its keys."""
+    from compatcheck.core import toml  # noqa: PLC0415 (one target)
+
+    text = data.decode("utf-8", "replace")
+    toml.parse_toml(text, "a.toml")
+    toml.locate_lines(text)
+    toml.locate_key(text, "project", "dependencies", "torch")
+
+
+def parse_yaml(data: bytes) -> None:
+    """Parse YAML as locks and as configurations are, and find the places of its keys."""
+    from compatcheck.core import yaml  # noqa: PLC0415 (one target)
+
+    text = data.decode("utf-8", "replace")
+    yaml.parse_yaml(text, "a.yaml")
+    yaml.locate_keys(text, "a.yaml")
+    yaml.parse_yaml(text, "a.yaml", yaml.YAML_1_1)
+
+
+def parse_hjson(data: bytes) -> None:
+    """Parse Hjson, and find the places of its keys."""
+    from compatcheck.core import hjson  # noqa: PLC0415 (one target)
+
+    text = data.decode("utf-8", "replace")
+    hjson.parse_hjson(text, "a.hjson")
+    hjson.locate_keys(text, "a.hjson")
+
+
+def read_requirement(data: bytes) -> None:
+    """Read one requirement, its ranges and its marker."""
+    from compatcheck.core import markers, requirement  # noqa: PLC0415 (one target)
+    from compatcheck.core.source import Source  # noqa: PLC0415 (one target)
+
+    try:
+        item = requirement.parse_requirement(data.decode("utf-8", "replace"), Source("requirements.txt", line=1))
+        requirement.is_satisfiable(item.specifier)
+        markers.evaluate(item.marker or "os_name == 'posix'", markers.describe_machine(), "3.11.4")
+    except (requirement.InvalidRequirementError, markers.InvalidMarkerError) as error:
+        raise InputError(str(error), hint="mend the line") from None
+
+
+def read_metadata(path: str) -> None:
+    """Read the name and version of an installed package, and its file of versions."""
+    from compatcheck.collectors.python import distributions, version_files  # noqa: PLC0415 (one target)
+
+    distributions.read_name_and_version(path)
+    with open(path, encoding="utf-8", errors="replace") as file:
+        version_files.read_assignments(file.read())
+
+
+def read_rule(path: str) -> None:
+    """Read a rule."""
+    from pathlib import Path  # noqa: PLC0415 (one target)
+
+    from compatcheck.rules.load import load_rule  # noqa: PLC0415 (one target)
+
+    load_rule(Path(path), Path(path).parent)
+
+
+def parse_expression(data: bytes) -> None:
+    """Parse an expression of a rule."""
+    from compatcheck.rules.syntax import parse  # noqa: PLC0415 (one target)
+
+    parse(data.decode("utf-8", "replace"))

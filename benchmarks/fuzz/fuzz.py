@@ -1,9 +1,9 @@
 """Fuzz one parser with coverage-guided inputs (atheris): bytes in, and nothing but a `CompatcheckError` may come out.
 
-    python benchmarks/fuzz/fuzz.py --list
-    python benchmarks/fuzz/fuzz.py poetry_lock 600
-    python benchmarks/fuzz/fuzz.py poetry_lock 600 --corpus DIR      # keeps what it finds in DIR/poetry_lock
-    python benchmarks/fuzz/fuzz.py all 600                           # every target for that long, one after the other
+    python -m benchmarks.fuzz.fuzz --list
+    python -m benchmarks.fuzz.fuzz poetry_lock 600
+    python -m benchmarks.fuzz.fuzz poetry_lock 600 --corpus DIR      # keeps what it finds in DIR/poetry_lock
+    python -m benchmarks.fuzz.fuzz all 600                           # every target for that long, one after the other
 
 It runs in an environment of its own that has atheris, compatcheck's dependencies and nothing else, with the checkout on
 ``PYTHONPATH``. A crash, a run of more than ``SECONDS_PER_INPUT`` or more than ``MEMORY_MIB`` ends it with exit code 1 and
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 SECONDS_PER_INPUT = 10
-MEMORY_MIB = 2048
+MEMORY_MIB = 512
 MAX_INPUT_BYTES = 64 * 1024
 _LONGEST_WORD = 60
 _MOST_WORDS = 4000
@@ -64,12 +64,25 @@ TARGETS: Mapping[str, Target] = {
     "conda_environment": _collector("conda.environment_yml", "read_conda_environment", "environment.yml"),
     "conda_list": _collector("conda.listing", "read_conda_list", "list.txt"),
     "conda_lock": _collector("conda.lock", "read_conda_lock", "conda-lock.yml"),
-    "configuration": Target("adapters:read_configuration", ("fixtures/configs/*.*",), "config.yaml"),
+    "configuration": Target(
+        "adapters:read_configuration", ("fixtures/configs/*/*.*", "fixtures/configs/*.*"), "config.yaml"
+    ),
     "cyclonedx_json": _collector("sbom.cyclonedx", "read_cyclonedx_json", "bom.json"),
     "dockerfile": _collector("dockerfile.read", "read_dockerfile", "Dockerfile"),
     "dpkg": Target("adapters:read_dpkg", takes_bytes=True),
-    "launch_script": Target("adapters:read_configuration", name="train.sh"),
-    "oom": Target("adapters:read_oom", takes_bytes=True),
+    "environment_variables": Target("collectors.machine.variables:read_env_file", name="run.env"),
+    "expression": Target("adapters:parse_expression", takes_bytes=True),
+    "hjson": Target("adapters:parse_hjson", ("fixtures/configs/deepspeed/*",), takes_bytes=True),
+    "json": Target("adapters:parse_json", ("fixtures/configs/*/*.json",), takes_bytes=True),
+    "launch_script": Target("adapters:read_configuration", ("fixtures/**/*.sh",), "train.sh"),
+    "measurements": Target(
+        "lab.measurement_files:read_measurements", ("fixtures/measurements/*/*.json",), "m.json", form="json"
+    ),
+    "measurement_lines": Target(
+        "lab.measurement_files:read_measurements", ("fixtures/measurements/*/*.jsonl",), "m.jsonl"
+    ),
+    "metadata": Target("adapters:read_metadata", name="METADATA"),
+    "messages": Target("adapters:read_oom", takes_bytes=True),
     "pdm_lock": _collector("locks.pdm_lock", "read_pdm_lock", "pdm.lock", "fixtures/environments/*/pdm.lock"),
     "pip_inspect": _collector(
         "requirements.pip_list", "read_pip_inspect", "inspect.json", "fixtures/environments/*/pip-inspect.json"
@@ -93,6 +106,7 @@ TARGETS: Mapping[str, Target] = {
     ),
     "recognise": Target("collectors.recognise:recognise_content", ("fixtures/environments/*/*",), takes_bytes=True),
     "reports": _collector("reports.find", "read_reports", "issue.txt"),
+    "requirement": Target("adapters:read_requirement", takes_bytes=True),
     "requirements": _collector(
         "requirements.lines",
         "read_requirements",
@@ -101,12 +115,16 @@ TARGETS: Mapping[str, Target] = {
         "fixtures/cases/*/*.txt",
     ),
     "rpm": Target("adapters:read_rpm", ("fixtures/images/rpm/*.gz",), takes_bytes=True),
+    "rule": Target("adapters:read_rule", ("rules/*/*.yaml",), "rule.yaml"),
     "script": _collector("requirements.inline_script", "read_script", "train.py", "fixtures/environments/*/*.py"),
     "setup_py": _collector("requirements.setup_py", "read_setup_py", "setup.py"),
+    "shell": Target("adapters:read_shell", ("fixtures/**/*.sh",), takes_bytes=True),
     "spdx": _collector("sbom.spdx", "read_spdx", "sbom.spdx"),
     "syft_json": _collector("sbom.syft", "read_syft_json", "syft.json"),
+    "toml": Target("adapters:parse_toml", ("fixtures/**/*.toml", "fixtures/**/uv.lock"), takes_bytes=True),
     "training_script": Target("adapters:read_configuration", name="train.py"),
     "uv_lock": _collector("locks.uv_lock", "read_uv_lock", "uv.lock", "fixtures/environments/*/uv.lock"),
+    "yaml": Target("adapters:parse_yaml", ("fixtures/configs/**/*.y*ml", "fixtures/fuzz/**/*.yml"), takes_bytes=True),
 }
 
 
@@ -157,9 +175,13 @@ def load(name: str, place: Path, kept: Path) -> Callable[[bytes], None]:
         return str(file)
 
     with atheris.instrument_imports(
-        include=["adapters", "compatcheck", "packaging", "tomllib", "json"], enable_loader_override=False
+        include=["benchmarks.fuzz.adapters", "compatcheck", "packaging", "tomllib", "json"],
+        enable_loader_override=False,
     ):
-        parse = getattr(importlib.import_module(module if module == "adapters" else f"compatcheck.{module}"), function)
+        parse = getattr(
+            importlib.import_module(f"{'benchmarks.fuzz' if module == 'adapters' else 'compatcheck'}.{module}"),
+            function,
+        )
         expected: type[Exception] = importlib.import_module("compatcheck.core.errors").CompatcheckError
         for seed in find_seeds(name):  # what is imported late is instrumented too
             with contextlib.suppress(Exception):
@@ -181,7 +203,8 @@ def load(name: str, place: Path, kept: Path) -> Callable[[bytes], None]:
 def fuzz(name: str, seconds: int, corpus: Path | None) -> None:
     """Fuzz one target in this process; libFuzzer ends it."""
     import atheris  # noqa: PLC0415 (see above)
-    from structure import mutate_structure  # noqa: PLC0415 (beside this script, which puts its directory on the path)
+
+    from benchmarks.fuzz.structure import mutate_structure  # noqa: PLC0415 (only with atheris)
 
     seeds = find_seeds(name)
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as temporary:  # noqa: S108
@@ -232,7 +255,9 @@ def main() -> None:
     elif options.target == "all":
         kept = [] if options.corpus is None else ["--corpus", str(options.corpus)]
         codes = {
-            name: subprocess.run([sys.executable, __file__, name, str(options.seconds), *kept], check=False).returncode
+            name: subprocess.run(
+                [sys.executable, "-m", "benchmarks.fuzz.fuzz", name, str(options.seconds), *kept], check=False
+            ).returncode
             for name in TARGETS
         }
         for name, code in codes.items():

@@ -95,13 +95,10 @@ def _is_broken(head: bytes) -> bool:
     """Tell whether a file that was read to its end is no Python; its reader says what is wrong."""
     if len(head) >= SNIFFED_BYTES:
         return False
-    import ast  # noqa: PLC0415 (only for a setup.py without requirements)
-    import warnings  # noqa: PLC0415 (see above)
+    from compatcheck.core.python_code import parse_python  # noqa: PLC0415 (only for a setup.py without requirements)
 
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the file's own escapes and comparisons
-            ast.parse(head)
+        parse_python(head)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return True
     return False

@@ -115,11 +115,11 @@ def parse_requirement(text: str, source: Source) -> Requirement:
 
     try:
         parsed = Parsed(text)
+        specifier = ",".join(sorted(str(parsed.specifier).split(",")))
     except (ValueError, RecursionError) as error:  # InvalidRequirement, endless digits, endless parentheses
         reason = redact(str(error).partition("\n")[0]).rstrip(".:")
         raise InvalidRequirementError(f"{echo(text)} is not a requirement: {reason}") from None
     details = {"extras": ",".join(sorted(parsed.extras))} if parsed.extras else {}
-    specifier = ",".join(sorted(str(parsed.specifier).split(",")))
     version = None
     if parsed.url:
         _, version, more = read_url(parsed.url, parsed.name)

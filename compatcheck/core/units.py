@@ -21,6 +21,8 @@ _UNITS = {
     "gb": 10**9,
     "tb": 10**12,
 }
+_COUNT_DIGITS = 18
+"""Most digits of a number that is read, as many as 63 bits hold: Python refuses to convert thousands of them."""
 _SIZE = r"(?i)\s*([0-9]{1,30})(?:\.([0-9]{1,30}))?\s*([kmgt]?i?b?)\s*"
 
 DTYPE_BYTES = {
@@ -77,6 +79,11 @@ def format_bytes(count: float) -> str:
             digits = 2 if value < 10 else 1 if value < 1000 else 0
             return f"{sign}{value:.{digits}f} {name}"
     return f"{sign}{size:.0f} B"
+
+
+def parse_count(text: str | None) -> int | None:
+    """Parse a whole number as a program writes one: at most 18 ASCII digits, or None. ``²`` is a digit for `str.isdigit`, too."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) <= _COUNT_DIGITS else None
 
 
 def parse_bytes(text: str) -> int | None:

@@ -215,22 +215,26 @@ class Group:
         }
         levels = [level for level in range(len(EFFECTS)) if any(_costs(every, lever, level) for lever in blamed)] or [0]
         least = 0
-        best: State | None = None
+        best: Confirmed | None = None
         for level in levels:  # what a resolver says is asked for what is worth asking about
-            state = Search(within(every, level), self).run()
-            if best is None or len(state.blamed) < len(best.blamed):
-                best, least = state, level
-            if not best.blamed:
+            search = Search(within(every, level), self)
+            state = search.run()
+            if best is None or len(state.blamed) < len(best.state.blamed):
+                best, least = Confirmed(state, (), search.is_smallest(state)), level
+            if not state.blamed:
                 break
-        found: Confirmed | None = None
+        assert best is not None  # noqa: S101 (there are effects)
+        found = (
+            best if self.questions.resolver is None else None
+        )  # nobody to ask: the same search would come to the same
         refused: list[tuple[Change, ...]] = []
         for level in (level for level in levels if level >= least):
+            if found is not None and len(found.state.blamed) <= len(best.state.blamed):
+                break
             other = search_confirmed(within(every, level), self, self.questions)
             refused += other.refused
             found = other if found is None or len(other.state.blamed) < len(found.state.blamed) else found
-            if best is not None and len(found.state.blamed) <= len(best.blamed):
-                break
-        assert found is not None  # noqa: S101 (there are effects)
+        assert found is not None  # noqa: S101 (there is a level)
         self.shortage = False  # what only brings a run nearer to fitting is taken back
         pruned = Search(every, self).prune(State(found.state.changes, self(found.state.changes)), self.questions.allow)
         own = tuple(self._own.get(change, change) for change in pruned.changes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from compatcheck.resolution.scope import FactScope
 
@@ -19,12 +19,27 @@ _Reads = dict[tuple[int, str], object]
 _T = TypeVar("_T")
 
 
+class _Read(NamedTuple):
+    """What an answer reads next."""
+
+    name: tuple[int, str]
+    """As in `_Reads`."""
+    ways: list[tuple[object, _Read | _Answer]]
+    """What stood there → what comes behind it."""
+
+
+class _Answer(NamedTuple):
+    """An answer that was given."""
+
+    result: Any
+
+
 class Memory:
     """Answers about variants of one run, each with what it rests on."""
 
     def __init__(self) -> None:
         """Remember nothing."""
-        self._frames: list[tuple[object, dict[Hashable, list[tuple[_Reads, Any]]]]] = []
+        self._frames: list[tuple[object, dict[Hashable, _Read | _Answer]]] = []
 
     def open(self, frame: object, facts: Mapping[str, Fact], environment: Environment | None, rules: RuleSet) -> Recall:
         """Return what is remembered of runs that are alike in all but releases and facts.
@@ -49,7 +64,7 @@ class Recall:
 
     def __init__(
         self,
-        answers: dict[Hashable, list[tuple[_Reads, Any]]],
+        answers: dict[Hashable, _Read | _Answer],
         facts: Mapping[str, Fact],
         environment: Environment | None,
         rules: RuleSet,
@@ -62,20 +77,36 @@ class Recall:
             self._now = (self._now[0], environment.packages, environment.components)
 
     def ask(self, key: Hashable, answer: Callable[[FactScope], _T]) -> _T:
-        """Return an answer that is remembered, where all that it rests on is still so, else a new one."""
-        now = self._now
-        known = self._answers.setdefault(key, [])
-        for reads, result in known:
-            for (place, name), value in reads.items():
-                there = now[place].get(name)
-                if there is not value and there != value:
-                    break
-            else:
-                return result  # type: ignore[no-any-return]  # as it was given
-        reads = {}
+        """Return an answer that is remembered, where all that it rests on is still so, else a new one.
+
+        What is read next is decided by what was read before, so the answers to one question are the leaves of a tree: finding one
+        costs as much as it has read, however many there are.
+        """
+        path: list[tuple[int, str]] = []
+        node = self._answers.get(key)
+        ways: list[tuple[object, _Read | _Answer]] | None = None
+        while isinstance(node, _Read):
+            path.append(node.name)
+            ways, there = node.ways, self._look_up(node.name)
+            node = next((after for value, after in ways if value is there or value == there), None)
+        if node is not None:
+            return node.result  # type: ignore[no-any-return]  # as it was given
+        reads: _Reads = {}
         result = answer(self._watch(reads))
-        known.append((dict(sorted(reads.items(), reverse=True)), result))  # packages first: they change most
+        names = list(reads)
+        if ways is None or names[: len(path)] != path:
+            path, ways = [], None
+        node = _Answer(result)
+        for name in reversed(names[len(path) :]):
+            node = _Read(name, [(reads[name], node)])
+        if ways is None:
+            self._answers[key] = node
+        else:
+            ways.append((reads[path[-1]], node))
         return result
+
+    def _look_up(self, name: tuple[int, str]) -> object:
+        return self._now[name[0]].get(name[1])
 
     def _watch(self, reads: _Reads) -> FactScope:
         facts, packages, components = (_Watched(mapping, place, reads) for place, mapping in enumerate(self._now))

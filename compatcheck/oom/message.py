@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.out_of_memory import Frame, Message, Printed
 from compatcheck.core.pasted_text import fold_case
+from compatcheck.core.units import parse_count
 from compatcheck.oom.forms import FORMS, TORCH_NEEDLE, Form
 from compatcheck.oom.needles import find_speech
 from compatcheck.oom.sizes import SIZE, parse_size, tell_rounding
@@ -38,7 +39,7 @@ _NEW = re.compile(
     rf"of which (?P<free>{SIZE}) is free",
     re.IGNORECASE,
 )
-_PROCESS = re.compile(rf"Process (\d+) has ({SIZE}) memory in use", re.IGNORECASE)
+_PROCESS = re.compile(rf"Process (\d{{1,18}}) has ({SIZE}) memory in use", re.IGNORECASE)
 _CLAUSES = {
     "process": re.compile(rf"this process has ({SIZE}) memory in use", re.IGNORECASE),
     "allowed": re.compile(rf"({SIZE}) allowed; Of the", re.IGNORECASE),
@@ -146,7 +147,7 @@ def _torch_message(match: re.Match[str], tail: str, found: _Found) -> Message:
         stream=found.stream,
         asked=asked,
         rounding="unknown" if asked is None else tell_rounding(asked),
-        device=int(device) if device.isdigit() else None,
+        device=parse_count(device),
         frames=found.frames,
     )
     if head is not None:
@@ -210,7 +211,7 @@ def _other_message(form: Form, match: re.Match[str], found: _Found) -> Message:
         stream=found.stream,
         asked=asked,
         rounding=form.rounding if asked is not None else "unknown",
-        device=int(device) if device.isdigit() else None,
+        device=parse_count(device),
         total=_size(match, "total"),
         free=_size(match, "free"),
         allocated=_size(match, "allocated"),

@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from compatcheck.core.out_of_memory import Match
+from compatcheck.core.units import parse_count
 from compatcheck.oom.sizes import prints_as, request_range
 
 if TYPE_CHECKING:
@@ -50,8 +51,9 @@ def read_shapes(frames: Sequence[Frame], asked: Printed, rounding: str) -> Itera
 
 
 def _solve(words: Sequence[str], dtype: str, asked: Printed, rounding: str) -> Match | None:
-    known = [int(word) for word in words if word.isdigit()]
-    symbols = [word for word in words if not word.isdigit()]
+    sizes = [parse_count(word) for word in words]
+    known = [size for size in sizes if size is not None]
+    symbols = [word for word, size in zip(words, sizes, strict=True) if size is None]
     width = prod(known) * _BYTES[dtype]
     if len(symbols) > 1 or width == 0:
         return None
@@ -64,7 +66,7 @@ def _solve(words: Sequence[str], dtype: str, asked: Printed, rounding: str) -> M
     first, last = -(-low // width), high // width
     if not 1 <= first <= last:
         return None
-    shape = tuple(int(word) if word.isdigit() else first for word in words)
+    shape = tuple(first if size is None else size for size in sizes)
     between = f"{symbols[0]} = {first:,}" if first == last else f"{symbols[0]} between {first:,} and {last:,}"
     name = f"{dtype} tensor of the source line"
     return Match(name, shape, dtype, prod(shape) * _BYTES[dtype], f"{text} as printed", (), (between,))

@@ -51,7 +51,7 @@ def parse_size(text: str) -> Printed | None:
 
     The precision is that of the digits written: ``9.28 GiB`` stands for 10.7 MB of sizes, ``9 GiB`` for 1 GiB of them.
     """
-    match = re.fullmatch(r"(?i)\s*(\d+)(?:\.(\d+))?\s*([a-z]+)\s*", text)
+    match = re.fullmatch(r"(?i)\s*(\d{1,18})(?:\.(\d{1,18}))?\s*([a-z]+)\s*", text)
     if match is None or match.group(3).lower() not in _UNITS:
         return None
     unit = _UNITS[match.group(3).lower()]

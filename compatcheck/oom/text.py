@@ -22,9 +22,9 @@ _BOX = re.compile(r"[│┃╭╮╰╯─━┏┓┗┛┌┐└┘├┤]+")
 _BEFORE, _AFTER = 800, 60
 """Lines of a traceback (of several ranks, at that) and of a message broken into short lines."""
 _FRAME = re.compile(
-    r"""File\s"(?P<a_file>[^"\n]{1,400})",\s+line\s+(?P<a_line>\d+)(?:,\s+in\s+(?P<a_function>[\w<>.]+))?
-    |File\s(?P<b_file>[^\s"]{1,400}?):(?P<b_line>\d+),\s+in\s+(?P<b_function>[\w<>.]+)
-    |(?P<c_file>/[^\s"]{1,400}?\.py):(?P<c_line>\d+)\s+in\s+(?P<c_function>[\w<>.]+)
+    r"""File\s"(?P<a_file>[^"\n]{1,400})",\s+line\s+(?P<a_line>\d{1,18})(?:,\s+in\s+(?P<a_function>[\w<>.]+))?
+    |File\s(?P<b_file>[^\s"]{1,400}?):(?P<b_line>\d{1,18}),\s+in\s+(?P<b_function>[\w<>.]+)
+    |(?P<c_file>/[^\s"]{1,400}?\.py):(?P<c_line>\d{1,18})\s+in\s+(?P<c_function>[\w<>.]+)
     |(?P<d_file>[/~][^\s"]{1,400}?\.py)\s+in\s+(?P<d_function>[\w<>]+)\(""",
     re.VERBOSE,
 )

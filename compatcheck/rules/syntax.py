@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import RuleError
+from compatcheck.core.python_code import parse_python
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def parse_tree(text: str) -> ast.expr:
     if len(text) > MAX_LENGTH:
         raise RuleError(f"expression longer than {MAX_LENGTH} characters")
     try:
-        tree = ast.parse(text.strip(), mode="eval")
+        tree = parse_python(text.strip(), "eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         column = (getattr(error, "offset", None) or 1) - 1
         problem = getattr(error, "msg", error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from typing import TYPE_CHECKING
 
 from compatcheck.shell.grammar import Parser
@@ -247,7 +248,9 @@ class Conditions:
         known = text is not None and not names and len(source) + len(text) < _MAX_REGEX and source.count("(") < 9
         if known and not re.search(r"\[:|\\[^.\[\](){}*+?^$|/-]|[*+?}][*+?{]|\)[*+{]", source):
             try:
-                match = re.search(source, text or "")
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # of brackets that another release of Python may read otherwise
+                    match = re.search(source, text or "")
             except re.error:
                 known = False
         else:

@@ -40,7 +40,7 @@ _BRACED = re.compile(
     r"(?P<indirect>!)?(?P<length>#(?=[A-Za-z_0-9@*?$!-]))?(?P<name>[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])", re.ASCII
 )
 _OPERATOR = re.compile(r":?[-=?+]|##|#|%%|%|//|/#|/%|/|\^\^|\^|,,|,|:|@")
-_GLOB = re.compile(r"[*?]|\[.*\]", re.DOTALL)
+_GLOB = re.compile(r"[*?]|\A[^\[]*\[.*\]", re.DOTALL)
 _USER = re.compile(r"~[a-z_][a-z0-9_-]*(?=/|$)|~[+-]?(?=/|$)")
 
 
@@ -174,8 +174,8 @@ class Expander:
         return text
 
     def _forget_assigned(self, raw: str, line: int) -> None:
-        for match in re.finditer(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\])?\s*(?:[-+*/%|&^]|<<|>>)?=(?!=)|"
-                                 r"([A-Za-z_]\w*)\s*(?:\+\+|--)|(?:\+\+|--)\s*([A-Za-z_]\w*)", raw):  # fmt: skip
+        for match in re.finditer(r"(?<!\w)([A-Za-z_]\w*)\s*(?:\[[^\[\]]*\])?\s*(?:[-+*/%|&^]|<<|>>)?=(?!=)|"
+                                 r"(?<!\w)([A-Za-z_]\w*)\s*(?:\+\+|--)|(?:\+\+|--)\s*([A-Za-z_]\w*)", raw):  # fmt: skip
             name = match[1] or match[2] or match[3]
             self.parameters.assign(name, None, unknown(f"${name}", line), line)
 
@@ -560,6 +560,7 @@ class Expander:
                 raise LimitError(f"a word stands for more than {MAX_WORDS} words")
         if current is not None:
             fields.append(current)
+        self.work(len(fields))  # a list that a loop goes through is put together anew in each round of those around it
         return [self._finish(field, line) for field in fields]
 
     def _resplit(self, words: tuple[Value, ...], line: int) -> tuple[Value, ...]:

@@ -127,7 +127,7 @@ def _wc(arguments: list[str], stdin: str | None) -> str | None:
 
 
 def _cut(arguments: list[str], stdin: str | None) -> str | None:
-    match = re.fullmatch(r"-d\0?(.)\0-f\0?(\d+)|-f\0?(\d+)\0-d\0?(.)", "\0".join(arguments))
+    match = re.fullmatch(r"-d\0?(.)\0-f\0?(\d{1,9})|-f\0?(\d{1,9})\0-d\0?(.)", "\0".join(arguments))
     if stdin is None or not match:
         return None
     delimiter, field = (match[1], int(match[2])) if match[1] else (match[4], int(match[3]))

@@ -49,7 +49,7 @@ _CLOSING = re.compile(rf"(?:then|elif|else|fi|do|done|esac|\}}){_END}|;;&|;;|;&|
 _OPENING = re.compile(rf"(?:if|for|select|while|until|case|function|\{{){_END}")
 _PREFIX = re.compile(r"(!|time(?:[ \t]+-p)?)(?=[ \t\n;&|(]|$)")
 _PARENTHESES = re.compile(r"[ \t]*\([ \t]*\)")
-_DESCRIPTOR = re.compile(r"\d+(?=[<>])|\{[A-Za-z_]\w*\}(?=[<>])")
+_DESCRIPTOR = re.compile(r"[0-9]{1,9}(?=[<>])|\{[A-Za-z_]\w*\}(?=[<>])")
 _NAMED = 10
 """Stands for the descriptor bash chooses in ``{name}>file``: none of the standard ones."""
 _BREAKS = frozenset({";;", ";&", ";;&"})

@@ -52,7 +52,9 @@ class Loops(SimpleCommands):
                 self.leave_open(self.state.copy(), lambda: self._for(loop), [NO_ARGUMENTS])
             else:
                 self.expander.parameters.assign(name, None, unknown(f"${name}", line), line)
-                return self._widen(read, f"for {name} in {' '.join(show(item) for item in items)}"[:SHOWN], keep=name)
+                return self._widen(
+                    read, f"for {name} in {' '.join(show(item) for item in items[:SHOWN])}"[:SHOWN], keep=name
+                )
         mark, depth = len(self.jumps), len(self.doubts)
         if len(items) > MAX_ITERATIONS:
             raise LimitError(f"a loop has more than {MAX_ITERATIONS} rounds")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.core.units import parse_count
 from compatcheck.shell.limits import MAX_WORDS, LimitError
 from compatcheck.shell.patterns import PatternError, remove_prefix, remove_suffix, substitute, translate
 from compatcheck.shell.state import ALWAYS_SET, INHERITED, State, Variable
@@ -57,8 +58,8 @@ class Parameters:
                 return Found([from_text("0", line, (NO_ARGUMENTS,))], name=name)
             known = not any(map(is_many, state.arguments))
             return Found([from_text(str(len(state.arguments)), line) if known else unknown("$#", line)], name=name)
-        if name.isdigit() and name != "0":
-            return self._argument(int(name), line)
+        if place := parse_count(name):
+            return self._argument(place, line)
         if name == "?":
             return Found([from_text("0", line) if state.status else unknown("$?", line)], name=name, is_set=True)
         if not (name[0].isalpha() or name[0] == "_" or name in state.variables):

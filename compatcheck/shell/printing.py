@@ -12,7 +12,7 @@ from compatcheck.shell.values import Piece, Value, assumptions_of, from_text, na
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_FORMAT = re.compile(r"%(?P<flags>[-+ 0]*)(?P<width>\d*)(?:\.(?P<precision>\d+))?(?P<kind>[sdib%])|%|[^%]+")
+_FORMAT = re.compile(r"%(?P<flags>[-+ 0]*)(?P<width>\d{0,9})(?:\.(?P<precision>\d{1,9}))?(?P<kind>[sdib%])|%|[^%]+")
 _MAX_WIDTH = 1000
 
 

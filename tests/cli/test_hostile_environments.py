@@ -47,6 +47,8 @@ def test_a_pipe_is_not_waited_for(environment: Path, place: str) -> None:
         ("configuration", "home = /x\0y\n"),
         ("url", '{"url": "file:///x%00y", "dir_info": {"editable": true}}'),
         ("version", f"__version__ = '{'1' * 5000}'\n"),
+        ("version", f"__version__ = '2.3.0'\ncuda: Optional[str] = '{'1' * 5000}.4'\n"),
+        ("version", "__version__ = '2.3.0'\ncuda: Optional[str] = '².4'\n"),
         ("metadata", f"Metadata-Version: 2.1\nName: numpy\nVersion: {'1' * 5000}\n"),
     ],
 )
@@ -55,6 +57,23 @@ def test_a_value_that_no_program_writes_is_read_over(environment: Path, place: s
     ran = run("env", "--prefix", environment)
     assert ran.code in {0, 1}
     assert f"exit {ran.code}" in ran.out
+
+
+def test_a_directory_of_no_python_is_passed_over(environment: Path) -> None:
+    (environment / "lib/python3.²/site-packages").mkdir(parents=True)
+    assert "exit 0" in run("env", "--prefix", environment).out
+
+
+def test_endless_digits_of_variables_and_devices_are_refused(environment: Path) -> None:
+    digits = "9" * 4400
+    (environment / "run.env").write_text(
+        f"PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:{digits},roundup_power2_divisions:[²:{digits}]\n"
+    )
+    assert run("env", "--prefix", environment, "--env-file", environment / "run.env").code in {0, 1}
+    facts = environment / "facts.yaml"
+    facts.write_text(f"compatcheck: 1\nhardware: {{gpu: A{digits}-80GB, gpus_per_node: 8, nodes: 4}}\n")
+    assert run("env", "--prefix", environment, "--training", facts).code in {0, 1, 2, 4}
+    assert run("env", "--prefix", environment, "--gpu", f"{digits}xH100-80GB").code == 2
 
 
 def test_a_pipe_is_no_side_of_a_comparison(tmp_path: Path) -> None:

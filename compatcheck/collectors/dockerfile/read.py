@@ -33,6 +33,7 @@ from compatcheck.core.requirement import InvalidRequirementError, Requirement, p
 from compatcheck.core.selection import DEFAULT, Selection
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import MAX_BYTES, STANDARD_INPUT, echo, read_text, read_utf8
+from compatcheck.core.units import parse_count
 from compatcheck.shell import read_script
 
 if TYPE_CHECKING:
@@ -233,8 +234,8 @@ class _Reader:
     def take_over(self, origin: str, sources: list[str]) -> None:
         stage = self.stages[-1]
         other = next((entry for entry in self.stages[:-1] if entry.name and entry.name.lower() == origin.lower()), None)
-        if other is None and origin.isdigit() and int(origin) < len(self.stages) - 1:
-            other = self.stages[int(origin)]
+        if other is None and (place := parse_count(origin)) is not None and place < len(self.stages) - 1:
+            other = self.stages[place]
         if (
             other is None
             or not other.packages

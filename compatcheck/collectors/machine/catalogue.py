@@ -14,8 +14,9 @@ from compatcheck.core.units import GIB, MIB
 from compatcheck.rules.locate import open_builtin
 
 _VENDORS = ("nvidia", "geforce", "tesla", "quadro", "amd", "instinct")
-_DECLARED = r"\s*(?:(\d+)\s*[x×*]\s*)?(\S.*?)\s*"
-_SIZE = r"(\d+)\s*gi?b"
+_DECLARED = r"\s*(?:(\d{1,9})\s*[x×*]\s*)?(\S.*?)\s*"
+_LONGEST_NAME = 200
+_SIZE = r"(\d{1,9})\s*gi?b"
 _TOLERANCE = 0.12
 """How far reported memory may be from the catalogue's: ECC takes a sixteenth, torch's own total is a little smaller."""
 _CUT_TOLERANCE = 0.01
@@ -143,6 +144,8 @@ def find_gpus(name: str, catalogue: Catalogue, memory_bytes: int | None = None) 
         memory_bytes: reported memory, which tells the sizes of one name apart. A device of another size than all of these
             is not in the catalogue, whatever its name: an H100 of 94 GB calls itself "NVIDIA H100".
     """
+    if len(name) > _LONGEST_NAME:
+        return []
     key = _key(name)
     exact = [gpu for gpu in catalogue.values() if _key(gpu.name) == key]
     found = exact or [gpu for gpu in catalogue.values() if any(_key(alias) == key for alias in gpu.aliases)]
@@ -187,8 +190,8 @@ def suggest(name: str, catalogue: Catalogue) -> list[str]:
     """Return the names of the catalogue most like ``name``, the nearest first."""
     from difflib import SequenceMatcher  # noqa: PLC0415 (only on the way to an error)
 
-    key = _key(name)
-    digits = "".join(re.findall(r"\d+", re.sub(_SIZE, "", name.lower())))
+    key = _key(name[:_LONGEST_NAME])
+    digits = "".join(re.findall(r"\d+", re.sub(_SIZE, "", name[:_LONGEST_NAME].lower())))
     scored: list[tuple[float, str]] = []
     for gpu in catalogue.values():
         keys: Iterable[str] = (_key(gpu.name), *(_key(alias) for alias in gpu.aliases))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from compatcheck.core.hardware import Hardware
 from compatcheck.core.programs import find_program, small_environment
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.units import GIB, KIB, MIB
+from compatcheck.core.units import GIB, KIB, MIB, parse_count
 
 BUDGET_SECONDS = 4.0
 _FIELDS = ("name", "memory.total", "driver_version", "mig.mode.current", "compute_cap")
@@ -272,8 +272,8 @@ def read_host_memory(root: str = "/") -> tuple[int, Source] | None:
     for name in ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"):
         path = os.path.join(root, name)
         text = _read(path).strip()
-        if text.isdigit():
-            sizes.append((int(text), Source(path)))
+        if (size := parse_count(text)) is not None:
+            sizes.append((size, Source(path)))
     return min(sizes, key=lambda size: size[0]) if sizes else None
 
 

@@ -14,6 +14,7 @@ from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.redaction import redact_variable
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import read_utf8
+from compatcheck.core.units import parse_count
 
 ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 """The allocator's variable under its names, the one with precedence first (c10/core/AllocatorConfig.h)."""
@@ -161,14 +162,14 @@ def parse_allocator(text: str, source: Source) -> tuple[dict[str, Option], list[
 
 def _split_options(text: str) -> list[str]:
     """Split at the commas outside of brackets; a comma at the end is allowed, as in torch."""
-    parts = [""]
-    depth = 0
-    for character in text:
-        if character == "," and depth == 0:
-            parts.append("")
-            continue
+    parts: list[str] = []
+    depth = begin = 0
+    for at, character in enumerate(text):
         depth += (character == "[") - (character == "]")
-        parts[-1] += character
+        if character == "," and depth == 0:
+            parts.append(text[begin:at])
+            begin = at + 1
+    parts.append(text[begin:])
     return parts[:-1] if not parts[-1] else parts
 
 
@@ -182,26 +183,27 @@ def _parse_option(shape: str, text: str) -> Option | None:
     if shape in {"fraction", "portion"}:
         number = _parse_float(text)
         return None if number is None or not (0 < number < 1 or (shape == "portion" and number == 1)) else number
-    if not text.isdecimal():
+    size = parse_count(text)
+    if size is None:
         return None
-    size = int(text)
     if shape == "split":
         return size if size >= _MIN_SPLIT_MB else None
     return size if size > 0 and (shape == "size" or _is_power(size)) else None
 
 
 def _parse_divisions(text: str) -> Option | None:
-    if text.isdecimal():
-        return int(text) if _is_power(int(text)) else None
+    if (number := parse_count(text)) is not None:
+        return number if _is_power(number) else None
     if not (text.startswith("[") and text.endswith("]")):
         return None
     pairs = []
     for part in text[1:-1].split(","):
         interval, _, divisions = part.partition(":")
-        sound = interval == ">" or (interval.isdecimal() and _is_power(int(interval)))
-        if not sound or not divisions.isdecimal() or not (int(divisions) == 0 or _is_power(int(divisions))):
+        sound = interval == ">" or _is_power(parse_count(interval) or 0)
+        parts = parse_count(divisions)
+        if not sound or parts is None or not (parts == 0 or _is_power(parts)):
             return None
-        pairs.append((interval, int(divisions)))
+        pairs.append((interval, parts))
     return tuple(pairs)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.environment import Package
 from compatcheck.core.source import Source
+from compatcheck.core.units import parse_count
 
 if TYPE_CHECKING:
     from compatcheck.collectors.python.conda_records import CondaPackage
@@ -109,7 +110,7 @@ def find_components(
     if torch is not None and torch.cuda is not None:
         components["cuda"] = Package("cuda", torch.cuda, torch.source)
     first = torch.cuda.partition(".")[0] if torch is not None and torch.cuda is not None else ""
-    major = int(first) if first.isdecimal() else None  # whatever a version file or a pin says
+    major = parse_count(first)  # whatever a version file or a pin says
     wants_cuda = torch is None or torch.build in {"cuda", None}
     from_conda = bool(conda) and (torch is None or "pytorch" in conda or "libtorch" in conda)
     for component in _WHEELS:
@@ -156,9 +157,6 @@ def _wheels_of(component: str, packages: Mapping[str, Package]) -> list[tuple[in
             package = packages.get(name + suffix)
             if package is None or package.version is None:
                 continue
-            if major is None and component in {"cuda", "cublas"} and package.version.partition(".")[0].isdigit():
-                # These follow CUDA's own numbering.
-                found.append((int(package.version.partition(".")[0]), package))
-            else:
-                found.append((major, package))
+            own = component in {"cuda", "cublas"}  # these follow CUDA's own numbering
+            found.append((parse_count(package.version.partition(".")[0]) if major is None and own else major, package))
     return found

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from compatcheck.core.errors import InputError, UsageError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Source
+from compatcheck.core.units import parse_count
 
 # Patterns are compiled where they are used: most runs need none of them.
 _EXECUTABLE = r"(?i)\.?(?:python|pypy)[\d.]*\w*(?:\.exe)?"
@@ -302,9 +303,10 @@ def _library_key(name: str) -> tuple[int, int, str]:
         return 0, 0, ""
     major, dot, minor = name.removeprefix("python").removeprefix("pypy").partition(".")
     digits = minor.removesuffix("t")
-    if not dot or not major.isdigit() or not digits.isdigit():
+    numbers = parse_count(major), parse_count(digits)
+    if not dot or numbers[0] is None or numbers[1] is None:
         return 0, 0, ""
-    return int(major), int(digits), "t" if digits != minor else ""
+    return numbers[0], numbers[1], "t" if digits != minor else ""
 
 
 def _choose_library(prefix: str, executable: str | None, version: str | None, files: Files) -> str | None:

@@ -22,6 +22,7 @@ from compatcheck.collectors.reports.report import (
     tidy,
 )
 from compatcheck.core.data_file import read_data
+from compatcheck.core.python_code import parse_python
 from compatcheck.core.units import GIB
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ def _read_value(text: str) -> Any:  # noqa: ANN401 (a Python literal)
     """Read one value: ``no``, ``16``, ``None``, ``{'zero_stage': 3}``; what is no literal is text."""
     if len(text) <= _LONGEST_VALUE and text.count("[") + text.count("{") + text.count("(") <= 20:
         try:
-            return ast.literal_eval(text)
+            return ast.literal_eval(parse_python(text, "eval"))
         except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
             pass
     return text

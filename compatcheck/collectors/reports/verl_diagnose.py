@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.collectors.reports.collect_env import is_device_name
 from compatcheck.collectors.reports.report import CUDA, Device, PastedReport, open_report, place
-from compatcheck.core.units import GIB
+from compatcheck.core.units import GIB, parse_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,8 +66,8 @@ def _take(section: str, line: re.Match[str], report: PastedReport, part: Part, p
             report.values["runtime.nvcc"] = (found[1], source)
         case "System Info", "CPU Memory" if size is not None:
             report.values["hardware.host_memory_bytes"] = (round(float(size[1]) * GIB), source)
-        case "System Info", "GPU Count" if value.isdigit():
-            report.values["gpu count"] = (int(value), source)
+        case "System Info", "GPU Count" if (count := parse_count(value)) is not None:
+            report.values["gpu count"] = (count, source)
         case "System Info", _ if device is not None and device[2] == "Type" and is_device_name(value):
             report.devices.append(Device(value))
             report.devices_source = report.devices_source or source

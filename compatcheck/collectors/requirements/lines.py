@@ -59,8 +59,8 @@ _INDEXES = {"--index-url", "--pypi-url", "--extra-index-url", "--find-links"}
 _WITHOUT_VALUE: list[str] = _TABLE["without_value"]
 _MAX_DEPTH = 50
 _MAX_REQUIREMENT = 8 * 1024
-_MAX_OPTIONS = 256 * 1024
-"""Characters of one line; the hashes of a large release come to some 20 KiB."""
+_MAX_OPTIONS = 64 * 1024
+"""Characters of one line; the hashes of a large release come to some 20 KiB, and a longer word takes `shlex` quadratic time."""
 _HEADER_LINES = 10
 
 

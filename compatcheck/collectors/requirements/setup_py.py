@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from typing import TYPE_CHECKING
 
 from compatcheck.collectors.requirements.pyproject import Stated
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name
+from compatcheck.core.python_code import parse_python
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, parse_requirement
 from compatcheck.core.selection import DEFAULT, Selection
 from compatcheck.core.source import Skipped, Source
@@ -64,9 +64,7 @@ def read_setup_py(path: str, files: Files = LOCAL, selection: Selection = DEFAUL
 def _parse(path: str, files: Files) -> ast.Module:
     data = read_bytes(path, files, limit=MAX_BYTES)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the file's own escapes and comparisons
-            return ast.parse(data)
+        return parse_python(data)
     except SyntaxError as error:
         message = f"is not Python {error.msg and f'({error.msg})'}".rstrip()
         raise InputError(message, source=Source(path, line=error.lineno), hint=_ELSEWHERE) from None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from compatcheck.core.document import Document, Gap, Unresolved
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Skipped
+from compatcheck.core.units import parse_count
 from compatcheck.frameworks.launch import ranks
 from compatcheck.frameworks.launch.arguments import unresolved_options
 from compatcheck.frameworks.launch.flags import gaps_of_words, known_values, parse_flags
@@ -166,13 +167,13 @@ def read_ranks(launch: Launch, left_out: tuple[str, str, int] | None = None) -> 
     """
     found = Ranks()
     line = launch.command.source.line
-    per_node, nodes = launch.variables.get("NPROC_PER_NODE"), launch.variables.get("NNODES")
-    if per_node is not None and per_node.isdigit():
-        found.state(ranks.GPUS, "NPROC_PER_NODE", int(per_node), line)
+    per_node, nodes = (parse_count(launch.variables.get(name)) for name in ("NPROC_PER_NODE", "NNODES"))
+    if per_node is not None:
+        found.state(ranks.GPUS, "NPROC_PER_NODE", per_node, line)
     elif left_out is not None:
         found.state(*left_out, line)
-    if nodes is not None and nodes.isdigit():
-        found.state(ranks.NODES, "NNODES", int(nodes), line)
+    if nodes is not None:
+        found.state(ranks.NODES, "NNODES", nodes, line)
     elif found.value(ranks.GPUS) and "NNODES" not in launch.command.variables:
         found.state(ranks.NODES, "NNODES (left out)", 1, line)
     for name, fact in (("NPROC_PER_NODE", ranks.GPUS), ("NNODES", ranks.NODES)):

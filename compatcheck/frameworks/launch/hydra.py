@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.frameworks.launch.values import Argument, explain
+from compatcheck.frameworks.launch.values import MAX_DIGITS, Argument, explain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -224,7 +224,7 @@ def _bare(text: str) -> object:
         return None
     if lowered in {"true", "false"}:
         return lowered == "true"
-    if _INTEGER.match(text):
+    if _INTEGER.match(text) and len(text) < MAX_DIGITS:
         return int(text)
     if _FLOAT.match(text) and ("." in text or "e" in lowered):
         return float(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatcheck.core.document import Document, Statement, Unresolved
+from compatcheck.core.units import parse_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,17 +87,16 @@ def read_torchrun(
         key = f"--{name}"
         if argument is None:
             text = environment.get(variable)
-            ranks.state(
-                fact, variable if text else f"{key} (left out)", int(text) if text and text.isdigit() else 1, line
-            )
+            count = parse_count(text)
+            ranks.state(fact, variable if text else f"{key} (left out)", 1 if count is None else count, line)
         elif argument.why is not None:
             ranks.doubt(fact, key, argument.why, argument.line)
         elif isinstance(argument.value, int):
             ranks.state(fact, key, argument.value, argument.line)
         else:
             low, _, high = str(argument.value).partition(":")
-            if low.isdigit() and (low == high or not high):
-                ranks.state(fact, key, int(low), argument.line)
+            if (count := parse_count(low)) is not None and (low == high or not high):
+                ranks.state(fact, key, count, argument.line)
             else:
                 ranks.doubt(fact, key, f"{argument.value!r} leaves the number to the machine", argument.line)
 
@@ -158,8 +158,7 @@ def read_srun(options: Mapping[str, Argument], ranks: Ranks) -> None:
         ranks.state(WORLD, "--ntasks-per-node", per_node.value * (ranks.value(NODES) or 0), per_node.line)
     gpus = options.get("gpus_per_node") or options.get("gres")
     if gpus is not None and gpus.why is None:
-        number = str(gpus.value).rpartition(":")[2]
-        ranks.state(GPUS, "--gres", int(number) if number.isdigit() else None, gpus.line)
+        ranks.state(GPUS, "--gres", parse_count(str(gpus.value).rpartition(":")[2]), gpus.line)
 
 
 def read_mpirun(options: Mapping[str, Argument], ranks: Ranks) -> None:

@@ -28,14 +28,14 @@ def read_scalar(text: str) -> object:
     lowered = text.strip().lower()
     if lowered in {"true", "false"}:
         return lowered == "true"
-    if re.fullmatch(r"[+-]?\d+", text.strip()) and len(text) < _DIGITS:
+    if re.fullmatch(r"[+-]?\d+", text.strip()) and len(text) < MAX_DIGITS:
         return int(text)
     if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", lowered):
         return float(text)
     return text
 
 
-_DIGITS = 40
+MAX_DIGITS = 40
 """Longer runs of digits are names, and Python would take long to convert them."""
 
 

@@ -72,7 +72,7 @@ def _find_mark(text: str, launchers: Sequence[str]) -> re.Match[str] | None:
 
 
 def _split_line(path: str, files: Files) -> tuple[str, int | None]:
-    match = re.fullmatch(r"(.+):(\d+)", path)
+    match = re.fullmatch(r"(.+):(\d{1,9})", path)
     if match is None or files.exists(path):
         return path, None
     return match[1], int(match[2])

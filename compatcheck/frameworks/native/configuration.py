@@ -153,10 +153,10 @@ def _environment(data: Mapping[str, Any], path: str) -> Environment | None:
     unnamed = [name for name in packages if not isinstance(name, str)]
     if unnamed:
         msg = f"{unnamed[0]!r} is not the name of a package"
-        raise InputError(msg, source=Source(path, "packages"))
+        raise InputError(msg, source=Source(path, "packages"), hint='write it as torch: "2.6.0"')
     for name, text in packages.items():
         if not isinstance(text, str):
-            hint = f'write {name}: "{text}"' if isinstance(text, int | float) else None
+            hint = f'write {name}: "{text if isinstance(text, int | float) else "2.6.0"}"'
             msg = "a version must be quoted text"
             raise InputError(msg, source=Source(path, f"packages.{name}"), hint=hint)
         package = _package(name, text.strip(), Source(path, f"packages.{name}"))

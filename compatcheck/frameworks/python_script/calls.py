@@ -10,6 +10,7 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import InputError
+from compatcheck.core.python_code import parse_python
 from compatcheck.core.source import Source
 
 if TYPE_CHECKING:
@@ -61,15 +62,20 @@ def parse_script(text: str, path: str) -> ast.Module:
         InputError: it is no Python this release can parse.
     """
     try:
-        return ast.parse(text)
+        return parse_python(text)
     except SyntaxError as error:
         msg = f"is no Python that can be parsed: {error.msg}"
         raise InputError(
             msg, source=Source(path, None, error.lineno), hint="is it a script for Python 2, or a template?"
         ) from None
     except (RecursionError, MemoryError, ValueError):
-        msg = "is nested too deeply to be a training script"
-        raise InputError(msg, source=Source(path), hint="check that this is the file you mean") from None
+        raise too_deep(path) from None
+
+
+def too_deep(path: str) -> InputError:
+    """Describe a script whose expressions stand in one another too often."""
+    msg = "is nested too deeply to be a training script"
+    return InputError(msg, source=Source(path), hint="check that this is the file you mean")
 
 
 class _Scope:

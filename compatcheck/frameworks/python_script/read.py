@@ -15,7 +15,7 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.accelerate import configuration as accelerate
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
-from compatcheck.frameworks.python_script.calls import Given, Script, parse_script
+from compatcheck.frameworks.python_script.calls import Given, Script, parse_script, too_deep
 from compatcheck.frameworks.python_script.meanings import ARGUMENTS, Findings, take_call
 from compatcheck.frameworks.text import read_text
 from compatcheck.frameworks.translation import translate
@@ -42,6 +42,13 @@ def read(path: str, files: Files = LOCAL, *, named: bool = True) -> tuple[Docume
     Raises:
         InputError: not readable, no Python, or (when named) a script that trains nothing this release knows.
     """
+    try:
+        return _read(path, files, named=named)
+    except RecursionError:  # the parser goes somewhat deeper than those that look at what it made
+        raise too_deep(path) from None
+
+
+def _read(path: str, files: Files, *, named: bool) -> tuple[Document, ...]:
     source = Source(path)
     script = Script(parse_script(read_text(path, files), path))
     found = Findings(source)

@@ -16,6 +16,7 @@ from compatcheck.core.units import (
     canonical_dtype,
     format_bytes,
     parse_bytes,
+    parse_count,
 )
 
 COUNTS = st.one_of(st.integers(0, 2**20), st.integers(0, 2**50))
@@ -97,3 +98,21 @@ def test_dtype_names() -> None:
         assert canonical_dtype(name) == name
     assert canonical_dtype("bf17") is None
     assert canonical_dtype("auto") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("8", 8),
+        ("007", 7),
+        ("9" * 18, 10**18 - 1),
+        ("9" * 19, None),
+        ("²", None),
+        ("٣", None),
+        ("-1", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_counts_are_ascii_digits_of_63_bits(text: str | None, count: int | None) -> None:
+    assert parse_count(text) == count

@@ -53,3 +53,26 @@ def test_an_answer_stands_while_what_it_read_does(*, frame: str, stage: int, ran
 def test_an_answer_that_goes_through_all_facts_is_refused() -> None:
     with pytest.raises(NotImplementedError):
         Memory().open("train", facts(3), None, rule_set()).ask("rule", lambda scope: list(scope.facts))
+
+
+def test_finding_one_of_many_answers_compares_what_was_read_once_each() -> None:
+    """Its cost does not grow with the answers that differ in something read later."""
+    memory = Memory()
+    compared = []
+
+    class Watched(int):
+        def __eq__(self, other: object) -> bool:
+            compared.append(1)
+            return int(self) == other
+
+        __hash__ = int.__hash__
+
+    def answer(scope: FactScope) -> object:
+        return scope.value("stage"), scope.value("rank") if scope.value("stage") == 3 else None
+
+    for rank in range(50):
+        memory.open("train", facts(3, Watched(rank)), None, rule_set()).ask("rule", answer)
+    compared.clear()
+    assert memory.open("train", facts(2, Watched(9)), None, rule_set()).ask("rule", answer) == (2, None)
+    assert memory.open("train", facts(3, Watched(7)), None, rule_set()).ask("rule", answer) == (3, 7)
+    assert len(compared) <= 50

@@ -1,0 +1,33 @@
+"""Python that is parsed says nothing on standard error, and what is none is an exception of its own."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from compatcheck.core.python_code import parse_python
+
+
+def test_warnings_about_the_code_are_not_shown() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert parse_python("x = 1\nif x is 1: y = '\\d'").body
+        assert parse_python("1if x else 2", "eval").body
+
+
+def test_what_is_no_python_is_refused() -> None:
+    with pytest.raises(SyntaxError):
+        parse_python("x =")
+    with pytest.raises((ValueError, SyntaxError)):
+        parse_python("x = " + "9" * 4400)
+
+
+@pytest.mark.parametrize("code", ["from {} import b", "import a, \\\n{}", "import {} as b"])
+def test_a_module_with_endless_parts_is_refused(code: str) -> None:
+    written = code.format(".".join("a" * 501))
+    parse_python(written)
+    with pytest.raises(RecursionError):
+        parse_python(written.replace("a.", "a.a.", 1))
+    with pytest.raises(RecursionError):
+        parse_python(written.replace("a.", "a.a.", 1).encode())
