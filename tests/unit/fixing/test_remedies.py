@@ -62,6 +62,24 @@ def test_a_release_that_brings_in_what_fails_gives_way_to_the_next() -> None:
     assert "0.16.8" not in " ".join(one.text for one in finding.remedies)
 
 
+def test_a_release_at_which_nobody_knows_whether_it_is_there_clears_nothing() -> None:
+    Path("requirements.txt").write_text("deepspeed==0.16.4\n")
+    Path("facts.yaml").write_text(FACTS)
+    subject = read("requirements.txt", "facts.yaml")
+    before = judge(subject, CRITERIA).findings
+
+    def judge_made_up(one: Subject) -> Judgement:
+        found = judge(one, CRITERIA)
+        assert one.environment is not None
+        if one.environment.packages["deepspeed"].version != "0.16.8":
+            return found
+        unsure = next(one for one in before if one.rule_id == RULE)._replace(status="possible", fails=False)
+        return found._replace(findings=(*found.findings, unsure))
+
+    (finding,) = (one for one in try_remedies(subject, before, RULES, judge_made_up) if one.rule_id == RULE)
+    assert releases(finding) == [{"deepspeed": "0.16.9"}]
+
+
 def test_where_every_release_brings_in_what_fails_none_is_advised() -> None:
     known = frozenset(RULES.releases("deepspeed"))
     finding = tried("deepspeed==0.16.4\n", bad=known - {"0.16.4"})
