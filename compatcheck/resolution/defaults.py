@@ -154,9 +154,9 @@ def apply_traits(scope: FactScope, facts: dict[str, Fact]) -> None:
     for program in (*(lineage(str(framework.value)) if framework is not None else ()), find_program(ANY)):
         rows = scope.rules.section(f"traits/{program.name}")
         if rows:
-            if program.name != ANY:
-                facts.setdefault(READ, Fact(READ, True, "reader-default"))
             label = f"code of {program.label}"
+            if program.name != ANY:
+                facts.setdefault(READ, Fact(READ, True, "reader-default", (), label))
             undecided |= _Table(rows, None, scope, facts, (label, "reader-default")).apply(undecided)
     if framework is not None and CODE not in undecided:
         facts.setdefault(
