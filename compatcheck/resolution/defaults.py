@@ -155,8 +155,8 @@ def apply_traits(scope: FactScope, facts: dict[str, Fact]) -> None:
         rows = scope.rules.section(f"traits/{program.name}")
         if rows:
             label = f"code of {program.label}"
-            if program.name != ANY:
-                facts.setdefault(READ, Fact(READ, True, "reader-default", (), label))
+            if framework is not None and program.name != ANY:
+                facts.setdefault(READ, Fact(READ, True, "reader-default", framework.sources, label))
             undecided |= _Table(rows, None, scope, facts, (label, "reader-default")).apply(undecided)
     if framework is not None and CODE not in undecided:
         facts.setdefault(
