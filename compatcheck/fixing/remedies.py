@@ -151,7 +151,7 @@ def _release(finding: Finding, name: str, release: str, scope: FactScope) -> Cha
 
 
 def agree_with(plan: Plan, findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Let the remedies of what a plan clears say what the plan does, where they change nothing or something else."""
+    """Let the remedies of what a plan clears begin with what the plan does, where they change nothing or something else."""
     moves = {change.name: change.release or "" for change in plan.changes if change.kind == VERSION}
     cleared = {target_of(finding) for finding in plan.cleared}
 
@@ -160,10 +160,14 @@ def agree_with(plan: Plan, findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
     def adjust(finding: Finding) -> Finding:
         changing = [remedy for remedy in finding.remedies if remedy.releases or remedy.settings]
-        if target_of(finding) not in cleared or (changing and all(map(agrees, changing))):
+        if target_of(finding) not in cleared:
             return finding
-        kept = tuple(remedy for remedy in finding.remedies if agrees(remedy))
         settings = tuple(fact for change in plan.changes for fact in change.facts)
+        if changing and all(map(agrees, changing)):
+            steps = {*moves.items(), *settings}
+            planned_first = sorted(finding.remedies, key=lambda one: not {*one.releases, *one.settings} & steps)
+            return finding._replace(remedies=tuple(planned_first))
+        kept = tuple(remedy for remedy in finding.remedies if agrees(remedy))
         words = ", ".join(change.instruction for change in plan.changes)
         command = (
             "pip install " + " ".join(f"'{name}=={release}'" for name, release in moves.items()) if moves else None

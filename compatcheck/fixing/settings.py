@@ -113,7 +113,7 @@ def find_place(subject: Subject, role: str, change: Change, rules: RuleSet, file
             edits.append(edit)
             written.append((files.place_of_setting(edit), describe_edit(files.texts[edit.path], edit)))
             continue
-        spelled = _spell_by_hand(subject, role, name, value, rules)
+        spelled = _spell_by_hand(subject, role, name, value, rules, files)
         if spelled is not None:
             proved = False
             written.append(spelled)
@@ -144,18 +144,29 @@ def _states(subject: Subject, role: str, name: str, value: Value, edits: list[Te
     return held and {one.fact for one in after.conflicts} <= {one.fact for one in subject.conflicts}
 
 
-def _spell_by_hand(subject: Subject, role: str, name: str, value: Value, rules: RuleSet) -> tuple[str, str] | None:
-    """Return where a person states a fact, and in which words."""
+def _spell_by_hand(
+    subject: Subject, role: str, name: str, value: Value, rules: RuleSet, files: EditableFiles
+) -> tuple[str, str] | None:
+    """Return where a person states a fact, and in which words: in the file that states it now, if there is one.
+
+    Stated in another, the two would disagree, as a DeepSpeed file and the trainer's own arguments do.
+    """
     facts = subject.roles[role]
+    fact = facts.get(name)
+    stated = set() if fact is None else {source.path for source in fact.sources}
     scope = FactScope(facts, subject.environment, rules)
-    files = [one for one in subject.documents if one.reader not in {"native", "model"}]
-    spelled = next(find_spellings(files, name, value, role, scope), None)
+    documents = [one for one in subject.documents if one.reader not in {"native", "model"}]
+    spellings = find_spellings(documents, name, value, role, scope)
+    spelled = min(spellings, key=lambda one: one.document.source.path not in stated, default=None)
     if spelled is None:
         return None
-    fact = facts.get(name)
     source = next((one for one in fact.sources if one.path == spelled.document.source.path), None) if fact else None
     source = source or spelled.document.place(spelled.key)
     place = source.path if source.line is None else f"{source.path}:{source.line}"
+    if spelled.document.is_command and os.path.isfile(source.path):
+        text = (files.text(source.path) or "").replace("-", "_")
+        if any(f"__{one}" in text for one in spelled.document.lines):
+            return place, f"--{spelled.key} {_write(spelled.value)}"
     sign = "=" if spelled.document.is_command or source.path.endswith(".py") else ": "
     return place, f"{spelled.key}{sign}{_write(spelled.value)}"
 

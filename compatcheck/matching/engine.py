@@ -48,10 +48,10 @@ def match(
     waiting = 0
     relevant = RelevantRules.of(subject, rules)
     for role, facts in subject.roles.items():
-        scope = FactScope(facts, subject.environment, rules)
+        scope = open_scope(subject, role, rules)
         stated = states_run(facts)
         frame = (role, relevant.implied, relevant.contradictory, relevant.served, stated)
-        recall = None if memory is None else memory.open(frame, facts, subject.environment, rules)
+        recall = None if memory is None else memory.open(frame, facts, subject.environment, rules, scope.opened)
         decided = []
         for rule in relevant.rules:
             if not selects(rule.id):
@@ -71,6 +71,16 @@ def match(
                 decided.append((rule, found.decision))
         findings.extend(_build_all(decided, subject, role, scope, recall, skipped))
     return Outcome(tuple(without_repeats(findings)), tuple(sorted(folded.items())), tuple(skipped), waiting)
+
+
+def open_scope(subject: Subject, role: str, rules: RuleSet) -> FactScope:
+    """Return what rules can ask of a role; whether a fact is stated is unknown where something not read may state it."""
+    facts = subject.roles[role]
+    if not (subject.unresolved or subject.gaps or subject.unread):
+        return FactScope(facts, subject.environment, rules)
+    from compatcheck.resolution.gaps import Opened  # noqa: PLC0415 (only where something was not read)
+
+    return FactScope(facts, subject.environment, rules, Opened.of(subject, role, facts))
 
 
 class RuleOutcome(NamedTuple):
@@ -354,11 +364,11 @@ class _ForwardOnly(FactScope):
 
 def _impact(rule: CompiledRule, scope: FactScope) -> tuple[FindingImpact, tuple[str, ...]]:
     if not keeps_graph(scope):
-        scope = _ForwardOnly(scope.facts, scope.environment, scope.rules)
+        scope = _ForwardOnly(scope.facts, scope.environment, scope.rules, scope.opened)
     expected, needs = size(rule.expected, scope)
     assumed: tuple[str, ...] = ()
     if needs == (TRAINABLE,) and "training.peft" not in scope.facts and "model.parameters" in scope.facts:
-        scope = _FullTuning(scope.facts, scope.environment, scope.rules)
+        scope = _FullTuning(scope.facts, scope.environment, scope.rules, scope.opened)
         expected, needs = size(rule.expected, scope)
         assumed = ("for the size, that every parameter is trained: no input configures an adapter",)
     low, _ = size(rule.low, scope)

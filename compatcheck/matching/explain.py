@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
 from compatcheck.matching.decision import Decision, decide, size, truth
-from compatcheck.resolution.scope import FactScope
+from compatcheck.matching.engine import open_scope
 from compatcheck.rules.expression import conjuncts, evaluate, fact_names, own_requirements, write
 
 if TYPE_CHECKING:
+    from compatcheck.resolution.scope import FactScope
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import CompiledClause, CompiledRule, RuleSet, Texts
     from compatcheck.rules.expression import Code
@@ -54,8 +55,8 @@ def explain(rule: CompiledRule, subject: Subject, rules: RuleSet, locate: Locate
     Raises:
         RuleError: an expression of the rule does not fit the values.
     """
-    for role, facts in subject.roles.items():
-        scope = FactScope(facts, subject.environment, rules)
+    for role in subject.roles:
+        scope = open_scope(subject, role, rules)
         expected, needs = size(rule.expected, scope)
         yield Explanation(
             rule=rule,

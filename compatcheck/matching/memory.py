@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from compatcheck.core.environment import Environment
     from compatcheck.core.facts import Fact
+    from compatcheck.resolution.gaps import Opened
     from compatcheck.rules.database import RuleSet
 
 _Reads = dict[tuple[int, str], object]
@@ -41,7 +42,14 @@ class Memory:
         """Remember nothing."""
         self._frames: list[tuple[object, dict[Hashable, _Read | _Answer]]] = []
 
-    def open(self, frame: object, facts: Mapping[str, Fact], environment: Environment | None, rules: RuleSet) -> Recall:
+    def open(
+        self,
+        frame: object,
+        facts: Mapping[str, Fact],
+        environment: Environment | None,
+        rules: RuleSet,
+        opened: Opened | None = None,
+    ) -> Recall:
         """Return what is remembered of runs that are alike in all but releases and facts.
 
         Args:
@@ -49,14 +57,16 @@ class Memory:
             facts: of one role.
             environment: with its packages.
             rules: the database.
+            opened: facts that something not read may state.
         """
+        frame = frame, opened
         if environment is not None:
             frame = frame, environment._replace(packages={}, components={})
         for known, answers in self._frames:
             if known == frame:
-                return Recall(answers, facts, environment, rules)
+                return Recall(answers, facts, environment, rules, opened)
         self._frames.append((frame, {}))
-        return Recall(self._frames[-1][1], facts, environment, rules)
+        return Recall(self._frames[-1][1], facts, environment, rules, opened)
 
 
 class Recall:
@@ -68,8 +78,10 @@ class Recall:
         facts: Mapping[str, Fact],
         environment: Environment | None,
         rules: RuleSet,
+        opened: Opened | None = None,
     ) -> None:
         self._answers = answers
+        self._opened = opened
         self._rules = rules
         self._environment = environment
         self._now: tuple[Mapping[str, object], ...] = (dict(facts), {}, {})
@@ -113,7 +125,7 @@ class Recall:
         environment = self._environment
         if environment is not None:
             environment = environment._replace(packages=packages, components=components)
-        return FactScope(facts, environment, self._rules)
+        return FactScope(facts, environment, self._rules, self._opened)
 
 
 class _Watched(Mapping[str, Any]):

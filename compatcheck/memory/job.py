@@ -44,7 +44,7 @@ def estimate_job(roles: Mapping[str, Facts], environment: Environment | None = N
     Raises:
         UsageError: a size is zero, negative or beyond 2**63 - 1.
     """
-    refused = find_contradiction(roles)
+    refused = find_contradiction(roles, environment)
     if refused is not None:
         return Estimate("closed_form", (), Verdict("unknown", None, None, refused))
     roles = _without_second_copy(roles)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from compatcheck.core.versions import compile_specifier, contains
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from compatcheck.core.environment import Environment
     from compatcheck.core.facts import Facts
 
 _SPLITS = {
@@ -19,12 +22,14 @@ _SPLITS = {
 _NOT_STATED = frozenset({"derived", "reader-default", "library-default"})
 
 
-def find_contradiction(roles: Mapping[str, Facts]) -> str | None:
+def find_contradiction(roles: Mapping[str, Facts], environment: Environment | None = None) -> str | None:
     """Return why ranks cannot be arranged as asked, with what to change; None where they can, or nobody says.
 
     Megatron-LM refuses ranks that are no multiple of tensor × pipeline × context (core/parallel_state.py,
     initialize_model_parallel) and heads that are none of the tensor-parallel ranks (core/transformer/transformer_config.py,
-    core_r0.11.0); torch's device meshes and the sharding of attention by heads ask for the same.
+    core_r0.11.0); torch's device meshes and the sharding of attention by heads ask for the same. verl before 0.8 and its forks
+    divide a micro batch over all ranks by them without a remainder, and then a batch by what is left
+    (verl/workers/fsdp_workers.py "normalize config", v0.7.0; Search-R1 a14dc3a).
     """
     for role, facts in roles.items():
         sharding, stage = facts.get("training.sharding"), facts.get("training.zero_stage")
@@ -49,10 +54,26 @@ def find_contradiction(roles: Mapping[str, Facts]) -> str | None:
                 f"{words} parallel{of} needs a multiple of {split} ranks, and there are {world}: "
                 "name all devices (--gpu N×…, --set hardware.world_size=…) or change the split"
             )
+        key, whole = _count(facts, "training.micro_batch_size"), facts.get("training.micro_batch_is_global")
+        counts_all = whole is not None and whole.value is True and not _has(environment, "verl", ">=0.8")
+        if key is not None and world is not None and counts_all and key < world // split:
+            return (
+                f"a micro batch of {key} over all {world // split} data-parallel ranks{of} leaves none for each: "
+                f"make it a multiple of {world // split}"
+            )
         tensor, heads = stated.get("tensor", 1), _count(facts, "model.num_attention_heads")
         if heads is not None and heads % tensor:
             return f"{heads} attention heads{of} cannot be split over {tensor} tensor-parallel ranks: choose a divisor"
     return None
+
+
+def _has(environment: Environment | None, package: str, versions: str) -> bool:
+    found = None if environment is None else environment.packages.get(package)
+    return (
+        found is not None
+        and found.version is not None
+        and contains(compile_specifier(versions), found.version) == "yes"
+    )
 
 
 def _count(facts: Facts, name: str) -> int | None:

@@ -54,7 +54,8 @@ def place(
             }
             if row.get("cc") is not None:
                 changed["hardware.compute_capability"] = float(row["cc"])
-            priced = price({role: overlay(facts, changed) for role, facts in roles.items()})
+            # as --gpu states it: rules about devices are silent about one that nobody stated
+            priced = price({role: overlay(facts, changed, "set") for role, facts in roles.items()})
             if priced is None:
                 break
             if priced.verdict.outcome == "fits":

@@ -18,9 +18,9 @@ SUGGESTED = "derived"
 """Origin of facts that a suggestion changes."""
 
 
-def overlay(facts: Facts, changed: Mapping[str, Value]) -> Facts:
+def overlay(facts: Facts, changed: Mapping[str, Value], origin: str = SUGGESTED) -> Facts:
     """Return the facts with some of them changed."""
-    new = {name: Fact(name, value, SUGGESTED, note="suggested") for name, value in changed.items()}
+    new = {name: Fact(name, value, origin, note="suggested") for name, value in changed.items()}
     return Facts({**facts, **new})
 
 

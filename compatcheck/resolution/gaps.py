@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.document import LEFT_OUT, Document, Gap, Statement
 from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
+
+    from compatcheck.resolution.subject import Subject
 
 _MEMORY = frozenset({
     "accum", "accumulation", "adapter", "attention", "attn", "batch", "batches", "bits", "checkpointing",
@@ -93,6 +95,23 @@ def open_facts(documents: Iterable[Document], role: str | None, stated: Containe
             if any(may_set(gap, key, "") for gap in gaps):
                 found.update(meaning.fact for meaning in meanings if role is None or meaning.role in (None, role))
     return frozenset(name for name in found if name not in stated)
+
+
+class Opened(NamedTuple):
+    """Facts of a role that something which was not read may state."""
+
+    names: frozenset[str]
+    gaps: tuple[Gap, ...]
+
+    @classmethod
+    def of(cls, subject: Subject, role: str, facts: Container[str]) -> Opened:
+        """Collect them."""
+        waiting = frozenset(name for name, _, _ in subject.unresolved)
+        return cls(waiting | open_facts(subject.documents, role, facts), subject.gaps)
+
+    def holds(self, name: str) -> bool:
+        """Tell whether a fact that nobody is known to state may be stated all the same."""
+        return name in self.names or any(may_set(gap, "", name) for gap in self.gaps)
 
 
 def withhold(documents: Iterable[Document]) -> Iterator[tuple[Document, frozenset[tuple[str, str | None]]]]:

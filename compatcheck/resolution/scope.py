@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from compatcheck.core.facts import Fact
+    from compatcheck.resolution.gaps import Opened
     from compatcheck.rules.database import RuleSet
 
 Verdict = Literal["yes", "no", "some", "boundary", "unknown"]
@@ -43,11 +44,18 @@ def version_need(package: str) -> str:
 class FactScope:
     """The names an expression can use, over facts that may still be growing."""
 
-    def __init__(self, facts: Mapping[str, Fact], environment: Environment | None, rules: RuleSet) -> None:
-        """Take live mappings; nothing is copied."""
+    def __init__(
+        self,
+        facts: Mapping[str, Fact],
+        environment: Environment | None,
+        rules: RuleSet,
+        opened: Opened | None = None,
+    ) -> None:
+        """Take live mappings; nothing is copied. ``opened`` are the facts that something not read may state."""
         self.facts = facts
         self.environment = environment
         self.rules = rules
+        self.opened = opened
 
     def value(self, name: str) -> object:
         """Return the value of a fact, or Unknown; what would tell a trait of a program that nobody knows is its name."""
@@ -56,9 +64,11 @@ class FactScope:
             return fact.value
         return Unknown(frozenset((FRAMEWORK if name.startswith(TRAITS) and FRAMEWORK not in self.facts else name,)))
 
-    def declared(self, name: str) -> bool:
-        """Tell whether a person, a file or the machine stated the fact."""
+    def declared(self, name: str) -> object:
+        """Tell whether a person, a file or the machine stated the fact; Unknown where what was not read may."""
         fact = self.facts.get(name)
+        if fact is None and self.opened is not None and self.opened.holds(name):
+            return Unknown(frozenset((name,)))
         return fact is not None and fact.origin in STATED
 
     def package(self, name: str) -> Package | None:

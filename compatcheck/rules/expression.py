@@ -24,8 +24,8 @@ if TYPE_CHECKING:
         def value(self, name: str) -> object:
             """Return the fact's value, or Unknown."""
 
-        def declared(self, name: str) -> bool:
-            """Tell whether an input states the fact, as opposed to a default or nothing."""
+        def declared(self, name: str) -> object:
+            """Tell whether an input states the fact, as opposed to a default or nothing: True, False or Unknown."""
 
         def installed(self, package: str, bounds: Any) -> object:  # noqa: ANN401 (compiled bounds, or a specifier)
             """Return whether a package in this range is there: True, False or Unknown."""

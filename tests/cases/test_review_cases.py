@@ -421,3 +421,67 @@ def test_a_row_that_a_table_lacks_is_told_in_words() -> None:
     said = words(run("check", "requirements.txt", "-v", *(part for one in settings for part in ("--set", one))))
     assert "qwen2_5_vl in the table sdpa-support" in said
     assert "sdpa-support[" not in said
+
+
+def test_no_device_is_proposed_that_the_stack_does_not_start_on() -> None:
+    ran = run("estimate", INCIDENT, "--suggest", "--format", "json")
+    (one,) = json.loads(ran.out)["subjects"]
+    assert not [place["gpu"] for place in one["placements"] if place["gpu"].startswith(("B200", "B300", "GB"))]
+    assert "flash-attn/gpu-after-hopper" in affected(INCIDENT, "--gpu", "8xB200")
+
+
+SCRIPT = """\
+from transformers import AutoModelForCausalLM
+from trl import SFTConfig, SFTTrainer
+
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B", torch_dtype="bfloat16")
+args = SFTConfig(output_dir="o", per_device_train_batch_size=4, gradient_accumulation_steps=2, {options})
+SFTTrainer(model, args=args, train_dataset=None).train()
+"""
+
+
+def test_what_a_script_states_is_changed_in_the_script() -> None:
+    require(trl="0.15.2", torch="2.6.0", transformers="4.49.0", deepspeed="0.16.5", accelerate="1.4.0")
+    own = dict.fromkeys(("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"), "auto")
+    write("ds.json", json.dumps({"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 3}, **own}))
+    options = 'max_length=4096, bf16=True, gradient_checkpointing=True, deepspeed="ds.json"'
+    write("sft.py", SCRIPT.format(options=options))
+    write("run.sh", "deepspeed --num_gpus 4 sft.py\n")
+    said = words(run("fix", ".", "--offline", "--gpu", "4xA100-40GB"))
+    assert "sft.py:5: per_device_train_batch_size=" in said
+    assert "train_micro_batch_size_per_gpu" not in said
+    assert "chunked_nll" not in said  # of trl 1.4.0 and newer
+
+
+def test_arguments_that_are_not_known_may_state_what_a_rule_takes_for_left_out() -> None:
+    require(trl="0.16.0", torch="2.6.0", transformers="4.50.0")
+    rule = "trl/checkpointing-off-by-default"
+    for options, status in (("bf16=True", "affected"), ("bf16=True, **extra", None)):
+        write("sft.py", SCRIPT.format(options=options))
+        found = findings("requirements.txt", "sft.py").get(rule)
+        assert (None if found is None or found["status"] == "possible" else found["status"]) == status
+
+
+def test_the_first_screen_names_what_the_plan_does() -> None:
+    require(llamafactory="0.9.1", torch="2.4.0", transformers="4.46.1", deepspeed="0.15.4")
+    write("ds.json", json.dumps({"bf16": {"enabled": True}, "zero_optimization": {"stage": 2}}))
+    write(
+        "run.sh",
+        "ARGS=(--model_name_or_path Qwen/Qwen2.5-7B --deepspeed ds.json --stage sft --do_train true --finetuning_type full\n"
+        "  --cutoff_len 8192 --per_device_train_batch_size 2 --gradient_accumulation_steps 4 --bf16 true)\n"
+        'llamafactory-cli train "${ARGS[@]}"\n',
+    )
+    ran = run("check", ".", "--gpu", "8xA100-80GB")
+    first, _, plan = words(ran).partition("plan: clears")
+    assert "enable_liger_kernel true" in plan
+    assert re.search(
+        r"worst: medium transformers/loss-shift-copies-logits, [\d.]+ GiB per rank: set enable_liger_kernel", first
+    )
+
+
+def test_weights_are_copied_for_the_engine_from_the_actor_alone() -> None:
+    require(verl="0.3.0.post1", torch="2.6.0", vllm="0.8.4", transformers="4.51.0")
+    write("run.sh", VERL.format(before="", model="Qwen/Qwen2.5-7B-Instruct"))
+    ran = run("check", ".", "--gpu", "8xH100-80GB", "--format", "json")
+    rule = "verl/kv-cache-woken-beside-the-training-copy"
+    assert [one["role"] for one in json.loads(ran.out)["findings"] if one["rule_id"] == rule] == ["actor"]

@@ -19,6 +19,12 @@ NAMES = Names(__file__)
 """Keys that have no bearing on memory; any other key of a section that decides about it is worth a word."""
 _SHARDING = {"DEEPSPEED": None, "FSDP": "fsdp", "MULTI_GPU": "ddp", "NO": "none", "MEGATRON_LM": "megatron"}
 
+_REFUSED = frozenset(
+    f"deepspeed_config.{name}"
+    for name in ("gradient_accumulation_steps", "zero_stage", "offload_optimizer_device", "offload_param_device")
+)
+"""Keys that accelerate refuses beside a DeepSpeed file (1.7.0 utils/dataclasses.py, ``deepspeed_config_checks``)."""
+
 
 def recognise(data: Mapping[str, Any]) -> bool:
     """Tell whether parsed data is an accelerate configuration."""
@@ -47,8 +53,10 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     references: tuple[tuple[str, str, str], ...] = ()
     section = data.get("deepspeed_config")
     inner = section.get("deepspeed_config_file") if isinstance(section, Mapping) else None
-    if isinstance(inner, str):
+    if isinstance(section, Mapping) and isinstance(inner, str):
         references = (("deepspeed", inner, "deepspeed_config.deepspeed_config_file"),)
+        for key in _REFUSED - {f"deepspeed_config.{name}" for name in section}:  # none is to be added
+            table.pop(key, None)
     leaves = flatten(data, stop={"fsdp_config.fsdp_transformer_layer_cls_to_wrap", "commands"})
     translation = translate(leaves, table, irrelevant=NAMES.__contains__, source=source, auto=True)
     document = make_document(READER, source, translation, references)

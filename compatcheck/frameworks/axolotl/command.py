@@ -26,7 +26,8 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
     flags = parse_flags(launch.arguments, single=True)
     files = [word.text for word in flags.positional if word.text and word.text.endswith((".yml", ".yaml"))]
     references = tuple(("config", name, "(argument)") for name in files[:1])
-    meanings = OptionMeanings(axolotl.READER, axolotl.TABLE, lambda _: True)
+    table = {key: row for key, row in axolotl.TABLE.items() if key not in axolotl.LIGER_LOSSES or key in flags.options}
+    meanings = OptionMeanings(axolotl.READER, table, lambda _: True)
     options = {name: argument for name, argument in flags.options.items() if name in axolotl.TABLE}
     further = FurtherContent(references=references, unknown=flags.unknown)
     return (make_command_document(meanings, launch.command.source, options, further),)

@@ -42,6 +42,9 @@ _OTHER_ATTENTION = frozenset(["xformers", "sage", "fp8", "s2", "varlen"])
 _LOSSES = ("ipo", "simpo")
 """Values of ``rl`` that choose a loss as well."""
 
+LIGER_LOSSES = {"dpo_use_liger_kernel": ("dpo", "ipo"), "trl.use_liger_loss": ("grpo",)}
+"""Keys that choose a loss of Liger's, with the values of ``rl`` that read them."""
+
 _ADAPTERS = ("lora", "qlora")
 _OFFLOADING_CHECKPOINTS = ("offload", "offload_disk", "unsloth")
 
@@ -123,6 +126,9 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     for key, _, _ in references:
         leaves.pop(key, None)
     table = dict(TABLE)
+    for key, loops in LIGER_LOSSES.items():
+        if str(data.get("rl") or "").lower() not in loops:
+            del table[key]
     stated = _decide(data, table, skipped, source)
     for key, value in leaves.items():
         if key in table and (value is None or value == ""):

@@ -34,11 +34,16 @@ def recognise(launch: Launch) -> str | None:
 
 
 _ENOUGH = 4
+_SWITCHES = frozenset((
+    "bf16", "fp16", "optimizer_cpu_offload", "sequence_parallel", "swiglu", "untie_embeddings_and_output_weights",
+    "use_distributed_optimizer",
+))  # fmt: skip
+"""Options of the table that take no value: what stands behind one is not its own (``--bf16 $EXTRA_ARGS``)."""
 
 
 def read(launch: Launch, _: str) -> tuple[Document, ...]:
     """Translate a launch."""
-    flags = parse_flags(launch.arguments)
+    flags = parse_flags(launch.arguments, switches=_SWITCHES)
     meanings = OptionMeanings(READER, TABLE, NAMES.__contains__)
     refused = tuple(_refused(flags.options, launch))
     further = FurtherContent(tuple(_known(flags.options)), skipped=refused, unknown=flags.unknown)

@@ -2,7 +2,9 @@
 
 import pytest
 
+from compatcheck.core.environment import Environment, Package
 from compatcheck.core.facts import Fact, Facts
+from compatcheck.core.source import Source
 from compatcheck.memory.job import estimate_job
 from compatcheck.memory.rank_layout import find_contradiction
 
@@ -41,3 +43,19 @@ def test_what_divides_is_priced(changes):
 def test_without_a_number_of_ranks_nothing_is_refused():
     roles = {"train": Facts({"training.pipeline_parallel": Fact("training.pipeline_parallel", 4, "set")})}
     assert find_contradiction(roles) is None
+
+
+def over_all_ranks(size):
+    return make_roles(micro_batch_size=size, micro_batch_is_global=True)
+
+
+def test_a_micro_batch_over_all_ranks_is_one_for_each():
+    assert "leaves none for each: make it a multiple of 8" in find_contradiction(over_all_ranks(4))
+    assert find_contradiction(over_all_ranks(8)) is None
+
+
+@pytest.mark.parametrize(("version", "refused"), [("0.7.0", True), ("0.8.0", False)])
+def test_verl_divides_no_micro_batch_from_0_8_on(version, refused):
+    packages = {"verl": Package("verl", version, Source("requirements.txt"))}
+    found = find_contradiction(over_all_ranks(4), Environment("requirements.txt", packages, complete=True))
+    assert (found is not None) is refused

@@ -90,3 +90,15 @@ def test_an_engine_that_splits_its_model_starts_on_no_fewer_devices() -> None:
 )
 def test_an_instance_is_named_as_the_option_takes_it(gpu: str, gpus: int, name: str | None) -> None:
     assert name_instance(gpu, gpus, open_rules()) == name
+
+
+def test_devices_are_stated_as_options_state_them() -> None:
+    run = Facts({"training.sharding": Fact("training.sharding", "zero", "set")})
+    origins = set()
+
+    def noting(roles: Mapping[str, Facts]) -> Estimate:
+        origins.add(roles["train"]["hardware.compute_capability"].origin)
+        return price(roles)
+
+    place({"train": run}, noting, open_rules())
+    assert origins == {"set"}  # rules about devices ask whether one is stated

@@ -89,3 +89,17 @@ def test_sections_of_the_wrong_type_do_not_break_the_reader(tmp_path: Path) -> N
     }
     file.write_text(json.dumps(data))
     assert read_file(accelerate, str(file)).documents[0].reader == "accelerate"
+
+
+def test_what_accelerate_refuses_beside_a_deepspeed_file_is_not_proposed(tmp_path: Path) -> None:
+    path = tmp_path / "acc.json"
+    section = {"zero3_init_flag": True}
+    for file, proposed in (({}, True), ({"deepspeed_config_file": "ds.json"}, False)):
+        stated = {
+            "compute_environment": "LOCAL_MACHINE",
+            "distributed_type": "DEEPSPEED",
+            "deepspeed_config": {**section, **file},
+        }
+        path.write_text(json.dumps(stated))
+        (document,) = read_file(accelerate, str(path)).documents
+        assert ("deepspeed_config.offload_optimizer_device" in document.table) is proposed

@@ -10,3 +10,9 @@ def test_axolotl_names_its_file() -> None:
     assert document.reader == "axolotl"
     assert document.references == (("config", "a.yml", "(argument)"),)
     assert facts(document) == {"training.micro_batch_size": 2}
+
+
+def test_losses_of_reinforcement_learning_are_no_option_to_propose() -> None:
+    assert "dpo_use_liger_kernel" not in documents("axolotl train a.yml --micro-batch-size 2")[0].table
+    given = documents("axolotl train a.yml --dpo-use-liger-kernel true")[0]
+    assert facts(given) == {"training.use_liger_kernel": True}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -384,3 +385,13 @@ def test_files_are_read_when_walked_into(file: Path) -> None:
     reading = read_configuration(str(file), named=False)
     assert reading is not None
     assert [document.reader for document in reading.documents] == ["axolotl"]
+
+
+@pytest.mark.parametrize(("loop", "read"), [({}, None), ({"rl": "dpo"}, True), ({"rl": "kto"}, None)])
+def test_a_loss_of_dpo_is_none_of_other_trainers(tmp_path: Path, loop: dict[str, str], read: bool | None) -> None:  # noqa: FBT001 (a value)
+    path = tmp_path / "a.yml"
+    stated = {"base_model": "x", "datasets": [], "sequence_len": 8, "dpo_use_liger_kernel": True, **loop}
+    path.write_text(json.dumps(stated))
+    (document,) = read_file(axolotl, str(path)).documents
+    assert facts(document).get("training.use_liger_kernel") is read
+    assert ("dpo_use_liger_kernel" in document.table) is bool(read)

@@ -62,3 +62,10 @@ def test_megatron_describes_its_model() -> None:
     assert (found["training.tensor_parallel"], found["training.pipeline_parallel"]) == (4, 1)
     assert (found["model.num_key_value_heads"], found["training.gradient_checkpointing"]) == (32, True)
     assert found["training.sharding"] == "megatron"
+
+
+def test_what_stands_behind_a_switch_is_not_its_value():
+    document = documents(MAIN + "--bf16 $EXTRA_ARGS")[0]
+    assert facts(document)["training.mixed_precision"] == "bf16"
+    assert [entry.fact for entry in document.unresolved] == []
+    assert document.gaps
