@@ -18,6 +18,7 @@ from compatcheck.resolution.spelling import find_spellings, is_own_code
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from compatcheck.core.document import Document
     from compatcheck.core.facts import Fact, Value
     from compatcheck.core.fix import TextEdit
     from compatcheck.core.report import Finding
@@ -157,18 +158,33 @@ def _spell_by_hand(
     scope = FactScope(facts, subject.environment, rules)
     documents = [one for one in subject.documents if one.reader not in {"native", "model"}]
     spellings = find_spellings(documents, name, value, role, scope)
-    spelled = min(spellings, key=lambda one: one.document.source.path not in stated, default=None)
+    known = (
+        one for one in spellings if not (_is_inside(one.key, one.document) and _takes_options(one.document, files))
+    )
+    spelled = min(known, key=lambda one: one.document.source.path not in stated, default=None)
     if spelled is None:
         return None
     source = next((one for one in fact.sources if one.path == spelled.document.source.path), None) if fact else None
     source = source or spelled.document.place(spelled.key)
     place = source.path if source.line is None else f"{source.path}:{source.line}"
-    if spelled.document.is_command and os.path.isfile(source.path):
-        text = (files.text(source.path) or "").replace("-", "_")
-        if any(f"__{one}" in text for one in spelled.document.lines):
-            return place, f"--{spelled.key} {_write(spelled.value)}"
+    if _takes_options(spelled.document, files):
+        return place, f"--{spelled.key} {_write(spelled.value)}"
     sign = "=" if spelled.document.is_command or source.path.endswith(".py") else ": "
     return place, f"{spelled.key}{sign}{_write(spelled.value)}"
+
+
+def _takes_options(document: Document, files: EditableFiles) -> bool:
+    """Tell whether a command is given ``--key value``, not ``key=value``."""
+    path = document.source.path
+    if not document.is_command or not os.path.isfile(path):
+        return False
+    text = (files.text(path) or "").replace("-", "_")
+    return any(f"__{key}" in text for key in document.lines)
+
+
+def _is_inside(key: str, document: Document) -> bool:
+    """Tell whether a key lies in a section that the command names by an option: ``--deepspeed zero3`` takes no keys of it."""
+    return key.partition(".")[0] in document.lines and not any("." in one for one in document.lines)
 
 
 def _write(value: object) -> str:

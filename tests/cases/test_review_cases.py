@@ -485,3 +485,16 @@ def test_weights_are_copied_for_the_engine_from_the_actor_alone() -> None:
     ran = run("check", ".", "--gpu", "8xH100-80GB", "--format", "json")
     rule = "verl/kv-cache-woken-beside-the-training-copy"
     assert [one["role"] for one in json.loads(ran.out)["findings"] if one["rule_id"] == rule] == ["actor"]
+
+
+def test_no_option_is_made_up_for_a_section_that_an_option_names() -> None:
+    require(ms_swift="3.2.0", torch="2.5.1", transformers="4.49.0", deepspeed="0.16.5")
+    write(
+        "run.sh",
+        "NPROC_PER_NODE=8 swift sft --model Qwen/Qwen2.5-32B-Instruct --train_type full --torch_dtype bfloat16 --dataset x "
+        "--per_device_train_batch_size 1 --gradient_accumulation_steps 2 --max_length 16384 --deepspeed zero3 "
+        "--attn_impl flash_attn\n",
+    )
+    ran = run("estimate", ".", "--suggest", "--gpu", "8xH100-80GB", "--nodes", "2")
+    assert "--max_length 8192" in ran.out
+    assert "--deepspeed." not in ran.out
