@@ -214,7 +214,10 @@ def follow_references(
         for kind, name, key in document.references:
             place = document.place(key)
             try:
-                extra.extend(_mark(found, document) for found in references.read(kind, name, document, place))
+                found = [_mark(one, document) for one in references.read(kind, name, document, place)]
+                extra.extend(found)
+                if kind == "program" and any(one.statements for one in found):  # it says what it trains
+                    skipped = [entry for entry in skipped if entry.fact != "training.framework"]
             except InputError as error:
                 reason = error.message if error.source == place else str(error)
                 counts = _names_a_file(kind, name) or error.source != place

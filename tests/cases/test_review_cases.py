@@ -498,3 +498,13 @@ def test_no_option_is_made_up_for_a_section_that_an_option_names() -> None:
     ran = run("estimate", ".", "--suggest", "--gpu", "8xH100-80GB", "--nodes", "2")
     assert "--max_length 8192" in ran.out
     assert "--deepspeed." not in ran.out
+
+
+def test_a_script_that_is_started_without_options_is_read_whole() -> None:
+    require(trl="0.15.2", torch="2.6.0", transformers="4.49.0", accelerate="1.4.0")
+    write("sft.py", SCRIPT.format(options="max_length=512, bf16=True, gradient_checkpointing=True"))
+    for command, code in (("sft.py", 0), ("sft.py --seed 3", 4), ("other.py", 4)):
+        write("run.sh", f"accelerate launch --num_processes 4 {command}\n")
+        ran = run("check", "requirements.txt", "run.sh", "--gpu", "4xH200")
+        assert ran.code == code, command
+        assert ("not read" in ran.out) is (code == 4)

@@ -97,12 +97,12 @@ def read_launch(launch: Launch) -> tuple[Document, ...]:
     references = (*_program_reference(launch), *_named_files(launch))
     if not _MANY_RANKS & set(launch.launchers):
         return (Document("script", source, (), references=references, is_command=True),) if references else ()
-    skip = Skipped(
-        source,
-        f"starts {launch.program}, whose options this release does not read",
-        "--set what they decide",
-        by_run=True,
-    )
+    what = "whose options this release does not read" if launch.arguments else "which does not say what it trains"
+    about = (
+        None if launch.arguments else "training.framework"
+    )  # without options the script alone tells, where it can be read
+    hint = "--set what they decide" if launch.arguments else "--set what it decides"
+    skip = Skipped(source, f"starts {launch.program}, {what}", hint, by_run=True, fact=about)
     return (Document("script", source, (), (), (skip,), references, is_command=True), *launch.documents)
 
 
