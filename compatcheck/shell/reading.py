@@ -397,9 +397,10 @@ class ScriptReading(ABC):
         )
 
     def _exported(self, extra: dict[str, Variable]) -> dict[str, Word]:
+        """Return what a command finds in its environment; every shell makes its own ``PWD``."""
         result: dict[str, Word] = {}
         for name, one in (*self.state.variables.items(), *extra.items()):
-            if (one.exported or name in extra) and one.value is not None and one.elements is None:
+            if (one.exported or name in extra) and one.value is not None and one.elements is None and name != "PWD":
                 known = self._words.get(name)
                 if known is None or known[0] is not one:
                     known = self._words[name] = one, self.word(one.value, None, one.line)

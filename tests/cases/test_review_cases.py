@@ -508,3 +508,16 @@ def test_a_script_that_is_started_without_options_is_read_whole() -> None:
         ran = run("check", "requirements.txt", "run.sh", "--gpu", "4xH200")
         assert ran.code == code, command
         assert ("not read" in ran.out) is (code == 4)
+
+
+@pytest.mark.parametrize("here", ["$PWD", "$(pwd)", "${PWD}", "."])
+def test_what_lies_where_a_script_is_started_is_read(here: str) -> None:
+    require(verl="0.5.0", vllm="0.8.5", torch="2.6.0")
+    write(
+        "my.yaml",
+        "actor_rollout_ref:\n  actor:\n    ppo_micro_batch_size_per_gpu: 2\n  model:\n    path: Qwen/Qwen2.5-3B\n",
+    )
+    write("run.sh", f"python3 -m verl.trainer.main_ppo --config-path={here} --config-name=my trainer.nnodes=1\n")
+    said = run("facts", "requirements.txt", "run.sh").out
+    assert "training.micro_batch_size = 2" in said
+    assert "not at hand" not in said

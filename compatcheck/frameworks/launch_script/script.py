@@ -44,9 +44,8 @@ def read_launch_script(
         return
     from compatcheck.shell import read_script, variables_of_header  # noqa: PLC0415 (only for launch scripts)
 
-    script = read_script(
-        file, text, variables=variables_of_header(text), arguments=arguments, open_file=_Neighbours(file, files)
-    )
+    variables = {"PWD": ".", **variables_of_header(text)}  # what is relative is so to where the script is started
+    script = read_script(file, text, variables=variables, arguments=arguments, open_file=_Neighbours(file, files))
     written = {name: word.text for name, word in script.files.items() if word.text is not None}
     runs = read_commands(script.commands, written)
     if script.skipped and not runs and (named or _find_mark(text, _OF_TRAINING) is not None):
