@@ -42,6 +42,10 @@ def open_lines(report: Report, *, inputs: bool = True) -> list[str]:
     """
     several = len(report.subjects) > 1
     found = [f"not read: {entry.source}: {entry.reason}" for entry in report.skipped if inputs and entry.named]
+    others = [entry for entry in report.skipped if inputs and not entry.named]
+    if others:
+        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        found.append(f"not checked: {others[0].source}: {others[0].reason}{more}")
     for subject in report.subjects:
         if not subject.aside:
             of = f"{subject.id}: " if several else ""

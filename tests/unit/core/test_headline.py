@@ -115,3 +115,9 @@ def make_subject() -> SubjectReport:
     """Describe an environment that rules were checked on."""
     packages = (("torch", "2.6.0", "requirements.txt"),)
     return SubjectReport("env", "env", None, packages, (), (), (), (), ())
+
+
+def test_what_was_found_and_not_read_is_said_first_too() -> None:
+    unread = (Skipped(Source("a.yml", None, 5), "the alias has no anchor"), Skipped(Source("b.yml"), "is empty"))
+    assert headline(EMPTY._replace(skipped=unread))[1] == "not checked: a.yml:5: the alias has no anchor and 1 more"
+    assert len(headline(EMPTY)) == 1
