@@ -159,7 +159,7 @@ class UvResolver:
         return Answer(REFUSED if refused and reached else NOT_CHECKED, detail, unbuilt=unbuilt)
 
     def lock(self, files: Mapping[str, str], upgrades: Iterable[str]) -> Answer:
-        """Renew ``uv.lock`` in a copy of a project, unless uv would have to build one of its projects.
+        """Renew ``uv.lock`` in a copy of a project that cannot be built, unless uv would have to build one of its projects.
 
         Args:
             files: the lock and every ``pyproject.toml`` it is made of, by path relative to the project.
@@ -172,7 +172,7 @@ class UvResolver:
             for name, text in files.items():
                 place = Path(scratch, name)
                 place.parent.mkdir(parents=True, exist_ok=True)
-                place.write_bytes(text.encode("utf-8"))
+                place.write_text(text if name == LOCK else write_unbuildable(text, files), encoding="utf-8", newline="")
             self.say_index("the indexes and sources of [tool.uv]")
             command = [self.program, "lock", "--project", scratch, "--no-progress", "--color", "never", "--no-build"]
             command += [part for upgrade in upgrades for part in ("--upgrade-package", upgrade)]
@@ -219,6 +219,42 @@ def find_built(files: Mapping[str, str]) -> tuple[str, ...]:
             if ("" if inside == "." else inside) not in folders:
                 built.append(place)
     return tuple(built)
+
+
+_DEAD_BUILD = {"requires": [], "build-backend": "nothing_is_built_by_compatcheck"}
+
+
+def write_unbuildable(text: str, files: Iterable[str]) -> str:
+    """Write a ``pyproject.toml`` that locks alike, with a build system that does nothing and members among the copied files.
+
+    uv builds an editable project in spite of ``--no-build`` wherever it stumbles over what the file says (a requirement or a
+    marker it cannot parse, a source that contradicts one), and finds members of a workspace anywhere on the machine.
+    """
+    data = parse_toml(text, "pyproject.toml")
+    tool = data.get("tool")
+    uv = dict(as_table(tool.get("uv"))) if isinstance(tool, dict) else {}
+    uv.setdefault("package", "build-system" in data)
+    if "workspace" in uv:
+        folders = sorted({posixpath.dirname(name) for name in files} - {""})
+        uv["workspace"] = {"members": [re.sub(r"[][*?{}\\]", "?", folder) for folder in folders]}
+    kept = {key: data[key] for key in ("project", "dependency-groups") if key in data}
+    return "".join(
+        f"{key} = {_write_value(value)}\n"
+        for key, value in {**kept, "build-system": _DEAD_BUILD, "tool": {"uv": uv}}.items()
+    )
+
+
+def _write_value(value: Any) -> str:  # noqa: ANN401 (TOML)
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{json.dumps(key)} = {_write_value(one)}' for key, one in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_write_value, value))}]"
+    # Of JSON's escapes only the pairs of surrogates are none of TOML's.
+    return (
+        json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        if isinstance(value, (str, bool))
+        else str(value)
+    )
 
 
 def _places(data: Any) -> Iterator[str]:  # noqa: ANN401 (TOML)

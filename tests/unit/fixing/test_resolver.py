@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import zipfile
+from pathlib import Path
 
 import pytest
 
 from compatcheck.core.fix import RESOLVED
-from compatcheck.fixing.resolver import UvResolver, find_built
+from compatcheck.core.toml import parse_toml
+from compatcheck.fixing.resolver import UvResolver, find_built, write_unbuildable
 
 
 @pytest.mark.skipif(shutil.which("uv") is None, reason="there is no uv")
@@ -49,3 +52,68 @@ def test_what_uv_would_build_is_not_locked(files: dict[str, str], built: tuple[s
     if built:
         monkeypatch.setattr(UvResolver, "_run", None)
         assert UvResolver("/uv").lock(files, ()).unbuilt == built
+
+
+BACKEND = """\
+open({mark!r}, "w").close()
+def prepare_metadata_for_build_editable(folder, settings=None):
+    raise SystemExit(1)
+"""
+HOSTILE = {
+    "a requirement that is none": 'dependencies = ["a !! b"]',
+    "a marker that is none": 'dependencies = ["a ; foo == 1"]',
+    "an extra that is none": '[project.optional-dependencies]\na = ["b !! c"]',
+    "a source that contradicts": 'dependencies = ["a @ https://127.0.0.1:1/a"]\n[tool.uv.sources]\na = {index = "q"}',
+}
+
+
+@pytest.mark.skipif(shutil.which("uv") is None, reason="there is no uv")
+@pytest.mark.parametrize("case", HOSTILE)
+def test_nothing_of_a_project_is_built_whatever_it_states(case: str, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "evil-1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("evil.py", BACKEND.format(mark=str(tmp_path / "ran")))
+        wheel.writestr("evil-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: evil\nVersion: 1\n")
+        wheel.writestr("evil-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr("evil-1.dist-info/RECORD", "")
+    build = '\n[build-system]\nrequires = ["evil"]\nbuild-backend = "evil"\n'
+    index = f'\n[tool.uv]\nfind-links = ["{tmp_path}"]\nno-index = true\n'
+    project = f"{STATIC.replace('dependencies = []', '')}{HOSTILE[case]}{build}{index}"
+    answer = UvResolver(shutil.which("uv") or "").lock({"pyproject.toml": project, "uv.lock": LOCK}, ())
+    assert not (tmp_path / "ran").exists()
+    assert answer.files == {}
+
+
+@pytest.mark.skipif(shutil.which("uv") is None, reason="there is no uv")
+def test_a_workspace_has_no_members_elsewhere(tmp_path: Path) -> None:
+    member = '[project]\nname = "m"\ndynamic = ["version"]\n[build-system]\nrequires = []\nbuild-backend = "evil"\n'
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m/pyproject.toml").write_text(f'{member}backend-path = ["."]\n')
+    (tmp_path / "m/evil.py").write_text(BACKEND.format(mark=str(tmp_path / "ran")))
+    project = f'{STATIC}[tool.uv.workspace]\nmembers = ["{tmp_path}/*"]\n'
+    UvResolver(shutil.which("uv") or "").lock({"pyproject.toml": project, "uv.lock": LOCK}, ())
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_project_that_cannot_be_built_says_the_rest_as_before() -> None:
+    text = f"""{STATIC}license = {{text = "\\u007f\\n\\"é"}}
+[dependency-groups]
+dev = ["a", {{include-group = "b"}}]
+[build-system]
+requires = ["evil"]
+build-backend = "os; import evil"
+[tool.evil]
+x = 1
+[tool.uv]
+no-index = true
+workspace.members = ["/*", "a"]
+sources.a = [{{index = "q"}}]
+"""
+    before, after = (
+        parse_toml(text, "a"),
+        parse_toml(write_unbuildable(text, ["pyproject.toml", "a/[b]/pyproject.toml"]), "b"),
+    )
+    assert (after["project"], after["dependency-groups"]) == (before["project"], before["dependency-groups"])
+    assert after["build-system"]["requires"] == []
+    assert after["build-system"]["build-backend"] != before["build-system"]["build-backend"]
+    wanted = {"uv": before["tool"]["uv"] | {"workspace": {"members": ["a/?b?"]}, "package": True}}
+    assert after["tool"] == wanted
