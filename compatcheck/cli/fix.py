@@ -14,6 +14,7 @@ from compatcheck.cli import options
 from compatcheck.cli.arguments import split
 from compatcheck.cli.output import Output, parse_outputs, terminal_width, write_formatted
 from compatcheck.core.errors import UsageError
+from compatcheck.core.programs import is_inspected
 from compatcheck.core.redaction import redact
 from compatcheck.core.terminal import escape_controls
 from compatcheck.rules.locate import open_rules
@@ -103,7 +104,7 @@ def execute(inspection: Inspection, checks: Checks, output: Output, *, apply: bo
     if apply and fix.files:
         from compatcheck.fixing.edits.text import write_changes  # noqa: PLC0415 (only when asked)
 
-        write_changes(fix.files)
+        write_changes(fix.files, is_inspected)
     fix = fix._replace(applied=apply, seconds=time.perf_counter() - started)
     write_formatted(lambda name, color: format_as(name, fix, output, color=color), output, targets)
     return fix.exit_code

@@ -54,6 +54,11 @@ def distrust(*paths: str) -> None:
     _inspected.set(_inspected.get() | set(map(_checkout_of, folders)))
 
 
+def is_inspected(path: str) -> bool:
+    """Tell whether a file lies, behind all links, in what is inspected or its checkout."""
+    return any(_lies_in(os.path.realpath(path), root) for root in _inspected.get())
+
+
 def _checkout_of(folder: str) -> str:
     """Return the checkout that a directory lies in, without links; itself where it lies in none, or in that of the home."""
     here = real = os.path.realpath(folder)

@@ -237,16 +237,14 @@ def write_unbuildable(text: str, files: Iterable[str]) -> str:
     if "workspace" in uv:
         folders = sorted({posixpath.dirname(name) for name in files} - {""})
         uv["workspace"] = {"members": [re.sub(r"[][*?{}\\]", "?", folder) for folder in folders]}
-    kept = {key: data[key] for key in ("project", "dependency-groups") if key in data}
-    return "".join(
-        f"{key} = {_write_value(value)}\n"
-        for key, value in {**kept, "build-system": _DEAD_BUILD, "tool": {"uv": uv}}.items()
-    )
+    written: dict[str, Any] = {key: data[key] for key in ("project", "dependency-groups") if key in data}
+    written |= {"build-system": _DEAD_BUILD, "tool": {"uv": uv}}
+    return "".join(f"{key} = {_write_value(value)}\n" for key, value in written.items())
 
 
 def _write_value(value: Any) -> str:  # noqa: ANN401 (TOML)
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{json.dumps(key)} = {_write_value(one)}' for key, one in value.items())}}}"
+        return f"{{{', '.join(f'{_write_value(key)} = {_write_value(one)}' for key, one in value.items())}}}"
     if isinstance(value, list):
         return f"[{', '.join(map(_write_value, value))}]"
     # Of JSON's escapes only the pairs of surrogates are none of TOML's.

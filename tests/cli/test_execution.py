@@ -213,6 +213,35 @@ def test_looking_starts_nothing_and_asks_nobody(trap: Trap, monkeypatch, words) 
     assert trap.ran() == []
 
 
+def test_a_file_outside_of_a_revision_is_not_looked_for_on_the_disk(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("requirements.txt").write_text("torch==2.5.1\n")
+    ran = run("diff", "HEAD:../../etc/hostname", "requirements.txt", "--no-policy")
+    assert (ran.code, "git has no such file" in ran.err) == (4, True), describe(ran)
+
+
+@pytest.mark.parametrize("way", ["include", "link", "linked directory"])
+@pytest.mark.usefixtures("trap")
+def test_fix_writes_nothing_outside_of_what_is_named(tmp_path: Path, way: str) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "requirements.txt").write_text(REQUIREMENTS)
+    Path("requirements.txt").unlink()
+    if way == "link":
+        Path("requirements.txt").symlink_to(outside / "requirements.txt")
+    elif way == "include":
+        Path("requirements.txt").write_text("-r ../outside/requirements.txt\n")
+    else:
+        Path("linked").symlink_to(outside)
+        Path("requirements.txt").write_text("-r linked/requirements.txt\n")
+    words = ("fix", *PAIR, "--set", "training.use_reentrant=false", "--offline", "--apply")
+    ran = run(*words)
+    assert (ran.code, "outside of what was named" in ran.err) == (4, True), describe(ran)
+    assert (outside / "requirements.txt").read_text() == REQUIREMENTS
+    assert run(*words, outside / "requirements.txt").code == 0
+    assert (outside / "requirements.txt").read_text() != REQUIREMENTS
+
+
 def test_a_repository_that_fetches_runs_nothing(trap: Trap) -> None:
     git = ("/usr/bin/git", "-c", "user.name=x", "-c", "user.email=x@x")
     if not os.path.exists(git[0]):

@@ -65,6 +65,8 @@ def open_revision(text: str) -> Iterator[RevisionFile]:
     if re.match(r"[^:]+:\./", text):
         first = posixpath.join(_git("rev-parse", "--show-prefix").output.strip(), first)
     first = posixpath.normpath(first)
+    if first.startswith(("..", "/")):
+        _refuse(text)  # it would be looked for beside the directory of this block
     with TemporaryDirectory(prefix="compatcheck-") as root:
         waiting, seen = [first], set[str]()
         while waiting and len(seen) < _MAX_FILES:

@@ -13,7 +13,7 @@ from compatcheck.core.source import Source
 from compatcheck.core.textfile import read_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from compatcheck.core.fix import FileChange, TextEdit
 
@@ -65,16 +65,26 @@ def _lines(text: str) -> list[str]:
     return [line + "\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
 
 
-def write_changes(changes: Iterable[FileChange]) -> None:
+def write_changes(changes: Iterable[FileChange], is_inside: Callable[[str], bool]) -> None:
     """Write files, each by renaming a complete new one over it; nothing is written unless all of them can be.
 
+    Args:
+        changes: what is written.
+        is_inside: tells of a file without links whether it may be: a checkout includes and links to what it likes.
+
     Raises:
-        InputError: a file is not as it was read, or cannot be written.
+        InputError: a file is not as it was read, lies elsewhere, or cannot be written.
     """
     changes = tuple(changes)
     for change in changes:
         _require_unchanged(change)
         real = os.path.realpath(change.path)
+        if not is_inside(real):
+            raise InputError(
+                f"is {real}, outside of what was named; nothing was changed",
+                source=Source(change.path),
+                hint="name it, too",
+            )
         if not (os.access(real, os.W_OK) and os.access(os.path.dirname(real), os.W_OK)):
             raise InputError(
                 "cannot be written; nothing was changed",
