@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-import errno
+import _signal  # type: ignore[import-not-found]
+import sys
+
+try:  # an interrupt ends what only loads at once, and not with a traceback
+    _before = _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+except ValueError:  # imported by another thread
+    _before = None
+
+import errno  # behind the handler
 import gc
 import os
-import sys
 from contextlib import suppress
 from io import StringIO, TextIOWrapper
 
@@ -16,6 +23,9 @@ from compatcheck.core.errors import (
     EXIT_USAGE,
     CompatcheckError,
 )
+
+if _before is not None:
+    _signal.signal(_signal.SIGINT, _before)
 
 EXIT_BROKEN_PIPE = 141
 """What a shell reports for a program whose reader went away."""

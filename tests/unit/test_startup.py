@@ -190,3 +190,20 @@ def test_a_store_without_an_index_is_asked_itself(database: Path, prefix: Path, 
     _, loaded = run_env(database, "--prefix", str(prefix), *CERTAIN, COMPATCHECK_EVIDENCE=str(store))
     assert "sqlite3" in loaded
     assert not os.path.exists(index_path(str(store)))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize(
+    ("module", "ends"),
+    [("compatcheck.core.errors", -2), ("compatcheck.cli.group", 130)],
+    ids=["entry point", "command"],
+)
+def test_an_interrupt_during_start_up_is_no_traceback(module: str, ends: int) -> None:
+    program = f"""
+import os, sys
+sys.addaudithook(lambda event, given: event == "import" and given[0] == {module!r} and os.kill(os.getpid(), 2))
+from compatcheck.cli.__main__ import main
+main(["rules", "list"])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (ends, False), done.stderr
