@@ -16,7 +16,7 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import STANDARD_INPUT, open_file, open_standard_input
 from compatcheck.core.units import MIB, format_bytes
-from compatcheck.oom.message import read_messages
+from compatcheck.oom.message import has_message
 from compatcheck.oom.needles import find_speech, has_needle
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _condense(pieces: Iterator[bytes], path: str) -> LogText:
         before = data
         folded = overlapping.lower().decode("latin-1")
         around = []
-        piece.speaks = has_needle(folded) and (room <= 0 or bool(read_messages(overlapping.decode("utf-8", "replace"))))
+        piece.speaks = has_needle(folded) and (room <= 0 or has_message(overlapping.decode("utf-8", "replace")))
         if piece.speaks:
             around = list(recent)[-3:]
             following = 1

@@ -48,6 +48,8 @@ _CLAUSES = {
     "unallocated": re.compile(rf"({SIZE}) is reserved by PyTorch but unallocated", re.IGNORECASE),
 }
 _COMPILED: dict[str, re.Pattern[str]] = {}
+_FORMS = tuple((form, form.needle.split("|")) for form in FORMS)
+"""A log of a large cluster has a stream a worker, and each is asked for every needle."""
 
 
 def read_messages(log: str) -> tuple[Message, ...]:
@@ -68,6 +70,11 @@ def read_messages(log: str) -> tuple[Message, ...]:
     return tuple(merged.values())
 
 
+def has_message(log: str) -> bool:
+    """Tell whether a log holds a message."""
+    return any(True for stream in split_streams(log) for _ in _read_stream(stream))
+
+
 def find_words(log: str) -> tuple[int, str] | None:
     """Return the first line of a log that speaks of exhausted memory, in whatever form, with its number."""
     said = find_speech(fold_case(log))
@@ -81,8 +88,8 @@ def find_words(log: str) -> tuple[int, str] | None:
 def _read_stream(stream: Stream) -> Iterator[Message]:
     lowered = fold_case(stream.text)
     spans = [_Span(match.start(), match.end(), match, None) for match in _find_torch(stream.text, lowered)]
-    for form in FORMS:
-        if any(needle in lowered for needle in form.needle.split("|")):
+    for form, needles in _FORMS:
+        if any(needle in lowered for needle in needles):
             found = _pattern(form).finditer(stream.text)
             spans.extend(_Span(match.start(), match.end(), match, form) for match in found)
     kept: list[_Span] = []

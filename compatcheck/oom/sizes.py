@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 
 from compatcheck.core.out_of_memory import Printed
 from compatcheck.core.units import GIB, KIB, MIB, TIB
@@ -46,6 +47,7 @@ def segment_size(size: int) -> int:
     return -(-rounded // ROUND_LARGE) * ROUND_LARGE
 
 
+@lru_cache(maxsize=4096)
 def parse_size(text: str) -> Printed | None:
     """Read a printed size into the range of byte counts that print so.
 
