@@ -154,6 +154,9 @@ def _read_broken(
             yield item
         elif item.environment is not None:  # words of a text are no packages
             unread.extend(item.environment.skipped)
+            unread = unread or [
+                Skipped(Source(file), "does not look like what its name says", "name it by itself, or rename it")
+            ]
     if unread:
         more = f"; {len(unread) - 1} more could not be read either" if len(unread) > 1 else ""
         skipped.append(unread[0]._replace(reason=f"{unread[0].reason}{more}"))

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from compatcheck.core.report import NextStep
+from compatcheck.core.textfile import SCRIPTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -92,8 +93,8 @@ def find_configurations(directory: str, request: Request) -> list[InputFile]:
     return [item for path in likely for item in read_found_file(path, request.files)]
 
 
-_SUFFIXES = (".json", ".hjson", ".jsonc", ".yaml", ".yml", ".toml", ".sh", ".bash", ".slurm", ".sbatch", ".py")
-_PROGRAMS = (".sh", ".bash", ".slurm", ".sbatch", ".py")
+_SUFFIXES = (".json", ".hjson", ".jsonc", ".yaml", ".yml", ".toml", *SCRIPTS, ".py")
+_PROGRAMS = (*SCRIPTS, ".py")
 
 
 def _select_likely(paths: Sequence[str]) -> list[str]:

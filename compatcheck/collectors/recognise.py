@@ -10,6 +10,7 @@ from compatcheck.collectors import signatures as sniffs
 from compatcheck.core.data_file import read_words
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.pasted_text import looks_like_report
+from compatcheck.core.textfile import MAX_BYTES, SCRIPTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -109,8 +110,10 @@ _LISTS = "pip|packages|freeze|requirement|environment|installed"
 """What a file that holds a list of packages is called."""
 
 _DOCKERFILE = r"(?:docker|container)file(?:[._-](?!dockerignore$)[^/]+)?|[^/]+\.(?:docker|container)file"
-_CONSTRAINTS = r"(?:constraints?(?:[-_.][^/]*)?|[^/]*[-_.]constraints)\.(?:txt|in)"
-_REQUIREMENTS = r"(?:[^/]*requirements?[^/]*|requirements?/[^/]+)\.(?:txt|in)|[^/]*freeze[^/]*\.txt"
+_CONSTRAINTS = r"(?:constraints?(?:[-_.][^/]*)?|[^/]*[-_.]constraints|constraints?/[^/]+)\.(?:txt|in)"
+_REQUIREMENTS = (
+    r"(?:[^/]*requirements?[^/]*|requirements?/[^/]+)\.(?:txt|in|lock|pip)|requirements|[^/]*freeze[^/]*\.txt"
+)
 _NAMES: tuple[tuple[str, str, Callable[[bytes], bool] | None], ...] = (
     ("pixi_lock", r"pixi\.lock", None),
     ("pixi", r"pixi\.toml", None),
@@ -148,7 +151,8 @@ _TELLING = (
     ("conda_lock", r"[^/]*conda-?lock[^/]*\.ya?ml"),
     ("conda_list", r"conda-[^/]+\.lock"),
     ("cyclonedx_json", r"(?:[^/]*[-_.])?(?:s?bom|cdx)\.json"),
-    ("spdx", r"[^/]*\.spdx(?:\.json)?"),
+    ("cyclonedx_xml", r"(?:[^/]*[-_.])?(?:s?bom|cdx)\.xml"),
+    ("spdx", r"(?:[^/]*\.)?spdx(?:\.(?:json|ya?ml|rdf|xml|tag))?"),
 )
 _BY_NAME = re.compile(rf"(?s:.*/)?(?:{'|'.join(f'(?P<{kind}>{names})' for kind, names in _TELLING)})")
 """Names that say alone what a file is: where its content does not look like it, it is a broken one and not another thing."""
@@ -189,7 +193,7 @@ def _last_parts(path: str) -> str:
     return "/".join(os.path.abspath(path).replace(os.sep, "/").rsplit("/", 2)[-2:]).lower()
 
 
-CONFIGURATION_SUFFIXES = (".json", ".yaml", ".yml", ".hjson", ".jsonc", ".sh", ".bash", ".slurm", ".sbatch", ".py")
+CONFIGURATION_SUFFIXES = (".json", ".yaml", ".yml", ".hjson", ".jsonc", *SCRIPTS, ".py")
 """Names of files that are configurations, launch or training scripts unless they say themselves that they are something else."""
 
 REPORT_SUFFIXES = (".txt", ".log", ".md", ".out", ".err")
@@ -214,8 +218,6 @@ def recognise_named(path: str, files: Files = LOCAL) -> str | None:
         return sniffs.identify_content(head) or ("pipfile_lock" if looks_like_pipfile_lock(head) else None)
     if path.endswith(REPORT_SUFFIXES) and not path.endswith(".txt"):
         return "report"
-    from compatcheck.core.textfile import MAX_BYTES  # noqa: PLC0415 (only for a named text)
-
     content = _read_head(path, files, MAX_BYTES)
     kind = recognise_content(content) if content.strip() else None
     if path.endswith((".txt", ".in")):

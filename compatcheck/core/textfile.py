@@ -13,6 +13,8 @@ from compatcheck.core.redaction import redact
 from compatcheck.core.source import Source
 from compatcheck.core.units import MIB, format_bytes
 
+SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".zsh", ".ksh", ".pbs", ".qsub", ".lsf")
+"""Ends of the names of launch scripts."""
 STANDARD_INPUT = "<stdin>"
 """Path that stands for standard input: `-` on the command line."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Skipped, Source
+from compatcheck.core.textfile import SCRIPTS
 from compatcheck.frameworks import unread
 from compatcheck.frameworks.beside import find_beside
 from compatcheck.frameworks.deepspeed import syntax
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from compatcheck.rules.database import RuleSet
 
 SUFFIXES = (".json", ".yaml", ".yml", ".hjson", ".jsonc", ".toml")
-SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
-"""Launch scripts."""
 
 
 def is_script(path: str) -> bool:

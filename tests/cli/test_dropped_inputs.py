@@ -68,6 +68,17 @@ UNREAD: dict[str, tuple[str, Callable[[Path], None]]] = {
     "cut off": ("sbom.json", holding('{"bomFormat": "CycloneDX", "components": [')),
     "broken SBOM": ("app.cdx.json", holding("{")),
     "broken lock": ("conda-lock.yml", holding("version: 1\n")),
+    "a list of names": ("environment.yml", holding("dependencies: [python=3.11, pip: [deepspeed]]\n")),
+    "SBOM in XML": ("bom.xml", holding("<bom")),
+    "CycloneDX in XML": ("bom.xml", holding('<bom xmlns="http://cyclonedx.org/schema/bom/1.5"><components/></bom>')),
+    "SPDX in YAML": ("sbom.spdx.yml", holding(": x\n")),
+    "SPDX in tags": ("sbom.spdx", holding("SPDXVersion: SPDX-2.3\n")),
+    "SPDX in RDF": ("spdx.rdf", holding("<rdf/>")),
+    "lock of requirements": ("requirements-dev.lock", holding("@@@\n")),
+    "no suffix": ("requirements", holding("@@@\n")),
+    "folder of constraints": ("constraints/gpu.txt", holding("one two three\n")),
+    "PBS": ("train.pbs", holding(QUOTE)),
+    "zsh": ("train.zsh", holding(QUOTE)),
     "large": ("train.sh", holding("deepspeed train.py\n" + "\n" * (3 << 20))),
     "loud": ("TRAIN.SH", holding(QUOTE)),
     "dangling": ("requirements.txt", dangling),
@@ -226,14 +237,23 @@ def test_a_named_dockerfile_that_was_not_read_whole_fails(tmp_path: Path) -> Non
     assert run("check", path, "--no-policy", "--fail-on", "never").code == 4
 
 
-@pytest.mark.parametrize(("name", "code"), [("deepspeed-0.16.4", 4), ("colorama-1.0", 0)])
-def test_a_package_that_decides_something_and_cannot_be_read_fails(tmp_path: Path, name: str, code: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "code", "reason"),
+    [
+        ("deepspeed-0.16.4.dist-info", 4, "it has no METADATA"),
+        ("deepspeed.egg-info", 4, "states no name or no version"),
+        ("colorama-1.0.dist-info", 0, "it has no METADATA"),
+    ],
+)
+def test_a_package_that_decides_something_and_cannot_be_read_fails(
+    tmp_path: Path, name: str, code: int, reason: str
+) -> None:
     site = tmp_path / "lib/python3.11/site-packages"
     (site / "torch-2.5.0.dist-info").mkdir(parents=True)
     (site / "torch-2.5.0.dist-info/METADATA").write_text("Name: torch\nVersion: 2.5.0\n")
-    (site / f"{name}.dist-info").mkdir()
+    (site / name).mkdir()
     ran = run("env", "--prefix", tmp_path, "--fail-on", "never")
-    assert (ran.code, "it has no METADATA" in " ".join(ran.out.split())) == (code, True)
+    assert (ran.code, reason in " ".join(ran.out.split())) == (code, True)
 
 
 def test_an_image_whose_package_lies_outside_of_it_fails(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ class _Scan:
             if name.endswith(".dist-info"):
                 package = self._read_dist_info(folder, name, broken)
             elif name.endswith(".egg-info"):
-                package = self._read_egg_info(folder, name)
+                package = self._read_egg_info(folder, name, broken)
             else:
                 if follow and name.endswith(".pth") and not name.startswith("."):
                     paths.append(name)
@@ -174,7 +174,7 @@ class _Scan:
                 more["source"] = "directory"
         return more
 
-    def _read_egg_info(self, folder: str, name: str) -> Package | None:
+    def _read_egg_info(self, folder: str, name: str, broken: list[tuple[str, str]]) -> Package | None:
         path = f"{folder}{os.sep}{name}"
         parts = split_egg_stem(name[:-9])
         if parts is None:
@@ -186,6 +186,7 @@ class _Scan:
         if parts is None:
             guess = canonical_name(name[:-9].partition("-")[0])
             self._skip(path, f"states no name or no version of {guess}", f"{_REINSTALL} {guess}", lost=False)
+            broken.append((guess, path))
             return None
         return Package(canonical_name(parts[0]), parts[1], Source(path))
 
@@ -262,7 +263,7 @@ class _Scan:
                 self._skip(path, f"the source tree it names could not be read: {error.strerror}", None, lost=False)
                 continue
             for entry in names:
-                package = self._read_egg_info(target, entry)
+                package = self._read_egg_info(target, entry, [])
                 if package is None:
                     continue
                 known = self.packages.get(package.name)

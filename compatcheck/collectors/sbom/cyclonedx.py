@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.collectors.sbom.components import MAX_COMPONENTS, REMEDY, Listing
-from compatcheck.core.errors import InputError, NoEnvironmentError
+from compatcheck.core.errors import InputError
 from compatcheck.core.expected_shapes import as_table, as_tables, as_texts
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.json_file import Lines, read_json
@@ -37,7 +37,7 @@ def read_cyclonedx_json(path: str, files: Files = LOCAL) -> tuple[Environment, .
 def read_cyclonedx_xml(path: str, _files: Files = LOCAL) -> tuple[Environment, ...]:
     """Say that the form is not read."""
     message = "is CycloneDX in XML; JSON is read"
-    raise NoEnvironmentError(message, source=Source(path), hint=_CONVERT)
+    raise InputError(message, source=Source(path), hint=_CONVERT)
 
 
 def list_json(path: str, files: Files = LOCAL) -> Listing:

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.collectors.sbom.components import REMEDY, Listing
-from compatcheck.core.errors import InputError, NoEnvironmentError
+from compatcheck.core.errors import InputError
 from compatcheck.core.expected_shapes import as_tables, as_texts
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.json_file import Lines, read_json
@@ -40,7 +40,7 @@ def list_packages(path: str, files: Files = LOCAL) -> Listing:
         form = "XML" if head.startswith(b"<") else "tag-value form" if _TAG_VALUE.search(head) else "YAML"
         message = f"is SPDX in {form}; JSON is read"
         hint = "convert it: pyspdxtools -i FILE -o sbom.spdx.json, or syft convert FILE -o spdx-json"
-        raise NoEnvironmentError(message, source=Source(path), hint=hint)
+        raise InputError(message, source=Source(path), hint=hint)
     file = read_json(path, files)
     data = file.data
     if not isinstance(data, dict):
@@ -52,7 +52,7 @@ def list_packages(path: str, files: Files = LOCAL) -> Listing:
         data = data["sbom"]  # GitHub's answer to GET /repos/…/dependency-graph/sbom
     if "@graph" in data and "spdxVersion" not in data:
         message = "is SPDX 3; SPDX 2 is read"
-        raise NoEnvironmentError(message, source=Source(path), hint="write it as 2.3: syft IMAGE -o spdx-json")
+        raise InputError(message, source=Source(path), hint="write it as 2.3: syft IMAGE -o spdx-json")
     if not isinstance(data.get("spdxVersion"), str):
         message = "has no spdxVersion: it is no SPDX document"
         raise InputError(message, source=Source(path, "spdxVersion"), hint=REMEDY)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from compatcheck.core.document import enclosing_keys
 from compatcheck.core.errors import InputError
 from compatcheck.core.fix import TextEdit
+from compatcheck.core.textfile import SCRIPTS
 from compatcheck.fixing.edits.text import apply_edits
 from compatcheck.frameworks.lines import locate_keys
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 _YAML_SUFFIXES = (".yaml", ".yml")
 _JSON_SUFFIXES = (".json", ".jsonc", ".hjson")
-_SCRIPT_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch")
 _MARK = "\ufeff"
 
 
@@ -38,7 +38,7 @@ def change_value(path: str, text: str, key: str, value: Value, line: int | None 
     Returns:
         None where the key cannot be found, or stands for something that is no plain value.
     """
-    if path.endswith(_SCRIPT_SUFFIXES):
+    if path.endswith(SCRIPTS):
         return _change_argument(path, text, key, value, line or 1)
     skip = text.startswith(_MARK)
     place = _locate(path, text[skip:]).get(key)
@@ -146,7 +146,7 @@ def add_argument(path: str, text: str, key: str, value: Value, document: Documen
         value: the new one; a switch that is on may stand alone.
         document: what the command read as.
     """
-    if not path.endswith(_SCRIPT_SUFFIXES):
+    if not path.endswith(SCRIPTS):
         return
     keys = {one.key for one in document.statements if one.key in document.lines}
     found = [match for one in keys for match in [_find_option(text, one, document.source.line or 1)] if match]
@@ -169,7 +169,7 @@ def add_argument(path: str, text: str, key: str, value: Value, document: Documen
 
 def describe_edit(text: str, edit: TextEdit) -> str:
     """Say what stands in the file after an edit of one value: ``key: value``, ``--key value``."""
-    if edit.path.endswith(_SCRIPT_SUFFIXES):
+    if edit.path.endswith(SCRIPTS):
         before = None if edit.start == edit.end else re.search(r"[^\s]+(?:=|[ \t]+)$", text[: edit.start])
         return (("" if before is None else before[0]) + edit.new).strip()
     after = apply_edits({edit.path: text}, [edit])[edit.path].removeprefix(_MARK)
