@@ -84,10 +84,10 @@ def measure(series: Series, run: Callable[[Case], Outcome], file: str) -> tuple[
     if largest < _SECONDS:
         return largest, 0
     largest = min(largest, cost(BYTES, 2) - base)
-    exponent = math.log2(largest / max(0.001, cost(BYTES // 4, 3) - base)) / 2
+    exponent = math.log2(max(0.001, largest) / max(0.001, cost(BYTES // 4, 3) - base)) / 2
     if exponent > LIMIT:
         twice = cost(2 * BYTES, 5) - base
-        exponent = math.log2(twice / max(0.001, cost(BYTES // 2, 5) - base)) / 2
+        exponent = math.log2(max(0.001, twice) / max(0.001, cost(BYTES // 2, 5) - base)) / 2
     return largest, exponent
 
 

@@ -59,6 +59,11 @@ def is_inspected(path: str) -> bool:
     return any(_lies_in(os.path.realpath(path), root) for root in _inspected.get())
 
 
+def leads_out(path: str) -> bool:
+    """Tell whether a file that is there lies, behind all links, outside of what is inspected: nobody named it but that."""
+    return bool(_inspected.get()) and os.path.exists(path) and not is_inspected(path)
+
+
 def _checkout_of(folder: str) -> str:
     """Return the checkout that a directory lies in, without links; itself where it lies in none, or in that of the home."""
     here = real = os.path.realpath(folder)

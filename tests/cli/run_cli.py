@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from contextlib import redirect_stderr, redirect_stdout
+from contextvars import copy_context
 from typing import NamedTuple
 
 from compatcheck.cli.__main__ import main
@@ -23,7 +24,9 @@ def run(*arguments: object) -> Ran:
     code = -1
     with redirect_stdout(out), redirect_stderr(err):
         try:
-            main([str(argument) for argument in arguments])
+            copy_context().run(
+                main, [str(argument) for argument in arguments]
+            )  # what one run inspects is none of the next
         except SystemExit as stop:
             code = int(stop.code or 0)
     return Ran(code, out.getvalue(), err.getvalue())

@@ -27,6 +27,25 @@ def test_a_diff_hides_the_credentials_beside_it(form: str) -> None:
     assert Path("requirements.txt").read_text().startswith(f"--extra-index-url {URL}\n")
 
 
+@pytest.mark.parametrize("way", ["include", "link"])
+def test_a_file_elsewhere_is_not_shown(tmp_path: Path, way: str) -> None:
+    (tmp_path / "netrc").write_text("machine h login me password hunter2\n")
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    if way == "link":
+        (checkout / "requirements.txt").symlink_to("../netrc")
+    else:
+        (checkout / "requirements.txt").write_text("-r ../netrc\n")
+    for form in ("text", "json"):
+        ran = run("check", checkout, "--no-policy", "-v", "--format", form)
+        assert ("hunter2" in ran.out + ran.err, "outside of what was named" in " ".join(ran.out.split())) == (
+            False,
+            True,
+        )
+    named = run("check", tmp_path / "netrc", checkout / "requirements.txt", "--no-policy")
+    assert "hunter2" in named.out + named.err or way == "link"
+
+
 def test_a_crash_log_hides_arguments_and_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError(f"at {URL}")

@@ -18,6 +18,7 @@ from compatcheck.core.data_file import read_data
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name, describe_machine
+from compatcheck.core.programs import leads_out
 from compatcheck.core.redaction import redact
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, combine, parse_requirement, read_url
 from compatcheck.core.selection import DEFAULT, Selection
@@ -84,6 +85,9 @@ class RequirementLines:
 
     def skip(self, source: Source, reason: str, hint: str, *, by_run: bool = False) -> None:
         """Note what is not read: the file is then one that could not be read whole, which counts where a person named it."""
+        # Whoever wrote a checkout includes and links to what he likes, and reports are passed on: nothing of it is quoted.
+        if {"'", '"'} & set(reason) and leads_out(source.path):
+            reason = "a line is not read; the file lies outside of what was named, and its text is not shown"
         self.skipped.append(Skipped(source, reason, hint, named=True, by_run=by_run))
 
 

@@ -248,7 +248,7 @@ class TestPaths:
         (site / "plain.egg-info" / "PKG-INFO").write_text("Name: plain\nVersion: 3\n")
         (site / "broken.egg-info").mkdir()
         environment = collect(prefix)
-        assert versions(environment) == {"pyyaml": "5.3.1", "six": "1.16.0", "plain": "3"}
+        assert versions(environment) == {"pyyaml": "5.3.1", "six": "1.16.0", "plain": "3", "broken": None}
         assert "no version of broken" in environment.skipped[0].reason
 
     def test_eggs(self, prefix, site):
