@@ -335,3 +335,8 @@ def test_an_engine_alone_does_what_no_program_adds(rules: RuleSet) -> None:
     facts = facts_of(rules, [served], vllm="0.8.3")
     assert facts["program.passes_max_num_seqs"].value is False
     assert "program.code" not in facts
+
+
+def test_liger_leaves_the_loss_to_a_program_that_computes_it_itself(rules: RuleSet) -> None:
+    text = "deepspeed --module openrlhf.cli.train_sft --pretrain Qwen/Qwen2.5-7B --zero_stage 3 --use_liger_kernel\n"
+    assert facts_of(rules, written(text), openrlhf="0.6.4")["training.loss_implementation"].value == "cross_entropy"
