@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import RuleError
-from compatcheck.core.facts import Fact
+from compatcheck.core.facts import TRAITS, Fact
 from compatcheck.core.report import Finding, FindingImpact, FindingReference
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.versions import contains
@@ -277,7 +277,7 @@ def build(
         confidence=rule.confidence,
         message=texts.what,
         impact=impact,
-        needs=decision.needs,
+        needs=tuple(sorted(_name_needs(decision.needs, scope))),
         assumptions=assumptions,
         facts=used,
         locations=tuple(dict.fromkeys(source for fact in used for source in fact.sources)),
@@ -287,6 +287,19 @@ def build(
             FindingReference(str(entry["type"]), str(entry["url"]), entry["date"]) for entry in texts.references
         ),
     )
+
+
+def _name_needs(needs: Iterable[str], scope: FactScope) -> Iterator[str]:
+    """Name what a person can tell, and say in words what was not read of the program's code: nobody states a trait."""
+    for need in needs:
+        if not need.startswith(TRAITS):
+            yield need
+            continue
+        from compatcheck.rules.vocabulary import meaning_of, type_of  # noqa: PLC0415 (only for code that was not read)
+
+        program = find_program(str(scope.value(FRAMEWORK)))
+        whether = "whether " if type_of(need) == "bool" else ""
+        yield f"{whether}{meaning_of(need)} (code of {program.label})"
 
 
 def _came_with_release(rule: CompiledRule, texts: Texts, rules: RuleSet) -> bool:
@@ -381,7 +394,7 @@ def _impact(rule: CompiledRule, scope: FactScope) -> tuple[FindingImpact, tuple[
         memory=rule.memory,
         scope=rule.scope,
         phase=rule.phase,
-        needs=needs,
+        needs=tuple(sorted(_name_needs(needs, scope))),
         formula=None if rule.expected is None else write(rule.expected),
     )
     return impact, assumed
@@ -402,8 +415,17 @@ def _used_facts(
     for expression in (condition, rule.when, rule.unless, rule.expected):
         if expression is not None:
             names.update(dict.fromkeys(sorted(fact_names(expression))))
-    used.extend(facts[name] for name in names if name in facts)
+    used.extend(_with_meaning(facts[name]) for name in names if name in facts)
     return tuple(used)
+
+
+def _with_meaning(fact: Fact) -> Fact:
+    """Return a trait with its meaning as its note, for its name is written in no configuration."""
+    if not fact.name.startswith(TRAITS):
+        return fact
+    from compatcheck.rules.vocabulary import meaning_of  # noqa: PLC0415 (only where a program is known)
+
+    return fact._replace(note=meaning_of(fact.name))
 
 
 def _integer(fact: Fact | None) -> int | None:
