@@ -47,6 +47,7 @@ def match(
     folded: dict[str, int] = {}
     waiting = 0
     relevant = RelevantRules.of(subject, rules)
+    generating = (next(iter(subject.roles), ""), "rollout")  # the policy, first of all roles, and its engine
     for role, facts in subject.roles.items():
         scope = open_scope(subject, role, rules)
         stated = states_run(facts)
@@ -54,7 +55,7 @@ def match(
         recall = None if memory is None else memory.open(frame, facts, subject.environment, rules, scope.opened)
         decided = []
         for rule in relevant.rules:
-            if not selects(rule.id):
+            if not selects(rule.id) or (rule.phase == "rollout" and role not in generating):
                 continue
             try:
                 decides = partial(relevant.decide, rule, stated=stated)
@@ -70,7 +71,9 @@ def match(
             if found.decision is not None:
                 decided.append((rule, found.decision))
         findings.extend(_build_all(decided, subject, role, scope, recall, skipped))
-    return Outcome(tuple(without_repeats(findings)), tuple(sorted(folded.items())), tuple(skipped), waiting)
+    return Outcome(
+        tuple(_name_roles(without_repeats(findings))), tuple(sorted(folded.items())), tuple(skipped), waiting
+    )
 
 
 def open_scope(subject: Subject, role: str, rules: RuleSet) -> FactScope:
@@ -188,6 +191,16 @@ def without_repeats(findings: Sequence[Finding]) -> list[Finding]:
             seen.add(identity)
             kept.append(finding)
     return kept
+
+
+def _name_roles(findings: Sequence[Finding]) -> Iterator[Finding]:
+    """Name the role in the title of what is said of several."""
+    roles: dict[str, set[str]] = {}
+    for finding in findings:
+        roles.setdefault(finding.rule_id, set()).add(finding.role)
+    for finding in findings:
+        several = len(roles[finding.rule_id]) > 1
+        yield finding._replace(title=f"{finding.title} ({finding.role})") if several else finding
 
 
 def _has_evidence(rule: CompiledRule, decision: Decision, scope: FactScope) -> bool:
