@@ -312,6 +312,8 @@ def test_a_default_that_rests_on_written_keys_names_their_lines(rules: RuleSet) 
     [
         ("trl", "sft", {"code": "trl", "drops_outputs": True, "takes_default_reentrant": True, "use_cache": False}),
         ("axolotl", "sft", {"code": "axolotl", "takes_default_optimizer": False, "collects_predictions": False}),
+        ("axolotl", "dpo", {"code": "trl", "passes_labels": False, "computes_loss": "program"}),
+        ("axolotl", "reward", {"code": "trl", "runs_trl_trainers": True}),
         ("ms_swift", "sft", {"code": "ms_swift", "skips_unlabelled_logits": True, "passes_labels": True}),
         ("openrlhf", "sft", {"runs_transformers": True, "passes_labels": False, "drops_outputs": False}),
         ("verl", "grpo", {"code": "verl", "passes_max_num_seqs": True, "batches_count_prompts": False}),
