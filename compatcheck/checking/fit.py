@@ -187,7 +187,8 @@ def _models_not_read(subject: Subject) -> Iterator[Assumption]:
 
 def state_estimate(subject: Subject, estimate: Estimate) -> Subject:
     """Return a subject whose first role has what its estimate came to among its facts."""
-    verdict, peak, place = estimate.verdict, estimate.peak_phase, None
+    verdict, peak, place = estimate.verdict, estimate.peak_phase, ""
+    cause = "" if verdict.primary is None else f"; cause: {verdict.primary}"
     values: dict[str, Value] = {}
     if estimate.phases or verdict.primary is not None:
         values["estimate.verdict"] = verdict.outcome if estimate.phases else "cannot_start"
@@ -196,11 +197,13 @@ def state_estimate(subject: Subject, estimate: Estimate) -> Subject:
         high = estimate.needed.high if estimate.needed.high > verdict.limit_bytes else estimate.device.high
         needed = high if worst else estimate.needed.expected
         values |= {"estimate.needed_bytes": needed, "estimate.limit_bytes": verdict.limit_bytes}
-        place = f"{'at worst, ' if worst else ''}in {peak.name}" if peak is not None else None
-    told = {"estimate.verdict": verdict.primary, "estimate.needed_bytes": place}
-    stated = {
-        name: Fact(name, value, "derived", (), told.get(name) or "the estimate") for name, value in values.items()
+        place = f"{', at worst' if worst else ''}, in {peak.name}" if peak is not None else ""
+    told = {
+        "estimate.verdict": f"verdict of the estimate{cause}",
+        "estimate.needed_bytes": f"what it needs on one device{place}",
+        "estimate.limit_bytes": "what one device has",
     }
+    stated = {name: Fact(name, value, "derived", (), told[name]) for name, value in values.items()}
     role = next(iter(subject.roles))
     return subject._replace(roles={**subject.roles, role: Facts({**subject.roles[role], **stated})})
 

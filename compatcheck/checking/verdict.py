@@ -41,7 +41,7 @@ def judge(subject: "Subject", criteria: "Criteria", memory: "Memory | None" = No
     def waive(findings: "Iterable[Finding]") -> "Iterable[Finding]":
         return findings if criteria.waivers is None else criteria.waivers.apply(findings, subject)
 
-    found = tuple(waive(outcome.findings))
+    found = tuple(waive(one for one in outcome.findings if not _costs_nothing(one)))
     estimate = None
     if describes_run(subject):
         from compatcheck.checking.fit import price, price_unselected, rate_deciding, state_estimate  # noqa: PLC0415 (only where a run is described)
@@ -105,6 +105,17 @@ def _is_advice(finding: "Finding") -> bool:
     starts = impact is None or impact.effect != "fails_to_start"
     habit = finding.kind in {"pitfall", "default-change"} and not finding.by_release
     return habit and starts and finding.rating is None
+
+
+def _costs_nothing(finding: "Finding") -> bool:
+    """Tell whether memory is all that a finding could cost, and it comes to none of it: that is no finding."""
+    impact = finding.impact
+    return (
+        impact is not None
+        and impact.effect == "memory"
+        and impact.expected_bytes == 0
+        and not (impact.low_bytes or impact.high_bytes)
+    )
 
 
 _CHOICES = frozenset(

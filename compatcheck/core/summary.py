@@ -341,9 +341,16 @@ def place_text(fact: Fact, base: str = "") -> str:
     if source.path.startswith("default of"):
         return source.path + (f" {fact.note}" if fact.note else "")
     place = source._replace(path=source.path.removeprefix(base)).place
-    if source.key is None or source.key in {fact.name, fact.name.partition(".")[2]}:
-        return place
-    return f"{place} ({source.key})"
+    if source.key is not None and source.key not in {fact.name, fact.name.partition(".")[2]}:
+        place += f" ({source.key})"
+    return f"{place}: {fact.note}" if fact.name.startswith(TRAITS) and fact.note else place
+
+
+def because_text(fact: Fact) -> str:
+    """Write a fact with its place in brackets, whole, and with what a trait means."""
+    place = str(fact.sources[0]) if fact.sources else fact.note or fact.origin
+    told = f": {fact.note}" if fact.sources and fact.note and fact.name.startswith(TRAITS) else ""
+    return f"{fact_text(fact)} ({place}{told})"
 
 
 def shared_directory(sources: Iterable[Source]) -> str:

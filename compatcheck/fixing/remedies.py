@@ -154,13 +154,18 @@ def agree_with(plan: Plan, findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Let the remedies of what a plan clears begin with what the plan does, where they change nothing or something else."""
     moves = {change.name: change.release or "" for change in plan.changes if change.kind == VERSION}
     cleared = {target_of(finding) for finding in plan.cleared}
+    fitting = {subject for subject, estimate in plan.outcomes if estimate.verdict.outcome == "fits"}
+
+    def goes(finding: Finding) -> bool:
+        fits = finding.subject in fitting and any(fact.name == "estimate.verdict" for fact in finding.facts)
+        return fits or target_of(finding) in cleared
 
     def agrees(remedy: FindingRemedy) -> bool:
         return all(moves.get(name, release) == release for name, release in remedy.releases)
 
     def adjust(finding: Finding) -> Finding:
         changing = [remedy for remedy in finding.remedies if remedy.releases or remedy.settings]
-        if target_of(finding) not in cleared:
+        if not goes(finding):
             return finding
         settings = tuple(fact for change in plan.changes for fact in change.facts)
         if changing and all(map(agrees, changing)):

@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import RuleError
-from compatcheck.core.facts import Fact
+from compatcheck.core.facts import TRAITS, Fact
 from compatcheck.core.report import Finding, FindingImpact, FindingReference
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.versions import contains
@@ -47,6 +47,7 @@ def match(
     folded: dict[str, int] = {}
     waiting = 0
     relevant = RelevantRules.of(subject, rules)
+    generating = (next(iter(subject.roles), ""), "rollout")  # the policy, first of all roles, and its engine
     for role, facts in subject.roles.items():
         scope = open_scope(subject, role, rules)
         stated = states_run(facts)
@@ -54,7 +55,7 @@ def match(
         recall = None if memory is None else memory.open(frame, facts, subject.environment, rules, scope.opened)
         decided = []
         for rule in relevant.rules:
-            if not selects(rule.id):
+            if not selects(rule.id) or (rule.phase == "rollout" and role not in generating):
                 continue
             try:
                 decides = partial(relevant.decide, rule, stated=stated)
@@ -70,7 +71,9 @@ def match(
             if found.decision is not None:
                 decided.append((rule, found.decision))
         findings.extend(_build_all(decided, subject, role, scope, recall, skipped))
-    return Outcome(tuple(without_repeats(findings)), tuple(sorted(folded.items())), tuple(skipped), waiting)
+    return Outcome(
+        tuple(_name_roles(without_repeats(findings))), tuple(sorted(folded.items())), tuple(skipped), waiting
+    )
 
 
 def open_scope(subject: Subject, role: str, rules: RuleSet) -> FactScope:
@@ -190,6 +193,16 @@ def without_repeats(findings: Sequence[Finding]) -> list[Finding]:
     return kept
 
 
+def _name_roles(findings: Sequence[Finding]) -> Iterator[Finding]:
+    """Name the role in the title of what is said of several."""
+    roles: dict[str, set[str]] = {}
+    for finding in findings:
+        roles.setdefault(finding.rule_id, set()).add(finding.role)
+    for finding in findings:
+        several = len(roles[finding.rule_id]) > 1
+        yield finding._replace(title=f"{finding.title} ({finding.role})") if several else finding
+
+
 def _has_evidence(rule: CompiledRule, decision: Decision, scope: FactScope) -> bool:
     """Tell whether anything speaks for an undecided rule.
 
@@ -277,7 +290,7 @@ def build(
         confidence=rule.confidence,
         message=texts.what,
         impact=impact,
-        needs=decision.needs,
+        needs=tuple(sorted(_name_needs(decision.needs, scope))),
         assumptions=assumptions,
         facts=used,
         locations=tuple(dict.fromkeys(source for fact in used for source in fact.sources)),
@@ -287,6 +300,19 @@ def build(
             FindingReference(str(entry["type"]), str(entry["url"]), entry["date"]) for entry in texts.references
         ),
     )
+
+
+def _name_needs(needs: Iterable[str], scope: FactScope) -> Iterator[str]:
+    """Name what a person can tell, and say in words what was not read of the program's code: nobody states a trait."""
+    for need in needs:
+        if not need.startswith(TRAITS):
+            yield need
+            continue
+        from compatcheck.rules.vocabulary import meaning_of, type_of  # noqa: PLC0415 (only for code that was not read)
+
+        program = find_program(str(scope.value(FRAMEWORK)))
+        whether = "whether " if type_of(need) == "bool" else ""
+        yield f"{whether}{meaning_of(need)} (code of {program.label})"
 
 
 def _came_with_release(rule: CompiledRule, texts: Texts, rules: RuleSet) -> bool:
@@ -381,7 +407,7 @@ def _impact(rule: CompiledRule, scope: FactScope) -> tuple[FindingImpact, tuple[
         memory=rule.memory,
         scope=rule.scope,
         phase=rule.phase,
-        needs=needs,
+        needs=tuple(sorted(_name_needs(needs, scope))),
         formula=None if rule.expected is None else write(rule.expected),
     )
     return impact, assumed
@@ -402,8 +428,17 @@ def _used_facts(
     for expression in (condition, rule.when, rule.unless, rule.expected):
         if expression is not None:
             names.update(dict.fromkeys(sorted(fact_names(expression))))
-    used.extend(facts[name] for name in names if name in facts)
+    used.extend(_with_meaning(facts[name]) for name in names if name in facts)
     return tuple(used)
+
+
+def _with_meaning(fact: Fact) -> Fact:
+    """Return a trait with its meaning as its note, for its name is written in no configuration."""
+    if not fact.name.startswith(TRAITS):
+        return fact
+    from compatcheck.rules.vocabulary import meaning_of  # noqa: PLC0415 (only where a program is known)
+
+    return fact._replace(note=meaning_of(fact.name))
 
 
 def _integer(fact: Fact | None) -> int | None:

@@ -63,9 +63,9 @@ def _checkpointing(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
 
 def _attention(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     if values.get("model.attn_implementation") == "eager":
-        for name in ("sdpa", "flash_attention_2"):
+        for name, needs in (("sdpa", ""), ("flash_attention_2", " (needs flash-attn)")):
             note = "the model type needs a path for it"
-            yield SuggestedChange(f"{name} attention", {"model.attn_implementation": name}, SAME_RESULT, note)
+            yield SuggestedChange(f"{name} attention{needs}", {"model.attn_implementation": name}, SAME_RESULT, note)
 
 
 def _loss(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
@@ -74,10 +74,10 @@ def _loss(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     if given and values.get("training.loss_implementation") not in {"chunked", "fused_linear"}:
         changed: dict[str, Value] = {"training.loss_implementation": "fused_linear", "training.use_liger_kernel": True}
         yield SuggestedChange(
-            "fused linear cross-entropy (Liger)",
+            "fused linear cross-entropy (Liger: needs liger-kernel)",
             changed,
             SAME_RESULT,
-            "needs liger-kernel, and a model type that it knows",
+            "needs a model type that Liger knows",
         )
 
 
@@ -108,7 +108,7 @@ def _optimizer(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
             yield SuggestedChange("fused AdamW", {"training.optimizer_implementation": "fused"}, SAME_RESULT)
         if values.get("training.sharding") in {"none", "ddp", "fsdp"}:
             yield SuggestedChange(
-                "8-bit AdamW", {"training.optimizer": "adamw_8bit"}, CHANGES_TRAINING, "needs bitsandbytes"
+                "8-bit AdamW (needs bitsandbytes)", {"training.optimizer": "adamw_8bit"}, CHANGES_TRAINING
             )
 
 

@@ -13,10 +13,10 @@ from xml.sax.saxutils import escape, quoteattr
 
 from compatcheck.core.headline import open_lines
 from compatcheck.core.summary import (
+    because_text,
     checked_anything,
     clean_text,
     closing_line,
-    fact_text,
     needs_text,
     size_text,
     summarise,
@@ -148,9 +148,7 @@ def _audit_cases(audit: Audit) -> Iterator[_Case]:
 
 def _body(finding: Finding) -> str:
     lines = [f"{finding.severity.upper()} {finding.status} {finding.rule_id}", finding.message.strip(), ""]
-    for fact in finding.facts:
-        place = str(fact.sources[0]) if fact.sources else fact.note or fact.origin
-        lines.append(f"because {fact_text(fact)} ({place})")
+    lines += [f"because {because_text(fact)}" for fact in finding.facts]
     lines += [] if finding.rating is None else [finding.rating]
     lines += [f"assumed {assumption}" for assumption in finding.assumptions]
     for remedy in finding.remedies:

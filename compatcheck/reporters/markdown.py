@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from compatcheck.core.headline import find_worst, open_lines, reason_text, worst_text
 from compatcheck.core.summary import (
     assumptions_in_words,
+    because_text,
     choose,
     closing_line,
-    fact_text,
     fit_text,
     measured_text,
     needs_text,
@@ -168,9 +168,7 @@ def _details(finding: Finding) -> Iterator[str]:
     yield f"<summary>{finding.severity}{state}: {_html(finding.rule_id)}, {_html(finding.subject)}</summary>"
     yield ""
     yield from (escape(paragraph) + "\n" for paragraph in finding.message.strip().split("\n\n") if paragraph.strip())
-    for fact in finding.facts:
-        place = str(fact.sources[0]) if fact.sources else fact.note or fact.origin
-        yield f"- because {escape(fact_text(fact))} ({escape(place)})"
+    yield from (f"- because {escape(because_text(fact))}" for fact in finding.facts)
     if finding.rating is not None:
         yield f"- critical: {escape(finding.rating)}"
     yield from (f"- assumed: {escape(assumption)}" for assumption in assumptions_in_words(finding))

@@ -103,7 +103,7 @@ def describe_log(report: Report, root: str) -> dict[str, Any]:
 
 
 def _rule(findings: list[Finding]) -> dict[str, Any]:
-    first = findings[0]
+    first = findings[0]._replace(title=findings[0].title.removesuffix(f" ({findings[0].role})"))  # of the rule alone
     worst = max(findings, key=lambda finding: severity_rank(finding.severity))
     rule: dict[str, Any] = {
         "id": first.rule_id,

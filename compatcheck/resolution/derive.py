@@ -123,12 +123,6 @@ DERIVATIONS = (
     ),
     Derivation(
         "training.loss_implementation",
-        ("training.use_liger_kernel",),
-        lambda on: "fused_linear" if on else None,
-        "Liger kernels",
-    ),
-    Derivation(
-        "training.loss_implementation",
         ("training.loss_type", "training.trainer"),
         lambda loss, trainer: "chunked" if loss == "chunked_nll" and trainer == "sft" else None,
         "loss_type",
@@ -259,6 +253,22 @@ def derive_unsharded(facts: dict[str, Fact], open_facts: frozenset[str]) -> None
     if world is not None and world.value == 1 and undecided:
         facts[SHARDING] = Fact(SHARDING, "none", "derived", world.sources, "one rank has nobody to share state with")
         derive(facts, open_facts)
+
+
+def derive_fused_loss(facts: dict[str, Fact]) -> None:
+    """State that Liger's loss replaces the model's, which needs labels; trainers of TRL have losses of Liger's own.
+
+    The program's code decides it as much as the setting, so its traits come first.
+    """
+    liger, name = facts.get("training.use_liger_kernel"), "training.loss_implementation"
+    if liger is None or not liger.value or name in facts:
+        return
+    labels, of_trl = facts.get("program.passes_labels"), facts.get("program.runs_trl_trainers")
+    if labels is None or labels.value or (of_trl is not None and of_trl.value):
+        facts[name] = Fact(name, "fused_linear", "derived", liger.sources, "Liger kernels")
+    else:
+        note = "Liger replaces the loss of a model that is given labels, and the program gives none"
+        facts[name] = Fact(name, "cross_entropy", "derived", liger.sources, note)
 
 
 SHARDING = "training.sharding"

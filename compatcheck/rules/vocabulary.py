@@ -52,8 +52,16 @@ def _read_table() -> str:
 @lru_cache(maxsize=512)
 def type_of(name: str) -> str:
     """Return the type of a term without parsing the table; empty where there is no such name."""
-    kind = _read_table().partition(f"\n{name} | ")[2].partition(" ")[0]
-    return kind.rstrip("?").partition(">=")[0]
+    return _row_of(name).partition(" ")[0].rstrip("?").partition(">=")[0]
+
+
+def meaning_of(name: str) -> str:
+    """Return the meaning of a term without parsing the table; empty where there is no such name."""
+    return _row_of(name).rpartition(" | ")[2]
+
+
+def _row_of(name: str) -> str:
+    return _read_table().partition(f"\n{name} | ")[2].partition("\n")[0]
 
 
 def nearest(name: str, known: tuple[str, ...] | list[str]) -> str | None:

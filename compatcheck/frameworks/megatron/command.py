@@ -45,7 +45,7 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
     """Translate a launch."""
     flags = parse_flags(launch.arguments, switches=_SWITCHES)
     meanings = OptionMeanings(READER, TABLE, NAMES.__contains__)
-    refused = tuple(_refused(flags.options, launch))
+    refused = (*_refused(flags.options, launch), *_recomputed_in_part(flags.options, launch))
     further = FurtherContent(tuple(_known(flags.options)), skipped=refused, unknown=flags.unknown)
     return (make_command_document(meanings, launch.command.source, flags.options, further),)
 
@@ -57,6 +57,18 @@ def _refused(options: Mapping[str, Argument], launch: Launch) -> Iterator[Skippe
         yield Skipped(
             source, "Megatron-LM refuses --bf16 together with --fp16; the run does not start", "keep one of them"
         )
+
+
+_NARROW = (("grad_reduce_in_bf16", True), ("main_grads_dtype", "bf16"))
+"""Options, with their values, that leave gradients in 16 bits under ``--bf16``."""
+
+
+def _recomputed_in_part(options: Mapping[str, Argument], launch: Launch) -> Iterator[Skipped]:
+    """Say that ``--recompute-method block`` recomputes as many blocks of a stage as it is told, and keeps the others whole."""
+    method = options.get("recompute_method")
+    if method is not None and method.value == "block":
+        source = launch.command.source._replace(key="--recompute-method", line=method.line)
+        yield Skipped(source, "recomputes a part of the blocks; all of them are taken to be recomputed", passes=True)
 
 
 def _known(options: Mapping[str, Argument]) -> Iterator[Statement]:
@@ -95,8 +107,9 @@ def _state(options: Mapping[str, Argument]) -> Iterator[Statement]:
         dtype = {"bf16": "bfloat16", "fp16": "float16"}[chosen[0]]
         yield Statement("training.param_dtype", chosen[0], dtype)
         in_16_bits = chosen == ["fp16"] and "accumulate_allreduce_grads_in_fp32" not in options
-        if in_16_bits or "grad_reduce_in_bf16" in options:
-            yield Statement("training.grad_accum_dtype", "grad_reduce_in_bf16", dtype)
+        narrow = next((name for name, value in _NARROW if name in options and options[name].value == value), None)
+        if in_16_bits or narrow is not None:
+            yield Statement("training.grad_accum_dtype", narrow or "grad_reduce_in_bf16", dtype)
         else:
             key, otherwise = "accumulate_allreduce_grads_in_fp32", ("grad_reduce_in_bf16",)
             yield Statement("training.grad_accum_dtype", key, "float32", None, otherwise)

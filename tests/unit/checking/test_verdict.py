@@ -97,3 +97,10 @@ def test_what_a_run_lacks_that_may_not_fit_is_what_the_estimate_says_at_worst() 
     (finding,) = (one for one in report.findings if one.rule_id == "_stack/run-may-not-fit")
     assert finding.impact is not None
     assert finding.impact.expected_bytes == estimate.needed.high - estimate.verdict.limit_bytes
+
+
+def test_what_costs_nothing_is_no_finding(look) -> None:
+    files = {
+        "a__yaml": "compatcheck: 1\ntraining: {framework: hf_trainer, trainer: sft, gradient_checkpointing: true}\n"
+    }
+    assert "transformers/reentrant-default-flipped" not in look("transformers==5.3.0 torch==2.8.0", **files)

@@ -117,3 +117,16 @@ def test_liger_is_not_proposed_where_the_model_is_given_no_labels() -> None:
     words = [change["words"] for one in subject["suggestions"] for change in one["changes"]]
     assert words
     assert not any("Liger" in (one or "") for one in words)
+
+
+def test_what_a_plan_makes_fit_is_told_to_do_as_planned() -> None:
+    Path("requirements.txt").write_text("torch==2.6.0\ntransformers==4.49.0\ndeepspeed==0.16.4\naccelerate==1.4.0\n")
+    Path("t.yaml").write_text(
+        "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\nbf16: true\nper_device_train_batch_size: 2\nmax_length: 4096\n"
+        "gradient_checkpointing: true\ngradient_checkpointing_kwargs: {use_reentrant: false}\noutput_dir: out\n"
+        "deepspeed: ds.json\n"
+    )
+    Path("ds.json").write_text('{"bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}')
+    out = json.loads(run("check", ".", "--gpu", "3xA100-80GB", "--no-policy", "--format", "json").out)
+    (finding,) = (one for one in out["findings"] if one["rule_id"] == "_stack/run-may-not-fit")
+    assert finding["remedies"][0]["text"] == "as planned for all findings: deepspeed 0.16.8"

@@ -6,7 +6,7 @@ import pytest
 
 from compatcheck.core.document import Document
 from compatcheck.core.source import Source
-from compatcheck.core.summary import worst_first
+from compatcheck.core.summary import because_text, needs_text, place_text, worst_first
 from compatcheck.matching.engine import match
 from compatcheck.resolution.subject import Subject
 from compatcheck.rules.rule import Clause, Impact
@@ -144,3 +144,25 @@ def test_every_role_is_judged_on_its_own_facts() -> None:
     other = subject({**KNOWN, "training.zero_stage": 2})
     both = made._replace(roles={"actor": made.roles["train"], "critic": other.roles["train"]})
     assert [finding.role for finding in match(both, rule_set(rule())).findings] == ["actor"]
+
+
+@pytest.mark.parametrize(
+    ("framework", "need"),
+    [
+        ({}, "training.framework"),
+        ({"training.framework": "trl"}, "whether labels are handed to the model (code of TRL)"),
+    ],
+)
+def test_a_trait_that_nobody_read_is_asked_for_by_its_program_or_in_words(framework: dict[str, str], need: str) -> None:
+    labelled = rule(when="training.zero_stage == 3 and program.passes_labels", unless=None)
+    (finding,) = match(subject({**KNOWN, **framework}), rule_set(labelled)).findings
+    assert finding.needs == (need,)
+    assert needs_text(finding.needs).endswith(need if framework else "=…")
+
+
+def test_a_trait_among_the_reasons_says_what_it_means() -> None:
+    labelled = rule(when="program.passes_labels", unless=None)
+    (finding,) = match(subject({**KNOWN, "program.passes_labels": True}), rule_set(labelled)).findings
+    (trait,) = (fact for fact in finding.facts if fact.name == "program.passes_labels")
+    assert place_text(trait).endswith(": labels are handed to the model")
+    assert because_text(trait).endswith(": labels are handed to the model)")

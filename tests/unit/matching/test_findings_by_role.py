@@ -57,6 +57,21 @@ def test_a_model_that_is_only_run_forward_has_no_backward() -> None:
     assert [finding.role for finding in findings("forward", actor=KNOWN, reference=frozen)] == ["actor", "reference"]
 
 
+def test_what_a_rollout_costs_is_the_policys() -> None:
+    smaller = {**KNOWN, "model.parameters": 2**30}
+    roles = {"actor": KNOWN, "critic": smaller, "reference": {**smaller, "program.keeps_graph": False}}
+    assert [finding.role for finding in findings("rollout", **roles)] == ["actor"]
+    assert [finding.role for finding in findings("rollout", rollout=KNOWN)] == ["rollout"]
+
+
+def test_the_title_names_the_role_of_what_is_said_of_several() -> None:
+    smaller = {**KNOWN, "model.parameters": 2**30}
+    titles = [finding.title for finding in findings(actor=KNOWN, critic=smaller)]
+    assert [title.rpartition(" ")[2] for title in titles] == ["(actor)", "(critic)"]
+    (alone,) = findings(actor=KNOWN, critic=KNOWN)
+    assert alone.title == rule().title
+
+
 def test_what_checkpointing_would_give_back_is_not_kept_without_a_graph() -> None:
     kept = {**KNOWN, "training.gradient_checkpointing": False}
     frozen = {**kept, "program.keeps_graph": False, "model.parameters": 2**30}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
-from compatcheck.resolution.derive import DERIVATIONS, derive, derive_unsharded
+from compatcheck.resolution.derive import DERIVATIONS, derive, derive_fused_loss, derive_unsharded
 from compatcheck.rules.values import allowed_values, parse_value
 from compatcheck.rules.vocabulary import vocabulary
 
@@ -146,10 +146,24 @@ def test_full_fine_tuning_trains_every_parameter_and_an_adapter_says_nothing() -
 
 
 def test_the_loss() -> None:
-    assert derived(training__use_liger_kernel=True)["training.loss_implementation"] == "fused_linear"
     found = derived(training__use_liger_kernel=False, training__trainer="causal_lm")
     assert found["training.loss_implementation"] == "cross_entropy"
     assert "training.loss_implementation" not in derived(training__use_liger_kernel=False, training__trainer="grpo")
+
+
+@pytest.mark.parametrize(
+    ("code", "loss"),
+    [
+        ({}, "fused_linear"),
+        ({"passes_labels": True}, "fused_linear"),
+        ({"passes_labels": False}, "cross_entropy"),
+        ({"passes_labels": False, "runs_trl_trainers": True}, "fused_linear"),
+    ],
+)
+def test_liger_replaces_the_loss_of_a_model_that_is_given_labels(code: dict[str, bool], loss: str) -> None:
+    facts = facts_from({"training.use_liger_kernel": True, **{f"program.{name}": code[name] for name in code}})
+    derive_fused_loss(facts)
+    assert facts["training.loss_implementation"].value == loss
 
 
 ADAPTED = {

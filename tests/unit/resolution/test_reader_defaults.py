@@ -312,6 +312,8 @@ def test_a_default_that_rests_on_written_keys_names_their_lines(rules: RuleSet) 
     [
         ("trl", "sft", {"code": "trl", "drops_outputs": True, "takes_default_reentrant": True, "use_cache": False}),
         ("axolotl", "sft", {"code": "axolotl", "takes_default_optimizer": False, "collects_predictions": False}),
+        ("axolotl", "dpo", {"code": "trl", "passes_labels": False, "computes_loss": "program"}),
+        ("axolotl", "reward", {"code": "trl", "runs_trl_trainers": True}),
         ("ms_swift", "sft", {"code": "ms_swift", "skips_unlabelled_logits": True, "passes_labels": True}),
         ("openrlhf", "sft", {"runs_transformers": True, "passes_labels": False, "drops_outputs": False}),
         ("verl", "grpo", {"code": "verl", "passes_max_num_seqs": True, "batches_count_prompts": False}),
@@ -335,3 +337,8 @@ def test_an_engine_alone_does_what_no_program_adds(rules: RuleSet) -> None:
     facts = facts_of(rules, [served], vllm="0.8.3")
     assert facts["program.passes_max_num_seqs"].value is False
     assert "program.code" not in facts
+
+
+def test_liger_leaves_the_loss_to_a_program_that_computes_it_itself(rules: RuleSet) -> None:
+    text = "deepspeed --module openrlhf.cli.train_sft --pretrain Qwen/Qwen2.5-7B --zero_stage 3 --use_liger_kernel\n"
+    assert facts_of(rules, written(text), openrlhf="0.6.4")["training.loss_implementation"].value == "cross_entropy"

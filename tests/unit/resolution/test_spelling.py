@@ -44,6 +44,8 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("verl.sh", "verl==0.6.0", "offload_optimizer", "cpu", "actor", (f"{FSDP}.optimizer_offload", True)),
         ("openrlhf.sh", "openrlhf==0.8.1", "offload_optimizer", "cpu", "train", ("adam_offload", True)),
         ("hf.sh", "torch==2.0.1", "gradient_checkpointing", True, "train", ("gradient_checkpointing", True)),
+        ("hf.sh", "torch==2.0.1", "use_reentrant", False, "train", None),
+        ("hf.sh", "torch==2.0.1", "use_liger_kernel", True, "train", None),
         ("openrlhf.sh", "openrlhf==0.6.1", "use_liger_kernel", True, "train", None),
         ("openrlhf.sh", "openrlhf==0.8.1", "loss_implementation", "fused_linear", "train", None),
     ],

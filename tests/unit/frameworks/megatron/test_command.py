@@ -16,6 +16,7 @@ MAIN = (
         ("--bf16", ("bfloat16", "float32", False)),
         ("--bf16 --use-distributed-optimizer", ("bfloat16", "float32", True)),
         ("--bf16 --grad-reduce-in-bf16", ("bfloat16", "bfloat16", False)),
+        ("--bf16 --use-precision-aware-optimizer --main-grads-dtype bf16", ("bfloat16", "bfloat16", False)),
         ("--fp16", ("float16", "float16", False)),
         ("--fp16 --accumulate-allreduce-grads-in-fp32", ("float16", "float32", False)),
         ("", ("float32", None, False)),
@@ -26,6 +27,30 @@ def test_state_has_the_dtypes_the_options_say(words, found):
     names = ("training.param_dtype", "training.grad_accum_dtype", "training.distributed_optimizer")
     assert tuple(stated.get(name) for name in names) == found
     assert stated["training.optimizer"] == "adam"
+
+
+@pytest.mark.parametrize(
+    ("words", "policy"),
+    [
+        ("--recompute-activations", "core_attention"),
+        ("--recompute-granularity selective", "core_attention"),
+        ("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1", "full"),
+    ],
+)
+def test_selective_recomputation_redoes_the_attention_core_alone(words, policy):
+    document = documents(MAIN + words)[0]
+    stated = facts(document)
+    assert (stated["training.gradient_checkpointing"], stated["training.checkpointing_policy"]) == (True, policy)
+    assert (document.unread, document.skipped) == ((), ())
+
+
+def test_blocks_recomputed_in_part_are_told():
+    words = "--recompute-granularity full --recompute-method block --recompute-num-layers 4"
+    assert [entry.source.key for entry in documents(MAIN + words)[0].skipped] == ["--recompute-method"]
+
+
+def test_master_weights_have_the_dtype_that_is_stated():
+    assert facts(documents(MAIN + "--bf16 --main-params-dtype fp16")[0])["training.master_dtype"] == "float16"
 
 
 def test_two_dtypes_at_once_are_refused():
