@@ -44,8 +44,8 @@ def open_lines(report: Report, *, inputs: bool = True) -> list[str]:
     found = [f"not read: {entry.source}: {entry.reason}" for entry in report.skipped if inputs and entry.named]
     others = [entry for entry in report.skipped if inputs and not entry.named]
     if others:
-        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-        found.append(f"not checked: {others[0].source}: {others[0].reason}{more}")
+        rest = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        found.append(f"not checked: {others[0].source}: {others[0].reason}{rest}")
     for subject in report.subjects:
         if not subject.aside:
             of = f"{subject.id}: " if several else ""
