@@ -23,6 +23,7 @@ from compatcheck.resolution.resolve import TRAIN, resolve
 from compatcheck.resolution.scope import FactScope
 from compatcheck.rules.load import load_rules
 from compatcheck.rules.locate import open_rules
+from compatcheck.rules.programs import find_program
 from tests import ROOT
 
 if TYPE_CHECKING:
@@ -46,8 +47,18 @@ class Program(NamedTuple):
     shards: tuple[str, ...]
     engines: tuple[str, ...]
     lacks: tuple[str, ...]
-    stated: frozenset[str]
-    """Facts that the run itself states; an example does not change them."""
+    fixed: frozenset[str]
+    """Facts that an example does not change: which program it is, and what that does whatever its keys say."""
+
+    def beside(self, example: Mapping[str, Any]) -> tuple[Document, ...]:
+        """Return the run's documents without what the example states: a person can set that otherwise."""
+        set_otherwise = {f"{section}.{name}" for section, names in example.items() if isinstance(names, dict) for name in names}
+        return tuple(
+            document._replace(
+                statements=tuple(one for one in document.statements if one.fact not in set_otherwise - self.fixed)
+            )
+            for document in self.documents
+        )
 
     def can_have(self, example: Mapping[str, Any]) -> dict[str, Any]:
         """Return what a run of this program can have of a rule's example; its releases win over the program's own."""
@@ -71,7 +82,7 @@ class Program(NamedTuple):
         return kept
 
     def _has(self, fact: str) -> bool:
-        return fact not in self.stated and not fact.startswith(self.lacks)
+        return fact not in self.fixed and not fact.startswith(self.lacks)
 
 
 _OF_SHARDING = ("sharding", "zero", "fsdp", "offload", "hsdp", "reduce_bucket", "allgather_", "overlap_comm", "contiguous_",
@@ -100,12 +111,22 @@ def _read_program(name: str, entry: Mapping[str, Any]) -> Program:
     readings = read_configurations(str(PROGRAMS / entry["file"]), named=True)
     documents = tuple(document for reading in readings for document in reading.documents)
     role = entry.get("role", TRAIN)
-    stated = {
+    fixed = {
         statement.fact
         for document in documents
         for statement in document.statements
-        if statement.fact is not None and statement.role in {None, role}
+        if statement.fact is not None
+        and statement.role in {None, role}
+        and (statement.fact in _WHICH or statement.key.startswith("(only "))
     }
+    sections = open_rules().section
+    readers = {document.reader for document in documents} | {
+        str(one.value) for document in documents for one in document.statements if one.fact == "training.framework"
+    }
+    for reader in readers:
+        if find_program(reader).kind == "program":
+            rows = sections(f"defaults/{reader}") or ()
+            fixed |= {row["fact"] for row in rows if row["key"] is None and not (row["when"] or row["present"] or row["absent"])}
     lacks = tuple(entry.get("lacks", ()))
     return Program(
         name,
@@ -115,10 +136,11 @@ def _read_program(name: str, entry: Mapping[str, Any]) -> Program:
         tuple(entry["shards"]),
         tuple(entry["engines"]),
         lacks,
-        frozenset({*stated, "training.framework", *(["training.trainer"] if name not in _ANY_TRAINER else [])}),
+        frozenset({*fixed, "training.framework", *([] if name in _ANY_TRAINER else ["training.trainer"])}),
     )
 
 
+_WHICH = {"training.framework", "training.trainer", "training.sharding", "training.peft", "rollout.engine"}
 _ANY_TRAINER = {"accelerate", "pytorch"}
 """Loops of one's own, which can be of any kind."""
 
@@ -142,7 +164,7 @@ def subject_of(program: Program, example: Mapping[str, Any], rules: RuleSet) -> 
     given = program.can_have(example)
     document, environment = native.read_sections(given, "example")
     assert environment is not None
-    documents: list[Document] = [*program.documents, document]
+    documents: list[Document] = [*program.beside(given), document]
     documents += [find_model(reference, rules, {}) for kind, reference, _ in document.references if kind == "model"]
     return resolve(program.name, rules=rules, environment=environment, documents=documents)
 
