@@ -106,9 +106,9 @@ class Program(NamedTuple):
         return fact not in fixed and not fact.startswith(self.lacks)
 
 
-_OF_SHARDING = tuple(
-    "sharding zero fsdp offload hsdp reduce_bucket allgather_ overlap_comm contiguous_ prefetch_ param_persistence model_persistence"
-    " max_live max_reuse deepcompile grad_accum_dtype".split()
+_OF_SHARDING = (
+    *("sharding", "zero", "fsdp", "offload", "hsdp", "reduce_bucket", "allgather_", "overlap_comm", "contiguous_"),
+    *("prefetch_", "param_persistence", "model_persistence", "max_live", "max_reuse", "deepcompile", "grad_accum_dtype"),
 )
 """What facts begin with that go with one way of sharding."""
 
@@ -219,7 +219,8 @@ def compute() -> Iterator[tuple[str, str]]:
 
 HEADER = """\
 # What each rule says of its first matching example when a run of each program has it: S speaks, m may speak, c is only
-# counted among what a further fact would decide, . cannot. Columns: programs.yaml. Written by `python -m tests.rules.program_matrix`.
+# counted among what a further fact would decide, . cannot. Columns: programs.yaml.
+# Written by `python -m tests.rules.program_matrix`.
 """
 
 

@@ -111,6 +111,14 @@ def test_code_of_transformers_is_none_of_a_program_that_runs_other_models() -> N
         assert len(match(one, rule_set(about)).findings) == found
 
 
+def test_code_that_a_program_never_runs_is_none_of_it() -> None:
+    rules = rule_set(rule("peft/slow", clauses=(Clause({"peft": ">=0.1"}, None),)))
+    never = facts_of(("program.never_runs", ("peft", "trl")))
+    other = facts_of(("program.never_runs", ("trl",)))
+    assert match(subject(stack(("peft", "0.10.0")), never), rules).findings == ()
+    assert [finding.rule_id for finding in match(subject(stack(("peft", "0.10.0")), other), rules).findings] == ["peft/slow"]
+
+
 def test_an_implied_package_of_unknown_release_is_folded_into_a_count() -> None:
     named = subject(KNOWN, stack(complete=False, torch="2.8"))._replace(
         documents=(Document("deepspeed", Source("ds.json"), ()),)
