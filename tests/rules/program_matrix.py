@@ -108,7 +108,15 @@ class Program(NamedTuple):
 
 _OF_SHARDING = (
     *("sharding", "zero", "fsdp", "offload", "hsdp", "reduce_bucket", "allgather_", "overlap_comm", "contiguous_"),
-    *("prefetch_", "param_persistence", "model_persistence", "max_live", "max_reuse", "deepcompile", "grad_accum_dtype"),
+    *(
+        "prefetch_",
+        "param_persistence",
+        "model_persistence",
+        "max_live",
+        "max_reuse",
+        "deepcompile",
+        "grad_accum_dtype",
+    ),
 )
 """What facts begin with that go with one way of sharding."""
 

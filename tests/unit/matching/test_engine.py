@@ -112,11 +112,11 @@ def test_code_of_transformers_is_none_of_a_program_that_runs_other_models() -> N
 
 
 def test_code_that_a_program_never_runs_is_none_of_it() -> None:
-    rules = rule_set(rule("peft/slow", clauses=(Clause({"peft": ">=0.1"}, None),)))
-    never = facts_of(("program.never_runs", ("peft", "trl")))
-    other = facts_of(("program.never_runs", ("trl",)))
-    assert match(subject(stack(("peft", "0.10.0")), never), rules).findings == ()
-    assert [finding.rule_id for finding in match(subject(stack(("peft", "0.10.0")), other), rules).findings] == ["peft/slow"]
+    about = rule(clauses=(Clause(packages={"peft": ">=0.1"}),), when="training.micro_batch_size > 0", unless=None)
+    facts = {"training.micro_batch_size": 1, "training.framework": "torchtune"}
+    for never, found in ((("trl",), 1), (("peft", "trl"), 0)):
+        one = Subject("s", stack(peft="0.10.0"), {"train": facts_of({**facts, "program.never_runs": never})})
+        assert len(match(one, rule_set(about)).findings) == found
 
 
 def test_an_implied_package_of_unknown_release_is_folded_into_a_count() -> None:
