@@ -131,8 +131,8 @@ class RelevantRules(NamedTuple):
             return RuleOutcome()
         if self.served and (rule.phase in {"backward", "step"} or not self.served.issuperset(decision.packages)):
             return RuleOutcome()
-        if "transformers" in decision.packages and scope.value("program.runs_transformers") is False:
-            return RuleOutcome()  # about code of models that this program does not run
+        if _never_runs(decision.packages, scope):
+            return RuleOutcome()  # about code that this program does not run
         if rule.memory == "device" and scope.value("runtime.torch_build") == "cpu":
             return RuleOutcome()  # a build that allocates on no device
         if any(need.startswith("estimate.") for need in decision.needs):
@@ -149,6 +149,15 @@ class RelevantRules(NamedTuple):
         if decision.status == POSSIBLE and not _has_evidence(rule, decision, scope):
             return RuleOutcome(folded=folded, waits=True)
         return RuleOutcome(decision, folded)
+
+
+def _never_runs(packages: Iterable[str], scope: FactScope) -> bool:
+    """Tell whether a rule is about a package whose code takes no part in the program, as far as anybody has read it."""
+    others = scope.value("program.never_runs")
+    never = {*others} if isinstance(others, tuple) else set()
+    if scope.value("program.runs_transformers") is False:
+        never.add("transformers")
+    return not never.isdisjoint(packages)
 
 
 WORK = frozenset({"forward", "backward", "step"})

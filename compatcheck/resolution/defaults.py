@@ -22,7 +22,7 @@ from compatcheck.rules.expression import Unknown, evaluate
 from compatcheck.rules.programs import find_program, lineage, programs
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.core.document import Document, Gap
     from compatcheck.rules.program import Program
@@ -147,11 +147,16 @@ def contradict_defaults(
     )
 
 
-def apply_traits(scope: FactScope, facts: dict[str, Fact]) -> None:
-    """Add what the code of the program that trains does by itself, as far as somebody has read it."""
+def apply_traits(scope: FactScope, facts: dict[str, Fact], readers: Iterable[str] = ()) -> None:
+    """Add what the code of the program that trains does by itself, as far as somebody has read it.
+
+    One that runs the loop of another, whose name ``training.framework`` has, is asked first (``readers``).
+    """
     framework = facts.get("training.framework")
     undecided: set[str] = set()
-    for program in (*(lineage(str(framework.value)) if framework is not None else ()), find_program(ANY)):
+    names = () if framework is None else (*_of_loop(str(framework.value), readers), str(framework.value))
+    found = {program.name: program for name in (*names, ANY) for program in lineage(name)}
+    for program in found.values():
         rows = scope.rules.section(f"traits/{program.name}")
         if rows:
             label = f"code of {program.label}"
@@ -162,6 +167,10 @@ def apply_traits(scope: FactScope, facts: dict[str, Fact]) -> None:
         facts.setdefault(
             CODE, Fact(CODE, framework.value, "reader-default", framework.sources, "the program's own code")
         )
+
+
+def _of_loop(framework: str, readers: Iterable[str]) -> Iterator[str]:
+    return (reader for reader in readers if find_program(reader).runs_as == framework)
 
 
 def _concerns(row: Mapping[str, Any], role: str) -> bool:

@@ -205,7 +205,7 @@ def _resolve_role(role: str, inputs: Inputs) -> Resolved:
     if FRAMEWORK in facts or any(find_program(document.reader).kind == "engine" for document in documents):
         from compatcheck.resolution.defaults import apply_traits  # noqa: PLC0415 (only where a program is known)
 
-        apply_traits(scope, facts)
+        apply_traits(scope, facts, readers)
     derive_fused_loss(facts)
     derive(facts, undecided)
     pending = [(name, merged.automatic[name], why) for name, why in unresolved.items() if name not in facts]

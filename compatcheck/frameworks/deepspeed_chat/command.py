@@ -16,6 +16,7 @@ from compatcheck.frameworks.launch.arguments import (
     make_command_document,
     name_roles,
     state_forward_only,
+    state_value_heads,
 )
 from compatcheck.frameworks.launch.flags import parse_flags
 
@@ -118,5 +119,6 @@ def _defaults(options: Mapping[str, Argument], table: KeyTable, *, is_rl: bool) 
     yield Statement("training.trainer", "(program)", "ppo")
     if _HYBRID not in options:
         yield Statement("rollout.engine", "(program)", "hf")
+    yield from state_value_heads(("critic", "reward"))
     for role in ("reference", "reward"):
         yield from state_forward_only(role)

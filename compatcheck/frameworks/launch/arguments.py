@@ -94,6 +94,12 @@ def state_forward_only(role: str) -> Iterator[Statement]:
     yield Statement("model.trainable_parameters", key, 0, role)
 
 
+def state_value_heads(roles: Iterable[str]) -> Iterator[Statement]:
+    """Say which models give one value for each token and no logits."""
+    for role in {"critic", "reward"}.intersection(roles):
+        yield Statement("program.makes_logits", "(a head of one value)", False, role)
+
+
 def _located(source: Source, lines: Mapping[str, int]) -> Source:
     line = lines.get(source.key or "")
     return source if line is None else source._replace(line=line)

@@ -19,6 +19,7 @@ from compatcheck.frameworks.launch.arguments import (
     OptionMeanings,
     make_command_document,
     state_forward_only,
+    state_value_heads,
 )
 from compatcheck.frameworks.launch.flags import parse_flags
 
@@ -219,6 +220,7 @@ def _of_roles(options: Mapping[str, Argument], roles: tuple[str, ...]) -> Iterat
         together = _given(options, names)
         if together is not None and together[1].value is True and role in roles and other in roles:
             yield Statement("training.colocated_with", together[0], other, role)
+    yield from state_value_heads(roles)
     stage = _given(options, ("zero_stage", "ds.zero_stage"))
     for role in roles:
         if role not in _FROZEN:

@@ -15,7 +15,7 @@ from compatcheck.core.document import Document, Statement
 from compatcheck.core.source import Source
 from compatcheck.frameworks.conversions import LEAVE
 from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Names, Table
-from compatcheck.frameworks.launch.arguments import name_roles, state_forward_only
+from compatcheck.frameworks.launch.arguments import name_roles, state_forward_only, state_value_heads
 from compatcheck.frameworks.launch.hydra import parse_value
 from compatcheck.frameworks.launch.values import Argument
 from compatcheck.frameworks.reader import Reading
@@ -192,6 +192,7 @@ def infer(
     if terms and all(value_of(options, key) is False for key in terms):
         yield Statement(None, "(no KL term)", tuple(terms))
     frozen = [REFERENCE, *([REWARD] if value_of(options, "reward_model.enable") is True else [])]
+    yield from state_value_heads((*roles, *frozen))
     for role in frozen:
         yield from state_forward_only(role)
         yield Statement("training.peft", "(only run forward)", None, role)

@@ -111,6 +111,14 @@ def test_code_of_transformers_is_none_of_a_program_that_runs_other_models() -> N
         assert len(match(one, rule_set(about)).findings) == found
 
 
+def test_code_that_a_program_never_runs_is_none_of_it() -> None:
+    about = rule(clauses=(Clause(packages={"peft": ">=0.1"}),), when="training.micro_batch_size > 0", unless=None)
+    facts = {"training.micro_batch_size": 1, "training.framework": "torchtune"}
+    for never, found in ((("trl",), 1), (("peft", "trl"), 0)):
+        one = Subject("s", stack(peft="0.10.0"), {"train": facts_of({**facts, "program.never_runs": never})})
+        assert len(match(one, rule_set(about)).findings) == found
+
+
 def test_an_implied_package_of_unknown_release_is_folded_into_a_count() -> None:
     named = subject(KNOWN, stack(complete=False, torch="2.8"))._replace(
         documents=(Document("deepspeed", Source("ds.json"), ()),)

@@ -161,7 +161,14 @@ def test_attention_that_is_said_in_words_not_known_is_open(rules: RuleSet, said:
     assert "model.attn_implementation" not in facts_of(rules, documents, transformers="4.57.1", torch="2.8.0")
 
 
-@pytest.mark.parametrize("framework", ["torchtune", "megatron", "llamafactory"])
+@pytest.mark.parametrize("framework", ["llamafactory", "ms_swift", "axolotl"])
+def test_attention_left_out_is_that_of_transformers(rules: RuleSet, framework: str) -> None:
+    stated, _ = native.read_sections({"training": {"framework": framework}}, "facts.yaml")
+    documents = [stated, model.read(LLAMA, "config.json").documents[0]]
+    assert facts_of(rules, documents, transformers="4.57.1", torch="2.8.0")["model.attn_implementation"].value == "sdpa"
+
+
+@pytest.mark.parametrize("framework", ["torchtune", "megatron"])
 def test_attention_is_open_where_a_program_chooses_it(rules: RuleSet, framework: str) -> None:
     stated, _ = native.read_sections({"training": {"framework": framework}}, "facts.yaml")
     documents = [stated, model.read(LLAMA, "config.json").documents[0]]
