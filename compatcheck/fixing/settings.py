@@ -11,7 +11,6 @@ from compatcheck.core.summary import value_text
 from compatcheck.fixing.edits.configuration_text import add_argument, add_value, change_value, describe_edit
 from compatcheck.fixing.evaluation import resolve_changed
 from compatcheck.fixing.rereading import reread
-from compatcheck.memory.suggest import candidates
 from compatcheck.resolution.scope import FactScope
 from compatcheck.resolution.spelling import find_spellings, is_own_code
 
@@ -74,6 +73,8 @@ def find_setting(  # noqa: PLR0913, PLR0917 (a remedy, and what it is written in
 
 def find_smaller_settings(subject: Subject, rules: RuleSet, files: EditableFiles) -> Iterator[Change]:
     """Yield the settings of a run that may lower its peak, as the memory model proposes them, where the run has a place."""
+    from compatcheck.memory.suggest import candidates  # noqa: PLC0415 (only for a run that does not fit)
+
     role = next((name for name in ("train", "actor") if name in subject.roles), next(iter(subject.roles)))
     for index, one in enumerate(candidates(subject.roles)):
         name = next(iter(one.facts))
