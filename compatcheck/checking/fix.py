@@ -31,7 +31,8 @@ def find_fix(inspection: Inspection, criteria: Criteria, environ: Mapping[str, s
         CompatcheckError: nothing could be read at all.
     """
     gathered = gather_all(inspection, criteria.rules, environ)
-    report = build_report(gathered, criteria)
+    variants = Variants(criteria)
+    report = build_report(gathered, criteria, variants=variants)
     failing = [finding for finding in report.findings if finding.fails]
     fails = bool(failing)
     failing = failing or [
@@ -41,13 +42,7 @@ def find_fix(inspection: Inspection, criteria: Criteria, environ: Mapping[str, s
     ]
     if not failing:
         return Fix(report, (), applied=False)
-    plans, evaluations = find_plans(
-        gathered.subjects,
-        failing,
-        criteria.rules,
-        Variants(criteria),
-        ways,
-    )
+    plans, evaluations = find_plans(gathered.subjects, failing, criteria.rules, variants, ways)
     texts = {file.path: file.after.encode("utf-8") for plan in plans for file in plan.files}
     if texts:
         files = Overlay(gathered.files, texts)

@@ -11,7 +11,7 @@ from compatcheck.checking.inspection import as_inspection
 from compatcheck.checking.next_step import find_next_step
 from compatcheck.checking.request import Gathered
 from compatcheck.checking.stack import holds_stack, name_unselected
-from compatcheck.checking.verdict import Variants, judge
+from compatcheck.checking.verdict import Variants
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT
 from compatcheck.core.fail_on import parse_threshold
 from compatcheck.core.report import Finding, Report, SubjectReport
@@ -114,7 +114,7 @@ def build_report(
     lines = LineFinder(gathered.files)
     subjects = []
     for subject in gathered.subjects:
-        verdict = judge(subject, criteria)
+        verdict = variants(subject)
         outcome, aside = verdict.outcome, subject.id in gathered.aside
         found = verdict.findings
         if any(one.status == "affected" and one.suppressed is None for one in found):

@@ -59,15 +59,22 @@ def judge(subject: "Subject", criteria: "Criteria", memory: "Memory | None" = No
 
 
 class Variants:
-    """The verdict on variants of some subjects: rules that rest on nothing that differs are matched once."""
+    """The verdict on subjects, and on variants of them: rules that rest on nothing that differs are matched once."""
 
     def __init__(self, criteria: "Criteria") -> None:
         """Judge by these criteria."""
         self._criteria = criteria
+        self._first: dict[str, tuple[Subject, Judgement]] = {}
+        """Subject → itself as it was read, and its verdict."""
         self._memories: dict[str, Memory] = {}
 
     def __call__(self, subject: "Subject") -> Judgement:
         """Return the verdict on a subject, or on what it comes to after changes."""
+        if subject.id not in self._first:
+            self._first[subject.id] = subject, judge(subject, self._criteria)
+        as_read, verdict = self._first[subject.id]
+        if subject is as_read:
+            return verdict
         from compatcheck.matching.memory import Memory  # noqa: PLC0415 (only where changes are tried)
 
         return judge(subject, self._criteria, self._memories.setdefault(subject.id, Memory()))

@@ -58,7 +58,7 @@ def main(arguments: list[str] | None = None) -> None:
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (see above)
     prepare_output()
     try:
-        code = _check_environment(given[1:]) if given[:1] == ["env"] else _run_command(given)
+        code = _check(given) if given[:1] in (["env"], ["check"]) else _run_command(given)
         sys.stdout.flush()
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
@@ -105,20 +105,21 @@ def _outside_reason(error: Exception) -> str | None:
     return None
 
 
-def _check_environment(options: list[str]) -> int:
-    """Run `compatcheck env`, without the option parser where its options are plain."""
-    from compatcheck.cli.arguments import parse_plain, split  # noqa: PLC0415 (one command)
+def _check(given: list[str]) -> int:
+    """Run `compatcheck env` or `check`, without the option parser where its options are plain."""
+    from compatcheck.cli.arguments import parse_plain, split  # noqa: PLC0415 (two commands)
 
-    parameters = parse_plain(options)
+    files = given[0] == "check"
+    parameters = parse_plain(given[1:], files=files)
     if parameters is None:
-        return _run_command(["env", *options])
-    from compatcheck.cli.execution import execute  # noqa: PLC0415 (one command)
+        return _run_command(given)
+    from compatcheck.cli.execution import execute  # noqa: PLC0415 (two commands)
 
-    return execute(*split(parameters, files=False))
+    return execute(*split(parameters, files=files))
 
 
 def _run_command(given: list[str]) -> int:
-    import click  # noqa: PLC0415 (20 ms; not for an `env` with plain options)
+    import click  # noqa: PLC0415 (20 ms; not for `env` and `check` with plain options)
 
     from compatcheck.cli.group import group  # noqa: PLC0415 (see above)
 

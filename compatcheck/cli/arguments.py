@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.checking.checks import Checks, checks_of
 from compatcheck.checking.inspection import PolicyUse, make_inspection
 from compatcheck.checking.request import Request
-from compatcheck.cli.output import Output
+from compatcheck.cli.output import FORMATS, Output
 from compatcheck.core.selection import Selection, parse_python, split_arguments
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ PLAIN_OPTIONS = {
     "--fail-on": "fail_on",
     "--policy": "policy",
 }
-"""Options of `env` that take one text, by parameter."""
+"""Options of `env` and `check` that take one text, by parameter."""
 
 PLAIN_LISTS = {
     "--training": "training",
@@ -36,11 +36,11 @@ PLAIN_LISTS = {
     "--run": "run",
     "--target": "target",
 }
-"""Options of `env` that take one text and may be repeated."""
+"""Options of `env` and `check` that take one text and may be repeated."""
 
 
-def parse_plain(arguments: list[str]) -> dict[str, Any] | None:
-    """Parse options of `env` that are written out in full, each with its value behind a blank.
+def parse_plain(arguments: list[str], *, files: bool = False) -> dict[str, Any] | None:
+    """Parse options of `env`, or paths and options of `check`, that are written out in full with values behind a blank.
 
     The option parser is a third of the time of a run; this reads what scripts and hooks write without it.
 
@@ -50,6 +50,9 @@ def parse_plain(arguments: list[str]) -> dict[str, Any] | None:
     given: dict[str, Any] = {}
     pairs = iter(arguments)
     for name in pairs:
+        if files and not name.startswith("-"):
+            given["paths"] = (*given.get("paths", ()), name)
+            continue
         value = next(pairs, None)
         if value is None or value.startswith("-"):
             return None
@@ -57,6 +60,8 @@ def parse_plain(arguments: list[str]) -> dict[str, Any] | None:
             given[PLAIN_LISTS[name]] = (*given.get(PLAIN_LISTS[name], ()), value)
         elif name in PLAIN_OPTIONS:
             given[PLAIN_OPTIONS[name]] = value
+        elif name == "--format" and value in FORMATS:
+            given["format_name"] = value
         else:
             return None
     return given

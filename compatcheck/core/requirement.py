@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from compatcheck.core.selection import Choice
     from compatcheck.core.source import Skipped, Source
 
-_CLAUSE = r"(?:[<>=!]=|[<>]) *\d{1,9}(?:\.\d{1,9})*(?:\.post\d{1,9})?"
+_RELEASE = r"\d{1,9}(?:\.\d{1,9})*(?:\.post\d{1,9})?"
+_LABEL = r"\+[a-z0-9]{1,40}(?:\.[a-z0-9]{1,40}){0,8}"
+_CLAUSE = rf"(?:(?:[<>=!]=|[<>]) *{_RELEASE}|== *{_RELEASE}{_LABEL}|~= *\d{{1,9}}(?:\.\d{{1,9}})+)"
 _PLAIN = re.compile(
     rf"([a-z0-9](?:[\w.-]*[a-z0-9])?) *(?:\[([a-z0-9]+(?:,[a-z0-9]+)*)\] *)?((?:{_CLAUSE}(?: *, *{_CLAUSE})*)?)",
     re.ASCII | re.IGNORECASE,
 )
-"""A name, extras and ranges of plain releases: what nearly every line is, read without ``packaging.requirements``."""
+"""A name, extras and ranges of final releases: what nearly every line is, read without ``packaging.requirements``."""
 _SDIST = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.(?:tar\.(?:gz|bz2|xz)|tgz|zip)")
 _SHOWN_NAMES = 8
 _MOST_STATEMENTS = 64
@@ -108,7 +110,9 @@ def parse_requirement(text: str, source: Source) -> Requirement:
     if plain is not None:
         name, extras, ranges = plain.groups()
         clauses = ranges.replace(" ", "").split(",")
-        if len(clauses) == len({clause.rstrip(".0") for clause in clauses}):  # of two alike, `packaging` keeps one
+        if len(clauses) == len(
+            {clause.lower().rstrip(".0") for clause in clauses}
+        ):  # of two alike, `packaging` keeps one
             details = {"extras": ",".join(sorted(set(extras.split(","))))} if extras else {}
             return Requirement(canonical_name(name), ",".join(sorted(clauses)), source, details=details)
     from packaging.requirements import Requirement as Parsed  # noqa: PLC0415 (tens of milliseconds)

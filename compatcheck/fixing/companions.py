@@ -127,7 +127,7 @@ class Companions:
             return [one for one in allowing if self._knew(name, one, broken.package, wanted)]
         exact = exact_version(broken.specifier)
         if exact is not None:
-            same = [one for one in known if parse_version(one) == parse_version(exact)]
+            same = [] if exact in known else [one for one in known if parse_version(one) == parse_version(exact)]
             return [] if "+" in exact else same or [exact]
         named = _FLOOR.findall(broken.specifier)  # a release, where no snapshot lists them
         return [one for one in known or named if _allows(broken.specifier, one)]
@@ -157,4 +157,4 @@ def nearest_first(current: str, releases: Sequence[str]) -> list[str]:
     parsed = {release: version for release in releases if (version := parse_version(release)) is not None}
     final = sorted((release for release in parsed if not parsed[release].is_prerelease), key=parsed.__getitem__)
     newer = [release for release in final if here is None or parsed[release] > here]
-    return [*newer, *(release for release in reversed(final) if release not in newer and parsed[release] != here)]
+    return [*newer, *(release for release in reversed(final) if here is not None and parsed[release] < here)]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.fix import NOT_CHECKED, REFUSED, RESOLVED, VERSION
 from compatcheck.core.versions import parse_version
+from compatcheck.fixing.demand import DEFAULT_PYTHON, Answer, Demand
 from compatcheck.fixing.edits.project import any_of, write_requirements
-from compatcheck.fixing.resolver import DEFAULT_PYTHON, Answer, Demand
 from compatcheck.fixing.search import Search, by_series
 
 if TYPE_CHECKING:

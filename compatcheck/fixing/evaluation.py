@@ -128,7 +128,7 @@ class Evaluation:
             key = subject.id, frozenset((change.lever, change.value) for change in own)
             if key not in self._known:
                 self.count += 1
-                self._known[key] = self.judge(resolve_changed(subject, own, self.rules))
+                self._known[key] = self.judge(resolve_changed(subject, own, self.rules) if own else subject)
             found.append((subject, self._known[key]))
         return found
 

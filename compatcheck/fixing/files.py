@@ -15,7 +15,6 @@ from compatcheck.fixing.edits.project import MANIFEST, is_lock, lock_command, re
 from compatcheck.fixing.edits.requirement_text import RequirementStatement, find_statement, find_statements
 from compatcheck.fixing.edits.text import apply_edits, line_of, read_exact
 from compatcheck.fixing.moves import rewrite
-from compatcheck.fixing.resolver import LOCK, locked_versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -200,6 +199,8 @@ class EditableFiles:
         targets = {change.name: change.release or "" for change in changes if change.kind == VERSION}
         if not targets or not self.locks:
             return Written(tuple(changes), files)
+        from compatcheck.fixing.resolver import LOCK, locked_versions  # noqa: PLC0415 (only for a lock)
+
         command = self.command(targets)
         by_hand = tuple(c._replace(command=command) if c.kind == VERSION else c for c in changes)
         lock = next((path for path in self.locks if os.path.basename(path) == LOCK), None)

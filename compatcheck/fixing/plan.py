@@ -15,7 +15,7 @@ from compatcheck.fixing.levers import find_levers, is_about_fit
 from compatcheck.fixing.search import Search, State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.core.fix import Change
     from compatcheck.core.report import Finding
@@ -198,26 +198,10 @@ class Group:
 
     def _search(self) -> Confirmed:
         """Search with what costs the person least, then with what costs more, until nothing fails any more."""
-        blamed = frozenset().union(*map(self.levers.blamed, self.failing))
-        every = {
-            lever: sorted(
-                (self._priced(change) for change in changes if self.effect(change) is not None),
-                key=lambda one: (
-                    EFFECTS.index(one.effect),
-                    len(self.evaluation.complete((one,))),
-                    one.distance,
-                    str(one.value),
-                ),
-            )
-            if lever in blamed
-            else changes
-            for lever, changes in self.levers.changes.items()
-        }
-        levels = [level for level in range(len(EFFECTS)) if any(_costs(every, lever, level) for lever in blamed)] or [0]
         least = 0
         best: Confirmed | None = None
-        for level in levels:  # what a resolver says is asked for what is worth asking about
-            search = Search(within(every, level), self)
+        for level, changes in self._levels():  # what a resolver says is asked for what is worth asking about
+            search = Search(changes, self)
             state = search.run()
             if best is None or len(state.blamed) < len(best.state.blamed):
                 best, least = Confirmed(state, (), search.is_smallest(state)), level
@@ -228,17 +212,42 @@ class Group:
             best if self.questions.resolver is None else None
         )  # nobody to ask: the same search would come to the same
         refused: list[tuple[Change, ...]] = []
-        for level in (level for level in levels if level >= least):
+        for level, changes in self._levels():
             if found is not None and len(found.state.blamed) <= len(best.state.blamed):
                 break
-            other = search_confirmed(within(every, level), self, self.questions)
+            if level < least:
+                continue
+            other = search_confirmed(changes, self, self.questions)
             refused += other.refused
             found = other if found is None or len(other.state.blamed) < len(found.state.blamed) else found
         assert found is not None  # noqa: S101 (there is a level)
         self.shortage = False  # what only brings a run nearer to fitting is taken back
-        pruned = Search(every, self).prune(State(found.state.changes, self(found.state.changes)), self.questions.allow)
+        pruned = Search(self.levers.changes, self).prune(
+            State(found.state.changes, self(found.state.changes)), self.questions.allow
+        )
         own = tuple(self._own.get(change, change) for change in pruned.changes)
         return Confirmed(pruned._replace(changes=own), tuple(refused), found.smallest)
+
+    def _levels(self) -> Iterator[tuple[int, dict[str, list[Change]]]]:
+        """Yield each level of `EFFECTS` that has changes which may clear what fails, with all that cost no more."""
+        blamed = frozenset().union(*map(self.levers.blamed, self.failing)) & self.levers.changes.keys()
+        known = 0
+        for level in range(len(EFFECTS)):
+            every = within(self.levers.changes, level)
+            priced = {
+                name: [self._priced(one) for one in every[name] if self.effect(one) is not None] for name in blamed
+            }
+            every |= {name: sorted(some, key=self._order) for name, some in within(priced, level).items()}
+            count = sum(len(every[name]) for name in blamed)
+            if count > known:
+                yield level, every
+            known = count
+        if not known:
+            yield 0, within(every, 0)
+
+    def _order(self, change: Change) -> tuple[object, ...]:
+        moving = len(self.evaluation.complete((change,)))
+        return EFFECTS.index(change.effect), moving, change.distance, str(change.value)
 
     def plan(self) -> Plan:
         """Search, and write what was found as changes of files."""
@@ -334,10 +343,6 @@ class Group:
         subjects = (one for one in self.subjects if one.id in change.subjects)
         verdicts = (self.evaluation.judge(resolve_changed(one, (change,), self.rules)) for one in subjects)
         return [finding for verdict in verdicts for finding in verdict.findings if finding.fails]
-
-
-def _costs(changes: Mapping[str, Sequence[Change]], lever: str, level: int) -> bool:
-    return any(EFFECTS.index(one.effect) == level for one in changes.get(lever, ()))
 
 
 def within(changes: Mapping[str, Sequence[Change]], level: int) -> dict[str, list[Change]]:

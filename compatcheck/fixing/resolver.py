@@ -16,7 +16,7 @@ import re
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.expected_shapes import as_table
@@ -25,6 +25,7 @@ from compatcheck.core.process import run
 from compatcheck.core.programs import Program, find_program, small_environment
 from compatcheck.core.redaction import redact
 from compatcheck.core.toml import parse_toml
+from compatcheck.fixing.demand import DEFAULT_PYTHON, Answer, Demand
 from compatcheck.services.pip_index import describe_index, uv_variables
 
 if TYPE_CHECKING:
@@ -47,34 +48,6 @@ _UNREACHABLE = (
     "network was disabled", "requests were disabled", "could not be started", "did not answer", "401", "403 forbidden",
     "git operation failed", "failed to build", "failed to read",
 )  # fmt: skip
-
-
-class Answer(NamedTuple):
-    """What uv said."""
-
-    verdict: str
-    """`RESOLVED`, `REFUSED` or `NOT_CHECKED`."""
-    detail: str | None = None
-    pins: Mapping[str, str] = {}
-    """Everything it chose: name → version."""
-    unbuilt: tuple[str, ...] = ()
-    """Distributions whose requirements it was told."""
-    files: Mapping[str, str] = {}
-    """Files it wrote, by their path in the project: the lock."""
-
-
-class Demand(NamedTuple):
-    """What is to be resolved together."""
-
-    requirements: tuple[str, ...]
-    constraints: tuple[str, ...] = ()
-    options: tuple[str, ...] = ()
-    """Index options of requirement files: ``--extra-index-url …``."""
-    python: str | None = None
-    """``3.11``; the one that most training stacks have wheels for when None."""
-
-
-DEFAULT_PYTHON = "3.11"
 
 
 class UvResolver:

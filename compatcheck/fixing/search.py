@@ -82,8 +82,7 @@ class Search:
 
     def with_change(self, state: State, change: Change) -> State:
         """Return the state after one change more, or another one of the same lever."""
-        kept = tuple(other for other in state.changes if other.lever != change.lever)
-        changes = tuple(sorted((*kept, change), key=lambda one: one.lever))
+        changes = _with(state, change)
         return State(changes, self.evaluate(changes))
 
     def fitting(self, state: State, lever: str) -> list[Change]:
@@ -108,9 +107,10 @@ class Search:
     def _climb(self, state: State) -> State:
         """Make the best steps one upon the other until none clears anything without bringing in something else."""
         while state.blamed:
-            steps = [step for name in self._blamed(state) if (step := self._nearest(state, name)) is not None]
             better = state
-            for after, change in sorted(steps, key=lambda step: step[0].rank):
+            for after, change in sorted(self._steps(state), key=lambda step: step[0].rank):
+                if not better.blamed:
+                    break
                 again = after if better is state else self.with_change(better, change)
                 better = again if again.failing < better.failing else better
             if better is state:
@@ -122,12 +122,28 @@ class Search:
         names = frozenset().union(*state.blamed.values())
         return sorted(name for name in names if name in self.levers)
 
-    def _nearest(self, state: State, lever: str) -> tuple[State, Change] | None:
+    def _steps(self, state: State) -> list[tuple[State, Change]]:
+        """Return the step of each lever; where one change clears all, those alone that may be better than it."""
+        best = self._find_clearing(state)
+        steps = (self._nearest(state, name, best) for name in self._blamed(state))
+        return [step for step in steps if step is not None]
+
+    def _find_clearing(self, state: State) -> State | None:
+        """Return the first state in which nothing fails, of levers that everything blames, taken by turns."""
+        blamed = frozenset.intersection(*state.blamed.values())
+        turns = (self._promising(state, name, None) for name in self._blamed(state) if name in blamed)
+        for changes in itertools.zip_longest(*turns):
+            clearing = [after for one in changes if one and not (after := self.with_change(state, one)).blamed]
+            if clearing:
+                return min(clearing, key=lambda after: after.rank)
+        return None
+
+    def _nearest(self, state: State, lever: str, clearing: State | None) -> tuple[State, Change] | None:
         """Return the nearest change of a lever that clears all that blames it, else the one that clears the most."""
         blaming = {(key, levers, lever) for key, levers in state.blamed.items() if lever in levers}
         unmoved = blaming - self._unmoved
         best = None
-        for change in self._promising(state, lever) if unmoved else ():
+        for change in self._promising(state, lever, clearing) if unmoved else ():
             after = self.with_change(state, change)
             if after.blamed != state.blamed:
                 self._turns.setdefault(lever, {}).setdefault(frozenset(after.blamed.items()), change)
@@ -136,12 +152,20 @@ class Search:
                 best = after, change
                 if all(key not in after.blamed for key, _, _ in blaming):
                     return best
-        self._unmoved |= unmoved
+        if clearing is None:
+            self._unmoved |= unmoved
         return best
 
-    def _promising(self, state: State, lever: str) -> Iterator[Change]:
-        """Yield the changes of a lever while evaluations are left, without series whose newest release changes nothing."""
-        for group in by_series(self.levers[lever]):
+    def _promising(self, state: State, lever: str, clearing: State | None) -> Iterator[Change]:
+        """Yield the changes of a lever while evaluations are left, without series whose newest release changes nothing.
+
+        Where a state is known that leaves nothing, none follows the series of the last one that may come to a better one.
+        """
+        groups = list(by_series(self.levers[lever]))
+        if clearing is not None:
+            while groups and all(State(_with(state, one), {}).rank > clearing.rank for one in groups[-1]):
+                groups.pop()
+        for group in groups:
             newest = group[-1] if group[0].ranged else group[0]
             alike = len(group) > 1 and newest.release is not None and not newest.stays_in_series
             if not self.spent and alike and self.with_change(state, newest).blamed == state.blamed:
@@ -171,6 +195,11 @@ class Search:
             if without.failing <= state.failing and (allow is None or allow(changes)):
                 state = without
         return state
+
+
+def _with(state: State, change: Change) -> tuple[Change, ...]:
+    kept = (other for other in state.changes if other.lever != change.lever)
+    return tuple(sorted((*kept, change), key=lambda one: one.lever))
 
 
 def by_series(changes: Sequence[Change]) -> Iterator[list[Change]]:

@@ -11,7 +11,6 @@ from compatcheck.core.summary import value_text
 from compatcheck.fixing.edits.configuration_text import add_argument, add_value, change_value, describe_edit
 from compatcheck.fixing.evaluation import resolve_changed
 from compatcheck.fixing.rereading import reread
-from compatcheck.memory.suggest import candidates
 from compatcheck.resolution.scope import FactScope
 from compatcheck.resolution.spelling import find_spellings, is_own_code
 
@@ -74,6 +73,8 @@ def find_setting(  # noqa: PLR0913, PLR0917 (a remedy, and what it is written in
 
 def find_smaller_settings(subject: Subject, rules: RuleSet, files: EditableFiles) -> Iterator[Change]:
     """Yield the settings of a run that may lower its peak, as the memory model proposes them, where the run has a place."""
+    from compatcheck.memory.suggest import candidates  # noqa: PLC0415 (only for a run that does not fit)
+
     role = next((name for name in ("train", "actor") if name in subject.roles), next(iter(subject.roles)))
     for index, one in enumerate(candidates(subject.roles)):
         name = next(iter(one.facts))
@@ -105,11 +106,24 @@ def find_place(subject: Subject, role: str, change: Change, rules: RuleSet, file
     edits: list[TextEdit] = []
     written: list[tuple[str, str]] = []
     proved = True
+    edited: dict[tuple[TextEdit, ...], Subject | None] = {(): subject}
+
+    def states(name: str, value: Value, *edits: TextEdit) -> bool:
+        """Tell whether the edited files give a fact this value, and bring in no contradiction."""
+        if edits not in edited:
+            read = reread(documents, edits)
+            edited[edits] = None if read is None else resolve_changed(subject, (), rules, read)
+        after = edited[edits]
+        facts = None if after is None else after.roles.get(role)
+        if after is None or facts is None or name not in facts or facts[name].value != value:
+            return False
+        return {one.fact for one in after.conflicts} <= {one.fact for one in subject.conflicts}
+
     for name, value in change.facts:
-        if _states(subject, role, name, value, edits, rules):
+        if states(name, value, *edits):
             continue
         proposed = _propose(subject, role, name, value, rules, files)
-        edit = next((one for one in proposed if _states(subject, role, name, value, [*edits, one], rules)), None)
+        edit = next((one for one in proposed if states(name, value, *edits, one)), None)
         if edit is not None:
             edits.append(edit)
             written.append((files.place_of_setting(edit), describe_edit(files.texts[edit.path], edit)))
@@ -118,7 +132,7 @@ def find_place(subject: Subject, role: str, change: Change, rules: RuleSet, file
         if spelled is not None:
             proved = False
             written.append(spelled)
-    if not proved or not edits or not all(_states(subject, role, *fact, edits, rules) for fact in change.facts):
+    if not proved or not edits or not all(states(*fact, *edits) for fact in change.facts):
         if not is_own_code(documents) and (proved or not written):
             return None
         return change._replace(places=tuple(place for place, _ in written), written=tuple(text for _, text in written))
@@ -132,17 +146,6 @@ def find_place(subject: Subject, role: str, change: Change, rules: RuleSet, file
 
 def _is_declared(fact: Fact | None) -> bool:
     return fact is not None and fact.origin in {"set", "declared", "installed", "measured"}
-
-
-def _states(subject: Subject, role: str, name: str, value: Value, edits: list[TextEdit], rules: RuleSet) -> bool:
-    """Tell whether the edited files give a fact this value, and bring in no contradiction."""
-    documents = reread(subject.documents, edits)
-    if documents is None:
-        return False
-    after = resolve_changed(subject, (), rules, documents)
-    facts = after.roles.get(role)
-    held = facts is not None and name in facts and facts[name].value == value
-    return held and {one.fact for one in after.conflicts} <= {one.fact for one in subject.conflicts}
 
 
 def _spell_by_hand(

@@ -248,6 +248,7 @@ class _Table:
         self.label, self.origin = voice
         self.rows = rows
         self.keys = keys
+        self.not_understood = any(key.endswith(_ANYTHING) for key in keys or ())
         self.scope = scope
         self.facts = facts
         self.gaps = gaps
@@ -327,8 +328,10 @@ class _Table:
     def may_stand(self, key: str) -> bool:
         """Tell whether a document writes a key, or may write it inside a section that was not understood."""
         keys = self.keys or set()
+        if key in keys or not self.not_understood:
+            return key in keys
         parts = key.split(".")
-        return key in keys or any(".".join((*parts[:count], _ANYTHING)) in keys for count in range(1, len(parts)))
+        return any(".".join((*parts[:count], _ANYTHING)) in keys for count in range(1, len(parts)))
 
     def is_there(self, section: str) -> bool:
         """Tell whether a section is in a file of this reader or, without such a file, whether a fact says as much."""

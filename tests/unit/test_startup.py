@@ -97,8 +97,8 @@ def prefix(tmp_path: Path) -> Path:
     return tmp_path / "env"
 
 
-def run_env(database: Path, *arguments: str, **variables: str) -> tuple[int, set[str]]:
-    """Run `env` on a machine without devices and return its exit code and the modules it loaded."""
+def run_env(database: Path, *arguments: str, name: str = "env", **variables: str) -> tuple[int, set[str]]:
+    """Run a command on a machine without devices and return its exit code and the modules it loaded."""
     environ = {
         "PATH": os.path.join(database.parent, "nothing-here"),
         "PYTHONPATH": str(REPOSITORY),
@@ -106,7 +106,7 @@ def run_env(database: Path, *arguments: str, **variables: str) -> tuple[int, set
         "PYTHONDONTWRITEBYTECODE": os.environ.get("PYTHONDONTWRITEBYTECODE", ""),
         **variables,
     }
-    command = [sys.executable, "-c", PROGRAM, str(database), "env", *arguments]
+    command = [sys.executable, "-c", PROGRAM, str(database), name, *arguments]
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environ)
     lines = done.stderr.splitlines()
     code = next(line for line in lines if line.startswith("exit "))
@@ -140,6 +140,14 @@ def test_findings_and_configuration_files_do_not_load_rich_or_a_network(database
     assert (
         loaded & {"rich", "yaml", "socket", "ssl", "http", "urllib.request", "importlib.metadata", "asyncio"} == set()
     )
+
+
+def test_a_plan_for_pins_costs_neither_the_option_parser_nor_a_process(database: Path, tmp_path: Path):
+    stated = tmp_path / "requirements.txt"
+    stated.write_text("torch==2.6.0+cu124\ntransformers~=4.50.0\nvllm==0.6.3.post1\n")
+    code, loaded = run_env(database, str(stated), name="check")
+    assert code == 1
+    assert loaded & {*COSTLY, "click", "difflib"} <= {"textwrap"}
 
 
 def keep(store: Path, *, deepspeed: str) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import stat
-import tempfile
 from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import InputError
@@ -48,13 +46,15 @@ def line_of(text: str, position: int) -> int:
 
 def unified_diff(changes: Iterable[FileChange]) -> str:
     """Write changes as one diff that `git apply` and `patch -p1` take; line ends and the missing one at the end are kept."""
+    from difflib import unified_diff as diff  # noqa: PLC0415 (only where one is shown)
+
     parts: list[str] = []
     for change in changes:
         path = change.path.replace(os.sep, "/")
         before, after = _lines(change.before), _lines(change.after)
         parts += [
             line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
-            for line in difflib.unified_diff(before, after, f"a/{path}", f"b/{path}")
+            for line in diff(before, after, f"a/{path}", f"b/{path}")
         ]
     return "".join(parts)
 
@@ -105,6 +105,8 @@ def _require_unchanged(change: FileChange) -> None:
 
 
 def _replace(change: FileChange) -> None:
+    import tempfile  # noqa: PLC0415 (only where something is written)
+
     real = os.path.realpath(change.path)
     try:
         mode = stat.S_IMODE(os.stat(real).st_mode)

@@ -8,6 +8,7 @@ import click
 import pytest
 
 from compatcheck.cli.arguments import PLAIN_LISTS, PLAIN_OPTIONS, parse_plain, split
+from compatcheck.cli.check import command as check
 from compatcheck.cli.env import command
 
 
@@ -24,6 +25,7 @@ def parsed_by_click(arguments: list[str]) -> dict[str, Any]:
         ["--set", "training.zero_stage=3", "--set", "model.hidden_size=1", "--fail-on", "5GiB"],
         ["--python", "python3", "--driver", "550.54.15", "--env-file", "x.env", "--select", "torch/*"],
         ["--gpu", "H100", "--gpu", "A100-80GB"],
+        ["--format", "json", "--model", "llama-3-8b"],
     ],
 )
 def test_plain_options_split_alike(arguments: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
@@ -31,6 +33,10 @@ def test_plain_options_split_alike(arguments: list[str], monkeypatch: pytest.Mon
     plain = parse_plain(arguments)
     assert plain is not None
     assert split(plain, files=False) == split(parsed_by_click(arguments), files=False)
+    arguments = ["a.txt", *arguments, "b/c.yaml", ""]
+    plain = parse_plain(arguments, files=True)
+    assert plain is not None
+    assert split(plain, files=True) == split(check.make_context("check", list(arguments)).params, files=True)
 
 
 @pytest.mark.parametrize(
@@ -45,13 +51,21 @@ def test_plain_options_split_alike(arguments: list[str], monkeypatch: pytest.Mon
         ["x"],
         ["--nodes", "2"],
         ["--help"],
+        ["--format", "xml"],
     ],
 )
 def test_everything_else_is_left_to_the_option_parser(arguments: list[str]) -> None:
     assert parse_plain(arguments) is None
+    assert arguments == ["x"] or parse_plain(["a.txt", *arguments], files=True) is None
 
 
-def test_every_plain_option_is_one_of_the_command() -> None:
+def test_a_path_that_looks_like_an_option_is_left_to_the_option_parser() -> None:
+    assert parse_plain(["-"], files=True) is None
+    assert parse_plain(["--", "-x"], files=True) is None
+
+
+@pytest.mark.parametrize("command", [command, check])
+def test_every_plain_option_is_one_of_the_command(command: click.Command) -> None:
     known = {
         name: parameter
         for parameter in command.params

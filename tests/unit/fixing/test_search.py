@@ -183,3 +183,16 @@ def test_a_search_that_ran_out_of_evaluations_says_so(monkeypatch: pytest.Monkey
     state = search.run()
     assert state.blamed
     assert not search.is_smallest(state)
+
+
+def test_a_lever_that_clears_nothing_is_left_where_another_one_clears_all_and_is_nearer() -> None:
+    problem = MadeUp([Finding((bad(("a", set(range(60))), ("b", {0, 1})),))])
+    ways = {"a": [change("a", v, v) for v in range(1, 60)], "b": [change("b", v, v) for v in range(1, 4)]}
+    assert after(Search(ways, problem).run()) == {"b": "2.2"}
+    assert problem.count < 15
+
+
+def test_a_nearer_change_wins_though_another_lever_is_found_to_clear_first() -> None:
+    problem = MadeUp([Finding((bad(("a", {0, 1, 2}), ("b", {0})),))])
+    ways = {"a": [change("a", v, v) for v in range(1, 60)], "b": [change("b", 1, 9)]}
+    assert after(Search(ways, problem).run()) == {"a": "3.3"}
