@@ -1,7 +1,20 @@
 """What every test shares."""
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
+
+from compatcheck.core import programs
 
 # No test is timed: a busy machine is slow, and that is no defect of what is tested.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_inspected() -> Iterator[None]:
+    """Let no test find what another one inspected in the same process."""
+    token = programs._inspected.set(frozenset())
+    yield
+    programs._inspected.reset(token)
