@@ -69,7 +69,7 @@ def plan_lines(report: Report, *, color: bool, width: int) -> Iterator[str]:
         if not plan.changes:
             continue
         cleared, all_failing = len(plan.cleared), len(plan.cleared) + len(plan.remaining)
-        count = f"{cleared} of {all_failing} finding{'s' if all_failing > 1 else ''} that fail"
+        count = f"{cleared} of {all_failing} {'findings that fail' if all_failing > 1 else 'finding that fails'}"
         name = f" ({plan.subjects[0]})" if len(report.subjects) > 1 else ""
         yield from (writer.paint(line, "1") for line in fill(f"plan: clears {count}{name}", width))
         for change in plan.changes:
