@@ -188,12 +188,19 @@ class Search:
         return best
 
     def prune(self, state: State, allow: Callable[[Sequence[Change]], bool] | None = None) -> State:
-        """Take back what is not needed, what costs most first; what is left is allowed."""
+        """Take back what is not needed, what costs most first, and move settings no farther than needed; the rest is allowed."""
         for change in sorted(state.changes, key=lambda one: (-EFFECTS.index(one.effect), *(-n for n in one.distance))):
             changes = tuple(other for other in state.changes if other is not change)
             without = State(changes, self.evaluate(changes))
             if without.failing <= state.failing and (allow is None or allow(changes)):
                 state = without
+        for change in state.changes:
+            nearer = (one for one in self.levers.get(change.lever, ()) if one.distance < change.distance)
+            for one in nearer if change.release is None else ():
+                after = self.with_change(state, one)
+                if one.effect == change.effect and after.failing <= state.failing:
+                    state = after
+                    break
         return state
 
 

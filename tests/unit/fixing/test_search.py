@@ -196,3 +196,21 @@ def test_a_nearer_change_wins_though_another_lever_is_found_to_clear_first() -> 
     problem = MadeUp([Finding((bad(("a", {0, 1, 2}), ("b", {0})),))])
     ways = {"a": [change("a", v, v) for v in range(1, 60)], "b": [change("b", 1, 9)]}
     assert after(Search(ways, problem).run()) == {"a": "3.3"}
+
+
+def test_a_setting_goes_no_farther_than_the_finding_needs() -> None:
+    """The farthest value shows that a lever clears anything; the nearest that clears as much is kept."""
+    values = [change("a", value, value)._replace(release=None, value=str(value)) for value in (1, 2, 3)]
+
+    class Halved:
+        """Fails with what is less than 2."""
+
+        count = 0
+
+        def __call__(self, changes: Sequence[Change]) -> dict[Hashable, frozenset[str]]:
+            enough = any(int(str(one.value)) >= 2 for one in changes)
+            return {} if enough else {"too much": frozenset({"a"})}
+
+    search = Search({"a": values}, Halved())
+    far = (values[-1],)
+    assert [one.value for one in search.prune(State(far, search.evaluate(far))).changes] == ["2"]
