@@ -28,8 +28,8 @@ class Spelling(NamedTuple):
 def find_spellings(
     documents: Iterable[Document], name: str, value: object, role: str, scope: FactScope
 ) -> Iterator[Spelling]:
-    """Yield the keys that can give a model's fact a value, those that this release is known to have first."""
-    for document in documents:
+    """Yield the keys that can give a fact a value: files before commands, keys that this release is known to have first."""
+    for document in sorted(documents, key=lambda one: one.is_command):
         found = find_keys(document.table, name, value, role)
         ranked = [(rank, key, given) for key, given in found for rank in [_rank(document, name, key, scope)]]
         for _, key, given in sorted((one for one in ranked if one[0] is not None), key=lambda one: one[0] or 0):
