@@ -217,9 +217,9 @@ PYTHONUNBUFFERED=1 python3 -m verl.trainer.main_ppo data.train_batch_size=512 da
 """
 OUT_OF_MEMORY = """\
 (WorkerDict pid=41233) 开始训练 第 12 步
-  File "/root/verl/workers/actor/dp_actor.py", line 112, in _forward_micro_batch
+  File "/srv/verl/workers/actor/dp_actor.py", line 112, in _forward_micro_batch
     output = self.actor_module(input_ids=input_ids,
-  File "/root/site-packages/transformers/models/qwen2/modeling_qwen2.py", line 1195, in forward
+  File "/srv/site-packages/transformers/models/qwen2/modeling_qwen2.py", line 1195, in forward
     logits = logits.float()
 torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.83 GiB. GPU 0 has a total capacity of 79.15 GiB of which \
 4.33 GiB is free. Process 41233 has 74.80 GiB memory in use. Of the allocated memory 69.90 GiB is allocated by PyTorch, and \
