@@ -52,6 +52,8 @@ class Unresolved(NamedTuple):
     why: str
     """What the value depends on, in words."""
     role: str | None = None
+    written: str | None = None
+    """The value as it is spelled, with what is known filled in, where that may tell something: ``$HOME/models/Qwen2.5-7B``."""
 
 
 TAKEN_AS_EMPTY = "assumed: no arguments are given"

@@ -201,9 +201,8 @@ def follow_references(
     pending = list(documents)
     result: list[Document] = []
     while pending:
-        document = pending.pop(0)
+        document, extra = _tell_models_by_name(pending.pop(0), references)
         skipped = list(document.skipped)
-        extra: list[Document] = []
         models = tuple(
             Statement("model.name", key, name, kind.partition(":")[2] or None)
             for kind, name, key in document.references
@@ -239,6 +238,25 @@ def follow_references(
     return tuple(result)
 
 
+def _tell_models_by_name(document: Document, references: _ReferenceReader) -> tuple[Document, list[Document]]:
+    """Read the models that the known end of a path tells, ``$HOME/models/Qwen2.5-7B``; the others stay unresolved."""
+    found: list[Document] = []
+    for entry in document.unresolved if not references.has_model else ():
+        if entry.fact != "model.name":
+            continue
+        kind, place = "model" if entry.role is None else f"model:{entry.role}", document.place(entry.key)
+        try:
+            read = () if entry.written is None else references.read(kind, entry.written, document, place)
+        except InputError:
+            read = ()
+        if read:
+            found.extend(_mark(one, document) for one in read)
+            document = document._replace(unresolved=tuple(one for one in document.unresolved if one is not entry))
+        else:
+            found.extend(_leave_open(kind, entry.key, entry.key, place))
+    return document, found
+
+
 def _names_a_file(kind: str, name: str) -> bool:
     """Tell whether a reference is to a file; a model may be a hub id, and ``program`` a script that need not lie here."""
     if kind.startswith("model"):
@@ -249,9 +267,15 @@ def _names_a_file(kind: str, name: str) -> bool:
 
 
 def _leave_open(kind: str, name: str, key: str, place: Source) -> tuple[Document, ...]:
-    """Return a document that leaves open what a file that cannot be read would decide."""
-    from compatcheck.core.document import MISSING, Document, Unresolved  # noqa: PLC0415 (on the way to an error)
+    """Return a document that leaves open what a file that cannot be read would decide.
 
+    Where that is the model of one role, the document says so of that role: the model of the others is not its own.
+    """
+    from compatcheck.core.document import MISSING, Document, Statement, Unresolved  # noqa: PLC0415 (on the way to an error)
+
+    kind, _, role = kind.partition(":")
+    if role:
+        return (Document(MISSING, place._replace(key=None), (Statement(None, key, name, role),)),)
     folder = find_folder(kind)
     why = f"stands in {name}, which could not be read"
     unresolved = tuple(Unresolved(fact, key, why) for fact in (() if folder is None else folder.decides))
@@ -323,7 +347,9 @@ def _read_kind(kind: str, file: str, files: Files) -> tuple[Document, ...]:
 def _mark(document: Document, naming: Document) -> Document:
     """Hand on that the person named a document to one that it names; what is not read of this one counts for the run."""
     named = naming.named or document.named
-    skipped = tuple(skip._replace(named=skip.named or named, by_run=True) for skip in document.skipped)
+    skipped = tuple(
+        skip if skip.passes else skip._replace(named=skip.named or named, by_run=True) for skip in document.skipped
+    )
     return document._replace(named=named, skipped=skipped)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from compatcheck.core.document import AUTO, MISSING, Document
+from compatcheck.core.document import AUTO, MISSING, Document, Statement, Unresolved
 from compatcheck.core.facts import Fact, Value
 from compatcheck.core.source import Source
 from compatcheck.resolution.subject import Conflict
@@ -64,12 +64,13 @@ def claims_of(documents: Iterable[Document], role: str | None = None) -> dict[st
     """
     claims: dict[str, list[Claim]] = {}
     documents = tuple(documents)
-    has_model = any(document.reader == "model" and _is_about(document, role) for document in documents)
+    has_model = any(document.reader in {"model", MISSING} and _is_about(document, role) for document in documents)
     for document in documents:
         if document.reader == "model" and has_model and not _is_about(document, role):
             continue
         rank = _rank(document)
-        own = {statement.fact for statement in document.statements if role is not None and statement.role == role}
+        said: tuple[Statement | Unresolved, ...] = (*document.statements, *document.unresolved)
+        own = {one.fact for one in said if role is not None and one.role == role}
         for statement in document.statements:
             wanted = statement.role == role or (statement.role is None and statement.fact not in own)
             if statement.fact is not None and wanted:

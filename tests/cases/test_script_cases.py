@@ -91,6 +91,21 @@ def test_the_engine_of_supervised_training_is_read() -> None:
     assert "DDP" not in said
 
 
+def test_a_model_below_an_unknown_directory_is_told_by_its_name() -> None:
+    told = tell(f"{PPO} actor_rollout_ref.model.path=${{MODEL:-$HOME/models/Qwen2.5-7B}}", verl="0.5.0")
+    assert told.facts["actor"]["model.hidden_size"] == 3584
+    assert "the dimensions of the well-known model qwen2.5-7b are assumed" in told.not_read
+
+
+@pytest.mark.parametrize("critic", ["someone/critic-3b", "$CRITIC", "$HOME/critic"])
+def test_the_model_of_one_role_is_not_that_of_another(critic: str) -> None:
+    told = tell(f"{PPO} {MODEL} critic.model.path={critic}", verl="0.5.0")
+    assert told.facts["actor"]["model.hidden_size"] == 3584
+    assert "model.hidden_size" not in told.facts["critic"]
+    assert told.facts["critic"].get("model.name", critic) == critic
+    assert critic.removesuffix("/critic") in told.not_read
+
+
 def test_megatron_has_the_defaults_of_its_own_configuration() -> None:
     words = "--config-name=ppo_megatron_trainer.yaml algorithm.adv_estimator=gae critic.model.path=Qwen/Qwen2.5-7B"
     told = tell(f"{PPO} {words} {MODEL}", verl="0.4.0").facts

@@ -114,7 +114,7 @@ def unresolved_options(
             continue
         if key in models:
             role = models[key].partition(":")[2] or None
-            yield Unresolved("model.name", key, argument.why, role)
+            yield Unresolved("model.name", key, argument.why, role, argument.written)
             continue
         meanings = table.get(key, ())
         if not meanings or meanings is SILENT:

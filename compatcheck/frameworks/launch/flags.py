@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.document import Gap
-from compatcheck.frameworks.launch.values import Argument, as_argument, explain
+from compatcheck.frameworks.launch.values import Argument, as_argument, unknown_argument
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -91,7 +91,7 @@ def _value(words: list[Word], line: int | None) -> Argument:
         return Argument(True, line)
     unknown = next((word for word in words if word.text is None), None)
     if unknown is not None:
-        return Argument(None, unknown.source.line, explain(unknown), unknown.source.used)
+        return unknown_argument(unknown, unknown.written if len(words) == 1 else None)
     values = [as_argument(word).value for word in words]
     return Argument(values[0] if len(values) == 1 else values, words[0].source.line, None, words[0].source.used)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.frameworks.launch.values import MAX_DIGITS, Argument, explain
+from compatcheck.frameworks.launch.values import MAX_DIGITS, Argument, explain, unknown_argument
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -101,7 +101,7 @@ def _given(word: Word, text: str | None) -> Argument:
 
 def _read(word: Word, text: str) -> Argument | str:
     if word.text is None:
-        return Argument(None, word.source.line, explain(word), word.source.used)
+        return unknown_argument(word, text)
     try:
         return Argument(parse_value(text), word.source.line, None, word.source.used)
     except ValueError as error:

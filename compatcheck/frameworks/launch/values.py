@@ -21,6 +21,8 @@ class Argument(NamedTuple):
     """Why the value is not known; None when it is."""
     used: int | None = None
     """Line of the command that uses the value, where it was written in another one."""
+    written: str | None = None
+    """A value that is not known as the script spells it, with what it knows filled in: ``$HOME/models/Qwen2.5-7B``."""
 
 
 def read_scalar(text: str) -> object:
@@ -45,10 +47,15 @@ def explain(word: Word) -> str:
     return f"depends on {names}, which the script does not tell"
 
 
+def unknown_argument(word: Word, written: str | None = None) -> Argument:
+    """Make the argument of a word that nobody can tell; ``written`` is the part of it that is the value."""
+    return Argument(None, word.source.line, explain(word), word.source.used, written)
+
+
 def as_argument(word: Word, text: str | None = None) -> Argument:
     """Read a word, or the part of it that is the value."""
     if word.text is None:
-        return Argument(None, word.source.line, explain(word), word.source.used)
+        return unknown_argument(word, word.written if text is None else text)
     return Argument(read_scalar(word.text if text is None else text), word.source.line, None, word.source.used)
 
 

@@ -33,6 +33,9 @@ def find_model(
 ) -> Document:
     """Read a model by path, cached hub id or well-known name.
 
+    A configuration names directories of another machine: one that ends in a well-known name is taken for that model, which its
+    document says.
+
     Args:
         name: what the person or a configuration calls the model.
         rules: holds the well-known models.
@@ -52,6 +55,13 @@ def find_model(
     cached = _cached(name, environ, files)
     if cached is not None:
         return _read_path(cached, files)
+    alike = None if origin is None else _named_alike(name, rules)
+    if origin is not None and alike is not None:
+        short, config = alike
+        reason = f"names {name!r}, which is not here: the dimensions of the well-known model {short} are assumed"
+        assumed = Skipped(origin, reason, "--model with its config.json says otherwise", passes=True)
+        document = _translate(config, _WELL_KNOWN + short)
+        return document._replace(skipped=(*document.skipped, assumed))
     models = rules.section("models") or {}
     near = nearest(name, [*models, *(alias for entry in models.values() for alias in entry["aliases"])])
     what = "is neither a file nor a directory, nor in the local hub cache, nor a well-known model"
@@ -138,6 +148,17 @@ def _well_known(name: str, rules: RuleSet) -> tuple[str, Mapping[str, Any]] | No
         if name.lower() == short or name in entry["aliases"]:
             return short, entry["config"]
     return None
+
+
+def _named_alike(name: str, rules: RuleSet) -> tuple[str, Mapping[str, Any]] | None:
+    """Find the one well-known model whose name a path, or another owner's hub id, ends with."""
+    folder, _, last = name.rstrip("/").lower().rpartition("/")
+    found = [
+        (short, entry["config"])
+        for short, entry in (rules.section("models") or {}).items()
+        if folder and last in {short, *(alias.lower().rpartition("/")[2] for alias in entry["aliases"])}
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def _cached(name: str, environ: Mapping[str, str], files: Files) -> str | None:

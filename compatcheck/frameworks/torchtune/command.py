@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from compatcheck.core.document import Document, Unresolved
 from compatcheck.frameworks.launch.arguments import FurtherContent, OptionMeanings, make_command_document
 from compatcheck.frameworks.launch.flags import known_values, parse_flags
-from compatcheck.frameworks.launch.values import Argument, explain, read_scalar
+from compatcheck.frameworks.launch.values import Argument, read_scalar, unknown_argument
 from compatcheck.frameworks.torchtune import configuration as torchtune
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
             options[key.lstrip("+~")] = Argument(read_scalar(value), word.source.line)
     unknown = []
     for word in flags.unknown:
-        key, equals, _ = word.written.partition("=")
+        key, equals, value = word.written.partition("=")
         if equals and "$" not in key:
-            options[key] = Argument(None, word.source.line, explain(word))
+            options[key] = unknown_argument(word, value)
         else:
             unknown.append(word)
     config = flags.options.get("config")
