@@ -45,6 +45,8 @@ def price(subject: Subject, findings: Iterable[Finding] = ()) -> Estimate:
     Raises:
         UsageError: a size is zero, negative or beyond 2**63 - 1.
     """
+    roles, borrowed = _with_models(subject)
+    subject = subject._replace(roles=roles)
     found, findings = estimate_job(subject.roles, subject.environment), tuple(findings)
     opened = {name for name, _, _ in subject.unresolved}
     not_understood = {entry.fact for entry in subject.skipped if entry.fact is not None}
@@ -54,8 +56,8 @@ def price(subject: Subject, findings: Iterable[Finding] = ()) -> Estimate:
     if opened & _WORLD and "hardware.world_size" in assumed and "hardware.world_size" not in needs:
         needs.append("hardware.world_size")
     if not found.phases or not needs:
-        said = (*_overruled(subject), *_models_not_read(subject))
-        found = lay_over(found._replace(assumptions=(*found.assumptions, *said)), findings)
+        said = (*found.assumptions, *_overruled(subject), *borrowed)
+        found = lay_over(found._replace(assumptions=said), findings)
         return _doubt(found, findings, subject)
     return Estimate(found.method, (), Verdict("unknown", None, None), found.assumptions, (), tuple(needs))
 
@@ -171,18 +173,18 @@ def _overruled(subject: Subject) -> Iterator[Assumption]:
         return
 
 
-def _models_not_read(subject: Subject) -> Iterator[Assumption]:
-    """Say which roles have a model of their own that nobody could read, so that the policy's stands for it."""
-    references = [reference for document in subject.documents for reference in document.references]
-    policy = {name for kind, name, _ in references if kind == "model"}
+def _with_models(subject: Subject) -> tuple[dict[str, Facts], tuple[Assumption, ...]]:
+    """Take a model that could not be read to be as large as the first one, and say of which roles."""
     first = next(iter(subject.roles.values()))
-    for kind, name, key in dict.fromkeys(references):
-        role = kind.partition(":")[2]
-        if not kind.startswith("model:") or role not in subject.roles or name in policy:
-            continue
-        if subject.roles[role].get("model.hidden_size") == first.get("model.hidden_size"):
-            reason = f"{name} ({key}) was not read; taken to be as large as the policy's model"
-            yield Assumption(f"model ({role})", "the policy's", reason)
+    model = {name: fact for name, fact in first.items() if name.startswith("model.")}
+    roles, said = dict(subject.roles), []
+    for role, facts in subject.roles.items():
+        if "model.hidden_size" in model and "model.hidden_size" not in facts:
+            roles[role] = Facts({**model, **facts})
+            name = facts["model.name"].value if "model.name" in facts else "its model"
+            reason = f"{name} was not read; taken to be as large as the policy's model"
+            said.append(Assumption(f"model ({role})", "the policy's", reason))
+    return roles, tuple(said)
 
 
 def state_estimate(subject: Subject, estimate: Estimate) -> Subject:

@@ -104,6 +104,8 @@ def test_the_model_of_one_role_is_not_that_of_another(critic: str) -> None:
     assert "model.hidden_size" not in told.facts["critic"]
     assert told.facts["critic"].get("model.name", critic) == critic
     assert critic.removesuffix("/critic") in told.not_read
+    said = run("estimate", "requirements.txt", "run.sh", "--gpu", "8xH100-80GB").out
+    assert "was not read; taken to be as large as the policy's model" in " ".join(said.split())
 
 
 def test_megatron_has_the_defaults_of_its_own_configuration() -> None:
