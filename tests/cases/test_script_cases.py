@@ -212,3 +212,12 @@ def test_recomputation_of_megatron_is_read() -> None:
     key = "actor_rollout_ref.actor.megatron.override_transformer_config.recompute_granularity"
     told = tell(f"{PPO} --config-name=ppo_megatron_trainer +{key}=full {GRPO}", verl="0.6.1").facts
     assert told["actor"]["training.gradient_checkpointing"] is True
+
+
+@pytest.mark.parametrize("program", ["open_instruct/dpo.py", "open_instruct/grpo.py"])
+def test_scripts_on_olmo_core_are_not_read_as_those_on_accelerate(program: str) -> None:
+    words = "--model_name_or_path allenai/OLMo-2-1124-7B --max_seq_length 16384 --fsdp_shard_degree 4"
+    write(f"torchrun --nproc_per_node=8 {program} {words} --per_device_train_batch_size 16", torch="2.10.0")
+    said = " ".join(run("check", "requirements.txt", "run.sh", "--gpu", "8xA100-80GB").out.split())
+    assert f"starts {program}, which trains with OLMo-core; its options are not read" in said
+    assert "does not fit" not in said

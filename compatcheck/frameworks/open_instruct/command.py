@@ -2,6 +2,9 @@
 
 Of the latter (``grpo_fast.py`` and its kin) what the options state is read, without defaults. Learners run DeepSpeed, generation
 vLLM on devices of its own unless ``--single_gpu_mode``. Options as in the scripts at the main branch and at v0.1.0.
+
+``dpo.py``, ``grpo.py`` and ``olmo_core_finetune.py`` train with OLMo-core, which shards, splits and checkpoints by options of
+its own: another program, which is not read.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Document, Statement
+from compatcheck.core.source import Skipped
 from compatcheck.frameworks.conversions import LEAVE
 from compatcheck.frameworks.hf_trainer.parser import read_launch, read_lone_rank
 from compatcheck.frameworks.keys import KeyTable
@@ -20,8 +24,9 @@ from compatcheck.frameworks.open_instruct import configuration as open_instruct
 if TYPE_CHECKING:
     from compatcheck.frameworks.launch.program import Launch
 
+_OLMO_CORE = re.compile(r"open_instruct[./](dpo|grpo|olmo_core_finetune)(\.py)?$")
 _RL = re.compile(r"open_instruct[./](grpo|ppo)\w*(\.py)?$")
-_TUNING = re.compile(r"open_instruct[./](finetune|dpo_tune\w*|dpo)(\.py)?$")
+_TUNING = re.compile(r"open_instruct[./](finetune|dpo_tune\w*)(\.py)?$")
 
 
 def _sum(value: Any) -> Any:  # noqa: ANN401 (an option's value)
@@ -35,7 +40,9 @@ RL_TABLE = KeyTable(__file__, "rl_keys.txt", {"sum": _sum})
 
 
 def recognise(launch: Launch) -> str | None:
-    """Tell the algorithm of a launch of these scripts, ``tuning`` for supervised and preference training."""
+    """Tell the algorithm of a launch of these scripts, ``tuning`` or ``olmo-core`` for others than reinforcement learning."""
+    if _OLMO_CORE.search(launch.program):
+        return "olmo-core"
     match = _RL.search(launch.program)
     if match is not None:
         return match[1]
@@ -44,10 +51,15 @@ def recognise(launch: Launch) -> str | None:
 
 def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     """Translate a launch."""
+    source = launch.command.source
+    if kind == "olmo-core":
+        why = f"starts {launch.program}, which trains with OLMo-core; its options are not read"
+        skip = Skipped(source, why, "--set what they decide", by_run=True)
+        return (Document("script", source, (), (), (skip,), is_command=True),)
     if kind == "tuning":
         return read_launch(launch, open_instruct, [read_lone_rank(launch)])
     flags = parse_flags(launch.arguments)
     known = (Statement("training.trainer", "(program)", kind), Statement("rollout.engine", "(program)", "vllm"))
-    meanings = OptionMeanings("script", RL_TABLE, lambda _: True, {"model_name_or_path": "model"})
+    meanings = OptionMeanings("script", RL_TABLE, open_instruct.NAMES.__contains__, {"model_name_or_path": "model"})
     further = FurtherContent(known, unknown=flags.unknown)
-    return (make_command_document(meanings, launch.command.source, flags.options, further),)
+    return (make_command_document(meanings, source, flags.options, further),)
