@@ -124,7 +124,11 @@ def _write(value: Value, path: str, written: str) -> str:
     return json.dumps(text)
 
 
-_OPTION = r"(?<![\w.-])(?P<name>(?:--)?\+{{0,2}}{name})(?P<sign>=|[ \t]+)(?P<value>[^\s\\;|&]+)"
+_OPTION = (
+    r"(?<![\w.-])(?P<name>(?:--)?\+{{0,2}}{name})(?P<sign>=|[ \t]+)"
+    r"""(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s\\;|&()'"]+)(?=[\s\\;|&)'"]|$)"""
+)
+"""An option with its value: a whole word of the shell, without the parenthesis or quote that ends what it stands in."""
 
 
 def _find_option(text: str, key: str, line: int) -> re.Match[str] | None:
@@ -170,7 +174,7 @@ def add_argument(path: str, text: str, key: str, value: Value, document: Documen
 def describe_edit(text: str, edit: TextEdit) -> str:
     """Say what stands in the file after an edit of one value: ``key: value``, ``--key value``."""
     if edit.path.endswith(SCRIPTS):
-        before = None if edit.start == edit.end else re.search(r"[^\s]+(?:=|[ \t]+)$", text[: edit.start])
+        before = None if edit.start == edit.end else re.search(r"[\w.+@/-]+(?:=|[ \t]+)$", text[: edit.start])
         return (("" if before is None else before[0]) + edit.new).strip()
     after = apply_edits({edit.path: text}, [edit])[edit.path].removeprefix(_MARK)
     known, start = _locate(edit.path, text.removeprefix(_MARK)), edit.start - text.startswith(_MARK)
