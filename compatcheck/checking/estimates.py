@@ -132,6 +132,8 @@ def _estimate_one(subject: Subject, criteria: Criteria, options: EstimateOptions
         def price_on(roles: Mapping[str, Facts]) -> Estimate | None:
             """Price the run on other devices, None where the stack does not run on them."""
             judged = judge(subject._replace(roles=roles), criteria)
+            if judged.estimate is not None and not judged.estimate.phases:
+                return judged.estimate  # this many ranks cannot be arranged; others may
             refused = any(one.impact is not None and one.impact.effect == "fails_to_start" for one in _new(judged))
             return None if refused else judged.estimate
 
@@ -140,7 +142,8 @@ def _estimate_one(subject: Subject, criteria: Criteria, options: EstimateOptions
             return [one for one in judged.findings if one.status == "affected" and one.rule_id not in known]
 
         suggestions = suggest(subject, rules, Variants(criteria))
-        report = report._replace(suggestions=suggestions, placements=place(subject.roles, price_on, rules))
+        placements, why_none = place(subject.roles, price_on, rules)
+        report = report._replace(suggestions=suggestions, placements=placements, no_placement=why_none, suggested=True)
     if options.axes:
         from compatcheck.memory.largest_settings import find_wall  # noqa: PLC0415 (only when asked)
         from compatcheck.resolution.resolve import resolve_with  # noqa: PLC0415 (only when asked)

@@ -23,7 +23,7 @@ _SHARDED = frozenset({"zero", "fsdp", "megatron"})
 
 def place(
     roles: Mapping[str, Facts], price: Callable[[Mapping[str, Facts]], Estimate | None], rules: RuleSet
-) -> tuple[Placement, ...]:
+) -> tuple[tuple[Placement, ...], str]:
     """Find, for each kind of device, the fewest that hold the run, and return the ones with the least memory in all.
 
     Without sharding more devices change nothing, and one is tried. A run fits when even the high bound does. Only devices of
@@ -33,12 +33,15 @@ def place(
         roles: the facts of the run.
         price: estimates it, with what is known to go wrong; None where the stack does not run on such a device.
         rules: the devices.
+
+    Returns:
+        The hardware; in words why there is none, empty where there is some.
     """
     first = next(iter(roles.values()))
     sharding = first.get("training.sharding")
     counts = _COUNTS if sharding is not None and sharding.value in _SHARDED else (1,)
     engine = _ranks_of_engine(roles) if len(counts) > 1 else 1
-    found = []
+    found, refused, short = [], 0, 0
     nvidia = _is_nvidia(first, rules)
     for name, row in rules.section("gpus").items():
         if (row.get("cc") is not None) is not nvidia:
@@ -52,17 +55,38 @@ def place(
                 "hardware.nodes": max(1, count // _PER_NODE),
                 "hardware.gpus_per_node": min(count, _PER_NODE),
             }
+            steps = _keep_batch(first, count)
+            if steps:
+                changed["training.gradient_accumulation_steps"] = steps
             if row.get("cc") is not None:
                 changed["hardware.compute_capability"] = float(row["cc"])
             # as --gpu states it: rules about devices are silent about one that nobody stated
             priced = price({role: overlay(facts, changed, "set") for role, facts in roles.items()})
             if priced is None:
+                refused += 1
                 break
             if priced.verdict.outcome == "fits":
-                found.append(Placement(None, name, count, priced.device, memory))
+                found.append(Placement(None, name, count, priced.device, memory, steps))
                 break
+        else:
+            short += 1
     found.sort(key=lambda one: (one.gpus * one.limit_bytes, one.gpus))
-    return tuple(one._replace(instance=name_instance(one.gpu, one.gpus, rules)) for one in found[:_MOST])
+    named = tuple(one._replace(instance=name_instance(one.gpu, one.gpus, rules)) for one in found[:_MOST])
+    whys = (
+        f"{short} of the known devices do not hold it, "
+        + (f"even {counts[-1]} of them" if len(counts) > 1 else "and without sharding more of them change nothing"),
+        f"on {refused} this stack does not run",
+    )
+    return named, "" if named else "; ".join(why for why, count in zip(whys, (short, refused), strict=True) if count)
+
+
+def _keep_batch(facts: Facts, ranks: int) -> int | None:
+    """Return the accumulation that keeps the global batch on another number of ranks; 0 where none does, None where it stays."""
+    stated = (facts.get(name) for name in ("hardware.world_size", "training.gradient_accumulation_steps"))
+    world, steps = (None if fact is None else fact.value for fact in stated)
+    if not isinstance(world, int) or not isinstance(steps, int) or world == ranks or "rollout.engine" in facts:
+        return None
+    return world * steps // ranks if world * steps % ranks == 0 else 0
 
 
 def _is_nvidia(facts: Facts, rules: RuleSet) -> bool:

@@ -169,7 +169,6 @@ def _resolve_role(role: str, inputs: Inputs) -> Resolved:
     facts = merged.facts
     readers = _readers(documents, facts)
     conflicts = (*merged.conflicts, *_contradicted(facts))
-    _describe_refused(facts)
     _describe_gaps(inputs.gaps, facts)
     unknown_device = _describe_gpu(facts, rules)
     scope = FactScope(facts, environment, rules)
@@ -295,6 +294,7 @@ def _compare_with_trainer(
 def _describe_conflicts(conflicts: Sequence[Conflict], facts: dict[str, Fact], *, compared: bool) -> None:
     """State which settings disagree, with their values and places in words."""
     name = "configuration.conflicts"
+    _describe_refused(facts)
     if conflicts:
         sources = tuple(source for conflict in conflicts for _, source in conflict.values)
         words = [

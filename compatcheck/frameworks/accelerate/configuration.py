@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from compatcheck.core.document import Statement
+from compatcheck.core.document import LEFT_OUT, Statement
 from compatcheck.core.source import Source
-from compatcheck.frameworks.conversions import constant
+from compatcheck.frameworks.conversions import ByWords, constant
 from compatcheck.frameworks.keys import Key, KeyTable, Names
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.translation import flatten, make_document, translate
@@ -19,6 +19,10 @@ NAMES = Names(__file__)
 """Keys that have no bearing on memory; any other key of a section that decides about it is worth a word."""
 _SHARDING = {"DEEPSPEED": None, "FSDP": "fsdp", "MULTI_GPU": "ddp", "NO": "none", "MEGATRON_LM": "megatron"}
 
+_KINDS = {"distributed_type": (Key("training.sharding", ByWords({"DEEPSPEED": "zero", "FSDP": "fsdp"}, "leave")),)}
+"""How the file says that state is spread; of DeepSpeed the stage decides whether it is."""
+ALL_DEFAULTS = Statement(None, f"deepspeed_config.zero_stage{LEFT_OUT}", value=True)
+"""DeepSpeed is asked for and nothing more said of it: every default of accelerate's plugin holds."""
 _REFUSED = frozenset(
     f"deepspeed_config.{name}"
     for name in (
@@ -73,4 +77,7 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     document = make_document(READER, source, translation, references)
     if first:
         more.append(Statement("training.fsdp_version", "fsdp_config.fsdp_version (left out)", 1))
-    return Reading((document._replace(statements=(*document.statements, *more)),))
+    if kind == "DEEPSPEED" and not section:
+        more.append(ALL_DEFAULTS)
+    document = document._replace(statements=(*document.statements, *more), table={**document.table, **_KINDS})
+    return Reading((document,))

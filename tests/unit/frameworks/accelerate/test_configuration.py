@@ -118,7 +118,7 @@ def test_what_accelerate_refuses_beside_a_deepspeed_file_is_not_proposed(tmp_pat
         ("MULTI_GPU", {"zero_stage": 3}, {}, "", ()),
     ],
 )
-def test_a_run_with_keys_that_accelerate_refuses_beside_a_deepspeed_file_cannot_start(  # noqa: PLR0913, PLR0917 (a row)
+def test_a_run_with_keys_that_accelerate_refuses_beside_a_deepspeed_file_cannot_start(  # noqa: PLR0917 (a row)
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     kind: str,
