@@ -40,8 +40,6 @@ class EstimateReport(NamedTuple):
     placements: tuple[Placement, ...] = ()
     no_placement: str = ""
     """Why no hardware was found that it fits on; empty where some was, or none was looked for."""
-    suggested: bool = False
-    """Whether changes were looked for."""
     details: tuple[str, ...] = ()
     """Sentences about how it became known."""
     timeline: tuple[tuple[int, int, int], ...] = ()

@@ -64,7 +64,7 @@ def _lines(report: EstimateReport, verbose: int) -> Iterator[str]:
     yield from _reasons(estimate)
     yield from _unknowns(estimate)
     yield from _doubts(report.doubts)
-    if report.suggested:
+    if report.placements or report.no_placement:
         yield from suggestion_lines(report.suggestions, fits=estimate.verdict.outcome == "fits")
     yield from _walls(report.walls)
     yield from _placements(report)
@@ -250,7 +250,7 @@ def _walls(walls: Sequence[Wall]) -> Iterator[str]:
 
 
 def _placements(report: EstimateReport) -> Iterator[str]:
-    if not report.suggested:
+    if not (report.placements or report.no_placement):
         return
     yield ""
     yield "  the smallest hardware it fits on"
