@@ -86,6 +86,8 @@ def _sharding(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     world = values.get("hardware.world_size")
     if values.get("training.sharding", "ddp") != "ddp" or not isinstance(world, int) or world == 1:
         return
+    if values.get("training.optimizer", "adamw") not in _ELEMENTWISE or values.get("training.optimizer_in_backward"):
+        return
     zero: dict[str, Value] = {"training.sharding": "zero", "training.zero_stage": 2}
     yield SuggestedChange("DDP → ZeRO-2 (needs deepspeed)", zero, SAME_RESULT)
     if values.get("model.quantization") is None:
@@ -181,6 +183,8 @@ _PROPOSALS = (
     _smaller_batch, _checkpointing, _attention, _loss, _sharding, _zero, _offload, _optimizer, _parallel, _nodes,
     _sequence, _adapters,
 )  # fmt: skip
+_ELEMENTWISE = frozenset({"adamw", "adam", "sgd", "lion"})
+"""Optimizers whose step on a part of a parameter is that part of the step: the others do not run on shards everywhere."""
 _VERL = frozenset({"verl", "verl-sft"})
 _NOT_IN_VERL = (_smaller_batch, _loss, _sharding, _offload, _optimizer)
 """Proposals that verl and its forks have other keys for, or none."""

@@ -99,7 +99,7 @@ def test_what_every_rank_holds_all_of_is_spread_in_each_way() -> None:
     assert found["DDP → ZeRO-2 (needs deepspeed)"].effect == SAME_RESULT
     assert found["DDP → ZeRO-3 (needs deepspeed)"].facts == {"training.sharding": "zero", "training.zero_stage": 3}
     assert "DDP → FSDP" in found
-    for changed in ({"hardware.world_size": 1}, {"training.sharding": "fsdp"}):
+    for changed in ({"hardware.world_size": 1}, {"training.sharding": "fsdp"}, {"training.optimizer": "galore"}):
         assert not any(one.words.startswith("DDP") for one in candidates({"train": overlay(run, changed)}))
 
 
