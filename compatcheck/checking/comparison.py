@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from compatcheck.checking.checks import open_criteria
 from compatcheck.checking.gathering import gather, require_offered
 from compatcheck.checking.inspection import as_inspection
-from compatcheck.checking.report import EVERY_CHECK, build_report
+from compatcheck.checking.report import EVERY_CHECK, add_plans, build_report
 from compatcheck.checking.tracer import Untraced
+from compatcheck.checking.verdict import Variants
 from compatcheck.core.errors import InputError, UsageError
 from compatcheck.core.files import LOCAL
 from compatcheck.core.source import Source
@@ -76,19 +77,27 @@ def compare(
     if sides == ("-", "-"):
         raise UsageError("standard input is named twice", hint="keep one `-`; it can be read only once")
     criteria = open_criteria(inspection, rules, checks)
-    before, after = (_read_side(name, inspection.requests[0], criteria, environ) for name in sides)
+    before = _read_side(sides[0], inspection.requests[0], criteria, environ)
+    failing = frozenset((one.rule_id, one.role) for one in before.report.findings if one.fails)
+    after = _read_side(sides[1], inspection.requests[0], criteria, environ, failing)
     skipped = (*before.report.skipped, *after.report.skipped)
     require_offered(inspection.requests, (before.subject, after.subject), skipped)
     difference = compare_reports(sides, before.report, after.report, rules.packages)
     return difference._replace(peaks=_price_both(before, after, rules, tracer))
 
 
-def _read_side(name: str, request: Request, criteria: Criteria, environ: Mapping[str, str]) -> Side:
+def _read_side(
+    name: str,
+    request: Request,
+    criteria: Criteria,
+    environ: Mapping[str, str],
+    before: frozenset[tuple[str, str]] | None = None,
+) -> Side:
     from compatcheck.collectors.requirements.git_revision import open_revision, parse_revision  # noqa: PLC0415 (beside its use)
 
     def check(**side: Any) -> Side:  # noqa: ANN401 (fields of a request)
         asked = request._replace(**{"python": None, "prefix": None, "paths": (), "here": False, **side})
-        return _judge_side(name, asked, criteria, environ)
+        return _judge_side(name, asked, criteria, environ, before)
 
     if parse_revision(name) is not None:
         with open_revision(name) as file:
@@ -123,8 +132,14 @@ def is_image(path: str) -> bool:
     return recognise_compression(head) != "none" or looks_like_tar(head)
 
 
-def _judge_side(name: str, request: Request, criteria: Criteria, environ: Mapping[str, str]) -> Side:
-    """Gather one side, which has one subject, and judge it."""
+def _judge_side(
+    name: str,
+    request: Request,
+    criteria: Criteria,
+    environ: Mapping[str, str],
+    before: frozenset[tuple[str, str]] | None,
+) -> Side:
+    """Gather one side, which has one subject, and judge it; plan where more fails than before, where that is known."""
     gathered = gather(request, criteria.rules, environ)
     if not gathered.subjects:
         for entry in gathered.skipped:
@@ -135,7 +150,11 @@ def _judge_side(name: str, request: Request, criteria: Criteria, environ: Mappin
         if request.image is not None:
             hint = "name one with --environment: " + ", ".join(subject.id for subject in gathered.subjects)
         raise UsageError(msg, source=Source(name), hint=hint)
-    return Side(build_report(gathered, criteria), gathered.subjects[0])
+    variants = Variants(criteria)
+    report = build_report(gathered, criteria, variants=variants)
+    if before is not None and any(one.fails and (one.rule_id, one.role) not in before for one in report.findings):
+        report = add_plans(report, gathered, criteria, variants)
+    return Side(report, gathered.subjects[0])
 
 
 def _price_both(before: Side, after: Side, rules: RuleSet, tracer: Tracer | None) -> tuple[Estimate, Estimate] | None:

@@ -11,7 +11,7 @@ from compatcheck.checking.inspection import as_inspection
 from compatcheck.checking.report import list_skipped
 from compatcheck.checking.stack import name_unselected
 from compatcheck.checking.tracer import Untraced
-from compatcheck.checking.verdict import Variants, judge
+from compatcheck.checking.verdict import Variants
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT, UsageError
 from compatcheck.core.estimate_report import Doubts, EstimateReport
 from compatcheck.core.redaction import redact
@@ -114,8 +114,8 @@ def _place(message: str, subject: Subject) -> Source | None:
 
 
 def _estimate_one(subject: Subject, criteria: Criteria, options: EstimateOptions) -> EstimateReport:
-    rules = criteria.rules
-    verdict = judge(subject, criteria)
+    rules, variants = criteria.rules, Variants(criteria)
+    verdict = variants(subject)
     found = verdict.estimate or price(subject, verdict.findings)
     model = None if options.model is None else redact(options.model)
     report = EstimateReport(describe_job(subject.roles, model) or subject.id, found)
@@ -131,7 +131,9 @@ def _estimate_one(subject: Subject, criteria: Criteria, options: EstimateOptions
 
         def price_on(roles: Mapping[str, Facts]) -> Estimate | None:
             """Price the run on other devices, None where the stack does not run on them."""
-            judged = judge(subject._replace(roles=roles), criteria)
+            judged = variants(subject._replace(roles=roles))
+            if judged.estimate is not None and not judged.estimate.phases:
+                return judged.estimate  # this many ranks cannot be arranged; others may
             refused = any(one.impact is not None and one.impact.effect == "fails_to_start" for one in _new(judged))
             return None if refused else judged.estimate
 
@@ -139,15 +141,16 @@ def _estimate_one(subject: Subject, criteria: Criteria, options: EstimateOptions
             known = {one.rule_id for one in verdict.findings}
             return [one for one in judged.findings if one.status == "affected" and one.rule_id not in known]
 
-        suggestions = suggest(subject, rules, Variants(criteria))
-        report = report._replace(suggestions=suggestions, placements=place(subject.roles, price_on, rules))
+        suggestions = suggest(subject, rules, variants)
+        placements, why_none = place(subject.roles, price_on, rules)
+        report = report._replace(suggestions=suggestions, placements=placements, no_placement=why_none)
     if options.axes:
         from compatcheck.memory.largest_settings import find_wall  # noqa: PLC0415 (only when asked)
         from compatcheck.resolution.resolve import resolve_with  # noqa: PLC0415 (only when asked)
 
         def price_with(facts: Mapping[str, Value]) -> Estimate:
             changed = resolve_with(subject, facts, rules)
-            return judge(changed, criteria).estimate or price(changed)
+            return variants(changed).estimate or price(changed)
 
         report = report._replace(walls=tuple(find_wall(name, subject.roles, price_with) for name in options.axes))
     return report

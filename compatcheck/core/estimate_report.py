@@ -38,6 +38,8 @@ class EstimateReport(NamedTuple):
     suggestions: tuple[Suggestion, ...] = ()
     walls: tuple[Wall, ...] = ()
     placements: tuple[Placement, ...] = ()
+    no_placement: str = ""
+    """Why no hardware was found that it fits on; empty where some was, or none was looked for."""
     details: tuple[str, ...] = ()
     """Sentences about how it became known."""
     timeline: tuple[tuple[int, int, int], ...] = ()

@@ -76,3 +76,5 @@ class Placement(NamedTuple):
     """Devices in all."""
     device: Size
     limit_bytes: int
+    gradient_accumulation_steps: int | None = None
+    """Steps that keep the global batch; 0 where none does, None where the number of devices does not touch it."""

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from compatcheck.core.document import Document
     from compatcheck.core.environment import Package
     from compatcheck.core.estimate import Estimate
-    from compatcheck.core.facts import Value
     from compatcheck.core.report import Finding
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
@@ -66,7 +65,7 @@ class Evaluation:
         self.judge = judge
         self.count = 0
         """Subjects judged, each time."""
-        self._known: dict[tuple[str, frozenset[tuple[str, Value]]], Judged] = {}
+        self._known: dict[tuple[str, frozenset[tuple[str, object]]], Judged] = {}
         self._companions = {one.id: companions for one, companions in _pinned_alike(subjects, rules)}
         """Subject → its pins; subjects with the same releases share them."""
         self.before = self.findings(())
@@ -125,7 +124,7 @@ class Evaluation:
         changes = self.complete(changes)
         for subject in self.subjects:
             own = [change for change in changes if subject.id in change.subjects]
-            key = subject.id, frozenset((change.lever, change.value) for change in own)
+            key = subject.id, frozenset((change.lever, change.facts or change.value) for change in own)
             if key not in self._known:
                 self.count += 1
                 self._known[key] = self.judge(resolve_changed(subject, own, self.rules) if own else subject)

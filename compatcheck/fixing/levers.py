@@ -114,7 +114,7 @@ def find_levers(
         for rule_id, change in advice:
             advised.setdefault((subject.id, rule_id), set()).add(change.lever)
             same = settings.setdefault(change.lever, {})
-            key = change.edits[0].new if change.edits else str(change.facts)
+            key = str([edit.new for edit in change.edits] or change.facts)
             before = same.get(key, change)
             effect = worst_effect((before.effect, change.effect))
             paths = {edit.path for edit in change.edits}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.core.effects import CHANGES_TRAINING, EFFECTS, worst_effect
 from compatcheck.core.errors import InputError
 from compatcheck.core.fix import NOT_CHECKED, NOT_NEEDED, REFUSED, VERSION, Plan, Resolution
+from compatcheck.core.units import format_bytes
 from compatcheck.fixing.confirmation import Confirmed, Questions, search_confirmed
 from compatcheck.fixing.evaluation import Evaluation, resolve_changed, target_of, targets_of
 from compatcheck.fixing.files import EditableFiles
@@ -148,6 +149,8 @@ class Group:
         self.questions = Questions(self.evaluation, self.levers, self.files, ways.resolver, ways.announce)
         self.shortage = True
         """Whether how much is missing counts, and not only that a run does not fit: each step towards it is one."""
+        self.nearest: tuple[Change, ...] = ()
+        """What brings a run nearest to fitting that nothing makes fit."""
         self._effects: dict[Change, str | None] = {}
         self._own: dict[Change, Change] = {}
 
@@ -221,6 +224,7 @@ class Group:
             refused += other.refused
             found = other if found is None or len(other.state.blamed) < len(found.state.blamed) else found
         assert found is not None  # noqa: S101 (there is a level)
+        self.nearest = found.state.changes
         self.shortage = False  # what only brings a run nearer to fitting is taken back
         pruned = Search(self.levers.changes, self).prune(
             State(found.state.changes, self(found.state.changes)), self.questions.allow
@@ -334,9 +338,22 @@ class Group:
                         f"{pin}, and no known release of {pin.holder} allows {change.name} {change.after}; an override "
                         f"(uv: override-dependencies = ['{change.name}=={change.release}']) is against that pin"
                     )
+        if is_about_fit(finding):
+            return self._say_nearest(finding)
         if finding.remedies:
             return f"no change of a file was found; by hand: {finding.remedies[0].text}"
         return "no remedy is known"
+
+    def _say_nearest(self, finding: Finding) -> str:
+        """Say that nothing makes a run fit, and how near to it the best changes come."""
+        words = "nothing that this tool can change makes it fit"
+        after = [one for one in self.evaluation.judged(self.nearest) if one[0].id == finding.subject]
+        estimate = after[0][1].estimate if after else None
+        if not self.nearest or estimate is None or not estimate.phases:
+            return words
+        needed = format_bytes(estimate.needed.expected)
+        changes = " + ".join(change.instruction for change in self.nearest)
+        return f"{words}; nearest is {changes}, which needs {needed}"
 
     def _alone(self, change: Change) -> list[Finding]:
         """Return what fails after one change without what should move along."""

@@ -163,7 +163,11 @@ def agree_with(plan: Plan, findings: Sequence[Finding]) -> tuple[Finding, ...]:
     def agrees(remedy: FindingRemedy) -> bool:
         return all(moves.get(name, release) == release for name, release in remedy.releases)
 
+    stays = {target_of(finding): why for finding, why in plan.remaining if is_about_fit(finding)}
+
     def adjust(finding: Finding) -> Finding:
+        if target_of(finding) in stays:
+            return finding._replace(remedies=(FindingRemedy(stays[target_of(finding)], None, "unsafe"),))
         changing = [remedy for remedy in finding.remedies if remedy.releases or remedy.settings]
         if not goes(finding):
             return finding

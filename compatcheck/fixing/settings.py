@@ -8,14 +8,21 @@ from typing import TYPE_CHECKING
 from compatcheck.core.effects import CHANGES_TRAINING, SLOWER
 from compatcheck.core.fix import SETTING, Change
 from compatcheck.core.summary import value_text
-from compatcheck.fixing.edits.configuration_text import add_argument, add_value, change_value, describe_edit
+from compatcheck.fixing.edits.configuration_text import (
+    add_argument,
+    add_value,
+    change_value,
+    describe_edit,
+    replace_switch,
+)
 from compatcheck.fixing.evaluation import resolve_changed
 from compatcheck.fixing.rereading import reread
+from compatcheck.frameworks.keys import find_keys
 from compatcheck.resolution.scope import FactScope
 from compatcheck.resolution.spelling import find_spellings, is_own_code
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from compatcheck.core.document import Document
     from compatcheck.core.facts import Fact, Value
@@ -135,6 +142,8 @@ def find_place(subject: Subject, role: str, change: Change, rules: RuleSet, file
     if not proved or not edits or not all(states(*fact, *edits) for fact in change.facts):
         if not is_own_code(documents) and (proved or not written):
             return None
+        if not written and any(_has_other_key(documents, name, value, role) for name, value in change.facts):
+            return None
         return change._replace(places=tuple(place for place, _ in written), written=tuple(text for _, text in written))
     return change._replace(
         before=change.before or files.text_before(edits[0]),
@@ -142,6 +151,11 @@ def find_place(subject: Subject, role: str, change: Change, rules: RuleSet, file
         places=tuple(place for place, _ in written),
         written=tuple(text for _, text in written),
     )
+
+
+def _has_other_key(documents: Iterable[Document], name: str, value: Value, role: str) -> bool:
+    """Tell whether a program has a key for a fact, in a release that is not the one here: code cannot state it either."""
+    return any(True for document in documents for _ in find_keys(document.table, name, value, role))
 
 
 def _is_declared(fact: Fact | None) -> bool:
@@ -209,6 +223,10 @@ def _propose(
                 edit = None if text is None else change_value(source.path, text, key, new, source.line)
                 if edit is not None:
                     yield edit
+        for spelled in spellings:
+            if text is not None and spelled.value is True and spelled.document.source.path == source.path:
+                edit = replace_switch(source.path, text, source.key or "", spelled.key, source.line)
+                yield from () if edit is None else (edit,)
     for spelled in spellings:
         path = spelled.document.source.path
         text = files.text(path) if os.path.isfile(path) else None

@@ -40,7 +40,10 @@ def suggest(subject: Subject, rules: RuleSet, judge: Judge) -> tuple[Suggestion,
     before = NOTHING if estimate is None else estimate.needed
     limit = None if estimate is None else estimate.verdict.limit_bytes
     found = dict.fromkeys(filter(None, (_evaluate(group, changes, before.expected) for changes in _options(group))))
-    return tuple(sorted(found, key=lambda one: _rank(one, limit))[:_MOST])
+    ranked: dict[frozenset[object], Suggestion] = {}
+    for one in sorted(found, key=lambda one: _rank(one, limit)):
+        ranked.setdefault(_done(one), one)
+    return tuple(ranked.values())[:_MOST]
 
 
 def _options(group: Group) -> Iterator[Sequence[Change]]:
@@ -74,6 +77,11 @@ def _evaluate(group: Group, changes: Sequence[Change], before: int) -> Suggestio
         return None
     complete = group.evaluation.complete(changes)
     return Suggestion(complete, verdict.estimate.needed, saved, verdict.estimate.verdict.outcome, clears)
+
+
+def _done(suggestion: Suggestion) -> frozenset[object]:
+    """Return what is done: a rule and the memory model may propose one edit in other words."""
+    return frozenset(change.edits or change for change in suggestion.changes)
 
 
 def _rank(suggestion: Suggestion, limit: int | None) -> tuple[int, ...]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from compatcheck.core.suggestions import Placement
 from compatcheck.core.units import GIB, MIB
 from compatcheck.memory.suggest import overlay
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from compatcheck.core.estimate import Estimate
     from compatcheck.core.facts import Facts, Value
@@ -23,7 +23,7 @@ _SHARDED = frozenset({"zero", "fsdp", "megatron"})
 
 def place(
     roles: Mapping[str, Facts], price: Callable[[Mapping[str, Facts]], Estimate | None], rules: RuleSet
-) -> tuple[Placement, ...]:
+) -> tuple[tuple[Placement, ...], str]:
     """Find, for each kind of device, the fewest that hold the run, and return the ones with the least memory in all.
 
     Without sharding more devices change nothing, and one is tried. A run fits when even the high bound does. Only devices of
@@ -33,36 +33,91 @@ def place(
         roles: the facts of the run.
         price: estimates it, with what is known to go wrong; None where the stack does not run on such a device.
         rules: the devices.
+
+    Returns:
+        The hardware; in words why there is none, empty where there is some.
     """
     first = next(iter(roles.values()))
     sharding = first.get("training.sharding")
     counts = _COUNTS if sharding is not None and sharding.value in _SHARDED else (1,)
     engine = _ranks_of_engine(roles) if len(counts) > 1 else 1
-    found = []
+    found: list[Placement] = []
+    refused = short = 0
     nvidia = _is_nvidia(first, rules)
     for name, row in rules.section("gpus").items():
         if (row.get("cc") is not None) is not nvidia:
             continue
         memory = row["mib"] * MIB if row.get("mib") else row["gib"] * GIB
-        for count in (count for count in counts if count % engine == 0):
-            changed: dict[str, Value] = {
-                "hardware.gpu": name,
-                "hardware.memory_bytes": memory,
-                "hardware.world_size": count,
-                "hardware.nodes": max(1, count // _PER_NODE),
-                "hardware.gpus_per_node": min(count, _PER_NODE),
-            }
-            if row.get("cc") is not None:
-                changed["hardware.compute_capability"] = float(row["cc"])
+        device: dict[str, Value] = {"hardware.gpu": name, "hardware.memory_bytes": memory}
+        if row.get("cc") is not None:
+            device["hardware.compute_capability"] = float(row["cc"])
+
+        def price_on(count: int, device: Mapping[str, Value] = device) -> Estimate | None:
             # as --gpu states it: rules about devices are silent about one that nobody stated
-            priced = price({role: overlay(facts, changed, "set") for role, facts in roles.items()})
-            if priced is None:
-                break
-            if priced.verdict.outcome == "fits":
-                found.append(Placement(None, name, count, priced.device, memory))
-                break
+            changed = {**device, **_count(first, count)}
+            return price({role: overlay(facts, changed, "set") for role, facts in roles.items()})
+
+        most = sorted(one.gpus * one.limit_bytes for one in found)[:_MOST][_MOST - 1 :]
+        tried = [one for one in counts if one % engine == 0 and all(one * memory <= total for total in most)]
+        fitting = _find_fewest(tried, price_on)
+        if isinstance(fitting, tuple):
+            count, estimate = fitting
+            found.append(Placement(None, name, count, estimate.device, memory, _keep_batch(first, count)))
+        refused += fitting is None
+        short += fitting is False
     found.sort(key=lambda one: (one.gpus * one.limit_bytes, one.gpus))
-    return tuple(one._replace(instance=name_instance(one.gpu, one.gpus, rules)) for one in found[:_MOST])
+    named = tuple(one._replace(instance=name_instance(one.gpu, one.gpus, rules)) for one in found[:_MOST])
+    whys = (
+        f"{short} of the known devices do not hold it, "
+        + (f"even {counts[-1]} of them" if len(counts) > 1 else "and without sharding more of them change nothing"),
+        f"on {refused} this stack does not run",
+    )
+    return named, "" if named else "; ".join(why for why, count in zip(whys, (short, refused), strict=True) if count)
+
+
+def _find_fewest(
+    counts: Sequence[int], price: Callable[[int], Estimate | None]
+) -> tuple[int, Estimate] | Literal[False] | None:
+    """Find the fewest devices that hold a run, of those that its ranks can be arranged on: more of them never need more.
+
+    Returns:
+        The number, and the estimate; False where none holds it, None where the stack does not run on them.
+    """
+    fitting: tuple[int, Estimate] | Literal[False] = False
+    low, high = 0, len(counts) - 1
+    middle = high
+    while low <= high:
+        estimate = price(counts[middle])
+        if estimate is None:
+            return None
+        if estimate.verdict.outcome == "fits":
+            fitting, high = (counts[middle], estimate), middle - 1
+        elif fitting or estimate.phases:
+            low = middle + 1
+        else:
+            high = middle - 1  # too many to be arranged, or too few
+        middle = (low + high) // 2 if fitting else high
+    return fitting
+
+
+def _count(facts: Facts, count: int) -> dict[str, Value]:
+    """Return what a number of devices says: ranks, nodes, and the accumulation that keeps the global batch."""
+    steps = _keep_batch(facts, count)
+    return {
+        "hardware.world_size": count,
+        "hardware.nodes": max(1, count // _PER_NODE),
+        "hardware.gpus_per_node": min(count, _PER_NODE),
+        **({"training.gradient_accumulation_steps": steps} if steps else {}),
+    }
+
+
+def _keep_batch(facts: Facts, ranks: int) -> int | None:
+    """Return the accumulation that keeps the global batch on another number of ranks; 0 where none does, None where it stays."""
+    stated = (facts.get(name) for name in ("hardware.world_size", "training.gradient_accumulation_steps"))
+    world, steps = (None if fact is None else fact.value for fact in stated)
+    if not isinstance(world, int) or not isinstance(steps, int) or world == ranks or "rollout.engine" in facts:
+        return None
+    return world * steps // ranks if world * steps % ranks == 0 else 0
 
 
 def _is_nvidia(facts: Facts, rules: RuleSet) -> bool:

@@ -81,6 +81,21 @@ def _loss(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
         )
 
 
+def _sharding(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
+    """Propose to spread what each rank of plain data parallelism holds all of."""
+    world = values.get("hardware.world_size")
+    if values.get("training.sharding", "ddp") != "ddp" or not isinstance(world, int) or world == 1:
+        return
+    if values.get("training.optimizer", "adamw") not in _ELEMENTWISE or values.get("training.optimizer_in_backward"):
+        return
+    zero: dict[str, Value] = {"training.sharding": "zero", "training.zero_stage": 2}
+    yield SuggestedChange("DDP → ZeRO-2 (needs deepspeed)", zero, SAME_RESULT)
+    if values.get("model.quantization") is None:
+        note = "gathers parameters block by block"
+        yield SuggestedChange("DDP → ZeRO-3 (needs deepspeed)", {**zero, "training.zero_stage": 3}, SLOWER, note)
+        yield SuggestedChange("DDP → FSDP", {"training.sharding": "fsdp"}, SLOWER, note)
+
+
 def _zero(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     stage, world = values.get("training.zero_stage"), values.get("hardware.world_size")
     if values.get("training.sharding") != "zero" or not isinstance(stage, int) or world in {None, 1}:
@@ -133,16 +148,21 @@ def _nodes(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
         or values.get("training.sharding") not in {"zero", "fsdp"}
     ):
         return
-    steps = values.get("training.gradient_accumulation_steps")
+    steps, size = (values.get(f"training.{name}") for name in ("gradient_accumulation_steps", "micro_batch_size"))
     for more in (nodes * 2, nodes * 4):
         changed: dict[str, Value] = {"hardware.nodes": more, "hardware.world_size": world // nodes * more}
-        note = "the global batch grows with the ranks"
+        words, note, factor = f"{nodes} → {more} nodes", "", more // nodes
         if values.get("program.code") in _VERL:
             note = "the same batch, spread over more ranks"
-        elif isinstance(steps, int) and steps % (more // nodes) == 0:
-            changed["training.gradient_accumulation_steps"] = steps // (more // nodes)
-            note = "with as many accumulation steps fewer"
-        yield SuggestedChange(f"{nodes} → {more} nodes", changed, MORE_HARDWARE, note)
+        elif isinstance(steps, int) and steps % factor == 0:
+            changed["training.gradient_accumulation_steps"] = steps // factor
+            words += f", accumulate {steps} → {steps // factor}"
+        elif isinstance(steps, int) and isinstance(size, int) and size % factor == 0:
+            changed["training.micro_batch_size"] = size // factor
+            words += f", micro batch {size} → {size // factor}"
+        else:
+            note = f"changes training, too: the global batch is {factor} times as large"
+        yield SuggestedChange(words, changed, MORE_HARDWARE, note)
 
 
 def _sequence(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
@@ -160,8 +180,11 @@ def _adapters(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
 
 
 _PROPOSALS = (
-    _smaller_batch, _checkpointing, _attention, _loss, _zero, _offload, _optimizer, _parallel, _nodes, _sequence, _adapters,
+    _smaller_batch, _checkpointing, _attention, _loss, _sharding, _zero, _offload, _optimizer, _parallel, _nodes,
+    _sequence, _adapters,
 )  # fmt: skip
+_ELEMENTWISE = frozenset({"adamw", "adam", "sgd", "lion"})
+"""Optimizers whose step on a part of a parameter is that part of the step: the others do not run on shards everywhere."""
 _VERL = frozenset({"verl", "verl-sft"})
-_NOT_IN_VERL = (_smaller_batch, _loss, _offload, _optimizer)
+_NOT_IN_VERL = (_smaller_batch, _loss, _sharding, _offload, _optimizer)
 """Proposals that verl and its forks have other keys for, or none."""

@@ -51,8 +51,16 @@ def _batch(facts: Facts, names: tuple[str, str, str], whole: str) -> Iterator[Su
     for prompts in sorted({max(1, batch.sequences // 2 // unit), 1}, reverse=True):
         value, each = prompts * ranks, prompts * unit
         if value < key.value and each < batch.sequences:
+            changed: dict[str, Value] = {names[0]: value}
+            words = f"{name} {key.value} → {value}"
+            steps = facts.get("training.gradient_accumulation_steps") if names is UPDATE else None
+            if steps is not None and steps.origin != "derived" and isinstance(steps.value, int):
+                if key.value % value:
+                    continue
+                changed["training.gradient_accumulation_steps"] = steps.value * key.value // value
+                words += f", accumulate {steps.value} → {steps.value * key.value // value}"
             note = f"{each:,} sequences a device at once" if each > 1 else "one sequence a device at once"
-            yield SuggestedChange(f"{name} {key.value} → {value}", {names[0]: value}, SLOWER, note)
+            yield SuggestedChange(words, changed, SLOWER, note)
 
 
 def _ranks(facts: Facts) -> int:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from compatcheck.core.estimate import Component, Estimate, Phase
     from compatcheck.core.estimate_report import Doubts, EstimateReport
-    from compatcheck.core.suggestions import Placement, Wall
+    from compatcheck.core.suggestions import Wall
 
 _BAR = 22
 _LABEL = (34, 41)
@@ -64,8 +64,10 @@ def _lines(report: EstimateReport, verbose: int) -> Iterator[str]:
     yield from _reasons(estimate)
     yield from _unknowns(estimate)
     yield from _doubts(report.doubts)
-    for lines in (suggestion_lines(report.suggestions), _walls(report.walls), _placements(report.placements)):
-        yield from lines
+    if report.placements or report.no_placement:
+        yield from suggestion_lines(report.suggestions, fits=estimate.verdict.outcome == "fits")
+    yield from _walls(report.walls)
+    yield from _placements(report)
 
 
 def _gaps(doubts: Doubts) -> Iterator[str]:
@@ -247,14 +249,22 @@ def _walls(walls: Sequence[Wall]) -> Iterator[str]:
         yield from wrap_text(text, 4, 6)
 
 
-def _placements(placements: Sequence[Placement]) -> Iterator[str]:
-    if not placements:
+def _placements(report: EstimateReport) -> Iterator[str]:
+    if not (report.placements or report.no_placement):
         return
     yield ""
     yield "  the smallest hardware it fits on"
-    for place in placements:
+    for place in report.placements:
         name = f"{place.gpus} × {place.gpu}" + (f"  {place.instance}" if place.instance else "")
         yield f"    {name:<44} {format_bytes(place.device.expected):>10} of {format_bytes(place.limit_bytes)}"
+        if place.gradient_accumulation_steps is not None:
+            yield from wrap_text(_batch_text(place.gradient_accumulation_steps), 6, 8)
+    if not report.placements:
+        yield from wrap_text(f"none: {report.no_placement}", 4, 6)
+
+
+def _batch_text(steps: int) -> str:
+    return f"accumulating {steps} times, for the same global batch" if steps else "with another global batch"
 
 
 def format_markdown(report: EstimateReport) -> str:
@@ -339,6 +349,7 @@ def describe(report: EstimateReport) -> dict[str, Any]:
         "suggestions": [describe_suggestion(one) for one in report.suggestions],
         "walls": [wall._asdict() | {"points": [list(point) for point in wall.points]} for wall in report.walls],
         "placements": [place._asdict() | {"device": _size(place.device)} for place in report.placements],
+        "no_placement": report.no_placement or None,
     }
 
 

@@ -164,12 +164,16 @@ class _Writer(Terminal):
             label = ""
 
 
-def suggestion_lines(suggestions: Sequence[Suggestion]) -> Iterator[str]:
-    """Write what would help a run, each with what it needs then and how it is stated."""
-    if not suggestions:
-        return
+def suggestion_lines(suggestions: Sequence[Suggestion], *, fits: bool) -> Iterator[str]:
+    """Write what would help a run, each with what it needs then and how it is stated; say where nothing makes it fit."""
     yield ""
     yield "  what would help"
+    if not fits and all(one.outcome != "fits" for one in suggestions):
+        nearest = min(suggestions, key=lambda one: one.needed.expected, default=None)
+        words = "" if nearest is None else f"; nearest is {' + '.join(map(change_text, nearest.changes))}"
+        yield from wrap_text(f"nothing that can be changed here makes it fit for certain{words}", 4, 6)
+    elif not suggestions:
+        yield "    nothing that can be changed here needs less"
     for one in suggestions:
         asked = [change for change in one.changes if not change.follows]
         yield from wrap_text(" + ".join(map(change_text, asked)), 4, 4)

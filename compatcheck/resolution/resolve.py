@@ -294,6 +294,7 @@ def _compare_with_trainer(
 def _describe_conflicts(conflicts: Sequence[Conflict], facts: dict[str, Fact], *, compared: bool) -> None:
     """State which settings disagree, with their values and places in words."""
     name = "configuration.conflicts"
+    _describe_refused(facts)
     if conflicts:
         sources = tuple(source for conflict in conflicts for _, source in conflict.values)
         words = [
@@ -303,10 +304,27 @@ def _describe_conflicts(conflicts: Sequence[Conflict], facts: dict[str, Fact], *
         names = tuple(sorted(conflict.fact for conflict in conflicts))
         facts[name] = Fact(name, names, "derived", sources, "; ".join(words))
         refused = tuple(sorted(conflict.fact for conflict in conflicts if conflict.refused))
-        facts["configuration.refused"] = Fact("configuration.refused", refused, "derived", sources, "; ".join(words))
+        if refused or REFUSED not in facts:
+            facts[REFUSED] = Fact(REFUSED, refused, "derived", sources, "; ".join(words))
     elif compared:
-        for fact in (name, "configuration.refused"):
+        for fact in (name, REFUSED):
             facts.setdefault(fact, Fact(fact, (), "derived", (), "no two inputs differ"))
+
+
+REFUSED = "configuration.refused"
+
+
+def _describe_refused(facts: dict[str, Fact]) -> None:
+    """Say which keys of a file its program refuses beside another one; a command may state in its place what is in no section."""
+    stated = facts.pop(REFUSED, None)
+    if stated is None or not isinstance(stated.value, tuple) or stated.origin != "configuration":
+        return
+    file = stated.sources[0].path
+    given = {one.key for fact in facts.values() if fact.origin == "script" for one in fact.sources if one.path != file}
+    keys = tuple(key for key in stated.value if key not in given or "." in str(key))
+    if keys:
+        words = f"accelerate takes no {', '.join(map(str, keys))} beside deepspeed_config_file"
+        facts[REFUSED] = stated._replace(value=keys, note=words)
 
 
 def _describe_gaps(gaps: "Sequence[Gap]", facts: dict[str, Fact]) -> None:

@@ -286,3 +286,15 @@ def test_the_peak_has_regressions_that_no_formula_has() -> None:
 
 def test_without_a_run_there_is_no_peak() -> None:
     assert json.loads(run("diff", "old.txt", "new.txt", "--format", "json").out)["peaks"] is None
+
+
+def test_a_run_that_no_longer_fits_is_told_the_plan() -> None:
+    run_of = (*RUN[:4], "--gpu", "4xp4de.24xlarge", "--set", "training.sequence_length=1024")
+    Path("req.txt").write_text(NEW)
+    git = ("git", "-c", "user.name=x", "-c", "user.email=x@x")
+    for command in (("init", "-q"), ("add", "req.txt"), ("commit", "-qm", "new")):
+        subprocess.run([*git, *command], check=True)
+    for after in ("new.txt", "HEAD:req.txt"):
+        found = json.loads(run("diff", "old.txt", after, *run_of, "--format", "json").out)["findings"]
+        (fit,) = [one for one in found if one["rule_id"] == "_stack/run-does-not-fit"]
+        assert [one["text"] for one in fit["after"]["remedies"]] == ["as planned for all findings: deepspeed 0.16.8"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from compatcheck.core.document import enclosing_keys
@@ -108,7 +109,7 @@ def _write(value: Value, path: str, written: str) -> str:
         return json.dumps(value)
     text = str(value)
     if path.endswith(_YAML_SUFFIXES):
-        quote = written[:1] if written[:1] in {"'", '"'} else ""
+        mark = written[:1] if written[:1] in {"'", '"'} else ""
         plain = re.fullmatch(r"[A-Za-z_][\w./-]*", text) and text.lower() not in {
             "yes",
             "no",
@@ -120,20 +121,28 @@ def _write(value: Value, path: str, written: str) -> str:
             "y",
             "n",
         }
-        return f"{quote}{text}{quote}" if quote else text if plain else json.dumps(text)
+        return f"{mark}{text}{mark}" if mark else text if plain else json.dumps(text)
     return json.dumps(text)
 
 
-_OPTION = r"(?<![\w.-])(?P<name>(?:--)?\+{{0,2}}{name})(?P<sign>=|[ \t]+)(?P<value>[^\s\\;|&]+)"
+_OPTION = (
+    r"(?<![\w.-])(?P<name>(?:--)?\+{{0,2}}{name})(?P<sign>=|[ \t]+)"
+    r"""(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s\\;|&()'"]+)(?=[\s\\;|&)'"]|$)"""
+)
+"""An option with its value: a whole word of the shell, without the parenthesis or quote that ends what it stands in."""
 
 
 def _find_option(text: str, key: str, line: int) -> re.Match[str] | None:
     """Find ``--key value``, ``--key=value`` or ``key=value`` in a command that begins at or above a line."""
     name = re.escape(key.lstrip("-")).replace("_", "[-_]")
+    return re.compile(_OPTION.format(name=name)).search(text, _start_of(text, line))
+
+
+def _start_of(text: str, line: int) -> int:
     start = 0
     for _ in range(line - 1):
         start = text.find("\n", start) + 1
-    return re.compile(_OPTION.format(name=name)).search(text, start)
+    return start
 
 
 def add_argument(path: str, text: str, key: str, value: Value, document: Document) -> Iterator[TextEdit]:
@@ -148,29 +157,39 @@ def add_argument(path: str, text: str, key: str, value: Value, document: Documen
     """
     if not path.endswith(SCRIPTS):
         return
-    keys = {one.key for one in document.statements if one.key in document.lines}
-    found = [match for one in keys for match in [_find_option(text, one, document.source.line or 1)] if match]
-    if not found:
+    at = document.source.line or 1
+    found = [match for one in document.lines for match in [_find_option(text, one, at)] if match]
+    launch = re.compile(rf"(?P<name>){document.reader}(?P<sign>[ \t]+)launch\b")
+    last = max(found, key=re.Match.end, default=launch.search(text, _start_of(text, at)))
+    if last is None:
         return
-    last = max(found, key=re.Match.end)
-    dashes = "--" if last["name"].startswith("--") else ""
+    dashes = "--" if last["name"].startswith("--") or not last["name"] else ""
     name = key.replace("_", "-") if "-" in last["name"][2:] else key
-    given = "None" if value is None else str(value)
+    given = "None" if value is None else quote(str(value))
+    end = last.end() + (text[last.end() : last.end() + 1] in {"'", '"'})
     section, dot, inner = name.partition(".")
     if dashes and dot and not any("." in one for one in document.lines):
         if section not in document.lines:  # a mapping is JSON text to transformers' parser
             text = json.dumps({inner: value})
-            yield TextEdit(path, last.end(), last.end(), f" --{section}{last['sign']}'{text}'")
+            yield TextEdit(path, end, end, f" --{section}{last['sign']}'{text}'")
         return
     if dashes and value is True:
-        yield TextEdit(path, last.end(), last.end(), f" {dashes}{name}")
-    yield TextEdit(path, last.end(), last.end(), f" {dashes}{name}{last['sign']}{given}")
+        yield TextEdit(path, end, end, f" {dashes}{name}")
+    yield TextEdit(path, end, end, f" {dashes}{name}{last['sign']}{given}")
+
+
+def replace_switch(path: str, text: str, key: str, new: str, line: int | None = None) -> TextEdit | None:
+    """Return the edit that puts one switch of a command in the place of another; None where that is not there."""
+    name = re.escape(key).replace("_", "[-_]")
+    pattern = re.compile(rf"(?<![\w.-])--{name}(?![\w.=-])")
+    found = pattern.search(text, _start_of(text, line or 1)) if path.endswith(SCRIPTS) else None
+    return None if found is None else TextEdit(path, *found.span(), f"--{new}")
 
 
 def describe_edit(text: str, edit: TextEdit) -> str:
     """Say what stands in the file after an edit of one value: ``key: value``, ``--key value``."""
     if edit.path.endswith(SCRIPTS):
-        before = None if edit.start == edit.end else re.search(r"[^\s]+(?:=|[ \t]+)$", text[: edit.start])
+        before = None if edit.start == edit.end else re.search(r"[\w.+@/-]+(?:=|[ \t]+)$", text[: edit.start])
         return (("" if before is None else before[0]) + edit.new).strip()
     after = apply_edits({edit.path: text}, [edit])[edit.path].removeprefix(_MARK)
     known, start = _locate(edit.path, text.removeprefix(_MARK)), edit.start - text.startswith(_MARK)
@@ -185,9 +204,9 @@ def _change_argument(path: str, text: str, key: str, value: Value, line: int) ->
     if found is None or found["value"].startswith(("-", "$", "`", '"$')):
         return None
     word = found["value"]
-    quote = word[0] if word[0] in {"'", '"'} and word[-1] == word[0] else ""
+    mark = word[0] if word[0] in {"'", '"'} and word[-1] == word[0] else ""
     bare = word.strip("'\"")
     new = "None" if value is None else str(value)
     if isinstance(value, bool) and bare in {"true", "false"}:
         new = new.lower()
-    return TextEdit(path, *found.span("value"), f"{quote}{new}{quote}")
+    return TextEdit(path, *found.span("value"), f"{mark}{new}{mark}")

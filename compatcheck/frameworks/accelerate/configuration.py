@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from compatcheck.core.document import Statement
+from compatcheck.core.document import LEFT_OUT, Statement
 from compatcheck.core.source import Source
-from compatcheck.frameworks.conversions import constant
+from compatcheck.frameworks.conversions import ByWords, constant
 from compatcheck.frameworks.keys import Key, KeyTable, Names
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.translation import flatten, make_document, translate
@@ -19,11 +19,21 @@ NAMES = Names(__file__)
 """Keys that have no bearing on memory; any other key of a section that decides about it is worth a word."""
 _SHARDING = {"DEEPSPEED": None, "FSDP": "fsdp", "MULTI_GPU": "ddp", "NO": "none", "MEGATRON_LM": "megatron"}
 
+_KINDS = {"distributed_type": (Key("training.sharding", ByWords({"DEEPSPEED": "zero", "FSDP": "fsdp"}, "leave")),)}
+"""How the file says that state is spread; of DeepSpeed the stage decides whether it is."""
+ALL_DEFAULTS = Statement(None, f"deepspeed_config.zero_stage{LEFT_OUT}", value=True)
+"""DeepSpeed is asked for and nothing more said of it: every default of accelerate's plugin holds."""
 _REFUSED = frozenset(
     f"deepspeed_config.{name}"
-    for name in ("gradient_accumulation_steps", "zero_stage", "offload_optimizer_device", "offload_param_device")
-)
-"""Keys that accelerate refuses beside a DeepSpeed file (1.7.0 utils/dataclasses.py, ``deepspeed_config_checks``)."""
+    for name in (
+        "gradient_accumulation_steps", "gradient_clipping", "zero_stage", "offload_optimizer_device", "offload_param_device",
+        "offload_param_nvme_path", "offload_optimizer_nvme_path", "zero3_save_16bit_model",
+    )
+)  # fmt: skip
+"""Keys that accelerate refuses beside a DeepSpeed file, the mixed precision apart (0.16 to 1.15 utils/dataclasses.py,
+``DeepSpeedPlugin._deepspeed_config_checks``)."""
+_PRECISION = "mixed_precision"
+"""Refused beside a DeepSpeed file unless the command states it, too (commands/launch.py, ``mp_from_config_flag``)."""
 
 
 def recognise(data: Mapping[str, Any]) -> bool:
@@ -51,16 +61,23 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
         del table["parallelism_config.parallelism_config_cp_size"]
         table[f"parallelism_config.{size}"] = (Key("training.context_parallel"),)
     references: tuple[tuple[str, str, str], ...] = ()
+    more: list[Statement] = []
     section = data.get("deepspeed_config")
     inner = section.get("deepspeed_config_file") if isinstance(section, Mapping) else None
     if isinstance(section, Mapping) and isinstance(inner, str):
         references = (("deepspeed", inner, "deepspeed_config.deepspeed_config_file"),)
-        for key in _REFUSED - {f"deepspeed_config.{name}" for name in section}:  # none is to be added
+        written = {f"deepspeed_config.{name}" for name in section}
+        refused = sorted(_REFUSED & written) + [_PRECISION] * (data.get(_PRECISION) is not None)
+        if refused and kind == "DEEPSPEED":
+            more.append(Statement("configuration.refused", refused[0], tuple(refused)))
+        for key in _REFUSED - written:  # none is to be added
             table.pop(key, None)
     leaves = flatten(data, stop={"fsdp_config.fsdp_transformer_layer_cls_to_wrap", "commands"})
     translation = translate(leaves, table, irrelevant=NAMES.__contains__, source=source, auto=True)
     document = make_document(READER, source, translation, references)
     if first:
-        version = Statement("training.fsdp_version", "fsdp_config.fsdp_version (left out)", 1)
-        document = document._replace(statements=(*document.statements, version))
+        more.append(Statement("training.fsdp_version", "fsdp_config.fsdp_version (left out)", 1))
+    if kind == "DEEPSPEED" and not section:
+        more.append(ALL_DEFAULTS)
+    document = document._replace(statements=(*document.statements, *more), table={**document.table, **_KINDS})
     return Reading((document,))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.document import Document, Unresolved
 from compatcheck.frameworks.accelerate import configuration as accelerate
-from compatcheck.frameworks.conversions import constant
+from compatcheck.frameworks.conversions import ByWords, constant
 from compatcheck.frameworks.keys import Key
 from compatcheck.frameworks.launch import ranks
 from compatcheck.frameworks.translation import translate
@@ -71,12 +71,14 @@ def read_settings(options: Mapping[str, Argument], source: Source, *, has_file: 
             references.append(("deepspeed", argument.value, key))
         elif argument.why is not None:
             unresolved.extend(_unknown(key, argument.why))
-        else:
-            leaves[key] = argument.value
+        elif has_file or "use_deepspeed" in options or not key.startswith("deepspeed_config."):
+            leaves[key] = argument.value  # without `--use_deepspeed` the launcher passes none of DeepSpeed's options on
     for option, sharding in _SHARDING.items():
         if leaves.get(option) is True:
             table[option] = _sharded(option, sharding, options)
     translation = translate(_relevant(leaves, table), table, irrelevant=lambda _: True, source=source, auto=True)
+    if "use_deepspeed" in options and not (has_file or references or "deepspeed_config_file" in options):
+        translation = translation._replace(statements=(*translation.statements, accelerate.ALL_DEFAULTS))
     if has_file and not (translation.statements or translation.skipped or unresolved or references):
         return None
     return Document(
@@ -88,7 +90,17 @@ def read_settings(options: Mapping[str, Argument], source: Source, *, has_file: 
         is_command=True,
         lines=lines,
         unresolved=tuple(unresolved),
+        table={} if references or "deepspeed_config_file" in options else _ADDED,
     )
+
+
+_ADDED: Mapping[str, tuple[Key, ...]] = {
+    "use_deepspeed": (Key("training.sharding", ByWords({"true": "zero"}, "leave")),),
+    "zero_stage": (Key("training.zero_stage"),),
+    "offload_optimizer_device": (Key("training.offload_optimizer"),),
+    "offload_param_device": (Key("training.offload_param"),),
+}
+"""What options say that may be added: each is replaced by nothing that a DeepSpeed file states, and none needs another file."""
 
 
 def _relevant(leaves: Mapping[str, object], table: Mapping[str, object]) -> Iterator[tuple[str, object]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from compatcheck.core.errors import InputError
 from compatcheck.core.json_file import parse_json
 from compatcheck.core.source import Skipped, Source
-from compatcheck.frameworks.conversions import constant
+from compatcheck.frameworks.conversions import ByWords, constant
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.keys import Key, KeyTable, Names, Table
 from compatcheck.frameworks.text import expect_mapping
@@ -66,8 +66,9 @@ def open_arguments(
     if precision is not None:
         key, name = precision
         meanings[key] = (Key("training.mixed_precision", constant(name)),)
-    for fact, value in _fsdp(opened.get("fsdp")):
-        meanings["fsdp"] += (Key(fact, constant(value)),)
+    fsdp = [Key(fact, constant(value)) for fact, value in _fsdp(opened.get("fsdp"))]
+    if "fsdp" in meanings:
+        meanings["fsdp"] = tuple(fsdp) or (Key("training.sharding", _WHOLE),)
     references: list[tuple[str, str, str]] = []
     for key in models:
         model = data.get(key)
@@ -160,6 +161,10 @@ def _fsdp(value: Any) -> list[tuple[str, object]]:  # noqa: ANN401 (configuratio
     if value is True:
         return [("training.sharding", "fsdp")]
     return read_fsdp_words(value if isinstance(value, list) else str(value or "").split())
+
+
+_WHOLE = ByWords({"full_shard auto_wrap": "fsdp"}, "leave")
+"""What the argument says where nothing is sharded yet: without ``auto_wrap`` the whole model would be one unit."""
 
 
 def read_fsdp_words(words: Sequence[Any]) -> list[tuple[str, object]]:

@@ -130,3 +130,72 @@ def test_what_a_plan_makes_fit_is_told_to_do_as_planned() -> None:
     out = json.loads(run("check", ".", "--gpu", "3xA100-80GB", "--no-policy", "--format", "json").out)
     (finding,) = (one for one in out["findings"] if one["rule_id"] == "_stack/run-may-not-fit")
     assert finding["remedies"][0]["text"] == "as planned for all findings: deepspeed 0.16.8"
+
+
+GRPO = """\
+from trl import GRPOConfig, GRPOTrainer
+args = GRPOConfig(output_dir="o", per_device_train_batch_size=4, gradient_accumulation_steps=4, num_generations=8,
+                  max_prompt_length=512, max_completion_length=1024, bf16=True, gradient_checkpointing=True, use_vllm=True,
+                  vllm_mode="colocate", vllm_gpu_memory_utilization=0.3)
+GRPOTrainer(model="Qwen/Qwen2.5-7B", args=args, reward_funcs=lambda **k: 0).train()
+"""
+MULTI_GPU = "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_machines: 1\nnum_processes: 8\n"
+SFT = (
+    "sft.py --model_name_or_path Qwen/Qwen2.5-7B --torch_dtype float32 --bf16 --gradient_checkpointing "
+    "--per_device_train_batch_size 2 --gradient_accumulation_steps 4 --max_length 1024 --output_dir o\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("files", "written"),
+    [
+        (
+            {"run.sh": "accelerate launch --num_processes 8 grpo.py\n", "grpo.py": GRPO},
+            "launch --num_processes 8 --use_deepspeed --zero_stage 3 grpo.py",
+        ),
+        ({"run.sh": "accelerate launch grpo.py\n", "grpo.py": GRPO}, "launch --use_deepspeed --zero_stage 3 grpo.py"),
+        (
+            {"run.sh": "accelerate launch --multi_gpu --num_processes 8 grpo.py\n", "grpo.py": GRPO},
+            "launch --use_deepspeed --num_processes 8 --zero_stage 3 grpo.py",
+        ),
+        (
+            {"run.sh": "accelerate launch --config_file acc.yaml grpo.py\n", "grpo.py": GRPO, "acc.yaml": MULTI_GPU},
+            "distributed_type: DEEPSPEED",
+        ),
+        ({"run.sh": f"torchrun --nproc_per_node 8 trl/scripts/{SFT}"}, "--fsdp 'full_shard auto_wrap'"),
+    ],
+)
+def test_plain_data_parallelism_is_spread_as_its_program_takes_it(files: dict[str, str], written: str) -> None:
+    Path("requirements.txt").write_text(
+        "trl==0.18.0\ntorch==2.6.0\ntransformers==4.51.3\naccelerate==1.6.0\nvllm==0.8.5\ndeepspeed==0.16.9\n"
+    )
+    for name, text in files.items():
+        Path(name).write_text(text)
+    options = (".", "--gpu", "8xH100-80GB", "--no-policy")
+    report = json.loads(run("estimate", *options, "--suggest", "--format", "json").out)["subjects"][0]
+    assert report["estimate"]["verdict"] == "does_not_fit"
+    spread = [one for one in report["suggestions"] if any("DDP →" in change["words"] for change in one["changes"])]
+    assert "fits" in {one["verdict"] for one in spread}
+    (plan,) = json.loads(run("fix", *options, "--offline", "--apply", "--unsafe", "--format", "json").out)["plans"]
+    assert any(written in Path(name).read_text() for name in files)
+    if not any(place.startswith("grpo.py") for change in plan["changes"] for place in change["places"]):
+        after = json.loads(run("estimate", *options, "--format", "json").out)["subjects"][0]["estimate"]
+        assert after["needed_bytes"] == plan["outcomes"][0]["needed_bytes"]
+        assert after["verdict"] == plan["outcomes"][0]["verdict"] == "fits"
+
+
+def test_where_nothing_makes_it_fit_this_is_said_with_what_comes_nearest() -> None:
+    Path("requirements.txt").write_text("trl==0.19.0\ntransformers==4.52.4\naccelerate==1.7.0\ntorch==2.7.0\n")
+    Path("train.yaml").write_text(
+        "model_name_or_path: meta-llama/Llama-3.1-70B\nbf16: true\ngradient_checkpointing: true\nmax_length: 1024\n"
+        "per_device_train_batch_size: 1\ngradient_accumulation_steps: 1\nuse_liger_kernel: true\noutput_dir: o\n"
+    )
+    options = (".", "--gpu", "RTX4090", "--no-policy")
+    said = " ".join(run("check", *options).out.split())
+    assert (
+        "fix nothing that this tool can change makes it fit; nearest is fused AdamW (optim: adamw_torch_fused" in said
+    )
+    assert "estimate --suggest" not in said
+    said = " ".join(run("estimate", *options, "--suggest").out.split())
+    assert "nothing that can be changed here makes it fit for certain; nearest is fused AdamW" in said
+    assert "the smallest hardware it fits on none: " in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,7 +32,7 @@ def price(roles: Mapping[str, Facts]) -> Estimate:
 
 def test_the_smallest_hardware_names_instances_that_hold_it() -> None:
     run = Facts({"training.sharding": Fact("training.sharding", "zero", "set")})
-    placements = place({"train": run}, price, open_rules())
+    placements, _ = place({"train": run}, price, open_rules())
     sizes = [placement.gpus * placement.limit_bytes for placement in placements]
     assert sizes == sorted(sizes)
     assert min(sizes) >= 630 * GIB
@@ -56,7 +57,7 @@ def test_the_smallest_hardware_names_instances_that_hold_it() -> None:
 )
 def test_devices_are_of_the_maker_that_the_run_is_built_for(stated: dict[str, Value], nvidia: bool) -> None:  # noqa: FBT001 (a value)
     values: dict[str, Value] = {"training.sharding": "zero", **stated}
-    placements = place(
+    placements, _ = place(
         {"train": Facts({name: Fact(name, value, "set") for name, value in values.items()})}, price, open_rules()
     )
     rows = open_rules().section("gpus")
@@ -66,12 +67,12 @@ def test_devices_are_of_the_maker_that_the_run_is_built_for(stated: dict[str, Va
 
 def test_a_device_on_which_the_stack_does_not_start_is_none() -> None:
     run = Facts({"training.sharding": Fact("training.sharding", "zero", "set")})
-    first, *_ = place({"train": run}, price, open_rules())
+    (first, *_), _ = place({"train": run}, price, open_rules())
 
     def refusing(roles: Mapping[str, Facts]) -> Estimate | None:
         return None if roles["train"]["hardware.gpu"].value == first.gpu else price(roles)
 
-    found = place({"train": run}, refusing, open_rules())
+    found, _ = place({"train": run}, refusing, open_rules())
     assert found
     assert first.gpu not in {placement.gpu for placement in found}
 
@@ -79,7 +80,7 @@ def test_a_device_on_which_the_stack_does_not_start_is_none() -> None:
 def test_an_engine_that_splits_its_model_starts_on_no_fewer_devices() -> None:
     facts = {"training.sharding": "fsdp", "rollout.tensor_parallel": 8}
     run = Facts({name: Fact(name, value, "set") for name, value in facts.items()})
-    placements = place({"train": run}, price, open_rules())
+    placements, _ = place({"train": run}, price, open_rules())
     assert placements
     assert all(placement.gpus % 8 == 0 for placement in placements)
 
@@ -102,3 +103,26 @@ def test_devices_are_stated_as_options_state_them() -> None:
 
     place({"train": run}, noting, open_rules())
     assert origins == {"set"}  # rules about devices ask whether one is stated
+
+
+def test_where_there_is_no_hardware_it_is_said_why() -> None:
+    run = Facts({"training.sharding": Fact("training.sharding", "zero", "set")})
+    placements, why = place({"train": run}, lambda _: None, open_rules())
+    assert placements == ()
+    assert re.fullmatch(r"on \d+ this stack does not run", why)
+    alone = Facts({"training.sharding": Fact("training.sharding", "ddp", "set")})
+    _, why = place({"train": alone}, price, open_rules())
+    assert "do not hold it, and without sharding more of them change nothing" in why
+
+
+def test_other_hardware_keeps_the_global_batch_or_says_that_it_does_not() -> None:
+    facts = {
+        "training.sharding": "zero",
+        "hardware.world_size": 12,
+        "training.micro_batch_size": 1,
+        "training.gradient_accumulation_steps": 2,
+    }
+    run = Facts({name: Fact(name, value, "set") for name, value in facts.items()})
+    placements, _ = place({"train": run}, price, open_rules())
+    assert {(one.gpus, one.gradient_accumulation_steps) for one in placements} <= {(4, 6), (8, 3), (16, 0)}
+    assert len(placements) > 1

@@ -72,7 +72,35 @@ def test_every_change_says_what_it_costs() -> None:
     assert effects["sdpa attention"] == SAME_RESULT
     assert effects["gradient checkpointing"] == effects["ZeRO-2 → ZeRO-3"] == SLOWER
     assert effects["sequences of 8,192"] == CHANGES_TRAINING
-    assert effects["1 → 2 nodes"] == MORE_HARDWARE
+    assert effects["1 → 2 nodes, accumulate 2 → 1"] == MORE_HARDWARE
+
+
+@pytest.mark.parametrize(
+    ("steps", "micro", "words"),
+    [
+        (4, 8, "accumulate 4 → 2"),
+        (1, 8, "micro batch 8 → 4"),
+        (1, 1, "changes training, too: the global batch is 2 times"),
+    ],
+)
+def test_more_nodes_keep_the_global_batch_or_say_that_they_change_training(steps: int, micro: int, words: str) -> None:
+    changed = {"training.gradient_accumulation_steps": steps, "training.micro_batch_size": micro}
+    run = overlay(RUN, changed)
+    change = next(one for one in candidates({"train": run}) if one.words.startswith("1 → 2 nodes"))
+    assert words in f"{change.words} {change.note}"
+    after = {**changed, **change.facts}
+    kept = after["training.gradient_accumulation_steps"] * after["training.micro_batch_size"] * 2 == steps * micro
+    assert kept is not bool(change.note)
+
+
+def test_what_every_rank_holds_all_of_is_spread_in_each_way() -> None:
+    run = overlay(RUN, {"training.sharding": "ddp"})
+    found = {change.words: change for change in candidates({"train": run})}
+    assert found["DDP → ZeRO-2 (needs deepspeed)"].effect == SAME_RESULT
+    assert found["DDP → ZeRO-3 (needs deepspeed)"].facts == {"training.sharding": "zero", "training.zero_stage": 3}
+    assert "DDP → FSDP" in found
+    for changed in ({"hardware.world_size": 1}, {"training.sharding": "fsdp"}, {"training.optimizer": "galore"}):
+        assert not any(one.words.startswith("DDP") for one in candidates({"train": overlay(run, changed)}))
 
 
 def test_nothing_is_suggested_that_is_on_already() -> None:

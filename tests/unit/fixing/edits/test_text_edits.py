@@ -12,7 +12,7 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.fix import FileChange
 from compatcheck.core.requirement import parse_requirement
 from compatcheck.core.source import Source
-from compatcheck.fixing.edits.configuration_text import add_value, change_value
+from compatcheck.fixing.edits.configuration_text import add_value, change_value, describe_edit
 from compatcheck.fixing.edits.requirement_text import find_statement
 from compatcheck.fixing.edits.text import apply_edits, read_exact, unified_diff, write_changes
 
@@ -111,12 +111,22 @@ JSON = '{\n\t"a": {"stage": 3, // why\n\t\t"pin": true},\n\t"b": "auto"\n}'
             "python t.py \\\n  --use_cache False \\\n  --x 1\n",
         ),
         ("r.sh", "python -m verl a.b=8 a.bc=9\n", "a.b", 4, "python -m verl a.b=4 a.bc=9\n"),
+        ("r.sh", "A=(--a 1 --b 8)\n", "b", 4, "A=(--a 1 --b 4)\n"),
+        ("r.sh", "python t.py 'a.b=8' a.c=1\n", "a.b", 4, "python t.py 'a.b=4' a.c=1\n"),
+        ("r.sh", "python t.py --a 'x y' --b 1\n", "a", "z", "python t.py --a 'z' --b 1\n"),
     ],
 )
 def test_values_change_in_place(path: str, text: str, key: str, value: object, expected: str) -> None:
     edit = change_value(path, text, key, value, 1)  # type: ignore[arg-type]
     assert edit is not None
     assert apply_edits({path: text}, [edit])[path] == expected
+
+
+@pytest.mark.parametrize("text", ["A=(--a 8 --b 1)\n", "A=( --b 1 --a 8 )\n", "A=(--b 1 --a 8)\n"])
+def test_an_edit_of_an_array_is_told_by_its_option_alone(text: str) -> None:
+    edit = change_value("r.sh", text, "a", 4, 1)
+    assert edit is not None
+    assert describe_edit(text, edit) == "--a 4"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from compatcheck.core.document import Document
 from compatcheck.frameworks.accelerate import configuration as accelerate
 from tests import ROOT
+from tests.cli.run_cli import run
 from tests.unit.frameworks.reading import read_file
 from tests.unit.frameworks.stated_facts import facts
 
@@ -103,3 +104,46 @@ def test_what_accelerate_refuses_beside_a_deepspeed_file_is_not_proposed(tmp_pat
         path.write_text(json.dumps(stated))
         (document,) = read_file(accelerate, str(path)).documents
         assert ("deepspeed_config.offload_optimizer_device" in document.table) is proposed
+
+
+@pytest.mark.parametrize(
+    ("kind", "section", "more", "command", "refused"),
+    [
+        ("DEEPSPEED", {"zero_stage": 3, "zero3_init_flag": True}, {}, "", ("deepspeed_config.zero_stage",)),
+        ("DEEPSPEED", {"offload_optimizer_device": "none"}, {}, "", ("deepspeed_config.offload_optimizer_device",)),
+        ("DEEPSPEED", {}, {"mixed_precision": "bf16"}, "", ("mixed_precision",)),
+        ("DEEPSPEED", {}, {"mixed_precision": "bf16"}, "--mixed_precision bf16 ", ()),
+        ("DEEPSPEED", {"zero_stage": 3}, {}, "--zero_stage 3 ", ("deepspeed_config.zero_stage",)),
+        ("DEEPSPEED", {"zero3_init_flag": True}, {"mixed_precision": None}, "", ()),
+        ("MULTI_GPU", {"zero_stage": 3}, {}, "", ()),
+    ],
+)
+def test_a_run_with_keys_that_accelerate_refuses_beside_a_deepspeed_file_cannot_start(  # noqa: PLR0917 (a row)
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    section: dict[str, object],
+    more: dict[str, object],
+    command: str,
+    refused: tuple[str, ...],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    stated: dict[str, object] = {
+        "compute_environment": "LOCAL_MACHINE",
+        "distributed_type": kind,
+        "num_processes": 8,
+        **more,
+    }
+    stated["deepspeed_config"] = {**section, "deepspeed_config_file": "ds.json"}
+    Path("acc.json").write_text(json.dumps(stated))
+    Path("ds.json").write_text('{"zero_optimization": {"stage": 3}, "gradient_accumulation_steps": "auto"}')
+    Path("run.sh").write_text(
+        f"accelerate launch --config_file acc.json {command}trl/scripts/sft.py --model_name_or_path Qwen/Qwen2.5-7B "
+        "--bf16 --gradient_accumulation_steps 8 --output_dir o\n"
+    )
+    Path("requirements.txt").write_text("trl==0.19.0\ntransformers==4.52.4\naccelerate==1.7.0\ndeepspeed==0.16.9\n")
+    report = json.loads(run("check", ".", "--no-policy", "--format", "json").out)
+    stated_facts = {fact["name"]: fact["value"] for fact in report["subjects"][0]["facts"]}
+    assert tuple(stated_facts["configuration.refused"]) == refused
+    failing = {one["rule_id"] for one in report["findings"] if one["status"] == "affected"}
+    assert ("_stack/deepspeed-file-contradicts-trainer" in failing) is bool(refused)

@@ -152,6 +152,23 @@ def test_options_of_accelerate_replace_those_of_its_file() -> None:
     assert launcher.references == (("accelerate", "a.yaml", "--config_file"),)
 
 
+@pytest.mark.parametrize(
+    ("options", "stated"),
+    [
+        ("--use_deepspeed", {}),
+        ("--use_deepspeed --zero_stage 3", {"training.zero_stage": 3}),
+        ("--zero_stage 3", {}),
+    ],
+)
+def test_the_launcher_reads_options_of_deepspeed_where_it_starts_it(options: str, stated: dict[str, object]) -> None:
+    launch = remove_launchers(command(f"accelerate launch --num_processes 8 {options} t.py"))
+    assert launch is not None
+    settings = launch.documents[0]
+    assert {entry.fact: entry.value for entry in settings.statements if entry.fact is not None} == stated
+    section = any(entry.key.startswith("deepspeed_config.") for entry in settings.statements)
+    assert section is ("--use_deepspeed" in options)  # its defaults hold then
+
+
 @given(
     st.lists(
         st.sampled_from(
