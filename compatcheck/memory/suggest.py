@@ -162,6 +162,6 @@ def _adapters(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
 _PROPOSALS = (
     _smaller_batch, _checkpointing, _attention, _loss, _zero, _offload, _optimizer, _parallel, _nodes, _sequence, _adapters,
 )  # fmt: skip
-_VERL = frozenset({"verl", "verl-sft"})
+_VERL = frozenset({"verl", "verl-engine", "verl-sft"})
 _NOT_IN_VERL = (_smaller_batch, _loss, _offload, _optimizer)
 """Proposals that verl and its forks have other keys for, or none."""

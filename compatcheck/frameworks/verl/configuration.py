@@ -9,9 +9,9 @@ reference as `training.reference_model` tells.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.core.document import Document, Statement
+from compatcheck.core.document import LEFT_OUT, Document, Statement
 from compatcheck.core.source import Source
 from compatcheck.frameworks.conversions import LEAVE
 from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Names, Table
@@ -24,7 +24,7 @@ from compatcheck.frameworks.verl.forks import tell_fork
 from compatcheck.rules.vocabulary import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Container, Iterator, Mapping
 
 READER, LABEL = "verl", "verl"
 ACTOR, CRITIC, REFERENCE, REWARD = "actor", "critic", "reference", "reward"
@@ -46,7 +46,13 @@ def _engine(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return LEAVE if value is None else str(value).removesuffix("_v6").removesuffix("_async")
 
 
-CONVERSIONS = {"engine": _engine, "resolved": _resolved}
+def _largest(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Read a list of numbers by the largest; what is none states nothing."""
+    numbers = [one for one in value if type(one) is int] if isinstance(value, list) else []
+    return max(numbers, default=LEAVE)
+
+
+CONVERSIONS = {"engine": _engine, "largest": _largest, "resolved": _resolved}
 TABLE = KeyTable(__file__, conversions=CONVERSIONS)
 """Key → meaning, over verl 0.1 to 0.9.1 and its forks."""
 _NAMES = Names(__file__)
@@ -126,36 +132,91 @@ def table_for(options: Mapping[str, Argument]) -> tuple[Table, dict[str, str]]:
     table: Table = {
         key: tuple(meaning for meaning in meanings if meaning.role not in absent) for key, meanings in TABLE.items()
     }
-    if value_of(options, _A + "use_dynamic_bsz") is True:
-        _cut_by_length(table, _A + "ppo_max_token_len_per_gpu", ACTOR)
-    if value_of(options, "critic.use_dynamic_bsz") is True or value_of(options, _A + "use_dynamic_bsz") is True:
-        table["critic.ppo_micro_batch_size"] = table["critic.ppo_micro_batch_size_per_gpu"] = SILENT
-        table["critic.ppo_max_token_len_per_gpu"] = (
-            () if CRITIC in absent else (Key("training.micro_batch_tokens", _resolved, CRITIC),)
-        )
+    for cut in _CUTS:
+        decider = next((key for key in cut.switches if key in options), None)
+        if decider is None or value_of(options, decider) is False:
+            continue
+        counted = tuple(f"{cut.sequences}{suffix}" for suffix in ("", "_per_gpu"))
+        if options[decider].why is None:
+            table[cut.limits[0]] = () if cut.role in absent else (Key(cut.fact, _resolved, cut.role),)
+        else:  # what it decides is open with it
+            table[decider] = (*table.get(decider, ()), *table[counted[0]])
+        table.update(dict.fromkeys(counted, SILENT))
+    for section in (_A, "critic."):  # Megatron's own offloading, beside what verl moves while a model waits
+        switch = section + _OVERRIDE + "optimizer_cpu_offload"
+        on = switch in options and value_of(options, switch) is not False
+        table[section + ("megatron.optimizer_offload" if on else _OVERRIDE + "optimizer_offload_fraction")] = SILENT
+    if "trainer.v1.trainer_mode" in options:
+        table["actor_rollout_ref.hybrid_engine"] = SILENT
     models = {key: kind for key, kind in MODELS.items() if kind.partition(":")[2] not in absent}
     return table, models
 
 
-def _cut_by_length(table: Table, key: str, role: str) -> None:
-    """Read micro batches as counts of tokens, which ``use_dynamic_bsz`` makes them; the keys in sequences count for nothing."""
-    for name in ("ppo_micro_batch_size", "ppo_micro_batch_size_per_gpu"):
-        table[_A + name] = SILENT
-    for section in (_R, _F):
-        for name in ("log_prob_micro_batch_size", "log_prob_micro_batch_size_per_gpu"):
-            table[section + name] = SILENT
-    table[key] = (Key("training.micro_batch_tokens", _resolved, role),)
-    table[_R + "log_prob_max_token_len_per_gpu"] = (Key("rollout.log_prob_micro_batch_tokens", _resolved),)
-    table[_F + "log_prob_max_token_len_per_gpu"] = (Key("training.micro_batch_tokens", _resolved, REFERENCE),)
+_OVERRIDE = "optim.override_optimizer_config."
+
+
+class _Cut(NamedTuple):
+    """Batches of one model that may be cut by their length instead of counted in sequences."""
+
+    switches: tuple[str, ...]
+    """Its own first, then those it follows where it is left out (``trainer/config/ppo_trainer.yaml``)."""
+    sequences: str
+    """Key in sequences, which counts for nothing then, nor with ``_per_gpu`` behind it."""
+    limits: tuple[str, ...]
+    """Limit in tokens, and those it follows where it is left out."""
+    tokens: int
+    """Default of the last of them, in verl 0.2 to 0.9 and Search-R1."""
+    role: str | None
+    fact: str = "training.micro_batch_tokens"
+
+
+_DYNAMIC, _LIMIT = _A + "use_dynamic_bsz", _A + "ppo_max_token_len_per_gpu"
+_CUTS = (
+    _Cut((_DYNAMIC,), _A + "ppo_micro_batch_size", (_LIMIT,), 16384, ACTOR),
+    _Cut(
+        (_R + "log_prob_use_dynamic_bsz", _DYNAMIC),
+        _R + "log_prob_micro_batch_size",
+        (_R + "log_prob_max_token_len_per_gpu", _LIMIT),
+        16384,
+        None,
+        "rollout.log_prob_micro_batch_tokens",
+    ),
+    _Cut(
+        (_F + "log_prob_use_dynamic_bsz", _DYNAMIC),
+        _F + "log_prob_micro_batch_size",
+        (_F + "log_prob_max_token_len_per_gpu", _LIMIT),
+        16384,
+        REFERENCE,
+    ),
+    _Cut(
+        ("critic.use_dynamic_bsz", _DYNAMIC),
+        "critic.ppo_micro_batch_size",
+        ("critic.ppo_max_token_len_per_gpu",),
+        32768,
+        CRITIC,
+    ),
+    _Cut(
+        ("reward_model.use_dynamic_bsz", "critic.use_dynamic_bsz", _DYNAMIC),
+        "reward_model.micro_batch_size",
+        (
+            "reward_model.forward_max_token_len_per_gpu",
+            "critic.forward_max_token_len_per_gpu",
+            "critic.ppo_max_token_len_per_gpu",
+        ),
+        32768,
+        REWARD,
+    ),
+)
 
 
 MEGATRON = "ppo_megatron_trainer"
+_CRITICS = ("critic.model.fsdp_config.", "critic.fsdp.")
 
 
 def name_base(name: Argument | None, engine: Argument | None) -> str:
-    """Name the configuration that a command composes from."""
-    if engine is not None and engine.value == "megatron":
-        return MEGATRON
+    """Name the configuration that a command composes from; empty where it is for a back end that nobody read."""
+    if engine is not None and engine.value != "dp":
+        return MEGATRON if engine.value == "megatron" else ""
     return "ppo_trainer" if name is None else str(name.value).removesuffix(".yaml")
 
 
@@ -179,25 +240,30 @@ def infer(
         estimator = "algorithm.adv_estimator"
         yield Statement(None, f"{estimator} (left out)" if estimator not in options else estimator, True, CRITIC)
     strategy = value_of(options, _A + "strategy")
+    # only configurations for FSDP have its section, Hydra refuses a key of another one, and all models have one back end
+    fsdp = next((key for key in options if key.startswith((_A + "fsdp_config.", _F + "fsdp_config.", *_CRITICS))), None)
     for role, section in ((ACTOR, _A), (REFERENCE, _F), (CRITIC, "critic.")):
         if role not in roles or section + "strategy" in options:
             continue
-        if role == REFERENCE and isinstance(strategy, str):
-            yield from _sharded(strategy, _A + "strategy", role)
+        if role == REFERENCE and _A + "strategy" in options:
+            yield from _sharded(str(strategy), _A + "strategy", role)
         elif base in {"ppo_trainer", "ppo_megatron_trainer"}:
             yield from _sharded("megatron" if base == MEGATRON else "fsdp", key, role, (section + "strategy",))
+        elif fsdp is not None:
+            yield Statement("training.sharding", fsdp, "fsdp", role)
     if "algorithm.adv_estimator" not in options and base in {"ppo_trainer", "ppo_megatron_trainer"}:
         yield Statement("training.trainer", "algorithm.adv_estimator (left out)", "ppo")
     terms = [key for key in (_A + "use_kl_loss", "algorithm.use_kl_in_reward") if key in options]
     if terms and all(value_of(options, key) is False for key in terms):
         yield Statement(None, "(no KL term)", tuple(terms))
-    frozen = [REFERENCE, *([REWARD] if value_of(options, "reward_model.enable") is True else [])]
+    frozen = [REFERENCE]
+    if base and value_of(options, "reward_model.enable") is True:  # a program of its own may train it: recipe/prime
+        frozen.append(REWARD)
     yield from state_value_heads((*roles, *frozen))
     for role in frozen:
         yield from state_forward_only(role)
         yield Statement("training.peft", "(only run forward)", None, role)
-    if value_of(options, _A + "use_dynamic_bsz") is True:
-        yield from _left_out_tokens(options)
+    yield from _left_out_tokens(options, (*roles, *frozen))
     sequences = _per_step(options)
     once = tuple(key for key in (_R + "n", _R + "n_agent") if key not in options)
     if sequences:
@@ -210,27 +276,16 @@ def infer(
         yield Statement("rollout.global_batch_size", "data.train_batch_size", generated, None, once)
 
 
-def _left_out_tokens(options: Mapping[str, Argument]) -> Iterator[Statement]:
-    """Say what limits in tokens are where they are left out: the actor's for scoring (``trainer/config/ppo_trainer.yaml``)."""
-    key = _A + "ppo_max_token_len_per_gpu"
-    limit: object = _ACTOR_TOKENS
-    if key in options:
-        limit = value_of(options, key)
-    else:
-        yield Statement("training.micro_batch_tokens", f"{key} (left out)", limit, ACTOR)
-    others: list[tuple[str, str, str | None, object]] = []
-    others.append((_R + "log_prob_", "rollout.log_prob_micro_batch_tokens", None, limit))
-    others.append((_F + "log_prob_", "training.micro_batch_tokens", REFERENCE, limit))
-    if has_critic(options):
-        others.append(("critic.ppo_", "training.micro_batch_tokens", CRITIC, _CRITIC_TOKENS))
-    for section, fact, role, tokens in others:
-        name = section + "max_token_len_per_gpu"
-        if name not in options and isinstance(tokens, int):
-            yield Statement(fact, f"{name} (left out)", tokens, role)
-
-
-_ACTOR_TOKENS, _CRITIC_TOKENS = 16384, 32768
-"""Defaults of ``ppo_max_token_len_per_gpu`` in verl 0.2 to 0.7 and Search-R1."""
+def _left_out_tokens(options: Mapping[str, Argument], roles: Container[str]) -> Iterator[Statement]:
+    """Say what limits in tokens are where they are left out: those they follow, or the program's defaults."""
+    for cut in _CUTS:
+        decider = next((key for key in cut.switches if key in options), "")
+        own, followed = cut.limits[0], next((key for key in cut.limits if key in options), None)
+        if value_of(options, decider) is not True or own in options or not (cut.role is None or cut.role in roles):
+            continue
+        tokens = cut.tokens if followed is None else value_of(options, followed)
+        if isinstance(tokens, int):
+            yield Statement(cut.fact, f"{own}{LEFT_OUT}", tokens, cut.role)
 
 
 def _sharded(strategy: str, key: str, role: str, without: tuple[str, ...] = ()) -> Iterator[Statement]:
