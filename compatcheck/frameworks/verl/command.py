@@ -48,9 +48,9 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     options = {key: interpolate(key, overrides.values) or argument for key, argument in overrides.values.items()}
     source = launch.command.source
     if kind == "rl":
-        table, models = verl.table_for(options)
         engine = overrides.values.get("model_engine") or overrides.groups.get("model_engine")
         base = verl.name_base(overrides.config_name, engine) if _has_own(launch) else ""
+        table, models = verl.table_for(options, base)
         reader = tell_fork(options, source.path)
         reader = "verl-megatron" if reader == verl.READER and base == verl.MEGATRON else reader
         meanings = OptionMeanings(reader, table, verl.is_plain, models)
@@ -64,7 +64,7 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
         known = (Statement("training.trainer", "(program)", "sft"), *_of_engine(options))
     skipped = tuple(skip_refused(overrides.refused))
     references = tuple(_configurations(overrides))
-    gaps = () if references else tuple(_compositions(overrides, launch, kind))
+    gaps = (*(() if references else _compositions(overrides, launch, kind)), *_choices(overrides, launch))
     further = FurtherContent(known, references, skipped, overrides.unknown, gaps)
     return (make_command_document(meanings, source, options, further),)
 
@@ -91,6 +91,7 @@ def _engine_table(options: Mapping[str, Argument]) -> Table:
     table: Table = dict(ENGINE_TABLE)
     if "engine.strategy" in options:
         table["engine"] = SILENT
+    verl.settle_offload(table, options, "", "engine.optimizer_offload")
     dynamic = options.get("data.use_dynamic_bsz")
     if dynamic is None or dynamic.value is not False:
         table["data.micro_batch_size_per_gpu"] = SILENT
@@ -149,6 +150,14 @@ def _compositions(overrides: Overrides, launch: Launch, kind: str) -> Iterator[G
     elif name is None and kind == "rl" and not _has_own(launch):
         source = launch.command.source._replace(key=f"({launch.program})")
         yield Gap(source, "composes from a configuration of its own, which is not at hand")
+
+
+def _choices(overrides: Overrides, launch: Launch) -> Iterator[Gap]:
+    """Name the choices of files of defaults that nobody read: ``actor@actor_rollout_ref.actor=megatron_actor``."""
+    for key, choice in {**overrides.groups, **overrides.values}.items():
+        if "@" in key or (key == "model_engine" and choice.value not in {"dp", "megatron"}):
+            shown = choice.why or f"chooses the defaults of {choice.value}, which nobody read"
+            yield Gap(launch.command.source._replace(key=key, line=choice.line), shown)
 
 
 _OWN = {"ppo_trainer", "ppo_megatron_trainer", "sft_trainer", "sft_trainer_engine"}

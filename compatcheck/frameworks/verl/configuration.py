@@ -68,7 +68,9 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     """Translate a configuration file of verl: one that a command composes from, or a complete one."""
     leaves = {key: value for key, value in flatten(data, stop=_WHOLE) if not key.startswith(("defaults", "hydra."))}
     options = {key: Argument(_follow(value, leaves), None) for key, value in leaves.items()}
-    table, models = table_for(options)
+    engine, nameless = options.get("model_engine"), Argument("", None)
+    base = name_base(nameless, engine)
+    table, models = table_for(options, base)
     source = Source(path)
     translation = translate(
         ((key, argument.value) for key, argument in options.items() if key not in models),
@@ -81,8 +83,7 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
         for key, kind in models.items()
         if key in options and isinstance(options[key].value, str)
     )
-    engine, nameless = options.get("model_engine"), Argument("", None)
-    inferred = infer(options, nameless, engine, name_base(nameless, engine))
+    inferred = infer(options, nameless, engine, base)
     statements = (*translation.statements, *inferred)
     document = Document(
         tell_fork(options), source, statements, translation.unread, translation.skipped, references
@@ -124,8 +125,11 @@ def has_critic(options: Mapping[str, Argument]) -> bool:
     )
 
 
-def table_for(options: Mapping[str, Argument]) -> tuple[Table, dict[str, str]]:
-    """Return the key table and the keys that name models, without the models this run does not have."""
+def table_for(options: Mapping[str, Argument], base: str) -> tuple[Table, dict[str, str]]:
+    """Return the key table and the keys that name models, without the models this run does not have.
+
+    Megatron's workers never read what asks FSDP's to compute activations again or to move them (``workers/megatron_workers.py``).
+    """
     absent = set() if has_critic(options) else {CRITIC}
     if value_of(options, "reward_model.enable") is not True:
         absent.add(REWARD)
@@ -142,17 +146,26 @@ def table_for(options: Mapping[str, Argument]) -> tuple[Table, dict[str, str]]:
         else:  # what it decides is open with it
             table[decider] = (*table.get(decider, ()), *table[counted[0]])
         table.update(dict.fromkeys(counted, SILENT))
-    for section in (_A, "critic."):  # Megatron's own offloading, beside what verl moves while a model waits
-        switch = section + _OVERRIDE + "optimizer_cpu_offload"
-        on = switch in options and value_of(options, switch) is not False
-        table[section + ("megatron.optimizer_offload" if on else _OVERRIDE + "optimizer_offload_fraction")] = SILENT
+    for section in (_A, "critic."):
+        settle_offload(table, options, section, section + "megatron.optimizer_offload")
+    if (value_of(options, _A + "strategy") or base) in {"megatron", MEGATRON}:
+        keys = ("enable_gradient_checkpointing", "enable_activation_offload")
+        table.update(dict.fromkeys((section + key for section in (_M, "critic.model.") for key in keys), SILENT))
     if "trainer.v1.trainer_mode" in options:
         table["actor_rollout_ref.hybrid_engine"] = SILENT
     models = {key: kind for key, kind in MODELS.items() if kind.partition(":")[2] not in absent}
     return table, models
 
 
-_OVERRIDE = "optim.override_optimizer_config."
+def settle_offload(table: Table, options: Mapping[str, Argument], section: str, moved: str) -> None:
+    """Read Megatron's own offloading of the optimizer, or what verl moves while a model waits (key ``moved``)."""
+    override = f"{section}optim.override_optimizer_config."
+    switch = f"{override}optimizer_cpu_offload"
+    on = False if switch not in options else value_of(options, switch)
+    if on is not False:
+        table[moved] = SILENT
+    if on is not True:
+        table[f"{override}optimizer_offload_fraction"] = SILENT
 
 
 class _Cut(NamedTuple):
@@ -322,13 +335,17 @@ _SECTIONS = ("actor_rollout_ref.", "critic.", "reward_model.")
 _FREE = (
     "reward_model.reward_kwargs.",
     "reward_model.overlong_buffer",
-    ".override_optimizer_config.",
     ".override_config.",
-    ".engine_kwargs.",
-    ".override_transformer_config.",
-    ".override_ddp_config.",
-    ".megatron.override",
+    ".override_mcore_model_config.",
 )
+
+_PASSED_ON = (
+    ".engine_kwargs.",
+    ".override_ddp_config.",
+    ".override_optimizer_config.",
+    ".override_transformer_config.",
+)
+"""Sections whose keys go to the engine or to Megatron as they are."""
 
 
 def is_name(key: str) -> bool:
@@ -351,6 +368,8 @@ def is_plain(key: str) -> bool:
     section, dot, _ = key.partition(".")
     if section not in (_KNOWN | _TOP if dot else _TOP):
         return False
+    if any(part in key for part in _PASSED_ON):  # may say in other words what a key of verl's own says
+        return is_name(key) and key.rpartition(".")[2] not in {known.rpartition(".")[2] for known in TABLE}
     if is_name(key) or any(part in key for part in _FREE):
         return True
     return not key.startswith((*_SECTIONS, "algorithm.", "data.")) and nearest(key, list(TABLE)) is None
