@@ -279,8 +279,9 @@ class _Table:
         left = set(self.hidden)
         for row in rows:  # what another row may replace, by what was not read
             stated = self.facts.get(row["fact"])
-            differs = row["forced"] and stated is not None and stated.value != self.value(row)
-            if differs and stated.origin != "set" and self.is_open(row, undecided):
+            if not row["forced"] or stated is None or stated.origin == "set" or stated.value == self.value(row):
+                continue
+            if self.is_open(row, undecided):
                 del self.facts[row["fact"]]
                 left.add(row["fact"])
         for name, found in open_rows.items():

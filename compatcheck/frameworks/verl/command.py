@@ -15,7 +15,6 @@ from compatcheck.frameworks.launch.arguments import (
 )
 from compatcheck.frameworks.launch.hydra import Overrides, interpolate, parse_overrides
 from compatcheck.frameworks.verl import configuration as verl
-from compatcheck.frameworks.verl.forks import tell_fork
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,8 +50,7 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
         engine = overrides.values.get("model_engine") or overrides.groups.get("model_engine")
         base = verl.name_base(overrides.config_name, engine) if _has_own(launch) else ""
         table, models = verl.table_for(options, base)
-        reader = tell_fork(options, source.path)
-        reader = "verl-megatron" if reader == verl.READER and base == verl.MEGATRON else reader
+        reader = verl.tell_reader(options, base, source.path)
         meanings = OptionMeanings(reader, table, verl.is_plain, models)
         known = tuple(verl.infer(options, overrides.config_name, engine, base))
     elif kind == "sft":
@@ -135,7 +133,7 @@ def _configurations(overrides: Overrides) -> Iterator[tuple[str, str, str]]:
     path, name = overrides.config_path, overrides.config_name
     if path is None or name is None or not isinstance(path.value, str) or not isinstance(name.value, str):
         return
-    if name.value.removesuffix(".yaml") in _OWN:
+    if name.value.removesuffix(".yaml") in verl.OWN:
         return
     file = name.value if name.value.endswith((".yaml", ".yml")) else f"{name.value}.yaml"
     yield "config", f"{path.value.rstrip('/')}/{file}", "--config-name"
@@ -144,7 +142,7 @@ def _configurations(overrides: Overrides) -> Iterator[tuple[str, str, str]]:
 def _compositions(overrides: Overrides, launch: Launch, kind: str) -> Iterator[Gap]:
     """Name the configuration a command composes from that is not verl's own, and not at hand."""
     name = overrides.config_name
-    if name is not None and (name.why is not None or str(name.value).removesuffix(".yaml") not in _OWN):
+    if name is not None and (name.why is not None or str(name.value).removesuffix(".yaml") not in verl.OWN):
         shown = name.why or f"composes from {name.value}, which is not at hand"
         yield Gap(launch.command.source._replace(key="--config-name", line=name.line), shown)
     elif name is None and kind == "rl" and not _has_own(launch):
@@ -158,7 +156,3 @@ def _choices(overrides: Overrides, launch: Launch) -> Iterator[Gap]:
         if "@" in key or (key == "model_engine" and choice.value not in {"dp", "megatron"}):
             shown = choice.why or f"chooses the defaults of {choice.value}, which nobody read"
             yield Gap(launch.command.source._replace(key=key, line=choice.line), shown)
-
-
-_OWN = {"ppo_trainer", "ppo_megatron_trainer", "sft_trainer", "sft_trainer_engine"}
-"""Configurations verl itself brings; their defaults are rows of its table."""

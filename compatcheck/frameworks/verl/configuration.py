@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.core.document import LEFT_OUT, Document, Statement
+from compatcheck.core.document import LEFT_OUT, Document, Gap, Statement
 from compatcheck.core.source import Source
 from compatcheck.frameworks.conversions import LEAVE
 from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Names, Table
@@ -68,10 +68,11 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     """Translate a configuration file of verl: one that a command composes from, or a complete one."""
     leaves = {key: value for key, value in flatten(data, stop=_WHOLE) if not key.startswith(("defaults", "hydra."))}
     options = {key: Argument(_follow(value, leaves), None) for key, value in leaves.items()}
-    engine, nameless = options.get("model_engine"), Argument("", None)
-    base = name_base(nameless, engine)
-    table, models = table_for(options, base)
     source = Source(path)
+    engine, composed = options.get("model_engine"), tuple(_composed(data))
+    name = Argument(next((one for one in composed if one in OWN), ""), None)
+    base = name_base(name, engine)
+    table, models = table_for(options, base)
     translation = translate(
         ((key, argument.value) for key, argument in options.items() if key not in models),
         table,
@@ -83,12 +84,32 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
         for key, kind in models.items()
         if key in options and isinstance(options[key].value, str)
     )
-    inferred = infer(options, nameless, engine, base)
+    inferred = infer(options, name, engine, base)
     statements = (*translation.statements, *inferred)
+    gaps = tuple(
+        Gap(source._replace(key="defaults"), f"composes from {one}, which is not at hand")
+        for one in composed
+        if one not in OWN
+    )
     document = Document(
-        tell_fork(options), source, statements, translation.unread, translation.skipped, references
-    )._replace(table=table)
+        tell_reader(options, base), source, statements, translation.unread, translation.skipped, references
+    )._replace(table=table, gaps=gaps)
     return Reading((document,))
+
+
+def _composed(data: Mapping[str, Any]) -> Iterator[str]:
+    """Name the configurations that a file composes from; choices of groups are verl's own parts of them."""
+    for one in data.get("defaults") or ():
+        if isinstance(one, str) and one != "_self_":
+            yield one.removesuffix(".yaml")
+        elif isinstance(one, dict) and any(str(choice).startswith("megatron_") for choice in one.values()):
+            yield MEGATRON
+
+
+def tell_reader(options: Mapping[str, Argument], base: str, script: str | None = None) -> str:
+    """Tell whose defaults a configuration or a command has: verl's, those for Megatron, or a fork's."""
+    fork = tell_fork(options, script)
+    return f"{READER}-megatron" if fork == READER and base == MEGATRON else fork
 
 
 _WHOLE = ("actor_rollout_ref.rollout.engine_kwargs", "actor_rollout_ref.model.override_config.rope_scaling")
@@ -128,7 +149,8 @@ def has_critic(options: Mapping[str, Argument]) -> bool:
 def table_for(options: Mapping[str, Argument], base: str) -> tuple[Table, dict[str, str]]:
     """Return the key table and the keys that name models, without the models this run does not have.
 
-    Megatron's workers never read what asks FSDP's to compute activations again or to move them (``workers/megatron_workers.py``).
+    Megatron's workers never read what asks FSDP's to compute activations again, to move them or to remove padding, which they
+    always do (``workers/megatron_workers.py``, ``models/mcore/model_forward.py``).
     """
     absent = set() if has_critic(options) else {CRITIC}
     if value_of(options, "reward_model.enable") is not True:
@@ -149,7 +171,7 @@ def table_for(options: Mapping[str, Argument], base: str) -> tuple[Table, dict[s
     for section in (_A, "critic."):
         settle_offload(table, options, section, section + "megatron.optimizer_offload")
     if (value_of(options, _A + "strategy") or base) in {"megatron", MEGATRON}:
-        keys = ("enable_gradient_checkpointing", "enable_activation_offload")
+        keys = ("enable_gradient_checkpointing", "enable_activation_offload", "use_remove_padding")
         table.update(dict.fromkeys((section + key for section in (_M, "critic.model.") for key in keys), SILENT))
     if "trainer.v1.trainer_mode" in options:
         table["actor_rollout_ref.hybrid_engine"] = SILENT
@@ -223,6 +245,8 @@ _CUTS = (
 
 
 MEGATRON = "ppo_megatron_trainer"
+OWN = frozenset({"ppo_trainer", MEGATRON, "sft_trainer", "sft_trainer_engine"})
+"""Configurations verl itself brings; their defaults are rows of its table."""
 _CRITICS = ("critic.model.fsdp_config.", "critic.fsdp.")
 
 

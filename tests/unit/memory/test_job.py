@@ -492,8 +492,12 @@ def test_supervised_training_in_batches_of_tokens_needs_what_they_hold() -> None
     small, large, most = backward(16384), backward(65536), backward(10**6)
     for kind in ("activations", "logits"):
         assert bytes_of(large, kind) == pytest.approx(4 * bytes_of(small, kind), rel=0.01)
-        assert bytes_of(most, kind) == pytest.approx(4 * bytes_of(large, kind), rel=0.01)  # 64 sequences are all there are
-    assert bytes_of(small, "logits") == 4 * 16384 * 152064  # log-probabilities, whose gradient takes the place of the logits
+        assert bytes_of(most, kind) == pytest.approx(
+            4 * bytes_of(large, kind), rel=0.01
+        )  # 64 sequences are all there are
+    assert (
+        bytes_of(small, "logits") == 4 * 16384 * 152064
+    )  # log-probabilities, whose gradient takes the place of the logits
 
 
 def test_an_entropy_that_is_not_compiled_takes_more_and_chunks_bound_it() -> None:
