@@ -492,3 +492,42 @@ def test_engines_of_supervised_training_on_megatron() -> None:
     )
     assert facts(stated[0])["training.gradient_checkpointing"] is True
     assert facts(stated[0])["training.offload_optimizer"] == "cpu"
+
+
+def composed(tmp_path: Path, text: str, *words: str) -> Subject:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "mine.yaml").write_text(text, encoding="utf-8")
+    script = tmp_path / "train.sh"
+    given = " ".join((f"--config-path={tmp_path}/conf", "--config-name=mine", *words))
+    script.write_text(f"python3 -m recipe.mine.main {given}\n", encoding="utf-8")
+    (command,) = read_configurations(str(script), named=True)
+    (file,) = read_configurations(str(tmp_path / "conf" / "mine.yaml"), named=True)
+    environment = Environment("env", {"verl": Package("verl", "0.6.1", Source("env"))}, complete=False)
+    found = (*command.documents, *(one for one in file.documents if one not in command.documents))
+    return resolve("s", rules=open_rules(), environment=environment, documents=found)
+
+
+GRPO = "algorithm.adv_estimator=grpo", f"{A}use_kl_loss=False", "algorithm.use_kl_in_reward=False"
+
+
+def test_a_file_that_a_command_composes_from_says_which_back_end_there_is(tmp_path: Path) -> None:
+    text = "defaults: [ppo_megatron_trainer, _self_]\nactor_rollout_ref: {rollout: {n: 4}}\n"
+    found = composed(tmp_path, text, *GRPO)
+    assert set(found.roles) == {"actor"}  # of a critic that the file alone would have, the command says otherwise
+    assert value(found, "actor", "training.sharding") == "megatron"
+    assert value(found, "actor", "training.gradient_checkpointing") is False
+    assert value(found, "actor", "training.use_remove_padding") is True
+    assert value(found, "actor", "rollout.n") == 4
+
+
+def test_what_a_file_composes_from_and_nobody_read_may_set_anything(tmp_path: Path) -> None:
+    text = "defaults: [ours, _self_]\nactor_rollout_ref: {rollout: {n: 4}}\n"
+    found = composed(tmp_path, text, *GRPO)
+    assert value(found, "actor", "rollout.gpu_memory_utilization") is None
+    assert "composes from ours, which is not at hand" in [gap.why for gap in found.gaps]
+
+
+def test_a_file_that_a_command_leaves_the_algorithm_to_has_the_last_word(tmp_path: Path) -> None:
+    text = "defaults: [ppo_trainer, _self_]\nalgorithm: {adv_estimator: grpo}\nactor_rollout_ref: {rollout: {n: 4}}\n"
+    found = composed(tmp_path, text, f"{A}use_kl_loss=False", "algorithm.use_kl_in_reward=False")
+    assert set(found.roles) == {"actor"}
