@@ -71,7 +71,7 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     source = Source(path)
     engine, composed = options.get("model_engine"), tuple(_composed(data))
     name = Argument(next((one for one in composed if one in OWN), ""), None)
-    base = name_base(name, engine)
+    base = MEGATRON if value_of(options, _A + "strategy") == "megatron" else name_base(name, engine)
     table, models = table_for(options, base)
     translation = translate(
         ((key, argument.value) for key, argument in options.items() if key not in models),
@@ -100,10 +100,11 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
 def _composed(data: Mapping[str, Any]) -> Iterator[str]:
     """Name the configurations that a file composes from; choices of groups are verl's own parts of them."""
     for one in data.get("defaults") or ():
-        if isinstance(one, str) and one != "_self_":
+        if isinstance(one, str) and one != "_self_" and "@" not in one:
             yield one.removesuffix(".yaml")
-        elif isinstance(one, dict) and any(str(choice).startswith("megatron_") for choice in one.values()):
-            yield MEGATRON
+        elif isinstance(one, dict):
+            engines = {str(choice).partition("_")[0] for choice in one.values()}
+            yield from {"ppo_trainer"} if "dp" in engines else {MEGATRON} if "megatron" in engines else ()
 
 
 def tell_reader(options: Mapping[str, Argument], base: str, script: str | None = None) -> str:

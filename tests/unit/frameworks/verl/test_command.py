@@ -531,3 +531,17 @@ def test_a_file_that_a_command_leaves_the_algorithm_to_has_the_last_word(tmp_pat
     text = "defaults: [ppo_trainer, _self_]\nalgorithm: {adv_estimator: grpo}\nactor_rollout_ref: {rollout: {n: 4}}\n"
     found = composed(tmp_path, text, f"{A}use_kl_loss=False", "algorithm.use_kl_in_reward=False")
     assert set(found.roles) == {"actor"}
+
+
+@pytest.mark.parametrize(
+    ("defaults", "sharding"),
+    [
+        ([{"actor@actor_rollout_ref.actor": "dp_actor"}, "reward_manager@reward_manager", "_self_"], "fsdp"),
+        ([{"model_engine": "dp"}, {"actor@actor_rollout_ref.actor": "${model_engine}_actor"}, "_self_"], "fsdp"),
+        ([{"actor@actor_rollout_ref.actor": "megatron_actor"}, "_self_"], "megatron"),
+    ],
+)
+def test_verls_own_files_compose_from_parts_for_one_back_end(defaults: list[Any], sharding: str) -> None:
+    document = verl.read({"defaults": defaults, "actor_rollout_ref": {"rollout": {"n": 4}}}, "c.yaml").documents[0]
+    assert facts(document, "actor")["training.sharding"] == sharding
+    assert not document.gaps
