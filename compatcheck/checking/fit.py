@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from compatcheck.resolution.subject import Subject
 
 _WORLD = frozenset({"hardware.world_size", "hardware.nodes", "hardware.gpus_per_node"})
+_TOKENS = "training.micro_batch_tokens"
+"""Decides a batch that is filled by tokens, and without it sequences are assumed."""
 _SPLITS = frozenset(
     {
         "model.quantization",
@@ -55,6 +57,8 @@ def price(subject: Subject, findings: Iterable[Finding] = ()) -> Estimate:
     needs = [name for name in sorted(opened) if name in assumed | _SPLITS]
     if opened & _WORLD and "hardware.world_size" in assumed and "hardware.world_size" not in needs:
         needs.append("hardware.world_size")
+    if _TOKENS in opened and "training.micro_batch_size" in assumed:
+        needs.append(_TOKENS)
     if not found.phases or not needs:
         said = (*found.assumptions, *_overruled(subject), *borrowed)
         found = lay_over(found._replace(assumptions=said), findings)

@@ -55,7 +55,8 @@ def estimate_job(roles: Mapping[str, Facts], environment: Environment | None = N
         return Estimate("closed_form", (), judge((), None), needs=("training.framework",))
     main = roles[names[0]]
     engine_facts = roles.get("rollout", main)
-    if len(names) == 1 and ("rollout.engine" not in engine_facts or _only_trains(main)):
+    alone = len(names) == 1 and ("rollout.engine" not in engine_facts or _only_trains(main))
+    if alone and not _fills_batches(main, names[0]):
         return estimate(main, environment, role=names[0], trains=names[0] in TRAINED)
     beside_policy = copies if "reference" not in roles else NOTHING
     read = [read_role(name, roles[name], environment, beside_policy if name == names[0] else NOTHING) for name in names]
@@ -101,6 +102,12 @@ def _name_assumptions(roles: Sequence[Role]) -> Iterator[Assumption]:
 def _leaves_checkpointing_open(role: Role, facts: Facts) -> bool:
     """Tell whether activations are taken as kept though nobody said so."""
     return role.name in TRAINED and not role.run.checkpointing and CHECKPOINTING not in facts
+
+
+def _fills_batches(facts: Facts, role: str) -> bool:
+    """Tell whether batches are filled up to a number of tokens."""
+    batch = read_batch(facts, UPDATE, "training.global_batch_size", role)
+    return batch is not None and batch.filled
 
 
 def _only_trains(facts: Facts) -> bool:

@@ -141,9 +141,11 @@ def read_run(
         use_cache=source.flag("model.use_cache", False),
         other_resident=source.integer("run.other_resident_bytes", 0),
         limit=source.integer("hardware.memory_bytes", 0) or None,
-        unpadded=None if packed is None else bool(packed),
+        unpadded=_truth(packed),
         response=source.integer("training.max_response_length", 0) or None,
         entropy=None if coefficient is None else bool(coefficient),
+        entropy_compiled=_truth(source.get("training.entropy_compile")),
+        entropy_chunked=source.flag("training.entropy_chunking", False),
         capability=_number(source.get("hardware.compute_capability")),
         versions=versions,
         known=frozenset(facts),
@@ -239,6 +241,10 @@ def _read_accumulation(source: Given, parallel: Parallelism) -> int:
 
 
 DEFAULT_TARGETS = ("q_proj", "v_proj")
+
+
+def _truth(value: Value) -> bool | None:
+    return None if value is None else bool(value)
 
 
 def _number(value: Value) -> float | None:

@@ -178,6 +178,10 @@ class Run(NamedTuple):
     """Tokens of a completion, at most."""
     entropy: bool | None
     """The policy's loss has an entropy term; None when not known."""
+    entropy_compiled: bool | None
+    """The entropy is computed by a compiled function; None when not known."""
+    entropy_chunked: bool
+    """The entropy is computed in chunks of tokens."""
     capability: float | None
     versions: Mapping[str, tuple[int, ...]]
     """Releases of packages as numbers, by name; absent when not known."""

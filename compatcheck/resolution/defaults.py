@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.core.document import enclosing_keys
 from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
+from compatcheck.frameworks.keys import SILENT
 from compatcheck.resolution.gaps import find_gaps, may_set
 from compatcheck.resolution.gaps import open_facts as find_open_facts
 from compatcheck.resolution.scope import FactScope
@@ -63,7 +64,10 @@ _ANYTHING = "*"
 
 
 def keys_of(document: Document) -> set[str]:
-    """Return every key a document writes, with the sections around it; null and an empty section state nothing."""
+    """Return every key a document writes, with the sections around it; null and an empty section state nothing.
+
+    A key that counts for nothing in this run is not known to be left out either: its default counts for nothing too.
+    """
     written = {
         statement.key.removeprefix("deepspeed.") if document.reader == "deepspeed" else statement.key
         for statement in document.statements
@@ -73,6 +77,7 @@ def keys_of(document: Document) -> set[str]:
     not_understood = {skipped.source.key for skipped in document.skipped if skipped.source.key is not None}
     written.update(not_understood)
     written.update(entry.key for entry in document.unresolved)
+    written.update(key for key, meanings in document.table.items() if meanings is SILENT)
     keys = {f"{key}.{_ANYTHING}" for key in not_understood}
     for key in written:
         keys.update((key, *enclosing_keys(key)))
@@ -272,9 +277,11 @@ class _Table:
             if row["fact"] not in self.facts and not row["forced"] and self.verdict(row) != _NO:
                 open_rows.setdefault(row["fact"], []).append(row)
         left = set(self.hidden)
-        for row in rows:  # a default that another row may replace, by what was not read
+        for row in rows:  # what another row may replace, by what was not read
             stated = self.facts.get(row["fact"])
-            if row["forced"] and stated is not None and stated.origin == self.origin and self.is_open(row, undecided):
+            if not row["forced"] or stated is None or stated.origin == "set" or stated.value == self.value(row):
+                continue
+            if self.is_open(row, undecided):
                 del self.facts[row["fact"]]
                 left.add(row["fact"])
         for name, found in open_rows.items():

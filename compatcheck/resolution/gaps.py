@@ -117,20 +117,31 @@ class Opened(NamedTuple):
 def withhold(documents: Iterable[Document]) -> Iterator[tuple[Document, frozenset[tuple[str, str | None]]]]:
     """Yield every document without the statements that rest on a key being left out which it may hold after all.
 
+    A key that another document of its program holds, a command's or the file's it composes from, is not left out either.
+
     A model that is there only because a key is left out goes with all that is said about it, unless a key is its own.
 
     Yields:
         The document, and what those statements were about: fact and role.
     """
+    documents = tuple(documents)
     for document in documents:
         gaps = tuple(find_gaps((document,)))
         given = {entry.key for entry in document.unresolved}
+        for other in documents:
+            if other is not document and _program_of(other) == _program_of(document):
+                given.update(statement.key for statement in other.statements)
+                given.update(entry.key for entry in other.unresolved)
         taken = [statement for statement in document.statements if _may_be_wrong(statement, gaps, given)]
         unsure = {statement.role for statement in taken if statement.fact is None and statement.role is not None}
         unsure -= {one.role for one in document.statements if one not in taken and _is_own(one)}
         kept = tuple(one for one in document.statements if one not in taken and one.role not in unsure)
         about = frozenset((one.fact, one.role) for one in taken if one.fact is not None)
         yield document._replace(statements=kept), about
+
+
+def _program_of(document: Document) -> str:
+    return find_program(document.reader).runs_as or document.reader
 
 
 def _is_own(statement: Statement) -> bool:
@@ -141,7 +152,7 @@ def _is_own(statement: Statement) -> bool:
 
 
 def _may_be_wrong(statement: Statement, gaps: Iterable[Gap], given: Container[str]) -> bool:
-    """Tell whether a key that a statement takes to be left out is given a value nobody knows, or may be given one."""
+    """Tell whether a key that a statement takes to be left out is given elsewhere or with a value nobody knows, or may be."""
     left_out = statement.without
     if statement.key.endswith(LEFT_OUT):
         left_out = (*left_out, statement.key.removesuffix(LEFT_OUT))

@@ -15,7 +15,6 @@ from compatcheck.frameworks.launch.arguments import (
 )
 from compatcheck.frameworks.launch.hydra import Overrides, interpolate, parse_overrides
 from compatcheck.frameworks.verl import configuration as verl
-from compatcheck.frameworks.verl.forks import tell_fork
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -48,11 +47,10 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     options = {key: interpolate(key, overrides.values) or argument for key, argument in overrides.values.items()}
     source = launch.command.source
     if kind == "rl":
-        table, models = verl.table_for(options)
         engine = overrides.values.get("model_engine") or overrides.groups.get("model_engine")
         base = verl.name_base(overrides.config_name, engine) if _has_own(launch) else ""
-        reader = tell_fork(options, source.path)
-        reader = "verl-megatron" if reader == verl.READER and base == verl.MEGATRON else reader
+        table, models = verl.table_for(options, base)
+        reader = verl.tell_reader(options, base, source.path)
         meanings = OptionMeanings(reader, table, verl.is_plain, models)
         known = tuple(verl.infer(options, overrides.config_name, engine, base))
     elif kind == "sft":
@@ -64,7 +62,7 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
         known = (Statement("training.trainer", "(program)", "sft"), *_of_engine(options))
     skipped = tuple(skip_refused(overrides.refused))
     references = tuple(_configurations(overrides))
-    gaps = () if references else tuple(_compositions(overrides, launch, kind))
+    gaps = (*(() if references else _compositions(overrides, launch, kind)), *_choices(overrides, launch))
     further = FurtherContent(known, references, skipped, overrides.unknown, gaps)
     return (make_command_document(meanings, source, options, further),)
 
@@ -91,6 +89,7 @@ def _engine_table(options: Mapping[str, Argument]) -> Table:
     table: Table = dict(ENGINE_TABLE)
     if "engine.strategy" in options:
         table["engine"] = SILENT
+    verl.settle_offload(table, options, "", "engine.optimizer_offload")
     dynamic = options.get("data.use_dynamic_bsz")
     if dynamic is None or dynamic.value is not False:
         table["data.micro_batch_size_per_gpu"] = SILENT
@@ -134,7 +133,7 @@ def _configurations(overrides: Overrides) -> Iterator[tuple[str, str, str]]:
     path, name = overrides.config_path, overrides.config_name
     if path is None or name is None or not isinstance(path.value, str) or not isinstance(name.value, str):
         return
-    if name.value.removesuffix(".yaml") in _OWN:
+    if name.value.removesuffix(".yaml") in verl.OWN:
         return
     file = name.value if name.value.endswith((".yaml", ".yml")) else f"{name.value}.yaml"
     yield "config", f"{path.value.rstrip('/')}/{file}", "--config-name"
@@ -143,7 +142,7 @@ def _configurations(overrides: Overrides) -> Iterator[tuple[str, str, str]]:
 def _compositions(overrides: Overrides, launch: Launch, kind: str) -> Iterator[Gap]:
     """Name the configuration a command composes from that is not verl's own, and not at hand."""
     name = overrides.config_name
-    if name is not None and (name.why is not None or str(name.value).removesuffix(".yaml") not in _OWN):
+    if name is not None and (name.why is not None or str(name.value).removesuffix(".yaml") not in verl.OWN):
         shown = name.why or f"composes from {name.value}, which is not at hand"
         yield Gap(launch.command.source._replace(key="--config-name", line=name.line), shown)
     elif name is None and kind == "rl" and not _has_own(launch):
@@ -151,5 +150,9 @@ def _compositions(overrides: Overrides, launch: Launch, kind: str) -> Iterator[G
         yield Gap(source, "composes from a configuration of its own, which is not at hand")
 
 
-_OWN = {"ppo_trainer", "ppo_megatron_trainer", "sft_trainer", "sft_trainer_engine"}
-"""Configurations verl itself brings; their defaults are rows of its table."""
+def _choices(overrides: Overrides, launch: Launch) -> Iterator[Gap]:
+    """Name the choices of files of defaults that nobody read: ``actor@actor_rollout_ref.actor=megatron_actor``."""
+    for key, choice in {**overrides.groups, **overrides.values}.items():
+        if "@" in key or (key == "model_engine" and choice.value not in {"dp", "megatron"}):
+            shown = choice.why or f"chooses the defaults of {choice.value}, which nobody read"
+            yield Gap(launch.command.source._replace(key=key, line=choice.line), shown)

@@ -9,9 +9,9 @@ reference as `training.reference_model` tells.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.core.document import Document, Statement
+from compatcheck.core.document import LEFT_OUT, Document, Gap, Statement
 from compatcheck.core.source import Source
 from compatcheck.frameworks.conversions import LEAVE
 from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Names, Table
@@ -24,7 +24,7 @@ from compatcheck.frameworks.verl.forks import tell_fork
 from compatcheck.rules.vocabulary import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Container, Iterator, Mapping
 
 READER, LABEL = "verl", "verl"
 ACTOR, CRITIC, REFERENCE, REWARD = "actor", "critic", "reference", "reward"
@@ -46,7 +46,13 @@ def _engine(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return LEAVE if value is None else str(value).removesuffix("_v6").removesuffix("_async")
 
 
-CONVERSIONS = {"engine": _engine, "resolved": _resolved}
+def _largest(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Read a list of numbers by the largest; what is none states nothing."""
+    numbers = [one for one in value if type(one) is int] if isinstance(value, list) else []
+    return max(numbers, default=LEAVE)
+
+
+CONVERSIONS = {"engine": _engine, "largest": _largest, "resolved": _resolved}
 TABLE = KeyTable(__file__, conversions=CONVERSIONS)
 """Key → meaning, over verl 0.1 to 0.9.1 and its forks."""
 _NAMES = Names(__file__)
@@ -62,8 +68,11 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     """Translate a configuration file of verl: one that a command composes from, or a complete one."""
     leaves = {key: value for key, value in flatten(data, stop=_WHOLE) if not key.startswith(("defaults", "hydra."))}
     options = {key: Argument(_follow(value, leaves), None) for key, value in leaves.items()}
-    table, models = table_for(options)
     source = Source(path)
+    engine, composed = options.get("model_engine"), tuple(_composed(data))
+    name = Argument(next((one for one in composed if one in OWN), ""), None)
+    base = MEGATRON if value_of(options, _A + "strategy") == "megatron" else name_base(name, engine)
+    table, models = table_for(options, base)
     translation = translate(
         ((key, argument.value) for key, argument in options.items() if key not in models),
         table,
@@ -75,13 +84,33 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
         for key, kind in models.items()
         if key in options and isinstance(options[key].value, str)
     )
-    engine, nameless = options.get("model_engine"), Argument("", None)
-    inferred = infer(options, nameless, engine, name_base(nameless, engine))
+    inferred = infer(options, name, engine, base)
     statements = (*translation.statements, *inferred)
+    gaps = tuple(
+        Gap(source._replace(key="defaults"), f"composes from {one}, which is not at hand")
+        for one in composed
+        if one not in OWN
+    )
     document = Document(
-        tell_fork(options), source, statements, translation.unread, translation.skipped, references
-    )._replace(table=table)
+        tell_reader(options, base), source, statements, translation.unread, translation.skipped, references
+    )._replace(table=table, gaps=gaps)
     return Reading((document,))
+
+
+def _composed(data: Mapping[str, Any]) -> Iterator[str]:
+    """Name the configurations that a file composes from; choices of groups are verl's own parts of them."""
+    for one in data.get("defaults") or ():
+        if isinstance(one, str) and one != "_self_" and "@" not in one:
+            yield one.removesuffix(".yaml")
+        elif isinstance(one, dict):
+            engines = {str(choice).partition("_")[0] for choice in one.values()}
+            yield from {"ppo_trainer"} if "dp" in engines else {MEGATRON} if "megatron" in engines else ()
+
+
+def tell_reader(options: Mapping[str, Argument], base: str, script: str | None = None) -> str:
+    """Tell whose defaults a configuration or a command has: verl's, those for Megatron, or a fork's."""
+    fork = tell_fork(options, script)
+    return f"{READER}-megatron" if fork == READER and base == MEGATRON else fork
 
 
 _WHOLE = ("actor_rollout_ref.rollout.engine_kwargs", "actor_rollout_ref.model.override_config.rope_scaling")
@@ -118,44 +147,114 @@ def has_critic(options: Mapping[str, Argument]) -> bool:
     )
 
 
-def table_for(options: Mapping[str, Argument]) -> tuple[Table, dict[str, str]]:
-    """Return the key table and the keys that name models, without the models this run does not have."""
+def table_for(options: Mapping[str, Argument], base: str) -> tuple[Table, dict[str, str]]:
+    """Return the key table and the keys that name models, without the models this run does not have.
+
+    Megatron's workers never read what asks FSDP's to compute activations again, to move them or to remove padding, which they
+    always do (``workers/megatron_workers.py``, ``models/mcore/model_forward.py``).
+    """
     absent = set() if has_critic(options) else {CRITIC}
     if value_of(options, "reward_model.enable") is not True:
         absent.add(REWARD)
     table: Table = {
         key: tuple(meaning for meaning in meanings if meaning.role not in absent) for key, meanings in TABLE.items()
     }
-    if value_of(options, _A + "use_dynamic_bsz") is True:
-        _cut_by_length(table, _A + "ppo_max_token_len_per_gpu", ACTOR)
-    if value_of(options, "critic.use_dynamic_bsz") is True or value_of(options, _A + "use_dynamic_bsz") is True:
-        table["critic.ppo_micro_batch_size"] = table["critic.ppo_micro_batch_size_per_gpu"] = SILENT
-        table["critic.ppo_max_token_len_per_gpu"] = (
-            () if CRITIC in absent else (Key("training.micro_batch_tokens", _resolved, CRITIC),)
-        )
+    for cut in _CUTS:
+        decider = next((key for key in cut.switches if key in options), None)
+        if decider is None or value_of(options, decider) is False:
+            continue
+        counted = tuple(f"{cut.sequences}{suffix}" for suffix in ("", "_per_gpu"))
+        if options[decider].why is None:
+            table[cut.limits[0]] = () if cut.role in absent else (Key(cut.fact, _resolved, cut.role),)
+        else:  # what it decides is open with it
+            table[decider] = (*table.get(decider, ()), *table[counted[0]])
+        table.update(dict.fromkeys(counted, SILENT))
+    for section in (_A, "critic."):
+        settle_offload(table, options, section, section + "megatron.optimizer_offload")
+    if (value_of(options, _A + "strategy") or base) in {"megatron", MEGATRON}:
+        keys = ("enable_gradient_checkpointing", "enable_activation_offload", "use_remove_padding")
+        table.update(dict.fromkeys((section + key for section in (_M, "critic.model.") for key in keys), SILENT))
+    if "trainer.v1.trainer_mode" in options:
+        table["actor_rollout_ref.hybrid_engine"] = SILENT
     models = {key: kind for key, kind in MODELS.items() if kind.partition(":")[2] not in absent}
     return table, models
 
 
-def _cut_by_length(table: Table, key: str, role: str) -> None:
-    """Read micro batches as counts of tokens, which ``use_dynamic_bsz`` makes them; the keys in sequences count for nothing."""
-    for name in ("ppo_micro_batch_size", "ppo_micro_batch_size_per_gpu"):
-        table[_A + name] = SILENT
-    for section in (_R, _F):
-        for name in ("log_prob_micro_batch_size", "log_prob_micro_batch_size_per_gpu"):
-            table[section + name] = SILENT
-    table[key] = (Key("training.micro_batch_tokens", _resolved, role),)
-    table[_R + "log_prob_max_token_len_per_gpu"] = (Key("rollout.log_prob_micro_batch_tokens", _resolved),)
-    table[_F + "log_prob_max_token_len_per_gpu"] = (Key("training.micro_batch_tokens", _resolved, REFERENCE),)
+def settle_offload(table: Table, options: Mapping[str, Argument], section: str, moved: str) -> None:
+    """Read Megatron's own offloading of the optimizer, or what verl moves while a model waits (key ``moved``)."""
+    override = f"{section}optim.override_optimizer_config."
+    switch = f"{override}optimizer_cpu_offload"
+    on = False if switch not in options else value_of(options, switch)
+    if on is not False:
+        table[moved] = SILENT
+    if on is not True:
+        table[f"{override}optimizer_offload_fraction"] = SILENT
+
+
+class _Cut(NamedTuple):
+    """Batches of one model that may be cut by their length instead of counted in sequences."""
+
+    switches: tuple[str, ...]
+    """Its own first, then those it follows where it is left out (``trainer/config/ppo_trainer.yaml``)."""
+    sequences: str
+    """Key in sequences, which counts for nothing then, nor with ``_per_gpu`` behind it."""
+    limits: tuple[str, ...]
+    """Limit in tokens, and those it follows where it is left out."""
+    tokens: int
+    """Default of the last of them, in verl 0.2 to 0.9 and Search-R1."""
+    role: str | None
+    fact: str = "training.micro_batch_tokens"
+
+
+_DYNAMIC, _LIMIT = _A + "use_dynamic_bsz", _A + "ppo_max_token_len_per_gpu"
+_CUTS = (
+    _Cut((_DYNAMIC,), _A + "ppo_micro_batch_size", (_LIMIT,), 16384, ACTOR),
+    _Cut(
+        (_R + "log_prob_use_dynamic_bsz", _DYNAMIC),
+        _R + "log_prob_micro_batch_size",
+        (_R + "log_prob_max_token_len_per_gpu", _LIMIT),
+        16384,
+        None,
+        "rollout.log_prob_micro_batch_tokens",
+    ),
+    _Cut(
+        (_F + "log_prob_use_dynamic_bsz", _DYNAMIC),
+        _F + "log_prob_micro_batch_size",
+        (_F + "log_prob_max_token_len_per_gpu", _LIMIT),
+        16384,
+        REFERENCE,
+    ),
+    _Cut(
+        ("critic.use_dynamic_bsz", _DYNAMIC),
+        "critic.ppo_micro_batch_size",
+        ("critic.ppo_max_token_len_per_gpu",),
+        32768,
+        CRITIC,
+    ),
+    _Cut(
+        ("reward_model.use_dynamic_bsz", "critic.use_dynamic_bsz", _DYNAMIC),
+        "reward_model.micro_batch_size",
+        (
+            "reward_model.forward_max_token_len_per_gpu",
+            "critic.forward_max_token_len_per_gpu",
+            "critic.ppo_max_token_len_per_gpu",
+        ),
+        32768,
+        REWARD,
+    ),
+)
 
 
 MEGATRON = "ppo_megatron_trainer"
+OWN = frozenset({"ppo_trainer", MEGATRON, "sft_trainer", "sft_trainer_engine"})
+"""Configurations verl itself brings; their defaults are rows of its table."""
+_CRITICS = ("critic.model.fsdp_config.", "critic.fsdp.")
 
 
 def name_base(name: Argument | None, engine: Argument | None) -> str:
-    """Name the configuration that a command composes from."""
-    if engine is not None and engine.value == "megatron":
-        return MEGATRON
+    """Name the configuration that a command composes from; empty where it is for a back end that nobody read."""
+    if engine is not None and engine.value != "dp":
+        return MEGATRON if engine.value == "megatron" else ""
     return "ppo_trainer" if name is None else str(name.value).removesuffix(".yaml")
 
 
@@ -179,25 +278,30 @@ def infer(
         estimator = "algorithm.adv_estimator"
         yield Statement(None, f"{estimator} (left out)" if estimator not in options else estimator, True, CRITIC)
     strategy = value_of(options, _A + "strategy")
+    # only configurations for FSDP have its section, Hydra refuses a key of another one, and all models have one back end
+    fsdp = next((key for key in options if key.startswith((_A + "fsdp_config.", _F + "fsdp_config.", *_CRITICS))), None)
     for role, section in ((ACTOR, _A), (REFERENCE, _F), (CRITIC, "critic.")):
         if role not in roles or section + "strategy" in options:
             continue
-        if role == REFERENCE and isinstance(strategy, str):
-            yield from _sharded(strategy, _A + "strategy", role)
+        if role == REFERENCE and _A + "strategy" in options:
+            yield from _sharded(str(strategy), _A + "strategy", role)
         elif base in {"ppo_trainer", "ppo_megatron_trainer"}:
             yield from _sharded("megatron" if base == MEGATRON else "fsdp", key, role, (section + "strategy",))
+        elif fsdp is not None:
+            yield Statement("training.sharding", fsdp, "fsdp", role)
     if "algorithm.adv_estimator" not in options and base in {"ppo_trainer", "ppo_megatron_trainer"}:
         yield Statement("training.trainer", "algorithm.adv_estimator (left out)", "ppo")
     terms = [key for key in (_A + "use_kl_loss", "algorithm.use_kl_in_reward") if key in options]
     if terms and all(value_of(options, key) is False for key in terms):
         yield Statement(None, "(no KL term)", tuple(terms))
-    frozen = [REFERENCE, *([REWARD] if value_of(options, "reward_model.enable") is True else [])]
+    frozen = [REFERENCE]
+    if base and value_of(options, "reward_model.enable") is True:  # a program of its own may train it: recipe/prime
+        frozen.append(REWARD)
     yield from state_value_heads((*roles, *frozen))
     for role in frozen:
         yield from state_forward_only(role)
         yield Statement("training.peft", "(only run forward)", None, role)
-    if value_of(options, _A + "use_dynamic_bsz") is True:
-        yield from _left_out_tokens(options)
+    yield from _left_out_tokens(options, (*roles, *frozen))
     sequences = _per_step(options)
     once = tuple(key for key in (_R + "n", _R + "n_agent") if key not in options)
     if sequences:
@@ -210,27 +314,16 @@ def infer(
         yield Statement("rollout.global_batch_size", "data.train_batch_size", generated, None, once)
 
 
-def _left_out_tokens(options: Mapping[str, Argument]) -> Iterator[Statement]:
-    """Say what limits in tokens are where they are left out: the actor's for scoring (``trainer/config/ppo_trainer.yaml``)."""
-    key = _A + "ppo_max_token_len_per_gpu"
-    limit: object = _ACTOR_TOKENS
-    if key in options:
-        limit = value_of(options, key)
-    else:
-        yield Statement("training.micro_batch_tokens", f"{key} (left out)", limit, ACTOR)
-    others: list[tuple[str, str, str | None, object]] = []
-    others.append((_R + "log_prob_", "rollout.log_prob_micro_batch_tokens", None, limit))
-    others.append((_F + "log_prob_", "training.micro_batch_tokens", REFERENCE, limit))
-    if has_critic(options):
-        others.append(("critic.ppo_", "training.micro_batch_tokens", CRITIC, _CRITIC_TOKENS))
-    for section, fact, role, tokens in others:
-        name = section + "max_token_len_per_gpu"
-        if name not in options and isinstance(tokens, int):
-            yield Statement(fact, f"{name} (left out)", tokens, role)
-
-
-_ACTOR_TOKENS, _CRITIC_TOKENS = 16384, 32768
-"""Defaults of ``ppo_max_token_len_per_gpu`` in verl 0.2 to 0.7 and Search-R1."""
+def _left_out_tokens(options: Mapping[str, Argument], roles: Container[str]) -> Iterator[Statement]:
+    """Say what limits in tokens are where they are left out: those they follow, or the program's defaults."""
+    for cut in _CUTS:
+        decider = next((key for key in cut.switches if key in options), "")
+        own, followed = cut.limits[0], next((key for key in cut.limits if key in options), None)
+        if value_of(options, decider) is not True or own in options or not (cut.role is None or cut.role in roles):
+            continue
+        tokens = cut.tokens if followed is None else value_of(options, followed)
+        if isinstance(tokens, int):
+            yield Statement(cut.fact, f"{own}{LEFT_OUT}", tokens, cut.role)
 
 
 def _sharded(strategy: str, key: str, role: str, without: tuple[str, ...] = ()) -> Iterator[Statement]:
@@ -267,13 +360,17 @@ _SECTIONS = ("actor_rollout_ref.", "critic.", "reward_model.")
 _FREE = (
     "reward_model.reward_kwargs.",
     "reward_model.overlong_buffer",
-    ".override_optimizer_config.",
     ".override_config.",
-    ".engine_kwargs.",
-    ".override_transformer_config.",
-    ".override_ddp_config.",
-    ".megatron.override",
+    ".override_mcore_model_config.",
 )
+
+_PASSED_ON = (
+    ".engine_kwargs.",
+    ".override_ddp_config.",
+    ".override_optimizer_config.",
+    ".override_transformer_config.",
+)
+"""Sections whose keys go to the engine or to Megatron as they are."""
 
 
 def is_name(key: str) -> bool:
@@ -296,6 +393,8 @@ def is_plain(key: str) -> bool:
     section, dot, _ = key.partition(".")
     if section not in (_KNOWN | _TOP if dot else _TOP):
         return False
+    if any(part in key for part in _PASSED_ON):  # may say in other words what a key of verl's own says
+        return is_name(key) and key.rpartition(".")[2] not in {known.rpartition(".")[2] for known in TABLE}
     if is_name(key) or any(part in key for part in _FREE):
         return True
     return not key.startswith((*_SECTIONS, "algorithm.", "data.")) and nearest(key, list(TABLE)) is None

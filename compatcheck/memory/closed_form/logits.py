@@ -112,7 +112,8 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
     if run.loss == "fused_linear":
         return _fused(run, tokens, facts)
     count = tokens * vocab
-    if run.trainer in POLICY_TRAINERS or (run.code == "openrlhf" and run.trainer in _SAME_LOGITS):
+    own = run.code == "verl-engine" or (run.code == "openrlhf" and run.trainer in _SAME_LOGITS)
+    if own or run.trainer in POLICY_TRAINERS:
         found = per_policy_logit(run, backward=backward)
         if found is not None:
             (low, expected, high), source = found
@@ -149,7 +150,7 @@ def hole(run: Run) -> int:
     """
     if run.loss != "cross_entropy" or run.optimizer is None or run.precision.compute >= 4:
         return 0
-    if run.trainer in POLICY_TRAINERS and run.code == "verl" and not casts(run):
+    if (run.code == "verl-engine" or (run.code == "verl" and run.trainer in POLICY_TRAINERS)) and not casts(run):
         return 0  # logits and gradients are all of one size
     if per_logit(run).backward == SIXTEEN_BIT.backward and run.micro_batch * sequences(run) == 1:
         return 0

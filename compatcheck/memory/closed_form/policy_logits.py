@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from compatcheck.memory.run import Run
 
 POLICY_TRAINERS = frozenset({"grpo", "ppo", "rloo", "online_dpo", "xpo", "nash_md", "gkd", "reinforce"})
+VERL = frozenset({"verl", "verl-engine"})
+"""Code that takes log-probabilities as verl's actor does: its workers, and its engines, for supervised training too."""
 HEADLESS = frozenset({"critic", "reward"})
 """Roles whose head gives one number for each token: a value or a score."""
 
@@ -27,7 +29,7 @@ class PerLogit(NamedTuple):
 
 def per_policy_logit(run: Run, *, backward: bool) -> tuple[PerLogit, str] | None:
     """Return bytes per logit and their source; None for programs nobody read."""
-    if run.code == "verl":
+    if run.code in VERL:
         return _verl(run, backward=backward)
     if run.code == "openrlhf":
         return _openrlhf(run, backward=backward)
@@ -54,7 +56,8 @@ def _verl(run: Run, *, backward: bool) -> tuple[PerLogit, str]:
     (dp_actor.py, calculate_entropy). Without padding it is compiled and allocates no logits of its own; with padding it is not,
     and autocast takes its softmax in float32. Log-probabilities come from flash-attn's kernel, whose gradient takes the place
     of the logits where no entropy needs them (``inplace_backward``, from 0.4). The high bound adds one tensor, which autograd
-    makes where it cannot add gradients in place.
+    makes where it cannot add gradients in place. ``use_torch_compile=False`` leaves the entropy as it is with padding; chunks,
+    which padded batches never take, then bound its float32 tensors in scoring, and are all kept in training.
     """
     trains = run.optimizer is not None
     asked = bool(run.entropy) if trains else run.role != "reference"
@@ -63,11 +66,31 @@ def _verl(run: Run, *, backward: bool) -> tuple[PerLogit, str]:
     each = 4.0 if cast else 2.0
     if run.unpadded is False:
         expected = _padded(run, cast=cast, entropy=entropy, backward=trains and backward)
+    elif entropy and run.entropy_compiled is False:
+        return _uncompiled(run, cast=cast, backward=trains and backward), _VERL_SOURCE
     elif trains and backward:
         expected = each * (3 if entropy else 2)
     else:
         expected = each + 2 if cast else each
-    return PerLogit(expected, expected, expected + each), "verl/workers/actor/dp_actor.py; benchmarks/policy_logits.py"
+    return PerLogit(expected, expected, expected + each), _VERL_SOURCE
+
+
+_VERL_SOURCE = "verl/workers/actor/dp_actor.py; benchmarks/policy_logits.py"
+_CHUNK = 2048
+"""Tokens of a chunk of the entropy (verl/utils/torch_functional.py entropy_from_logits_with_chunking)."""
+
+
+def _uncompiled(run: Run, *, cast: bool, backward: bool) -> PerLogit:
+    """Return bytes per logit without padding of an entropy that is computed as it stands.
+
+    Chunks: logits, their softmax and the product of both, 4 each, of one chunk; autograd keeps the first two of all.
+    """
+    each, whole = 4.0 if cast else 2.0, (28.0 if cast else 18.0) if backward else (12.0 if cast else 10.0)
+    if not run.entropy_chunked:
+        return PerLogit(whole, whole, whole + each)
+    if backward:
+        return PerLogit(min(whole, each * 3 + 8), whole, whole + each)
+    return PerLogit(each, min(whole, each + 12 * min(_CHUNK, run.tokens) / run.tokens), whole)
 
 
 def _padded(run: Run, *, cast: bool, entropy: bool, backward: bool) -> float:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from compatcheck.checking.fit import price
-from compatcheck.core.document import TAKEN_AS_EMPTY, Document, Gap, Statement
+from compatcheck.core.document import TAKEN_AS_EMPTY, Document, Gap, Statement, Unresolved
 from compatcheck.core.source import Source
 from compatcheck.resolution.resolve import resolve
 from compatcheck.rules.locate import open_rules
@@ -67,3 +67,12 @@ def test_arguments_that_a_script_may_be_given_leave_its_defaults_open() -> None:
     assert priced(gaps=(arguments,)).verdict.outcome == "marginal"
     states = {**MODEL, **STATED, "model.parameters": 80302612480}
     assert priced(stated=states, gaps=(arguments,)).verdict.outcome == "does_not_fit"
+
+
+def test_batches_up_to_an_unknown_number_of_tokens_are_not_taken_as_one_sequence() -> None:
+    stated = {fact: value for fact, value in MODEL.items() if fact != "training.micro_batch_size"}
+    statements = tuple(Statement(fact, fact, value) for fact, value in stated.items())
+    limit = Unresolved("training.micro_batch_tokens", "data.max_token_len_per_gpu", "depends on $1")
+    document = Document("native", Source("c.yaml"), statements, unresolved=(limit,))
+    found = price(resolve("s", rules=open_rules(()), environment=None, documents=(document,)))
+    assert (found.phases, found.needs) == ((), ("training.micro_batch_tokens",))

@@ -471,3 +471,46 @@ def test_trls_grpo_has_a_reference_where_its_kl_coefficient_is_not_zero() -> Non
     unknown = peak({})
     assert unknown[:2] == without[:2]
     assert unknown[2] >= without[2] + copy
+
+
+SUPERVISED: dict[str, Value] = {
+    **{name: value for name, value in ACTOR.items() if not name.startswith("rollout.")},
+    "training.trainer": "sft",
+    "program.code": "verl-engine",
+    "training.use_remove_padding": True,
+    "training.sequence_length": 4096,
+    "training.global_batch_size": 512,
+}
+del SUPERVISED["training.micro_batch_size"]
+
+
+def test_supervised_training_in_batches_of_tokens_needs_what_they_hold() -> None:
+    def backward(tokens: int) -> Phase:
+        found = estimate_job({"train": make_facts({**SUPERVISED, "training.micro_batch_tokens": tokens})})
+        return next(phase for phase in found.phases if phase.name == "backward")
+
+    small, large, most = backward(16384), backward(65536), backward(10**6)
+    for kind in ("activations", "logits"):
+        assert bytes_of(large, kind) == pytest.approx(4 * bytes_of(small, kind), rel=0.01)
+        assert bytes_of(most, kind) == pytest.approx(
+            4 * bytes_of(large, kind), rel=0.01
+        )  # 64 sequences are all there are
+    assert (
+        bytes_of(small, "logits") == 4 * 16384 * 152064
+    )  # log-probabilities, whose gradient takes the place of the logits
+
+
+def test_an_entropy_that_is_not_compiled_takes_more_and_chunks_bound_it() -> None:
+    def scoring(**more: Value) -> Phase:
+        changed = {f"training.entropy_{name}": value for name, value in more.items()}
+        found = price({**ACTOR, "training.use_remove_padding": True, **changed})
+        return find_phase(found, "actor", "log_probabilities")
+
+    compiled, plain, chunked = (
+        scoring(compile=True),
+        scoring(compile=False),
+        scoring(compile=False, chunking=True),
+    )
+    assert bytes_of(plain, "logits") == 5 * bytes_of(compiled, "logits")
+    assert bytes_of(compiled, "logits") < bytes_of(chunked, "logits") < bytes_of(plain, "logits")
+    assert bytes_of(scoring(compile=True, chunking=True), "logits") == bytes_of(compiled, "logits")

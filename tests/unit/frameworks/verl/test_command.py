@@ -325,3 +325,223 @@ def test_a_batch_in_sequences_that_does_not_count_is_not_left_out() -> None:
     assert "training.micro_batch_size" not in facts(document, "actor")
     unknown = documents(f"python3 -m verl.trainer.main_ppo {words.replace('=8', '=$B')}")[0]
     assert [entry.fact for entry in unknown.unresolved] == [None]
+
+
+def alone(program: str, *words: str) -> Document:
+    return documents(f"python3 -m {program} {' '.join(words)}")[0]
+
+
+def test_what_a_worker_forces_stands_over_what_is_written_whatever_the_program_composes_from() -> None:
+    stated = f"{F}fsdp_config.param_offload=False"
+    forced = subject(alone("recipe.prime.main_prime", stated), verl="0.4.0")
+    assert value(forced, "reference", "training.sharding") == "fsdp"  # Megatron's configurations have no such section
+    assert value(forced, "reference", "training.offload_param") == "cpu"
+    unknown = subject(alone("recipe.prime.main_prime", stated, f"{A}strategy=$S"), verl="0.4.0")
+    assert "training.offload_param" not in unknown.roles["reference"]
+    chosen = subject(read(f"{A}strategy=$S", f"{A}use_kl_loss=True"), verl="0.6.1")
+    assert "training.sharding" not in chosen.roles["reference"]
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "shared"),
+    [
+        ("verl.trainer.main_ppo", "", True),
+        ("recipe.fully_async_policy.fully_async_main", "", None),
+        ("recipe.one_step_off_policy.main_ppo", "", None),
+        ("recipe.one_step_off_policy.main_ppo", "actor_rollout_ref.hybrid_engine=False", False),
+        ("verl.trainer.main_ppo", "trainer.v1.trainer_mode=separate_async", False),
+        ("verl.trainer.main_ppo", "trainer.v1.trainer_mode=sync actor_rollout_ref.hybrid_engine=True", True),
+        ("verl.trainer.main_ppo", "trainer.v1.trainer_mode=$MODE", None),
+    ],
+)
+def test_only_a_program_that_shares_its_devices_with_the_engine_is_said_to(
+    program: str, words: str, shared: object
+) -> None:
+    found = subject(alone(program, f"{M}path=m", words), verl="0.9.1" if "v1" in words else "0.6.1")
+    assert value(found, "actor", "rollout.colocated") is shared
+
+
+def test_a_reward_model_is_trained_where_the_program_says_so() -> None:
+    words = ("reward_model.enable=True", "reward_model.model.path=m", f"{M}path=m")
+    assert "program.keeps_graph" not in facts(alone("recipe.prime.main_prime", *words), "reward")
+    assert facts(read(*words), "reward")["program.keeps_graph"] is False
+
+
+def test_a_key_that_a_switch_makes_dead_has_no_default() -> None:
+    limits = (f"{A}use_dynamic_bsz=True", f"{A}ppo_max_token_len_per_gpu=32768")
+    for words in (limits, (*limits, "trainer.project_name=TinyZero"), (*limits, f"{R}n_agent=5")):
+        found = subject(read(*words), verl="0.1")
+        assert value(found, "actor", "training.micro_batch_tokens") == 32768
+        for name in ("training.micro_batch_size", "rollout.log_prob_micro_batch_size"):
+            assert value(found, "actor", name) is None
+        assert value(found, "actor", "rollout.gpu_memory_utilization") == 0.5
+    open_ = subject(read(f"{A}use_dynamic_bsz=$D"), verl="0.1")
+    assert value(open_, "actor", "training.micro_batch_size") is None
+    assert "training.micro_batch_size" in {name for name, _, _ in open_.unresolved}
+    assert value(subject(read(f"{A}use_dynamic_bsz=False"), verl="0.1"), "actor", "training.micro_batch_size") == 64
+
+
+def test_every_model_has_a_switch_and_a_limit_of_its_own() -> None:
+    found = read(
+        f"{A}use_dynamic_bsz=True",
+        f"{R}log_prob_use_dynamic_bsz=False",
+        f"{R}log_prob_micro_batch_size_per_gpu=8",
+        "critic.use_dynamic_bsz=False",
+        "critic.ppo_micro_batch_size_per_gpu=2",
+        "reward_model.enable=True",
+        "reward_model.use_dynamic_bsz=True",
+        "reward_model.micro_batch_size_per_gpu=4",
+        "critic.forward_max_token_len_per_gpu=9000",
+    )
+    assert facts(found, "actor")["training.micro_batch_tokens"] == 16384
+    assert facts(found)["rollout.log_prob_micro_batch_size"] == 8
+    assert "rollout.log_prob_micro_batch_tokens" not in facts(found)
+    assert facts(found, "critic")["training.micro_batch_size"] == 2
+    assert facts(found, "reward")["training.micro_batch_tokens"] == 9000
+    assert "training.micro_batch_size" not in facts(found, "reward")
+
+
+OVERRIDE = f"+{A}optim.override_optimizer_config."
+
+
+@pytest.mark.parametrize(
+    ("words", "offload"),
+    [
+        ((), "none"),
+        ((f"{OVERRIDE}optimizer_cpu_offload=True",), "unknown"),
+        ((f"{OVERRIDE}optimizer_cpu_offload=True", f"{OVERRIDE}optimizer_offload_fraction=0.5"), "unknown"),
+        (
+            (
+                f"{OVERRIDE}optimizer_cpu_offload=True",
+                f"{OVERRIDE}optimizer_offload_fraction=1",
+                f"{A}megatron.optimizer_offload=False",
+            ),
+            "cpu",
+        ),
+        ((f"{OVERRIDE}optimizer_cpu_offload=False", f"{OVERRIDE}optimizer_offload_fraction=1"), "none"),
+        ((f"{OVERRIDE}optimizer_cpu_offload=$C", f"{OVERRIDE}optimizer_offload_fraction=1"), "unknown"),
+        ((f"{A}megatron.optimizer_offload=True",), "cpu"),
+    ],
+)
+def test_megatron_offloads_its_optimizer_by_settings_of_its_own(words: tuple[str, ...], offload: str) -> None:
+    found = subject(read("--config-name=ppo_megatron_trainer", *words), verl="0.6.1").roles["actor"]
+    fact = found.get("training.offload_optimizer")
+    assert ("unknown" if fact is None else fact.value or "none") == offload
+
+
+def test_defaults_of_fsdp_are_not_told_of_megatron() -> None:
+    words = ("--config-name=ppo_megatron_trainer", f"{M}enable_gradient_checkpointing=True", "data.max_prompt_length=1")
+    found = subject(read(*words), verl="0.6.1").roles["actor"]
+    assert not {"training.fsdp_offload_params", "training.fsdp_reshard_after_forward", "training.use_reentrant"} & set(
+        found
+    )
+    assert found["training.gradient_checkpointing"].value is False  # Megatron's workers never read that key
+    assert found["training.tensor_parallel"].value == 1
+    assert all("fsdp" not in str(source.key) for fact in found.values() for source in fact.sources)
+
+
+def test_settings_passed_on_are_plain_only_where_none_of_the_programs_own_says_the_same() -> None:
+    found = read(
+        f"+{R}engine_kwargs.vllm.disable_mm_preprocessor_cache=True",
+        f"+{R}engine_kwargs.vllm.max_num_seqs=8",
+        f"+{A}megatron.override_transformer_config.moe_grouped_gemm=True",
+        f"+{A}megatron.override_transformer_config.context_parallel_size=2",
+    )
+    assert {key.rpartition(".")[2] for key, _ in found.unread} == {"max_num_seqs", "context_parallel_size"}
+
+
+def test_a_file_of_defaults_that_nobody_read_leaves_them_open() -> None:
+    for words in ("model_engine=veomni", "model_engine=$E", "actor@actor_rollout_ref.actor=mlite_actor"):
+        found = subject(read(words, f"{M}path=m"), verl="0.9.1")
+        assert value(found, "actor", "training.entropy_coefficient") is None
+        assert [gap.source.key for gap in found.gaps] == [words.partition("=")[0]]
+    assert not subject(read("model_engine=dp", f"{M}path=m"), verl="0.9.1").gaps
+
+
+def test_how_the_entropy_is_computed() -> None:
+    found = read(
+        f"{A}entropy_checkpointing=True", f"{A}entropy_from_logits_with_chunking=True", f"{F}entropy_checkpointing=True"
+    )
+    told = subject(found, verl="0.6.1")
+    assert value(told, "actor", "training.entropy_checkpointing") is True
+    assert value(told, "actor", "training.entropy_chunking") is True
+    assert value(told, "actor", "training.entropy_compile") is True
+    assert facts(found, "reference")["training.entropy_checkpointing"] is True
+
+
+@pytest.mark.parametrize(
+    ("words", "size"),
+    [
+        (f"'{R}cudagraph_capture_sizes=[1,2,8,4]'", 8),
+        (f"'+{R}engine_kwargs.vllm.compilation_config.cudagraph_capture_sizes=[16]'", 16),
+        (f"{R}cudagraph_capture_sizes=null", None),
+    ],
+)
+def test_sizes_of_cuda_graphs(words: str, size: int | None) -> None:
+    assert facts(read(words)).get("rollout.max_cudagraph_capture_size") == size
+
+
+def test_engines_of_supervised_training_on_megatron() -> None:
+    run = "torchrun --nproc_per_node=8 -m verl.trainer.sft_trainer engine=megatron model.path=m "
+    found = subject(documents(run)[0], verl="0.7.0").roles["train"]
+    assert found["training.gradient_checkpointing"].value is False
+    assert "training.use_reentrant" not in found
+    override = "engine.override_transformer_config.recompute_granularity=full optim.override_optimizer_config."
+    stated = documents(
+        run + override + "optimizer_cpu_offload=True optim.override_optimizer_config.optimizer_offload_fraction=1.0"
+    )
+    assert facts(stated[0])["training.gradient_checkpointing"] is True
+    assert facts(stated[0])["training.offload_optimizer"] == "cpu"
+
+
+def composed(tmp_path: Path, text: str, *words: str) -> Subject:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "mine.yaml").write_text(text, encoding="utf-8")
+    script = tmp_path / "train.sh"
+    given = " ".join((f"--config-path={tmp_path}/conf", "--config-name=mine", *words))
+    script.write_text(f"python3 -m recipe.mine.main {given}\n", encoding="utf-8")
+    (command,) = read_configurations(str(script), named=True)
+    (file,) = read_configurations(str(tmp_path / "conf" / "mine.yaml"), named=True)
+    environment = Environment("env", {"verl": Package("verl", "0.6.1", Source("env"))}, complete=False)
+    found = (*command.documents, *(one for one in file.documents if one not in command.documents))
+    return resolve("s", rules=open_rules(), environment=environment, documents=found)
+
+
+GRPO = "algorithm.adv_estimator=grpo", f"{A}use_kl_loss=False", "algorithm.use_kl_in_reward=False"
+
+
+def test_a_file_that_a_command_composes_from_says_which_back_end_there_is(tmp_path: Path) -> None:
+    text = "defaults: [ppo_megatron_trainer, _self_]\nactor_rollout_ref: {rollout: {n: 4}}\n"
+    found = composed(tmp_path, text, *GRPO)
+    assert set(found.roles) == {"actor"}  # of a critic that the file alone would have, the command says otherwise
+    assert value(found, "actor", "training.sharding") == "megatron"
+    assert value(found, "actor", "training.gradient_checkpointing") is False
+    assert value(found, "actor", "training.use_remove_padding") is True
+    assert value(found, "actor", "rollout.n") == 4
+
+
+def test_what_a_file_composes_from_and_nobody_read_may_set_anything(tmp_path: Path) -> None:
+    text = "defaults: [ours, _self_]\nactor_rollout_ref: {rollout: {n: 4}}\n"
+    found = composed(tmp_path, text, *GRPO)
+    assert value(found, "actor", "rollout.gpu_memory_utilization") is None
+    assert "composes from ours, which is not at hand" in [gap.why for gap in found.gaps]
+
+
+def test_a_file_that_a_command_leaves_the_algorithm_to_has_the_last_word(tmp_path: Path) -> None:
+    text = "defaults: [ppo_trainer, _self_]\nalgorithm: {adv_estimator: grpo}\nactor_rollout_ref: {rollout: {n: 4}}\n"
+    found = composed(tmp_path, text, f"{A}use_kl_loss=False", "algorithm.use_kl_in_reward=False")
+    assert set(found.roles) == {"actor"}
+
+
+@pytest.mark.parametrize(
+    ("defaults", "sharding"),
+    [
+        ([{"actor@actor_rollout_ref.actor": "dp_actor"}, "reward_manager@reward_manager", "_self_"], "fsdp"),
+        ([{"model_engine": "dp"}, {"actor@actor_rollout_ref.actor": "${model_engine}_actor"}, "_self_"], "fsdp"),
+        ([{"actor@actor_rollout_ref.actor": "megatron_actor"}, "_self_"], "megatron"),
+    ],
+)
+def test_verls_own_files_compose_from_parts_for_one_back_end(defaults: list[Any], sharding: str) -> None:
+    document = verl.read({"defaults": defaults, "actor_rollout_ref": {"rollout": {"n": 4}}}, "c.yaml").documents[0]
+    assert facts(document, "actor")["training.sharding"] == sharding
+    assert not document.gaps
