@@ -185,8 +185,10 @@ def _with_models(subject: Subject) -> tuple[dict[str, Facts], tuple[Assumption, 
     for role, facts in subject.roles.items():
         if "model.hidden_size" in model and "model.hidden_size" not in facts:
             roles[role] = Facts({**model, **facts})
-            name = facts["model.name"].value if "model.name" in facts else "its model"
-            reason = f"{name} was not read; taken to be as large as the policy's model"
+            name = facts.get("model.name")
+            key = f" ({name.sources[0].key})" if name is not None and name.sources and name.sources[0].key else ""
+            words = "its model" if name is None else f"{name.value}{key}"
+            reason = f"{words} was not read; taken to be as large as the policy's model"
             said.append(Assumption(f"model ({role})", "the policy's", reason))
     return roles, tuple(said)
 

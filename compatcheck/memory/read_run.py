@@ -142,6 +142,9 @@ def read_run(
         other_resident=source.integer("run.other_resident_bytes", 0),
         limit=source.integer("hardware.memory_bytes", 0) or None,
         unpadded=_truth(packed),
+        pads_to_longest=bool(source.get("program.pads_to_longest"))
+        and not source.get("training.packing")
+        and source.get("training.trainer") != "pretrain",
         response=source.integer("training.max_response_length", 0) or None,
         entropy=None if coefficient is None else bool(coefficient),
         entropy_compiled=_truth(source.get("training.entropy_compile")),

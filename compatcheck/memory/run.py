@@ -174,6 +174,8 @@ class Run(NamedTuple):
     limit: int | None
     unpadded: bool | None
     """Sequences of a batch are strung together without padding (verl's ``use_remove_padding``); None when not known."""
+    pads_to_longest: bool
+    """The longest sequence of a micro batch decides its length, and `sequence` is only what it may be at most."""
     response: int | None
     """Tokens of a completion, at most."""
     entropy: bool | None

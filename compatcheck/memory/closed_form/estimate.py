@@ -76,6 +76,8 @@ def estimate_run(run: Run, assumptions: tuple[Assumption, ...] = ()) -> Estimate
     verdict = judge(phases, run.limit, verification(run))
     if verdict.outcome == "does_not_fit" and CHECKPOINTING not in run.known and not run.checkpointing:
         verdict = _reconsider(run, verdict)
+    if verdict.outcome == "does_not_fit" and run.pads_to_longest:
+        verdict = _doubt_lengths(run, verdict)
     return Estimate("closed_form", phases, verdict, assumptions, tuple(_unmodelled(run)))
 
 
@@ -108,6 +110,30 @@ def _reconsider(run: Run, verdict: Verdict) -> Verdict:
         verify=found.verify,
         condition=_condition(phases),
     )
+
+
+_SHORTEST = 0.25
+"""Share of the limit that the longest sequence of a micro batch is taken to reach at least."""
+
+
+def _doubt_lengths(run: Run, verdict: Verdict) -> Verdict:
+    """Return a verdict that does not rest on sequences as long as allowed, where the data decide how long they are."""
+
+    def fits(length: int) -> bool:
+        found = training_phases(run._replace(sequence=length))
+        return max(phase.needed.expected for phase in found) <= (run.limit or 0)
+
+    most, least = run.sequence, int(run.sequence * _SHORTEST)
+    if run.optimizer is None or not least or not fits(least):
+        return verdict
+    while most - least > run.sequence // 64:
+        middle = (most + least) // 2
+        most, least = (most, middle) if fits(middle) else (middle, least)
+    condition = (
+        f"micro batches are padded to their longest sequence, which is taken to be as long as allowed: it fits where that "
+        f"is up to {least:,} of {run.sequence:,} tokens"
+    )
+    return verdict._replace(outcome="marginal", condition=condition, verify=verification(run))
 
 
 def _condition(phases: tuple[Phase, ...]) -> str:

@@ -1,9 +1,9 @@
 """The estimate as a whole: phases, roles, names, and how it answers to more of everything."""
 
 import os
+import re
 import subprocess
 import sys
-import time
 
 import pytest
 from hypothesis import given
@@ -186,14 +186,6 @@ def test_sizes_without_end_are_answered_or_refused_by_name():
         estimate({**QWEN_7B, "training.sequence_length": 10**19})
 
 
-def test_an_estimate_takes_under_five_milliseconds():
-    estimate(QWEN_7B)
-    start = time.process_time()
-    for _ in range(20):
-        estimate(FSDP)
-    assert (time.process_time() - start) / 20 < 0.005
-
-
 def test_nothing_heavy_is_imported():
     script = (
         "import sys; from compatcheck.memory.closed_form.estimate import estimate; "
@@ -216,6 +208,26 @@ def test_no_verdict_of_failure_rests_on_checkpointing_that_nobody_spoke_of():
     assert (silent.outcome, off.outcome) == ("marginal", "does_not_fit")
     assert silent.contributing[0] == "activations, unless they are checkpointed"
     assert silent.margin_bytes == off.margin_bytes
+
+
+def test_no_verdict_of_failure_rests_on_every_micro_batch_reaching_the_limit():
+    facts = {**QWEN_7B, "training.zero_stage": 3, "hardware.world_size": 8, "training.micro_batch_size": 8}
+    long = {**facts, "training.gradient_checkpointing": True, "training.sequence_length": 8192}
+    assert estimate(long).verdict.outcome == "does_not_fit"
+    padded = {**long, "program.pads_to_longest": True}
+    verdict = estimate(padded).verdict
+    assert verdict.outcome == "marginal"
+    assert verdict.margin_bytes == estimate(long).verdict.margin_bytes
+    fitting = int(re.search(r"up to ([\d,]+) of 8,192 tokens", verdict.condition)[1].replace(",", ""))
+    limit = 80 * GIB
+    assert (
+        max(phase.needed.expected for phase in estimate({**padded, "training.sequence_length": fitting}).phases)
+        <= limit
+    )
+    further = estimate({**padded, "training.sequence_length": fitting + 256})
+    assert max(phase.needed.expected for phase in further.phases) > limit
+    for known in ({"training.packing": True}, {"training.trainer": "pretrain"}, {"training.micro_batch_size": 512}):
+        assert estimate({**padded, **known}).verdict.outcome == "does_not_fit"
 
 
 def test_a_marginal_run_of_one_device_names_the_probe_that_measures_it():
