@@ -337,8 +337,12 @@ def _read_report(path: str, files: Files) -> Iterator[InputFile]:
     for found in reports:
         environment = found.environment
         if found.accelerate is not None and len(reports) > 1:
-            note = f"{found.accelerate_source}: the configuration of accelerate is not read where a text has several environments"
-            environment = environment._replace(notes=(*environment.notes, note))
+            reason, hint = (
+                "the configuration of accelerate is not read beside several environments",
+                "name the file of accelerate itself",
+            )
+            entry = Skipped(found.accelerate_source or Source(path), reason, hint, named=True)
+            environment = environment._replace(skipped=(*environment.skipped, entry))
         yield InputFile(path, (), environment, is_root=True, kind="report")
     if len(reports) == 1 and reports[0].accelerate is not None:
         from compatcheck.frameworks.accelerate import configuration as accelerate  # noqa: PLC0415 (only for a report with one)

@@ -75,7 +75,7 @@ def test_the_other_spelling_of_a_command_line_states_nothing(
 
 @pytest.mark.parametrize(("release", "value"), [("5.23.0", True), ("4.57.0", None)])
 def test_a_key_that_a_script_may_take_itself_leaves_open_what_it_would_decide(
-    rules: RuleSet, release: str, value: bool | None
+    rules: RuleSet, release: str, value: object
 ) -> None:
     package = Package("transformers", release, Source("requirements.txt"))
     environment = Environment(origin="requirements.txt", packages={"transformers": package}, complete=False)
