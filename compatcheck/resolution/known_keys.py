@@ -30,7 +30,7 @@ def _drop(document: Document, scope: FactScope) -> Document:
     rows = scope.rules.section(f"keys/{document.reader}") or {}
     refuses = find_program(document.reader).refuses_unknown_keys
     unknown = {}
-    written = {entry.key for entry in (*document.statements, *document.unresolved)}
+    written = {entry.key for entry in document.statements} | {entry.key for entry in document.unresolved}
     written.update(key for _, _, key in document.references)
     for key in sorted(written & rows.keys()):
         for package, (specifier, bounds) in rows[key].items():
