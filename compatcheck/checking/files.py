@@ -30,7 +30,7 @@ from compatcheck.core.errors import NothingToCheckError, UsageError
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import STANDARD_INPUT
 from compatcheck.core.versions import compile_specifier, contains
-from compatcheck.frameworks.recognise import is_script
+from compatcheck.frameworks.recognise import is_launch_script
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -137,7 +137,7 @@ def _require_fitting(request: Request, found: Sequence[InputFile], skipped: Iter
         raise UsageError(
             f"--stage {selection.stage}: no input is a Dockerfile with such a stage", hint="name the Dockerfile"
         )
-    if selection.script_arguments is not None and not any(map(is_script, (*request.paths, *request.training))):
+    if selection.script_arguments is not None and not any(map(is_launch_script, (*request.paths, *request.training))):
         raise UsageError(
             "--script-args: no launch script is named",
             hint="name the script itself: compatcheck check train.sh --script-args '8 llama'",

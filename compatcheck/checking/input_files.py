@@ -20,8 +20,9 @@ from compatcheck.collectors.recognise import (
 from compatcheck.core.errors import InputError, NoEnvironmentError, UsageError
 from compatcheck.core.files import Files, Overlay
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import STANDARD_INPUT, read_bytes, read_standard_input
-from compatcheck.frameworks.recognise import SUFFIXES, is_script, read_configurations
+from compatcheck.core.textfile import CONFIGURATIONS, STANDARD_INPUT, read_bytes, read_standard_input
+from compatcheck.frameworks.beside import find_beside
+from compatcheck.frameworks.recognise import is_launch_script, read_configurations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -99,18 +100,25 @@ def read_found(
     *,
     selection: Selection,
 ) -> Iterator[InputFile]:
-    """Read files that were found, with the kinds they are of; see `walk_files`."""
-    for file, kind in listed:
+    """Read files that were found, with the kinds they are of; see `walk_files`.
+
+    Training scripts of Python come last: one that a command starts is read as part of that run.
+    """
+    started: set[str] = set()
+    for file, kind in sorted(listed, key=lambda one: one[1] is None and one[0].endswith(".py")):
         before, found = len(skipped), False
+        if kind is None and files.resolve(file) in started:
+            continue
         try:
             if kind is not None:
                 made = _read_lists(file, kind, files, skipped, selection, named=is_named(file))
-            elif is_script(file) or (file.lower().endswith(SUFFIXES) and files.size_bytes(file) <= MAX_WALKED_BYTES):
+            elif is_launch_script(file, files) or file.lower().endswith(".py") or _is_configuration(file, files):
                 made = _read_configurations(file, files, named=False, mark=is_named(file))
             else:
                 made = iter(())
             for item in made:
                 found = True
+                started |= _started(item, files)
                 yield item
             if kind is None and not found and len(skipped) == before and (told := tell_by_name(file)) is not None:
                 yield from _read_broken(file, told, files, skipped, selection, named=is_named(file))
@@ -123,6 +131,16 @@ def read_found(
             skipped.append(as_skipped(error, file)._replace(named=False, passes=True))  # the stage is of another one
         except OSError as error:
             skipped.append(Skipped(Source(file), f"cannot be read: {error.strerror}", named=is_named(file)))
+
+
+def _is_configuration(file: str, files: Files) -> bool:
+    return file.lower().endswith(CONFIGURATIONS) and files.size_bytes(file) <= MAX_WALKED_BYTES
+
+
+def _started(item: InputFile, files: Files) -> set[str]:
+    """Return the programs that the command of a launch script starts."""
+    named = [(one, name) for one in item.documents for kind, name, _ in one.references if kind == "program"]
+    return {files.resolve(find_beside(document.source.path, name, files)) for document, name in named}
 
 
 def _read_lists(

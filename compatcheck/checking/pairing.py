@@ -48,6 +48,11 @@ def group_runs(found: Iterable[InputFile]) -> list[ConfigurationSet]:
 
 
 def _split(items: list[InputFile], directory: str) -> Iterator[ConfigurationSet]:
+    scripts = [item for item in items if item.path.endswith(".py")]  # each says itself what it reads
+    yield from (merge_run([item], directory) for item in scripts)
+    items = [item for item in items if item not in scripts]
+    if not items:
+        return
     kinds = [{find_program(document.reader).kind for document in item.documents} for item in items]
     main = [item for item, kind in zip(items, kinds, strict=True) if item.is_launch or kind & _OF_A_RUN]
     libraries = [item for item, kind in zip(items, kinds, strict=True) if kind <= {"library"}]
