@@ -22,7 +22,7 @@ from compatcheck.core.files import Files, Overlay
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import CONFIGURATIONS, STANDARD_INPUT, read_bytes, read_standard_input
 from compatcheck.frameworks.beside import find_beside
-from compatcheck.frameworks.recognise import is_launch_script, read_configurations
+from compatcheck.frameworks.recognise import is_launch_script, read_configurations, starts_training
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 MAX_WALKED_BYTES = 2 << 20
 """A walked-into JSON file larger than this is data, not configuration."""
+
+MAX_SCRIPTS = 10
+"""A directory with more training scripts is a collection of examples, which nobody runs all of."""
 
 DOCKERFILE = "dockerfile"
 """Kind of a root that says less surely than any other what is installed."""
@@ -105,14 +108,16 @@ def read_found(
     Training scripts of Python come last: one that a command starts is read as part of that run.
     """
     started: set[str] = set()
-    for file, kind in sorted(listed, key=lambda one: one[1] is None and one[0].endswith(".py")):
+    scripts: list[str] = []
+    for file, kind in listed:
         before, found = len(skipped), False
-        if kind is None and files.resolve(file) in started:
+        if kind is None and file.lower().endswith(".py"):
+            scripts.append(file)
             continue
         try:
             if kind is not None:
                 made = _read_lists(file, kind, files, skipped, selection, named=is_named(file))
-            elif is_launch_script(file, files) or file.lower().endswith(".py") or _is_configuration(file, files):
+            elif is_launch_script(file, files) or _is_configuration(file, files):
                 made = _read_configurations(file, files, named=False, mark=is_named(file))
             else:
                 made = iter(())
@@ -131,6 +136,30 @@ def read_found(
             skipped.append(as_skipped(error, file)._replace(named=False, passes=True))  # the stage is of another one
         except OSError as error:
             skipped.append(Skipped(Source(file), f"cannot be read: {error.strerror}", named=is_named(file)))
+    yield from _read_scripts([file for file in scripts if files.resolve(file) not in started], files, skipped, is_named)
+
+
+def _read_scripts(
+    scripts: Iterable[str], files: Files, skipped: list[Skipped], is_named: Callable[[str], bool]
+) -> Iterator[InputFile]:
+    """Read the training scripts among files of Python, each a run of its own; a directory with many holds examples."""
+    by_directory: dict[str, list[str]] = {}
+    for file in scripts:
+        try:
+            if starts_training(file, files):
+                by_directory.setdefault(os.path.dirname(file), []).append(file)
+        except InputError as error:
+            skipped.append(as_skipped(error, file)._replace(named=is_named(file)))
+    for directory, found in by_directory.items():
+        several = [file for file in found if not is_named(file)] if len(found) > MAX_SCRIPTS else []
+        if several:
+            reason = f"holds {len(several)} training scripts that no launch script here starts"
+            skipped.append(Skipped(Source(directory or os.curdir), reason, "name the one that is run"))
+        for file in [one for one in found if one not in several]:
+            try:
+                yield from _read_configurations(file, files, named=False, mark=is_named(file))
+            except InputError as error:
+                skipped.append(as_skipped(error, file)._replace(named=is_named(file)))
 
 
 def _is_configuration(file: str, files: Files) -> bool:

@@ -80,21 +80,39 @@ def _read_python(path: str, files: Files, *, named: bool) -> tuple[Reading, ...]
 
     if named:
         return (Reading(python_script.read(path, files)),)
-    if _OF_TESTS.search(path.replace(os.sep, "/")):
-        return ()
-    told = _NAMES_TRAINING.search(os.path.basename(path)) is not None
-    try:
-        starts = python_script.starts_training(path, files, told=told)
-        documents = python_script.read(path, files, named=starts and told) if starts or told else ()
-    except InputError:
-        if told or files.is_file(path):
-            raise
-        return ()
+    documents = python_script.read(path, files, named=_tells_training(path)) if starts_training(path, files) else ()
     return (Reading(documents),) if documents else ()
 
 
+def starts_training(path: str, files: Files = LOCAL) -> bool:
+    """Tell whether a file of Python is a script that trains, where nobody named it.
+
+    Raises:
+        InputError: it cannot be read, and its name says that it is one.
+    """
+    from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for Python scripts)
+
+    if _OF_TESTS.search(path.replace(os.sep, "/")):
+        return False
+    told = _tells_training(path)
+    try:
+        starts = python_script.starts_training(path, files, told=told)
+        if told and not starts:
+            python_script.read(path, files, named=False)  # it says whether this is Python at all
+        return starts
+    except InputError:
+        if told or files.is_file(path):
+            raise
+        return False
+
+
+def _tells_training(path: str) -> bool:
+    """Tell whether the name of a file says alone that it is one of a training."""
+    return _NAMES_TRAINING.search(os.path.basename(path)) is not None
+
+
 _OF_TESTS = re.compile(r"(?:^|/)(?:tests?/[^/]*|test_[^/]*|[^/]*_test|conftest)\.py$")
-_WORDS = r"(?:pre|fine[-_]?)?train(?:ing|er)?|fine[-_]?tun(?:e|ing)|sft|dpo|grpo|kto|orpo|ppo|rloo|rlhf|q?lora"
+_WORDS = r"(?:pre|fine[-_]?)?train(?:ing)?|fine[-_]?tun(?:e|ing)|sft|dpo|grpo|kto|orpo|ppo|rloo|rlhf|q?lora"
 _LIBRARIES = r"ds|deepspeed|zero[-_]?[123]?|accelerate|fsdp[12]?|axolotl"
 _EDGE, _END = r"(?:^|[-_.])", r"(?=[-_.])"
 _NAMES_TRAINING = re.compile(
@@ -150,7 +168,7 @@ def read_configuration(path: str, files: Files = LOCAL, *, named: bool) -> Readi
     reading = Reading() if reader is None else read_filled_in(reader, data, path)
     if reading.documents:
         return reading
-    if not named and (text.strip() or _NAMES_TRAINING.search(os.path.basename(path)) is None):
+    if not named and (text.strip() or not _tells_training(path)):
         return None
     if not text.strip():
         msg = "is empty"
@@ -202,7 +220,7 @@ def _find_reader(data: Any, path: str) -> ConfigurationReader | None:  # noqa: A
 
 def _is_meant_for_training(path: str, files: Files) -> bool:
     """Tell whether a file that cannot be parsed was meant as a training configuration: then passing over it would be a guess."""
-    if _NAMES_TRAINING.search(os.path.basename(path)) is not None:
+    if _tells_training(path):
         return True
     try:
         head = files.read_bytes(path, HEAD_BYTES)

@@ -39,7 +39,9 @@ _STARTS = re.compile(
     re.MULTILINE,
 )
 """What stands at the left edge of a script that starts something: a module of a library has none of it."""
-_TRAINS = re.compile(rb"(?:Trainer|TrainingArguments|Accelerator|deepspeed\.initialize|FSDP|FullyShardedDataParallel)\(")
+_TRAINS = re.compile(
+    rb"(?:Trainer|TrainingArguments|Accelerator|deepspeed\.initialize|FSDP|FullyShardedDataParallel)\("
+)
 _LOOPS = re.compile(rb"\.backward\(")
 """What a loop of its own has beside."""
 

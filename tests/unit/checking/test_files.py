@@ -182,8 +182,9 @@ def test_an_empty_file_that_is_named_is_said(
         "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\n"
         "deepspeed_config:\n  deepspeed_config_file: ds.json\n"
     )
-    (entry,) = check_json(tmp_path, monkeypatch, capsys)["skipped"]
-    assert "is empty" in entry["reason"]
+    entries = check_json(tmp_path, monkeypatch, capsys)["skipped"]
+    assert {entry["source"].rpartition("/")[2].partition(":")[0] for entry in entries} == {"ds.json", "accelerate.yaml"}
+    assert all("is empty" in entry["reason"] for entry in entries)
 
 
 UV_LOCK = """version = 1
