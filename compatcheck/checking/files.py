@@ -204,7 +204,7 @@ def _over_installed(subjects: list[Subject], request: Request, shared: Shared, s
     from compatcheck.collectors.python.metadata_check import check_records  # noqa: PLC0415 (only with --python)
 
     layout = locate(request.python, request.prefix, shared.environ)
-    installed = check_records(collect_installed(layout), shared.rules.packages)
+    installed = check_records(collect_installed(layout), shared.rules.packages, layout.site_packages)
     return [_over(installed, subject, shared) for subject in subjects]
 
 
