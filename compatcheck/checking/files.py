@@ -108,7 +108,7 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
         named = ", ".join(STANDARD_INPUT if path == DASH else path for path in request.paths)
         hint = (
             "known: requirements, constraints, pylock.toml, uv.lock, poetry.lock, pdm.lock, Pipfile.lock, Pipfile, "
-            "pyproject.toml, setup.py, Dockerfile, pip list, pip inspect, environment.yml, conda list, "
+            "pyproject.toml, setup.py, setup.cfg, Dockerfile, pip list, pip inspect, environment.yml, conda list, "
             "conda-lock, pixi, CycloneDX, SPDX, config.json, DeepSpeed, accelerate, trainer arguments, launch scripts, "
             "pasted reports (collect_env, ds_report, nvidia-smi, …)"
         )

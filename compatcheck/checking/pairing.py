@@ -137,7 +137,7 @@ def _main_roots(roots: list[InputFile]) -> list[InputFile]:
     """Choose the roots of one directory that runs are paired with: locks, else the main files, else ``setup.py``, else all."""
     locks = [root for root in roots if root.kind in LOCKS]
     main = [root for root in roots if os.path.basename(root.path) in _MAIN_NAMES]
-    return locks or main or [root for root in roots if root.kind == "setup_py"] or roots
+    return locks or main or [root for root in roots if root.kind in {"setup_py", "setup_cfg"}] or roots
 
 
 def leave_out_included(roots: list[InputFile]) -> list[InputFile]:

@@ -101,6 +101,11 @@ def states_requirements(head: bytes) -> bool:
     return stated or (b"setup(" in head and _is_broken(head))
 
 
+def states_options(head: bytes) -> bool:
+    """Tell whether a ``setup.cfg`` says what is required: most only configure tools."""
+    return b"install_requires" in head or b"[options.extras_require]" in head
+
+
 def _is_broken(head: bytes) -> bool:
     """Tell whether a file that was read to its end is no Python; its reader says what is wrong."""
     if len(head) >= SNIFFED_BYTES:
@@ -146,6 +151,7 @@ _NAMES: tuple[tuple[str, str, Callable[[bytes], bool] | None], ...] = (
     ("pyproject", r"pyproject\.toml", None),
     ("dockerfile", _DOCKERFILE, starts_from_an_image),
     ("setup_py", r"setup\.py", states_requirements),
+    ("setup_cfg", r"setup\.cfg", states_options),
     ("script", r"[^/]+\.py", has_script_block),
     ("pip_inspect", r"[^/]+\.json", looks_like_pip_inspect),
     ("pip_list", rf"[^/]+\.json|[^/]*(?:{_LISTS})[^/]*\.(?:txt|log|out)", looks_like_pip_list),

@@ -99,11 +99,11 @@ def starts_training(path: str, files: Files = LOCAL) -> bool:
         starts = python_script.starts_training(path, files, told=told)
         if told and not starts:
             python_script.read(path, files, named=False)  # it says whether this is Python at all
-        return starts
     except InputError:
         if told or files.is_file(path):
             raise
         return False
+    return starts
 
 
 def _tells_training(path: str) -> bool:
