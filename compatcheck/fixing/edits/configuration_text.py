@@ -182,7 +182,7 @@ def replace_switch(path: str, text: str, key: str, new: str, line: int | None = 
     """Return the edit that puts one switch of a command in the place of another; None where that is not there."""
     name = re.escape(key).replace("_", "[-_]")
     pattern = re.compile(rf"(?<![\w.-])--{name}(?![\w.=-])")
-    found = pattern.search(text, _start_of(text, line or 1)) if path.endswith(SCRIPTS) else None
+    found = pattern.search(text, _start_of(text, line or 1)) if may_name_script(path) else None
     return None if found is None else TextEdit(path, *found.span(), f"--{new}")
 
 

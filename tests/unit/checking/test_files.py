@@ -355,7 +355,7 @@ def test_a_directory_of_many_training_scripts_is_named(
     assert entry["reason"] == "holds 12 training scripts that no launch script here starts"
 
 
-GARBAGE = b"\xf5\x9b\x80"
+UNREADABLE = b"\xf5\x9b\x80"
 
 
 @pytest.mark.parametrize("kind", ["garbage", "a pipe", "a link to nothing"])
@@ -365,7 +365,7 @@ def test_what_is_named_like_an_input_and_cannot_be_read_is_said(
 ) -> None:
     (tmp_path / "requirements.txt").write_text("torch==2.8.0\n")
     if kind == "garbage":
-        (tmp_path / name).write_bytes(GARBAGE)
+        (tmp_path / name).write_bytes(UNREADABLE)
     elif kind == "a pipe":
         os.mkfifo(tmp_path / name)
     else:

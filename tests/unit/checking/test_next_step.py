@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from pathlib import Path
 
@@ -126,3 +127,8 @@ def test_only_the_head_of_a_file_is_searched(tmp_path: Path) -> None:
     (tmp_path / "data.json").write_text('{"rows": "' + "x" * (1 << 16) + '", "zero_optimization": {"stage": 3}}')
     found = find_configurations(str(tmp_path), Request())
     assert [item.path for item in found] == [str(tmp_path / "ds.json")]
+
+
+def test_a_pipe_is_not_waited_for(project: Path) -> None:
+    os.mkfifo(project / "train.yaml")
+    assert commands(run("env")) == []
