@@ -30,7 +30,7 @@ from compatcheck.core.errors import NothingToCheckError, UsageError
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import STANDARD_INPUT
 from compatcheck.core.versions import compile_specifier, contains
-from compatcheck.frameworks.recognise import is_script
+from compatcheck.frameworks.recognise import is_launch_script
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -108,7 +108,7 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
         named = ", ".join(STANDARD_INPUT if path == DASH else path for path in request.paths)
         hint = (
             "known: requirements, constraints, pylock.toml, uv.lock, poetry.lock, pdm.lock, Pipfile.lock, Pipfile, "
-            "pyproject.toml, setup.py, Dockerfile, pip list, pip inspect, environment.yml, conda list, "
+            "pyproject.toml, setup.py, setup.cfg, Dockerfile, pip list, pip inspect, environment.yml, conda list, "
             "conda-lock, pixi, CycloneDX, SPDX, config.json, DeepSpeed, accelerate, trainer arguments, launch scripts, "
             "pasted reports (collect_env, ds_report, nvidia-smi, …)"
         )
@@ -137,7 +137,7 @@ def _require_fitting(request: Request, found: Sequence[InputFile], skipped: Iter
         raise UsageError(
             f"--stage {selection.stage}: no input is a Dockerfile with such a stage", hint="name the Dockerfile"
         )
-    if selection.script_arguments is not None and not any(map(is_script, (*request.paths, *request.training))):
+    if selection.script_arguments is not None and not any(map(is_launch_script, (*request.paths, *request.training))):
         raise UsageError(
             "--script-args: no launch script is named",
             hint="name the script itself: compatcheck check train.sh --script-args '8 llama'",
@@ -204,7 +204,7 @@ def _over_installed(subjects: list[Subject], request: Request, shared: Shared, s
     from compatcheck.collectors.python.metadata_check import check_records  # noqa: PLC0415 (only with --python)
 
     layout = locate(request.python, request.prefix, shared.environ)
-    installed = check_records(collect_installed(layout), shared.rules.packages)
+    installed = check_records(collect_installed(layout), shared.rules.packages, layout.site_packages)
     return [_over(installed, subject, shared) for subject in subjects]
 
 

@@ -127,7 +127,7 @@ def _gather_environment(request: Request, shared: Shared) -> Gathered:
 
     layout = locate(request.python, request.prefix, shared.environ)
     distrust(layout.prefix)
-    environment = check_records(collect_installed(layout), shared.rules.packages)
+    environment = check_records(collect_installed(layout), shared.rules.packages, layout.site_packages)
     if shared.variables is None and not request.here:
         pass
     elif shared.variables is None:

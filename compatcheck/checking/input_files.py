@@ -20,8 +20,9 @@ from compatcheck.collectors.recognise import (
 from compatcheck.core.errors import InputError, NoEnvironmentError, UsageError
 from compatcheck.core.files import Files, Overlay
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import STANDARD_INPUT, read_bytes, read_standard_input
-from compatcheck.frameworks.recognise import SUFFIXES, is_script, read_configurations
+from compatcheck.core.textfile import CONFIGURATIONS, STANDARD_INPUT, read_bytes, read_standard_input
+from compatcheck.frameworks.beside import find_beside
+from compatcheck.frameworks.recognise import is_launch_script, read_configurations, starts_training
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 MAX_WALKED_BYTES = 2 << 20
 """A walked-into JSON file larger than this is data, not configuration."""
+
+MAX_SCRIPTS = 10
+"""A directory with more training scripts is a collection of examples, which nobody runs all of."""
 
 DOCKERFILE = "dockerfile"
 """Kind of a root that says less surely than any other what is installed."""
@@ -99,18 +103,27 @@ def read_found(
     *,
     selection: Selection,
 ) -> Iterator[InputFile]:
-    """Read files that were found, with the kinds they are of; see `walk_files`."""
+    """Read files that were found, with the kinds they are of; see `walk_files`.
+
+    Training scripts of Python come last: one that a command starts is read as part of that run.
+    """
+    started: set[str] = set()
+    scripts: list[str] = []
     for file, kind in listed:
         before, found = len(skipped), False
+        if kind is None and file.lower().endswith(".py"):
+            scripts.append(file)
+            continue
         try:
             if kind is not None:
                 made = _read_lists(file, kind, files, skipped, selection, named=is_named(file))
-            elif is_script(file) or (file.lower().endswith(SUFFIXES) and files.size_bytes(file) <= MAX_WALKED_BYTES):
+            elif is_launch_script(file, files) or _is_configuration(file, files):
                 made = _read_configurations(file, files, named=False, mark=is_named(file))
             else:
                 made = iter(())
             for item in made:
                 found = True
+                started |= _started(item, files)
                 yield item
             if kind is None and not found and len(skipped) == before and (told := tell_by_name(file)) is not None:
                 yield from _read_broken(file, told, files, skipped, selection, named=is_named(file))
@@ -123,6 +136,40 @@ def read_found(
             skipped.append(as_skipped(error, file)._replace(named=False, passes=True))  # the stage is of another one
         except OSError as error:
             skipped.append(Skipped(Source(file), f"cannot be read: {error.strerror}", named=is_named(file)))
+    yield from _read_scripts([file for file in scripts if files.resolve(file) not in started], files, skipped, is_named)
+
+
+def _read_scripts(
+    scripts: Iterable[str], files: Files, skipped: list[Skipped], is_named: Callable[[str], bool]
+) -> Iterator[InputFile]:
+    """Read the training scripts among files of Python, each a run of its own; a directory with many holds examples."""
+    by_directory: dict[str, list[str]] = {}
+    for file in scripts:
+        try:
+            if starts_training(file, files):
+                by_directory.setdefault(os.path.dirname(file), []).append(file)
+        except InputError as error:
+            skipped.append(as_skipped(error, file)._replace(named=is_named(file)))
+    for directory, found in by_directory.items():
+        several = [file for file in found if not is_named(file)] if len(found) > MAX_SCRIPTS else []
+        if several:
+            reason = f"holds {len(several)} training scripts that no launch script here starts"
+            skipped.append(Skipped(Source(directory or os.curdir), reason, "name the one that is run"))
+        for file in [one for one in found if one not in several]:
+            try:
+                yield from _read_configurations(file, files, named=False, mark=is_named(file))
+            except InputError as error:
+                skipped.append(as_skipped(error, file)._replace(named=is_named(file)))
+
+
+def _is_configuration(file: str, files: Files) -> bool:
+    return file.lower().endswith(CONFIGURATIONS) and files.size_bytes(file) <= MAX_WALKED_BYTES
+
+
+def _started(item: InputFile, files: Files) -> set[str]:
+    """Return the programs that the command of a launch script starts."""
+    named = [(one, name) for one in item.documents for kind, name, _ in one.references if kind == "program"]
+    return {files.resolve(find_beside(document.source.path, name, files)) for document, name in named}
 
 
 def _read_lists(
@@ -337,8 +384,12 @@ def _read_report(path: str, files: Files) -> Iterator[InputFile]:
     for found in reports:
         environment = found.environment
         if found.accelerate is not None and len(reports) > 1:
-            note = f"{found.accelerate_source}: the configuration of accelerate is not read where a text has several environments"
-            environment = environment._replace(notes=(*environment.notes, note))
+            reason, hint = (
+                "the configuration of accelerate is not read beside several environments",
+                "name the file of accelerate itself",
+            )
+            entry = Skipped(found.accelerate_source or Source(path), reason, hint, named=True)
+            environment = environment._replace(skipped=(*environment.skipped, entry))
         yield InputFile(path, (), environment, is_root=True, kind="report")
     if len(reports) == 1 and reports[0].accelerate is not None:
         from compatcheck.frameworks.accelerate import configuration as accelerate  # noqa: PLC0415 (only for a report with one)

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from compatcheck.core.report import NextStep
-from compatcheck.core.textfile import SCRIPTS
+from compatcheck.core.textfile import CONFIGURATIONS, may_name_script
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -81,7 +81,7 @@ def _add_environment(request: Request, gathered: Gathered, environ: Mapping[str,
 
 def find_configurations(directory: str, request: Request) -> list[InputFile]:
     """Find the configurations, launch scripts and training scripts in a directory; what cannot be read is passed over."""
-    names = sorted(name for name in os.listdir(directory) if name.endswith(_SUFFIXES) and not name.startswith("."))
+    names = sorted(name for name in os.listdir(directory) if _may_say(name) and not name.startswith("."))
     if len(names) > MAX_FILES:
         return []
     paths = [name if directory == os.curdir else os.path.join(directory, name) for name in names]
@@ -93,8 +93,8 @@ def find_configurations(directory: str, request: Request) -> list[InputFile]:
     return [item for path in likely for item in read_found_file(path, request.files)]
 
 
-_SUFFIXES = (".json", ".hjson", ".jsonc", ".yaml", ".yml", ".toml", *SCRIPTS, ".py")
-_PROGRAMS = (*SCRIPTS, ".py")
+def _may_say(name: str) -> bool:
+    return name.endswith((*CONFIGURATIONS, ".py")) or may_name_script(name)
 
 
 def _select_likely(paths: Sequence[str]) -> list[str]:
@@ -105,7 +105,7 @@ def _select_likely(paths: Sequence[str]) -> list[str]:
     packages = {name.replace("-", "_").encode() for program in programs().values() for name in program.packages}
 
     def may_train(path: str, head: bytes) -> bool:
-        if path.endswith(_PROGRAMS):
+        if not path.endswith(CONFIGURATIONS):
             return any(name in head for name in packages)
         return b'"model_type"' in head or is_told_by_words(head)
 
@@ -116,7 +116,7 @@ def _read_head(path: str) -> bytes:
     from compatcheck.frameworks.registry import HEAD_BYTES  # noqa: PLC0415 (only beside such files)
 
     try:
-        if os.path.getsize(path) > MAX_BYTES:
+        if not os.path.isfile(path) or os.path.getsize(path) > MAX_BYTES:
             return b""
         with open(path, "rb") as file:
             return file.read(HEAD_BYTES)

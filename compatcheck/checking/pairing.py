@@ -48,6 +48,11 @@ def group_runs(found: Iterable[InputFile]) -> list[ConfigurationSet]:
 
 
 def _split(items: list[InputFile], directory: str) -> Iterator[ConfigurationSet]:
+    scripts = [item for item in items if item.path.endswith(".py")]  # each says itself what it reads
+    yield from (merge_run([item], directory) for item in scripts)
+    items = [item for item in items if item not in scripts]
+    if not items:
+        return
     kinds = [{find_program(document.reader).kind for document in item.documents} for item in items]
     main = [item for item, kind in zip(items, kinds, strict=True) if item.is_launch or kind & _OF_A_RUN]
     libraries = [item for item, kind in zip(items, kinds, strict=True) if kind <= {"library"}]
@@ -132,7 +137,7 @@ def _main_roots(roots: list[InputFile]) -> list[InputFile]:
     """Choose the roots of one directory that runs are paired with: locks, else the main files, else ``setup.py``, else all."""
     locks = [root for root in roots if root.kind in LOCKS]
     main = [root for root in roots if os.path.basename(root.path) in _MAIN_NAMES]
-    return locks or main or [root for root in roots if root.kind == "setup_py"] or roots
+    return locks or main or [root for root in roots if root.kind in {"setup_py", "setup_cfg"}] or roots
 
 
 def leave_out_included(roots: list[InputFile]) -> list[InputFile]:

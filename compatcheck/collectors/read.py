@@ -29,6 +29,7 @@ _READERS: Mapping[str, tuple[str, str, bool]] = {
     "pyproject": ("requirements.pyproject", "read_pyproject", True),
     "dockerfile": ("dockerfile.read", "read_dockerfile", True),
     "setup_py": ("requirements.setup_py", "read_setup_py", True),
+    "setup_cfg": ("requirements.setup_cfg", "read_setup_cfg", True),
     "report": ("reports.find", "read_reports", False),
     "conda_environment": ("conda.environment_yml", "read_conda_environment", False),
     "conda_list": ("conda.listing", "read_conda_list", False),

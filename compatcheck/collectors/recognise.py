@@ -39,7 +39,7 @@ class Recogniser(NamedTuple):
 
     kind: str
     pattern: re.Pattern[str]
-    """Matched against the last two parts of the path, lower case: ``requirements/base.txt``."""
+    """Matched against the last three parts of the path, lower case: ``requirements/gpu/base.txt``."""
     sniff: Callable[[bytes], bool] | None = None
     """Looks at the first bytes when the name alone does not decide."""
 
@@ -52,6 +52,15 @@ def looks_like_requirements(head: bytes) -> bool:
     lines = [line for line in head.splitlines() if line.strip() and not line.lstrip().startswith(b"#")]
     fitting = sum(_REQUIREMENT.match(line) is not None for line in lines)
     return not lines or 2 * fitting > len(lines)
+
+
+_STATES_RANGE = re.compile(rb"[=<>~!]=|[<>]\s*\d|^\s*-[rce]\s", re.MULTILINE)
+"""What one line at least says in requirements whose file name says nothing; a single word is anything."""
+
+
+def states_releases(head: bytes) -> bool:
+    """Tell whether most lines are requirements, and one at least is nothing else."""
+    return looks_like_requirements(head) and _STATES_RANGE.search(head) is not None
 
 
 _PIP_LIST = re.compile(rb"^[ \t]*Package[ \t]+Version\b[^\n]*\n[ \t]*-{2,}[ \t]+-{2,}", re.MULTILINE)
@@ -92,6 +101,11 @@ def states_requirements(head: bytes) -> bool:
     return stated or (b"setup(" in head and _is_broken(head))
 
 
+def states_options(head: bytes) -> bool:
+    """Tell whether a ``setup.cfg`` says what is required: most only configure tools."""
+    return b"install_requires" in head or b"[options.extras_require]" in head
+
+
 def _is_broken(head: bytes) -> bool:
     """Tell whether a file that was read to its end is no Python; its reader says what is wrong."""
     if len(head) >= SNIFFED_BYTES:
@@ -112,8 +126,11 @@ _LISTS = "pip|packages|freeze|requirement|environment|installed"
 _DOCKERFILE = r"(?:docker|container)file(?:[._-](?!dockerignore$)[^/]+)?|[^/]+\.(?:docker|container)file"
 _CONSTRAINTS = r"(?:constraints?(?:[-_.][^/]*)?|[^/]*[-_.]constraints|constraints?/[^/]+)\.(?:txt|in)"
 _REQUIREMENTS = (
-    r"(?:[^/]*requirements?[^/]*|requirements?/[^/]+)\.(?:txt|in|lock|pip)|requirements|[^/]*freeze[^/]*\.txt"
+    r"(?:[^/]*requirements?[^/]*|requirements?/(?:[^/]+/)?[^/]+|(?:[^/]+[-_.])?reqs?(?:[-_.][^/]+)?)\.(?:txt|in|lock|pip)"
+    r"|[^/.]*requirements(?:[-_][^/.]+)?|(?:[^/]+\.)?reqs|[^/]*freeze[^/]*\.txt"
 )
+_DEPENDENCIES = r"(?:[^/]+[-_.])?(?:dep(?:endencie)?s|pip|install[-_]requires?)(?:[-_.][^/]+)?\.(?:txt|in|pip)"
+"""Names that lists of other things have, too."""
 _NAMES: tuple[tuple[str, str, Callable[[bytes], bool] | None], ...] = (
     ("pixi_lock", r"pixi\.lock", None),
     ("pixi", r"pixi\.toml", None),
@@ -134,11 +151,13 @@ _NAMES: tuple[tuple[str, str, Callable[[bytes], bool] | None], ...] = (
     ("pyproject", r"pyproject\.toml", None),
     ("dockerfile", _DOCKERFILE, starts_from_an_image),
     ("setup_py", r"setup\.py", states_requirements),
+    ("setup_cfg", r"setup\.cfg", states_options),
     ("script", r"[^/]+\.py", has_script_block),
     ("pip_inspect", r"[^/]+\.json", looks_like_pip_inspect),
     ("pip_list", rf"[^/]+\.json|[^/]*(?:{_LISTS})[^/]*\.(?:txt|log|out)", looks_like_pip_list),
     ("constraints", _CONSTRAINTS, looks_like_requirements),
     ("requirements", _REQUIREMENTS, looks_like_requirements),
+    ("requirements", _DEPENDENCIES, states_releases),
 )
 RECOGNISERS = tuple(Recogniser(kind, re.compile(rf"(?s:.*/)?(?:{names})"), sniff) for kind, names, sniff in _NAMES)
 """In order of precedence; a later kind of file is one more row."""
@@ -190,7 +209,7 @@ def tell_by_name(path: str) -> str | None:
 
 
 def _last_parts(path: str) -> str:
-    return "/".join(os.path.abspath(path).replace(os.sep, "/").rsplit("/", 2)[-2:]).lower()
+    return "/".join(os.path.abspath(path).replace(os.sep, "/").rsplit("/", 3)[-3:]).lower()
 
 
 CONFIGURATION_SUFFIXES = (".json", ".yaml", ".yml", ".hjson", ".jsonc", *SCRIPTS, ".py")
@@ -198,10 +217,6 @@ CONFIGURATION_SUFFIXES = (".json", ".yaml", ".yml", ".hjson", ".jsonc", *SCRIPTS
 
 REPORT_SUFFIXES = (".txt", ".log", ".md", ".out", ".err")
 """Names of files that may hold a report of an environment; only one that a person named is looked into."""
-
-
-_STATES_RANGE = re.compile(rb"[=<>~!]=|[<>]\s*\d|^\s*-[rce]\s", re.MULTILINE)
-"""What one line at least says in requirements whose file name says nothing; a single word is anything."""
 
 
 def recognise_named(path: str, files: Files = LOCAL) -> str | None:

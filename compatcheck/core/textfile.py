@@ -15,6 +15,11 @@ from compatcheck.core.units import MIB, format_bytes
 
 SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".zsh", ".ksh", ".pbs", ".qsub", ".lsf")
 """Ends of the names of launch scripts."""
+CONFIGURATIONS = (".json", ".yaml", ".yml", ".hjson", ".jsonc", ".toml")
+"""Ends of the names of configurations."""
+_JOBS = (".job", ".sub", ".submit", ".run", ".cmd", ".command", ".batch", ".slrm")
+"""Ends of names that launch scripts have, too."""
+_SHELL = re.compile(rb"(?:\xef\xbb\xbf)?#![ \t]*\S*?(?:/env[ \t]+(?:-\S+[ \t]+)*)?(?:ba|z|k|da)?sh\b")
 STANDARD_INPUT = "<stdin>"
 """Path that stands for standard input: `-` on the command line."""
 
@@ -37,6 +42,22 @@ class Place(NamedTuple):
     start: int
     """Where its value begins."""
     end: int
+
+
+def may_name_script(path: str) -> bool:
+    """Tell whether a launch script may have this name: one of theirs, or none that says what a file is."""
+    name = path.replace("\\", "/").rpartition("/")[2].lower()
+    return name.endswith((*SCRIPTS, *_JOBS)) or "." not in name
+
+
+def is_script(path: str, files: Files = LOCAL) -> bool:
+    """Tell whether a file is a launch script: by its name or, where that says nothing, by its first line."""
+    if path.lower().endswith(SCRIPTS):
+        return True
+    try:
+        return may_name_script(path) and files.is_file(path) and _SHELL.match(files.read_bytes(path, 128)) is not None
+    except OSError:
+        return False
 
 
 def read_bytes(path: str, files: Files = LOCAL, *, limit: int = MAX_BYTES) -> bytes:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import SCRIPTS
+from compatcheck.core.textfile import is_script
 from compatcheck.frameworks import unread
 from compatcheck.frameworks.beside import find_beside
 from compatcheck.frameworks.deepspeed import syntax
@@ -34,13 +35,11 @@ if TYPE_CHECKING:
     from compatcheck.frameworks.reader import ConfigurationReader
     from compatcheck.rules.database import RuleSet
 
-SUFFIXES = (".json", ".yaml", ".yml", ".hjson", ".jsonc", ".toml")
 
-
-def is_script(path: str) -> bool:
+def is_launch_script(path: str, files: Files = LOCAL) -> bool:
     """Tell whether a path names a launch script, or one command of it by its line (``train.sh:12``)."""
-    file, _, line = path.lower().rpartition(":")
-    return path.lower().endswith(SCRIPTS) or (line.isdigit() and file.endswith(SCRIPTS))
+    file, _, line = path.rpartition(":")
+    return is_script(path, files) or (line.isdigit() and is_script(file, files))
 
 
 def read_configurations(
@@ -57,7 +56,7 @@ def read_configurations(
     Raises:
         InputError: as `read_configuration`; a named script that starts no training.
     """
-    if is_script(path):
+    if is_launch_script(path, files):
         from compatcheck.frameworks.launch_script.script import read_launch_script  # noqa: PLC0415 (only for launch scripts)
 
         readings = tuple(
@@ -71,13 +70,57 @@ def read_configurations(
             raise InputError(msg, source=Source(path), hint=hint)
         return readings
     if path.lower().endswith(".py"):
-        if not named:
-            return ()
-        from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for Python scripts)
-
-        return (Reading(python_script.read(path, files)),)
+        return _read_python(path, files, named=named)
     reading = read_configuration(path, files, named=named)
     return () if reading is None else (reading,)
+
+
+def _read_python(path: str, files: Files, *, named: bool) -> tuple[Reading, ...]:
+    from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for Python scripts)
+
+    if named:
+        return (Reading(python_script.read(path, files)),)
+    documents = python_script.read(path, files, named=_tells_training(path)) if starts_training(path, files) else ()
+    return (Reading(documents),) if documents else ()
+
+
+def starts_training(path: str, files: Files = LOCAL) -> bool:
+    """Tell whether a file of Python is a script that trains, where nobody named it.
+
+    Raises:
+        InputError: it cannot be read, and its name says that it is one.
+    """
+    from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for Python scripts)
+
+    if _OF_TESTS.search(path.replace(os.sep, "/")):
+        return False
+    told = _tells_training(path)
+    try:
+        starts = python_script.starts_training(path, files, told=told)
+        if told and not starts:
+            python_script.read(path, files, named=False)  # it says whether this is Python at all
+    except InputError:
+        if told or files.is_file(path):
+            raise
+        return False
+    return starts
+
+
+def _tells_training(path: str) -> bool:
+    """Tell whether the name of a file says alone that it is one of a training."""
+    return _NAMES_TRAINING.search(os.path.basename(path)) is not None
+
+
+_OF_TESTS = re.compile(r"(?:^|/)(?:tests?/[^/]*|test_[^/]*|[^/]*_test|conftest)\.py$")
+_WORDS = r"(?:pre|fine[-_]?)?train(?:ing)?|fine[-_]?tun(?:e|ing)|sft|dpo|grpo|kto|orpo|ppo|rloo|rlhf|q?lora"
+_LIBRARIES = r"ds|deepspeed|zero[-_]?[123]?|accelerate|fsdp[12]?|axolotl"
+_EDGE, _END = r"(?:^|[-_.])", r"(?=[-_.])"
+_NAMES_TRAINING = re.compile(
+    rf"{_EDGE}(?:(?:{_WORDS}|{_LIBRARIES}){_END}.*(?:ya?ml|toml|py)|(?:{_LIBRARIES}){_END}.*(?:hjson|jsonc?)"
+    rf"|(?:{_WORDS}){_END}.*(?:config|arg|argument)s?\.(?:hjson|jsonc?))$",
+    re.IGNORECASE,
+)
+"""Names that say alone that a file is one of a training; data has the shorter ones, too, as JSON."""
 
 
 def _trains(documents: tuple[Document, ...], files: Files) -> bool:
@@ -125,7 +168,7 @@ def read_configuration(path: str, files: Files = LOCAL, *, named: bool) -> Readi
     reading = Reading() if reader is None else read_filled_in(reader, data, path)
     if reading.documents:
         return reading
-    if not named:
+    if not named and (text.strip() or not _tells_training(path)):
         return None
     if not text.strip():
         msg = "is empty"
@@ -177,6 +220,8 @@ def _find_reader(data: Any, path: str) -> ConfigurationReader | None:  # noqa: A
 
 def _is_meant_for_training(path: str, files: Files) -> bool:
     """Tell whether a file that cannot be parsed was meant as a training configuration: then passing over it would be a guess."""
+    if _tells_training(path):
+        return True
     try:
         head = files.read_bytes(path, HEAD_BYTES)
     except OSError:
@@ -332,7 +377,7 @@ def _read_kind(kind: str, file: str, files: Files) -> tuple[Document, ...]:
     if kind == "program":
         from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for Python scripts)
 
-        return python_script.read(file, files, named=False)
+        return python_script.read(file, files, named=False, launched=True)
     reader = find_configuration_reader(kind)
     if reader is None:
         reading = read_configuration(file, files, named=True)

@@ -58,7 +58,7 @@ FOLDERS = (
     Folder("torchtune"),
     Folder(
         "torchtitan",
-        telling_words=("[parallelism]", "[activation_checkpoint]", "data_parallel_shard_degree"),
+        telling_words=("[parallelism]", "[activation_checkpoint]", "data_parallel_shard_degree", "[training]"),
         decides=(
             "training.micro_batch_size",
             "training.global_batch_size",

@@ -1,14 +1,16 @@
 """Keys that a release of their program does not know: what they say counts for nothing there.
 
 Which releases have a key is data (``keys`` of ``rules/_programs/<name>.yaml``). A key is left out only where no release that
-the environment allows has it.
+the environment allows has it. What it would decide is then open: the run does not start, or a script takes the key itself. A
+program that takes no such keys (``refuses_unknown_keys``: argparse, HfArgumentParser, hydra) is then not the one that reads the
+others either, and no default of its release holds.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.core.document import Gap
+from compatcheck.core.document import Gap, Unresolved
 from compatcheck.core.source import Skipped
 from compatcheck.rules.programs import find_program
 
@@ -26,23 +28,30 @@ def drop_unknown_keys(documents: Sequence[Document], scope: FactScope) -> tuple[
 
 def _drop(document: Document, scope: FactScope) -> Document:
     rows = scope.rules.section(f"keys/{document.reader}") or {}
+    refuses = find_program(document.reader).refuses_unknown_keys
     unknown = {}
-    for key in {statement.key for statement in document.statements} & rows.keys():
+    written = {entry.key for entry in document.statements} | {entry.key for entry in document.unresolved}
+    written.update(key for _, _, key in document.references)
+    for key in sorted(written & rows.keys()):
         for package, (specifier, bounds) in rows[key].items():
             if scope.in_range(package, bounds) == "no":
                 found = scope.package(package)
                 release = "" if found is None else f" {found.version or found.specifier}"
                 source = document.place(key)
-                unknown[key] = Skipped(source, f"unknown to {package}{release}", f"{package}{specifier} has it")
+                reason, hint = f"unknown to {package}{release}", f"{package}{specifier} has it"
+                unknown[key] = Skipped(source, reason, hint, named=refuses and document.named)
     if not unknown:
         return document
     gaps = document.gaps
-    if find_program(document.reader).refuses_unknown_keys:
+    if refuses:
         first = next(iter(unknown.values()))
         why = f"is {first.reason}: a fork or another release reads the command, and its defaults are not known"
         gaps = (*gaps, Gap(first.source, why))
+    dropped = [entry for entry in document.statements if entry.key in unknown]
+    left_open = (Unresolved(entry.fact, entry.key, f"is {unknown[entry.key].reason}", entry.role) for entry in dropped)
     return document._replace(
         gaps=gaps,
-        statements=tuple(statement for statement in document.statements if statement.key not in unknown),
-        skipped=(*document.skipped, *(unknown[key] for key in sorted(unknown))),
+        statements=tuple(entry for entry in document.statements if entry.key not in unknown),
+        unresolved=(*document.unresolved, *left_open),
+        skipped=(*document.skipped, *unknown.values()),
     )

@@ -147,7 +147,8 @@ class _File(StrictFile):
         try:
             return {
                 key: {package: [specifier, compile_specifier(specifier)] for package, specifier in ranges.items()}
-                for key, ranges in self.data["keys"].items()
+                for keys, ranges in self.data["keys"].items()
+                for key in keys.split()
             }
         except (TypeError, AttributeError, InvalidSpecifierError) as error:
             raise self.error(f"malformed releases of a key: {error}", "keys") from None

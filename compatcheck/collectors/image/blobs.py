@@ -118,6 +118,13 @@ def read_layer_stream(
     except UnavailableError as error:
         hint = UnavailableError.hint if compression == ZSTD else None
         return LayerRead(LayerRecord((), problems=(str(error),)), size, compression, hint=hint)
+    if (
+        hashed is None
+        and algorithm in {"sha256", "sha512"}
+        and isinstance(stream, FileStream)
+        and _ends_in_an_entry(stream, size)
+    ):
+        hashed = Hashed(stream, algorithm)
     if hashed is not None and not record.problems and hashed.finish() != stated:
         problem = f"what it holds does not have the digest that is stated ({digest}): the archive is damaged or forged"
         record = record._replace(problems=(problem,))
@@ -125,6 +132,14 @@ def read_layer_stream(
         if job.cache is not None and name is not None:
             job.cache.store(name, record)
     return LayerRead(record, size, compression)
+
+
+def _ends_in_an_entry(stream: FileStream, size: int | None) -> bool:
+    """Tell whether an archive has no end, as one that was cut off between two entries; what it holds is then hashed whole."""
+    stream.position = max(0, (size or 0) - BLOCK)
+    last = stream.read(BLOCK)
+    stream.position = 0
+    return len(last) < BLOCK or any(last) or (size or 0) % BLOCK > 0
 
 
 def _find(key: str | None, job: Job) -> LayerRecord | None:

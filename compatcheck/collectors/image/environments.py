@@ -116,7 +116,7 @@ def _doubt_without_torch(environments: list[ImageEnvironment]) -> list[str]:
 
 def _read_place(place: Place, image: Image, names: tuple[str, ...], system: System, *, declared: bool) -> Environment:
     files = image.files
-    environment = check_records(collect_installed(place.layout, files=files), names, files)
+    environment = check_records(collect_installed(place.layout, files=files), names, place.layout.site_packages, files)
     components: Mapping[str, Package] = environment.components
     notes: list[str] = []
     if "torch" in environment.packages:

@@ -10,27 +10,36 @@ import os
 from typing import TYPE_CHECKING
 
 from compatcheck.collectors.python.distributions import canonical_name, read_name_and_version, same_version
-from compatcheck.core.environment import Damage, Environment
+from compatcheck.core.environment import Damage, Environment, Package
 from compatcheck.core.files import LOCAL
-from compatcheck.core.source import Source
+from compatcheck.core.source import Skipped, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from compatcheck.core.environment import Package
     from compatcheck.core.files import Files
 
 _HEAD_CHARACTERS = 512
 """The first three headers are Metadata-Version, Name and Version in what every build back end writes."""
 
 
-def check_records(environment: Environment, names: Iterable[str], files: Files = LOCAL) -> Environment:
+def check_records(
+    environment: Environment, names: Iterable[str], folders: Iterable[str], files: Files = LOCAL
+) -> Environment:
     """Compare METADATA with the directory's name for some packages and for every component.
+
+    Args:
+        environment: what is installed.
+        names: of the packages that decide something.
+        folders: where packages are installed: one of these that lies there without metadata is imported all the same.
+        files: the tree it lies in.
 
     Returns:
         The environment with what disagrees as damage; METADATA's version is taken, as pip and ``importlib.metadata`` do.
         One of these packages whose release nobody can tell is a part of the environment that was not read, as named.
     """
+    names = tuple(names)
+    environment = _with_bare(environment, names, tuple(folders), files)
     packages = environment.packages
     wanted = {packages[name].source.path: packages[name] for name in names if name in packages}
     if environment.skipped:
@@ -53,6 +62,24 @@ def check_records(environment: Environment, names: Iterable[str], files: Files =
         components=_correct(environment.components, corrected),
         damage=(*environment.damage, *damage),
     )
+
+
+def _with_bare(environment: Environment, names: Iterable[str], folders: Iterable[str], files: Files) -> Environment:
+    """Add the packages that have a directory and no metadata: their releases are not known."""
+    packages, skipped = dict(environment.packages), list(environment.skipped)
+    for name in names:
+        for folder in folders if name not in packages else ():
+            path = os.path.join(folder, name.replace("-", "_"))
+            if files.is_file(os.path.join(path, "__init__.py")):
+                packages[name] = Package(name, None, Source(path), specifier="")
+                skipped.append(
+                    Skipped(Source(path), f"{name} has no metadata here: its release is not known", _REINSTALL)
+                )
+                break
+    return environment._replace(packages=packages, skipped=tuple(skipped))
+
+
+_REINSTALL = "reinstall it with pip"
 
 
 def _agrees(path: str, files: Files) -> bool:

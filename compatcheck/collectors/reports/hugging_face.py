@@ -23,6 +23,7 @@ from compatcheck.collectors.reports.report import (
 )
 from compatcheck.core.data_file import read_data
 from compatcheck.core.python_code import parse_python
+from compatcheck.core.source import Skipped
 from compatcheck.core.units import GIB
 
 if TYPE_CHECKING:
@@ -174,14 +175,13 @@ def _take_configuration(entry: Field, report: PastedReport, source: Any) -> None
         if not colon or re.fullmatch(r"[a-z_0-9]{2,60}", key) is None:
             break
         data[key] = _read_value(text.strip())
-    if {"compute_environment", "distributed_type"} <= data.keys():
-        section = _SECTIONS.get(str(data["distributed_type"]))
-        whole = not (glued and _is_torn(data)) and {"num_processes", _LAST} <= data.keys() and section in {None, *data}
+    if data.keys() & {"compute_environment", "distributed_type"}:
+        section = _SECTIONS.get(str(data.get("distributed_type")))
+        whole = not (glued and _is_torn(data)) and data.keys() >= _WHOLE and section in {None, *data}
         report.accelerate, report.accelerate_source = (data if whole else None), source
         if not whole:
-            report.notes.append(
-                f"{source}: the configuration of accelerate may be cut off or has lost its line breaks, and was not read"
-            )
+            reason = "the configuration of accelerate may be cut off or has lost its line breaks"
+            report.skipped.append(Skipped(source, reason, "name the file of accelerate itself", named=True))
 
 
 def _is_torn(data: dict[str, Any]) -> bool:
@@ -192,8 +192,9 @@ def _is_torn(data: dict[str, Any]) -> bool:
 
 _GLUED = re.compile(r"(?<=\S)[ \t]+(?=[-*] {0,3}[a-z_0-9]{2,60}: )")
 """Between two keys in one line: its break was lost."""
-_LAST = "downcast_bf16"
-"""What accelerate prints behind the sections that matter (``ClusterConfig`` in accelerate/commands/config/config_args.py)."""
+_WHOLE = {"compute_environment", "distributed_type", "num_processes", "downcast_bf16"}
+"""What accelerate prints of every configuration, the last behind the sections that matter (``ClusterConfig`` in
+accelerate/commands/config/config_args.py)."""
 _SECTIONS = {"DEEPSPEED": "deepspeed_config", "FSDP": "fsdp_config", "MEGATRON_LM": "megatron_lm_config"}
 _LONGEST_VALUE = 4000
 

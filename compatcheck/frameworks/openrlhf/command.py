@@ -102,7 +102,9 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
 
 
 _STEPS = Unresolved(
-    "training.gradient_accumulation_steps", "train_batch_size", "follows from the number of ranks and the micro batch"
+    "training.gradient_accumulation_steps",
+    "(batch of the optimizer)",
+    "follows from the number of ranks and the micro batch",
 )
 """DeepSpeed is given the whole batch and the micro batch (``get_ds_train_config``, ``utils/deepspeed/deepspeed.py``)."""
 

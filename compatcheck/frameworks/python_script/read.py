@@ -6,12 +6,14 @@ A keyword that is no literal is listed as not known, never taken for its default
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from compatcheck.core.document import Document, Gap, Statement, Unresolved
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Skipped, Source
+from compatcheck.core.textfile import read_bytes
 from compatcheck.frameworks.accelerate import configuration as accelerate
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
@@ -31,24 +33,54 @@ _OPTIONS = frozenset(key.partition(".")[0] for key in hf_trainer.TABLE)
 """Arguments that have a meaning, or an entry that has one."""
 
 
-def read(path: str, files: Files = LOCAL, *, named: bool = True) -> tuple[Document, ...]:
+_STARTS = re.compile(
+    rb"^(?:if[ \t]+__name__\b|(?!class\b|def\b|from\b|import\b|async\b|[@#\s\"'])[^#\n]*"
+    rb"(?:Trainer\(|\.train\(|Accelerator\(|initialize\(|\bmain\())",
+    re.MULTILINE,
+)
+"""What stands at the left edge of a script that starts something: a module of a library has none of it."""
+_TRAINS = re.compile(
+    rb"(?:Trainer|TrainingArguments|Accelerator|deepspeed\.initialize|FSDP|FullyShardedDataParallel)\("
+)
+_LOOPS = re.compile(rb"\.backward\(")
+"""What a loop of its own has beside."""
+
+
+def starts_training(path: str, files: Files = LOCAL, *, told: bool) -> bool:
+    """Tell by some words whether a file of Python is a script that trains, where nobody named it.
+
+    Args:
+        path: the file.
+        files: the tree it lies in.
+        told: whether its name says that it trains: then it may do so in a loop of its own.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    content = read_bytes(path, files)
+    trains = _TRAINS.search(content) or (told and _LOOPS.search(content))
+    return bool(trains) and _STARTS.search(content) is not None
+
+
+def read(path: str, files: Files = LOCAL, *, named: bool = True, launched: bool = False) -> tuple[Document, ...]:
     """Read a training script.
 
     Args:
         path: the script.
         files: the tree it lies in.
-        named: whether the person named it; one that a launch command starts may say nothing.
+        named: whether the person named it; any other may say nothing.
+        launched: whether a command that was read starts it.
 
     Raises:
         InputError: not readable, no Python, or (when named) a script that trains nothing this release knows.
     """
     try:
-        return _read(path, files, named=named)
+        return _read(path, files, named=named, launched=launched)
     except RecursionError:  # the parser goes somewhat deeper than those that look at what it made
         raise too_deep(path) from None
 
 
-def _read(path: str, files: Files, *, named: bool) -> tuple[Document, ...]:
+def _read(path: str, files: Files, *, named: bool, launched: bool) -> tuple[Document, ...]:
     source = Source(path)
     script = Script(parse_script(read_text(path, files), path))
     found = Findings(source)
@@ -73,7 +105,7 @@ def _read(path: str, files: Files, *, named: bool) -> tuple[Document, ...]:
                 msg, source=source, hint="it looks for a Trainer, its arguments, FSDP, DeepSpeed and accelerate"
             )
         return ()
-    return tuple(_documents(found, script, launched=not named))
+    return tuple(_documents(found, script, launched=launched))
 
 
 def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[Document]:

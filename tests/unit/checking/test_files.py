@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -182,8 +183,9 @@ def test_an_empty_file_that_is_named_is_said(
         "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\n"
         "deepspeed_config:\n  deepspeed_config_file: ds.json\n"
     )
-    (entry,) = check_json(tmp_path, monkeypatch, capsys)["skipped"]
-    assert "is empty" in entry["reason"]
+    entries = check_json(tmp_path, monkeypatch, capsys)["skipped"]
+    assert {entry["source"].rpartition("/")[2].partition(":")[0] for entry in entries} == {"ds.json", "accelerate.yaml"}
+    assert any("is empty" in entry["reason"] for entry in entries)
 
 
 UV_LOCK = """version = 1
@@ -308,3 +310,108 @@ def test_an_extra_that_decides_the_fit_leaves_it_open(
     assert (code, "may not fit: needs 3" in out) == (0, True)
     code, out = check(*arguments, "--extra", "train", monkeypatch=monkeypatch, capsys=capsys)
     assert (code, "does not fit: needs 3" in out) == (1, True)
+
+
+TRAINS = (
+    'from transformers import Trainer, TrainingArguments\nTrainer(args=TrainingArguments("o", bf16=True)).train()\n'
+)
+LAUNCH = "torchrun --nproc_per_node 8 sft.py --bf16 True --per_device_train_batch_size 4 --output_dir o\n"
+
+
+@pytest.mark.parametrize(
+    ("written", "subjects"),
+    [
+        ({"sft.py": TRAINS}, ["requirements.txt + sft.py"]),
+        ({"sft.py": TRAINS, "run.sh": LAUNCH}, ["requirements.txt + run.sh"]),
+        ({"run": f"#!/usr/bin/env bash\n{LAUNCH}"}, ["requirements.txt + run"]),
+        ({"train.job": f"#! /bin/sh\n{LAUNCH}"}, ["requirements.txt + train.job"]),
+        ({"run": f"#!/usr/bin/env python\n{LAUNCH}"}, ["requirements.txt"]),
+        ({"loops.py": "from transformers import Trainer\nclass Mine(Trainer):\n    pass\n"}, ["requirements.txt"]),
+        ({"test_sft.py": TRAINS}, ["requirements.txt"]),
+    ],
+)
+def test_a_walk_reads_the_scripts_that_train(
+    written: dict[str, str],
+    subjects: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "requirements.txt").write_text("torch==2.8.0\n")
+    for name, text in written.items():
+        (tmp_path / name).write_text(text)
+    assert names(check_json(tmp_path, monkeypatch, capsys)) == subjects
+
+
+def test_a_directory_of_many_training_scripts_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "requirements.txt").write_text("torch==2.8.0\n")
+    for number in range(12):
+        (tmp_path / f"example{number}.py").write_text(TRAINS)
+    report = check_json(tmp_path, monkeypatch, capsys)
+    assert names(report) == ["requirements.txt"]
+    (entry,) = report["skipped"]
+    assert entry["reason"] == "holds 12 training scripts that no launch script here starts"
+
+
+UNREADABLE = b"\xf5\x9b\x80"
+
+
+@pytest.mark.parametrize("kind", ["garbage", "a pipe", "a link to nothing"])
+@pytest.mark.parametrize("name", ["train.yaml", "ds_config.json", "sft.toml", "train.py", "run.sh", "reqs.txt"])
+def test_what_is_named_like_an_input_and_cannot_be_read_is_said(
+    name: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "requirements.txt").write_text("torch==2.8.0\n")
+    if kind == "garbage":
+        (tmp_path / name).write_bytes(UNREADABLE)
+    elif kind == "a pipe":
+        os.mkfifo(tmp_path / name)
+    else:
+        (tmp_path / name).symlink_to("/nonexistent")
+    for option, code in (("--fail-unread", 4), ("--no-fail-unread", 0)):
+        found, out = check(str(tmp_path), "--format", "json", option, monkeypatch=monkeypatch, capsys=capsys)
+        assert (found, len(json.loads(out)["skipped"])) == (code, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("train.json", '{"a": 1}\n{"a": 2}\n'),
+        ("tokenizer_config.json", "{"),
+        ("values.yaml", "{{ a }}: ["),
+        ("deps.txt", "libfoo\nlibbar\n"),
+        ("LICENSE", "#!/bin/bash\n"),
+        ("README.md", "torchrun train.py\n"),
+        ("train.py", "def train(): ...\n"),
+        ("setup.cfg", "[flake8]\nignore = E501\n"),
+    ],
+)
+def test_what_is_something_else_is_passed_over(
+    name: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "requirements.txt").write_text("torch==2.8.0\n")
+    (tmp_path / name).write_text(text)
+    report = check_json(tmp_path, monkeypatch, capsys)
+    assert (names(report), report["skipped"]) == (["requirements.txt"], [])
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("setup.cfg", "[options]\ninstall_requires =\n    torch==2.8.0\n"),
+        *((name, "torch==2.8.0\n") for name in ("reqs.txt", "gpu.reqs", "deps.txt", "requirements/gpu/base.txt")),
+        ("requirements-dev", "torch==2.8.0\n"),
+        ("environment-gpu.yml", "name: x\ndependencies:\n  - pytorch=2.8.0\n"),
+        ("Dockerfile.cuda", "FROM ubuntu\nRUN pip install torch==2.8.0\n"),
+        ("Containerfile", "FROM ubuntu\nRUN pip install torch==2.8.0\n"),
+    ],
+)
+def test_a_list_of_packages_has_many_names(
+    name: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text(text)
+    (subject,) = check_json(tmp_path, monkeypatch, capsys)["subjects"]
+    assert subject["id"].endswith(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from pathlib import Path
 
@@ -65,12 +66,16 @@ def test_configurations_beside_an_environment_are_named(project: Path) -> None:
     assert ("training.zero_stage", 3) in [(fact["name"], fact["value"]) for fact in facts]
 
 
+RUN = "compatcheck env --training ds.json --training train.yaml"
+"""A script beside a configuration says nothing about which files that takes."""
+
+
 def test_runs_that_exclude_each_other_have_a_command_each(project: Path) -> None:
     for name, text in (("ds.json", DS), ("train.yaml", TRAIN), ("sft.py", SCRIPT)):
         (project / name).write_text(text, "utf-8")
     ran = run("env")
     assert "ds.json, sft.py and train.yaml here say what is trained" in ran.out
-    assert commands(ran) == ["compatcheck env --training sft.py", "compatcheck env --training train.yaml"]
+    assert commands(ran) == ["compatcheck env --training sft.py", RUN]
     assert {run(*shlex.split(command)[1:]).code for command in commands(ran)} <= {0, 1}
 
 
@@ -122,3 +127,8 @@ def test_only_the_head_of_a_file_is_searched(tmp_path: Path) -> None:
     (tmp_path / "data.json").write_text('{"rows": "' + "x" * (1 << 16) + '", "zero_optimization": {"stage": 3}}')
     found = find_configurations(str(tmp_path), Request())
     assert [item.path for item in found] == [str(tmp_path / "ds.json")]
+
+
+def test_a_pipe_is_not_waited_for(project: Path) -> None:
+    os.mkfifo(project / "train.yaml")
+    assert commands(run("env")) == []

@@ -366,6 +366,8 @@ def test_a_configuration_that_may_be_cut_off_is_not_read(lines: int) -> None:
     head, configuration = TRANSFORMERS.split("- Accelerate config:")
     found = read_training(head + "- Accelerate config:" + "".join(configuration.splitlines(keepends=True)[:lines]))
     assert found.accelerate is None
+    (entry,) = found.environment.skipped
+    assert (entry.named, entry.source.key) == (True, "accelerate config")
 
 
 def test_what_is_stated_not_to_be_installed_is_absent() -> None:

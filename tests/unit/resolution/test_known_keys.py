@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from compatcheck.checking.shared import mark_named
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
+from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
 from compatcheck.frameworks.llamafactory import configuration as llama_factory
 from compatcheck.resolution.resolve import resolve
 from compatcheck.resolution.subject import Subject
 from compatcheck.rules.database import RuleSet
 from compatcheck.rules.locate import open_rules
+from tests.unit.frameworks.launch_script.written_commands import documents
 
 FILE = {
     "model_name_or_path": "somewhere/else",
@@ -30,13 +33,13 @@ def rules() -> RuleSet:
 def subject_of(rules: RuleSet, version: str | None = None, specifier: str | None = None) -> Subject:
     package = Package("llamafactory", version, Source("requirements.txt"), specifier)
     environment = Environment(origin="requirements.txt", packages={"llamafactory": package}, complete=False)
-    documents = llama_factory.read(dict(FILE), "train.yaml").documents
-    return resolve("x", rules=rules, environment=environment, documents=documents)
+    read = llama_factory.read(dict(FILE), "train.yaml").documents
+    return resolve("x", rules=rules, environment=environment, documents=read)
 
 
-def test_a_key_of_a_later_release_states_nothing_and_is_said(rules: RuleSet) -> None:
+def test_with_a_key_that_the_program_refuses_no_default_of_its_release_holds(rules: RuleSet) -> None:
     subject = subject_of(rules, "0.9.1")
-    assert subject.roles["train"]["training.use_reentrant"].value is True
+    assert not {"training.use_reentrant", "training.use_liger_kernel"} & subject.roles["train"].keys()
     assert [(entry.source.key, entry.reason, entry.hint) for entry in subject.skipped] == [
         ("use_reentrant_gc", "unknown to llamafactory 0.9.1", "llamafactory>=0.9.2 has it")
     ]
@@ -47,6 +50,41 @@ def test_a_key_that_the_release_may_know_counts(rules: RuleSet, version: str | N
     subject = subject_of(rules, version, specifier)
     assert subject.roles["train"]["training.use_reentrant"].value is False
     assert not subject.skipped
+
+
+OLD = "deepspeed --num_gpus 8 --module openrlhf.cli.train_ppo_ray --pretrain a/b --micro_train_batch_size 2 --use_dynamic_batch"
+NEW = "deepspeed --num_gpus 8 --module openrlhf.cli.train_ppo_ray --actor.model_name_or_path a/b --train.micro_batch_size 2"
+
+
+@pytest.mark.parametrize(
+    ("command", "release", "size"),
+    [(OLD, "0.9.10", None), (OLD, "0.11.0", None), (NEW, "0.9.10", None), (NEW, "0.11.0", 2)],
+)
+def test_the_other_spelling_of_a_command_line_states_nothing(
+    rules: RuleSet, command: str, release: str, size: int | None
+) -> None:
+    package = Package("openrlhf", release, Source("requirements.txt"))
+    environment = Environment(origin="requirements.txt", packages={"openrlhf": package}, complete=False)
+    subject = resolve("x", rules=rules, environment=environment, documents=mark_named(documents(command)))
+    fact = subject.roles["actor"].get("training.micro_batch_size")
+    assert (None if fact is None else fact.value) == size
+    refused = (command is OLD) == (release == "0.11.0")
+    assert ("training.sequence_length" in subject.roles["actor"]) is not refused
+    assert any(entry.named and entry.reason == f"unknown to openrlhf {release}" for entry in subject.skipped) is refused
+
+
+@pytest.mark.parametrize(("release", "value"), [("5.23.0", True), ("4.57.0", None)])
+def test_a_key_that_a_script_may_take_itself_leaves_open_what_it_would_decide(
+    rules: RuleSet, release: str, value: object
+) -> None:
+    package = Package("transformers", release, Source("requirements.txt"))
+    environment = Environment(origin="requirements.txt", packages={"transformers": package}, complete=False)
+    written = {"output_dir": "o", "bf16": True, "activation_checkpointing": True}
+    read = hf_trainer.read(written, "train.yaml").documents
+    facts = resolve("x", rules=rules, environment=environment, documents=read).roles["train"]
+    fact = facts.get("training.gradient_checkpointing")
+    assert (None if fact is None else fact.value) is value
+    assert facts["training.micro_batch_size"].value == 8
 
 
 def test_a_requirement_that_only_allows_earlier_releases_is_named(rules: RuleSet) -> None:

@@ -34,6 +34,8 @@ def facts_of(rules: RuleSet, documents: list[Document], **versions: str) -> Fact
     return resolve("x", rules=rules, environment=environment, documents=documents).roles["train"]
 
 
+STEPS, PRECISION = "training.gradient_accumulation_steps", "training.mixed_precision"
+
 SHORT: dict[str, Any] = {
     "model_name_or_path": "somewhere/else",
     "dataset_name": "mine",
@@ -349,3 +351,28 @@ def test_an_engine_alone_does_what_no_program_adds(rules: RuleSet) -> None:
 def test_liger_leaves_the_loss_to_a_program_that_computes_it_itself(rules: RuleSet) -> None:
     text = "deepspeed --module openrlhf.cli.train_sft --pretrain Qwen/Qwen2.5-7B --zero_stage 3 --use_liger_kernel\n"
     assert facts_of(rules, written(text), openrlhf="0.6.4")["training.loss_implementation"].value == "cross_entropy"
+
+
+@pytest.mark.parametrize(
+    ("launch", "stated"),
+    [
+        ("--config_file acc.yaml ./mine/run_all --x 1", {}),
+        ("--use_deepspeed --zero_stage 3 ./mine/run_all --x 1", {}),
+        ("--use_deepspeed --zero_stage 3 --gradient_accumulation_steps 4 ./mine/run_all --x 1", {STEPS: 4}),
+        (
+            "--use_deepspeed --zero_stage 3 t.py --bf16 True --per_device_train_batch_size 2",
+            {STEPS: 1, PRECISION: "bf16"},
+        ),
+    ],
+)
+def test_what_a_script_gives_accelerate_is_no_default_of_deepspeed(
+    rules: RuleSet, launch: str, stated: dict[str, object]
+) -> None:
+    documents = list(written(f"accelerate launch --num_processes 8 {launch}"))
+    if "acc.yaml" in launch:
+        section = {"zero_stage": 3, "zero3_init_flag": True}
+        data = {"compute_environment": "LOCAL_MACHINE", "distributed_type": "DEEPSPEED", "deepspeed_config": section}
+        documents += accelerate.read(data, "acc.yaml").documents
+    facts = facts_of(rules, documents, accelerate="1.10.0", deepspeed="0.17.5", transformers="4.56.0")
+    assert facts["training.reduce_bucket_size"].value == 500_000_000  # what accelerate leaves to DeepSpeed
+    assert {name: facts[name].value for name in (STEPS, PRECISION) if name in facts} == stated

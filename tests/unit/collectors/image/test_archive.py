@@ -385,6 +385,17 @@ def test_an_archive_that_was_cut_off_is_read_as_far_as_it_goes(piped, tmp_path):
     assert any("cut off" in reason for reason in reasons(image))
 
 
+@pytest.mark.parametrize("kept", ["an entry", "a part of its padding"])
+def test_a_layer_that_was_cut_off_behind_an_entry_is_said(kept, tmp_path):
+    layer = as_tar({f"{SITE}/torch-2.5.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: torch\nVersion: 2.5.0\n"})
+    files = oci_files([([layer], [layer], "a", "linux/amd64", True)])
+    end = len(layer.rstrip(b"\0"))
+    files[f"blobs/sha256/{digest(layer)}"] = layer[: end + -end % 512 if kept == "an entry" else end + 3]
+    write_files(tmp_path, files)
+    image = open_image(str(tmp_path), cache=None)
+    assert any("does not have the digest that is stated" in reason for reason in reasons(image))
+
+
 def test_a_layer_with_the_wrong_digest_is_said(tmp_path):
     layers = [as_tar(LAYERS[0])]
     files = oci_files([(layers, [squeeze(layers[0])], "a", "linux/amd64", True)])

@@ -25,7 +25,8 @@ def site(tmp_path: Path) -> Path:
 @pytest.fixture
 def collect(tmp_path: Path) -> Collect:
     def check(*names: str) -> Environment:
-        return records.check_records(collect_installed(locate(None, str(tmp_path / "python"), {})), names)
+        layout = locate(None, str(tmp_path / "python"), {})
+        return records.check_records(collect_installed(layout), names, layout.site_packages)
 
     return check
 
@@ -83,3 +84,13 @@ def test_packages_that_no_rule_is_about_are_not_opened(
     monkeypatch.setattr(records, "read_name_and_version", lambda path: opened.append(path) or read(path))
     assert collect("deepspeed", "absent").damage == ()
     assert opened == []
+
+
+def test_a_package_without_metadata_is_there_and_of_an_unknown_release(site: Path, collect: Collect) -> None:
+    (site / "flash_attn").mkdir()
+    (site / "flash_attn/__init__.py").write_text("")
+    (site / "yaml").mkdir()
+    environment = collect("flash-attn", "torch")
+    assert {name: package.version for name, package in environment.packages.items()} == {"flash-attn": None}
+    (entry,) = environment.skipped
+    assert (entry.source.path, entry.named) == (str(site / "flash_attn"), True)
