@@ -59,8 +59,8 @@ def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "model.vocab_size": parameters["vocab"],
         "training.framework": "accelerate",
-        # Scoring is what preference trainers do, keeping outputs what a loop of one's own does.
-        "training.trainer": "dpo" if parameters["of"] == "scoring" else "causal_lm",
+        # Scoring sequence by sequence is what KTO does, keeping outputs what a loop of one's own does.
+        "training.trainer": "kto" if parameters["of"] == "scoring" else "causal_lm",
         "training.sharding": "none",
         "training.mixed_precision": parameters["mixed_precision"],
         "training.keep_fp32_outputs": parameters["keep_fp32_outputs"],
