@@ -303,7 +303,7 @@ def _describe_conflicts(conflicts: Sequence[Conflict], facts: dict[str, Fact], *
         ]
         names = tuple(sorted(conflict.fact for conflict in conflicts))
         facts[name] = Fact(name, names, "derived", sources, "; ".join(words))
-        refused = tuple(sorted(conflict.fact for conflict in conflicts if conflict.refused))
+        refused = tuple(sorted(one.fact for one in conflicts if one.refused and not _may_differ(one.fact, facts)))
         if refused or REFUSED not in facts:
             facts[REFUSED] = Fact(REFUSED, refused, "derived", sources, "; ".join(words))
     elif compared:
@@ -325,6 +325,19 @@ def _describe_refused(facts: dict[str, Fact]) -> None:
     if keys:
         words = f"accelerate takes no {', '.join(map(str, keys))} beside deepspeed_config_file"
         facts[REFUSED] = stated._replace(value=keys, note=words)
+
+
+def _may_differ(name: str, facts: Mapping[str, Fact]) -> bool:
+    """Tell whether a trainer that looks for a batch that fits leaves the DeepSpeed file its own.
+
+    Source: transformers trainer.py propagate_args_to_deepspeed(), 4.37.0 to 5.23.0.
+    """
+    search = facts.get("training.auto_find_batch_size")
+    return (
+        name in {"training.micro_batch_size", "training.global_batch_size"}
+        and search is not None
+        and search.value is True
+    )
 
 
 def _describe_gaps(gaps: "Sequence[Gap]", facts: dict[str, Fact]) -> None:

@@ -42,6 +42,7 @@ OWN_FACTS = frozenset(_COUNTS) | {
         "num_attention_heads",
         "num_key_value_heads",
         "head_dim",
+        "global_head_dim",
         "vocab_size",
         "max_position_embeddings",
         "moe_intermediate_size",

@@ -45,6 +45,14 @@ def test_a_derived_head_width_names_both_keys():
     assert dimensions({**LLAMA, "head_dim": 64})["model.head_dim"] == (64, "head_dim")
 
 
+def test_global_layers_may_have_wider_heads():
+    config = {"model_type": "gemma4", "text_config": {"head_dim": 256, "global_head_dim": 512}}
+    found = dimensions(config)
+    assert found["model.head_dim"] == (256, "text_config.head_dim")
+    assert found["model.global_head_dim"] == (512, "text_config.global_head_dim")
+    assert "model.global_head_dim" not in dimensions(LLAMA)
+
+
 def test_key_value_heads_default_to_the_heads_of_the_file():
     config = {"model_type": "llama", "num_attention_heads": 40}
     assert dimensions(config)["model.num_key_value_heads"] == (40, "num_attention_heads")

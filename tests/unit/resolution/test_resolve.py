@@ -123,6 +123,10 @@ def test_a_default_of_the_trainer_contradicts_a_deepspeed_file(rules: RuleSet) -
     assert (
         values(resolve("s", rules=rules, environment=stack, documents=(stated, other)))["configuration.refused"] == ()
     )
+    # propagate_args_to_deepspeed(auto_find_batch_size=True) compares no batch
+    searching = document("hf_trainer", "t.json", training__auto_find_batch_size=True)
+    subject = resolve("s", rules=rules, environment=stack, documents=(searching, other))
+    assert values(subject)["configuration.refused"] == ("training.mixed_precision",)
 
 
 def test_damage_and_components_of_an_environment(rules: RuleSet) -> None:
