@@ -140,8 +140,8 @@ class Parameters:
         if key is None and old.elements is None:
             state.variables[name] = old._replace(value=single(value), line=line)
             return
-        elements: dict[int | str, Value] = {} if old.value is None else {0: old.value}
-        elements.update(old.elements or {})
+        elements: dict[int | str, Value]
+        elements = dict(old.elements) if old.elements is not None else {} if old.value is None else {0: old.value}
         if old.has_unknown_places and not old.associative:
             elements = {0: unknown(f"${{{name}[@]}}", line, many=True)}
         else:
