@@ -63,7 +63,7 @@ def _parse(text: str) -> Version:
     return Version(text)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=8192)
 def parse_version(text: str) -> Version | None:
     """Parse a version and drop its local label, or return None when it is not PEP 440."""
     try:
@@ -91,6 +91,7 @@ def _names_commit(segment: str) -> bool:
     )
 
 
+@lru_cache(maxsize=2048)  # what a file requires is asked of every release, rule and pin
 def compile_specifier(text: str) -> Bounds:
     """Compile PEP 440 specifier sets joined by ``||`` into bounds; local labels are dropped, as ranges ignore them.
 

@@ -43,6 +43,7 @@ class Distances:
             releases: the known releases.
         """
         self.current = current
+        self._here, self._first = _parsed(current), series_of(current)
         self._releases = sorted(_parsed(release) for release in releases)
         self._series = sorted({series_of(release) for release in releases})
 
@@ -50,8 +51,8 @@ class Distances:
         """Return the kind of a move, the series it crosses and the releases it passes."""
         move = describe_move(self.current, target)
         rank = 2 * _KINDS.index(move.partition(" ")[0]) + move.endswith("down")
-        first, last = sorted((series_of(self.current), series_of(target)))
-        low, high = sorted((_parsed(self.current), _parsed(target)))
+        first, last = sorted((self._first, series_of(target)))
+        low, high = sorted((self._here, _parsed(target)))
         crossed = bisect_left(self._series, last) - bisect_left(self._series, first)
         return rank, crossed, bisect_left(self._releases, high) - bisect_right(self._releases, low)
 

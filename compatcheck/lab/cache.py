@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from compatcheck.core.cache import find_cache
 from compatcheck.core.errors import UsageError
 
 
 def cache_directory() -> Path:
-    """Return ``$COMPATCHECK_CACHE``, else ``compatcheck`` in the user's cache directory (``$XDG_CACHE_HOME``, ``~/.cache``)."""
-    if stated := os.environ.get("COMPATCHECK_CACHE"):
-        return Path(stated).absolute()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base).absolute() if base else Path.home() / ".cache") / "compatcheck"
+    """Return the cache of this process's environment."""
+    return Path(find_cache(os.environ))
 
 
 def make_folder(*parts: str) -> Path:

@@ -10,6 +10,14 @@ from typing import TYPE_CHECKING
 
 from compatcheck.reporters.checkout import find_root
 
+try:  # the one hash: hashlib loads all of OpenSSL, which is most of what JSON costs beyond text
+    from _sha2 import sha256  # type: ignore[import-not-found]  # Python 3.12
+except ImportError:
+    try:
+        from _sha256 import sha256  # type: ignore[import-not-found]
+    except ImportError:
+        from hashlib import sha256
+
 if TYPE_CHECKING:
     from compatcheck.core.advisory import Advisory
     from compatcheck.core.report import Finding
@@ -26,9 +34,7 @@ def fingerprint_advisory(advisory: Advisory) -> str:
 
 
 def _identify(name: str, subject: str, part: str) -> str:
-    from hashlib import sha256  # noqa: PLC0415 (10 ms; only for formats that print it)
-
     root = find_root(os.getcwd())
     subject = subject if root == os.sep else subject.replace(root + os.sep, "")
     identity = f"{name}\0{subject}\0{part}"
-    return sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return str(sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:16])

@@ -252,6 +252,10 @@ class _Table:
     ) -> None:
         self.label, self.origin = voice
         self.rows = rows
+        self.packages: dict[str, dict[str, None]] = {}
+        """Fact → packages whose releases its rows ask for."""
+        for row in rows:
+            self.packages.setdefault(row["fact"], {}).update(dict.fromkeys(row["ranges"]))
         self.keys = keys
         self.not_understood = any(key.endswith(_ANYTHING) for key in keys or ())
         self.scope = scope
@@ -270,8 +274,8 @@ class _Table:
         rows = [row for row in self.rows if row["fact"] not in undecided and self.fits_keys(row)]
         progress = True
         while progress:
-            settled = [self.settle(row) for row in rows]
-            progress = any(settled)
+            pending = [row for row in rows if row["forced"] or row["fact"] not in self.facts]
+            progress = any([*map(self.settle, pending)])
         open_rows: dict[str, list[Mapping[str, Any]]] = {}
         for row in rows:
             if row["fact"] not in self.facts and not row["forced"] and self.verdict(row) != _NO:
@@ -380,8 +384,7 @@ class _Table:
 
     def describe(self, name: str) -> str:
         """Describe whose default it is: ``default of the HF Trainer (transformers 4.48.0)``."""
-        packages = dict.fromkeys(package for row in self.rows if row["fact"] == name for package in row["ranges"])
-        found = [(package, self.scope.package(package)) for package in packages]
+        found = [(package, self.scope.package(package)) for package in self.packages[name]]
         versions = [
             f"{label} {package.version or package.specifier}".rstrip()
             for label, package in found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from compatcheck.core.environment import Environment, Package
@@ -41,6 +42,11 @@ def version_need(package: str) -> str:
     return COMPONENT_FACTS.get(package) or f"version of {package}"
 
 
+@lru_cache(maxsize=2048)  # conditions ask for the same names again and again
+def _unknown(name: str) -> Unknown:
+    return Unknown(frozenset((name,)))
+
+
 class FactScope:
     """The names an expression can use, over facts that may still be growing."""
 
@@ -62,7 +68,7 @@ class FactScope:
         fact = self.facts.get(name)
         if fact is not None:
             return fact.value
-        return Unknown(frozenset((FRAMEWORK if name.startswith(TRAITS) and FRAMEWORK not in self.facts else name,)))
+        return _unknown(FRAMEWORK if name.startswith(TRAITS) and FRAMEWORK not in self.facts else name)
 
     def declared(self, name: str) -> object:
         """Tell whether a person, a file or the machine stated the fact; Unknown where what was not read may."""

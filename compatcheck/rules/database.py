@@ -194,6 +194,7 @@ class RuleSet:
         """Take the databases; data sections of a later one win."""
         self.databases = databases
         self._judged: dict[tuple[str, str, int], tuple[Bounds, Verdict]] = {}
+        self._dates: dict[str, Mapping[str, str]] = {}
 
     @property
     def id(self) -> str:
@@ -266,7 +267,10 @@ class RuleSet:
 
     def dates(self, package: str) -> Mapping[str, str]:
         """Return release → ISO date of its first upload, as far as the snapshot knows them."""
-        return {version: str(date) for version, date in (self.section(f"dates/{package}") or {}).items() if date}
+        if package not in self._dates:
+            dates = self.section(f"dates/{package}") or {}
+            self._dates[package] = {version: str(date) for version, date in dates.items() if date}
+        return self._dates[package]
 
     def look_up(self, table: str, keys: tuple[object, ...]) -> object:
         """Return the cell of a table.

@@ -214,6 +214,8 @@ def _over_choices(function: Callable[..., object], *values: object) -> object:
     needs = _needs(*values)
     if needs is None:
         return function(*values)
+    if not any(value.choices for value in values if isinstance(value, Unknown)):
+        return needs
     ways = [value.choices if isinstance(value, Unknown) else (value,) for value in values]
     if not all(ways) or math.prod(map(len, ways)) > _MAX_CHOICES:
         return needs

@@ -6,6 +6,7 @@ import os
 from functools import lru_cache
 from io import BytesIO
 
+from compatcheck.core.cache import find_cache
 from compatcheck.core.errors import RuleError
 from compatcheck.core.source import Source
 from compatcheck.rules.database import Database, RuleSet
@@ -88,42 +89,50 @@ def open_directory(path: str) -> Database:
 
 
 def _open_checkout() -> Database:
-    """Open a checkout's rules as compiled into its ignored ``.cache`` folder, for these rules and this code.
+    """Open a checkout's rules as compiled into its ignored ``.cache`` folder, or the user's cache, for these rules and this code.
 
     A process whose rules or code changed while it ran keeps to itself what it compiled: the files no longer say what that is of.
     """
     from hashlib import sha256  # noqa: PLC0415 (only in a checkout)
 
     files = _list_files(CHECKOUT, *_COMPILER)
-    cache = os.path.join(os.path.dirname(CHECKOUT), ".cache")
-    cached = os.path.join(cache, f"rules-{sha256(repr(files).encode()).hexdigest()[:16]}.jsonl")
-    try:
-        with open(cached, "rb") as stream:
-            data = stream.read()  # at once: another process may remove it
-    except OSError:
+    own = os.path.join(find_cache(os.environ), "rules", sha256(CHECKOUT.encode()).hexdigest()[:16])
+    caches = os.path.join(os.path.dirname(CHECKOUT), ".cache"), own
+    name = f"rules-{sha256(repr(files).encode()).hexdigest()[:16]}.jsonl"
+    data = next(filter(None, (_read(os.path.join(cache, name)) for cache in caches)), None)
+    if data is None:
         from pathlib import Path  # noqa: PLC0415 (only in a checkout)
 
         from compatcheck.rules.compile import compile_directory  # noqa: PLC0415 (imports YAML)
 
         data = compile_directory(Path(CHECKOUT))
         if _list_files(*_COMPILER) == _LOADED and _list_files(CHECKOUT, *_COMPILER) == files:
-            _keep(data, cache, cached)
+            any(_keep(data, cache, name) for cache in caches)
     return Database(lambda: BytesIO(data), CHECKOUT)
 
 
-def _keep(data: bytes, cache: str, cached: str) -> None:
-    """Put the one compiled file of a checkout into its place, in one move; without it, the next process compiles again."""
-    temporary = f"{cached}.{os.getpid()}"
+def _read(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as stream:
+            return stream.read()  # at once: another process may remove it
+    except OSError:
+        return None
+
+
+def _keep(data: bytes, cache: str, kept: str) -> bool:
+    """Put the one compiled file of a checkout into its place, in one move; tell whether that could be done."""
+    temporary = os.path.join(cache, f"{kept}.{os.getpid()}")
     try:
         os.makedirs(cache, exist_ok=True)
         with open(temporary, "wb") as stream:
             stream.write(data)
-        os.replace(temporary, cached)
+        os.replace(temporary, os.path.join(cache, kept))
         for name in os.listdir(cache):
-            if name.startswith("rules-") and name.endswith(".jsonl") and name != os.path.basename(cached):
+            if name.startswith("rules-") and name.endswith(".jsonl") and name != kept:
                 os.unlink(os.path.join(cache, name))
     except OSError:
-        return
+        return False
+    return True
 
 
 def _list_files(*folders: str) -> list[tuple[str, int, int]]:

@@ -26,6 +26,7 @@ from compatcheck.shell.values import (
     text_of,
     unknown,
 )
+from compatcheck.shell.versions import Versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -592,7 +593,7 @@ def expand_text(text: str, variables: Mapping[str, str]) -> str | None:
         text: ``$NAME``, ``${NAME:-word}`` and the like; quotes are plain.
         variables: what is known; any other counts as not set where a default asks.
     """
-    state = State(variables={name: Variable(from_text(value, 1)) for name, value in variables.items()})
+    state = State(Versions({name: Variable(from_text(value, 1)) for name, value in variables.items()}))
     expander = Expander(lambda: state, lambda written, line, _: unknown(f"$({written})", line), slurm=False)
     expander.closed = True
     try:

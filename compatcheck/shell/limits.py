@@ -10,7 +10,7 @@ MAX_COMMANDS = 5_000
 MAX_WORDS = 20_000
 """Words of one command, elements of one array, words of one pair of braces."""
 MAX_WORK = 1_000_000
-"""Parts of values put together and variables compared where branches meet, in all: a second of time."""
+"""Parts of values put together, in all: a second of time."""
 MAX_CHARACTERS = 1 << 20
 """Of one value."""
 MAX_CALLS = 20

@@ -184,19 +184,16 @@ class Loops(SimpleCommands):
                 after = before
             self.state, self._muted = before, muted
             del self.commands[counts[0] :], self.queries[counts[1] :], self.jumps[counts[2] :], self.doubts[counts[3] :]
-            changed = [
-                name
-                for name, variable in after.variables.items()
-                if before.variables.get(name) != variable and name != keep
-            ]
-            if before.arguments != after.arguments:
-                changed.append("@")
+            changed = {
+                name: two
+                for name, (one, two) in before.variables.differing(after.variables).items()
+                if two is not None and one != two and name != keep
+            }
+            before.variables.update(changed)
+            settled = not changed and before.arguments == after.arguments
             before.arguments = after.arguments
-            for name in changed:
-                if name in after.variables:
-                    before.variables[name] = after.variables[name]
             before.functions, before.files, before.foreign = after.functions, after.files, after.foreign
-            if not changed:
+            if settled:
                 break
         entry = self.state.copy()
         mark, depth = len(self.jumps), len(self.doubts)

@@ -140,29 +140,33 @@ class Parameters:
         if key is None and old.elements is None:
             state.variables[name] = old._replace(value=single(value), line=line)
             return
-        elements: dict[int | str, Value] = {} if old.value is None else {0: old.value}
-        elements.update(old.elements or {})
+        elements: dict[int | str, Value]
+        elements = dict(old.elements) if old.elements is not None else {} if old.value is None else {0: old.value}
         if old.has_unknown_places and not old.associative:
             elements = {0: unknown(f"${{{name}[@]}}", line, many=True)}
         else:
             place: int | str = ("0" if old.associative else 0) if key is None else key
             if isinstance(place, int) and place < 0:
-                place += max((one for one in elements if isinstance(one, int)), default=-1) + 1
+                place += int(next(reversed(elements), -1)) + 1
+            in_order = old.associative or place in elements or int(place) > int(next(reversed(elements), -1))
             elements[place] = value
-            if not old.associative:
+            if not in_order:
                 elements = dict(sorted(elements.items(), key=lambda item: int(item[0])))
-        if len(elements) > MAX_WORDS:
-            raise LimitError(f"an array has more than {MAX_WORDS} elements")
-        state.variables[name] = old._replace(value=None, elements=elements, line=line)
+        self.set_elements(name, elements, line, opened=old.has_unknown_places or is_many(value))
 
-    def replace_array(self, name: str, elements: Mapping[int, Value] | Mapping[int | str, Value], line: int) -> None:
+    def replace_array(self, name: str, elements: Mapping[int, Value], line: int) -> None:
         """Set a whole array."""
+        self.set_elements(
+            name, dict[int | str, Value](elements.items()), line, opened=any(map(is_many, elements.values()))
+        )
+
+    def set_elements(self, name: str, elements: dict[int | str, Value], line: int, *, opened: bool) -> None:
+        """Give an array these elements; ``opened`` where one of them may be no element or several."""
         if len(elements) > MAX_WORDS:
             raise LimitError(f"an array has more than {MAX_WORDS} elements")
         state = self.get_state()
-        old = state.variables.get(name) or Variable(exported="a" in state.options)
-        copied: dict[int | str, Value] = {**elements}  # type: ignore[dict-item]
-        state.variables[name] = old._replace(value=None, elements=copied, line=line)
+        old = state.variables.get(name) or Variable(exported=name in INHERITED or "a" in state.options)
+        state.variables[name] = old._replace(value=None, elements=elements, has_unknown_places=opened, line=line)
 
 
 def _all_elements(name: str, variable: Variable, line: int) -> list[Value]:

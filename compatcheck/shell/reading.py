@@ -27,6 +27,7 @@ from compatcheck.shell.values import (
     text_of,
     unknown,
 )
+from compatcheck.shell.versions import Versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -50,8 +51,6 @@ Branch = tuple[str, Callable[[], Flow]]
 """A condition, as written, and what reads the statements under it."""
 StandIn = Callable[[Sequence[str], Callable[[str], str | None]], str | None]
 """What shell text a command stands for, given its words and what variables hold."""
-_VARIABLES_A_PART = 4
-"""Variables that are copied and compared at the cost of one part of a value."""
 _TRUSTED = frozenset({"cd", "conda", "git", "mkdir", "module", "pip", "pip3", "popd", "pushd", "rm", "sleep"})
 """Commands whose failure is an accident rather than an answer: after ``cd x && …`` the script is read as if it went on."""
 OpenFile = Callable[[str], "tuple[str, str] | None"]
@@ -87,12 +86,14 @@ class ScriptReading(ABC):
         self.assuming = assuming
         self._stand_in = stand_in
         self.state = State(
-            variables={
-                **{name: Variable(from_text(text, 0), exported=True, line=0) for name, text in variables.items()},
-                # Bash sets these itself, whatever the environment says.
-                "IFS": Variable(from_text(" \t\n", 1)),
-                "OPTIND": Variable(from_text("1", 1)),
-            },
+            Versions(
+                {
+                    **{name: Variable(from_text(text, 0), exported=True, line=0) for name, text in variables.items()},
+                    # Bash sets these itself, whatever the environment says.
+                    "IFS": Variable(from_text(" \t\n", 1)),
+                    "OPTIND": Variable(from_text("1", 1)),
+                }
+            ),
             arguments=None if arguments is None else tuple(from_text(text, 0) for text in arguments),
         )
         self.commands: list[Command] = []
@@ -263,7 +264,6 @@ class ScriptReading(ABC):
         ends: list[tuple[Flow, State]] = []
         reasons: list[str] = []
         for condition, read in branches:
-            self.expander.work(len(before.variables) // _VARIABLES_A_PART)
             self.state = before.copy()
             self.doubts.append(condition)
             flow = read()

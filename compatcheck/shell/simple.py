@@ -18,7 +18,7 @@ from compatcheck.shell.reading import SHOWN, Branch, Streams
 from compatcheck.shell.started import StartedShells
 from compatcheck.shell.state import Function, Variable
 from compatcheck.shell.statements import Arithmetic, Raw, Simple, Test
-from compatcheck.shell.values import Value, assumptions_of, from_text, text_of, unknown
+from compatcheck.shell.values import Value, assumptions_of, from_text, is_many, text_of, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -217,27 +217,30 @@ class SimpleCommands(StartedShells):
             elements = dict(old.elements) if old.elements is not None else {} if old.value is None else {0: old.value}
         elif append:
             elements = {0: unknown(f"${{{name}[@]}}", inside.line, many=True, implicit=True)}
-        place = max((key for key in elements if isinstance(key, int)), default=-1) + 1
         associative = old is not None and old.associative
+        place = 0 if associative else int(next(reversed(elements), -1)) + 1
+        opened, in_order = append and (old is None or old.has_unknown_places), True
         for word in self.expander.elements(inside):
             match = re.match(r"\[((?:[^\]\"']|\"[^\"]*\"|'[^']*')+)\](\+?)=", word.text)
             if match:
                 key = self._key(name, f"[{match[1]}]", word.line)
                 if key is None or match[2]:
-                    elements = {0: unknown(f"${{{name}[@]}}", word.line, many=True)}
+                    elements, opened = {0: unknown(f"${{{name}[@]}}", word.line, many=True)}, True
                     break
-                elements[key] = self.expander.one(word.text[match.end() :], word.line)
+                elements[key] = value = self.expander.one(word.text[match.end() :], word.line)
+                opened, in_order = opened or is_many(value), False
                 place = key + 1 if isinstance(key, int) else place
             elif associative:
-                elements = {0: unknown(f"${{{name}[@]}}", word.line, many=True)}
+                elements, opened = {0: unknown(f"${{{name}[@]}}", word.line, many=True)}, True
                 break
             else:
                 for value in self.expander.fields(word.text, word.line):
                     elements[place] = value
+                    opened = opened or is_many(value)
                     place += 1
-        if not associative:
+        if not (associative or in_order):
             elements = dict(sorted(elements.items(), key=lambda item: int(item[0])))
-        self.expander.parameters.replace_array(name, elements, inside.line)
+        self.expander.parameters.set_elements(name, elements, inside.line, opened=opened)
 
     def _call(self, function: Function, values: list[tuple[Value, Raw]], line: int) -> Flow:
         """Read a function's body with its arguments."""

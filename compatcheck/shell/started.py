@@ -12,6 +12,7 @@ from compatcheck.shell.reading import SPAN, ScriptReading
 from compatcheck.shell.scheduler import variables_of_header
 from compatcheck.shell.state import State, Variable, join
 from compatcheck.shell.values import Piece, Value, drop, from_text, show, text_of, unknown
+from compatcheck.shell.versions import Versions
 from compatcheck.shell.wrappers import Layer, Shown, open_wrapper
 
 if TYPE_CHECKING:
@@ -143,7 +144,8 @@ class StartedShells(ScriptReading):
             own: dict[str, Variable] = {
                 name: state.variables[name] for name in ("IFS", "OPTIND") if name in state.variables
             }
-            self.state = State({**own, **given, **variables}, content.arguments, files=state.files, foreign=foreign)
+            around_it = Versions({**own, **given, **variables})
+            self.state = State(around_it, content.arguments, files=state.files, foreign=foreign)
             return read() if read is not None else self.evaluate_value(text or (), line)
 
         self.subshell(inside)

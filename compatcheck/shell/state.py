@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.data_file import read_words
 from compatcheck.shell.values import Value, choose, is_many, same, text_of, unknown
+from compatcheck.shell.versions import Versions
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
@@ -27,28 +28,25 @@ class Variable(NamedTuple):
     """Its text; None for an array, and for a variable that is surely unset."""
     elements: Mapping[int | str, Value] | None = None
     """Elements of an array in the order of their keys."""
+    has_unknown_places: bool = False
+    """Whether it is an array in which an element may be no element or several."""
     associative: bool = False
     exported: bool = False
     integer: bool = False
     line: int = 1
     """Where it was last set."""
 
-    @property
-    def has_unknown_places(self) -> bool:
-        """Tell whether it is an array in which an element may be no element or several."""
-        return self.elements is not None and any(is_many(value) for value in self.elements.values())
-
 
 @dataclass(slots=True)
 class State:
     """Everything a statement may change."""
 
-    variables: dict[str, Variable] = field(default_factory=dict)
+    variables: Versions[Variable] = field(default_factory=Versions)
     arguments: tuple[Value, ...] | None = None
     """Positional arguments; None while nobody said which there are."""
-    functions: dict[str, tuple[Function | None, ...]] = field(default_factory=dict)
+    functions: Versions[tuple[Function | None, ...]] = field(default_factory=Versions)
     """Every definition a name may have; None stands for no definition."""
-    files: dict[str, Value] = field(default_factory=dict)
+    files: Versions[Value] = field(default_factory=Versions)
     """What the script wrote into files."""
     saved: list[dict[str, Variable | None]] = field(default_factory=list)
     """Per running function, the variables that its local ones hide."""
@@ -63,9 +61,9 @@ class State:
         """Return a state that may change on its own."""
         return replace(
             self,
-            variables=dict(self.variables),
-            functions=dict(self.functions),
-            files=dict(self.files),
+            variables=self.variables.copy(),
+            functions=self.functions.copy(),
+            files=self.files.copy(),
             saved=[dict(frame) for frame in self.saved],
         )
 
@@ -75,7 +73,9 @@ class State:
             if variable.elements is not None and not variable.associative:
                 place = max((key for key in variable.elements if isinstance(key, int)), default=-1) + 1
                 more = unknown(f"${{{name}[@]}} after {path}", line, many=True)
-                self.variables[name] = variable._replace(elements={**variable.elements, place: more})
+                self.variables[name] = variable._replace(
+                    elements={**variable.elements, place: more}, has_unknown_places=True
+                )
             elif variable.value == () and variable.line:
                 self.variables[name] = variable._replace(value=unknown(f"${name}", line))
 
@@ -127,9 +127,9 @@ def join_unless(taken: State, other: State, absent: Iterable[str], names: Contai
     """
     result = join([taken, other], line)
     result.status, result.arguments = taken.status, taken.arguments
-    for name, joined in list(result.variables.items()):
-        one, two = taken.variables.get(name), other.variables.get(name)
-        if joined is one or joined == one:
+    for name, (one, two) in taken.variables.differing(other.variables).items():
+        joined = result.variables.get(name)
+        if joined is None or joined == one:
             continue
         if one is None:
             if name in names:
@@ -145,18 +145,12 @@ def join_unless(taken: State, other: State, absent: Iterable[str], names: Contai
 
 def _join(first: State, second: State, line: int, *, again: bool) -> State:
     result = first.copy()
-    others = second.variables
-    differing = [name for name, one in first.variables.items() if others.get(name) is not one]
-    for name in (*differing, *(name for name in others if name not in first.variables)):
-        one, two = first.variables.get(name), others.get(name)
+    for name, (one, two) in first.variables.differing(second.variables).items():
         if one is None or two is None or not _same_variable(one, two):
             result.variables[name] = _join_variables(name, one, two, line, again=again)
-    for name in {**first.functions, **second.functions}:
-        result.functions[name] = tuple(
-            dict.fromkeys((*first.functions.get(name, (None,)), *second.functions.get(name, (None,))))
-        )
-    for path in {**first.files, **second.files}:
-        texts = first.files.get(path), second.files.get(path)
+    for name, ways in first.functions.differing(second.functions).items():
+        result.functions[name] = tuple(dict.fromkeys(function for way in ways for function in way or (None,)))
+    for path, texts in first.files.differing(second.files).items():
         if texts[0] is None or texts[1] is None or not same(texts[0], texts[1]):
             result.files[path] = unknown(f"content of {path}", line)
     if first.arguments != second.arguments:
@@ -196,9 +190,7 @@ def _join_variables(name: str, one: Variable | None, two: Variable | None, line:
     associative = any(variable.associative for variable in known)
     every = f"${{{name}[@]}}"
     if associative or len(known) < 2 or one is None or two is None:
-        return Variable(
-            elements={0: unknown(every, line, many=True)}, associative=associative, exported=exported, line=line
-        )
+        return Variable(None, {0: unknown(every, line, many=True)}, True, associative, exported, line=line)
     lists = [_elements(variable) for variable in (one, two)]
     shorter = min(map(len, lists))
     start = next((n for n in range(shorter) if not same(lists[0][n], lists[1][n])), shorter)
@@ -210,7 +202,7 @@ def _join_variables(name: str, one: Variable | None, two: Variable | None, line:
         end = next((n for n in range(rest) if not same(lists[0][-1 - n], lists[1][-1 - n])), rest)
         ways = [tuple(values[start : len(values) - end]) for values in lists]
         joined = [*lists[0][:start], choose(every, line, ways, many=True), *lists[0][len(lists[0]) - end :]]
-    return Variable(elements=dict(enumerate(joined)), exported=exported, line=line)
+    return Variable(None, dict(enumerate(joined)), any(map(is_many, joined)), exported=exported, line=line)
 
 
 def _text(name: str, variable: Variable | None, line: int) -> Value:

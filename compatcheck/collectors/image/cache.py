@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.collectors.image.layers import Kept, LayerRecord
+from compatcheck.core.cache import find_cache
 from compatcheck.core.units import MIB
 
 if TYPE_CHECKING:
@@ -36,13 +37,8 @@ _SETTLED_SECONDS = 2.0
 
 
 def layers_directory(environ: Mapping[str, str]) -> str:
-    """Return ``layers`` in ``$COMPATCHECK_CACHE``, else in ``compatcheck`` of ``$XDG_CACHE_HOME`` or ``~/.cache``."""
-    if stated := environ.get("COMPATCHECK_CACHE"):
-        return os.path.join(os.path.expanduser(stated), "layers")
-    # The base directory specification ignores relative paths.
-    base = environ.get("XDG_CACHE_HOME") or ""
-    home = base if os.path.isabs(base) else os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(home, "compatcheck", "layers")
+    """Return where records are kept: ``layers`` in the cache."""
+    return os.path.join(find_cache(environ), "layers")
 
 
 def identify_file(descriptor: int) -> str | None:

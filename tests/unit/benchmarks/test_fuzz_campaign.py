@@ -86,4 +86,4 @@ def test_growth_is_told(power: int, above: bool) -> None:  # noqa: FBT001 (a cas
     def run(case: Case) -> Outcome:
         return Outcome(None, (sum(map(len, case.files.values())) / 120_000) ** power, 0)
 
-    assert (measure(Series("json", FILLERS.index("["), 0), run, "a")[1] > 1.2) == above
+    assert (measure(Series("json", FILLERS.index("["), 0), run)[1] > 1.2) == above

@@ -45,6 +45,17 @@ def test_a_checkout_is_compiled_once_and_again_after_a_change(checkout: Path) ->
     assert after != before
 
 
+def test_a_checkout_that_cannot_be_written_is_compiled_once(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (checkout.parent / ".cache").write_text("no folder", encoding="utf-8")
+    monkeypatch.setenv("COMPATCHECK_CACHE", str(tmp_path / "own"))
+    first = locate.open_builtin().id
+    monkeypatch.setattr("compatcheck.rules.compile.compile_directory", lambda _: pytest.fail("compiled again"))
+    assert locate.open_builtin().id == first
+    assert [path.suffix for path in (tmp_path / "own/rules").rglob("*.*")] == [".jsonl"]
+
+
 def test_a_process_with_older_code_leaves_nothing_behind(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locate, "_LOADED", [("what it was when the process began", 1, 1)])
     assert locate.open_builtin().count == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compatcheck.shell import state
+from compatcheck.shell import state, versions
 from compatcheck.shell.expand import Expander, compact
 from compatcheck.shell.limits import MAX_WORK
 from compatcheck.shell.script import read_script
@@ -19,10 +19,9 @@ def said(text: str) -> list[str]:
     "text",
     [
         "A=$A$B\n" * 4000,
-        "".join(f"if [ $X = 1 ]; then V{n}=1; fi\n" for n in range(4000)),
         "while true; do A=$A$A; done",
     ],
-    ids=["appended", "branches", "doubled"],
+    ids=["appended", "doubled"],
 )
 def test_what_grows_is_given_up_and_said(text: str) -> None:
     assert any("more than" in reason or "longer than" in reason for reason in said(f"{text}\ndeepspeed train.py\n"))
@@ -34,6 +33,53 @@ def test_the_work_for_a_script_is_bounded(monkeypatch) -> None:
     monkeypatch.setattr(Expander, "check", staticmethod(lambda length: (put_together.append(1), check(length))))
     said("A=$A$B\n" * 4000)
     assert sum(put_together) < 2000
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "if [ $X = 1 ]; then V{0}=1; fi",
+        'if [ "$X{0}" ]; then V{0}=1; fi',
+        "V{0}=1; [ $X ] && W{0}=1",
+        "f{0}() {{ A=$X; }}; f{0}",
+    ],
+)
+def test_many_branches_over_many_variables_are_read(line: str) -> None:
+    text = "".join(line.format(n) + "\n" for n in range(1500))
+    script = read_script("a.sh", f"{text}deepspeed train.py --a $V1499\n")
+    assert script.skipped == ()
+    assert len(script.commands) == 1
+
+
+def test_what_a_branch_costs_does_not_grow_with_what_is_set(monkeypatch) -> None:
+    steps = []
+    between = versions._between
+    monkeypatch.setattr(versions, "_between", lambda one, two: (steps.append(1) or step for step in between(one, two)))
+    counts = []
+    for branches in (200, 400):
+        steps.clear()
+        said("".join(f'if [ "$X{n}" ]; then V{n}=1; fi\n' for n in range(branches)))
+        counts.append(len(steps))
+    assert counts[1] < 2.2 * counts[0]
+
+
+def test_an_array_that_grows_is_not_sorted_again() -> None:
+    text = "".join(f"A+=(--a{n} {n})\n" for n in range(3000))
+    (command,) = read_script("a.sh", f'{text}deepspeed train.py "${{A[@]}}"\n').commands
+    assert [word.text for word in command.words[-2:]] == ["--a2999", "2999"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("A=(a b c); A[1]=x; A[5]=z; A[3]=y", ["a", "x", "c", "y", "z"]),
+        ("A=(a b); A+=([1]=x [0]=y w)", ["y", "w"]),
+        ("A[7]=a; A+=(b); A[-1]=c; A[2]=d", ["d", "a", "c"]),
+    ],
+)
+def test_elements_stand_in_the_order_of_their_keys(text: str, words: list[str]) -> None:
+    (command,) = read_script("a.sh", f'{text}\ndeepspeed "${{A[@]}}"\n').commands
+    assert [word.text for word in command.words] == ["deepspeed", *words]
 
 
 def test_variables_that_no_branch_touched_are_not_compared(monkeypatch) -> None:
