@@ -62,7 +62,7 @@ class Levers(NamedTuple):
 
     def blamed(self, finding: Finding) -> frozenset[str]:
         """Return the levers that may clear a finding."""
-        rule = FIT if is_about_fit(finding) else finding.rule_id
+        rule = FIT if finding.is_about_fit else finding.rule_id
         return self.blame.packages(finding) | self.advised.get((finding.subject, rule), frozenset())
 
 
@@ -109,7 +109,7 @@ def find_levers(
     for subject in subjects:
         own = [finding for finding in failing if finding.subject == subject.id]
         advice = [(one.rule_id, change) for one in own for change in find_settings(subject, one, rules, files)]
-        if any(map(is_about_fit, own)):
+        if any(one.is_about_fit for one in own):
             advice += [(FIT, change) for change in find_smaller_settings(subject, rules, files)]
         for rule_id, change in advice:
             advised.setdefault((subject.id, rule_id), set()).add(change.lever)
@@ -127,11 +127,6 @@ def find_levers(
 
 FIT = "fit"
 """Stands for every rule about whether a run fits: the same settings help against each."""
-
-
-def is_about_fit(finding: Finding) -> bool:
-    """Tell whether a finding says that a run does not fit."""
-    return any(fact.name == "estimate.needed_bytes" for fact in finding.facts)
 
 
 def _sorted(changes: Any) -> list[Change]:  # noqa: ANN401 (an iterable of changes)
