@@ -11,6 +11,7 @@ from compatcheck.fixing.companions import Companions
 from compatcheck.fixing.moves import PATCH, Distances, describe_move, rewrite
 from compatcheck.fixing.settings import find_settings, find_smaller_settings
 from compatcheck.resolution.binaries import KIND as MISFIT
+from compatcheck.resolution.pins import KIND as REFUSED
 from compatcheck.resolution.scope import COMPONENT_FACTS
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from compatcheck.fixing.files import EditableFiles
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
+
+
+_COMPARED = {f"environment.{MISFIT}": ("torch",), f"environment.{REFUSED}": ()}
+"""Facts that name packages whose releases do not go together, with what else these are compared with."""
 
 
 class Blame:
@@ -35,8 +40,8 @@ class Blame:
         """Return the packages whose releases a finding rests on."""
         names = {fact.name for fact in finding.facts}
         for fact in finding.facts:
-            if fact.name == f"environment.{MISFIT}" and isinstance(fact.value, tuple):
-                names |= {"torch", *map(str, fact.value)}
+            if fact.name in _COMPARED and isinstance(fact.value, tuple):
+                names |= {*map(str, fact.value), *_COMPARED[fact.name]}
         if not names.isdisjoint((*COMPONENT_FACTS, *COMPONENT_FACTS.values())):
             names.add("torch")  # its build brings the CUDA libraries
         if finding.rule_id not in self._compared:

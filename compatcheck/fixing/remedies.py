@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from compatcheck.core.fix import Plan
     from compatcheck.core.report import Finding
-    from compatcheck.fixing.companions import Pin
     from compatcheck.fixing.evaluation import Judge
+    from compatcheck.resolution.pins import Pin
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import CompiledRule, RuleSet
 

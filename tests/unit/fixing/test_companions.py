@@ -9,7 +9,8 @@ import pytest
 
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
-from compatcheck.fixing.companions import Companions, Pin, nearest_first
+from compatcheck.fixing.companions import Companions
+from compatcheck.resolution.pins import Pin, nearest_first
 
 Rows = Mapping[str, Mapping[str, str]]
 """Release → what it requires."""
