@@ -33,9 +33,18 @@ class Pin(NamedTuple):
         return f"{self.holder} {self.release} requires {self.package}{self.specifier}"
 
 
-def read_pins(name: str, rules: RuleSet) -> dict[str, Mapping[str, str]]:
-    """Return what each release of a package requires of others, where that is known."""
-    return {release: requires for releases, requires in rules.section(f"pins/{name}") or () for release in releases}
+def read_pins(name: str, rules: RuleSet, *, built: bool = False) -> dict[str, Mapping[str, str]]:
+    """Return what each release of a package requires of others, where that is known.
+
+    Args:
+        name: the package.
+        rules: the database.
+        built: whether only wheels count: what a source archive records depends on the machine it was made on.
+    """
+    rows = rules.section(f"pins/{name}") or ()
+    return {
+        release: requires for releases, requires, kind in rows for release in releases if not built or kind == "wheel"
+    }
 
 
 def find_refused(environment: Environment, rules: RuleSet, settled: Iterable[Damage] = ()) -> Iterator[Damage]:
@@ -58,7 +67,7 @@ def find_refused(environment: Environment, rules: RuleSet, settled: Iterable[Dam
     for name, package in exact.items():
         if name in known:
             continue
-        pins = read_pins(name, rules)
+        pins = read_pins(name, rules, built=True)
         for other, specifier in pins.get(_release(package), {}).items():
             wanted = exact.get(other)
             if wanted is None or allows(specifier, _release(wanted)):

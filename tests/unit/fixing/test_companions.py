@@ -27,7 +27,7 @@ class Rules:
 
     def section(self, name: str) -> object:
         rows = self._pins.get(name.removeprefix("pins/"), {})
-        return [[[version], requires] for version, requires in rows.items()]
+        return [[[version], requires, "wheel"] for version, requires in rows.items()]
 
     def releases(self, name: str) -> Sequence[str]:
         return RELEASES.get(name, tuple(self._pins.get(name, ())))
