@@ -11,7 +11,7 @@ from compatcheck.fixing.companions import Companions
 from compatcheck.fixing.moves import PATCH, Distances, describe_move, rewrite
 from compatcheck.fixing.settings import find_settings, find_smaller_settings
 from compatcheck.resolution.binaries import KIND as MISFIT
-from compatcheck.resolution.pins import KIND as REFUSED
+from compatcheck.resolution.pins import KIND as BY_PINS
 from compatcheck.resolution.scope import COMPONENT_FACTS
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from compatcheck.rules.database import RuleSet
 
 
-_COMPARED = {f"environment.{MISFIT}": ("torch",), f"environment.{REFUSED}": ()}
+_COMPARED = {f"environment.{MISFIT}": ("torch",), f"environment.{BY_PINS}": ()}
 """Facts that name packages whose releases do not go together, with what else these are compared with."""
 
 

@@ -345,7 +345,7 @@ class Group:
                         f"{pin}, and no known release of {pin.holder} allows {change.name} {change.after}; an override "
                         f"(uv: override-dependencies = ['{change.name}=={change.release}']) is against that pin"
                     )
-        if is_about_fit(finding):
+        if finding.is_about_fit:
             return self._say_nearest(finding)
         if finding.remedies:
             return f"no change of a file was found; by hand: {finding.remedies[0].text}"

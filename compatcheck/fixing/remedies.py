@@ -162,7 +162,7 @@ def agree_with(plan: Plan, findings: Sequence[Finding]) -> tuple[Finding, ...]:
     def agrees(remedy: FindingRemedy) -> bool:
         return all(moves.get(name, release) == release for name, release in remedy.releases)
 
-    stays = {target_of(finding): why for finding, why in plan.remaining if is_about_fit(finding)}
+    stays = {target_of(finding): why for finding, why in plan.remaining if finding.is_about_fit}
 
     def adjust(finding: Finding) -> Finding:
         if target_of(finding) in stays:

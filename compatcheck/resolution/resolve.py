@@ -24,7 +24,7 @@ from compatcheck.resolution.merge import (
     merge,
     withdraw,
 )
-from compatcheck.resolution.pins import KIND as REFUSED
+from compatcheck.resolution.pins import KIND as BY_PINS
 from compatcheck.resolution.pins import find_refused
 from compatcheck.resolution.scope import FactScope, version_need
 from compatcheck.resolution.subject import Conflict, Subject
@@ -454,12 +454,12 @@ def _claim_environment(environment: "Environment", claims: dict[str, list[Claim]
     if environment.complete and "peft" not in environment.packages and "transformers" in environment.packages:
         claim("training.peft", None, Source(f"peft is not in {environment.origin}"))
     for kind in DAMAGE:
-        known = environment.complete or kind in {"contradictory", MISFIT, REFUSED}
+        known = environment.complete or kind in {"contradictory", MISFIT, BY_PINS}
         if known and not any(damage.kind == kind for damage in environment.damage):
             claim(f"environment.{kind}", (), place)
 
 
-DAMAGE = ("duplicated", "mismatched", "pip_over_conda", "contradictory", MISFIT, REFUSED)
+DAMAGE = ("duplicated", "mismatched", "pip_over_conda", "contradictory", MISFIT, BY_PINS)
 """Kinds of damage that are facts."""
 
 
