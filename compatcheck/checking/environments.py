@@ -39,6 +39,7 @@ def merge_environments(base: Environment | None, declared: Environment) -> Envir
         skipped=(*base.skipped, *declared.skipped),
         notes=(*base.notes, *declared.notes),
         offered=base.offered | declared.offered,
+        to_resolve=base.to_resolve and not declared.packages,
         facts={**base.facts, **declared.facts},
     )
 

@@ -17,7 +17,7 @@ from compatcheck.core.estimate_report import Doubts, EstimateReport
 from compatcheck.core.redaction import redact
 from compatcheck.frameworks.lines import LineFinder
 from compatcheck.memory.job import describe_job
-from compatcheck.memory.regressions import lay_over
+from compatcheck.memory.regressions import lay_over, widen
 from compatcheck.resolution.gaps import is_about_memory
 
 if TYPE_CHECKING:
@@ -124,7 +124,10 @@ def _estimate_one(subject: Subject, criteria: Criteria, options: EstimateOptions
     if options.tracer is not None:
         report = _trace(report, subject, rules, options.tracer)
         if report.estimate is not found:
-            report = report._replace(estimate=lay_over(report.estimate, verdict.findings))
+            traced = lay_over(report.estimate, verdict.findings)
+            open_one = widen(traced, found.possible, found.verdict.condition or "") if found.possible else traced
+            beyond = open_one.needed.high > (traced.verdict.limit_bytes or open_one.needed.high)
+            report = report._replace(estimate=open_one if beyond and traced.verdict.outcome == "fits" else traced)
     if options.suggest:
         from compatcheck.fixing.suggestions import suggest  # noqa: PLC0415 (only when asked)
         from compatcheck.memory.smallest_hardware import place  # noqa: PLC0415 (only when asked)

@@ -66,33 +66,6 @@ def price(subject: Subject, findings: Iterable[Finding] = ()) -> Estimate:
     return Estimate(found.method, (), Verdict("unknown", None, None), found.assumptions, (), tuple(needs))
 
 
-def price_unselected(subject: Subject, findings: Iterable[Finding], estimate: Estimate) -> Estimate:
-    """Say of a run that it may not fit, where a package of an extra or a group that is not selected would decide it.
-
-    Args:
-        subject: the run.
-        findings: about it; possible ones that wait for such packages alone take part.
-        estimate: of the run without these packages.
-    """
-    packages = {} if subject.environment is None else subject.environment.packages
-    open_ones = {name for name, package in packages.items() if package.is_optional and package.brought_by}
-
-    def waits(finding: Finding) -> bool:
-        needs = [need.partition(" (comes with ") for need in finding.needs]
-        return finding.status == "possible" and all(mark and name in open_ones for name, mark, _ in needs)
-
-    findings = tuple(findings)
-    if estimate.verdict.outcome not in {"fits", "marginal"} or not any(map(waits, findings)):
-        return estimate
-    worse = price(subject, (one._replace(status="affected") if waits(one) else one for one in findings))
-    if worse.verdict.outcome == estimate.verdict.outcome:
-        return estimate
-    condition = (
-        f"it may fit without {', '.join(sorted(open_ones))}, which an extra or a group that is not selected brings"
-    )
-    return worse._replace(verdict=worse.verdict._replace(outcome="marginal", condition=condition))
-
-
 def _doubt(found: Estimate, findings: Iterable[Finding], subject: Subject) -> Estimate:
     """Say of assumptions what was not read and may replace them; let no run be refused that such a part may make fit.
 
@@ -196,7 +169,7 @@ def _with_models(subject: Subject) -> tuple[dict[str, Facts], tuple[Assumption, 
 def state_estimate(subject: Subject, estimate: Estimate) -> Subject:
     """Return a subject whose first role has what its estimate came to among its facts."""
     verdict, peak, place = estimate.verdict, estimate.peak_phase, ""
-    cause = "" if verdict.primary is None else f"; cause: {verdict.primary}"
+    cause = verdict.condition if estimate.possible else verdict.primary
     values: dict[str, Value] = {}
     if estimate.phases or verdict.primary is not None:
         values["estimate.verdict"] = verdict.outcome if estimate.phases else "cannot_start"
@@ -207,7 +180,7 @@ def state_estimate(subject: Subject, estimate: Estimate) -> Subject:
         values |= {"estimate.needed_bytes": needed, "estimate.limit_bytes": verdict.limit_bytes}
         place = f"{', at worst' if worst else ''}, in {peak.name}" if peak is not None else ""
     told = {
-        "estimate.verdict": f"verdict of the estimate{cause}",
+        "estimate.verdict": "verdict of the estimate" + (f"; cause: {cause}" if cause else ""),
         "estimate.needed_bytes": f"what it needs on one device{place}",
         "estimate.limit_bytes": "what one device has",
     }
@@ -225,12 +198,21 @@ def rate_deciding(findings: tuple[Finding, ...], estimate: Estimate) -> tuple[Fi
     if estimate.without is not None:
         before = format_bytes(estimate.without.needed.expected)
         words = f"the run is estimated to need {before} of {limit} a device without this, and {after} with it"
+    possible = {(one.rule_id, one.role) for one in estimate.possible}
+    open_words = f"the run is estimated to need {after} of {limit} a device without this; {estimate.verdict.condition}"
+    waiting = [one for one in findings if (one.rule_id, one.role) in possible]
+    packages = tuple(dict.fromkeys(fact for one in waiting for fact in one.facts if "." not in fact.name))
+    places = tuple(source for fact in packages for source in fact.sources)
 
     def rate(finding: Finding) -> Finding:
-        if any(fact.name == "estimate.verdict" for fact in finding.facts):
-            return finding._replace(severity=severity)
-        decides = (finding.rule_id, finding.role) in deciding
-        return finding._replace(severity="critical", rating=words) if decides else finding
+        if finding.is_about_fit:
+            facts, locations = (*packages, *finding.facts), (*places, *finding.locations)
+            return finding._replace(severity=severity, facts=facts, locations=locations)
+        key = finding.rule_id, finding.role
+        if key in (deciding if finding.status == "affected" else possible):
+            said = words if finding.status == "affected" else open_words
+            return finding._replace(severity="critical", rating=said, folded=False)
+        return finding
 
     return tuple(map(rate, findings))
 

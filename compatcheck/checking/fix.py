@@ -38,7 +38,9 @@ def find_fix(inspection: Inspection, criteria: Criteria, environ: Mapping[str, s
     failing = failing or [
         finding
         for finding in report.findings
-        if finding.advice and not finding.aside and severity_rank(finding.severity) >= severity_rank("medium")
+        if (finding.advice or (finding.rating is not None and finding.suppressed is None))
+        and not finding.aside
+        and severity_rank(finding.severity) >= severity_rank("medium")
     ]
     if not failing:
         return Fix(report, (), applied=False)

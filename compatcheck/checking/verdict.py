@@ -3,7 +3,7 @@
 It is made here and nowhere else; every command prints it or a part of it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import UsageError
@@ -15,6 +15,7 @@ from compatcheck.rules.programs import find_program
 if TYPE_CHECKING:
     from compatcheck.checking.checks import Criteria
     from compatcheck.core.estimate import Estimate
+    from compatcheck.core.facts import Value
     from compatcheck.core.report import Finding
     from compatcheck.matching.memory import Memory
     from compatcheck.resolution.subject import Subject
@@ -36,26 +37,38 @@ def judge(subject: "Subject", criteria: "Criteria", memory: "Memory | None" = No
 
     A run whose sizes make no sense has no estimate; `price` says which one. A memory is of variants of this subject.
     """
-    outcome = match(subject, criteria.rules, criteria.checks.selects, memory)
-
-    def waive(findings: "Iterable[Finding]") -> "Iterable[Finding]":
-        return findings if criteria.waivers is None else criteria.waivers.apply(findings, subject)
-
-    found = tuple(waive(one for one in outcome.findings if not _costs_nothing(one)))
+    outcome, found = _find(subject, criteria, memory)
     estimate = None
     if describes_run(subject):
-        from compatcheck.checking.fit import price, price_unselected, rate_deciding, state_estimate  # noqa: PLC0415 (only where a run is described)
+        from compatcheck.checking.fit import price, rate_deciding, state_estimate  # noqa: PLC0415 (only where a run is described)
+        from compatcheck.checking.suppositions import suppose_worst  # noqa: PLC0415 (as above)
+
+        def price_variant(variant: "Subject") -> "tuple[Sequence[Finding], Estimate]":
+            findings = _find(variant, criteria, memory)[1]
+            return findings, price(variant, findings)
 
         try:
-            estimate = price_unselected(subject, found, price(subject, found))
+            estimate = price(subject, found)
+            estimate = suppose_worst(subject, found, estimate, criteria.rules, price_variant)
         except UsageError:
             pass  # `compatcheck estimate` says which size makes no sense
         else:
             about_run = match(state_estimate(subject, estimate), criteria.rules, lambda rule: rule in _OF_ESTIMATES)
             more = (one for one in about_run.findings if criteria.checks.selects(one.rule_id))
-            found = rate_deciding((*waive(more), *found), estimate)
+            found = rate_deciding((*_waive(more, subject, criteria), *found), estimate)
     marked = sorted((_mark(one, subject, criteria) for one in found), key=worst_first)
     return Judgement(tuple(marked), estimate, outcome)
+
+
+def _find(subject: "Subject", criteria: "Criteria", memory: "Memory | None") -> "tuple[Outcome, tuple[Finding, ...]]":
+    """Match a subject: what matching gave, and the findings of it, waived and told apart from what is only counted."""
+    outcome = match(subject, criteria.rules, criteria.checks.selects, memory)
+    found = _waive((one for one in outcome.findings if not _costs_nothing(one)), subject, criteria)
+    return outcome, tuple(one._replace(folded=_is_folded(one, subject)) for one in found)
+
+
+def _waive(findings: "Iterable[Finding]", subject: "Subject", criteria: "Criteria") -> "Iterable[Finding]":
+    return findings if criteria.waivers is None else criteria.waivers.apply(findings, subject)
 
 
 class Variants:
@@ -90,9 +103,9 @@ def describes_run(subject: "Subject") -> bool:
 
 
 def _mark(finding: "Finding", subject: "Subject", criteria: "Criteria") -> "Finding":
-    """Mark a finding that counts against ``--fail-on``, one that is advice, and one that is only counted."""
+    """Mark a finding that counts against ``--fail-on``, and one that is advice."""
     certain, advice = finding.status == "affected", _is_advice(finding)
-    finding = finding._replace(advice=certain and advice, folded=_is_folded(finding, subject))
+    finding = finding._replace(advice=certain and advice)
     if advice or finding.suppressed is not None or not (certain or criteria.checks.strict):
         return finding
     facts = subject.roles.get(finding.role)
@@ -138,6 +151,12 @@ _CHOICES = frozenset(
 )
 """Facts that say which program, sharding, engine or build a run has; a run that is described has what its inputs name."""
 
+_OF_SHARDING: "Mapping[Value, frozenset[str]]" = {
+    "zero": frozenset({"training.offload_optimizer", "training.offload_param", "training.zero_stage"}),
+    "fsdp": frozenset({"training.fsdp_version"}),
+}
+"""Those of them that are settings of a sharding that a run has."""
+
 
 _DESCRIBED = frozenset({"configuration", "declared", "script", "set"})
 """Origins of what a person or a file says of a run, as opposed to what is installed and what follows from it."""
@@ -160,7 +179,9 @@ def _is_folded(finding: "Finding", subject: "Subject") -> bool:
         for facts in subject.roles.values()
         for name, fact in facts.items()
     )
-    return described and (not _CHOICES.isdisjoint(needs) or (not sized and _states_none_of(needs, subject)))
+    sharding = subject.roles[finding.role].get("training.sharding")
+    elsewhere = _CHOICES - _OF_SHARDING.get(sharding.value if sharding is not None else None, frozenset())
+    return described and (not elsewhere.isdisjoint(needs) or (not sized and _states_none_of(needs, subject)))
 
 
 def _states_none_of(needs: Iterable[str], subject: "Subject") -> bool:

@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from compatcheck.core.selection import Choice
 
 
+TOGETHER = "resolved_with"
+"""Detail of a package: the command that installs it, one resolution for all that it names."""
+
+
 class Package(NamedTuple):
     """One distribution or component of an environment, pinned or ranged."""
 
@@ -35,7 +39,7 @@ class Damage(NamedTuple):
     kind: str
     """``duplicated`` (two dist-infos of one distribution), ``mismatched`` (metadata, the name of its
     directory and version file disagree), ``pip_over_conda``,
-    ``contradictory`` (requirements that no release satisfies)."""
+    ``contradictory`` (requirements that no release satisfies), ``built_for_another_torch``, ``refused_by_pins``."""
     package: str
     detail: str
     """The two versions, in words."""
@@ -73,5 +77,8 @@ class Environment(NamedTuple):
     """Remarks such as ``.pth`` lines that would run code and were not followed."""
     offered: "frozenset[Choice]" = frozenset()
     """Extras and groups that can be selected of it."""
+    to_resolve: bool = False
+    """Whether an installer is still to find releases that satisfy all of it, and what they require of each other; what is
+    installed, locked or in an image was settled in one way or another."""
     unlisted: tuple[str, ...] = ()
     """Packages that a program of the run imports and that are not listed: it runs from a checkout, of any release."""

@@ -168,6 +168,9 @@ class Estimate(NamedTuple):
     """Known regressions of this run that no formula has; the phases hold those that add to them."""
     without: Estimate | None = None
     """The same run without `regressions`; None where there are none."""
+    possible: tuple[Regression, ...] = ()
+    """What would decide that it does not fit, on a condition that nobody states (`Verdict.condition`); the phases hold the high
+    bound of each."""
 
     @property
     def peak_phase(self) -> Phase | None:

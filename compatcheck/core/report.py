@@ -83,7 +83,8 @@ class Finding(NamedTuple):
     fails: bool = False
     """Whether it counts against ``--fail-on``: not waived, at or above it, and certain or under ``--strict``."""
     rating: str | None = None
-    """Why it is critical though the run would start without it: what the run needs with it and without, in words."""
+    """Why it is critical though the run would start without it: what the run needs with it and without, in words; of one that
+    is only possible, with what decides it."""
     aside: bool = False
     """Whether its subject's findings are shown and never fail the run."""
     by_release: bool = False
@@ -92,6 +93,11 @@ class Finding(NamedTuple):
     """Whether it is certain and fails no run whatever the threshold: no release is at fault and the run has room for it."""
     folded: bool = False
     """Whether it is only counted where a person reads: it costs nothing here, or waits for what this run shows no sign of."""
+
+    @property
+    def is_about_fit(self) -> bool:
+        """Tell whether it says that a run does not fit, or may not."""
+        return any(fact.name == "estimate.needed_bytes" for fact in self.facts)
 
 
 class SubjectReport(NamedTuple):

@@ -97,6 +97,7 @@ class Combined(NamedTuple):
             skipped=tuple(skipped),
             notes=(*notes, *self.notes),
             offered=offered,
+            to_resolve=True,
         )
 
 
@@ -214,7 +215,8 @@ def combine(
                 either = " || ".join(dict.fromkeys(_range(item) for item in wanted))
                 settled = settled._replace(specifier=either)
         if settled is not None:
-            packages[name] = settled
+            override = {"override": "yes"} if name in replaced else {}
+            packages[name] = settled._replace(details={**settled.details, **override})
     idle = sorted(set(narrowing) - set(packages))
     if idle:
         more = f" and {len(idle) - _SHOWN_NAMES} more" if len(idle) > _SHOWN_NAMES else ""

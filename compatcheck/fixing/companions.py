@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from compatcheck.core.versions import compile_specifier, contains, exact_version, parse_version
+from compatcheck.core.versions import exact_version, parse_version
+from compatcheck.resolution.pins import Pin, allows, nearest_first, read_pins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,19 +23,6 @@ _MOST_STEPS = 300
 _FLOOR = re.compile(r"[~>]=\s*([^\s,]+)")
 
 
-class Pin(NamedTuple):
-    """A release that requires another package in a range."""
-
-    holder: str
-    release: str
-    package: str
-    specifier: str
-
-    def __str__(self) -> str:
-        """Write it as a person does: ``openrlhf 0.6.1 requires deepspeed==0.16.4``."""
-        return f"{self.holder} {self.release} requires {self.package}{self.specifier}"
-
-
 class Companions:
     """The pins of the frameworks in an environment, from the releases' own metadata (``rules/_pins``)."""
 
@@ -50,11 +37,7 @@ class Companions:
             for name, package in environment.packages.items()
             if package.version is not None and parse_version(package.version) is not None
         }
-        self._holders = {
-            name: {release: requires for releases, requires in rows for release in releases}
-            for name in self._versions
-            if (rows := rules.section(f"pins/{name}"))
-        }
+        self._holders = {name: pins for name in self._versions if (pins := read_pins(name, rules))}
 
     @property
     def names(self) -> frozenset[str]:
@@ -102,9 +85,9 @@ class Companions:
             requires = rows.get(release) or {}
             for package in requires if holder in moves else moves.keys() & requires.keys():
                 specifier, version = requires[package], moves.get(package, self._versions.get(package))
-                if version is None or _allows(specifier, version):
+                if version is None or allows(specifier, version):
                     continue
-                if holder in moves or _allows(specifier, self._versions.get(package, version)):
+                if holder in moves or allows(specifier, self._versions.get(package, version)):
                     yield Pin(holder, release, package, specifier)
 
     def _candidates(self, broken: Pin, moves: Mapping[str, str]) -> Sequence[str]:
@@ -123,14 +106,14 @@ class Companions:
         known: Sequence[str] = self._rules.releases(name)
         if wanted is not None:
             rows = self._holders[name]  # what was yanked is in them alone
-            allowing = [one for one in known if one in rows and _allows(rows[one].get(broken.package) or "", wanted)]
+            allowing = [one for one in known if one in rows and allows(rows[one].get(broken.package) or "", wanted)]
             return [one for one in allowing if self._knew(name, one, broken.package, wanted)]
         exact = exact_version(broken.specifier)
         if exact is not None:
             same = [] if exact in known else [one for one in known if parse_version(one) == parse_version(exact)]
             return [] if "+" in exact else same or [exact]
         named = _FLOOR.findall(broken.specifier)  # a release, where no snapshot lists them
-        return [one for one in known or named if _allows(broken.specifier, one)]
+        return [one for one in known or named if allows(broken.specifier, one)]
 
     def _knew(self, holder: str, release: str, package: str, wanted: str) -> bool:
         """Tell whether a release to go back to is no older than what it allows: an open range of before is no promise."""
@@ -139,22 +122,3 @@ class Companions:
             return True
         made, other = self._rules.dates(holder).get(release), self._rules.dates(package).get(wanted)
         return made is None or other is None or made >= other
-
-
-@lru_cache(maxsize=65536)
-def _allows(specifier: str, version: str) -> bool:
-    if not specifier:
-        return True
-    try:
-        return contains(compile_specifier(specifier), version) != "no"
-    except ValueError:
-        return True
-
-
-def nearest_first(current: str, releases: Sequence[str]) -> list[str]:
-    """Order final releases from the nearest to a version to the farthest, all newer ones before all older ones."""
-    here = parse_version(current)
-    parsed = {release: version for release in releases if (version := parse_version(release)) is not None}
-    final = sorted((release for release in parsed if not parsed[release].is_prerelease), key=parsed.__getitem__)
-    newer = [release for release in final if here is None or parsed[release] > here]
-    return [*newer, *(release for release in reversed(final) if here is not None and parsed[release] < here)]

@@ -9,9 +9,10 @@ from compatcheck.collectors.python.pinned_build import rebuild
 from compatcheck.core.effects import OTHER_RELEASE, PATCH_RELEASE
 from compatcheck.core.fix import SETTING, VERSION, Change
 from compatcheck.core.versions import exact_version
-from compatcheck.fixing.companions import Companions, Pin
+from compatcheck.fixing.companions import Companions
 from compatcheck.fixing.moves import PATCH, describe_move
 from compatcheck.fixing.rereading import reread
+from compatcheck.resolution.pins import Pin
 from compatcheck.resolution.resolve import resolve_with
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from compatcheck.fixing.companions import Companions
 from compatcheck.fixing.moves import PATCH, Distances, describe_move, rewrite
 from compatcheck.fixing.settings import find_settings, find_smaller_settings
 from compatcheck.resolution.binaries import KIND as MISFIT
+from compatcheck.resolution.pins import KIND as BY_PINS
 from compatcheck.resolution.scope import COMPONENT_FACTS
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from compatcheck.fixing.files import EditableFiles
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
+
+
+_COMPARED = {f"environment.{MISFIT}": ("torch",), f"environment.{BY_PINS}": ()}
+"""Facts that name packages whose releases do not go together, with what else these are compared with."""
 
 
 class Blame:
@@ -35,8 +40,8 @@ class Blame:
         """Return the packages whose releases a finding rests on."""
         names = {fact.name for fact in finding.facts}
         for fact in finding.facts:
-            if fact.name == f"environment.{MISFIT}" and isinstance(fact.value, tuple):
-                names |= {"torch", *map(str, fact.value)}
+            if fact.name in _COMPARED and isinstance(fact.value, tuple):
+                names |= {*map(str, fact.value), *_COMPARED[fact.name]}
         if not names.isdisjoint((*COMPONENT_FACTS, *COMPONENT_FACTS.values())):
             names.add("torch")  # its build brings the CUDA libraries
         if finding.rule_id not in self._compared:
@@ -62,7 +67,7 @@ class Levers(NamedTuple):
 
     def blamed(self, finding: Finding) -> frozenset[str]:
         """Return the levers that may clear a finding."""
-        rule = FIT if is_about_fit(finding) else finding.rule_id
+        rule = FIT if finding.is_about_fit else finding.rule_id
         return self.blame.packages(finding) | self.advised.get((finding.subject, rule), frozenset())
 
 
@@ -109,7 +114,7 @@ def find_levers(
     for subject in subjects:
         own = [finding for finding in failing if finding.subject == subject.id]
         advice = [(one.rule_id, change) for one in own for change in find_settings(subject, one, rules, files)]
-        if any(map(is_about_fit, own)):
+        if any(one.is_about_fit for one in own):
             advice += [(FIT, change) for change in find_smaller_settings(subject, rules, files)]
         for rule_id, change in advice:
             advised.setdefault((subject.id, rule_id), set()).add(change.lever)
@@ -127,11 +132,6 @@ def find_levers(
 
 FIT = "fit"
 """Stands for every rule about whether a run fits: the same settings help against each."""
-
-
-def is_about_fit(finding: Finding) -> bool:
-    """Tell whether a finding says that a run does not fit."""
-    return any(fact.name == "estimate.needed_bytes" for fact in finding.facts)
 
 
 def _sorted(changes: Any) -> list[Change]:  # noqa: ANN401 (an iterable of changes)

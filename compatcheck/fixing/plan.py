@@ -12,7 +12,7 @@ from compatcheck.core.units import format_bytes
 from compatcheck.fixing.confirmation import Confirmed, Questions, search_confirmed
 from compatcheck.fixing.evaluation import Evaluation, resolve_changed, target_of, targets_of
 from compatcheck.fixing.files import EditableFiles
-from compatcheck.fixing.levers import find_levers, is_about_fit
+from compatcheck.fixing.levers import find_levers
 from compatcheck.fixing.search import Search, State
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class Group:
         self.failing = [finding for finding in failing if finding.subject in names]
         self.files = EditableFiles(subjects)
         self.levers = find_levers(subjects, self.failing, rules, self.files, ways.list_releases)
-        certain = frozenset(target_of(one)._replace(rule=MAY_NOT_FIT) for one in self.failing if is_about_fit(one))
+        certain = frozenset(target_of(one)._replace(rule=MAY_NOT_FIT) for one in self.failing if one.is_about_fit)
         self.evaluation = Evaluation(subjects, rules, judge, targets_of(self.failing) | certain)
         self.questions = Questions(self.evaluation, self.levers, self.files, ways.resolver, ways.announce)
         self.shortage = True
@@ -171,7 +171,7 @@ class Group:
         for finding in self.evaluation.failing(changes):
             levers = self.levers.blamed(finding)
             found[target_of(finding)] = levers
-            if self.shortage and is_about_fit(finding):
+            if self.shortage and finding.is_about_fit:
                 found.update(((*target_of(finding), step), levers) for step in range(_count_steps(finding)))
         return found
 
@@ -282,8 +282,15 @@ class Group:
             ),
             exhausted=bool(changes[1:] or cleared < targets_of(self.failing))
             and (not found.smallest or self.questions.stopped),
-            notes=(*self.levers.notes, *written.notes),
+            notes=(*self._open(), *self.levers.notes, *written.notes),
         )
+
+    def _open(self) -> Iterator[str]:
+        """Say of what a plan changes only for want of a statement that the statement may do as well."""
+        for subject, one in self.evaluation.judged(()):
+            if one.estimate is not None and one.estimate.possible:
+                of = f"{subject.id}: " if len(self.subjects) > 1 else ""
+                yield f"{of}state what decides it, and it may be enough: {one.estimate.verdict.condition}"
 
     def _cleared(self, changes: Sequence[Change]) -> frozenset[Target]:
         return targets_of(self.failing) - targets_of(self.evaluation.failing(changes))
@@ -338,7 +345,7 @@ class Group:
                         f"{pin}, and no known release of {pin.holder} allows {change.name} {change.after}; an override "
                         f"(uv: override-dependencies = ['{change.name}=={change.release}']) is against that pin"
                     )
-        if is_about_fit(finding):
+        if finding.is_about_fit:
             return self._say_nearest(finding)
         if finding.remedies:
             return f"no change of a file was found; by hand: {finding.remedies[0].text}"

@@ -11,7 +11,6 @@ from compatcheck.core.report import FindingRemedy
 from compatcheck.core.summary import size_text
 from compatcheck.fixing.evaluation import Evaluation, target_of, targets_of
 from compatcheck.fixing.files import EditableFiles
-from compatcheck.fixing.levers import is_about_fit
 from compatcheck.fixing.settings import find_setting
 from compatcheck.matching.remedies import good_releases, write_remedy
 from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
 
     from compatcheck.core.fix import Plan
     from compatcheck.core.report import Finding
-    from compatcheck.fixing.companions import Pin
     from compatcheck.fixing.evaluation import Judge
+    from compatcheck.resolution.pins import Pin
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import CompiledRule, RuleSet
 
@@ -158,12 +157,12 @@ def agree_with(plan: Plan, findings: Sequence[Finding]) -> tuple[Finding, ...]:
     fitting = {subject for subject, estimate in plan.outcomes if estimate.verdict.outcome == "fits"}
 
     def goes(finding: Finding) -> bool:
-        return (finding.subject in fitting and is_about_fit(finding)) or target_of(finding) in cleared
+        return (finding.subject in fitting and finding.is_about_fit) or target_of(finding) in cleared
 
     def agrees(remedy: FindingRemedy) -> bool:
         return all(moves.get(name, release) == release for name, release in remedy.releases)
 
-    stays = {target_of(finding): why for finding, why in plan.remaining if is_about_fit(finding)}
+    stays = {target_of(finding): why for finding, why in plan.remaining if finding.is_about_fit}
 
     def adjust(finding: Finding) -> Finding:
         if target_of(finding) in stays:
@@ -176,7 +175,7 @@ def agree_with(plan: Plan, findings: Sequence[Finding]) -> tuple[Finding, ...]:
             steps = {*moves.items(), *settings}
             planned_first = sorted(finding.remedies, key=lambda one: not {*one.releases, *one.settings} & steps)
             return finding._replace(remedies=tuple(planned_first))
-        kept = () if is_about_fit(finding) else tuple(remedy for remedy in finding.remedies if agrees(remedy))
+        kept = () if finding.is_about_fit else tuple(remedy for remedy in finding.remedies if agrees(remedy))
         words = ", ".join(change.instruction for change in plan.changes)
         command = (
             "pip install " + " ".join(f"'{name}=={release}'" for name, release in moves.items()) if moves else None

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatcheck.core.effects import EFFECTS, MORE_HARDWARE
-from compatcheck.core.estimate import NOTHING
 from compatcheck.core.suggestions import Suggestion
 from compatcheck.fixing.evaluation import target_of, targets_of
-from compatcheck.fixing.levers import is_about_fit
 from compatcheck.fixing.plan import Group, Ways
 from compatcheck.fixing.settings import find_smaller_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from compatcheck.core.estimate import Estimate
     from compatcheck.core.fix import Change
     from compatcheck.fixing.evaluation import Judge
     from compatcheck.resolution.subject import Subject
@@ -35,11 +34,10 @@ def suggest(subject: Subject, rules: RuleSet, judge: Judge) -> tuple[Suggestion,
     estimate = verdict.estimate
     regressions = () if estimate is None else {one.rule_id for one in estimate.regressions}
     certain = (one for one in verdict.findings if one.status == "affected" and one.suppressed is None)
-    about = [one for one in certain if one.fails or one.rule_id in regressions or is_about_fit(one)]
+    about = [one for one in certain if one.fails or one.rule_id in regressions or one.is_about_fit]
     group = Group((subject,), about, rules, judge, Ways(None))
-    before = NOTHING if estimate is None else estimate.needed
     limit = None if estimate is None else estimate.verdict.limit_bytes
-    found = dict.fromkeys(filter(None, (_evaluate(group, changes, before.expected) for changes in _options(group))))
+    found = dict.fromkeys(filter(None, (_evaluate(group, changes, estimate) for changes in _options(group))))
     ranked: dict[frozenset[object], Suggestion] = {}
     for one in sorted(found, key=lambda one: _rank(one, limit)):
         ranked.setdefault(_done(one), one)
@@ -61,7 +59,7 @@ def _options(group: Group) -> Iterator[Sequence[Change]]:
                 break
 
 
-def _evaluate(group: Group, changes: Sequence[Change], before: int) -> Suggestion | None:
+def _evaluate(group: Group, changes: Sequence[Change], before: Estimate | None) -> Suggestion | None:
     """Judge the run after some changes; None where they save nothing, do not fit together or bring in what fails."""
     if not changes or group.evaluation.disagree(changes) or group.evaluation.obstacle(changes) is not None:
         return None
@@ -71,7 +69,7 @@ def _evaluate(group: Group, changes: Sequence[Change], before: int) -> Suggestio
     after = targets_of(verdict.findings)
     if targets_of(one for one in verdict.findings if one.fails) - group.evaluation.targets:
         return None
-    saved = before - verdict.estimate.needed.expected
+    saved = 0 if before is None else _peak(before, before) - _peak(verdict.estimate, before)
     clears = tuple(dict.fromkeys(one.rule_id for one in group.failing if target_of(one) not in after))
     if saved <= 0:
         return None
@@ -82,6 +80,11 @@ def _evaluate(group: Group, changes: Sequence[Change], before: int) -> Suggestio
 def _done(suggestion: Suggestion) -> frozenset[object]:
     """Return what is done: a rule and the memory model may propose one edit in other words."""
     return frozenset(change.edits or change for change in suggestion.changes)
+
+
+def _peak(estimate: Estimate, before: Estimate) -> int:
+    """Return what a run is expected to need; at worst, where its verdict hangs on what is only possible."""
+    return estimate.needed.high if before.possible else estimate.needed.expected
 
 
 def _rank(suggestion: Suggestion, limit: int | None) -> tuple[int, ...]:

@@ -71,6 +71,21 @@ def lay_over(estimate: Estimate, findings: Iterable[Finding]) -> Estimate:
     return _include(estimate, found) if found and estimate.phases else estimate
 
 
+def widen(estimate: Estimate, possible: tuple[Regression, ...], condition: str) -> Estimate:
+    """Return an estimate whose range holds what is only possible, and whose verdict hangs on that.
+
+    Args:
+        estimate: of a run that fits, or may fit.
+        possible: regressions that are there on the condition.
+        condition: what decides it, in words.
+    """
+    bounds = tuple(one._replace(size=Size(0, 0, one.size.high)) for one in possible)
+    phases = tuple(_fill(phase, bounds) for phase in estimate.phases)
+    verdict = judge(phases, estimate.verdict.limit_bytes, estimate.verdict.verify)
+    verdict = verdict._replace(outcome="marginal", condition=condition)
+    return estimate._replace(phases=phases, verdict=verdict, possible=possible)
+
+
 def find_deciding(estimate: Estimate) -> frozenset[tuple[str, str]]:
     """Find the regressions without which a run fits, or may fit, and with which it does not.
 
@@ -104,6 +119,11 @@ def _include(estimate: Estimate, regressions: tuple[Regression, ...]) -> Estimat
 
 
 _WORSE = ("unknown", "fits", "marginal", "does_not_fit")
+
+
+def is_worse(one: Estimate, other: Estimate | None) -> bool:
+    """Tell whether the verdict of an estimate is worse than that of another."""
+    return other is not None and _WORSE.index(one.verdict.outcome) > _WORSE.index(other.verdict.outcome)
 
 
 def _fill(phase: Phase, regressions: tuple[Regression, ...]) -> Phase:

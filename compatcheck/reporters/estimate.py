@@ -15,7 +15,7 @@ from compatcheck.reporters.text import wrap_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from compatcheck.core.estimate import Component, Estimate, Phase
+    from compatcheck.core.estimate import Component, Estimate, Phase, Regression
     from compatcheck.core.estimate_report import Doubts, EstimateReport
     from compatcheck.core.suggestions import Wall
 
@@ -381,14 +381,16 @@ def describe_estimate(estimate: Estimate) -> dict[str, Any] | None:
         "assumptions": [pick(one, "fact value reason") for one in estimate.assumptions],
         "unmodelled": [one._asdict() for one in estimate.unmodelled],
         "needs": list(estimate.needs),
-        "regressions": [
-            {"rule": one.rule_id, "role": one.role, "phase": one.phase, "bytes": _size(one.size), "in_peak": one.adds}
-            for one in estimate.regressions
-        ],
+        "regressions": list(map(_regression, estimate.regressions)),
+        "possible_regressions": list(map(_regression, estimate.possible)),
         "without_regressions": None
         if estimate.without is None
         else {"needed_bytes": _size(estimate.without.needed), "verdict": estimate.without.verdict.outcome},
     }
+
+
+def _regression(one: Regression) -> dict[str, Any]:
+    return {"rule": one.rule_id, "role": one.role, "phase": one.phase, "bytes": _size(one.size), "in_peak": one.adds}
 
 
 def _size(size: Size) -> dict[str, int]:

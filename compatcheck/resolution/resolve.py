@@ -24,6 +24,8 @@ from compatcheck.resolution.merge import (
     merge,
     withdraw,
 )
+from compatcheck.resolution.pins import KIND as BY_PINS
+from compatcheck.resolution.pins import find_refused
 from compatcheck.resolution.scope import FactScope, version_need
 from compatcheck.resolution.subject import Conflict, Subject
 from compatcheck.rules.programs import find_program
@@ -173,7 +175,7 @@ def _resolve_role(role: str, inputs: Inputs) -> Resolved:
     unknown_device = _describe_gpu(facts, rules)
     scope = FactScope(facts, environment, rules)
     if environment is not None:
-        _describe_damage((*environment.damage, *find_misfits(scope)), facts)
+        _describe_damage(_find_damage(environment, scope), facts)
     unresolved: dict[str, str] = {}
     entries = [
         (entry.fact, document.place(entry.key), entry.why)
@@ -465,12 +467,12 @@ def _claim_environment(environment: "Environment", claims: dict[str, list[Claim]
     if environment.complete and "peft" not in environment.packages and "transformers" in environment.packages:
         claim("training.peft", None, Source(f"peft is not in {environment.origin}"))
     for kind in DAMAGE:
-        known = environment.complete or kind in {"contradictory", MISFIT}
+        known = environment.complete or kind in {"contradictory", MISFIT, BY_PINS}
         if known and not any(damage.kind == kind for damage in environment.damage):
             claim(f"environment.{kind}", (), place)
 
 
-DAMAGE = ("duplicated", "mismatched", "pip_over_conda", "contradictory", MISFIT)
+DAMAGE = ("duplicated", "mismatched", "pip_over_conda", "contradictory", MISFIT, BY_PINS)
 """Kinds of damage that are facts."""
 
 
@@ -482,6 +484,12 @@ def _contradictions(environment: "Environment | None") -> Iterator[Conflict]:
             yield Conflict(version_need(damage.package), values)
 
 
+def _find_damage(environment: "Environment", scope: FactScope) -> "tuple[Damage, ...]":
+    """Return what is wrong with an environment: what its collector found, and releases that do not go together."""
+    found = (*environment.damage, *find_misfits(scope))
+    return (*found, *find_refused(environment, scope.rules, found))
+
+
 def _describe_damage(found: "Sequence[Damage]", facts: dict[str, Fact]) -> None:
     """State what is damaged, with every place and the versions in words."""
     for kind in DAMAGE if found else ():
@@ -490,5 +498,5 @@ def _describe_damage(found: "Sequence[Damage]", facts: dict[str, Fact]) -> None:
         if damaged and (stated is None or stated.origin not in {"set", "configuration"}):
             names = tuple(sorted({damage.package for damage in damaged}))
             sources = tuple(dict.fromkeys(source for damage in damaged for source in damage.sources))
-            details = "; ".join(damage.detail for damage in damaged)
+            details = "; ".join(dict.fromkeys(damage.detail for damage in damaged))
             facts[f"environment.{kind}"] = Fact(f"environment.{kind}", names, "derived", sources, details)

@@ -194,7 +194,8 @@ def _sections(directory: Path) -> Iterator[tuple[str, Any]]:
         yield f"releases/{path.stem}", _compile_releases(file)
         yield f"dates/{path.stem}", {str(version): date for version, date in file.data["releases"].items()}
     for path in sorted((directory / "_pins").glob("*.yaml")):
-        yield f"pins/{path.stem}", [[row["versions"], row["requires"]] for row in _DataFile(path, "rows").rows("rows")]
+        rows = _DataFile(path, "rows").rows("rows")
+        yield f"pins/{path.stem}", [[row["versions"], row["requires"], row.get("source", "wheel")] for row in rows]
     if (directory / "_models.yaml").exists():
         yield "models", load_strict(directory / "_models.yaml")[0]
     gpus: dict[str, Any] = {}

@@ -21,6 +21,20 @@ def allowed_values(term: Term) -> tuple[str, ...]:
     return trainers() if term.unit == PROGRAM else term.words
 
 
+def list_values(name: str) -> tuple[Value, ...]:
+    """Return every value that a fact can have where these can be listed; empty where they cannot."""
+    term = vocabulary().get(name)
+    if term is None or term.unit == PROGRAM:
+        return ()
+    if term.type == "bool":
+        found: tuple[Value, ...] = (False, True)
+    elif term.type == "dtype":
+        found = ("float32", "bfloat16", "float16")
+    else:
+        found = tuple(int(word) if term.type == "int" else word for word in term.words)
+    return (*found, None) if term.nullable and found else found
+
+
 def parse_value(name: str, text: object, source: Source) -> Value:
     """Convert a value written by a person or a file to the type of its term.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -13,14 +13,24 @@ from compatcheck.checking import Request, check, estimate, open_rules
 from compatcheck.checking.checks import Checks, open_criteria
 from compatcheck.checking.estimates import EstimateOptions
 from compatcheck.checking.fix import find_fix
+from compatcheck.checking.gathering import gather_all
 from compatcheck.checking.inspection import as_inspection
+from compatcheck.checking.verdict import Variants
+from compatcheck.core.document import Document, Statement, Unresolved
 from compatcheck.core.estimate import Estimate
 from compatcheck.core.facts import Value
 from compatcheck.core.fix import Change
 from compatcheck.core.report import Report
+from compatcheck.core.source import Source
 from compatcheck.fixing.edits.text import apply_edits, read_exact
 from compatcheck.fixing.plan import Ways
+from compatcheck.memory.regressions import ADDED, find_deciding
 from compatcheck.reporters.json import describe_report
+from compatcheck.resolution.resolve import resolve_with
+from compatcheck.resolution.subject import Subject
+from compatcheck.rules.database import CompiledRule
+from compatcheck.rules.expression import fact_names
+from compatcheck.rules.values import list_values
 from tests.cases.generated_runs import Run, draw_run
 
 RULES = open_rules()
@@ -149,3 +159,55 @@ def test_a_plan_clears_what_it_says_and_brings_in_none_that_fails(run: Run) -> N
         for _, announced in plan.outcomes:
             assert found is not None
             assert (found.needed, found.verdict.outcome) == (announced.needed, announced.verdict.outcome)
+
+
+def ask_about(rule: CompiledRule) -> frozenset[str]:
+    """Return the facts that decide a rule, or its size."""
+    codes = (rule.when, rule.unless, rule.expected, *(clause.when for clause in rule.clauses))
+    return frozenset().union(*(fact_names(code) for code in codes if code is not None))
+
+
+PRICED = [rule for rule in RULES.rules_about(RULES.packages) if rule.kind == "regression" or rule.id in ADDED]
+DECIDING = frozenset().union(*map(ask_about, PRICED))
+"""Facts that decide what is laid over an estimate."""
+
+
+def hide(subject: Subject) -> Iterator[tuple[str, Subject]]:
+    """Yield the run with one of its settings hidden: given a value that nobody can tell, or left out of a facts file."""
+    for document in subject.documents:
+        for one in document.statements:
+            if one.fact in DECIDING and one.fact is not None and list_values(one.fact):
+                statements = tuple(other for other in document.statements if other.fact != one.fact)
+                gone = (*document.unresolved, Unresolved(one.fact, one.key, "is not known", one.role))
+                changed = document._replace(statements=statements, unresolved=gone)
+                documents = tuple(changed if other is document else other for other in subject.documents)
+                yield one.fact, resolve_with(subject._replace(documents=documents), {}, RULES)
+    if len(subject.roles) > 1:
+        return
+    (facts,) = subject.roles.values()
+    about = ("model.", "training.", "hardware.")
+    kept = {name: one.value for name, one in facts.items() if name.startswith(about) and name != "training.framework"}
+    for name in kept.keys() & DECIDING:
+        if list_values(name):
+            stated = tuple(Statement(other, other, value) for other, value in kept.items() if other != name)
+            document = Document("native", Source("facts.yaml"), stated)
+            yield name, resolve_with(subject._replace(documents=(document,), hardware=()), {}, RULES)
+
+
+@pytest.mark.parametrize("run", SEEDS, indirect=True)
+def test_no_run_fits_that_a_regression_decides_once_a_hidden_setting_is_stated(run: Run) -> None:
+    inspection = as_inspection(ask(run))
+    criteria = open_criteria(inspection, RULES, Checks())
+    (subject,) = gather_all(inspection, RULES, {}).subjects
+    judge = Variants(criteria)
+    for name, hidden in hide(subject):
+        estimate = judge(hidden).estimate
+        if (
+            estimate is None
+            or estimate.verdict.outcome != "fits"
+            or any(name in role for role in hidden.roles.values())
+        ):
+            continue
+        for value in list_values(name):
+            after = judge(resolve_with(hidden, {name: value}, RULES)).estimate
+            assert after is None or not find_deciding(after), (name, value)

@@ -290,7 +290,7 @@ def test_sleep_mode_is_the_engine_s_default_and_refuses_expandable_segments() ->
 
 
 def test_openrlhf_passes_no_labels() -> None:
-    require(torch="2.5.1", transformers="4.46.3", openrlhf="0.5.2", deepspeed="0.16.0")
+    require(torch="2.5.1", transformers="4.46.3", openrlhf="0.5.2", deepspeed="0.15.0")
     write(
         "run.sh",
         "deepspeed --module openrlhf.cli.train_sft --max_len 4096 --train_batch_size 256 --micro_train_batch_size 2 "
@@ -359,7 +359,7 @@ def test_a_remedy_is_named_only_where_it_helps() -> None:
 
 
 def test_a_pitfall_of_every_release_is_advice_where_the_run_fits() -> None:
-    require(torch="2.5.1", transformers="4.46.3", llamafactory="0.9.1", peft="0.12.0", bitsandbytes="0.44.1")
+    require(torch="2.5.1", transformers="4.46.1", llamafactory="0.9.1", peft="0.12.0", bitsandbytes="0.44.1")
     write(
         "train.yaml",
         "model_name_or_path: meta-llama/Meta-Llama-3-8B-Instruct\nstage: sft\ndo_train: true\nfinetuning_type: lora\n"
@@ -392,7 +392,7 @@ def test_kilobytes_are_only_counted() -> None:
         "torch==2.9.1+cpu\ntransformers==4.57.1\naccelerate==1.11.0\n",
         "mlx==0.20.0\ntransformers==4.46.3\n",
         "torch==2.5.1\nlightning==2.4.0\ntimm==1.0.11\n",
-        "torch==2.8.0\ntransformers==4.56.1\nsglang==0.5.3\n",
+        "torch==2.8.0\ntransformers==4.57.0\nsglang==0.5.3\n",
     ],
 )
 def test_few_possible_findings_are_shown_of_stacks_that_nobody_described(lines: str) -> None:

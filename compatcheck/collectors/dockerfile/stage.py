@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from compatcheck.collectors.python.pinned_build import read_index
-from compatcheck.core.environment import Package
+from compatcheck.core.environment import TOGETHER, Package
 from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.requirement import combine
 from compatcheck.core.source import Skipped
@@ -57,6 +57,8 @@ class Stage:
         """Source in the context → destination; a destination that ends in a slash is a directory."""
         self.skipped: list[Skipped] = []
         self.notes: list[str] = []
+        self.commands = 0
+        """Commands that installed something, so far."""
 
     def skip(self, source: Source, reason: str, hint: str | None = CHECK_IMAGE) -> None:
         """Note what cannot be told; a command whose installs are not read counts where a person named the file."""
@@ -76,8 +78,11 @@ class Stage:
         if backend and install.is_uv and re.fullmatch(r"cu\d{3}|cpu", backend):
             index = f"/whl/{backend}"
         combined = combine(wanted, describe_machine(None))
+        self.commands += 1
+        together = install.kind == "pip" and install.dependencies and len(combined.packages) > 1
         for name, package in combined.packages.items():
-            self.put(name, package, install, index if name == "torch" else None)
+            details = {**package.details, TOGETHER: str(self.commands)} if together else package.details
+            self.put(name, package._replace(details=details), install, index if name == "torch" else None)
         self.notes += combined.notes
         if install.dependencies and _ENGINES & set(combined.packages):
             for name in _MOVED_BY_ENGINES & set(self.packages):

@@ -307,7 +307,9 @@ def test_an_extra_that_decides_the_fit_leaves_it_open(
     settings = ("training.sequence_length=2048", "training.gradient_checkpointing=true", "training.use_reentrant=false")
     arguments = [".", "--model", "llama-3-8b", "--gpu", "8xV100-32GB", *(f"--set={one}" for one in settings)]
     code, out = check(*arguments, monkeypatch=monkeypatch, capsys=capsys)
-    assert (code, "may not fit: needs 3" in out) == (0, True)
+    assert (code, "may not fit: needs 22.4 GiB" in out) == (0, True)
+    said = "with deepspeed/zero3-params-kept-in-backward, if deepspeed comes with --extra train"
+    assert said in " ".join(out.split())
     code, out = check(*arguments, "--extra", "train", monkeypatch=monkeypatch, capsys=capsys)
     assert (code, "does not fit: needs 3" in out) == (1, True)
 

@@ -9,7 +9,8 @@ import pytest
 
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
-from compatcheck.fixing.companions import Companions, Pin, nearest_first
+from compatcheck.fixing.companions import Companions
+from compatcheck.resolution.pins import Pin, nearest_first
 
 Rows = Mapping[str, Mapping[str, str]]
 """Release → what it requires."""
@@ -26,7 +27,7 @@ class Rules:
 
     def section(self, name: str) -> object:
         rows = self._pins.get(name.removeprefix("pins/"), {})
-        return [[[version], requires] for version, requires in rows.items()]
+        return [[[version], requires, "wheel"] for version, requires in rows.items()]
 
     def releases(self, name: str) -> Sequence[str]:
         return RELEASES.get(name, tuple(self._pins.get(name, ())))

@@ -135,7 +135,8 @@ def test_what_has_to_move_along_is_part_of_the_remedy() -> None:
 
 
 def test_a_pin_that_is_in_the_way_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from compatcheck.fixing.companions import Companions, Pin
+    from compatcheck.fixing.companions import Companions
+    from compatcheck.resolution.pins import Pin
 
     pin = Pin("openrlhf", "0.6.1", "deepspeed", "==0.16.4")
     monkeypatch.setattr(Companions, "complete", lambda *_: pin)
