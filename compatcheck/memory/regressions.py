@@ -24,6 +24,7 @@ COUNTED = frozenset(
         "transformers/loss-shift-copies-logits",  # closed_form/logits.py, per_logit
         "trl/dpo-keeps-reference-logits",  # closed_form/logits.py, _dpo
         "trl/grpo-divides-logits-in-place",  # closed_form/policy_logits.py, _trl
+        "trl/grpo-entropy-of-whole-rows",  # closed_form/policy_logits.py, _trl
         "verl/entropy-computed-when-unused",  # closed_form/policy_logits.py, _verl
     }
 )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 PROBES = (
     "engine_recreate",
+    "zero0_frozen_master",
     "zero12_offload_step",
     "zero3_forward_window",
     "zero3_master_copy",
@@ -24,6 +25,11 @@ PROBES = (
 )
 HEALTHY = "0.19.8"
 CHANGES = [
+    ("zero0_frozen_master", "0.17.5", {}, "good"),
+    ("zero0_frozen_master", "0.17.6", {}, "bad"),
+    ("zero0_frozen_master", "0.19.0", {}, "bad"),
+    ("zero0_frozen_master", "0.19.0", {"optimizer_over": "trainable"}, "good"),
+    ("zero0_frozen_master", "0.19.1", {}, "good"),
     ("zero3_release", "0.16.7", {}, "bad"),
     ("zero3_release", "0.16.8", {}, "good"),
     ("zero3_release", "0.16.7", {"checkpointing": "reentrant"}, "good"),

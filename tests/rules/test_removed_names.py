@@ -1,4 +1,4 @@
-"""Rules about a name that one release imports and another no longer has: each boundary, read in the released files."""
+"""Rules about a name that one release imports and another does not have: each boundary, read in the released files."""
 
 from __future__ import annotations
 
@@ -22,14 +22,21 @@ class Reading(NamedTuple):
     file: str
     line: str
     there: tuple[str, ...]
-    """Releases that have the line: the bounds of the rule, for what imports; what stands before them, for what is imported."""
+    """Releases that have the line: the bounds of the rule, for what imports; what is outside, for what is imported."""
     absent: tuple[str, ...]
+    clause: int = 0
+    """Which of the rule's clauses, where it has several."""
 
 
 _CACHE = ("transformers", r"transformers/cache_utils\.py", r"class HybridCache\b", ("4.57.6",), ("5.0.0", "5.23.0"))
 _PEFT, _LIGER = "peft/imports-removed-cache-class", "liger-kernel/imports-removed-cache-class"
 _VLLM, _BNB = "vllm/reads-removed-tokenizer-attribute", "bitsandbytes/imports-removed-triton-module"
 _ELASTIC, _TORCHAO = "deepspeed/imports-removed-elastic-log", "peft/torchao-older-than-it-accepts"
+_SOCKET, _NUMPY = "deepspeed/imports-removed-socket-helper", "deepspeed/imports-removed-numpy-constant"
+_FILTER, _DECODING = "trl/imports-removed-sampling-filter", "trl/imports-removed-decoding-class"
+_PREFIX, _LOFTQ = "peft/imports-cache-class-of-newer-transformers", "peft/imports-function-of-newer-accelerate"
+_AIMV2, _VISION = "vllm/registers-model-type-that-transformers-has", "verl/imports-removed-vision-class"
+_OLDER = "transformers/turns-off-older-torch"
 READINGS = (
     Reading(
         _PEFT,
@@ -93,20 +100,162 @@ READINGS = (
         ("0.19.0", "0.21.2"),
         ("0.18.1",),
     ),
+    Reading(
+        _SOCKET,
+        "deepspeed",
+        r"elastic_agent\.py",
+        r"agent\.server\.api import _get_socket_with_port",
+        ("0.14.1", "0.14.3"),
+        ("0.14.0", "0.14.4"),
+    ),
+    Reading(
+        _SOCKET,
+        "torch",
+        r"elastic/agent/server/api\.py",
+        r"^def _get_socket_with_port",
+        ("2.3.1",),
+        ("2.4.0", "2.15.0"),
+    ),
+    Reading(
+        _NUMPY,
+        "deepspeed",
+        r"autotuning/scheduler\.py",
+        r"^from numpy import BUFSIZE",
+        ("0.5.7", "0.14.3"),
+        ("0.5.6", "0.14.4"),
+    ),
+    Reading(_NUMPY, "numpy", r"numpy/__init__\.pyi", r"^BUFSIZE: |^ +BUFSIZE as ", ("1.26.4",), ("2.0.0", "2.4.0")),
+    Reading(
+        _FILTER,
+        "trl",
+        r"trl/core\.py",
+        r"^from transformers import top_k_top_p_filtering",
+        ("0.2.0", "0.7.11"),
+        ("0.1.0", "0.8.0"),
+    ),
+    Reading(
+        _FILTER,
+        "transformers",
+        r"transformers/__init__\.py",
+        r"^ +top_k_top_p_filtering,",
+        ("4.38.2",),
+        ("4.39.0", "5.23.0"),
+    ),
+    Reading(
+        _DECODING,
+        "trl",
+        r"trainer/grpo_trainer\.py",
+        r"^    from vllm\.sampling_params import GuidedDecodingParams",
+        ("0.18.0", "0.26.2"),
+        ("0.17.0", "0.27.0"),
+    ),
+    Reading(
+        _DECODING,
+        "trl",
+        r"trainer/rloo_trainer\.py",
+        r"^    from vllm\.sampling_params import GuidedDecodingParams",
+        ("0.22.0", "0.26.2"),
+        ("0.21.0", "0.27.0"),
+        1,
+    ),
+    Reading(
+        _DECODING,
+        "vllm",
+        r"vllm/sampling_params\.py",
+        r"^class GuidedDecodingParams\b",
+        ("0.11.2",),
+        ("0.12.0", "0.33.0"),
+    ),
+    Reading(
+        _PREFIX,
+        "peft",
+        r"peft/peft_model\.py",
+        r"^from transformers import .*EncoderDecoderCache",
+        ("0.14.0", "0.21.2"),
+        ("0.13.2",),
+    ),
+    Reading(
+        _PREFIX, "transformers", r"cache_utils\.py", r"^class EncoderDecoderCache\b", ("4.43.0", "5.23.0"), ("4.42.4",)
+    ),
+    Reading(
+        _LOFTQ,
+        "peft",
+        r"utils/loftq_utils\.py",
+        r"^from accelerate\.utils\.memory import clear_device_cache",
+        ("0.15.0", "0.21.2"),
+        ("0.14.0",),
+    ),
+    Reading(_LOFTQ, "accelerate", r"utils/memory\.py", r"^def clear_device_cache\b", ("0.32.0", "1.15.0"), ("0.31.0",)),
+    Reading(
+        _AIMV2,
+        "vllm",
+        r"transformers_utils/configs/.*\.py",
+        r'AutoConfig\.register\("aimv2", ',
+        ("0.9.0", "0.9.2"),
+        ("0.8.5.post1", "0.10.0"),
+    ),
+    Reading(
+        _AIMV2,
+        "transformers",
+        r"models/auto/.*\.py",
+        r'\("aimv2", "Aimv2Config"\)',
+        ("4.54.0", "5.23.0"),
+        ("4.53.3",),
+    ),
+    Reading(
+        _VISION, "verl", r"verl/utils/model\.py", r"^ +AutoModelForVision2Seq,$", ("0.6.0", "0.7.0"), ("0.5.0", "0.7.1")
+    ),
+    Reading(
+        _VISION,
+        "verl",
+        r"workers/fsdp_workers\.py",
+        r"from transformers import .*AutoModelForVision2Seq",
+        ("0.3.0.post0", "0.5.0"),
+        ("0.2.0.post2",),
+        1,
+    ),
+    Reading(
+        _VISION,
+        "transformers",
+        r"models/auto/modeling_auto\.py",
+        r"^class AutoModelForVision2Seq\b",
+        ("4.57.6",),
+        ("5.0.0", "5.23.0"),
+    ),
+    *(
+        Reading(
+            _OLDER, "transformers", r"utils/import_utils\.py", rf"PyTorch >= {least} is required", there, absent, clause
+        )
+        for clause, (least, there, absent) in enumerate(
+            (
+                (r"2\.1", ("4.52.0", "4.57.6"), ("4.51.3", "5.0.0")),
+                (r"2\.2", ("5.0.0",), ("4.57.6", "5.1.0")),
+                (r"2\.4", ("5.1.0", "5.14.1"), ("5.0.0", "5.15.0")),
+                (r"2\.5", ("5.15.0", "5.19.0"), ("5.14.1", "5.20.0")),
+                (r"2\.6", ("5.20.0", "5.23.0"), ("5.19.0",)),
+            )
+        )
+    ),
 )
 
 
 @pytest.mark.parametrize("reading", READINGS, ids=lambda one: f"{one.rule}-{one.package}")
 def test_the_readings_stand_on_both_sides_of_the_rules_bounds(reading: Reading) -> None:
     rule = yaml.safe_load((ROOT / "rules" / f"{reading.rule}.yaml").read_text(encoding="utf-8"))
-    bounds = dict(re.findall(r"(>=|<)([\w.]+)", rule["affected"][reading.package]))
+    affected = rule["affected"]
+    clause = affected[reading.clause] if isinstance(affected, list) else affected
+    bounds = dict(re.findall(r"(>=|<)([\w.]+)", clause[reading.package]))
     read = set(map(Version, reading.there + reading.absent))
     if reading.package == reading.rule.partition("/")[0]:
         assert Version(bounds[">="]) == min(map(Version, reading.there))
         assert all(Version(bound) in read for sign, bound in bounds.items() if sign == ">=" or len(reading.absent) > 1)
     else:
-        assert Version(bounds[">="]) == min(map(Version, reading.absent))
-    assert Version(rule.get("checked_through", {}).get(reading.package, reading.there[-1])) in read
+        # a name that has come: too late for what imports it, or in the way of what registers it; else one that has gone
+        came = max(map(Version, reading.absent)) < min(map(Version, reading.there))
+        bound = bounds.get("<", bounds.get(">=")) if came else bounds[">="]
+        assert Version(str(bound)) == min(map(Version, reading.there if came else reading.absent))
+    if "<" not in bounds:
+        assert Version(rule.get("checked_through", {}).get(reading.package, reading.there[-1])) in read
 
 
 @pytest.mark.versions

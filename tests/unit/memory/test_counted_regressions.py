@@ -45,7 +45,10 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str], dict[str, Value]]] = {
         {"trl": "1.6.0"}, {"trl": "1.14.0"}, {**TRL, "training.trainer": "dpo"},
     ),
     "trl/grpo-divides-logits-in-place": (
-        {"trl": "0.20.0"}, {"trl": "0.23.0"}, {**TRL, "training.trainer": "grpo"},
+        {"trl": "1.0.0"}, {"trl": "0.29.1"}, {**TRL, "training.trainer": "grpo"},
+    ),
+    "trl/grpo-entropy-of-whole-rows": (
+        {"trl": "0.20.0"}, {"trl": "0.19.1"}, {**TRL, "training.trainer": "grpo"},
     ),
     "verl/entropy-computed-when-unused": (
         {"verl": "0.3.0"}, {"verl": "0.4.0"}, {**VERL, "training.entropy_coefficient": 0.0},

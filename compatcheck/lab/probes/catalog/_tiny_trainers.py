@@ -21,7 +21,34 @@ def model(recorder: Recorder, vocab: int, positions: int, dtype: str) -> Any:
     """Return a llama of one layer and width 8: next to its logits nothing of it counts."""
     models = recorder.load("tiny_models")
     dimensions = {"layers": 1, "hidden": 8, "heads": 1, "kv_heads": 1, "intermediate": 8}
-    return models.build("llama", recorder, vocab=vocab, positions=positions, dtype=dtype, **dimensions)
+    weights = "float32" if dtype == "mixed" else dtype
+    return models.build("llama", recorder, vocab=vocab, positions=positions, dtype=weights, **dimensions)
+
+
+def adapt(recorder: Recorder, adapter: str) -> dict[str, Any]:
+    """Return what a trainer takes to put an adapter on its model: nothing for ``none``."""
+    if adapter == "none":
+        return {}
+    try:
+        from peft import LoraConfig
+    except ImportError:
+        recorder.unsupported("adapters need peft")
+    return {"peft_config": LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM")}
+
+
+def find(name: str, recorder: Recorder) -> Any:
+    """Return a class of trl's, wherever this release has it: some trainers moved to ``trl.experimental``."""
+    import importlib
+
+    import trl
+
+    folder = name.replace("Trainer", "").replace("Config", "").lower()
+    for module in ("trl", f"trl.experimental.{folder}"):
+        try:
+            return getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError):
+            continue
+    return recorder.unsupported(f"trl {trl.__version__} has no {name}")
 
 
 def tokenizer() -> Any:
@@ -49,20 +76,25 @@ def dataset(data: Mapping[str, list[str]]) -> Any:
     return Dataset(InMemoryTable.from_pydict(data), fingerprint="0" * 16)
 
 
-def configure(name: str, recorder: Recorder, folder: str, **options: Any) -> Any:
+def configure(name: str, recorder: Recorder, folder: str, dtype: str = "bfloat16", **options: Any) -> Any:
     """Return a configuration of trl's, built with those options that this release has.
 
     Args:
         name: of its class: ``SFTConfig``.
         recorder: the probe's.
         folder: nothing is written there.
-        options: over what keeps a trainer quiet, on the device and out of mixed precision and checkpointing.
+        dtype: of weights, and so of logits; ``mixed``: float32 weights under bfloat16 autocast, whose outputs accelerate casts.
+        options: over what keeps a trainer quiet, on the device and out of checkpointing.
     """
     import dataclasses
+    import os
 
-    import trl
+    from accelerate.state import AcceleratorState
 
-    class_ = getattr(trl, name)
+    # One process takes several measurements, and both of these remember the precision of the one before.
+    AcceleratorState._reset_state(reset_partial_state=True)
+    os.environ.pop("ACCELERATE_MIXED_PRECISION", None)
+    class_ = find(name, recorder)
     known = {field.name for field in dataclasses.fields(class_)}
     wanted = {
         "output_dir": folder,
@@ -70,7 +102,7 @@ def configure(name: str, recorder: Recorder, folder: str, **options: Any) -> Any
         "save_strategy": "no",
         "disable_tqdm": True,
         "use_cpu": recorder.backend != "cuda",
-        "bf16": False,
+        "bf16": dtype == "mixed",
         "fp16": False,
         "gradient_checkpointing": False,
         "packing": False,
@@ -86,7 +118,7 @@ def configure(name: str, recorder: Recorder, folder: str, **options: Any) -> Any
 def collate(trainer: Any, size: int) -> list[dict[str, Any]]:
     """Return the first ``size`` rows of a trainer's dataset as a batch, and the next ones as another."""
     rows = [
-        {name: value for name, value in row.items() if isinstance(value, list)}
+        {name: value for name, value in row.items() if isinstance(value, (list, bool))}
         for row in (trainer.train_dataset[index] for index in range(2 * size))
     ]
     return [dict(trainer.data_collator(part)) for part in (rows[:size], rows[size:])]
@@ -121,15 +153,18 @@ def measure(
     peaks: dict[str, list[int]] = {"forward": [], "step": []}
     for size in (vocab, 2 * vocab):
         trainer, batches = build(size)
-        trainer.model.train()
+        model = trainer.accelerator.prepare_model(
+            trainer.model
+        )  # autocast and the cast of outputs, as the training loop does
+        model.train()
         trainer.current_gradient_accumulation_steps = 1  # the training loop would have set it
         for batch in batches:
             inputs = {
                 name: value.to(recorder.device) if hasattr(value, "to") else value for name, value in batch.items()
             }
 
-            def forward(trainer: Any = trainer, inputs: Any = inputs) -> Any:
-                return trainer.compute_loss(trainer.model, dict(inputs))
+            def forward(trainer: Any = trainer, model: Any = model, inputs: Any = inputs) -> Any:
+                return trainer.compute_loss(model, dict(inputs))
 
             def step(forward: Any = forward) -> None:
                 forward().backward()
@@ -140,7 +175,7 @@ def measure(
             del loss
             with recorder.phase("step"):
                 peaks["step"].append(recorder.measure(step)[1])
-            trainer.model.zero_grad(set_to_none=True)
-        del trainer, forward, step
+            model.zero_grad(set_to_none=True)
+        del trainer, model, forward, step
     logits = vocab * tokens
     return {name: (p[3] - p[2] - p[1] + p[0]) / logits for name, p in peaks.items()}

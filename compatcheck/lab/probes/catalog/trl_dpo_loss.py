@@ -1,20 +1,23 @@
-"""Bytes per logit at the peak of trl's DPOTrainer, in its own ``compute_loss`` and with backward.
+"""Bytes per logit at the peak of trl's preference trainers, in their own ``compute_loss`` and with backward.
 
-A llama of width 8 in ``dtype`` and a reference model like it go through ``DPOTrainer.compute_loss``, metrics included, with
-``pairs`` of chosen and rejected. Measured at two vocabularies and two lengths of the ``growing`` part, ``completion`` or
-``prompt``; the mixed difference of four peaks, divided by the logits that were added (two sequences a pair), is bytes per
-logit. ``of`` says which is judged: ``forward`` or ``step``, forward and backward.
+A llama of width 8 in ``dtype`` goes through ``compute_loss`` of ``trainer``, metrics included, with ``pairs`` of chosen and
+rejected; KTO gets as many single sequences. DPO and KTO have a reference model like it; with an ``adapter`` it is the model
+without it. ``mixed`` means float32 weights under bfloat16 autocast, whose outputs accelerate casts to float32. Measured at
+two vocabularies and two lengths of the ``growing`` part, ``completion`` or ``prompt``; the mixed difference of four peaks,
+divided by the logits that were added (two sequences a pair), is bytes per logit. ``of`` says which is judged: ``forward`` or
+``step``, forward and backward.
 
 Prediction. A loss over the hidden states in tiles (trl from 1.15, 4096 tokens at a time) never holds anything of the size
 tokens x vocabulary: 0, whichever part grows. Both batches have more tokens than a tile. Where logits are built those of the
 prompt are never needed, but cost the same unless the trainer asks for the completion's alone.
 
-Releases with logits peak in the metrics, at the copy of the chosen half of the logits, and hold beside it, for 16-bit logits of
-2 bytes, up to 0.28 the logits and the log-probabilities that backward needs: 2 + 2 + 1 = 5. From 0.29 on a contiguous copy of
-the shifted logits, and the reference's logits with such a copy of their own, all still named: 5 + 2 + 2 + 2 = 11. 1.6 makes no
-such copies, but the reference's logits stay and the entropy flattens the shifted logits, a copy: 2 + 2 + 2 + 2 = 8, the new
-highest point; from 1.14 without that copy: 2 + 2 + 2 + 1 = 7. With float32 logits the backward of ``logsumexp``, 16, hides all
-but the second: 18. Those are what the verdict calls bad. CUDA: a Triton kernel in place of the tiles, never run.
+Releases with logits peak in the metrics, at the copy of the chosen half of the logits, and hold beside it, for 16-bit logits
+of 2 bytes, up to 0.28 the logits and the log-probabilities that backward needs: 2 + 2 + 1 = 5. From 0.29 on a contiguous
+copy of the shifted logits, and the reference's logits with such a copy of their own, all still named: 5 + 2 + 2 + 2 = 11.
+1.6 makes no such copies, but the reference's logits stay and the entropy flattens the shifted logits, a copy: 2 + 2 + 2 + 2
+= 8, the new highest point; from 1.14 without that copy: 2 + 2 + 2 + 1 = 7. With float32 logits the backward of
+``logsumexp``, 16, hides all but the second: 18. Those are what the verdict calls bad; docs/sweeps.md has the other trainers.
+CUDA: a Triton kernel in place of the tiles, never run.
 """
 
 from __future__ import annotations
@@ -26,14 +29,16 @@ if TYPE_CHECKING:
 
     from compatcheck.lab.probes.worker.recorder import Recorder
 
-PACKAGES = ("trl", "transformers")
+PACKAGES = ("trl", "transformers", "peft")
 SHARES = ("tiny_models", "tiny_trainers")
 BACKENDS = ("cpu", "cuda")
 ACCOUNTING = "storages"
 DEFAULTS: Mapping[str, Any] = {
     "of": "step",
+    "trainer": "dpo",
     "growing": "completion",
     "dtype": "bfloat16",
+    "adapter": "none",
     "pairs": 8,
     "prompt": 64,
     "completion": 256,
@@ -45,8 +50,10 @@ SIZES: tuple[Mapping[str, Any], ...] = (
 )
 CHOICES: Mapping[str, tuple[Any, ...]] = {
     "of": ("forward", "step"),
+    "trainer": ("dpo", "kto", "orpo", "cpo"),
     "growing": ("prompt", "completion"),
-    "dtype": ("bfloat16", "float32"),
+    "dtype": ("bfloat16", "float32", "mixed"),
+    "adapter": ("none", "lora"),
 }
 METRIC = "bytes_per_logit"
 
@@ -66,15 +73,17 @@ def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "model.model_type": "llama",
         "model.vocab_size": parameters["vocab"],
-        "model.load_dtype": parameters["dtype"],
+        "model.load_dtype": "float32" if parameters["dtype"] == "mixed" else parameters["dtype"],
         "training.framework": "trl",
-        "training.trainer": "dpo",
+        "training.trainer": parameters["trainer"],
         "training.use_liger_kernel": False,
         "training.gradient_checkpointing": False,
-        "training.mixed_precision": "no",
-        "training.reference_model": True,
+        "training.mixed_precision": "bf16" if parameters["dtype"] == "mixed" else "no",
+        "training.sharding": "none",
+        "training.peft": None if parameters["adapter"] == "none" else parameters["adapter"],
+        "training.reference_model": parameters["trainer"] in ("dpo", "kto"),
         "training.precompute_ref_log_probs": False,
-        "training.micro_batch_size": parameters["pairs"],
+        "training.micro_batch_size": (2 if parameters["trainer"] == "kto" else 1) * parameters["pairs"],
         "training.max_prompt_length": parameters["prompt"],
         "training.max_response_length": parameters["completion"],
         # Of the sequence, the part that the logits are counted over.
@@ -87,35 +96,45 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     import copy
     import tempfile
 
-    from trl import DPOTrainer
-
     trainers = recorder.load("tiny_trainers")
-    pairs, growing = parameters["pairs"], parameters["growing"]
+    name, pairs, growing = parameters["trainer"], parameters["pairs"], parameters["growing"]
+    rows = 2 * pairs if name == "kto" else pairs
     tokenizer = trainers.tokenizer()
     prompts, completions = (
-        [parameters[part]] * pairs + [(2 if part == growing else 1) * parameters[part]] * pairs
+        [parameters[part]] * rows + [(2 if part == growing else 1) * parameters[part]] * rows
         for part in ("prompt", "completion")
     )
     # A token that ends the completion is added to it.
     answers = [" " + trainers.words(count - 1) for count in completions]
-    data = {"prompt": [trainers.words(count) for count in prompts], "chosen": answers, "rejected": answers}
+    given = (
+        {"completion": answers, "label": [index % 2 == 0 for index in range(2 * rows)]}
+        if name == "kto"
+        else {"chosen": answers, "rejected": answers}
+    )
+    data = {"prompt": [trainers.words(count) for count in prompts], **given}
 
     def build(vocab: int) -> Any:
-        model = trainers.model(
-            recorder, vocab, 4 * (parameters["prompt"] + parameters["completion"]), parameters["dtype"]
+        positions = 4 * (parameters["prompt"] + parameters["completion"])
+        model = trainers.model(recorder, vocab, positions, parameters["dtype"])
+        adapter = trainers.adapt(recorder, parameters["adapter"])
+        # The model without its adapter is the reference; ORPO and CPO have none.
+        reference = {} if adapter or name in ("orpo", "cpo") else {"ref_model": copy.deepcopy(model)}
+        configuration = trainers.configure(
+            f"{name.upper()}Config", recorder, folder, parameters["dtype"], per_device_train_batch_size=rows
         )
-        trainer = DPOTrainer(
+        trainer = trainers.find(f"{name.upper()}Trainer", recorder)(
             model=model,
-            ref_model=copy.deepcopy(model),
-            args=trainers.configure("DPOConfig", recorder, folder, per_device_train_batch_size=pairs),
+            args=configuration,
             train_dataset=trainers.dataset(data),
             processing_class=tokenizer,
+            **reference,
+            **adapter,
         )
-        return trainer, trainers.collate(trainer, pairs)
+        return trainer, trainers.collate(trainer, rows)
 
     with tempfile.TemporaryDirectory() as folder:
         found = trainers.measure(recorder, build, parameters["vocab"], 2 * pairs * parameters[growing])
-    for name, value in found.items():
-        recorder.result(f"{name}_bytes_per_logit", value)
+    for result, value in found.items():
+        recorder.result(f"{result}_bytes_per_logit", value)
     recorder.result("bytes_per_logit", found[parameters["of"]])
     recorder.result("logits_bytes", found[parameters["of"]] * parameters["vocab"] * 2 * pairs * parameters[growing])

@@ -1,16 +1,17 @@
 """Bytes per logit at the peak of trl's SFTTrainer, in its own ``compute_loss`` and with backward.
 
-A llama of width 8 in ``dtype`` goes through ``SFTTrainer.compute_loss``, metrics included, at two vocabularies and two lengths.
-The mixed difference of four peaks grows with tokens x vocabulary alone; divided by the logits that were added it is bytes per
-logit. ``of`` says which is judged: ``forward`` or ``step``, forward and backward.
+A llama of width 8 in ``dtype``, with or without an ``adapter``, goes through ``SFTTrainer.compute_loss``, metrics included,
+at two vocabularies and two lengths. ``mixed`` means float32 weights under bfloat16 autocast, whose outputs accelerate casts
+to float32. The mixed difference of four peaks grows with tokens x vocabulary alone; divided by the logits that were added it
+is bytes per logit. ``of`` says which is judged: ``forward`` or ``step``, forward and backward.
 
-Prediction. A loss over the hidden states in chunks (trl from 1.7: 256 tokens at a time; from 1.15 tiles of 4096 tokens) never
-holds anything of the size tokens x vocabulary: 0. Both batches have more tokens than a chunk.
+Prediction. A loss over the hidden states in chunks (trl from 1.7: 256 tokens at a time; from 1.15 tiles of 4096 tokens)
+never holds anything of the size tokens x vocabulary: 0. Both batches have more tokens than a chunk.
 
-The plain loss is transformers' own: logits 2, their float32 copy 4 and log-probabilities 4 are 10 in forward; log-probabilities
-and two gradients of 4 are 12 in backward, when the outputs are gone. Copies that the metrics make come after the peak of
-forward and may pass it. What a release with logits takes is reported, not predicted. CUDA: a Triton kernel in place of the
-tiles, never run.
+The plain loss is transformers' own: logits 2, their float32 copy 4 and log-probabilities 4 are 10 in forward;
+log-probabilities and two gradients of 4 are 12 in backward, when the outputs are gone. Copies that the metrics make come
+after the peak of forward and may pass it. What a release with logits takes is reported, not predicted. CUDA: a Triton kernel
+in place of the tiles, never run.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from compatcheck.lab.probes.worker.recorder import Recorder
 
-PACKAGES = ("trl", "transformers")
+PACKAGES = ("trl", "transformers", "peft")
 SHARES = ("tiny_models", "tiny_trainers")
 BACKENDS = ("cpu", "cuda")
 ACCOUNTING = "storages"
@@ -30,12 +31,17 @@ DEFAULTS: Mapping[str, Any] = {
     "of": "step",
     "loss_type": "unset",
     "dtype": "bfloat16",
+    "adapter": "none",
     "batch": 8,
     "length": 640,
     "vocab": 512,
 }
 SIZES: tuple[Mapping[str, Any], ...] = ({}, {"of": "forward", "batch": 4, "length": 1280, "vocab": 768})
-CHOICES: Mapping[str, tuple[Any, ...]] = {"of": ("forward", "step"), "dtype": ("bfloat16", "float32")}
+CHOICES: Mapping[str, tuple[Any, ...]] = {
+    "of": ("forward", "step"),
+    "dtype": ("bfloat16", "float32", "mixed"),
+    "adapter": ("none", "lora"),
+}
 METRIC = "bytes_per_logit"
 
 
@@ -54,12 +60,14 @@ def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "model.model_type": "llama",
         "model.vocab_size": parameters["vocab"],
-        "model.load_dtype": parameters["dtype"],
+        "model.load_dtype": "float32" if parameters["dtype"] == "mixed" else parameters["dtype"],
         "training.framework": "trl",
         "training.trainer": "sft",
         "training.use_liger_kernel": False,
         "training.gradient_checkpointing": False,
-        "training.mixed_precision": "no",
+        "training.mixed_precision": "bf16" if parameters["dtype"] == "mixed" else "no",
+        "training.sharding": "none",
+        "training.peft": None if parameters["adapter"] == "none" else parameters["adapter"],
         "training.micro_batch_size": parameters["batch"],
         "training.sequence_length": parameters["length"],
         **({} if parameters["loss_type"] == "unset" else {"training.loss_type": parameters["loss_type"]}),
@@ -80,7 +88,13 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     def build(vocab: int) -> Any:
         options = {} if parameters["loss_type"] == "unset" else {"loss_type": parameters["loss_type"]}
         configuration = trainers.configure(
-            "SFTConfig", recorder, folder, per_device_train_batch_size=batch, dataset_text_field="text", **options
+            "SFTConfig",
+            recorder,
+            folder,
+            parameters["dtype"],
+            per_device_train_batch_size=batch,
+            dataset_text_field="text",
+            **options,
         )
         if options and not hasattr(configuration, "loss_type"):
             recorder.unsupported("needs trl >= 0.22, whose SFTConfig has loss_type")
@@ -89,6 +103,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
             args=configuration,
             train_dataset=trainers.dataset({"text": texts}),
             processing_class=tokenizer,
+            **trainers.adapt(recorder, parameters["adapter"]),
         )
         batches = [
             {name: value[:, :count] for name, value in part.items()}
