@@ -52,12 +52,17 @@ def may_name_script(path: str) -> bool:
 
 def is_script(path: str, files: Files = LOCAL) -> bool:
     """Tell whether a file is a launch script: by its name or, where that says nothing, by its first line."""
-    if path.lower().endswith(SCRIPTS):
-        return True
     try:
-        return may_name_script(path) and files.is_file(path) and _SHELL.match(files.read_bytes(path, 128)) is not None
+        return path.lower().endswith(SCRIPTS) or (
+            may_name_script(path) and files.is_file(path) and reads_as_script(path, files.read_bytes(path, 128))
+        )
     except OSError:
         return False
+
+
+def reads_as_script(path: str, head: bytes) -> bool:
+    """Tell whether a file is a launch script by its name and how it begins."""
+    return path.lower().endswith(SCRIPTS) or (may_name_script(path) and _SHELL.match(head) is not None)
 
 
 def read_bytes(path: str, files: Files = LOCAL, *, limit: int = MAX_BYTES) -> bytes:

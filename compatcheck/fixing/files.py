@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.fix import RESOLVED, VERSION, FileChange
+from compatcheck.core.markers import canonical_name
 from compatcheck.core.requirement import Requirement, is_ruled_out
 from compatcheck.core.versions import InvalidSpecifierError, all_ordered, compile_specifier, parse_version
 from compatcheck.fixing.edits.configuration_text import change_value
@@ -159,7 +160,8 @@ class EditableFiles:
                 (one.place, one.edit(f"=={release if one.form == 'conda' or package.version is None else value}", text))
                 for one in statements
             ]
-        if text is None or package.source.key is None or package.version is None:
+        stated = canonical_name((package.source.key or "").rpartition(".")[2]) == package.name
+        if text is None or package.source.key is None or package.version is None or not stated:
             return []
         edit = change_value(package.source.path, text, package.source.key, value)
         return [] if edit is None else [(f"{package.source.path}:{line_of(text, edit.start)}", edit)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from compatcheck.core.document import enclosing_keys
 from compatcheck.core.errors import InputError
 from compatcheck.core.fix import TextEdit
-from compatcheck.core.textfile import may_name_script
+from compatcheck.core.textfile import reads_as_script
 from compatcheck.fixing.edits.text import apply_edits
 from compatcheck.frameworks.lines import locate_keys
 
@@ -39,7 +39,7 @@ def change_value(path: str, text: str, key: str, value: Value, line: int | None 
     Returns:
         None where the key cannot be found, or stands for something that is no plain value.
     """
-    if may_name_script(path):
+    if _is_script(path, text):
         return _change_argument(path, text, key, value, line or 1)
     skip = text.startswith(_MARK)
     place = _locate(path, text[skip:]).get(key)
@@ -125,6 +125,10 @@ def _write(value: Value, path: str, written: str) -> str:
     return json.dumps(text)
 
 
+def _is_script(path: str, text: str) -> bool:
+    return reads_as_script(path, text[:128].encode())
+
+
 _OPTION = (
     r"(?<![\w.-])(?P<name>(?:--)?\+{{0,2}}{name})(?P<sign>=|[ \t]+)"
     r"""(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s\\;|&()'"]+)(?=[\s\\;|&)'"]|$)"""
@@ -155,7 +159,7 @@ def add_argument(path: str, text: str, key: str, value: Value, document: Documen
         value: the new one; a switch that is on may stand alone.
         document: what the command read as.
     """
-    if not may_name_script(path):
+    if not _is_script(path, text):
         return
     at = document.source.line or 1
     found = [match for one in document.lines for match in [_find_option(text, one, at)] if match]
@@ -182,13 +186,13 @@ def replace_switch(path: str, text: str, key: str, new: str, line: int | None = 
     """Return the edit that puts one switch of a command in the place of another; None where that is not there."""
     name = re.escape(key).replace("_", "[-_]")
     pattern = re.compile(rf"(?<![\w.-])--{name}(?![\w.=-])")
-    found = pattern.search(text, _start_of(text, line or 1)) if may_name_script(path) else None
+    found = pattern.search(text, _start_of(text, line or 1)) if _is_script(path, text) else None
     return None if found is None else TextEdit(path, *found.span(), f"--{new}")
 
 
 def describe_edit(text: str, edit: TextEdit) -> str:
     """Say what stands in the file after an edit of one value: ``key: value``, ``--key value``."""
-    if may_name_script(edit.path):
+    if _is_script(edit.path, text):
         before = None if edit.start == edit.end else re.search(r"[\w.+@/-]+(?:=|[ \t]+)$", text[: edit.start])
         return (("" if before is None else before[0]) + edit.new).strip()
     after = apply_edits({edit.path: text}, [edit])[edit.path].removeprefix(_MARK)
