@@ -21,6 +21,7 @@ output_dir: out
 per_device_train_batch_size: 4
 gradient_accumulation_steps: 8
 bf16: true
+packing: true
 """
 RELEASES = "llamafactory==0.9.3\ntorch==2.7.1\ntransformers==4.52.4\naccelerate==1.7.0\npeft==0.15.2\n"
 TRAINER = "bf16: true\ndeepspeed: ds.json\nper_device_train_batch_size: 2\noutput_dir: out\nmax_length: 1024\n"
@@ -79,7 +80,7 @@ def test_no_remedy_is_printed_that_the_program_has_no_key_for() -> None:
     llamafactory()
     found = json.loads(run("check", ".", "--no-policy", "--format", "json").out)["findings"]
     texts = [one["text"] for finding in found for one in finding["remedies"]]
-    assert "set enable_liger_kernel to true (training.use_liger_kernel) at sft.yaml:12" in texts
+    assert "set enable_liger_kernel to true (training.use_liger_kernel) at sft.yaml:13" in texts
     assert not any("loss_implementation" in text for text in texts)
 
 
