@@ -42,6 +42,9 @@ def lasting_buffers(run: Run) -> tuple[Component, ...]:
 def backward_buffers(run: Run) -> tuple[Component, ...]:
     """Return buffers that live while gradients are reduced."""
     parallel = run.parallel
+    release = run.release("deepspeed")
+    if parallel.sharding == "zero" and parallel.stage == 1 and release is not None and release < (0, 13):
+        return ()  # engine.py takes contiguous_gradients and overlap_comm for false there (#4887)
     if parallel.sharding == "zero" and parallel.stage in {1, 2}:
         count = run.reduce_bucket * (MORE_BUCKETS if run.overlap else 1)
         size = run.precision.gradient * count

@@ -272,6 +272,12 @@ CU12 = "install the build of the same torch release for CUDA 12 (cu126 or cu128)
         ),
         ("torch/pinned-memory-rounded-to-power-of-two", {"torch": "2.5.1"}, {}, []),
         (
+            "accelerate/fsdp1-no-sync-keeps-unsharded-gradients",
+            {"accelerate": "1.14.0"},
+            {"training.fsdp_offload_params": True},
+            ["set training.gradient_accumulation_steps to 1"],
+        ),
+        (
             "torch/pinned-memory-rounded-to-power-of-two",
             {"torch": "2.13.0"},
             {},

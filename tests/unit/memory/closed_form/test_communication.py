@@ -1,3 +1,5 @@
+import pytest
+
 from compatcheck.memory.closed_form.communication import backward_buffers, lasting_buffers, step_buffers
 
 SEVEN = 6738415616
@@ -17,6 +19,12 @@ def test_zero_two_makes_two_buckets_with_overlap_and_zero_three_one_for_good(mak
     )
     assert lasting_buffers(make_run(training__zero_stage=2, **two)) == ()
     assert lasting_buffers(make_run(training__zero_stage=3, **two))[0].size.expected == 2000
+
+
+@pytest.mark.parametrize(("release", "made"), [("0.12.6", False), ("0.13.0", True)])
+def test_zero_one_makes_buckets_from_the_release_that_heeds_its_settings(make_run, release, made):
+    one = {"training__zero_stage": 1, "hardware__world_size": 2, "training__reduce_bucket_size": 1000}
+    assert bool(backward_buffers(make_run({"deepspeed": release}, **one))) is made
 
 
 def test_parameters_are_gathered_in_place_or_through_one_bucket(make_run):
