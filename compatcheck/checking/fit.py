@@ -102,6 +102,8 @@ def _name_gap(entry: Assumption, gaps: Iterable[Gap]) -> Assumption:
 _CHEAPEST: Mapping[str, Value] = {
     "model.attn_implementation": "flash_attention_2",
     "model.quantization": "nf4",
+    "rollout.free_cache_engine": True,
+    "rollout.sleep_mode": True,
     "training.activation_offloading": True,
     CHECKPOINTING: True,
     "training.loss_implementation": "fused_linear",
