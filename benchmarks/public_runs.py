@@ -24,7 +24,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 WORTHY = ("medium", "high", "critical")
-LAUNCHES = re.compile(r"verl|openrlhf|torchrun|accelerate|deepspeed|swift|llamafactory|axolotl|torchtune|tune run|python")
+LAUNCHES = re.compile(
+    r"verl|openrlhf|torchrun|accelerate|deepspeed|swift|llamafactory|axolotl|torchtune|tune run|python"
+)
 OTHER_WORK = re.compile(
     r"/(tests?|docker|\.github|ci|eval|evaluation|inference|infer|deploy|export|sampler|app|data_preprocess|retriev|serve)/"
     r"|install|setup|format|lint|process|merge|convert|upload|download|build_|mason|eval"
@@ -55,7 +57,9 @@ def list_candidates(checkout: Path) -> list[Path]:
     recipes: list[Path] = []
     for name, (pattern, without) in RECIPES.items():
         if checkout.name.startswith(name):
-            recipes = [p for p in checkout.glob(pattern) if not without or not re.search(without, str(p.relative_to(checkout)))]
+            recipes = [
+                p for p in checkout.glob(pattern) if not without or not re.search(without, str(p.relative_to(checkout)))
+            ]
     return [path.relative_to(checkout) for path in (*sorted(scripts), *sorted(recipes))]
 
 
@@ -115,7 +119,9 @@ def print_table(reports: Path) -> None:
     print(f"{runs} runs, {without} of them without an estimate; {sum(map(len, found.values()))} findings\n")
     print("| rule | findings | severities | by checkout |\n|---|---|---|---|")
     for rule, findings in sorted(found.items(), key=lambda item: -len(item[1])):
-        severities, checkouts = (", ".join(f"{k} {n}" for k, n in Counter(column).items()) for column in zip(*findings, strict=True))
+        severities, checkouts = (
+            ", ".join(f"{k} {n}" for k, n in Counter(column).items()) for column in zip(*findings, strict=True)
+        )
         print(f"| {rule} | {len(findings)} | {severities} | {checkouts} |")
 
 
@@ -126,7 +132,9 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--gpu", default="A100-80GB")
     parser.add_argument("--only", nargs="*")
-    parser.add_argument("--again", action="store_true", help="check the runs whose reports are there already, and no others")
+    parser.add_argument(
+        "--again", action="store_true", help="check the runs whose reports are there already, and no others"
+    )
     options = parser.parse_args()
     options.reports.mkdir(parents=True, exist_ok=True)
     checkouts = [
@@ -136,7 +144,9 @@ def main() -> None:
     ]
     with ThreadPoolExecutor(2) as pool:
         for checkout, kept in zip(
-            checkouts, pool.map(lambda path: draw(path, options.reports, options.runs, options.gpu), checkouts), strict=True
+            checkouts,
+            pool.map(lambda path: draw(path, options.reports, options.runs, options.gpu), checkouts),
+            strict=True,
         ):
             print(f"{checkout.name}: {kept} runs", file=sys.stderr)
     print_table(options.reports)
