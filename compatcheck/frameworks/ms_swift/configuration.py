@@ -103,7 +103,7 @@ _ENOUGH = 2
 _SECTIONS = ("train", "rollout", "teacher")
 """Groups of workers of the Ray back end, under which their arguments stand."""
 _WITHOUT_VOCABULARY = {"seq_cls", "embedding", "reranker"}
-"""Tasks with a head of a few labels or none (``swift/model``, ``get_model_tokenizer``); a generative reranker keeps the vocabulary's."""
+"""Tasks with a head of a few labels or none; a generative reranker keeps that of the vocabulary."""
 _NOT_TRAINING = {"infer_backend", "sampler_type", "eval_backend", "quant_n_samples"}
 
 
