@@ -28,7 +28,7 @@ LAUNCHES = re.compile(
     r"verl|openrlhf|torchrun|accelerate|deepspeed|swift|llamafactory|axolotl|torchtune|tune run|python"
 )
 OTHER_WORK = re.compile(
-    r"/(tests?|docker|\.github|ci|eval|evaluation|inference|infer|deploy|export|sampler|app|data_preprocess|retriev|serve)/"
+    r"/(tests?|docker|\.github|ci|eval|evaluation|inference|infer|deploy|export|sampler|app|data_preprocess|retrieval|retriever|retrieve|serve)/"
     r"|install|setup|format|lint|process|merge|convert|upload|download|build_|mason|eval"
 )
 RECIPES = {
