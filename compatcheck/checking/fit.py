@@ -13,6 +13,7 @@ from compatcheck.memory.job import estimate_job
 from compatcheck.memory.regressions import find_deciding, lay_over
 from compatcheck.memory.suggest import overlay
 from compatcheck.resolution.gaps import may_set, open_facts
+from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -74,19 +75,33 @@ def _doubt(found: Estimate, findings: Iterable[Finding], subject: Subject) -> Es
         findings: about the run.
         subject: the run; priced anew with the cheapest of all that its unread parts may set.
     """
-    if not subject.gaps:
+    unlaunched = _is_unlaunched(subject)
+    if not subject.gaps and not unlaunched:
         return found
     found = found._replace(assumptions=tuple(_name_gap(entry, subject.gaps) for entry in found.assumptions))
     if found.verdict.outcome != "does_not_fit":
         return found
     roles = {role: _at_cheapest(role, facts, subject) for role, facts in subject.roles.items()}
+    if unlaunched:
+        roles = {role: overlay(facts, _SHARDED) for role, facts in roles.items()}
     cheapest = found if roles == subject.roles else lay_over(estimate_job(roles, subject.environment), findings)
     if cheapest.verdict.outcome == "does_not_fit":
         return found
-    first, *more = dict.fromkeys(str(gap.source.key or gap.source) for gap in subject.gaps)
+    launcher = ["the file of accelerate launch"] if unlaunched else []
+    first, *more = dict.fromkeys([*launcher, *(str(gap.source.key or gap.source) for gap in subject.gaps)])
     parts = f"{first} and {len(more)} more parts" if more else first
     words = f"with the cheapest that {parts}, not read, may set: {range_text(cheapest.needed)}"
     return found._replace(verdict=found.verdict._replace(outcome="marginal", condition=words))
+
+
+_SHARDED: Mapping[str, Value] = {"training.sharding": "zero", "training.zero_stage": 3}
+
+
+def _is_unlaunched(subject: Subject) -> bool:
+    """Tell whether only a recipe was read of a program that leaves sharding to ``accelerate launch``, whose file was not."""
+    readers = [find_program(name) for name in {document.reader for document in subject.documents} - {"model"}]
+    stated = any({"training.sharding", "training.zero_stage"} & facts.keys() for facts in subject.roles.values())
+    return not stated and bool(readers) and all(reader.runs_as == "accelerate" for reader in readers)
 
 
 def _name_gap(entry: Assumption, gaps: Iterable[Gap]) -> Assumption:
@@ -102,6 +117,8 @@ def _name_gap(entry: Assumption, gaps: Iterable[Gap]) -> Assumption:
 _CHEAPEST: Mapping[str, Value] = {
     "model.attn_implementation": "flash_attention_2",
     "model.quantization": "nf4",
+    "rollout.free_cache_engine": True,
+    "rollout.sleep_mode": True,
     "training.activation_offloading": True,
     CHECKPOINTING: True,
     "training.loss_implementation": "fused_linear",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 from compatcheck.core.versions import exact_version, parse_version
@@ -20,6 +21,8 @@ _MOST_TRIED = 12
 """Releases of one package that are tried."""
 _MOST_STEPS = 300
 """Packages that are moved, each time, before a pin counts as in the way; one takes about 50 µs."""
+_LONG_BEFORE = timedelta(days=365)
+"""Time after which the open range of a release to go back to promises nothing: vLLM 0.2.0 allows every torch from 2.0 on."""
 _FLOOR = re.compile(r"[~>]=\s*([^\s,]+)")
 
 
@@ -85,7 +88,9 @@ class Companions:
             requires = rows.get(release) or {}
             for package in requires if holder in moves else moves.keys() & requires.keys():
                 specifier, version = requires[package], moves.get(package, self._versions.get(package))
-                if version is None or allows(specifier, version):
+                if version is None or (
+                    allows(specifier, version) and not self._precedes(holder, release, package, version)
+                ):
                     continue
                 if holder in moves or allows(specifier, self._versions.get(package, version)):
                     yield Pin(holder, release, package, specifier)
@@ -95,8 +100,8 @@ class Companions:
         name, wanted = broken.package, moves.get(broken.package)
         if wanted is not None:
             name = broken.holder
-        if name in moves:
-            return ()
+        if name in moves or (wanted is None and allows(broken.specifier, self._versions.get(name, ""))):
+            return ()  # it has moved, or only time is in the way
         key = broken, wanted
         if key not in self._mending:
             self._mending[key] = nearest_first(self._versions[name], self._fitting(name, broken, wanted))
@@ -114,6 +119,14 @@ class Companions:
             return [] if "+" in exact else same or [exact]
         named = _FLOOR.findall(broken.specifier)  # a release, where no snapshot lists them
         return [one for one in known or named if allows(broken.specifier, one)]
+
+    def _precedes(self, holder: str, release: str, package: str, version: str) -> bool:
+        """Tell whether a release to go back to is so much older than what stands beside it that its open range says nothing."""
+        here, there = parse_version(self._versions[holder]), parse_version(release)
+        made, other = self._rules.dates(holder).get(release), self._rules.dates(package).get(version)
+        if here is None or there is None or there >= here or made is None or other is None:
+            return False
+        return date.fromisoformat(other) - date.fromisoformat(made) > _LONG_BEFORE
 
     def _knew(self, holder: str, release: str, package: str, wanted: str) -> bool:
         """Tell whether a release to go back to is no older than what it allows: an open range of before is no promise."""

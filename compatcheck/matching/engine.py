@@ -279,7 +279,8 @@ def build(
     impact, assumed = _impact(rule, scope)
     device, host = facts.get("hardware.memory_bytes"), facts.get("hardware.host_memory_bytes")
     worst = _bound(rule, scope) if impact.expected_bytes is None else None
-    regression = rule.kind == "regression"
+    # what adapters train is little, as far as nobody says how much
+    regression = rule.kind == "regression" and not (TRAINABLE in impact.needs and _has_adapters(scope))
     severity, remark = rate(impact, _integer(device), _integer(host), worst, regression=regression)
     used = _used_facts(rule, decision, facts, scope)
     assumptions = (
@@ -372,12 +373,32 @@ class _WorstCase(FactScope):
         if not isinstance(value, Unknown):
             return value
         if name == TRAINABLE:
-            return super().value("model.parameters")
+            return self._most_trained()
         if name == CHECKPOINTING:
             return False
         from compatcheck.rules.vocabulary import type_of  # noqa: PLC0415 (only for sizes that are not known)
 
         return "float32" if type_of(name) == "dtype" else value
+
+    def _most_trained(self) -> object:
+        """Return all parameters; of matrices with adapters of a rank r no more than 2 r for each row of the narrower side."""
+        known = super().value
+        total, rank = known("model.parameters"), known("training.lora_rank")
+        widths = [known(f"model.{name}") for name in ("hidden_size", "num_key_value_heads", "head_dim")]
+        if not _has_adapters(self) or "training.lora_modules_to_save" in self.facts:
+            return total
+        if not isinstance(total, int) or not isinstance(rank, int) or not all(isinstance(one, int) for one in widths):
+            return total
+        hidden, heads, each = (int(str(width)) for width in widths)
+        expert = known("model.moe_intermediate_size")
+        narrowest = min(hidden, heads * each, expert if isinstance(expert, int) and expert > 0 else hidden)
+        return min(total, total * 2 * rank // max(1, narrowest))
+
+
+def _has_adapters(scope: FactScope) -> bool:
+    """Tell whether adapters are trained beside frozen weights."""
+    fact = scope.facts.get("training.peft")
+    return fact is not None and fact.value not in {None, "freeze"}
 
 
 def _bound(rule: CompiledRule, scope: FactScope) -> int | None:

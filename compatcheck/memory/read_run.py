@@ -123,6 +123,7 @@ def read_run(
         without_reference=source.get("training.loss_type") in WITHOUT,
         framework=str(source.get("training.framework") or ""),
         code=str(source.get("program.code") or ""),
+        makes_logits=source.get("program.makes_logits") is not False,
         entropy_computed=str(source.get("program.computes_entropy") or "asked"),
         offload_optimizer=source.get("training.offload_optimizer") is not None
         or source.flag("training.fsdp_offload_params", False),

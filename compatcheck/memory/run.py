@@ -153,6 +153,8 @@ class Run(NamedTuple):
     """Program that trains, as ``training.framework`` names it; empty when not known."""
     code: str
     """Distribution whose trainers or workers run; empty when not known."""
+    makes_logits: bool
+    """Whether its head has a value for each word of the vocabulary; classifiers and embedding models have none."""
     entropy_computed: str
     """Whether every forward of the policy computes its entropy: ``always``, ``asked`` or ``never``."""
     offload_optimizer: bool

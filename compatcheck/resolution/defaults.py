@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.core.document import enclosing_keys
 from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
+from compatcheck.core.versions import compile_specifier, contains
 from compatcheck.frameworks.keys import SILENT
 from compatcheck.resolution.gaps import find_gaps, may_set
 from compatcheck.resolution.gaps import open_facts as find_open_facts
@@ -238,6 +239,11 @@ def _gaps_for(program: Program, documents: Sequence[Document], *, everything: bo
     return tuple(find_gaps(documents if everything or not own else (*own, *scripts)))
 
 
+def _holds(row: Mapping[str, Any], package: str, release: str) -> bool:
+    bounds = row["ranges"].get(package, "present")
+    return isinstance(bounds, str) or contains(bounds, release) == "yes"
+
+
 class _Table:
     """The rows of one program, or of one of its parts, over one run."""
 
@@ -294,11 +300,33 @@ class _Table:
                 continue
             values = [self.value(row) for row in candidates]
             differ = isinstance(values[0], Unknown) or any(value != values[0] for value in values)
-            if differ or all(self.depends_on_facts(row) for row in candidates):
+            if differ or all(self.depends_on_facts(row) for row in candidates) or not self.lasts(candidates):
                 left.add(name)
             else:
                 self.state(name, values[0], "in every release that is possible here")
         return left
+
+    def lasts(self, candidates: Sequence[Mapping[str, Any]]) -> bool:
+        """Tell whether rows hold, once they begin, in every later release that is possible here and any row is about.
+
+        What came before the first of them may not have been read; a default that ended is none of a release nobody knows.
+        """
+        for name in dict.fromkeys(name for row in candidates for name in row["ranges"]):
+            held = [any(_holds(row, name, one) for row in candidates) for one in self.possible_releases(name)]
+            if True in held and not all(held[held.index(True) :]):
+                return False
+        return True
+
+    def possible_releases(self, name: str) -> Iterator[str]:
+        """Yield the known releases of a package that its requirement allows and that any row is about."""
+        package = self.scope.package(name)
+        if package is not None and package.version is not None:
+            return
+        allowed = compile_specifier((None if package is None else package.specifier) or "")
+        about = [row for row in self.rows if name in row["ranges"]]
+        for release in self.scope.rules.releases(name):
+            if contains(allowed, release) == "yes" and any(_holds(row, name, release) for row in about):
+                yield release
 
     def depends_on_facts(self, row: Mapping[str, Any]) -> bool:
         """Tell whether a row waits for its condition, and not only for a release."""

@@ -102,6 +102,8 @@ _MEGATRON_MARKS = Names(__file__, "megatron_marks.txt")
 _ENOUGH = 2
 _SECTIONS = ("train", "rollout", "teacher")
 """Groups of workers of the Ray back end, under which their arguments stand."""
+_WITHOUT_VOCABULARY = {"seq_cls", "embedding", "reranker"}
+"""Tasks with a head of a few labels or none; a generative reranker keeps that of the vocabulary."""
 _NOT_TRAINING = {"infer_backend", "sampler_type", "eval_backend", "quant_n_samples"}
 
 
@@ -132,6 +134,9 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     _quantisation(given, arguments.table)
     if str(given.get("rlhf_type")) in {"ppo", "grpo", "gkd"}:
         arguments.table["max_length"] = (Key("training.max_prompt_length", stated),)
+    task = levelled.get("task_type") or ("seq_cls" if levelled.get("num_labels") is not None else None)
+    if task in _WITHOUT_VOCABULARY:
+        arguments.known.append(Statement("program.makes_logits", "task_type", False))
     if megatron:
         arguments.known.extend(_on_megatron(levelled))
     else:

@@ -105,7 +105,7 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
     Tensor-parallel ranks are taken to split the vocabulary.
     """
     tokens = run.tokens * sequences(run)
-    if run.trainer in {"reward", "prm"} or run.role in HEADLESS:
+    if not run.makes_logits or run.trainer in {"reward", "prm"} or run.role in HEADLESS:
         return ()
     vocab = run.model.vocab / run.parallel.tensor
     facts = ("model.vocab_size", "training.micro_batch_size", "training.sequence_length")

@@ -76,3 +76,47 @@ def test_batches_up_to_an_unknown_number_of_tokens_are_not_taken_as_one_sequence
     document = Document("native", Source("c.yaml"), statements, unresolved=(limit,))
     found = price(resolve("s", rules=open_rules(()), environment=None, documents=(document,)))
     assert (found.phases, found.needs) == ((), ("training.micro_batch_tokens",))
+
+
+def test_an_engine_of_which_nobody_knows_whether_it_sleeps_refuses_no_run() -> None:
+    stated = MODEL | STATED | SMALL | {
+        "training.framework": "verl", "training.trainer": "grpo", "rollout.engine": "vllm", "rollout.colocated": True,
+        "rollout.gpu_memory_utilization": 0.89, "rollout.tensor_parallel": 1, "training.sharding": "fsdp",
+        "training.max_prompt_length": 1024, "training.max_response_length": 1024,
+        "model.attn_implementation": "flash_attention_2", "training.activation_offloading": False,
+        "training.loss_implementation": "cross_entropy",
+    }  # fmt: skip
+    statements = tuple(Statement(fact, fact, value, "actor") for fact, value in stated.items())
+    unread = (("actor_rollout_ref.rollout.of_tomorrow", None),)
+    document = Document("verl", Source("train.sh"), statements, unread)
+    verdict = price(resolve("s", rules=open_rules(()), environment=None, documents=(document,))).verdict
+    assert verdict.outcome == "marginal"
+    assert "of_tomorrow, not read, may set" in str(verdict.condition)
+
+
+SMALL = {
+    "hardware.world_size": 8, "training.micro_batch_size": 1, "training.sequence_length": 2048,
+    "training.gradient_checkpointing": True,
+}  # fmt: skip
+
+
+def test_a_recipe_without_the_file_of_its_launcher_is_not_refused() -> None:
+    stated = {name: value for name, value in (MODEL | STATED).items() if name != "training.sharding"}
+    statements = tuple(Statement(fact, fact, value) for fact, value in (stated | SMALL).items())
+    recipe = Document("open_instruct", Source("sft.yaml"), statements)
+    other = recipe._replace(reader="hf_trainer")
+    outcomes = [
+        price(resolve("s", rules=open_rules(()), environment=None, documents=(document,))).verdict
+        for document in (recipe, other)
+    ]
+    assert [verdict.outcome for verdict in outcomes] == ["marginal", "does_not_fit"]
+    assert "the file of accelerate launch, not read" in str(outcomes[0].condition)
+
+
+def test_a_head_of_few_labels_makes_no_logits() -> None:
+    whole = {**MODEL, **STATED, "training.peft": "lora", "training.lora_rank": 8}
+    names = [
+        {part.name for phase in priced(stated=facts).phases for part in phase.components}
+        for facts in (whole, {**whole, "program.makes_logits": False})
+    ]
+    assert "logits and loss" in names[0] - names[1]

@@ -185,3 +185,10 @@ def test_a_build_of_a_release_is_held_as_the_release() -> None:
 )
 def test_newer_before_older_and_near_before_far(current: str, expected: list[str]) -> None:
     assert nearest_first(current, ["2.0", "1.0", "1.2", "1.1", "2.1rc1"]) == expected
+
+
+def test_an_open_range_of_long_ago_is_no_way_back() -> None:
+    pins = {"serve": {"0.2": {"torch": ">=2.0.0"}, "0.8": {"torch": "==2.5.1"}, "0.9": {"torch": "==2.6.0"}}}
+    found = companions(pins, serve="0.9", torch="2.6.0")
+    assert isinstance(found.complete({"serve": "0.2"}), Pin)
+    assert moved(found.complete({"serve": "0.8"})) == {"torch": "2.5.1"}

@@ -174,3 +174,20 @@ def test_a_trait_among_the_reasons_says_what_it_means() -> None:
     (trait,) = (fact for fact in finding.facts if fact.name == "program.passes_labels")
     assert place_text(trait).endswith(": labels are handed to the model")
     assert because_text(trait).endswith(": labels are handed to the model)")
+
+
+def test_what_adapters_train_is_not_rated_as_the_whole_model() -> None:
+    size = "2 * model.trainable_parameters"
+    grown = rule(impact=Impact(effect="memory", memory="device", scope="rank", phase="backward", expected=size))
+    widths = {
+        "model.hidden_size": 4096,
+        "model.num_key_value_heads": 8,
+        "model.head_dim": 128,
+        "training.lora_rank": 16,
+    }
+    adapters = {"training.peft": "lora"}
+    found = [
+        match(subject(facts), rule_set(grown)).findings[0].severity
+        for facts in (KNOWN, KNOWN | adapters, KNOWN | widths | adapters, KNOWN | widths | {"training.peft": "freeze"})
+    ]
+    assert found == ["high", "high", "low", "high"]

@@ -376,3 +376,38 @@ def test_what_a_script_gives_accelerate_is_no_default_of_deepspeed(
     facts = facts_of(rules, documents, accelerate="1.10.0", deepspeed="0.17.5", transformers="4.56.0")
     assert facts["training.reduce_bucket_size"].value == 500_000_000  # what accelerate leaves to DeepSpeed
     assert {name: facts[name].value for name in (STEPS, PRECISION) if name in facts} == stated
+
+
+def test_a_default_that_ended_is_none_of_an_unknown_release(rules: RuleSet) -> None:
+    (document,) = written("python3 -m verl.trainer.main_ppo actor_rollout_ref.actor.use_dynamic_bsz=True")
+    subject = resolve("x", rules=rules, environment=None, documents=[document])
+    assert not {"training.micro_batch_size", "training.micro_batch_is_global"} & subject.roles["actor"].keys()
+
+
+@pytest.mark.parametrize(("release", "degree"), [("0.2.0.post2", 4), ("0.3.0.post1", 4), ("0.4.0", 1), ("0.8.0", 1)])
+def test_degrees_that_a_megatron_script_of_verl_leaves_out(rules: RuleSet, release: str, degree: int) -> None:
+    (document,) = written("python3 -m verl.trainer.main_ppo --config-name=ppo_megatron_trainer")
+    packages = {"verl": Package("verl", release, Source("r.txt"))}
+    environment = Environment(origin="r.txt", packages=packages, complete=False)
+    facts = resolve("x", rules=rules, environment=environment, documents=[document]).roles["actor"]
+    assert (facts["training.tensor_parallel"].value, facts["training.pipeline_parallel"].value) == (degree, 1)
+
+
+@pytest.mark.parametrize(("release", "version"), [("0.3.0.post1", 1), ("0.4.0", 2), (None, None)])
+def test_supervised_training_of_verl_came_to_fsdp2_with_a_release(
+    rules: RuleSet, release: str | None, version: int | None
+) -> None:
+    documents = written("torchrun -m verl.trainer.fsdp_sft_trainer data.micro_batch_size=8")
+    packages = {} if release is None else {"verl": Package("verl", release, Source("r.txt"))}
+    environment = Environment(origin="r.txt", packages=packages, complete=False)
+    found = resolve("x", rules=rules, environment=environment, documents=documents).roles["train"]
+    assert ("training.fsdp_version" in found and found["training.fsdp_version"].value) == (version or False)
+
+
+@pytest.mark.parametrize(("sequences", "tokens"), [(64, None), (None, 16384)])
+def test_batches_of_a_fork_count_sequences_or_tokens(rules: RuleSet, sequences: int | None, tokens: int | None) -> None:
+    dynamic = "" if tokens is None else " actor_rollout_ref.actor.use_dynamic_bsz=True"
+    (document,) = written(f"python3 -m verl.trainer.main_ppo trainer.project_name=TinyZero{dynamic}")
+    facts = resolve("x", rules=rules, environment=None, documents=[document]).roles["actor"]
+    names = ("training.micro_batch_size", "training.micro_batch_tokens", "training.micro_batch_is_global")
+    assert [facts[name].value if name in facts else None for name in names] == [sequences, tokens, tokens is None]

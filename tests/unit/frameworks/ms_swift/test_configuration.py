@@ -176,3 +176,18 @@ def test_misspelt_keys_are_unread() -> None:
         ("tuner_typ", "tuner_type"),
         ("split_dataset_rato", "split_dataset_ratio"),
     )
+
+
+@pytest.mark.parametrize(
+    ("keys", "made"),
+    [
+        ({"task_type": "seq_cls", "num_labels": 1}, False),
+        ({"num_labels": 2}, False),
+        ({"task_type": "embedding"}, False),
+        ({"task_type": "generative_reranker"}, None),
+        ({}, None),
+    ],
+)
+def test_a_classifier_has_no_logits_of_a_vocabulary(keys: dict[str, Any], made: object) -> None:
+    (document,) = read(**keys)
+    assert facts(document).get("program.makes_logits") is made
