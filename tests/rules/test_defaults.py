@@ -120,7 +120,8 @@ def fits(row: Mapping[str, Any], versions: Mapping[str, str], facts: Mapping[str
     for package, specifier in row["affected"].items():
         if package not in versions:
             return False
-        if not SpecifierSet(specifier).contains(Version(versions[package]).public, prereleases=True):
+        public = Version(versions[package]).public
+        if not any(SpecifierSet(part).contains(public, prereleases=True) for part in specifier.split("||")):
             return False
     return "when" not in row or bool(evaluate(row["when"], facts))
 
@@ -358,7 +359,8 @@ def test_rows_are_well_formed(path: Path) -> None:
             assert fact_names(expression) <= set(terms), row
         term = terms[row["fact"]]
         for specifier in row.get("affected", {}).values():
-            SpecifierSet(specifier)
+            for part in specifier.split("||"):
+                SpecifierSet(part)
         if "value" not in row:
             continue
         value = row["value"]
