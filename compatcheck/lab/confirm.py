@@ -49,7 +49,7 @@ def judge(
         if fault is not None:
             reason = fault
         else:
-            verdict, reason = _verdict(difference, low, expected, high, _tolerance(trial))
+            verdict, reason = _verdict(difference, low, expected, high, tolerance(trial))
     return Confirmation(
         rule_id=rule.id,
         verdict=verdict,  # type: ignore[arg-type]
@@ -72,7 +72,7 @@ def _healthy(trial: Trial, baseline: Measurement | None) -> float | None:
     return 0.0 if trial.loss else trial.probe.module.predict(trial.parameters).get(trial.metric)
 
 
-def _tolerance(trial: Trial) -> float:
+def tolerance(trial: Trial) -> float:
     """Return the probe's tolerance, which is in the unit of its own metric; none for a metric of another unit."""
     own = trial.probe.module.METRIC
     return trial.probe.module.tolerance(trial.parameters) if _in_bytes(own) == _in_bytes(trial.metric) else 0.0

@@ -10,18 +10,20 @@ from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_C
 from compatcheck.core.process import run
 from compatcheck.lab.confirm import judge
 from compatcheck.lab.confirmation import Confirmation
+from compatcheck.lab.experiment import side_key, sides
 from compatcheck.lab.pairs import Trial, plan
 from compatcheck.lab.probes.runner import make_task
 from compatcheck.lab.settings import open_laboratory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from compatcheck.lab.environments.choice import EnvironmentChoice
     from compatcheck.lab.environments.overlay import Overlays
     from compatcheck.lab.measurement import Measurement
     from compatcheck.lab.measuring import Laboratory
     from compatcheck.lab.pairs import TrialRequest
+    from compatcheck.lab.probes.runner import Task
     from compatcheck.lab.settings import Settings
     from compatcheck.rules.database import CompiledRule, RuleSet
 
@@ -62,6 +64,24 @@ class Trials:
         if trial.baseline is not None:
             baseline = _measure(laboratory, trial, trial.baseline, trial.baseline_parameters, backend)
         return judge(rule, trial, suspect, baseline, self.rules)
+
+    def measure_cells(self, cells: Iterable[Trial]) -> dict[str, Measurement]:
+        """Measure both sides of cells, each release once with all that is wanted of it, and return them by `side_key`."""
+        wanted: dict[str, dict[str, dict[str, Task]]] = {}
+        for cell in cells:
+            for release, parameters in sides(cell):
+                task = make_task(cell.probe, parameters, self.settings.backend or cell.backend)
+                tasks = wanted.setdefault(cell.package, {}).setdefault(release, {})
+                tasks[side_key(cell, release, parameters)] = task
+        found: dict[str, Measurement] = {}
+        for package, releases in wanted.items():
+            laboratory = open_laboratory(
+                self.settings, package, list(releases), self.rules, progress=self.progress, overlays=self._overlays
+            )
+            self._overlays = laboratory.overlays
+            for release, tasks in sorted(releases.items(), key=lambda item: Version(item[0])):
+                found |= zip(tasks, laboratory.measure(release, list(tasks.values())), strict=True)
+        return found
 
 
 def exit_code_of(found: Sequence[Confirmation]) -> int:

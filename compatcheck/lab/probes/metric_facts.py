@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from compatcheck.lab.probes.probe import Probe
 
 _STATED: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("checkpointing_effectiveness", "bytes_per_layer_without"): {"training.gradient_checkpointing": False},
+    ("logits_and_loss", "inference_bytes_per_logit"): {"program.passes_labels": False},
 }
 """Probe and metric → what holds in that run instead."""
 _UNSTATED: Mapping[tuple[str, str], frozenset[str]] = {
@@ -29,5 +30,6 @@ def metric_facts(probe: Probe, parameters: Mapping[str, Any], metric: str | None
         metric: None is the probe's own.
     """
     key = (probe.name, metric or probe.module.METRIC)
-    facts = {**probe.module.facts(parameters), **_STATED.get(key, {})}
+    further: Callable[[Mapping[str, Any]], Mapping[str, Any]] = getattr(probe.module, "further_facts", lambda _: {})
+    facts = {**further(parameters), **probe.module.facts(parameters), **_STATED.get(key, {})}
     return {name: value for name, value in facts.items() if name not in _UNSTATED.get(key, frozenset())}
