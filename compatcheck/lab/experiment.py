@@ -1,9 +1,8 @@
-"""The experiment of a rule: cells on both sides of each of its conditions and boundaries, and what is predicted of each.
+"""The experiment of a rule: cells on both sides of each of its conditions and boundaries.
 
-`confirm` measures the one run that a formula was made for; a rule that is wrong elsewhere passes it. So the rule's expressions
-are read: each condition that the probe has a parameter for is tried on both sides, as are the settings that a probe says may
-change its number (``VARIED``), in the releases around each boundary. What is predicted of a cell is the sum of what all rules
-say whose evidence is of the same probe and metric: a rule that is silent claims that nothing is lost.
+One pair of measurements is of the run that a formula was made for; a rule that is wrong elsewhere passes it. So the rule's
+expressions are read: each condition that the probe has a parameter for is tried on both sides, as are the settings that a probe
+says may change its number (``VARIED``), in the releases around each boundary.
 """
 
 from __future__ import annotations
@@ -16,17 +15,15 @@ from packaging.version import Version
 
 from compatcheck.core.errors import CompatcheckError
 from compatcheck.core.versions import contains
-from compatcheck.lab.confirm import FACTOR, predicted_sizes, tolerance
+from compatcheck.lab.measurement import show_parameter
 from compatcheck.lab.pairs import all_trials, nearest_healthy, trial_scope
-from compatcheck.lab.probes.metric_facts import metric_facts
-from compatcheck.lab.rule_evidence import TOLERANCE
-from compatcheck.matching.decision import AFFECTED, POSSIBLE, SILENT, decide
+from compatcheck.lab.probes.metric_facts import hides, metric_facts
+from compatcheck.matching.decision import decide
 from compatcheck.rules.expression import fact_names, literals, ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from compatcheck.lab.measurement import Measurement
     from compatcheck.lab.pairs import Trial
     from compatcheck.lab.probes.probe import Probe
     from compatcheck.rules.database import CompiledClause, CompiledRule, RuleSet
@@ -45,23 +42,6 @@ class Experiment(NamedTuple):
     """Each a trial: its suspect side is the cell, its baseline what the cell is compared with."""
     untried: tuple[str, ...]
     """Conditions that no parameter of the probe varies, as the rule writes them, and what else is left out; sorted."""
-
-
-class Outcome(NamedTuple):
-    """What a measured cell says about the rule."""
-
-    verdict: str
-    """``predicted``; ``wrong``; ``undecided``: the rule says that it may be about the cell; ``explained``: what is lost is another
-    rule's, whose evidence is of another probe; or ``unmeasured``."""
-    status: str
-    """What the rule says: affected, possible or silent."""
-    measured: float | None
-    """The metric in the cell less that of its baseline."""
-    low: float | None
-    high: float | None
-    """Between what the rules together predict; None is no bound."""
-    reason: str | None = None
-    """Why it was not measured, or the rule that explains it."""
 
 
 def design(rule: CompiledRule, rules: RuleSet) -> Experiment:
@@ -112,12 +92,12 @@ def side_key(cell: Trial, release: str, parameters: Mapping[str, Any]) -> str:
 def _group_key(trial: Trial) -> str:
     """Put together the trials that differ only in what the facts of the run say, or in their releases."""
     changed = {name: value for name, value in trial.baseline_parameters.items() if trial.parameters[name] != value}
-    own = _neutral(trial.probe, trial.parameters, trial.metric)
+    own = neutral_parameters(trial.probe, trial.parameters, trial.metric)
     by_release = trial.baseline is not None and trial.baseline != trial.suspect
     return json.dumps([trial.probe.name, trial.metric, trial.package, changed, own, by_release], sort_keys=True)
 
 
-def _neutral(probe: Probe, parameters: Mapping[str, Any], metric: str) -> dict[str, Any]:
+def neutral_parameters(probe: Probe, parameters: Mapping[str, Any], metric: str) -> dict[str, Any]:
     """Return the parameters of a closed set that no fact of the run shows: what part of it the metric is of."""
     known = _facts(probe, parameters, metric)
     return {
@@ -204,7 +184,7 @@ def _axes(
             wanted.setdefault(name, []).append(value)
     varied: Mapping[str, Sequence[Any]] = getattr(probe.module, "VARIED", {})
     apart = {name for name, value in own.baseline_parameters.items() if parameters[name] != value}
-    neutral = _neutral(probe, parameters, own.metric)
+    neutral = neutral_parameters(probe, parameters, own.metric)
     axes: dict[str, list[Any]] = {}
     others = _facts(probe, own.baseline_parameters, own.metric) or {}
     reached = {fact for fact in {*others, *known} if others.get(fact) != known.get(fact)}
@@ -222,6 +202,9 @@ def _axes(
                 continue
             shown = _facts(probe, {**parameters, name: value}, own.metric)
             if shown is None:
+                continue
+            if hides(probe, own.metric, shown):
+                left.add(f"{name}: {own.metric} does not show what is lost with {show_parameter(value)}")
                 continue
             changed = {fact for fact in {*shown, *known} if shown.get(fact) != known.get(fact)}
             if not (changed & asked or name in varied):
@@ -294,99 +277,3 @@ def _cell(own: Trial, release: str, parameters: Mapping[str, Any]) -> Trial | No
         baseline = release
     others = {**parameters, **changed}
     return own._replace(suspect=release, baseline=baseline, parameters=parameters, baseline_parameters=others)
-
-
-class Family:
-    """The rules whose evidence is of the same probe: together they predict what a cell holds."""
-
-    def __init__(self, rules: RuleSet) -> None:
-        """Collect the trials of all active rules."""
-        self._rules = rules
-        self._members: dict[str, dict[str, tuple[CompiledRule, list[Trial]]]] = {}
-        for rule in rules.all_rules():
-            for trial in all_trials(rule, rules.texts(rule), rules) if rule.status == "active" else ():
-                members = self._members.setdefault(f"{trial.probe.name} {trial.metric}", {})
-                members.setdefault(rule.id, (rule, []))[1].append(trial)
-
-    def judge(
-        self, rule: CompiledRule, cell: Trial, found: Measurement | None, baseline: Measurement | None
-    ) -> Outcome:
-        """Compare a measured cell with what the rules together predict of it."""
-        if found is None:
-            return Outcome("unmeasured", "", None, None, None, "not measured yet")
-        value = found.metric(cell.metric) if found.succeeded else None
-        if value is None:
-            return Outcome("unmeasured", "", None, None, None, f"{found.status}: {found.reason}")
-        if cell.baseline is not None:
-            healthy = baseline.metric(cell.metric) if baseline is not None and baseline.succeeded else None
-        else:
-            healthy = 0.0 if cell.loss else cell.probe.module.predict(cell.parameters).get(cell.metric)
-        if healthy is None:
-            reason = "no baseline" if baseline is None else f"no baseline: {baseline.status}: {baseline.reason}"
-            return Outcome("unmeasured", "", None, None, None, reason)
-        elsewhere = getattr(cell.probe.module, "on_a_gpu", lambda _: None)(found.versions)
-        if elsewhere is not None and found.backend != "cuda":
-            return Outcome("unmeasured", "", None, None, None, f"needs a GPU: {elsewhere}")
-        status, low, high = self._predict(rule, cell, cell.parameters, found)
-        if baseline is not None:
-            _, under, over = self._predict(rule, cell, cell.baseline_parameters, baseline)
-            low = low - over if over is not None else None  # type: ignore[operator]
-            high = high - under if high is not None else None  # type: ignore[operator]
-        measured = value - healthy
-        slack = tolerance(cell) + TOLERANCE * abs(healthy)
-        # A run that holds less than promised refutes a rule that says how much is lost, not one that says nothing is.
-        fits = (low is None or status != AFFECTED or measured >= low - FACTOR * abs(low) - slack) and (
-            high is None or measured <= high + FACTOR * abs(high) + slack
-        )
-        if not fits and status != AFFECTED:
-            other = self._find_other(cell, found, measured - slack)
-            if other is not None:
-                return Outcome("explained", status, measured, low, high, other)
-        verdict = "wrong" if not fits else "undecided" if status == POSSIBLE else "predicted"
-        return Outcome(verdict, status, measured, low, high)
-
-    def _find_other(self, cell: Trial, found: Measurement, least: float) -> str | None:
-        """Name a rule of other evidence that speaks about the cell and says that as much may be lost."""
-        family = self._members.get(f"{cell.probe.name} {cell.metric}", {})
-        for rule in self._rules.rules_about(found.versions):
-            if rule.id not in family and rule.expected is not None:
-                status, _, most = self._claim(rule, cell, found)
-                if status == AFFECTED if most is None else most >= least:
-                    return rule.id
-        return None
-
-    def _predict(
-        self, rule: CompiledRule, cell: Trial, parameters: Mapping[str, Any], found: Measurement
-    ) -> tuple[str, float | None, float | None]:
-        """Return what the rule says and between what all rules together put the loss."""
-        own, low, high = SILENT, 0.0, 0.0
-        unbounded = False
-        for member, trials in self._members.get(f"{cell.probe.name} {cell.metric}", {}).values():
-            trial = _alike(cell, trials)
-            if trial is None:
-                continue
-            status, least, most = self._claim(member, trial._replace(parameters=parameters), found)
-            if member.id == rule.id:
-                own = status
-            low += least
-            high += most or 0.0
-            unbounded = unbounded or most is None
-        return own, low, None if unbounded else high
-
-    def _claim(self, rule: CompiledRule, trial: Trial, found: Measurement) -> tuple[str, float, float | None]:
-        # Facts of the evidence may describe the run or only the unit of its metric, so either may decide.
-        scopes = [
-            trial_scope(trial, trial.parameters, found.versions, self._rules, facts) for facts in ({}, trial.facts)
-        ]
-        decided = {decide(rule, scope).status for scope in scopes if not isinstance(scope, str)}
-        status = next((each for each in (AFFECTED, SILENT) if each in decided), POSSIBLE if decided else SILENT)
-        if status == SILENT:
-            return status, 0.0, 0.0
-        least, _, most = predicted_sizes(rule, trial, found, self._rules)
-        return status, (least or 0.0) if status == AFFECTED else 0.0, most
-
-
-def _alike(cell: Trial, trials: Iterable[Trial]) -> Trial | None:
-    """Return the trial whose metric is of the same part of the run as the cell's."""
-    own = _neutral(cell.probe, cell.parameters, cell.metric)
-    return next((trial for trial in trials if _neutral(trial.probe, trial.parameters, trial.metric) == own), None)

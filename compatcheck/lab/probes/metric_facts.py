@@ -19,6 +19,17 @@ _UNSTATED: Mapping[tuple[str, str], frozenset[str]] = {
     ("logits_and_loss", "inference_bytes_per_logit"): frozenset({"training.trainer"}),
 }
 """Probe and metric → what the run leaves open."""
+_HIDDEN: Mapping[tuple[str, str], Mapping[str, Any]] = {
+    # What is alive after forward; with checkpointing a layer's masks and scores come and go.
+    ("masks", "mask_bytes"): {"training.gradient_checkpointing": True},
+}
+"""Probe and metric → a fact of runs in which the metric does not show what rules speak of."""
+
+
+def hides(probe: Probe, metric: str, facts: Mapping[str, Any]) -> bool:
+    """Tell whether a metric does not show what is lost in such a run."""
+    hidden = _HIDDEN.get((probe.name, metric), {})
+    return any(facts.get(name) == value for name, value in hidden.items())
 
 
 def metric_facts(probe: Probe, parameters: Mapping[str, Any], metric: str | None) -> dict[str, Any]:

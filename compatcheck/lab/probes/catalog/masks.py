@@ -36,12 +36,7 @@ DEFAULTS: Mapping[str, Any] = {
 }
 SIZES: tuple[Mapping[str, Any], ...] = ({}, {"mask": "ones"}, {"mask": "ones", "length": 53, "batch": 3})
 CHOICES: Mapping[str, tuple[Any, ...]] = {"mask": ("none", "ones", "padding")}
-VARIED: Mapping[str, tuple[Any, ...]] = {
-    "batch": (1,),
-    "mask": ("none", "ones", "padding"),
-    "use_cache": (True, False),
-    "checkpointing": (True, False),
-}
+VARIED: Mapping[str, tuple[Any, ...]] = {"batch": (1,), "mask": ("none", "ones", "padding"), "use_cache": (True, False)}
 METRIC = "mask_bytes"
 
 
