@@ -42,5 +42,5 @@ def metric_facts(probe: Probe, parameters: Mapping[str, Any], metric: str | None
     """
     key = (probe.name, metric or probe.module.METRIC)
     further: Callable[[Mapping[str, Any]], Mapping[str, Any]] = getattr(probe.module, "further_facts", lambda _: {})
-    facts = {**further(parameters), **probe.module.facts(parameters), **_STATED.get(key, {})}
+    facts = {**probe.module.facts(parameters), **further(parameters), **_STATED.get(key, {})}
     return {name: value for name, value in facts.items() if name not in _UNSTATED.get(key, frozenset())}

@@ -84,7 +84,7 @@ def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def further_facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the default of peft, and what a bare loop does."""
     return {
-        "training.autocast_adapter_dtype": True,
+        "training.autocast_adapter_dtype": parameters["autocast_adapter_dtype"] == "unset",
         "training.sharding": "none",
         "training.torch_autocast": False,
         "program.wraps_adapters_apart": False,
