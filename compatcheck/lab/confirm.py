@@ -14,6 +14,7 @@ from compatcheck.matching.examples import example_scope
 if TYPE_CHECKING:
     from compatcheck.lab.measurement import Measurement
     from compatcheck.lab.pairs import Trial
+    from compatcheck.resolution.scope import FactScope
     from compatcheck.rules.database import CompiledRule, RuleSet
 
 FACTOR = 0.05
@@ -92,7 +93,11 @@ def predicted_sizes(
     if not _in_bytes(trial.metric) and not trial.facts:
         return None, None, None
     facts = {**metric_facts(trial.probe, trial.parameters, trial.metric), **trial.facts}
-    scope = example_scope(as_example(facts, suspect.versions), rules, "measurement")
+    return rule_sizes(rule, example_scope(as_example(facts, suspect.versions), rules, "measurement"))
+
+
+def rule_sizes(rule: CompiledRule, scope: FactScope) -> tuple[float | None, float | None, float | None]:
+    """Evaluate the rule's low, formula and high; None is one whose facts are missing."""
     expected = size(rule.expected, scope)[0]
     low = size(rule.low, scope)[0] if rule.low is not None else expected
     high = size(rule.high, scope)[0] if rule.high is not None else expected

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.lab.confirm import FACTOR, predicted_sizes, tolerance
+from compatcheck.lab.confirm import FACTOR, rule_sizes, tolerance
 from compatcheck.lab.experiment import neutral_parameters, side_key, sides
 from compatcheck.lab.pairs import all_trials, trial_scope
 from compatcheck.lab.rule_evidence import TOLERANCE
 from compatcheck.matching.decision import AFFECTED, POSSIBLE, SILENT, decide
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from typing import Any
 
     from compatcheck.lab.experiment import Experiment
     from compatcheck.lab.measurement import Measurement
     from compatcheck.lab.pairs import Trial
+    from compatcheck.resolution.scope import FactScope
     from compatcheck.rules.database import CompiledRule, RuleSet
 
 
@@ -52,11 +54,13 @@ class JointPrediction:
     def __init__(self, rules: RuleSet) -> None:
         """Collect the trials of all active rules."""
         self._rules = rules
-        self._members: dict[str, dict[str, tuple[CompiledRule, list[Trial]]]] = {}
+        self._scopes: dict[str, FactScope | str] = {}
+        self._members: dict[str, dict[str, tuple[CompiledRule, list[tuple[Mapping[str, Any], Trial]]]]] = {}
         for rule in rules.all_rules():
             for trial in all_trials(rule, rules.texts(rule), rules) if rule.status == "active" else ():
                 members = self._members.setdefault(f"{trial.probe.name} {trial.metric}", {})
-                members.setdefault(rule.id, (rule, []))[1].append(trial)
+                own = neutral_parameters(trial.probe, trial.parameters, trial.metric)
+                members.setdefault(rule.id, (rule, []))[1].append((own, trial))
 
     def judge(
         self, rule: CompiledRule, cell: Trial, found: Measurement | None, baseline: Measurement | None
@@ -110,9 +114,10 @@ class JointPrediction:
     ) -> tuple[str, float | None, float | None]:
         """Return what the rule says and between what all rules together put the loss."""
         own, low, high = SILENT, 0.0, 0.0
+        alike = neutral_parameters(cell.probe, cell.parameters, cell.metric)  # of the same part of the run
         unbounded = False
         for member, trials in self._members.get(f"{cell.probe.name} {cell.metric}", {}).values():
-            trial = _alike(cell, trials)
+            trial = next((trial for neutral, trial in trials if neutral == alike), None)
             if trial is None:
                 continue
             status, least, most = self._claim(member, trial._replace(parameters=parameters), found)
@@ -125,15 +130,24 @@ class JointPrediction:
 
     def _claim(self, rule: CompiledRule, trial: Trial, found: Measurement) -> tuple[str, float, float | None]:
         # Facts of the evidence may describe the run or only the unit of its metric, so either may decide.
-        scopes = [
-            trial_scope(trial, trial.parameters, found.versions, self._rules, facts) for facts in ({}, trial.facts)
-        ]
+        scopes = [self._scope(trial, found, facts) for facts in ({}, trial.facts)]
         decided = {decide(rule, scope).status for scope in scopes if not isinstance(scope, str)}
         status = next((each for each in (AFFECTED, SILENT) if each in decided), POSSIBLE if decided else SILENT)
         if status == SILENT:
             return status, 0.0, 0.0
-        least, _, most = predicted_sizes(rule, trial, found, self._rules)
+        within = scopes[-1]
+        if isinstance(within, str) or not (trial.facts or trial.metric.endswith("_bytes")):
+            return status, 0.0, None
+        least, _, most = rule_sizes(rule, within)
         return status, (least or 0.0) if status == AFFECTED else 0.0, most
+
+    def _scope(self, trial: Trial, found: Measurement, facts: Mapping[str, Any]) -> FactScope | str:
+        """Resolve a run once: all rules ask about it, and as a baseline it stands beside many cells."""
+        run = [trial.probe.name, trial.metric, trial.parameters, found.versions, facts]
+        key = json.dumps(run, sort_keys=True, default=dict)
+        if key not in self._scopes:
+            self._scopes[key] = trial_scope(trial, trial.parameters, found.versions, self._rules, facts)
+        return self._scopes[key]
 
 
 def judge_cells(
@@ -153,11 +167,3 @@ def judge_cells(
         baseline = measured[1] if len(measured) > 1 else None
         outcomes.append((cell, prediction.judge(rule, cell, measured[0], baseline)))
     return ExperimentResult(rule.id, tuple(outcomes), experiment.untried)
-
-
-def _alike(cell: Trial, trials: Iterable[Trial]) -> Trial | None:
-    """Return the trial whose metric is of the same part of the run as the cell's."""
-    own = neutral_parameters(cell.probe, cell.parameters, cell.metric)
-    return next(
-        (trial for trial in trials if neutral_parameters(trial.probe, trial.parameters, trial.metric) == own), None
-    )
