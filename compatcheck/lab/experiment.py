@@ -65,6 +65,8 @@ def design(rule: CompiledRule, rules: RuleSet) -> Experiment:
             untried.update(left)
             releases = _releases(rule, clause, own, rules)
             for parameters in _rows(own, axes):
+                if hides(own.probe, own.metric, _facts(own.probe, parameters, own.metric) or {}):
+                    continue
                 for release in releases:
                     cell = _cell(own, release, parameters)
                     if cell is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.lab.confirm import FACTOR, rule_sizes, tolerance
 from compatcheck.lab.experiment import neutral_parameters, side_key, sides
-from compatcheck.lab.pairs import all_trials, trial_scope
+from compatcheck.lab.pairs import all_trials, packages_of, trial_scope
 from compatcheck.lab.rule_evidence import TOLERANCE
 from compatcheck.matching.decision import AFFECTED, POSSIBLE, SILENT, decide
 
@@ -74,7 +74,8 @@ class JointPrediction:
         if cell.baseline is not None:
             healthy = baseline.metric(cell.metric) if baseline is not None and baseline.succeeded else None
         else:
-            healthy = 0.0 if cell.loss else cell.probe.module.predict(cell.parameters).get(cell.metric)
+            # Where the metric is itself what is lost, a healthy release has nothing of it; with other parameters it may need some.
+            healthy = cell.probe.module.predict(cell.parameters).get(cell.metric, 0.0 if cell.loss else None)
         if healthy is None:
             reason = "no baseline" if baseline is None else f"no baseline: {baseline.status}: {baseline.reason}"
             return Outcome("unmeasured", "", None, None, None, reason)
@@ -103,7 +104,8 @@ class JointPrediction:
         """Name a rule of other evidence that speaks about the cell and says that as much may be lost."""
         family = self._members.get(f"{cell.probe.name} {cell.metric}", {})
         for rule in self._rules.rules_about(found.versions):
-            if rule.id not in family and rule.expected is not None:
+            about = not cell.probe.module.PACKAGES or set(cell.probe.module.PACKAGES) & set(packages_of(rule))
+            if about and rule.id not in family and rule.expected is not None:
                 status, _, most = self._claim(rule, cell, found)
                 if status == AFFECTED if most is None else most >= least:
                     return rule.id

@@ -74,9 +74,8 @@ def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def further_facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return that padding stays where it is, and that the first sequence has none."""
-    alone = {"run.attention_mask": "ones"} if parameters["mask"] == "padding" and parameters["batch"] == 1 else {}
-    return {"training.padding_free": False, "training.sharding": "none", **alone}
+    """Return that padding stays where it is."""
+    return {"training.padding_free": False, "training.sharding": "none"}
 
 
 def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
