@@ -278,4 +278,8 @@ def _cell(own: Trial, release: str, parameters: Mapping[str, Any]) -> Trial | No
     if baseline is not None and own.baseline == own.suspect:
         baseline = release
     others = {**parameters, **changed}
-    return own._replace(suspect=release, baseline=baseline, parameters=parameters, baseline_parameters=others)
+    # Where the metric is itself what is lost, a healthy release has nothing of it, but may need some with other parameters.
+    loss = own.loss and own.probe.module.predict(own.parameters).get(own.metric) != 0
+    return own._replace(
+        suspect=release, baseline=baseline, parameters=parameters, baseline_parameters=others, loss=loss
+    )

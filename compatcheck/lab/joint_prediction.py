@@ -74,8 +74,7 @@ class JointPrediction:
         if cell.baseline is not None:
             healthy = baseline.metric(cell.metric) if baseline is not None and baseline.succeeded else None
         else:
-            # Where the metric is itself what is lost, a healthy release has nothing of it; with other parameters it may need some.
-            healthy = cell.probe.module.predict(cell.parameters).get(cell.metric, 0.0 if cell.loss else None)
+            healthy = 0.0 if cell.loss else cell.probe.module.predict(cell.parameters).get(cell.metric)
         if healthy is None:
             reason = "no baseline" if baseline is None else f"no baseline: {baseline.status}: {baseline.reason}"
             return Outcome("unmeasured", "", None, None, None, reason)
