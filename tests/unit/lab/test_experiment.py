@@ -28,7 +28,7 @@ def _design(name: str, rules: RuleSet) -> Experiment:
 
 def test_both_sides_of_conditions_and_boundaries_are_tried(rules: RuleSet) -> None:
     cells = _design("trl/grpo-divides-logits-in-place", rules).cells
-    assert {cell.parameters["dtype"] for cell in cells} == {"bfloat16", "float32"}
+    assert {"bfloat16", "float32"} <= {cell.parameters["dtype"] for cell in cells}
     assert {1, 2, 8} <= {cell.parameters["batch"] for cell in cells}
     assert {"0.29.1", "1.0.0", "1.9.2", "1.10.0", "1.14.0"} <= {cell.suspect for cell in cells}
 
