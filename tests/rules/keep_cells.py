@@ -1,7 +1,7 @@
 """Keep the measured cells of all experiments as evidence: `python -m tests.rules.keep_cells FILE...`.
 
 The files are those of `compatcheck evidence export`, after `compatcheck confirm RULE... --cells all`. What other evidence has is
-left out, as is what a cell does not need: times and operators. Measurements under the same releases share a header.
+left out, as are operators and phases that no cell needs. Measurements under the same releases share a header.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main(paths: list[str]) -> None:
 
 def _strip(measurement: Measurement) -> Measurement:
     phases = tuple(replace(phase, peak_operator=None) for phase in measurement.phases)
-    return replace(measurement, time=None, phases=() if measurement.probe != "training_step" else phases)
+    return replace(measurement, phases=() if measurement.probe != "training_step" else phases)
 
 
 def _write(path: Path, cells: list[Measurement]) -> None:
