@@ -14,6 +14,7 @@ from compatcheck.matching.examples import example_scope
 if TYPE_CHECKING:
     from compatcheck.lab.measurement import Measurement
     from compatcheck.lab.pairs import Trial
+    from compatcheck.resolution.scope import FactScope
     from compatcheck.rules.database import CompiledRule, RuleSet
 
 FACTOR = 0.05
@@ -49,7 +50,7 @@ def judge(
         if fault is not None:
             reason = fault
         else:
-            verdict, reason = _verdict(difference, low, expected, high, _tolerance(trial))
+            verdict, reason = _verdict(difference, low, expected, high, tolerance(trial))
     return Confirmation(
         rule_id=rule.id,
         verdict=verdict,  # type: ignore[arg-type]
@@ -72,7 +73,7 @@ def _healthy(trial: Trial, baseline: Measurement | None) -> float | None:
     return 0.0 if trial.loss else trial.probe.module.predict(trial.parameters).get(trial.metric)
 
 
-def _tolerance(trial: Trial) -> float:
+def tolerance(trial: Trial) -> float:
     """Return the probe's tolerance, which is in the unit of its own metric; none for a metric of another unit."""
     own = trial.probe.module.METRIC
     return trial.probe.module.tolerance(trial.parameters) if _in_bytes(own) == _in_bytes(trial.metric) else 0.0
@@ -92,7 +93,11 @@ def predicted_sizes(
     if not _in_bytes(trial.metric) and not trial.facts:
         return None, None, None
     facts = {**metric_facts(trial.probe, trial.parameters, trial.metric), **trial.facts}
-    scope = example_scope(as_example(facts, suspect.versions), rules, "measurement")
+    return rule_sizes(rule, example_scope(as_example(facts, suspect.versions), rules, "measurement"))
+
+
+def rule_sizes(rule: CompiledRule, scope: FactScope) -> tuple[float | None, float | None, float | None]:
+    """Evaluate the rule's low, formula and high; None is one whose facts are missing."""
     expected = size(rule.expected, scope)[0]
     low = size(rule.low, scope)[0] if rule.low is not None else expected
     high = size(rule.high, scope)[0] if rule.high is not None else expected

@@ -105,6 +105,16 @@ def plan(rule: CompiledRule, texts: Texts, rules: RuleSet, request: TrialRequest
     return Confirmation(rule_id=rule.id, verdict="inconclusive", reason=reason, probe=use["name"])
 
 
+def all_trials(rule: CompiledRule, texts: Texts, rules: RuleSet) -> list[Trial]:
+    """Return every trial that says something about the rule: the pairs of its evidence, without any those of its probe."""
+    for make in (_from_evidence, _from_probe):
+        trials = [trial for _, trial in sorted(make(rule, texts, rules, TrialRequest()), key=lambda trial: trial[0])]
+        trials = [trial for trial in trials if find_fault(rule, texts, rules, trial) is None]
+        if trials:
+            return trials
+    return []
+
+
 def find_fault(
     rule: CompiledRule,
     texts: Texts,
@@ -150,7 +160,7 @@ def _decide(
     """
     because = None
     for facts in ({}, trial.facts) if trial.facts else ({},):
-        scope = _scope(trial, parameters, versions, rules, facts)
+        scope = trial_scope(trial, parameters, versions, rules, facts)
         if isinstance(scope, str):
             because = because or scope
         elif decide(rule, scope).status != SILENT:
@@ -160,9 +170,10 @@ def _decide(
     return because
 
 
-def _scope(
+def trial_scope(
     trial: Trial, parameters: Mapping[str, Any], versions: Mapping[str, str], rules: RuleSet, over: Mapping[str, Any]
 ) -> FactScope | str:
+    """Resolve the facts of a run of the trial's probe, or say why they cannot be told."""
     try:
         facts = {**metric_facts(trial.probe, parameters, trial.metric), **over}
         return example_scope(as_example(facts, versions), rules, "measurement")
@@ -310,7 +321,7 @@ def _around_clauses(
         setting = use.get("baseline") is not None
         doubtful = rule.unverified.get(package)
         sick = affected | {release for release in releases if doubtful and contains(doubtful, release) != "no"}
-        good = request.baseline or (bad if setting else _nearest_healthy(bad, releases, sick))
+        good = request.baseline or (bad if setting else nearest_healthy(bad, releases, sick))
         others = probe.complete({**parameters, **(use.get("baseline") or {})})
         return trial._replace(suspect=bad, baseline=good, baseline_parameters=others)
     return None
@@ -326,7 +337,7 @@ def _affected(clause: CompiledClause, trial: Trial, releases: list[str], rules: 
     inside = [release for release in releases if contains(bounds, release) == "yes"]
     if not inside:
         return []
-    scope = _scope(trial, trial.parameters, {**trial.versions, trial.package: inside[-1]}, rules, {})
+    scope = trial_scope(trial, trial.parameters, {**trial.versions, trial.package: inside[-1]}, rules, {})
     return inside if not isinstance(scope, str) and _may_hold(clause, scope) else []
 
 
@@ -335,7 +346,7 @@ def packages_of(rule: CompiledRule) -> list[str]:
     return list(dict.fromkeys(name for clause in rule.clauses for name in clause.packages))
 
 
-def _nearest_healthy(bad: str, releases: list[str], affected: set[str]) -> str | None:
+def nearest_healthy(bad: str, releases: list[str], affected: set[str]) -> str | None:
     """Return the next release after it that is not affected, else the last one before it."""
     try:
         suspect = Version(bad)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+from random import sample
 from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version
@@ -10,18 +12,22 @@ from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_C
 from compatcheck.core.process import run
 from compatcheck.lab.confirm import judge
 from compatcheck.lab.confirmation import Confirmation
+from compatcheck.lab.experiment import Experiment, design, side_key, sides
+from compatcheck.lab.joint_prediction import JointPrediction, judge_cells
 from compatcheck.lab.pairs import Trial, plan
 from compatcheck.lab.probes.runner import make_task
 from compatcheck.lab.settings import open_laboratory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from compatcheck.lab.environments.choice import EnvironmentChoice
     from compatcheck.lab.environments.overlay import Overlays
+    from compatcheck.lab.joint_prediction import ExperimentResult
     from compatcheck.lab.measurement import Measurement
     from compatcheck.lab.measuring import Laboratory
     from compatcheck.lab.pairs import TrialRequest
+    from compatcheck.lab.probes.runner import Task
     from compatcheck.lab.settings import Settings
     from compatcheck.rules.database import CompiledRule, RuleSet
 
@@ -35,6 +41,10 @@ class Trials:
         self.rules = rules
         self.progress = progress
         self._overlays: Overlays | None = None
+
+    @cached_property
+    def _has_cuda(self) -> bool:
+        return _sees_cuda(self.settings.environment)
 
     def plan(self, rule: CompiledRule, request: TrialRequest) -> Trial | Confirmation:
         """Choose what to measure for a rule, or say why nothing can be.
@@ -50,7 +60,7 @@ class Trials:
     def run(self, rule: CompiledRule, trial: Trial) -> Confirmation:
         """Measure both sides and judge them."""
         backend = self.settings.backend or trial.backend
-        if (backend or trial.probe.module.BACKENDS[0]) == "cuda" and not _sees_cuda(self.settings.environment):
+        if (backend or trial.probe.module.BACKENDS[0]) == "cuda" and not self._has_cuda:
             return _without_cuda(rule.id, trial)
         releases = [release for release in (trial.suspect, trial.baseline) if release is not None]
         laboratory = open_laboratory(
@@ -63,6 +73,42 @@ class Trials:
             baseline = _measure(laboratory, trial, trial.baseline, trial.baseline_parameters, backend)
         return judge(rule, trial, suspect, baseline, self.rules)
 
+    def run_experiment(self, rule: CompiledRule, count: int | None, *, measured: bool) -> ExperimentResult:
+        """Measure the cells of a rule's experiment, or so many of them drawn at random, and judge them.
+
+        Args:
+            rule: the rule.
+            count: how many; None is all.
+            measured: False designs the experiment alone.
+        """
+        experiment = design(rule, self.rules)
+        cells = (
+            experiment.cells if count is None else tuple(sample(experiment.cells, min(count, len(experiment.cells))))
+        )
+        found = self.measure_cells(cells) if measured else {}
+        return judge_cells(rule, Experiment(cells, experiment.untried), found, JointPrediction(self.rules))
+
+    def measure_cells(self, cells: Iterable[Trial]) -> dict[str, Measurement]:
+        """Measure both sides of cells, each release once with all that is wanted of it, and return them by `side_key`."""
+        wanted: dict[str, dict[str, dict[str, Task]]] = {}
+        for cell in cells:
+            backend = self.settings.backend or cell.backend or cell.probe.module.BACKENDS[0]
+            if backend == "cuda" and not self._has_cuda:
+                continue
+            for release, parameters in sides(cell):
+                task = make_task(cell.probe, parameters, backend)
+                tasks = wanted.setdefault(cell.package, {}).setdefault(release, {})
+                tasks[side_key(cell, release, parameters)] = task
+        found: dict[str, Measurement] = {}
+        for package, releases in wanted.items():
+            laboratory = open_laboratory(
+                self.settings, package, list(releases), self.rules, progress=self.progress, overlays=self._overlays
+            )
+            self._overlays = laboratory.overlays
+            for release, tasks in sorted(releases.items(), key=lambda item: Version(item[0])):
+                found |= zip(tasks, laboratory.measure(release, list(tasks.values())), strict=True)
+        return found
+
 
 def exit_code_of(found: Sequence[Confirmation]) -> int:
     """Return 1 when a rule was confirmed, 0 when none was and one was refuted, 3 when nothing was decided."""
@@ -70,6 +116,14 @@ def exit_code_of(found: Sequence[Confirmation]) -> int:
     if "confirmed" in verdicts:
         return EXIT_FINDINGS
     return EXIT_CLEAN if "refuted" in verdicts else EXIT_NOTHING_TO_CHECK
+
+
+def exit_code_of_cells(found: Sequence[ExperimentResult]) -> int:
+    """Return 1 when a cell is wrong, 0 when none is and some were measured, else 3."""
+    verdicts = {outcome.verdict for one in found for _, outcome in one.outcomes}
+    if "wrong" in verdicts:
+        return EXIT_FINDINGS
+    return EXIT_CLEAN if verdicts - {"unmeasured"} else EXIT_NOTHING_TO_CHECK
 
 
 def _measure(

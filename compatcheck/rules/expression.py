@@ -144,6 +144,32 @@ def _names(code: Code) -> Iterator[str]:
             yield from _names(part)
 
 
+def literals(code: Code) -> Iterator[tuple[str, Any]]:
+    """Yield each fact with each literal that an expression compares it with."""
+    if code[0] in {"value", "range", "fact"}:
+        return
+    parts = code[2:] if code[0] == "call" else code[1:]
+    if code[0] in _COMPARE or code[0] in {"in", "not in"}:
+        for one, other in (parts, parts[::-1]):
+            if one[0] == "fact":
+                members = other[1:] if other[0] == "set" else [other]
+                yield from ((one[1], member[1]) for member in members if member[0] == "value")
+    for part in parts:
+        yield from literals(part)
+
+
+def ranges(code: Code) -> Iterator[tuple[str, Any]]:
+    """Yield each package with each range of releases that an expression asks for."""
+    if code[0] in {"value", "range", "fact"}:
+        return
+    if code[0] == "call" and code[1] == "installed":
+        if code[3][0] == "range":
+            yield code[2][1], code[3][2]
+        return
+    for part in code[2:] if code[0] == "call" else code[1:]:
+        yield from ranges(part)
+
+
 def own_requirements(code: Code) -> frozenset[tuple[str, str]]:
     """Return the packages whose own metadata an expression asks for, each with the dependency it asks about."""
     if code[0] in {"value", "range", "fact"}:

@@ -10,12 +10,12 @@ import click
 from compatcheck.cli import options
 from compatcheck.cli.measuring.options import laboratory_options
 from compatcheck.cli.measuring.progress import Progress, announce
-from compatcheck.core.errors import EXIT_CLEAN
+from compatcheck.core.errors import EXIT_CLEAN, UsageError
 from compatcheck.lab.pairs import Trial, TrialRequest
 from compatcheck.lab.parameters import parse_one_set
 from compatcheck.lab.reporters import confirmation as reporter
 from compatcheck.lab.settings import Settings
-from compatcheck.lab.trials import Trials, exit_code_of
+from compatcheck.lab.trials import Trials, exit_code_of, exit_code_of_cells
 from compatcheck.rules.locate import open_rules
 from compatcheck.rules.named_rule import find_rule
 
@@ -35,6 +35,11 @@ if TYPE_CHECKING:
     metavar="RELEASE",
     help="Healthy release. Default: that of the rule's evidence, else the nearest not affected.",
 )
+@click.option(
+    "--cells",
+    metavar="all|NUMBER",
+    help="Measure the rule's experiment instead: every cell of it, or so many drawn at random.",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be measured, and build nothing.")
 @options.rule_directory_option
 @laboratory_options
@@ -43,6 +48,7 @@ def command(
     rule_ids: tuple[str, ...],
     suspect: str | None,
     baseline: str | None,
+    cells: str | None,
     dry_run: bool,
     rule_directories: tuple[str, ...],
     format_name: str,
@@ -50,7 +56,8 @@ def command(
 ) -> int:
     """Measure a rule's suspect side and a healthy one, and set the difference beside the rule's formula.
 
-    Exit code 1: a rule was confirmed. 0: none was, and one was refuted. 3: nothing was decided.
+    Exit code 1: a rule was confirmed. 0: none was, and one was refuted. 3: nothing was decided. With --cells 1: a cell is not as
+    the rules predict. 0: all are that could be measured. 3: none could be.
     """
     settings = Settings(**given)
     rules = open_rules(rule_directories)
@@ -58,6 +65,17 @@ def command(
     progress = Progress(None, quiet=settings.quiet)
     announce("confirm", settings.environment, quiet=settings.quiet)
     trials = Trials(settings, rules, progress)
+    if cells is not None:
+        results = [
+            trials.run_experiment(find_rule(rule_id, rules), _parse_cells(cells), measured=not dry_run)
+            for rule_id in rule_ids
+        ]
+        progress.close()
+        if format_name == "json":
+            click.echo(json.dumps([reporter.experiment_to_json(one) for one in results], indent=2))
+        else:
+            click.echo("\n".join(reporter.format_experiment(one) for one in results), nl=False)
+        return EXIT_CLEAN if dry_run else exit_code_of_cells(results)
     found: list[Confirmation] = []
     for rule_id in rule_ids:
         rule = find_rule(rule_id, rules)
@@ -74,3 +92,17 @@ def command(
     else:
         click.echo("\n".join(reporter.format_text(one) for one in found), nl=False)
     return EXIT_CLEAN if dry_run else exit_code_of(found)
+
+
+def _parse_cells(text: str) -> int | None:
+    """Return how many cells are wanted; None is all.
+
+    Raises:
+        UsageError: neither a number nor ``all``.
+    """
+    if text == "all":
+        return None
+    if not text.isdecimal() or not int(text):
+        msg = f"--cells {text!r} is neither all nor a number"
+        raise UsageError(msg, hint="as --cells 5")
+    return int(text)

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-UNMEASURED = frozenset({"CHOICES", "SIZES"})
-"""Names of a probe's file that no single measurement depends on: what may be asked for, and what is asked for by default."""
+UNMEASURED = frozenset({"CHOICES", "SIZES", "VARIED", "further_facts", "on_a_gpu"})
+"""Names of a probe's file that no single measurement depends on: what may be asked for, and what else is known of the run."""
 _DIGITS = 12
 
 
 def hash_code(sources: Iterable[str]) -> str:
     """Return the first twelve digits of the SHA-256 of the syntax trees of Python sources, the same under every Python.
 
-    Comments, layout, texts that stand for themselves (docstrings), assignments to `UNMEASURED` names and imports for type
+    Comments, layout, texts that stand for themselves (docstrings), definitions of `UNMEASURED` names and imports for type
     checkers (``if TYPE_CHECKING:``) at the top do not count.
 
     Args:
@@ -46,8 +46,10 @@ def _is_run(statement: ast.stmt) -> bool:
 
 
 def _assigned(statement: ast.stmt) -> set[str]:
-    """Return the names that a statement assigns to."""
+    """Return the names that a statement defines."""
     match statement:
+        case ast.FunctionDef(name=name):
+            return {name}
         case ast.Assign(targets=targets):
             return {target.id for target in targets if isinstance(target, ast.Name)}
         case ast.AnnAssign(target=ast.Name(id=name)):

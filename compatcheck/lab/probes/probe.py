@@ -30,6 +30,9 @@ class ProbeModule(Protocol):
 
     # ``SHARES`` may name files of this folder, without their underscore, that it gets by `Recorder.load`.
     # ``CHOICES`` maps each parameter that has a closed set of values to them; a shared file may have it too.
+    # ``VARIED`` maps parameters to values that may change what is measured, although no rule asks for them; experiments try them.
+    # ``further_facts(parameters)`` may return what else holds of the run, or holds instead of what ``facts`` says.
+    # ``on_a_gpu(versions)`` may say what releases do on a GPU alone, so that a measurement on a CPU says nothing of them.
     # ``ALONE = True`` gives it a process of its own. ``environ(parameters)`` may return the variables that this process must have
     # before torch starts (name -> value; None takes one away); a probe that has it is alone too.
     PACKAGES: tuple[str, ...]

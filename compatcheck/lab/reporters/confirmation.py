@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from compatcheck.lab.reporters.measurement import describe_versions, show_exactl
 
 if TYPE_CHECKING:
     from compatcheck.lab.confirmation import Confirmation
+    from compatcheck.lab.joint_prediction import ExperimentResult
     from compatcheck.lab.measurement import Measurement
     from compatcheck.lab.pairs import Trial
 
@@ -54,6 +56,55 @@ def format_trial(rule_id: str, trial: Trial) -> str:
             f"  baseline  {'none: the metric is what is lost' if trial.loss else 'what the probe predicts of a healthy release'}"
         )
     return "\n".join(lines) + "\n"
+
+
+def format_experiment(found: ExperimentResult) -> str:
+    """Format an experiment: how many cells are as predicted, each that is not, and why others say nothing."""
+    verdicts = Counter(outcome.verdict for _, outcome in found.outcomes)
+    lines = [
+        f"{found.rule_id}: " + (", ".join(f"{count} {name}" for name, count in sorted(verdicts.items())) or "no cells")
+    ]
+    for cell, outcome in found.outcomes:
+        if outcome.verdict == "wrong":
+            bounds = " to ".join(
+                show_exactly(cell.metric, bound) for bound in dict.fromkeys((outcome.low, outcome.high))
+            )
+            measured = show_exactly(cell.metric, outcome.measured)
+            text = f"  wrong: {_describe_cell(cell)}: {measured} more; {outcome.status}, {bounds} predicted"
+            lines += wrap_text(text, "", "    ")
+    for reason, count in Counter(outcome.reason for _, outcome in found.outcomes if outcome.reason).most_common():
+        lines += wrap_text(f"  {count} cells: {reason}", "", "    ")
+    lines += [line for one in found.untried for line in wrap_text(f"  not tried: {one}", "", "    ")]
+    return "\n".join(lines) + "\n"
+
+
+def _describe_cell(cell: Trial) -> str:
+    """Name a cell by its release, the one it is compared with, and what differs from the probe's defaults."""
+    defaults = cell.probe.module.DEFAULTS
+    given = [f"{name}={show_parameter(value)}" for name, value in cell.parameters.items() if value != defaults[name]]
+    against = f" against {cell.baseline}" if cell.baseline not in {None, cell.suspect} else ""
+    return " ".join([cell.probe.name, cell.package, f"{cell.suspect}{against}", *given])
+
+
+def experiment_to_json(found: ExperimentResult) -> dict[str, Any]:
+    """Return an experiment as JSON data."""
+    return {
+        "rule_id": found.rule_id,
+        "cells": [
+            {
+                "probe": cell.probe.name,
+                "metric": cell.metric,
+                "package": cell.package,
+                "release": cell.suspect,
+                "baseline": cell.baseline,
+                "parameters": dict(cell.parameters),
+                "baseline_parameters": dict(cell.baseline_parameters),
+                **outcome._asdict(),
+            }
+            for cell, outcome in found.outcomes
+        ],
+        "untried": list(found.untried),
+    }
 
 
 def to_json(found: Confirmation) -> dict[str, Any]:

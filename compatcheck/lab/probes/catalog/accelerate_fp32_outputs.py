@@ -41,6 +41,7 @@ SIZES = (
     {"mixed_precision": "no", "length": 32},
 )
 CHOICES: Mapping[str, tuple[Any, ...]] = {"of": ("scoring", "kept"), "mixed_precision": ("no", "bf16")}
+VARIED: Mapping[str, tuple[Any, ...]] = {"batch": (1,), "mixed_precision": ("no", "bf16")}
 METRIC = "bytes_per_logit"
 
 
@@ -68,6 +69,11 @@ def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
         "training.sequence_length": parameters["length"],
         "run.outputs_kept": parameters["of"] == "kept",
     }
+
+
+def further_facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return that the logits are built."""
+    return {"training.loss_implementation": "cross_entropy"}
 
 
 def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:

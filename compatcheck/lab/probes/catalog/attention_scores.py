@@ -40,6 +40,7 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {},
 )
 CHOICES: Mapping[str, tuple[Any, ...]] = {"implementation": ("default", "eager", "sdpa", "flash_attention_2")}
+VARIED: Mapping[str, tuple[Any, ...]] = {"batch": (1,)}
 METRIC = "score_bytes"
 
 _EAGER = {

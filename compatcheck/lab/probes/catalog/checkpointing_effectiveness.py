@@ -37,6 +37,7 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {"model_type": "qwen2", "use_reentrant": True, "batch": 3},
 )
 CHOICES: Mapping[str, tuple[Any, ...]] = {"use_reentrant": (None, False, True)}
+VARIED: Mapping[str, tuple[Any, ...]] = {"batch": (1,)}
 METRIC = "bytes_per_layer"
 
 
@@ -71,6 +72,17 @@ def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
         "training.sequence_length": parameters["length"],
         "training.compute_dtype": "bfloat16",
         "run.attention_mask": "ones",
+    }
+
+
+def further_facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a bare loop in one dtype does."""
+    return {
+        "training.fsdp_activation_checkpointing": False,
+        "training.param_dtype": "bfloat16",
+        "training.mixed_precision": "no",
+        "training.sharding": "none",
+        "training.use_liger_kernel": False,
     }
 
 

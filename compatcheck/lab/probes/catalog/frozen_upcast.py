@@ -31,6 +31,7 @@ DEFAULTS: Mapping[str, Any] = {
     "rank_of_adapters": 4,
 }
 SIZES: tuple[Mapping[str, Any], ...] = ({}, {"layers": 3, "hidden_size": 96})
+VARIED: Mapping[str, tuple[Any, ...]] = {"world_size": (1, 2)}
 METRIC = "frozen_bytes"
 
 

@@ -32,6 +32,7 @@ DEFAULTS: Mapping[str, Any] = {
     "kv_heads": 2,
 }
 SIZES: tuple[Mapping[str, Any], ...] = ({}, {"length": 48, "kv_heads": 1, "layers": 3}, {"training": True})
+VARIED: Mapping[str, tuple[Any, ...]] = {"batch": (1,), "training": (True, False)}
 METRIC = "cache_bytes"
 
 
@@ -62,6 +63,15 @@ def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
         "training.sequence_length": parameters["length"],
         "training.compute_dtype": "bfloat16",
     }
+
+
+def further_facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return who generates, or who lets the model cache while it trains."""
+    return (
+        {"training.trainer": "causal_lm", "program.use_cache": True}
+        if parameters["training"]
+        else {"training.trainer": "ppo", "rollout.engine": "hf"}
+    )
 
 
 def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:

@@ -42,6 +42,7 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {"of": "inference", "length": 96},
 )
 CHOICES: Mapping[str, tuple[Any, ...]] = {"of": ("forward", "step", "inference")}
+VARIED: Mapping[str, tuple[Any, ...]] = {"batch": (1,)}
 METRIC = "bytes_per_logit"
 
 _CAPPED = {"gemma2", "vaultgemma"}
@@ -77,6 +78,19 @@ def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
         "training.mixed_precision": "no",
         "training.loss_implementation": "cross_entropy",
         "run.outputs_kept": False,
+    }
+
+
+def further_facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a bare loop does: labels are passed, and nothing is sharded, packed or replaced."""
+    return {
+        "program.passes_labels": True,
+        "program.makes_logits": True,
+        "program.skips_unlabelled_logits": False,
+        "program.casts_logits": False,
+        "program.converts_outputs": False,
+        "training.sharding": "none",
+        "training.use_liger_kernel": False,
     }
 
 

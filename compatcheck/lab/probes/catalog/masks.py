@@ -36,6 +36,7 @@ DEFAULTS: Mapping[str, Any] = {
 }
 SIZES: tuple[Mapping[str, Any], ...] = ({}, {"mask": "ones"}, {"mask": "ones", "length": 53, "batch": 3})
 CHOICES: Mapping[str, tuple[Any, ...]] = {"mask": ("none", "ones", "padding")}
+VARIED: Mapping[str, tuple[Any, ...]] = {"batch": (1,), "mask": ("none", "ones", "padding"), "use_cache": (True, False)}
 METRIC = "mask_bytes"
 
 
@@ -70,6 +71,11 @@ def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
         "training.compute_dtype": "bfloat16",
         "run.attention_mask": parameters["mask"],
     }
+
+
+def further_facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return that padding stays where it is."""
+    return {"training.padding_free": False, "training.sharding": "none"}
 
 
 def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:

@@ -42,6 +42,7 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {"model_type": "qwen2_moe", "experts_per_token": 1},
 )
 CHOICES: Mapping[str, tuple[Any, ...]] = {"implementation": ("default", "eager", "batched_mm", "grouped_mm")}
+VARIED: Mapping[str, tuple[Any, ...]] = {"batch": (1,)}
 METRIC = "expert_bytes"
 
 _SHARED = {"qwen2_moe": 1, "deepseek_v3": 1, "glm4_moe": 1, "ernie4_5_moe": 1, "dots1": 1}

@@ -58,6 +58,7 @@ CHOICES: Mapping[str, tuple[Any, ...]] = {
     "implementation": ("foreach", "for_loop", "fused"),
     "dtype": ("bfloat16", "float16", "float32"),
 }
+VARIED: Mapping[str, tuple[Any, ...]] = {"dtype": ("float32", "bfloat16")}
 METRIC = "temporary_bytes"
 
 

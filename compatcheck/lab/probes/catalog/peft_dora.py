@@ -43,6 +43,7 @@ SIZES = (
     {"autocast_adapter_dtype": "off", "mixed_precision": "bf16", "outputs": 256},
 )
 CHOICES: Mapping[str, tuple[Any, ...]] = {"autocast_adapter_dtype": ("unset", "off"), "mixed_precision": ("no", "bf16")}
+VARIED: Mapping[str, tuple[Any, ...]] = {"batch": (1,), "dropout": (0.0, 0.1), "mixed_precision": ("no", "bf16")}
 METRIC = "kept_bytes_per_parameter"
 
 
@@ -77,6 +78,16 @@ def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
         "training.micro_batch_size": parameters["batch"],
         "training.sequence_length": parameters["length"],
         **({"training.autocast_adapter_dtype": False} if parameters["autocast_adapter_dtype"] == "off" else {}),
+    }
+
+
+def further_facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the default of peft, and what a bare loop does."""
+    return {
+        "training.autocast_adapter_dtype": parameters["autocast_adapter_dtype"] == "unset",
+        "training.sharding": "none",
+        "training.torch_autocast": False,
+        "program.wraps_adapters_apart": False,
     }
 
 

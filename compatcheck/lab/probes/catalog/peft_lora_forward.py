@@ -53,6 +53,12 @@ CHOICES: Mapping[str, tuple[Any, ...]] = {
     "mixed_precision": ("no", "bf16"),
     "dtype": ("bfloat16", "float32"),
 }
+VARIED: Mapping[str, tuple[Any, ...]] = {
+    "batch": (1,),
+    "dropout": (0.0, 0.1),
+    "dtype": ("bfloat16", "float32"),
+    "mixed_precision": ("no", "bf16"),
+}
 METRIC = "kept_bytes_per_token"
 _NAMES = ("q", "k", "v", "o", "gate", "up", "down")
 
@@ -87,6 +93,16 @@ def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
         "training.micro_batch_size": parameters["batch"],
         "training.sequence_length": parameters["length"],
         **({"training.autocast_adapter_dtype": False} if parameters["autocast_adapter_dtype"] == "off" else {}),
+    }
+
+
+def further_facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the default of peft, and what a bare loop does."""
+    return {
+        "training.autocast_adapter_dtype": parameters["autocast_adapter_dtype"] == "unset",
+        "training.sharding": "none",
+        "training.torch_autocast": False,
+        "program.wraps_adapters_apart": False,
     }
 
 

@@ -36,6 +36,7 @@ DEFAULTS: Mapping[str, Any] = {
 }
 SIZES = ({"access": "once"}, {"access": "once", "experts": 8, "inputs": 48})
 CHOICES: Mapping[str, tuple[Any, ...]] = {"access": ("each", "once")}
+VARIED: Mapping[str, tuple[Any, ...]] = {"tokens": (1,), "access": ("each", "once")}
 METRIC = "kept_bytes_per_parameter"
 
 

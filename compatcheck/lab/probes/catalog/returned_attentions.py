@@ -33,6 +33,7 @@ DEFAULTS: Mapping[str, Any] = {
     "heads": 4,
 }
 SIZES: tuple[Mapping[str, Any], ...] = ({}, {"model_type": "qwen2", "length": 48, "heads": 2, "batch": 3})
+VARIED: Mapping[str, tuple[Any, ...]] = {"batch": (1,)}
 METRIC = "kept_bytes"
 
 

@@ -104,6 +104,19 @@ def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def further_facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a bare loop in one dtype does: labels are passed, and nothing is sharded, packed or replaced."""
+    return {
+        "program.passes_labels": True,
+        "program.skips_unlabelled_logits": False,
+        "training.trainer": "causal_lm",
+        "training.mixed_precision": "no",
+        "training.sharding": "none",
+        "training.use_liger_kernel": False,
+        "training.padding_free": False,
+    }
+
+
 def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     """Train; the last step counts."""
     import torch

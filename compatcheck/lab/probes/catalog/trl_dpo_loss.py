@@ -55,6 +55,7 @@ CHOICES: Mapping[str, tuple[Any, ...]] = {
     "dtype": ("bfloat16", "float32", "mixed"),
     "adapter": ("none", "lora"),
 }
+VARIED: Mapping[str, tuple[Any, ...]] = {"pairs": (1,), "dtype": ("bfloat16", "float32")}
 METRIC = "bytes_per_logit"
 
 
@@ -89,6 +90,11 @@ def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
         # Of the sequence, the part that the logits are counted over.
         "training.sequence_length": parameters[parameters["growing"]],
     }
+
+
+def on_a_gpu(versions: Mapping[str, str]) -> str | None:
+    """Say what trl 1.14 does on a GPU alone."""
+    return "a Triton kernel scores the logits there" if versions.get("trl", "").startswith("1.14.") else None
 
 
 def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:

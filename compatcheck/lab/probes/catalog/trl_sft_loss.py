@@ -42,6 +42,11 @@ CHOICES: Mapping[str, tuple[Any, ...]] = {
     "dtype": ("bfloat16", "float32", "mixed"),
     "adapter": ("none", "lora"),
 }
+VARIED: Mapping[str, tuple[Any, ...]] = {
+    "batch": (1,),
+    "dtype": ("bfloat16", "float32"),
+    "loss_type": ("unset", "nll", "chunked_nll"),
+}
 METRIC = "bytes_per_logit"
 
 

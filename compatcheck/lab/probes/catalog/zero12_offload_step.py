@@ -27,6 +27,7 @@ ACCOUNTING = "allocator"
 DEFAULTS: Mapping[str, Any] = {"world_size": 1, "zero_stage": 2, "layers": 4, "hidden_size": 256}
 SIZES = ({"zero_stage": 2}, {"zero_stage": 1, "layers": 6, "hidden_size": 128})
 CHOICES: Mapping[str, tuple[Any, ...]] = {"zero_stage": (1, 2)}
+VARIED: Mapping[str, tuple[Any, ...]] = {"world_size": (1, 2)}
 METRIC = "device_transient_bytes"
 
 

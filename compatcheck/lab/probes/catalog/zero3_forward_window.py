@@ -43,6 +43,7 @@ SIZES = (
     {"default_window": True},
     {"checkpointing": True},
 )
+VARIED: Mapping[str, tuple[Any, ...]] = {"world_size": (1, 2)}
 METRIC = "alive_after_forward_bytes"
 
 

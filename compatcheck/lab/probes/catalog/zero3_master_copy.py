@@ -46,6 +46,7 @@ DEFAULTS: Mapping[str, Any] = {
 }
 SIZES = ({"weights": "bfloat16"}, {"weights": "bfloat16", "layers": 4, "hidden_size": 512, "bucket_share": 2})
 CHOICES: Mapping[str, tuple[Any, ...]] = {"weights": ("bfloat16", "float32", "autocast", "bfloat16-masters")}
+VARIED: Mapping[str, tuple[Any, ...]] = {"world_size": (1, 2)}
 METRIC = "static_bytes"
 _ELEMENT = {"bfloat16": 2, "float32": 4, "autocast": 4, "bfloat16-masters": 2}
 _STATES = {"bfloat16": 4 + 8 + 2, "float32": 8 + 4, "autocast": 8 + 4, "bfloat16-masters": 4 + 2}

@@ -51,6 +51,7 @@ CHOICES: Mapping[str, tuple[Any, ...]] = {
     "checkpointing": ("none", "reentrant", "non-reentrant"),
     "no_grad_forward": ("none", "before", "between"),
 }
+VARIED: Mapping[str, tuple[Any, ...]] = {"world_size": (1, 2)}
 METRIC = "alive_after_backward_bytes"
 _LOSSES = 64
 

@@ -39,6 +39,7 @@ SIZES = (
     {"zero_stage": 3, "overlap_comm": True},
 )
 CHOICES: Mapping[str, tuple[Any, ...]] = {"zero_stage": (1, 2, 3)}
+VARIED: Mapping[str, tuple[Any, ...]] = {"world_size": (1, 2)}
 METRIC = "buffer_bytes"
 
 
