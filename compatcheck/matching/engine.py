@@ -305,7 +305,7 @@ def build(
         facts=used,
         locations=tuple(dict.fromkeys(source for fact in used for source in fact.sources)),
         remedies=write_remedies(rule, texts, scope, subject.documents, role),
-        by_release=_came_with_release(rule, texts, scope.rules),
+        by_release=_came_with_release(rule, texts, scope),
         references=tuple(
             FindingReference(str(entry["type"]), str(entry["url"]), entry["date"]) for entry in texts.references
         ),
@@ -325,20 +325,23 @@ def _name_needs(needs: Iterable[str], scope: FactScope) -> Iterator[str]:
         yield f"{whether}{meaning_of(need)} (code of {program.label})"
 
 
-def _came_with_release(rule: CompiledRule, texts: Texts, rules: RuleSet) -> bool:
+def _came_with_release(rule: CompiledRule, texts: Texts, scope: FactScope) -> bool:
     """Tell whether a release brought in what a rule is about: an older one is known that does not have it.
 
     Of a pitfall, that alone says little: every release may have it in another form. One counts that a change of release clears.
+    Ranges that the releases here are not in have no say.
     """
     if rule.kind not in {"pitfall", "default-change"}:
         return True  # by its kind: a release is at fault
     if rule.kind == "pitfall" and not any(remedy["verb"] in {"upgrade", "downgrade"} for remedy in texts.remedies):
         return False
     for clause in rule.clauses:
-        for name, bounds in clause.packages.items():
-            known = rules.releases(name)[:1]
-            if known and not isinstance(bounds, str) and contains(bounds, known[0]) == "no":
-                return True
+        ranges = [(name, bounds) for name, bounds in clause.packages.items() if not isinstance(bounds, str)]
+        here = [(scope.package(name), bounds) for name, bounds in ranges]
+        if any(one and one.version and contains(bounds, one.version) == "no" for one, bounds in here):
+            continue
+        if any(contains(bounds, known) == "no" for name, bounds in ranges for known in scope.rules.releases(name)[:1]):
+            return True
     return False
 
 
