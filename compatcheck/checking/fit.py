@@ -83,7 +83,7 @@ def _doubt(found: Estimate, findings: Iterable[Finding], subject: Subject) -> Es
         return found
     roles = {role: _at_cheapest(role, facts, subject) for role, facts in subject.roles.items()}
     if unlaunched:
-        roles = {role: overlay(facts, _SHARDED) for role, facts in roles.items()}
+        roles = {role: overlay(facts, {name: _CHEAPEST[name] for name in _SHARDING}) for role, facts in roles.items()}
     cheapest = found if roles == subject.roles else lay_over(estimate_job(roles, subject.environment), findings)
     if cheapest.verdict.outcome == "does_not_fit":
         return found
@@ -94,13 +94,10 @@ def _doubt(found: Estimate, findings: Iterable[Finding], subject: Subject) -> Es
     return found._replace(verdict=found.verdict._replace(outcome="marginal", condition=words))
 
 
-_SHARDED: Mapping[str, Value] = {"training.sharding": "zero", "training.zero_stage": 3}
-
-
 def _is_unlaunched(subject: Subject) -> bool:
     """Tell whether only a recipe was read of a program that leaves sharding to ``accelerate launch``, whose file was not."""
     readers = [find_program(name) for name in {document.reader for document in subject.documents} - {"model"}]
-    stated = any({"training.sharding", "training.zero_stage"} & facts.keys() for facts in subject.roles.values())
+    stated = any(name in facts for facts in subject.roles.values() for name in _SHARDING)
     return not stated and bool(readers) and all(reader.runs_as == "accelerate" for reader in readers)
 
 
@@ -133,6 +130,7 @@ _CHEAPEST: Mapping[str, Value] = {
     "training.zero_stage": 3,
 }
 """Facts that an estimate takes for something where nobody states them, with what costs the least memory."""
+_SHARDING = ("training.sharding", "training.zero_stage")
 
 
 def _at_cheapest(role: str, facts: Facts, subject: Subject) -> Facts:
@@ -148,9 +146,7 @@ def _at_cheapest(role: str, facts: Facts, subject: Subject) -> Facts:
     changed = {name: value for name, value in _CHEAPEST.items() if is_open(name)}
     sharding = changed.get("training.sharding") or ("training.sharding" in facts and facts["training.sharding"].value)
     if sharding != "zero" or "hardware.world_size" not in facts:
-        changed = {
-            name: value for name, value in changed.items() if name not in {"training.sharding", "training.zero_stage"}
-        }
+        changed = {name: value for name, value in changed.items() if name not in _SHARDING}
     kept = {name: fact for name, fact in facts.items() if name != "model.trainable_parameters"}  # follows from adapters
     return overlay(Facts(kept) if "training.peft" in changed else facts, changed)
 
