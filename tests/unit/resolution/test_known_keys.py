@@ -90,3 +90,16 @@ def test_a_key_that_a_script_may_take_itself_leaves_open_what_it_would_decide(
 def test_a_requirement_that_only_allows_earlier_releases_is_named(rules: RuleSet) -> None:
     subject = subject_of(rules, None, "<0.9.2")
     assert [entry.reason for entry in subject.skipped] == ["unknown to llamafactory <0.9.2"]
+
+
+@pytest.mark.parametrize(("release", "length"), [("0.19.1", 4096), ("0.20.0", None)])
+def test_an_argument_that_trl_dropped_states_nothing(rules: RuleSet, release: str, length: int | None) -> None:
+    package = Package("trl", release, Source("requirements.txt"))
+    environment = Environment(origin="requirements.txt", packages={"trl": package}, complete=False)
+    read = documents("trl sft --model_name_or_path a/b --max_seq_length 4096 --packing true --dataset_name c/d")
+    subject = resolve("x", rules=rules, environment=environment, documents=read)
+    fact = subject.roles["train"].get("training.sequence_length")
+    assert (None if fact is None else fact.value) == length
+    assert [entry.source.key for entry in subject.skipped if entry.reason.startswith("unknown")] == (
+        [] if length else ["max_seq_length"]
+    )
