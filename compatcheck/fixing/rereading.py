@@ -21,37 +21,54 @@ def reread(documents: Sequence[Document], edits: Iterable[TextEdit]) -> tuple[Do
     edits = tuple(dict.fromkeys(edits))
     for path in dict.fromkeys(edit.path for edit in edits):
         try:
-            text = apply_edits({path: read_exact(path)}, [edit for edit in edits if edit.path == path])[path]
-            readings = read_configurations(path, Overlay(LOCAL, {path: text.encode()}), named=True)
+            text = read_exact(path)
+            new = _read(path, apply_edits({path: text}, [edit for edit in edits if edit.path == path])[path])
+            exchanged = _exchange(documents, path, new)
+            if exchanged is None:
+                return None
+            documents, others = exchanged
+            if others:
+                known = {_place(document) for document in _read(path, text)}
+                documents = (*documents, *(document for document in others if _place(document) not in known))
         except InputError:
             return None
-        exchanged = _exchange(documents, path, [document for reading in readings for document in reading.documents])
-        if exchanged is None:
-            return None
-        documents = exchanged
     return tuple(documents)
 
 
-def _exchange(documents: Sequence[Document], path: str, new: Sequence[Document]) -> tuple[Document, ...] | None:
-    """Put what a file reads as now in the place of what it read as; None where it reads as something else."""
-    result, taken = [], set[int]()
+def _read(path: str, text: str) -> list[Document]:
+    readings = read_configurations(path, Overlay(LOCAL, {path: text.encode()}), named=True)
+    return [document for reading in readings for document in reading.documents]
+
+
+def _place(document: Document) -> tuple[str, int | None, bool]:
+    return document.reader, document.source.line, document.is_command
+
+
+def _exchange(
+    documents: Sequence[Document], path: str, new: Sequence[Document]
+) -> tuple[tuple[Document, ...], list[Document]] | None:
+    """Put what a file reads as now in the place of what it read as.
+
+    Returns:
+        The documents, and those of the file that take no other's place; None where it reads as something else.
+    """
+    result, others = [], list(new)
     for document in documents:
         if document.source.path != path:
             result.append(document)
             continue
-        matching = (
-            index
-            for index, one in enumerate(new)
-            if index not in taken
-            and (one.source.line, one.is_command) == (document.source.line, document.is_command)
+        matching = [
+            one
+            for one in others
+            if (one.source.line, one.is_command) == (document.source.line, document.is_command)
             and bool(one.table) is bool(document.table)
-        )
-        index = next(matching, None)
-        if index is None:
+        ]
+        if not matching:
             return None
-        taken.add(index)
-        result.append(_as_followed(new[index], document))
-    return tuple(result)
+        taken = min(matching, key=lambda one: one.reader != document.reader)  # following may have told a program better
+        others = [one for one in others if one is not taken]
+        result.append(_as_followed(taken, document))
+    return tuple(result), others
 
 
 def _as_followed(new: Document, before: Document) -> Document:

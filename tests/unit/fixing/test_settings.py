@@ -145,6 +145,10 @@ SFT = (
     "sft.py --model_name_or_path Qwen/Qwen2.5-7B --torch_dtype float32 --bf16 --gradient_checkpointing "
     "--per_device_train_batch_size 2 --gradient_accumulation_steps 4 --max_length 1024 --output_dir o\n"
 )
+SWIFT = {
+    "model": "Qwen/Qwen2.5-14B", "train_type": "full", "dataset": "a", "torch_dtype": "bfloat16", "max_length": 2048,
+    "per_device_train_batch_size": 1,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -164,11 +168,22 @@ SFT = (
             "distributed_type: DEEPSPEED",
         ),
         ({"run.sh": f"torchrun --nproc_per_node 8 trl/scripts/{SFT}"}, "--fsdp 'full_shard auto_wrap'"),
+        (
+            {"run.sh": "NPROC_PER_NODE=8 swift sft" + "".join(f" --{key} {value}" for key, value in SWIFT.items())},
+            "--deepspeed zero2",
+        ),
+        (
+            {
+                "run.sh": "NPROC_PER_NODE=8 swift sft s.yaml",
+                "s.yaml": "".join(f"{key}: {value}\n" for key, value in SWIFT.items()),
+            },
+            "deepspeed: zero2",
+        ),
     ],
 )
 def test_plain_data_parallelism_is_spread_as_its_program_takes_it(files: dict[str, str], written: str) -> None:
     Path("requirements.txt").write_text(
-        "trl==0.18.0\ntorch==2.6.0\ntransformers==4.51.3\naccelerate==1.6.0\nvllm==0.8.5\ndeepspeed==0.16.9\n"
+        "trl==0.18.0\ntorch==2.6.0\ntransformers==4.51.3\naccelerate==1.6.0\nvllm==0.8.5\ndeepspeed==0.16.9\nms-swift==3.5.3\n"
     )
     for name, text in files.items():
         Path(name).write_text(text)
