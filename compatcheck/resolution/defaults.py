@@ -109,7 +109,7 @@ def apply_defaults(
     if all(find_program(reader).leaves_model_alone for reader in readers):
         chain += [name for name, (_, part) in owners.items() if part.model_left_alone]
     open_to_all = find_open_facts(documents, None, facts)
-    undecided, hidden = _left_to_others(chain, documents, scope) | open_facts, set[str]()
+    tables: list[_Table] = []
     for name in chain:
         rows = [row for row in scope.rules.section(f"defaults/{name}") or () if _concerns(row, role)]
         if rows:
@@ -121,8 +121,12 @@ def apply_defaults(
             gaps = _gaps_for(program, documents, everything=about_all)
             table = _Table(rows, keys, scope, facts, (label, origin), gaps)
             table.places, table.open_to_all = _places_of(rows, documents), open_to_all
-            hidden |= table.hidden
-            undecided |= table.apply(undecided)
+            tables.append(table)
+    undecided, hidden = _left_to_others(chain, documents, scope) | open_facts, set[str]()
+    for index, table in enumerate(tables):
+        table.beneath = tables[index + 1 :]
+        hidden |= table.hidden
+        undecided |= table.apply(undecided)
     return frozenset(hidden)
 
 
@@ -271,6 +275,8 @@ class _Table:
         """Where keys stand that rows need written."""
         self.open_to_all: frozenset[str] = frozenset()
         """Facts that something not read may set for any model: the others may follow it."""
+        self.beneath: Sequence[_Table] = ()
+        """Those of the programs that this one is built upon: their defaults hold in releases that none of its rows is about."""
         self.hidden = {row["fact"] for row in rows if row["fact"] not in facts and self.may_be_set(row)}
         """Facts of rows that rest on keys which something that was not read may set."""
 
@@ -300,7 +306,8 @@ class _Table:
                 continue
             values = [self.value(row) for row in candidates]
             differ = isinstance(values[0], Unknown) or any(value != values[0] for value in values)
-            if differ or all(self.depends_on_facts(row) for row in candidates) or not self.lasts(candidates):
+            waits = differ or all(self.depends_on_facts(row) for row in candidates)
+            if waits or not self.lasts(candidates) or self.is_other_before(name, values[0], candidates):
                 left.add(name)
             else:
                 self.state(name, values[0], "in every release that is possible here")
@@ -316,6 +323,19 @@ class _Table:
             if True in held and not all(held[held.index(True) :]):
                 return False
         return True
+
+    def is_other_before(self, fact: str, value: object, candidates: Sequence[Mapping[str, Any]]) -> bool:
+        """Tell whether a release is possible that was read and has none of some rows, and what lies beneath another value."""
+        about = {name for row in candidates for name in row["ranges"]}
+        return any(
+            not any(_holds(row, name, release) for row in candidates)
+            for name in about
+            for release in self.possible_releases(name)
+        ) and any(
+            row["fact"] == fact and table.fits_keys(row) and table.verdict(row) != _NO and table.value(row) != value
+            for table in self.beneath
+            for row in table.rows
+        )
 
     def possible_releases(self, name: str) -> Iterator[str]:
         """Yield the known releases of a package that its requirement allows and that any row is about."""

@@ -103,3 +103,19 @@ def test_an_argument_that_trl_dropped_states_nothing(rules: RuleSet, release: st
     assert [entry.source.key for entry in subject.skipped if entry.reason.startswith("unknown")] == (
         [] if length else ["max_seq_length"]
     )
+
+
+@pytest.mark.parametrize(("specifier", "checkpointing"), [(">=0.15", None), (">=0.15,<0.22", False), (">=0.22", True)])
+def test_a_default_of_newer_releases_is_none_where_an_older_one_leaves_it_to_what_lies_beneath(
+    rules: RuleSet, specifier: str, *, checkpointing: bool | None
+) -> None:
+    place = Source("requirements.txt")
+    packages = {"trl": Package("trl", None, place, specifier), "transformers": Package("transformers", "4.51.3", place)}
+    environment = Environment(origin="requirements.txt", packages=packages, complete=False)
+    read = documents("trl sft --model_name_or_path a/b --dataset_name c/d --max_length 4096")
+    fact = (
+        resolve("x", rules=rules, environment=environment, documents=read)
+        .roles["train"]
+        .get("training.gradient_checkpointing")
+    )
+    assert (None if fact is None else fact.value) is checkpointing
