@@ -136,6 +136,7 @@ def _read_switches(keys: Keys, text: Keys, *, known: bool) -> dict[str, Found | 
         "model_type": None if model_type is None else (model_type, "model_type"),
         "architecture": None,
         "sliding_window": _read_window(text),
+        "attn_logit_softcapping": _read_softcapping(text),
         "tie_word_embeddings": _flag(keys, "tie_word_embeddings"),
         "use_cache": _flag(keys, "use_cache") or _flag(text, "use_cache"),
         "output_attentions": _flag(keys, "output_attentions") or ((False, CLASS_DEFAULT) if known else None),
@@ -167,6 +168,11 @@ def _read_switches(keys: Keys, text: Keys, *, known: bool) -> dict[str, Found | 
 def _flag(keys: Keys, name: str) -> Found | None:
     value, key = keys.find(name)
     return None if key is None or value is None else (keys.flag(name), key)
+
+
+def _read_softcapping(keys: Keys) -> Found | None:
+    value, key = keys.find("attn_logit_softcapping")
+    return None if key is None or not (value is None or isinstance(value, int | float)) else (value, key)
 
 
 def _read_window(keys: Keys) -> Found | None:

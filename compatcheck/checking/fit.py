@@ -16,7 +16,7 @@ from compatcheck.resolution.gaps import may_set, open_facts
 from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.core.document import Gap
     from compatcheck.core.facts import Value
@@ -60,11 +60,30 @@ def price(subject: Subject, findings: Iterable[Finding] = ()) -> Estimate:
         needs.append("hardware.world_size")
     if _TOKENS in opened and "training.micro_batch_size" in assumed:
         needs.append(_TOKENS)
+    wanted = [*needs, *(name for name in found.needs if name not in needs)]
+    if wanted and _LEAST.issuperset(wanted):
+        least = _price_least(wanted, findings, subject)
+        if least.verdict.outcome == "does_not_fit":
+            return least
     if not found.phases or not needs:
         said = (*found.assumptions, *_overruled(subject), *borrowed)
         found = lay_over(found._replace(assumptions=said), findings)
         return _doubt(found, findings, subject)
     return Estimate(found.method, (), Verdict("unknown", None, None), found.assumptions, (), tuple(needs))
+
+
+_LEAST = frozenset({"training.max_prompt_length", "training.max_response_length", "training.sequence_length"})
+"""Facts of which 1 is the least, and takes the least memory: without them nobody can tell what a run needs beyond that."""
+
+
+def _price_least(names: Sequence[str], findings: Iterable[Finding], subject: Subject) -> Estimate:
+    """Estimate a run with the shortest sequences: what does not fit then fits with none."""
+    roles = {role: overlay(facts, dict.fromkeys(names, 1)) for role, facts in subject.roles.items()}
+    found = lay_over(estimate_job(roles, subject.environment), findings)
+    words = f"at least that, with sequences of one token: nobody states {' and '.join(names)}"
+    said = (*(Assumption(name, 1, "nobody states it; the least") for name in names), *found.assumptions)
+    found = _doubt(found._replace(assumptions=said), findings, subject._replace(roles=roles))
+    return found._replace(verdict=found.verdict._replace(condition=found.verdict.condition or words))
 
 
 def _doubt(found: Estimate, findings: Iterable[Finding], subject: Subject) -> Estimate:

@@ -15,7 +15,7 @@ from compatcheck.rules.programs import find_program
 if TYPE_CHECKING:
     from compatcheck.checking.checks import Criteria
     from compatcheck.core.estimate import Estimate
-    from compatcheck.core.facts import Value
+    from compatcheck.core.facts import Fact, Value
     from compatcheck.core.report import Finding
     from compatcheck.matching.memory import Memory
     from compatcheck.resolution.subject import Subject
@@ -98,8 +98,22 @@ _OF_ESTIMATES = frozenset({"_stack/run-cannot-start", "_stack/run-does-not-fit",
 
 
 def describes_run(subject: "Subject") -> bool:
-    """Tell whether the inputs say enough of a run to estimate what it needs: its model, and the tokens of a step."""
-    return any("training.sequence_length" in facts and "model.hidden_size" in facts for facts in subject.roles.values())
+    """Tell whether the inputs say enough of a run to estimate what it needs: its model, and the tokens of a step.
+
+    Of one that is set up for a device, and says no length, what it needs at least may be too much.
+    """
+    return any(
+        "model.hidden_size" in facts
+        and (
+            "training.sequence_length" in facts
+            or ("hardware.memory_bytes" in facts and any(map(_is_of_training, facts.values())))
+        )
+        for facts in subject.roles.values()
+    )
+
+
+def _is_of_training(fact: "Fact") -> bool:
+    return fact.name.startswith("training.") and fact.origin in _DESCRIBED
 
 
 def _mark(finding: "Finding", subject: "Subject", criteria: "Criteria") -> "Finding":
@@ -174,11 +188,7 @@ def _is_folded(finding: "Finding", subject: "Subject") -> bool:
     needs = set(finding.needs) - opened
     if any(need.startswith(("run.", "rollout.", "allocator.")) for need in needs):
         return True
-    described = any(
-        name.startswith("training.") and fact.origin in _DESCRIBED
-        for facts in subject.roles.values()
-        for name, fact in facts.items()
-    )
+    described = any(_is_of_training(fact) for facts in subject.roles.values() for fact in facts.values())
     sharding = subject.roles[finding.role].get("training.sharding")
     elsewhere = _CHOICES - _OF_SHARDING.get(sharding.value if sharding is not None else None, frozenset())
     return described and (not elsewhere.isdisjoint(needs) or (not sized and _states_none_of(needs, subject)))

@@ -81,6 +81,8 @@ class Change(NamedTuple):
     command: str | None = None
     """What has to be run, where a text edit is not enough or there is no file to edit."""
     note: str | None = None
+    role: str | None = None
+    """The model that a setting is about alone; None where it is about the one that is trained, or about all."""
 
     @property
     def safe(self) -> bool:

@@ -25,6 +25,8 @@ class SuggestedChange(NamedTuple):
     """One of `compatcheck.core.effects.EFFECTS`."""
     note: str = ""
     """What must be known to apply it."""
+    role: str | None = None
+    """The model it is about alone; None where it is about the one that is trained, or about all."""
 
 
 class Suggestion(NamedTuple):
@@ -75,6 +77,7 @@ class Placement(NamedTuple):
     gpus: int
     """Devices in all."""
     device: Size
+    """What each of them needs."""
     limit_bytes: int
     gradient_accumulation_steps: int | None = None
     """Steps that keep the global batch; 0 where none does, None where the number of devices does not touch it."""

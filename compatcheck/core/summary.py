@@ -229,7 +229,8 @@ def fit_text(subject: SubjectReport) -> str | None:
     marginal = estimate.verdict.outcome == "marginal"  # what is expected may be far on either side
     needed = range_text(estimate.needed) if marginal else format_bytes(estimate.needed.expected)
     limit = format_bytes(estimate.verdict.limit_bytes)
-    condition = f"; {estimate.verdict.condition}" if estimate.possible else ""
+    said = estimate.possible or estimate.verdict.outcome == "does_not_fit"
+    condition = f"; {estimate.verdict.condition}" if said and estimate.verdict.condition else ""
     return None if words is None else f"{words}: needs {needed} of {limit} a device{condition}"
 
 

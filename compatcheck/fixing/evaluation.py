@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from compatcheck.core.environment import Package
     from compatcheck.core.estimate import Estimate
     from compatcheck.core.report import Finding
+    from compatcheck.core.source import Skipped
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
 
@@ -66,11 +67,16 @@ class Evaluation:
         self.judge = judge
         self.count = 0
         """Subjects judged, each time."""
-        self._known: dict[tuple[str, frozenset[tuple[str, object]]], Judged] = {}
+        self._known: dict[tuple[str, frozenset[tuple[str, object]]], tuple[Subject, Judged]] = {}
         self._companions = {one.id: companions for one, companions in _pinned_alike(subjects, rules)}
         """Subject → its pins; subjects with the same releases share them."""
         self.before = self.findings(())
-        self.targets = targets_of(finding for finding in self.before if finding.fails) | goals
+        self._failed = targets_of(finding for finding in self.before if finding.fails)
+
+    @property
+    def targets(self) -> frozenset[Target]:
+        """What is to be cleared."""
+        return self._failed | self.goals
 
     def complete(self, changes: Sequence[Change]) -> tuple[Change, ...]:
         """Return changes with what has to move along because releases require it; where a pin is in the way, they alone."""
@@ -94,7 +100,12 @@ class Evaluation:
         edits = sorted({edit for change in changes if change.kind == SETTING for edit in change.edits})
         if any(a.path == b.path and a.end > b.start for a, b in pairwise(edits)):
             return True
-        names = [(subject, name) for change in changes for name, _ in change.facts for subject in change.subjects]
+        names = [
+            (subject, change.role, name)
+            for change in changes
+            for name, _ in change.facts
+            for subject in change.subjects
+        ]
         return len(names) != len(set(names))
 
     def _follow(self, subject: Subject, changes: Sequence[Change]) -> dict[str, tuple[str, Pin]] | Pin:
@@ -121,24 +132,44 @@ class Evaluation:
 
     def judged(self, changes: Sequence[Change]) -> list[tuple[Subject, Judged]]:
         """Return the verdict on each subject."""
-        found = []
+        return [(subject, judged) for subject, _, judged in self._changed(changes)]
+
+    def unread(self, changes: Sequence[Change]) -> Skipped | None:
+        """Return a statement of a run that is read now and no more after some changes: a release does not know its key."""
+        for subject, changed, _ in self._changed(changes):
+            before = {(one.source.path, one.source.key) for one in subject.skipped}
+            lost = (one for one in changed.skipped if (one.source.path, one.source.key) not in before)
+            if (first := next(lost, None)) is not None:
+                return first
+        return None
+
+    def _changed(self, changes: Sequence[Change]) -> Iterator[tuple[Subject, Subject, Judged]]:
+        """Yield each subject as it is, as it is after changes, and the verdict on that."""
         changes = self.complete(changes)
         for subject in self.subjects:
             own = [change for change in changes if subject.id in change.subjects]
             key = subject.id, frozenset((change.lever, change.facts or change.value) for change in own)
             if key not in self._known:
                 self.count += 1
-                self._known[key] = self.judge(resolve_changed(subject, own, self.rules) if own else subject)
-            found.append((subject, self._known[key]))
-        return found
+                changed = resolve_changed(subject, own, self.rules) if own else subject
+                self._known[key] = changed, self.judge(changed)
+            yield subject, *self._known[key]
 
     def findings(self, changes: Sequence[Change]) -> list[Finding]:
         """Return the findings of all subjects."""
         return [finding for _, judged in self.judged(changes) for finding in judged.findings]
 
     def failing(self, changes: Sequence[Change]) -> list[Finding]:
-        """Return the findings that fail or are goals; one of those that is only possible then is not cleared."""
-        return [one for one in self.findings(changes) if one.fails or target_of(one) in self.targets]
+        """Return the findings that fail or are goals.
+
+        One of those that is only possible then is not cleared, nor is one about memory that nothing can estimate any more.
+        """
+        found = [one for one in self.findings(changes) if one.fails or target_of(one) in self.targets]
+        sized = {
+            subject.id for subject, one in self.judged(changes) if one.estimate is not None and one.estimate.phases
+        }
+        lost = [one for one in self.before if one.is_about_fit and one.fails and one.subject not in sized]
+        return [*found, *lost] if changes else found
 
 
 def _pinned_alike(subjects: Sequence[Subject], rules: RuleSet) -> Iterator[tuple[Subject, Companions]]:

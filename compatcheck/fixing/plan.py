@@ -13,11 +13,13 @@ from compatcheck.fixing.confirmation import Confirmed, Questions, search_confirm
 from compatcheck.fixing.evaluation import Evaluation, resolve_changed, target_of, targets_of
 from compatcheck.fixing.files import EditableFiles
 from compatcheck.fixing.levers import find_levers
-from compatcheck.fixing.search import Search, State
+from compatcheck.fixing.search import Search, Shortage, State
+from compatcheck.memory.closed_form.verdict import SAFE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
+    from compatcheck.core.estimate import Estimate
     from compatcheck.core.fix import Change
     from compatcheck.core.report import Finding
     from compatcheck.fixing.evaluation import Judge, Target
@@ -149,6 +151,8 @@ class Group:
         self.questions = Questions(self.evaluation, self.levers, self.files, ways.resolver, ways.announce)
         self.shortage = True
         """Whether how much is missing counts, and not only that a run does not fit: each step towards it is one."""
+        self.at_worst = True
+        """Whether a run is to fit at worst, not only by what is expected of it."""
         self.nearest: tuple[Change, ...] = ()
         """What brings a run nearest to fitting that nothing makes fit."""
         self._effects: dict[Change, str | None] = {}
@@ -167,12 +171,23 @@ class Group:
             return {**self(()), pin: moved}
         if self.evaluation.disagree(changes):
             return {**self(()), "settings": frozenset(change.lever for change in changes)}
+        unread = self.evaluation.unread(changes)
+        if unread is not None:
+            return {**self(()), unread: frozenset(change.lever for change in changes)}
         found: dict[Hashable, frozenset[str]] = {}
+        estimates = {subject.id: judged.estimate for subject, judged in self.evaluation.judged(changes)}
         for finding in self.evaluation.failing(changes):
-            levers = self.levers.blamed(finding)
-            found[target_of(finding)] = levers
-            if self.shortage and finding.is_about_fit:
-                found.update(((*target_of(finding), step), levers) for step in range(_count_steps(finding)))
+            levers, steps = self.levers.blamed(finding), list[Shortage]()
+            estimate = estimates[finding.subject]
+            if finding.is_about_fit and estimate is not None:
+                steps = list(_find_shortage(finding.subject, estimate, at_worst=self.at_worst))
+                if not (steps or self.at_worst or finding.fails):
+                    continue  # it is expected to fit
+            target = target_of(finding)
+            found[Shortage(target, 0) if finding.is_about_fit else target] = levers
+            if finding.is_about_fit:  # what does not fit may not fit either: the second is a step towards fitting
+                found[Shortage(target._replace(rule=MAY_NOT_FIT), 0)] = levers
+            found.update((step, levers) for step in steps if self.shortage)
         return found
 
     def effect(self, change: Change) -> str | None:
@@ -190,14 +205,22 @@ class Group:
         return priced
 
     def search(self) -> Confirmed:
-        """Search for what clears what fails, and lets a run fit for certain unless only changed training or hardware does."""
+        """Search for what clears what fails, and lets a run fit for certain unless only changed training or hardware does.
+
+        Where it does, a plan that costs less is enough with which the run is expected to fit.
+        """
         found = self._search()
-        cost = worst_effect(change.effect for change in self.evaluation.complete(found.state.changes))
-        if self.evaluation.goals - targets_of(self.failing) and EFFECTS.index(cost) >= EFFECTS.index(CHANGES_TRAINING):
-            self.evaluation.goals = targets_of(self.failing)
-            self.shortage = True
-            return self._search()
+        if not self.evaluation.goals - targets_of(self.failing) or self._cost(found) < EFFECTS.index(CHANGES_TRAINING):
+            return found
+        self.at_worst, self.shortage = False, True
+        expected = self._search()
+        if not expected.state.blamed and self._cost(expected) < self._cost(found):
+            return expected
+        self.at_worst = True
         return found
+
+    def _cost(self, found: Confirmed) -> int:
+        return EFFECTS.index(worst_effect(one.effect for one in self.evaluation.complete(found.state.changes)))
 
     def _search(self) -> Confirmed:
         """Search with what costs the person least, then with what costs more, until nothing fails any more."""
@@ -378,10 +401,16 @@ _STEPS = 16
 """Steps in which what is missing is counted, for each doubling of what a device has: one is 4 % of the need."""
 
 
-def _count_steps(finding: Finding) -> int:
-    facts = {fact.name: fact.value for fact in finding.facts}
-    needed, limit = facts.get("estimate.needed_bytes"), facts.get("estimate.limit_bytes")
-    return count_steps(needed, limit) if isinstance(needed, int) and isinstance(limit, int) else 0
+def _find_shortage(subject: str, estimate: Estimate, *, at_worst: bool) -> Iterator[Shortage]:
+    """Yield the steps in which each phase of a run needs too much: one change may mend one phase of several.
+
+    At worst is as the verdict has it (`compatcheck.memory.closed_form.verdict.judge`).
+    """
+    for phase in estimate.phases:
+        worst = min(phase.size.high, int(phase.needed.high / SAFE))
+        needed = worst if at_worst else phase.needed.expected
+        for step in range(count_steps(needed, estimate.verdict.limit_bytes or 0)):
+            yield Shortage((subject, phase.role, phase.name), step)
 
 
 def count_steps(needed: int, limit: int) -> int:

@@ -52,6 +52,7 @@ def _try_all(finding: Finding, subject: Subject, rules: RuleSet, evaluation: Eva
         return
     scope = FactScope(subject.roles[finding.role], subject.environment, rules)
     files = EditableFiles(())
+    texts = set()
     for remedy in rules.texts(rule).remedies:
         written = write_remedy(rule, remedy, scope, documents=subject.documents, role=finding.role)
         if written is None or remedy["verb"] in {"env", "note"}:
@@ -62,7 +63,8 @@ def _try_all(finding: Finding, subject: Subject, rules: RuleSet, evaluation: Eva
             tried = None if change is None else _try_setting(finding, written, change, evaluation)
         else:
             tried = _try_releases(finding, rule, remedy, scope, evaluation) or _without_version(remedy, scope, written)
-        if tried is not None:
+        if tried is not None and tried.text not in texts:  # two ranges may lead to one release
+            texts.add(tried.text)
             yield tried
 
 
@@ -70,7 +72,7 @@ def _try_setting(
     finding: Finding, written: FindingRemedy, change: Change, evaluation: Evaluation
 ) -> FindingRemedy | None:
     brings = _brings(finding, (change,), evaluation)
-    if brings is None:
+    if brings is None or evaluation.unread((change,)) is not None:
         return None
     where = f" at {', '.join(change.places)}" if change.places else ""
     return _say_brings(written._replace(text=written.text + where, settings=change.facts), brings)
@@ -116,6 +118,7 @@ def _try_releases(
         for name, specifier in remedy["target"].items()
     ]
     blocked: tuple[Pin, Mapping[str, str]] | None = None
+    costly: FindingRemedy | None = None
     for releases in zip(*series, strict=False):
         chosen = dict(zip(names, releases, strict=True))
         changes = tuple(_release(finding, name, release, scope) for name, release in chosen.items())
@@ -132,9 +135,13 @@ def _try_releases(
             if followers:
                 along = ", ".join(f"{name} {release}" for name, release in more.items())
                 written = written._replace(text=f"{written.text} with {along} ({followers[0].why})")
-            return _say_brings(written, brings)
-    if blocked is None:
-        return None
+            written = _say_brings(written, brings)
+            unread = evaluation.unread(changes)
+            if unread is None:
+                return written
+            costly = costly or written._replace(text=f"{written.text}; then {unread.source} is {unread.reason}")
+    if costly is not None or blocked is None:
+        return costly
     pin, refused = blocked
     written = write_remedy(rule, remedy, scope, refused)
     way_out = f"{pin}, and no known release of {pin.holder} allows another: an override is against that pin"

@@ -35,6 +35,13 @@ class Evaluate(Protocol):
         """The evaluations so far."""
 
 
+class Shortage(NamedTuple):
+    """One step of what a phase needs too much: which lever takes it depends on what else was changed."""
+
+    of: Hashable
+    step: int
+
+
 class State(NamedTuple):
     """Some changes and what they leave."""
 
@@ -65,7 +72,7 @@ class Search:
         self._most = evaluate.count + MOST_EVALUATIONS
         self._unmoved: set[tuple[Hashable, frozenset[str], str]] = set()
         """What fails, whom it blames, and a lever of theirs that clears it nowhere."""
-        self._turns: dict[str, dict[Hashable, Change]] = {}
+        self._turns: dict[str, dict[frozenset[Hashable], Change]] = {}
         """The nearest change of each lever for each way in which something else failed, or failed for another reason."""
 
     @property
@@ -145,15 +152,15 @@ class Search:
         best = None
         for change in self._promising(state, lever, clearing) if unmoved else ():
             after = self.with_change(state, change)
-            if after.blamed != state.blamed:
-                self._turns.setdefault(lever, {}).setdefault(frozenset(after.blamed.items()), change)
+            if (turned := _without_steps(after)) != _without_steps(state):
+                self._turns.setdefault(lever, {}).setdefault(turned, change)
             unmoved = {found for found in unmoved if found[0] in after.blamed}
             if after.failing < state.failing and (best is None or len(after.blamed) < len(best[0].blamed)):
                 best = after, change
                 if all(key not in after.blamed for key, _, _ in blaming):
                     return best
         if clearing is None:
-            self._unmoved |= unmoved
+            self._unmoved |= {found for found in unmoved if not isinstance(found[0], Shortage)}
         return best
 
     def _promising(self, state: State, lever: str, clearing: State | None) -> Iterator[Change]:
@@ -202,6 +209,11 @@ class Search:
                     state = after
                     break
         return state
+
+
+def _without_steps(state: State) -> frozenset[Hashable]:
+    """Return what fails and whom it blames, but for how much is missing: steps are made one by one, and none needs another."""
+    return frozenset(item for item in state.blamed.items() if not isinstance(item[0], Shortage))
 
 
 def _with(state: State, change: Change) -> tuple[Change, ...]:

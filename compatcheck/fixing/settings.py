@@ -18,6 +18,7 @@ from compatcheck.fixing.edits.configuration_text import (
 from compatcheck.fixing.evaluation import resolve_changed
 from compatcheck.fixing.rereading import reread
 from compatcheck.frameworks.keys import find_keys
+from compatcheck.matching.remedies import condition_of
 from compatcheck.resolution.scope import FactScope
 from compatcheck.resolution.spelling import find_spellings, is_own_code
 
@@ -42,9 +43,12 @@ DESCRIBED = ("run.", "hardware.", "environment.")
 def find_settings(subject: Subject, finding: Finding, rules: RuleSet, files: EditableFiles) -> Iterator[Change]:
     """Yield the settings that the remedies of a finding advise and that the run has a place for."""
     rule = rules.find(finding.rule_id)
+    scope = FactScope(subject.roles[finding.role], subject.environment, rules)
     for remedy in () if rule is None else rules.texts(rule).remedies:
         target = remedy["target"]
         if remedy["verb"] != "set" or any(name.startswith(DESCRIBED) for name in target):
+            continue
+        if not condition_of(remedy, scope):  # what is not known does not speak against it
             continue
         change = find_setting(subject, finding.role, target, remedy["safety"], remedy["note"], rules, files)
         if change is not None and change.written:
@@ -85,17 +89,29 @@ def find_smaller_settings(subject: Subject, rules: RuleSet, files: EditableFiles
     role = next((name for name in ("train", "actor") if name in subject.roles), next(iter(subject.roles)))
     for index, one in enumerate(candidates(subject.roles)):
         name = next(iter(one.facts))
-        facts = next((facts for facts in subject.roles.values() if name in facts), None)
+        own = subject.roles.values() if one.role is None else (subject.roles[one.role],)
+        facts = next((facts for facts in own if name in facts), None)
         before = None if facts is None else value_text(facts[name].value)
         why, note = "the run needs less memory", one.note or None
         distance = (0, 0, index)
         subjects, changed = frozenset({subject.id}), tuple(one.facts.items())
         value = one.facts[name]
         change = Change(
-            SETTING, name, before, value, subjects, one.effect, distance, why, changed, one.words, note=note
+            SETTING,
+            name,
+            before,
+            value,
+            subjects,
+            one.effect,
+            distance,
+            why,
+            changed,
+            one.words,
+            note=note,
+            role=one.role,
         )
-        placed = find_place(subject, role, change, rules, files)
-        if placed is not None:
+        placed = find_place(subject, one.role or role, change, rules, files)
+        if placed is not None and (one.role is None or placed.edits):  # a fact by itself is one of every model
             yield placed
 
 

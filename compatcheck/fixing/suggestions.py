@@ -64,6 +64,8 @@ def _evaluate(group: Group, changes: Sequence[Change], before: Estimate | None) 
     if not changes or group.evaluation.disagree(changes) or group.evaluation.obstacle(changes) is not None:
         return None
     ((_, verdict),) = group.evaluation.judged(changes)
+    if group.evaluation.unread(changes) is not None:
+        return None
     if verdict.estimate is None or not verdict.estimate.phases:
         return None
     after = targets_of(verdict.findings)

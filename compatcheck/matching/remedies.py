@@ -50,7 +50,7 @@ def write_remedy(
         None where its condition is false, it is in force already, it leads nowhere new or no key of the run states it.
     """
     target: Mapping[str, Any] = remedy["target"]
-    condition = True if remedy["when"] is None else evaluate(remedy["when"], scope)
+    condition = condition_of(remedy, scope)
     if not isinstance(condition, Unknown) and not condition:
         return None
     match remedy["verb"]:
@@ -70,6 +70,11 @@ def write_remedy(
     if note is not None and isinstance(condition, Unknown):  # whoever leaves notes out must not lose the condition
         text, note = f"{text} ({note})", None
     return FindingRemedy(text, command, remedy["safety"], note)
+
+
+def condition_of(remedy: Mapping[str, Any], scope: FactScope) -> object:
+    """Return what the condition of a remedy comes to here: a truth value, or Unknown."""
+    return True if remedy["when"] is None else evaluate(remedy["when"], scope)
 
 
 def _set(

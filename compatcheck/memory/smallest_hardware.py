@@ -62,7 +62,7 @@ def place(
         fitting = _find_fewest(tried, price_on)
         if isinstance(fitting, tuple):
             count, estimate = fitting
-            found.append(Placement(None, name, count, estimate.device, memory, _keep_batch(first, count)))
+            found.append(Placement(None, name, count, estimate.needed, memory, _keep_batch(first, count)))
         refused += fitting is None
         short += fitting is False
     found.sort(key=lambda one: (one.gpus * one.limit_bytes, one.gpus))

@@ -8,6 +8,7 @@ from compatcheck.core.effects import CHANGES_TRAINING, MORE_HARDWARE, SAME_RESUL
 from compatcheck.core.facts import Fact, Facts
 from compatcheck.core.suggestions import SuggestedChange
 from compatcheck.memory.suggest_roles import propose as propose_for_roles
+from compatcheck.memory.suggest_roles import propose_for_critic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,6 +31,8 @@ def candidates(roles: Mapping[str, Facts]) -> Iterator[SuggestedChange]:
     facts = training if training is not None else next(iter(roles.values()))
     values = {name: fact.value for name, fact in facts.items()}
     yield from propose_for_roles(facts)
+    if "critic" in roles and values.get("rollout.engine") is not None:
+        yield from propose_for_critic(roles["critic"])
     for propose in _PROPOSALS:
         if values.get("program.code") not in _VERL or propose not in _NOT_IN_VERL:
             yield from propose(values)
@@ -64,8 +67,13 @@ def _checkpointing(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
 def _attention(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     if values.get("model.attn_implementation") == "eager":
         for name, needs in (("sdpa", ""), ("flash_attention_2", " (needs flash-attn)")):
-            note = "the model type needs a path for it"
-            yield SuggestedChange(f"{name} attention{needs}", {"model.attn_implementation": name}, SAME_RESULT, note)
+            effect, note = SAME_RESULT, "the model type needs a path for it"
+            if name == "sdpa" and values.get("model.attn_logit_softcapping") is not None:
+                effect, note = (
+                    CHANGES_TRAINING,
+                    "the scores of this model are capped, which sdpa leaves out in most releases",
+                )
+            yield SuggestedChange(f"{name} attention{needs}", {"model.attn_implementation": name}, effect, note)
 
 
 def _loss(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
@@ -186,5 +194,5 @@ _PROPOSALS = (
 _ELEMENTWISE = frozenset({"adamw", "adam", "sgd", "lion"})
 """Optimizers whose step on a part of a parameter is that part of the step: the others do not run on shards everywhere."""
 _VERL = frozenset({"verl", "verl-engine", "verl-sft"})
-_NOT_IN_VERL = (_smaller_batch, _loss, _sharding, _offload, _optimizer)
+_NOT_IN_VERL = (_loss, _sharding, _offload, _optimizer)
 """Proposals that verl and its forks have other keys for, or none."""

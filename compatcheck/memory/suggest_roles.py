@@ -37,6 +37,12 @@ def propose(facts: Facts) -> Iterator[SuggestedChange]:
         yield SuggestedChange("use_remove_padding", {"training.use_remove_padding": True}, SAME_RESULT, note)
 
 
+def propose_for_critic(facts: Facts) -> Iterator[SuggestedChange]:
+    """Yield the changes that the settings of a critic leave open."""
+    for one in _batch(facts, UPDATE, "training.global_batch_size"):
+        yield one._replace(words=f"critic: {one.words}", role="critic")
+
+
 def _batch(facts: Facts, names: tuple[str, str, str], whole: str) -> Iterator[SuggestedChange]:
     """Propose half the sequences of a device, and one (in verl's forks: one prompt's completions)."""
     batch, key = read_batch(facts, names, whole), facts.get(names[0])

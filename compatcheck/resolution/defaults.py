@@ -275,6 +275,7 @@ class _Table:
         """Where keys stand that rows need written."""
         self.open_to_all: frozenset[str] = frozenset()
         """Facts that something not read may set for any model: the others may follow it."""
+        self._possible: dict[str, list[str]] = {}
         self.beneath: Sequence[_Table] = ()
         """Those of the programs that this one is built upon: their defaults hold in releases that none of its rows is about."""
         self.hidden = {row["fact"] for row in rows if row["fact"] not in facts and self.may_be_set(row)}
@@ -307,46 +308,44 @@ class _Table:
             values = [self.value(row) for row in candidates]
             differ = isinstance(values[0], Unknown) or any(value != values[0] for value in values)
             waits = differ or all(self.depends_on_facts(row) for row in candidates)
-            if waits or not self.lasts(candidates) or self.is_other_before(name, values[0], candidates):
+            if waits or not self.lasts(candidates, elsewhere=self.is_other_beneath(name, values[0])):
                 left.add(name)
             else:
                 self.state(name, values[0], "in every release that is possible here")
         return left
 
-    def lasts(self, candidates: Sequence[Mapping[str, Any]]) -> bool:
+    def lasts(self, candidates: Sequence[Mapping[str, Any]], *, elsewhere: bool) -> bool:
         """Tell whether rows hold, once they begin, in every later release that is possible here and any row is about.
 
-        What came before the first of them may not have been read; a default that ended is none of a release nobody knows.
+        What came before the first of them may not have been read, unless another row is about it and what lies beneath has
+        another default (``elsewhere``); a default that ended is none of a release nobody knows.
         """
         for name in dict.fromkeys(name for row in candidates for name in row["ranges"]):
             held = [any(_holds(row, name, one) for row in candidates) for one in self.possible_releases(name)]
-            if True in held and not all(held[held.index(True) :]):
+            if True in held and not all(held if elsewhere else held[held.index(True) :]):
                 return False
         return True
 
-    def is_other_before(self, fact: str, value: object, candidates: Sequence[Mapping[str, Any]]) -> bool:
-        """Tell whether a release is possible that was read and has none of some rows, and what lies beneath another value."""
-        about = {name for row in candidates for name in row["ranges"]}
+    def is_other_beneath(self, fact: str, value: object) -> bool:
+        """Tell whether a program that this one is built upon may have another default."""
         return any(
-            not any(_holds(row, name, release) for row in candidates)
-            for name in about
-            for release in self.possible_releases(name)
-        ) and any(
             row["fact"] == fact and table.fits_keys(row) and table.verdict(row) != _NO and table.value(row) != value
             for table in self.beneath
             for row in table.rows
         )
 
-    def possible_releases(self, name: str) -> Iterator[str]:
-        """Yield the known releases of a package that its requirement allows and that any row is about."""
-        package = self.scope.package(name)
-        if package is not None and package.version is not None:
-            return
-        allowed = compile_specifier((None if package is None else package.specifier) or "")
-        about = [row for row in self.rows if name in row["ranges"]]
-        for release in self.scope.rules.releases(name):
-            if contains(allowed, release) == "yes" and any(_holds(row, name, release) for row in about):
-                yield release
+    def possible_releases(self, name: str) -> list[str]:
+        """Return the known releases of a package that its requirement allows and that any row is about."""
+        if name not in self._possible:
+            package = self.scope.package(name)
+            allowed = compile_specifier((None if package is None else package.specifier) or "")
+            about = [row for row in self.rows if name in row["ranges"]]
+            self._possible[name] = [
+                release
+                for release in (self.scope.rules.releases(name) if package is None or package.version is None else ())
+                if contains(allowed, release) == "yes" and any(_holds(row, name, release) for row in about)
+            ]
+        return self._possible[name]
 
     def depends_on_facts(self, row: Mapping[str, Any]) -> bool:
         """Tell whether a row waits for its condition, and not only for a release."""

@@ -17,6 +17,7 @@ training = "configs/train.yaml"
 model = "configs/config.json"
 env-file = "run.env"
 gpu = "8xH100-80GB"
+nodes = 8
 
 [runs.other]
 paths = ["other"]

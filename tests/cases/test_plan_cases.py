@@ -1,0 +1,108 @@
+"""Plans that left a run unread, changed what it computes, or stopped before what would have made it fit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cases.test_review_cases import require, words, write
+from tests.cli.run_cli import run
+
+PPO = """\
+python3 -m verl.trainer.main_ppo data.train_files=a.parquet data.val_files=b.parquet \\
+    data.train_batch_size=1024 data.max_prompt_length=2048 data.max_response_length=8192 \\
+    actor_rollout_ref.model.path=Qwen/Qwen2.5-7B-Instruct actor_rollout_ref.actor.ppo_mini_batch_size=256 \\
+    actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8 actor_rollout_ref.actor.entropy_coeff=0 \\
+    actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=16 actor_rollout_ref.rollout.tensor_model_parallel_size=2 \\
+    actor_rollout_ref.rollout.name=vllm actor_rollout_ref.rollout.gpu_memory_utilization=0.6 \\
+    critic.model.path=Qwen/Qwen2.5-7B-Instruct critic.ppo_micro_batch_size_per_gpu=8 \\
+    trainer.n_gpus_per_node=8 trainer.nnodes=1
+"""
+SFT = """\
+torchrun --standalone --nnodes=1 --nproc_per_node=8 -m verl.trainer.fsdp_sft_trainer data.train_files=a.parquet \\
+    data.train_batch_size=256 data.micro_batch_size_per_gpu=8 data.max_length=8192 model.partial_pretrain=Qwen/Qwen2.5-14B \\
+    model.enable_gradient_checkpointing=True
+"""
+CAPPED = (
+    "model_name_or_path: google/gemma-2-27b-it\ntorch_dtype: bfloat16\nattn_implementation: eager\nbf16: true\n"
+    "dataset_name: a\nmax_seq_length: 8192\npacking: true\nper_device_train_batch_size: 2\ngradient_accumulation_steps: 8\n"
+    "gradient_checkpointing: true\ngradient_checkpointing_kwargs: {use_reentrant: false}\noutput_dir: o\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def plan(*options: str) -> dict[str, Any]:
+    (found,) = json.loads(run("fix", ".", "--offline", *options, "--format", "json").out)["plans"]
+    return found
+
+
+def test_a_plan_leaves_no_key_of_the_run_unread() -> None:
+    require(verl="0.2.0", torch="2.4.0", vllm="0.6.3", transformers="4.47.1", ray="2.40.0")
+    write("run.sh", PPO)
+    found = plan("--gpu", "8xA100-40GB")
+    assert "0.1" not in {change["after"] for change in found["changes"] if change["name"] == "verl"}
+    assert [one["verdict"] for one in found["outcomes"]] == ["marginal"]
+
+
+def test_every_phase_that_needs_too_much_is_a_step_of_its_own() -> None:
+    """Scoring, update and critic need too much at once: none of their batches helps by itself."""
+    require(verl="0.2.0", torch="2.4.0", vllm="0.6.3", transformers="4.47.1", ray="2.40.0")
+    write("run.sh", PPO)
+    run("fix", ".", "--offline", "--gpu", "8xA100-40GB", "--apply", "--unsafe")
+    script = Path("run.sh").read_text("utf-8")
+    assert "critic.ppo_micro_batch_size_per_gpu=1 " in script
+    assert "log_prob_micro_batch_size_per_gpu=1 " in script
+    assert "max_response_length=8192" in script
+    (after,) = json.loads(run("estimate", ".", "--gpu", "8xA100-40GB", "--format", "json").out)["subjects"]
+    assert after["estimate"]["needed_bytes"]["expected"] < 40 << 30
+
+
+def test_the_batch_of_supervised_training_by_verl_is_a_lever() -> None:
+    require(verl="0.5.0", torch="2.7.1", transformers="4.53.2", tensordict="0.9.1")
+    write("run.sh", SFT)
+    written = [line for change in plan("--gpu", "8xH100-80GB")["changes"] for line in change["written"]]
+    assert "data.micro_batch_size_per_gpu=1" in written
+
+
+def test_scores_that_a_model_caps_are_not_given_to_sdpa_as_the_same_result() -> None:
+    require(trl="0.15.2", transformers="4.49.0", torch="2.5.1", accelerate="1.4.0", deepspeed="0.15.4")
+    write("sft.yaml", CAPPED)
+    write("ds.json", '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}')
+    write("run.sh", "deepspeed --num_gpus 8 trl/scripts/sft.py --config sft.yaml --deepspeed ds.json\n")
+    run("fix", ".", "--offline", "--gpu", "8xH100-80GB", "--apply")
+    assert "sdpa" not in Path("sft.yaml").read_text("utf-8")
+
+
+def test_a_remedy_says_which_key_its_release_does_not_know() -> None:
+    require(trl="0.15.2", transformers="4.49.0", torch="2.5.1", accelerate="1.4.0")
+    write("sft.yaml", CAPPED.replace("gemma-2-27b-it", "gemma-2-2b"))
+    write("run.sh", "accelerate launch --num_processes 1 trl/scripts/sft.py --config sft.yaml\n")
+    said = words(run("check", ".", "--gpu", "1xH100-80GB"))
+    if "upgrade trl to 1." in said:
+        assert "(max_seq_length) is unknown to trl 1." in said
+
+
+TRAINER = (
+    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    'model = AutoModelForCausalLM.from_pretrained("mistralai/Mistral-7B-v0.1")\n'
+    'Trainer(model=model, args=TrainingArguments(output_dir="o", bf16=True)).train()\n'
+)
+
+
+@pytest.mark.parametrize(("gpu", "code"), [("A100-80GB", 1), ("MI355X", 0)])
+def test_what_fits_at_no_length_fails_though_none_is_stated(gpu: str, code: int) -> None:
+    require(torch="2.4.1", transformers="4.45.2", accelerate="0.34.2")
+    write("train.py", TRAINER)
+    ran = run("check", ".", "--gpu", f"1x{gpu}")
+    assert ran.code == code
+    if code:
+        assert "at least that, with sequences of one token: nobody states training.sequence_length" in words(ran)
+    else:
+        assert "no estimate: it needs --set training.sequence_length" in words(ran)
