@@ -106,6 +106,8 @@ class Document(NamedTuple):
     """What was not read beside the keys nobody understood."""
     table: Mapping[str, tuple[Any, ...]] = {}
     """What each key of its program means in this run, as it was read by: `compatcheck.frameworks.keys` inverts it."""
+    options: Mapping[str, Any] = {}
+    """Arguments by key as they are written, where a command and the file it composes from are read as one (`composition`)."""
 
     def place(self, key: str) -> Source:
         """Return where a key stands; a key inside another one stands where that does."""

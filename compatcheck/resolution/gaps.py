@@ -126,7 +126,7 @@ def withhold(documents: Iterable[Document]) -> Iterator[tuple[Document, frozense
     """
     documents = tuple(documents)
     for document in documents:
-        gaps = tuple(find_gaps((document,)))
+        gaps = tuple(find_gaps(other for other in documents if _program_of(other) == _program_of(document)))
         given = {entry.key for entry in document.unresolved}
         for other in documents:
             if other is not document and _program_of(other) == _program_of(document):

@@ -64,7 +64,8 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     references = tuple(_configurations(overrides))
     gaps = (*(() if references else _compositions(overrides, launch, kind)), *_choices(overrides, launch))
     further = FurtherContent(known, references, skipped, overrides.unknown, gaps)
-    return (make_command_document(meanings, source, options, further),)
+    document = make_command_document(meanings, source, options, further)
+    return (document._replace(options=overrides.values) if kind == "rl" else document,)
 
 
 def _has_own(launch: Launch) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from compatcheck.core.document import Document
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
-from compatcheck.frameworks.recognise import read_configurations
+from compatcheck.frameworks.recognise import follow_references, read_configurations
 from compatcheck.frameworks.verl import configuration as verl
 from compatcheck.resolution.defaults import keys_of
 from compatcheck.resolution.resolve import resolve
@@ -545,3 +545,64 @@ def test_verls_own_files_compose_from_parts_for_one_back_end(defaults: list[Any]
     document = verl.read({"defaults": defaults, "actor_rollout_ref": {"rollout": {"n": 4}}}, "c.yaml").documents[0]
     assert facts(document, "actor")["training.sharding"] == sharding
     assert not document.gaps
+
+
+CRITIC = """
+actor_rollout_ref: {model: {path: Qwen/Qwen2.5-7B}, actor: {ppo_mini_batch_size: 16, ppo_max_token_len_per_gpu: 9000}}
+data: {train_batch_size: 32}
+critic: {ppo_micro_batch_size_per_gpu: 4, model: {path: Qwen/Qwen2.5-1.5B, enable_gradient_checkpointing: false}}
+"""
+
+
+def followed(tmp_path: Path, text: str, *words: str, both: bool = False) -> Subject:
+    """Read a command that composes from a file; ``both`` where the person names the file as well."""
+    (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
+    script = tmp_path / "train.sh"
+    script.write_text(f"{MAIN}--config-path=. --config-name=mine {' '.join(words)}\n", encoding="utf-8")
+    paths = (script, *([tmp_path / "mine.yaml"] if both else []))
+    found = [
+        one for path in paths for reading in read_configurations(str(path), named=True) for one in reading.documents
+    ]
+    environment = Environment("env", {"verl": Package("verl", "0.7.0", Source("env"))}, complete=False)
+    documents_ = follow_references(tuple(found), open_rules(), {})
+    return resolve("s", rules=open_rules(), environment=environment, documents=documents_)
+
+
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize(
+    ("file", "words", "there"),
+    [
+        ("gae", "", True),
+        ("gae", "algorithm.adv_estimator=grpo", False),
+        ("grpo", "", False),
+        ("grpo", "algorithm.adv_estimator=gae", True),
+        ("grpo", "critic.enable=True", True),
+        ("gae", "critic.enable=False", False),
+    ],
+)
+def test_the_value_in_force_decides_whether_there_is_a_critic(
+    tmp_path: Path, file: str, words: str, *, there: bool, both: bool
+) -> None:
+    found = followed(tmp_path, f"algorithm: {{adv_estimator: {file}}}{CRITIC}", words, both=both)
+    assert ("critic" in found.roles) == there
+    if there:
+        assert value(found, "critic", "training.micro_batch_size") == 4
+        assert value(found, "critic", "training.gradient_checkpointing") is False
+        assert value(found, "critic", "model.name") == "Qwen/Qwen2.5-1.5B"
+        assert value(found, "actor", "training.gradient_checkpointing") is True
+
+
+def test_what_keys_of_a_command_and_its_file_say_together(tmp_path: Path) -> None:
+    text = CRITIC.replace("critic: {", "critic: {ppo_max_token_len_per_gpu: '${actor_rollout_ref.actor.limit}', ")
+    found = followed(tmp_path, text, f"{A}use_dynamic_bsz=True", f"{R}n=4", f"+{A}limit=7000")
+    assert value(found, "actor", "training.micro_batch_tokens") == 9000
+    assert value(found, "critic", "training.micro_batch_tokens") == 7000
+    assert value(found, "critic", "training.micro_batch_size") is None
+    assert value(found, "actor", "training.global_batch_size") == 64
+    assert value(found, "actor", "rollout.global_batch_size") == 128
+
+
+def test_words_of_a_command_that_nobody_knows_leave_open_what_its_file_leaves_out(tmp_path: Path) -> None:
+    assert "critic" in followed(tmp_path, "defaults: [ppo_trainer]\nactor_rollout_ref: {rollout: {n: 4}}\n").roles
+    text = "defaults: [ppo_trainer]\nactor_rollout_ref: {rollout: {n: 4}}\n"
+    assert "critic" not in followed(tmp_path, text, "$EXTRA").roles
