@@ -57,4 +57,5 @@ def retell(
     skipped = tuple(one for one in document.skipped if one.source.key not in document.options)
     further = FurtherContent(tuple(known), references, skipped, (), document.gaps)
     made = make_command_document(meanings, document.source, options, further)
-    return made._replace(named=document.named, is_command=document.is_command, options=document.options)
+    kept = {name: getattr(document, name) for name in ("named", "is_command", "options", "added")}
+    return made._replace(**kept)

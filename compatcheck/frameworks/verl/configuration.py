@@ -27,7 +27,7 @@ from compatcheck.frameworks.launch.values import Argument
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.translation import flatten
 from compatcheck.frameworks.verl.forks import tell_fork
-from compatcheck.rules.vocabulary import nearest
+from compatcheck.rules.vocabulary import nearest, vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
@@ -125,7 +125,7 @@ def tell_reader(options: Mapping[str, Argument], base: str, script: str | None =
     return f"{READER}-megatron" if fork == READER and base == MEGATRON else fork
 
 
-_WHOLE = ("actor_rollout_ref.rollout.engine_kwargs", "actor_rollout_ref.model.override_config.rope_scaling")
+_WHOLE = ("actor_rollout_ref.model.override_config.rope_scaling",)
 _POINTER = re.compile(r"\$\{(?:oc\.select:)?([\w.]+)(?:,\s*([^{}]*))?\}")
 
 
@@ -374,18 +374,13 @@ def _generated(options: Mapping[str, Argument]) -> int | None:
 
 
 _SECTIONS = ("actor_rollout_ref.", "critic.", "reward_model.")
-_FREE = (
-    "reward_model.reward_kwargs.",
-    "reward_model.overlong_buffer",
-    ".override_config.",
-    ".override_mcore_model_config.",
-)
+_FREE = ("reward_model.reward_kwargs.", "reward_model.overlong_buffer", ".override_mcore_model_config.")
 
-_PASSED_ON = (
-    ".engine_kwargs.",
-    ".override_ddp_config.",
-    ".override_optimizer_config.",
-    ".override_transformer_config.",
+PASSED_ON = (
+    ".engine_kwargs",
+    ".override_ddp_config",
+    ".override_optimizer_config",
+    ".override_transformer_config",
 )
 """Sections whose keys go to the engine or to Megatron as they are."""
 
@@ -410,8 +405,10 @@ def is_plain(key: str) -> bool:
     section, dot, _ = key.partition(".")
     if section not in (_KNOWN | _TOP if dot else _TOP):
         return False
-    if any(part in key for part in _PASSED_ON):  # may say in other words what a key of verl's own says
+    if any(f"{part}." in key for part in PASSED_ON):  # may say in other words what a key of verl's own says
         return is_name(key) and key.rpartition(".")[2] not in {known.rpartition(".")[2] for known in TABLE}
+    if ".override_config." in key:  # of the model's own configuration
+        return f"model.{key.rpartition('.')[2]}" not in vocabulary()
     if is_name(key) or any(part in key for part in _FREE):
         return True
     return not key.startswith((*_SECTIONS, "algorithm.", "data.")) and nearest(key, list(TABLE)) is None
