@@ -57,5 +57,7 @@ def retell(
     skipped = tuple(one for one in document.skipped if one.source.key not in document.options)
     further = FurtherContent(tuple(known), references, skipped, (), document.gaps)
     made = make_command_document(meanings, document.source, options, further)
+    named = {key for _, _, key in made.references}
+    models = tuple(one for one in document.statements if one.fact == "model.name" and one.key in named)
     kept = {name: getattr(document, name) for name in ("named", "is_command", "options", "added")}
-    return made._replace(**kept)
+    return made._replace(statements=(*made.statements, *models), **kept)

@@ -180,13 +180,11 @@ def _choices(overrides: Overrides, launch: Launch) -> Iterator[Gap]:
     """
     for key, choice in {**overrides.groups, **overrides.values}.items():
         place = launch.command.source._replace(key=key, line=choice.line)
-        passed_on = next(
-            (key[: key.index(part) + len(part)] for part in verl.PASSED_ON if f"{part}." in f"{key}."), None
-        )
+        section = re.sub(r"(?<=\.engine_kwargs)\.\w+$", "", key)
         if "@" in key or (key in _ENGINES and choice.value not in _ENGINES[key]):
             yield Gap(place, choice.why or f"chooses the defaults of {choice.value}, which nobody read")
-        elif passed_on is not None and choice.why is not None and key not in verl.TABLE:
-            yield Gap(place, choice.why, passed_on)
+        elif choice.why is not None and section.endswith(verl.PASSED_ON):
+            yield Gap(place, choice.why, section)
 
 
 _ENGINES = {"model_engine": {"dp", "megatron"}, "engine": {"fsdp", "fsdp2", "megatron"}}

@@ -696,6 +696,7 @@ def test_settings_of_the_engine_in_a_file_are_listed() -> None:
         (f"+{R}engine_kwargs.vllm=$KW", None, None),
         (f"+{R}engine_kwargs=$KW", None, None),
         ("+new_thing=1", 0.5, 1024),
+        (f"+{R}engine_kwargs.vllm.disable_mm_preprocessor_cache=$D +{R}new_thing=1", 0.5, 1024),
     ],
 )
 def test_a_key_that_is_added_is_no_other_name_of_one_that_is_there(
