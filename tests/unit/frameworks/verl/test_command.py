@@ -727,3 +727,22 @@ def test_forks_on_megatron_have_defaults_of_their_own() -> None:
         assert value(found, "actor", "training.optimizer") == "adam"
         assert value(found, "actor", "model.attn_implementation") is None
         assert value(subject(read(f"{M}path=m", words)), "critic", "training.micro_batch_size") == 64
+
+
+INNER = f"{A}fsdp_config."
+
+
+@pytest.mark.parametrize(
+    ("release", "words", "ranks", "recomputed"),
+    [
+        ("0.9.1", f"{INNER}ulysses_sequence_parallel_size=4 {INNER}entropy_checkpointing=True", 4, True),
+        ("0.9.1", f"{INNER}ulysses_sequence_parallel_size=4 {A}ulysses_sequence_parallel_size=1", 4, False),
+        ("0.9.1", f"{INNER}ulysses_sequence_parallel_size=4 {A}ulysses_sequence_parallel_size=8", 8, False),
+        ("0.7.0", f"{INNER}ulysses_sequence_parallel_size=4 {INNER}entropy_checkpointing=True", 1, False),
+        ("0.7.0", f"{A}ulysses_sequence_parallel_size=8 {A}entropy_checkpointing=True", 8, True),
+    ],
+)
+def test_settings_of_the_engine_in_its_own_section(release: str, words: str, ranks: int, *, recomputed: bool) -> None:
+    found = subject(read(words, f"{M}path=m"), verl=release)
+    assert value(found, "actor", "training.context_parallel") == ranks
+    assert value(found, "actor", "training.entropy_checkpointing") is recomputed
