@@ -190,11 +190,9 @@ def table_for(options: Mapping[str, Argument], base: str) -> tuple[Table, dict[s
         settle_offload(table, options, section, section + "megatron.optimizer_offload")
     for key in options.keys() & table.keys():
         outer = key.replace(".fsdp_config.", ".").replace(".fsdp.", ".")
-        if (
-            outer != key and outer in options and outer in table
-        ):  # the engine's own counts where the other asks for nothing
-            asked = value_of(options, outer)
-            table[outer if asked in {None, False, 1} else key] = SILENT
+        if outer != key and outer in table and outer in options and options[outer].why is None:
+            asked = options[outer].value  # the engine's own key counts where the other one asks for nothing
+            table[outer if asked in (None, False, 1) else key] = SILENT
     if (value_of(options, _A + "strategy") or base) in {"megatron", MEGATRON}:
         keys = ("enable_gradient_checkpointing", "enable_activation_offload", "use_remove_padding")
         table.update(dict.fromkeys((section + key for section in (_M, "critic.model.") for key in keys), SILENT))
