@@ -57,11 +57,12 @@ def leave_out_models(documents: Iterable[Document], *, facts: bool) -> tuple[Doc
     def is_kept(document: Document, statement: Statement) -> bool:
         return not facts or document.reader != "native" or statement.fact not in OWN_FACTS
 
-    return tuple(
-        document._replace(
+    def leave_out(document: Document) -> Document:
+        named = {key for kind, _, key in document.references if kind.startswith("model")}
+        return document._replace(
             statements=tuple(statement for statement in document.statements if is_kept(document, statement)),
             references=tuple(reference for reference in document.references if not reference[0].startswith("model")),
+            options={key: value for key, value in document.options.items() if key not in named},
         )
-        for document in documents
-        if document.reader != "model"
-    )
+
+    return tuple(leave_out(document) for document in documents if document.reader != "model")

@@ -68,6 +68,8 @@ class Gap(NamedTuple):
     """What it may do, in words: ``may hold any option``."""
     key: str | None = None
     """Key that nobody understood; None where it may set any key: a list of words, a file."""
+    added: bool = False
+    """Whether the key is one that its program's configuration did not have, and so no other name of one that it has."""
     assumed: bool = False
     """Whether it is taken as empty: defaults stand, and a verdict that says no does not rest on them."""
 
@@ -106,6 +108,10 @@ class Document(NamedTuple):
     """What was not read beside the keys nobody understood."""
     table: Mapping[str, tuple[Any, ...]] = {}
     """What each key of its program means in this run, as it was read by: `compatcheck.frameworks.keys` inverts it."""
+    options: Mapping[str, Any] = {}
+    """Arguments by key as they are written, where a command and the file it composes from are read as one (`composition`)."""
+    added: frozenset[str] = frozenset()
+    """Keys that its program takes only where its configuration does not have them: ``+key=value`` of Hydra."""
 
     def place(self, key: str) -> Source:
         """Return where a key stands; a key inside another one stands where that does."""

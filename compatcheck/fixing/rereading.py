@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Overlay
 from compatcheck.fixing.edits.text import apply_edits, read_exact
+from compatcheck.frameworks.composition import compose
 from compatcheck.frameworks.recognise import read_configurations
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def reread(documents: Sequence[Document], edits: Iterable[TextEdit]) -> tuple[Do
                 documents = (*documents, *(document for document in others if _place(document) not in known))
         except InputError:
             return None
-    return tuple(documents)
+    return compose(documents)
 
 
 def _read(path: str, text: str) -> list[Document]:

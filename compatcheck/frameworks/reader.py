@@ -59,6 +59,13 @@ class ConfigurationReader(Protocol):
         """
 
 
+class Composer(Protocol):
+    """``configuration.py`` of a program that makes one configuration of a file and of what a command says over it."""
+
+    def compose(self, command: Document, file: Document) -> tuple[Document, Document]:
+        """Translate both as one configuration, from the options that they hold."""
+
+
 class CommandReader(Protocol):
     """``command.py`` of a program's folder."""
 

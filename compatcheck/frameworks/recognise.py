@@ -12,6 +12,7 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import is_script
 from compatcheck.frameworks import unread
 from compatcheck.frameworks.beside import find_beside
+from compatcheck.frameworks.composition import compose
 from compatcheck.frameworks.deepspeed import syntax
 from compatcheck.frameworks.placeholders import read_filled_in
 from compatcheck.frameworks.reader import Reading
@@ -243,9 +244,12 @@ def follow_references(
     from compatcheck.core.document import Gap, Statement  # noqa: PLC0415 (only with a configuration)
 
     references = _ReferenceReader(documents, rules, environ, files)
-    pending = list(documents)
+    pending = list(compose(documents))
     result: list[Document] = []
     while pending:
+        composed = references.compose(pending[0])
+        if len(composed) > 1:  # which models there are may be said by both
+            pending[:1] = composed
         document, extra = _tell_models_by_name(pending.pop(0), references)
         skipped = list(document.skipped)
         models = tuple(
@@ -358,8 +362,18 @@ class _ReferenceReader:
             raise InputError(msg, source=place, hint="name another file")
         if self.files.resolve(file) in self.present or (kind == "program" and not self.files.is_file(file)):
             return ()
+        found = _read_kind(kind, file, self.files)
         self.present.add(self.files.resolve(file))
-        return _read_kind(kind, file, self.files)
+        return found
+
+    def compose(self, document: Document) -> tuple[Document, ...]:
+        """Read a command together with the file that it composes from; the command alone where that cannot be read."""
+        names = [(name, key) for kind, name, key in document.references if kind == "config" and document.options]
+        try:
+            found = [one for name, key in names for one in self.read("config", name, document, document.place(key))]
+        except InputError:  # following the reference says so
+            return (document,)
+        return compose((document, *(_mark(one, document) for one in found)))
 
     def _read_model(self, role: str | None, name: str, document: Document, place: Source) -> tuple[Document, ...]:
         if role in self.models or self.has_model:

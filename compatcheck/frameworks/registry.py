@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from compatcheck.frameworks.reader import CommandReader, ConfigurationReader
+    from compatcheck.frameworks.reader import CommandReader, Composer, ConfigurationReader
 
 
 class Folder(NamedTuple):
@@ -142,6 +142,11 @@ def find_configuration_reader(reader: str) -> ConfigurationReader | None:
     """Return the reader whose files have this name as a kind of reference; None for other kinds."""
     folder = find_folder(reader)
     return None if folder is None else folder.configuration
+
+
+def find_composer(reader: str) -> Composer:
+    """Return the reader of files of a program whose documents hold their options."""
+    return cast("Composer", find_configuration_reader(reader))
 
 
 def find_refinement(reader: str) -> str | None:

@@ -107,7 +107,7 @@ DERIVATIONS = (
         "rollout.tensor_parallel",
     ),
     Derivation("rollout.cuda_graphs", ("rollout.enforce_eager",), lambda eager: not eager, "enforce_eager"),
-    Derivation("rollout.colocated", ("rollout.mode",), lambda mode: mode == "colocate", "vllm_mode"),
+    Derivation("rollout.colocated", ("rollout.mode",), {"colocate": True, "server": False}.get, "vllm_mode"),
     Derivation(
         "training.sequence_length",
         ("training.max_start_length", "training.max_prompt_length"),

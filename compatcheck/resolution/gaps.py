@@ -2,7 +2,8 @@
 
 A list of words or a file may set every key of its program. A key that nobody understood may be another name of a key of its
 section, or of one that says the same in its name; outside of sections of any key, unless its name is plainly about something
-else.
+else. A key that a command adds to a configuration that does not have it (``+key=value``: Hydra refuses it where there is one
+with a value) is no other name of one of its section: what its name says alone is open then.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def find_gaps(documents: Iterable[Document]) -> Iterator[Gap]:
     for document in documents:
         yield from document.gaps
         for key, _ in document.unread:
-            yield Gap(document.place(key), "is not understood", key)
+            yield Gap(document.place(key), "is not understood", key, key in document.added)
 
 
 def may_set(gap: Gap, key: str, fact: str) -> bool:
@@ -65,9 +66,9 @@ def may_set(gap: Gap, key: str, fact: str) -> bool:
     section, _, name = gap.key.rpartition(".")
     words = split_name(name)
     about = words & _MEMORY
-    if not section and not _is_elsewhere(words):
+    if not gap.added and (key.startswith(f"{section}.") if section else not _is_elsewhere(words)):
         return True
-    if (section and key.startswith(f"{section}.")) or (key and split_name(key.rpartition(".")[2]) <= words):
+    if key and split_name(key.rpartition(".")[2]) <= words:
         return True
     return bool(about & (split_name(key) | split_name(fact)))
 
@@ -126,7 +127,7 @@ def withhold(documents: Iterable[Document]) -> Iterator[tuple[Document, frozense
     """
     documents = tuple(documents)
     for document in documents:
-        gaps = tuple(find_gaps((document,)))
+        gaps = tuple(find_gaps(other for other in documents if _program_of(other) == _program_of(document)))
         given = {entry.key for entry in document.unresolved}
         for other in documents:
             if other is not document and _program_of(other) == _program_of(document):

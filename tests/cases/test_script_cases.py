@@ -134,11 +134,13 @@ def test_a_batch_of_no_prompts_is_no_size(program: str) -> None:
         assert 0 not in {known.get("training.global_batch_size"), known.get("rollout.global_batch_size")}
 
 
-def test_a_fork_that_kept_the_version_has_none_of_the_limits_of_that_release() -> None:
+@pytest.mark.parametrize(("sign", "limit"), [("", None), ("++", None), ("+", 8192)])
+def test_a_fork_that_kept_the_version_has_none_of_the_limits_of_that_release(sign: str, limit: int | None) -> None:
+    """One whose configuration has a key of its own; a key that is added is not in it (`resolution.gaps`)."""
     words = f"{GRPO} actor_rollout_ref.rollout.name=vllm actor_rollout_ref.rollout.n=8"
-    told = tell(f"{PPO} {words} +actor_rollout_ref.rollout.async_engine=True", verl="0.1")
+    told = tell(f"{PPO} {words} {sign}actor_rollout_ref.rollout.async_engine=True", verl="0.1")
     for known in told.facts.values():
-        assert "rollout.max_num_batched_tokens" not in known
+        assert known.get("rollout.max_num_batched_tokens") == limit
         assert known["rollout.n"] == 8
     assert "actor_rollout_ref.rollout.async_engine" in told.not_read
 

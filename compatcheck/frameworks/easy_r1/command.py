@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from compatcheck.frameworks.easy_r1 import configuration as easy_r1
 from compatcheck.frameworks.launch.arguments import (
     FurtherContent,
-    OptionMeanings,
     make_command_document,
     skip_refused,
 )
@@ -36,8 +35,7 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
     estimator = options.get(easy_r1.ESTIMATOR)
     named = any(key.startswith(easy_r1.CRITIC) for key in options)
     has_critic = named if estimator is None else estimator.value == "gae"
-    table = easy_r1.table_for(has_critic=has_critic)
-    meanings = OptionMeanings(easy_r1.READER, table, easy_r1.NAMES.__contains__, {easy_r1.MODEL: "model"})
+    meanings = easy_r1.make_meanings(has_critic=has_critic)
     skipped = tuple(skip_refused(overrides.refused))
     further = FurtherContent(tuple(easy_r1.state_fixed()), references, skipped, overrides.unknown)
-    return (make_command_document(meanings, launch.command.source, options, further),)
+    return (make_command_document(meanings, launch.command.source, options, further)._replace(options=options),)

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Document, Statement
 from compatcheck.core.source import Source
-from compatcheck.frameworks.keys import KeyTable, Names, Table
-from compatcheck.frameworks.launch.arguments import name_roles, state_forward_only
+from compatcheck.frameworks.composition import retell
+from compatcheck.frameworks.keys import KeyTable, Names
+from compatcheck.frameworks.launch.arguments import OptionMeanings, name_roles, state_forward_only
+from compatcheck.frameworks.launch.values import Argument
 from compatcheck.frameworks.reader import Reading
-from compatcheck.frameworks.translation import flatten, translate
+from compatcheck.frameworks.translation import flatten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,20 +34,34 @@ def recognise(data: Mapping[str, Any]) -> bool:
 
 def read(data: Mapping[str, Any], path: str) -> Reading:
     """Translate a parsed configuration; one without an estimator has no critic."""
-    source = Source(path)
-    leaves = dict(flatten(data))
-    table = table_for(has_critic=leaves.get(ESTIMATOR) == "gae")
-    translation = translate(iter(leaves.items()), table, irrelevant=NAMES.__contains__, source=source)
-    model = leaves.get(MODEL)
-    references = (("model", model, MODEL),) if isinstance(model, str) else ()
-    statements = (*translation.statements, *state_fixed())
-    document = Document(READER, source, statements, translation.unread, translation.skipped, references)
-    return Reading((document._replace(table=table),))
+    options = {key: Argument(value, None) for key, value in flatten(data)}
+    return Reading(compose(Document(READER, Source(path), (), options=options)))
 
 
-def table_for(*, has_critic: bool) -> Table:
+def compose(*documents: Document) -> tuple[Document, ...]:
+    """Translate a file, or a command and its file, as one configuration: what the command says wins."""
+    whole: dict[str, Argument] = {}
+    for document in reversed(documents):
+        whole |= document.options
+    estimator = whole.get(ESTIMATOR)
+    meanings = make_meanings(
+        has_critic=estimator is not None and (estimator.value == "gae" or estimator.why is not None)
+    )
+    return tuple(
+        retell(
+            document,
+            {key: argument for key, argument in document.options.items() if whole[key] is argument},
+            meanings,
+            state_fixed(),
+        )
+        for document in documents
+    )
+
+
+def make_meanings(*, has_critic: bool) -> OptionMeanings:
     """Leave out the critic where there is none: it is there when advantages are estimated with one (``gae``)."""
-    return {key: meanings for key, meanings in TABLE.items() if has_critic or not key.startswith(CRITIC)}
+    table = {key: meanings for key, meanings in TABLE.items() if has_critic or not key.startswith(CRITIC)}
+    return OptionMeanings(READER, table, NAMES.__contains__, {MODEL: "model"})
 
 
 def state_fixed() -> Iterator[Statement]:

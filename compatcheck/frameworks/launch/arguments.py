@@ -33,6 +33,10 @@ class OptionMeanings(NamedTuple):
     models: Mapping[str, str] = {}
     """Options that name a model, with the kind of reference they make: ``model``, ``model:critic``."""
 
+    def knows(self, key: str) -> bool:
+        """Tell whether an option is one of the program's, whatever its value."""
+        return key in self.table or self.irrelevant(key)
+
 
 class FurtherContent(NamedTuple):
     """What a command says beyond the rows of a key table."""
@@ -53,7 +57,10 @@ def make_command_document(
     """Translate the options of a command; what nobody can tell is listed as unresolved."""
     models = meanings.models
     options = {**options, **part_joined(options, meanings.table.keys())}
-    values = ((key, argument.value) for key, argument in options.items() if argument.why is None and key not in models)
+    unknown = {
+        key: one for key, one in options.items() if one.why is not None and (key in models or meanings.knows(key))
+    }
+    values = ((key, argument.value) for key, argument in options.items() if key not in {*unknown, *models})
     translation = translate(values, meanings.table, irrelevant=meanings.irrelevant, source=source)
     found = list(further.references)
     for key, kind in models.items():
@@ -73,7 +80,7 @@ def make_command_document(
         is_command=True,
         lines=lines,
         uses={key: argument.used for key, argument in options.items() if argument.used is not None},
-        unresolved=tuple(unresolved_options(options, meanings.table, models)),
+        unresolved=tuple(unresolved_options(unknown, meanings.table, models)),
         gaps=(*gaps_of_words(further.unknown), *further.gaps),
         table=meanings.table,
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.frameworks.launch.values import MAX_DIGITS, Argument, explain, unknown_argument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from compatcheck.core.command import Word
 
@@ -39,6 +39,8 @@ class Overrides(NamedTuple):
     """Keys taken out with ``~``, with their lines."""
     groups: dict[str, Argument]
     """Choices of configuration groups: ``model_engine=megatron``, ``actor@actor_rollout_ref.actor=dp_actor``."""
+    added: frozenset[str]
+    """Keys behind a single ``+``: Hydra refuses one that the configuration has with a value, but for a section."""
     config_path: Argument | None
     config_name: Argument | None
     unknown: tuple[Word, ...]
@@ -53,6 +55,7 @@ def parse_overrides(words: Iterable[Word]) -> Overrides:
     removed: dict[str, int | None] = {}
     groups: dict[str, Argument] = {}
     options: dict[str, Argument] = {}
+    added: set[str] = set()
     unknown: list[Word] = []
     refused: list[tuple[Word, str]] = []
     pending: str | None = None
@@ -87,12 +90,22 @@ def parse_overrides(words: Iterable[Word]) -> Overrides:
             elif "/" in key or "@" in key:
                 groups[key] = argument
             else:
-                values[key] = argument
+                given = dict(_part(key, argument))
+                values |= given
+                (added.update if sign == "+" else added.difference_update)(given)
                 removed.pop(key, None)
     path = options.get("config-path") or options.get("cp") or options.get("config-dir") or options.get("cd")
-    return Overrides(
-        values, removed, groups, path, options.get("config-name") or options.get("cn"), tuple(unknown), tuple(refused)
-    )
+    chosen = options.get("config-name") or options.get("cn")
+    return Overrides(values, removed, groups, frozenset(added), path, chosen, tuple(unknown), tuple(refused))
+
+
+def _part(key: str, argument: Argument) -> Iterator[tuple[str, Argument]]:
+    """Yield what a value says key by key: a section is merged with the one that is there (``a={b: 1}`` is ``a.b=1``)."""
+    if not isinstance(argument.value, dict) or not argument.value:
+        yield key, argument
+        return
+    for name, value in argument.value.items():
+        yield from _part(f"{key}.{name}", argument._replace(value=value))
 
 
 def _given(word: Word, text: str | None) -> Argument:

@@ -29,16 +29,29 @@ ENGINE_TABLE = KeyTable(__file__, "sft_engine_keys.txt", verl.CONVERSIONS)
 
 
 def recognise(launch: Launch) -> str | None:
-    """Tell which trainer of verl a launch starts: ``rl``, ``sft`` (on FSDP alone), ``sft-engine``, or None."""
+    """Tell which trainer of verl a launch starts: ``rl``, ``sft`` (on FSDP alone), ``sft-engine``, or None.
+
+    Of the other programs in ``verl/trainer`` of v0.1 to v0.9.0, two generate with the configuration of a trainer, or with one of
+    their own (``main_generation_server``, ``main_generation``); ``main_eval`` has no model.
+    """
+    name = launch.program.removesuffix(".py").rpartition("verl/trainer/")[2].rpartition("verl.trainer.")[2]
+    if name.startswith("main_generation"):
+        return None
     words = [word.text or word.written for word in launch.arguments]
     if any(word.lstrip("+~'\"").startswith("actor_rollout_ref.") for word in words):
         return "rl"
-    name = launch.program
-    if launch.kind == "module" and re.fullmatch(r"verl\.trainer\.(main_ppo\w*)", name):
+    if "verl" not in launch.program:
+        return None
+    if launch.kind == "module" and name in _OF_PPO:
         return "rl"
-    if re.search(r"(^|[./])(fsdp_sft_trainer|sft_trainer)(\.py)?$", name) and "verl" in name:
-        return "sft" if "fsdp_sft_trainer" in name else "sft-engine"
-    return None
+    name = re.split(r"[./]", name)[-1]
+    return "sft" if name == "fsdp_sft_trainer" else "sft-engine" if name in _OF_ENGINES else None
+
+
+_OF_PPO = {"main_ppo", "main_ppo_sync", "main_ppo_v0"}
+"""Programs of ``verl/trainer`` that compose from ``ppo_trainer.yaml``."""
+_OF_ENGINES = {"sft_trainer", "sft_trainer_ray"}
+"""Programs that compose from ``sft_trainer_engine.yaml``; Ray starts the ranks of the second."""
 
 
 def read(launch: Launch, kind: str) -> tuple[Document, ...]:
@@ -52,24 +65,32 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
         table, models = verl.table_for(options, base)
         reader = verl.tell_reader(options, base, source.path)
         meanings = OptionMeanings(reader, table, verl.is_plain, models)
-        known = tuple(verl.infer(options, overrides.config_name, engine, base))
+        known = (*verl.infer(options, overrides.config_name, engine, base), *_of_recipe(launch))
     elif kind == "sft":
         meanings = OptionMeanings("verl-sft", SFT_TABLE, _is_plain_here, {"model.partial_pretrain": "model"})
         known = (Statement("training.trainer", "(program)", "sft"), *_of_supervised(options))
     else:
         models = {"model.path": "model"}
-        meanings = OptionMeanings("verl-sft-engine", _engine_table(options), _is_plain_here, models)
+        meanings = OptionMeanings("verl-sft-engine", _engine_table(options, launch), _is_plain_here, models)
         known = (Statement("training.trainer", "(program)", "sft"), *_of_engine(options))
     skipped = tuple(skip_refused(overrides.refused))
     references = tuple(_configurations(overrides))
     gaps = (*(() if references else _compositions(overrides, launch, kind)), *_choices(overrides, launch))
     further = FurtherContent(known, references, skipped, overrides.unknown, gaps)
-    return (make_command_document(meanings, source, options, further),)
+    document = make_command_document(meanings, source, options, further)
+    return (document._replace(options=overrides.values if kind == "rl" else {}, added=overrides.added),)
 
 
 def _has_own(launch: Launch) -> bool:
     """Tell whether a program composes from verl's own configuration, or from one that leaves alone what memory depends on."""
-    return launch.program.endswith(("verl.trainer.main_ppo", "verl/trainer/main_ppo.py", "dapo.main_dapo"))
+    name = launch.program.removesuffix(".py").replace("/", ".")
+    return name.endswith((*(f"verl.trainer.{one}" for one in _OF_PPO), "dapo.main_dapo"))
+
+
+def _of_recipe(launch: Launch) -> Iterator[Statement]:
+    """Say what a recipe asserts of its configuration: the engine has devices of its own (``assert not self.hybrid_engine``)."""
+    if re.search(r"(fully_async_policy[./]fully_async_main|one_step_off_policy[./]main_ppo)(\.py)?$", launch.program):
+        yield Statement("rollout.colocated", f"({launch.program})", value=False)
 
 
 def _is_plain_here(key: str) -> bool:
@@ -81,12 +102,14 @@ def _is_plain_here(key: str) -> bool:
 _SFT_SECTIONS = frozenset({"checkpoint", "data", "model", "optim", "profiler", "trainer"})
 
 
-def _engine_table(options: Mapping[str, Argument]) -> Table:
+def _engine_table(options: Mapping[str, Argument], launch: Launch) -> Table:
     """Read micro batches as counts of tokens, which ``data.use_dynamic_bsz``, on by default, makes them.
 
     ``engine=fsdp`` chooses a file of defaults, ``strategy`` among them: over these goes what the command says.
     """
     table: Table = dict(ENGINE_TABLE)
+    if "sft_trainer_ray" not in launch.program:  # torchrun tells how many ranks there are
+        table.update(dict.fromkeys(("trainer.n_gpus_per_node", "trainer.nnodes"), ()))
     if "engine.strategy" in options:
         table["engine"] = SILENT
     verl.settle_offload(table, options, "", "engine.optimizer_offload")
@@ -151,8 +174,18 @@ def _compositions(overrides: Overrides, launch: Launch, kind: str) -> Iterator[G
 
 
 def _choices(overrides: Overrides, launch: Launch) -> Iterator[Gap]:
-    """Name the choices of files of defaults that nobody read: ``actor@actor_rollout_ref.actor=megatron_actor``."""
+    """Name the choices of files of defaults that nobody read: ``actor@actor_rollout_ref.actor=megatron_actor``.
+
+    A section whose keys go on to an engine may say anything that the section around it says.
+    """
     for key, choice in {**overrides.groups, **overrides.values}.items():
-        if "@" in key or (key == "model_engine" and choice.value not in {"dp", "megatron"}):
-            shown = choice.why or f"chooses the defaults of {choice.value}, which nobody read"
-            yield Gap(launch.command.source._replace(key=key, line=choice.line), shown)
+        place = launch.command.source._replace(key=key, line=choice.line)
+        section = re.sub(r"(?<=\.engine_kwargs)\.\w+$", "", key)
+        if "@" in key or (key in _ENGINES and choice.value not in _ENGINES[key]):
+            yield Gap(place, choice.why or f"chooses the defaults of {choice.value}, which nobody read")
+        elif choice.why is not None and section.endswith(verl.PASSED_ON):
+            yield Gap(place, choice.why, section)
+
+
+_ENGINES = {"model_engine": {"dp", "megatron"}, "engine": {"fsdp", "fsdp2", "megatron"}}
+"""Groups of files of defaults, with the choices that were read."""

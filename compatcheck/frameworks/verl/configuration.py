@@ -13,15 +13,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.document import LEFT_OUT, Document, Gap, Statement
 from compatcheck.core.source import Source
+from compatcheck.frameworks.composition import retell
 from compatcheck.frameworks.conversions import LEAVE
 from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Names, Table
-from compatcheck.frameworks.launch.arguments import name_roles, state_forward_only, state_value_heads
+from compatcheck.frameworks.launch.arguments import (
+    OptionMeanings,
+    name_roles,
+    state_forward_only,
+    state_value_heads,
+)
 from compatcheck.frameworks.launch.hydra import parse_value
 from compatcheck.frameworks.launch.values import Argument
 from compatcheck.frameworks.reader import Reading
-from compatcheck.frameworks.translation import flatten, translate
+from compatcheck.frameworks.translation import flatten
 from compatcheck.frameworks.verl.forks import tell_fork
-from compatcheck.rules.vocabulary import nearest
+from compatcheck.rules.vocabulary import nearest, vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
@@ -66,40 +72,46 @@ def recognise(data: Mapping[str, Any]) -> bool:
 
 def read(data: Mapping[str, Any], path: str) -> Reading:
     """Translate a configuration file of verl: one that a command composes from, or a complete one."""
-    leaves = {key: value for key, value in flatten(data, stop=_WHOLE) if not key.startswith(("defaults", "hydra."))}
-    options = {key: Argument(_follow(value, leaves), None) for key, value in leaves.items()}
+    leaves = ((key, value) for key, value in flatten(data, stop=_WHOLE) if not key.startswith(("defaults.", "hydra.")))
+    options = {key: Argument(value, None) for key, value in leaves}
     source = Source(path)
-    engine, composed = options.get("model_engine"), tuple(_composed(data))
-    name = Argument(next((one for one in composed if one in OWN), ""), None)
-    base = MEGATRON if value_of(options, _A + "strategy") == "megatron" else name_base(name, engine)
-    table, models = table_for(options, base)
-    translation = translate(
-        ((key, argument.value) for key, argument in options.items() if key not in models),
-        table,
-        irrelevant=is_plain,
-        source=source,
-    )
-    references = tuple(
-        (kind, str(options[key].value), key)
-        for key, kind in models.items()
-        if key in options and isinstance(options[key].value, str)
-    )
-    inferred = infer(options, name, engine, base)
-    statements = (*translation.statements, *inferred)
     gaps = tuple(
         Gap(source._replace(key="defaults"), f"composes from {one}, which is not at hand")
-        for one in composed
+        for one in _composed(options)
         if one not in OWN
     )
-    document = Document(
-        tell_reader(options, base), source, statements, translation.unread, translation.skipped, references
-    )._replace(table=table, gaps=gaps)
-    return Reading((document,))
+    return Reading(compose(Document(READER, source, (), gaps=gaps, options=options)))
 
 
-def _composed(data: Mapping[str, Any]) -> Iterator[str]:
+def compose(*documents: Document) -> tuple[Document, ...]:
+    """Translate a file, or a command and the file that it composes from, as one configuration: what the command says wins."""
+    whole: dict[str, Argument] = {}
+    for document in reversed(documents):
+        whole |= document.options
+    settled = {key: _follow(key, whole) for key in whole if key != "defaults"}
+    engine, composed = settled.get("model_engine"), tuple(_composed(whole))
+    name = Argument(next((one for one in composed if one in OWN), ""), None)
+    base = MEGATRON if value_of(settled, _A + "strategy") == "megatron" else name_base(name, engine)
+    table, models = table_for(settled, base)
+    command = documents[0] if documents[0].is_command else None
+    reader = tell_reader(settled, base, None if command is None else command.source.path)
+    meanings = OptionMeanings(reader, table, is_plain, models)
+    inferred = tuple(infer(settled, name, engine, base))
+    return tuple(
+        retell(
+            document,
+            {key: settled[key] for key, one in document.options.items() if key in settled and whole[key] is one},
+            meanings,
+            (one for one in inferred if command is None or (one.key in command.options) == document.is_command),
+        )
+        for document in documents
+    )
+
+
+def _composed(options: Mapping[str, Argument]) -> Iterator[str]:
     """Name the configurations that a file composes from; choices of groups are verl's own parts of them."""
-    for one in data.get("defaults") or ():
+    listed = value_of(options, "defaults")
+    for one in listed if isinstance(listed, list) else ():
         if isinstance(one, str) and one != "_self_" and "@" not in one:
             yield one.removesuffix(".yaml")
         elif isinstance(one, dict):
@@ -113,18 +125,23 @@ def tell_reader(options: Mapping[str, Argument], base: str, script: str | None =
     return f"{READER}-megatron" if fork == READER and base == MEGATRON else fork
 
 
-_WHOLE = ("actor_rollout_ref.rollout.engine_kwargs", "actor_rollout_ref.model.override_config.rope_scaling")
+_WHOLE = ("actor_rollout_ref.model.override_config.rope_scaling",)
 _POINTER = re.compile(r"\$\{(?:oc\.select:)?([\w.]+)(?:,\s*([^{}]*))?\}")
 
 
-def _follow(value: object, leaves: Mapping[str, object], depth: int = 0) -> object:
-    """Follow ``${other.key}`` and ``${oc.select:other.key,default}``; what leads nowhere stands for null."""
-    match = _POINTER.fullmatch(value.strip()) if isinstance(value, str) else None
+def _follow(key: str, options: Mapping[str, Argument], depth: int = 0) -> Argument:
+    """Follow ``${other.key}`` and ``${oc.select:other.key,default}``; what leads nowhere stands for null in a file."""
+    argument = options[key]
+    match = _POINTER.fullmatch(argument.value.strip()) if isinstance(argument.value, str) else None
     if match is None or depth > _MAX_DEPTH:
-        return value
-    if match[1] in leaves:
-        return _follow(leaves[match[1]], leaves, depth + 1)
-    return None if match[2] is None else parse_value(match[2].strip())
+        return argument
+    if match[1] in options:
+        return _follow(match[1], options, depth + 1)._replace(line=argument.line, used=argument.used)
+    if match[2] is not None:
+        return argument._replace(value=parse_value(match[2].strip()))
+    if argument.line is None:
+        return argument._replace(value=None)
+    return argument._replace(value=None, why=f"is that of {match[1]}, which is not stated")
 
 
 _MAX_DEPTH = 16
@@ -171,6 +188,11 @@ def table_for(options: Mapping[str, Argument], base: str) -> tuple[Table, dict[s
         table.update(dict.fromkeys(counted, SILENT))
     for section in (_A, "critic."):
         settle_offload(table, options, section, section + "megatron.optimizer_offload")
+    for key in options.keys() & table.keys():
+        outer = key.replace(".fsdp_config.", ".").replace(".fsdp.", ".")
+        if outer != key and outer in table and outer in options and options[outer].why is None:
+            asked = options[outer].value  # the engine's own key counts where the other one asks for nothing
+            table[outer if asked in (None, False, 1) else key] = SILENT
     if (value_of(options, _A + "strategy") or base) in {"megatron", MEGATRON}:
         keys = ("enable_gradient_checkpointing", "enable_activation_offload", "use_remove_padding")
         table.update(dict.fromkeys((section + key for section in (_M, "critic.model.") for key in keys), SILENT))
@@ -357,18 +379,13 @@ def _generated(options: Mapping[str, Argument]) -> int | None:
 
 
 _SECTIONS = ("actor_rollout_ref.", "critic.", "reward_model.")
-_FREE = (
-    "reward_model.reward_kwargs.",
-    "reward_model.overlong_buffer",
-    ".override_config.",
-    ".override_mcore_model_config.",
-)
+_FREE = ("reward_model.reward_kwargs.", "reward_model.overlong_buffer", ".override_mcore_model_config.")
 
-_PASSED_ON = (
-    ".engine_kwargs.",
-    ".override_ddp_config.",
-    ".override_optimizer_config.",
-    ".override_transformer_config.",
+PASSED_ON = (
+    ".engine_kwargs",
+    ".override_ddp_config",
+    ".override_optimizer_config",
+    ".override_transformer_config",
 )
 """Sections whose keys go to the engine or to Megatron as they are."""
 
@@ -393,8 +410,10 @@ def is_plain(key: str) -> bool:
     section, dot, _ = key.partition(".")
     if section not in (_KNOWN | _TOP if dot else _TOP):
         return False
-    if any(part in key for part in _PASSED_ON):  # may say in other words what a key of verl's own says
+    if any(f"{part}." in key for part in PASSED_ON):  # may say in other words what a key of verl's own says
         return is_name(key) and key.rpartition(".")[2] not in {known.rpartition(".")[2] for known in TABLE}
+    if ".override_config." in key:  # of the model's own configuration
+        return f"model.{key.rpartition('.')[2]}" not in vocabulary()
     if is_name(key) or any(part in key for part in _FREE):
         return True
     return not key.startswith((*_SECTIONS, "algorithm.", "data.")) and nearest(key, list(TABLE)) is None

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+from compatcheck.frameworks.composition import compose
+from compatcheck.frameworks.easy_r1 import configuration as easy_r1
 from tests.unit.frameworks.launch_script.written_commands import documents, facts
 
 
@@ -24,3 +28,20 @@ def test_the_strategy_of_the_optimizer_is_read() -> None:
     document = documents(f"python3 -m verl.trainer.main config=c.yaml {words}")[0]
     assert facts(document, "actor")["training.optimizer"] == "adamw"
     assert not document.unread
+
+
+@pytest.mark.parametrize(
+    ("file", "words", "there"),
+    [("gae", "", True), ("gae", "grpo", False), ("grpo", "gae", True), ("grpo", "", False)],
+)
+def test_the_value_in_force_decides_whether_there_is_a_critic(file: str, words: str, *, there: bool) -> None:
+    data = {
+        "algorithm": {"adv_estimator": file},
+        "worker": {"actor": {}, "rollout": {"n": 4}, "critic": {"micro_batch_size_per_device_for_update": 2}},
+    }
+    (written,) = easy_r1.read(data, "c.yaml").documents
+    given = f"algorithm.adv_estimator={words}" if words else "worker.rollout.n=8"
+    (command,) = documents(f"python3 -m verl.trainer.main config=c.yaml {given}")
+    command, written = compose((command, written))
+    assert any(one.role == "critic" for one in written.statements) is there
+    assert ("rollout.n" in facts(written)) is bool(words)

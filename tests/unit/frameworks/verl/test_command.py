@@ -10,13 +10,13 @@ import pytest
 from compatcheck.core.document import Document
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
-from compatcheck.frameworks.recognise import read_configurations
+from compatcheck.frameworks.recognise import follow_references, read_configurations
 from compatcheck.frameworks.verl import configuration as verl
 from compatcheck.resolution.defaults import keys_of
 from compatcheck.resolution.resolve import resolve
 from compatcheck.resolution.subject import Subject
 from compatcheck.rules.locate import open_rules
-from tests.unit.frameworks.launch_script.written_commands import documents, facts
+from tests.unit.frameworks.launch_script.written_commands import documents, facts, runs
 
 MAIN = "python3 -m verl.trainer.main_ppo "
 A, M, R, F = (
@@ -290,7 +290,9 @@ def test_a_key_that_a_release_does_not_know_is_one_of_a_fork_whose_defaults_are_
         ("0.5.0", "0.10.0", "", True),
         ("0.5.0", "0.10.0", "actor_rollout_ref.rollout.free_cache_engine=False", False),
         ("0.6.1", "0.11.0", "", True),
-        ("0.6.1", "0.11.0", "actor_rollout_ref.rollout.free_cache_engine=False", None),
+        ("0.6.1", "0.11.0", "actor_rollout_ref.rollout.free_cache_engine=False", False),
+        ("0.6.1", "0.11.0", f"{R}free_cache_engine=False {R}mode=async", True),
+        ("0.6.1", "0.11.0", f"{R}free_cache_engine=False {R}mode=$MODE", None),
         ("0.7.0", "0.12.0", "", True),
         ("0.7.0", "0.12.0", "+actor_rollout_ref.rollout.enable_sleep_mode=False", False),
     ],
@@ -346,8 +348,9 @@ def test_what_a_worker_forces_stands_over_what_is_written_whatever_the_program_c
     ("program", "words", "shared"),
     [
         ("verl.trainer.main_ppo", "", True),
-        ("recipe.fully_async_policy.fully_async_main", "", None),
-        ("recipe.one_step_off_policy.main_ppo", "", None),
+        ("recipe.fully_async_policy.fully_async_main", "", False),
+        ("recipe.one_step_off_policy.main_ppo", "", False),
+        ("recipe.prime.main_prime", "", None),
         ("recipe.one_step_off_policy.main_ppo", "actor_rollout_ref.hybrid_engine=False", False),
         ("verl.trainer.main_ppo", "trainer.v1.trainer_mode=separate_async", False),
         ("verl.trainer.main_ppo", "trainer.v1.trainer_mode=sync actor_rollout_ref.hybrid_engine=True", True),
@@ -456,6 +459,10 @@ def test_a_file_of_defaults_that_nobody_read_leaves_them_open() -> None:
         assert value(found, "actor", "training.entropy_coefficient") is None
         assert [gap.source.key for gap in found.gaps] == [words.partition("=")[0]]
     assert not subject(read("model_engine=dp", f"{M}path=m"), verl="0.9.1").gaps
+    found = subject(alone("verl.trainer.sft_trainer", "model.path=m", "engine=veomni"), verl="0.9.1")
+    assert [gap.source.key for gap in found.gaps] == ["engine"]
+    assert value(found, "train", "training.offload_param") is None
+    assert "training.gradient_checkpointing" not in found.roles["train"]
 
 
 def test_how_the_entropy_is_computed() -> None:
@@ -545,3 +552,197 @@ def test_verls_own_files_compose_from_parts_for_one_back_end(defaults: list[Any]
     document = verl.read({"defaults": defaults, "actor_rollout_ref": {"rollout": {"n": 4}}}, "c.yaml").documents[0]
     assert facts(document, "actor")["training.sharding"] == sharding
     assert not document.gaps
+
+
+CRITIC = """
+actor_rollout_ref: {model: {path: Qwen/Qwen2.5-7B}, actor: {ppo_mini_batch_size: 16, ppo_max_token_len_per_gpu: 9000}}
+data: {train_batch_size: 32}
+critic: {ppo_micro_batch_size_per_gpu: 4, model: {path: Qwen/Qwen2.5-1.5B, enable_gradient_checkpointing: false}}
+"""
+
+
+def followed(tmp_path: Path, text: str, *words: str, both: bool = False) -> Subject:
+    """Read a command that composes from a file; ``both`` where the person names the file as well."""
+    (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
+    script = tmp_path / "train.sh"
+    script.write_text(f"{MAIN}--config-path=. --config-name=mine {' '.join(words)}\n", encoding="utf-8")
+    paths = (script, *([tmp_path / "mine.yaml"] if both else []))
+    found = [
+        one for path in paths for reading in read_configurations(str(path), named=True) for one in reading.documents
+    ]
+    environment = Environment("env", {"verl": Package("verl", "0.7.0", Source("env"))}, complete=False)
+    documents_ = follow_references(tuple(found), open_rules(), {})
+    return resolve("s", rules=open_rules(), environment=environment, documents=documents_)
+
+
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize(
+    ("file", "words", "there"),
+    [
+        ("gae", "", True),
+        ("gae", "algorithm.adv_estimator=grpo", False),
+        ("grpo", "", False),
+        ("grpo", "algorithm.adv_estimator=gae", True),
+        ("grpo", "critic.enable=True", True),
+        ("gae", "critic.enable=False", False),
+    ],
+)
+def test_the_value_in_force_decides_whether_there_is_a_critic(
+    tmp_path: Path, file: str, words: str, *, there: bool, both: bool
+) -> None:
+    found = followed(tmp_path, f"algorithm: {{adv_estimator: {file}}}{CRITIC}", words, both=both)
+    assert ("critic" in found.roles) == there
+    if there:
+        assert value(found, "critic", "training.micro_batch_size") == 4
+        assert value(found, "critic", "training.gradient_checkpointing") is False
+        assert value(found, "critic", "model.name") == "Qwen/Qwen2.5-1.5B"
+        assert value(found, "actor", "training.gradient_checkpointing") is True
+
+
+def test_what_keys_of_a_command_and_its_file_say_together(tmp_path: Path) -> None:
+    text = CRITIC.replace("critic: {", "critic: {ppo_max_token_len_per_gpu: '${actor_rollout_ref.actor.limit}', ")
+    found = followed(tmp_path, text, f"{A}use_dynamic_bsz=True", f"{R}n=4", f"+{A}limit=7000")
+    assert value(found, "actor", "training.micro_batch_tokens") == 9000
+    assert value(found, "critic", "training.micro_batch_tokens") == 7000
+    assert value(found, "critic", "training.micro_batch_size") is None
+    assert value(found, "actor", "training.global_batch_size") == 64
+    assert value(found, "actor", "rollout.global_batch_size") == 128
+
+
+def test_words_of_a_command_that_nobody_knows_leave_open_what_its_file_leaves_out(tmp_path: Path) -> None:
+    assert "critic" in followed(tmp_path, "defaults: [ppo_trainer]\nactor_rollout_ref: {rollout: {n: 4}}\n").roles
+    text = "defaults: [ppo_trainer]\nactor_rollout_ref: {rollout: {n: 4}}\n"
+    assert "critic" not in followed(tmp_path, text, "$EXTRA").roles
+
+
+@pytest.mark.parametrize(
+    ("program", "reader"),
+    [
+        ("verl.trainer.sft_trainer", "verl-sft-engine"),
+        ("verl.trainer.sft_trainer_ray", "verl-sft-engine"),
+        ("verl.trainer.fsdp_sft_trainer", "verl-sft"),
+        ("verl.trainer.main_ppo_sync", "verl"),
+        ("verl.trainer.main_generation_server", None),
+        ("verl.trainer.main_generation", None),
+        ("verl.trainer.main_eval", None),
+    ],
+)
+def test_programs_of_verl(program: str, reader: str | None) -> None:
+    words = f"{M}path=m" if "ppo" in program or "server" in program else "model.path=m"
+    for start in (f"python3 -m {program}", f"python3 {program.replace('.', '/')}.py"):
+        found = [one for run in runs(f"{start} {words}") for one in run.documents if one.reader.startswith("verl")]
+        assert [one.reader for one in found] == ([] if reader is None else [reader])
+        assert not any(one.gaps for one in found)
+
+
+def test_ray_starts_the_ranks_of_one_trainer_and_torchrun_those_of_the_other() -> None:
+    words = "model.path=m", "trainer.n_gpus_per_node=8", "trainer.nnodes=2", "model.lora.rank=16"
+    started = facts(alone("verl.trainer.sft_trainer_ray", *words))
+    assert (started["hardware.gpus_per_node"], started["hardware.nodes"]) == (8, 2)
+    assert (started["training.peft"], started["training.lora_rank"]) == ("lora", 16)
+    assert "hardware.gpus_per_node" not in facts(alone("verl.trainer.sft_trainer", *words))
+
+
+def test_defaults_of_the_engines_hold_in_the_newest_release() -> None:
+    for release in ("0.7.1", "0.8.0", "0.9.1"):
+        sft = subject(alone("verl.trainer.sft_trainer", "model.path=m", "data.use_dynamic_bsz=False"), verl=release)
+        assert value(sft, "train", "training.gradient_checkpointing") is True
+        assert value(sft, "train", "training.use_remove_padding") is True
+        assert value(sft, "train", "training.sharding") == "fsdp"
+        assert value(sft, "train", "training.micro_batch_size") == 4
+        found = subject(read("--config-name=ppo_megatron_trainer", f"{M}path=m"), verl=release)
+        assert value(found, "actor", "training.gradient_checkpointing") is False
+        assert value(found, "actor", "training.optimizer") == "adam"
+        assert value(found, "critic", "training.context_parallel") == 1
+        assert value(found, "actor", "training.use_remove_padding") is True
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"+{R}engine_kwargs='{{vllm: {{max_num_seqs: 8, compilation_config: {{cudagraph_mode: NONE}}}}}}'",
+        f"+{R}engine_kwargs.vllm='{{max_num_seqs: 8, compilation_config: {{cudagraph_mode: NONE}}}}'",
+        f"+{R}engine_kwargs.vllm.max_num_seqs=8 +{R}engine_kwargs.vllm.compilation_config='{{cudagraph_mode: NONE}}'",
+    ],
+)
+def test_a_section_given_as_one_value_is_read_key_by_key(words: str) -> None:
+    found = read(words)
+    assert [key for key, _ in found.unread] == [f"{R}engine_kwargs.vllm.max_num_seqs"]
+    assert facts(found)["rollout.cuda_graphs"] is False
+    told = subject(found, verl="0.7.0")
+    assert value(told, "actor", "rollout.max_num_seqs") is None
+    assert value(told, "actor", "rollout.gpu_memory_utilization") == 0.5
+
+
+def test_settings_of_the_engine_in_a_file_are_listed() -> None:
+    engine = {"vllm": {"max_num_seqs": 8, "swap_space": None}, "sglang": {}}
+    rollout = {"n": 4, "engine_kwargs": engine}
+    data = {"actor_rollout_ref": {"rollout": rollout, "model": {"override_config": {"num_hidden_layers": 2}}}}
+    document = verl.read(data, "c.yaml").documents[0]
+    assert [key for key, _ in document.unread] == [
+        f"{R}engine_kwargs.vllm.max_num_seqs",
+        f"{M}override_config.num_hidden_layers",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "share", "sequences"),
+    [
+        (f"+{R}new_thing=1", 0.5, 1024),
+        (f"{R}new_thing=1", None, None),
+        (f"++{R}new_thing=1", None, None),
+        (f"{R}new_thing=$N", None, None),
+        (f"+{R}another_max_num_seqs=1", 0.5, None),
+        (f"+{R}engine_kwargs.vllm=$KW", None, None),
+        (f"+{R}engine_kwargs=$KW", None, None),
+        ("+new_thing=1", 0.5, 1024),
+        (f"+{R}engine_kwargs.vllm.disable_mm_preprocessor_cache=$D +{R}new_thing=1", 0.5, 1024),
+    ],
+)
+def test_a_key_that_is_added_is_no_other_name_of_one_that_is_there(
+    words: str, share: float | None, sequences: int | None
+) -> None:
+    found = subject(read(words), verl="0.7.0")
+    assert value(found, "actor", "rollout.gpu_memory_utilization") == share
+    assert value(found, "actor", "rollout.max_num_seqs") == sequences
+    assert found.gaps
+
+
+@pytest.mark.parametrize(
+    ("release", "words", "mode"),
+    [("0.3.0.post1", "", "sync"), ("0.6.1", "", "sync"), ("0.7.0", "", "async"), ("0.7.0", f"{R}mode=sync", "sync")],
+)
+def test_whether_the_engine_is_called_or_a_server(release: str, words: str, mode: str) -> None:
+    found = subject(read(words, f"{M}path=m"), verl=release)
+    assert value(found, "actor", "rollout.mode") == mode
+    assert value(found, "actor", "rollout.colocated") is True
+
+
+def test_forks_on_megatron_have_defaults_of_their_own() -> None:
+    for words in ("trainer.project_name=TinyZero", f"{R}n_agent=5"):
+        found = subject(read("--config-name=ppo_megatron_trainer", f"{M}path=m", words))
+        assert value(found, "critic", "training.micro_batch_size") == 2
+        assert value(found, "actor", "rollout.log_prob_micro_batch_size") == 2
+        assert value(found, "actor", "training.use_remove_padding") is True
+        assert value(found, "actor", "training.optimizer") == "adam"
+        assert value(found, "actor", "model.attn_implementation") is None
+        assert value(subject(read(f"{M}path=m", words)), "critic", "training.micro_batch_size") == 64
+
+
+INNER = f"{A}fsdp_config."
+
+
+@pytest.mark.parametrize(
+    ("release", "words", "ranks", "recomputed"),
+    [
+        ("0.9.1", f"{INNER}ulysses_sequence_parallel_size=4 {INNER}entropy_checkpointing=True", 4, True),
+        ("0.9.1", f"{INNER}ulysses_sequence_parallel_size=4 {A}ulysses_sequence_parallel_size=1", 4, False),
+        ("0.9.1", f"{INNER}ulysses_sequence_parallel_size=4 {A}ulysses_sequence_parallel_size=8", 8, False),
+        ("0.7.0", f"{INNER}ulysses_sequence_parallel_size=4 {INNER}entropy_checkpointing=True", 1, False),
+        ("0.7.0", f"{A}ulysses_sequence_parallel_size=8 {A}entropy_checkpointing=True", 8, True),
+    ],
+)
+def test_settings_of_the_engine_in_its_own_section(release: str, words: str, ranks: int, *, recomputed: bool) -> None:
+    found = subject(read(words, f"{M}path=m"), verl=release)
+    assert value(found, "actor", "training.context_parallel") == ranks
+    assert value(found, "actor", "training.entropy_checkpointing") is recomputed
