@@ -24,7 +24,7 @@ from compatcheck.frameworks.launch.arguments import (
 from compatcheck.frameworks.launch.flags import parse_flags
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from compatcheck.core.document import Document
     from compatcheck.frameworks.launch.program import Launch
@@ -150,6 +150,10 @@ def _roles(options: Mapping[str, Argument]) -> tuple[str, ...]:
     return tuple(roles)
 
 
+def _select(keys: Iterable[Key], role: str) -> tuple[Key, ...]:
+    return tuple(key for key in keys if key.role == role)
+
+
 def _table(options: Mapping[str, Argument], roles: tuple[str, ...]) -> tuple[Table, dict[str, str]]:
     trained: tuple[str | None, ...] = tuple(role for role in _TRAINED if role in roles) or (None,)
     table: Table = dict(_EVERY)
@@ -168,9 +172,7 @@ def _table(options: Mapping[str, Argument], roles: tuple[str, ...]) -> tuple[Tab
             table.update(dict.fromkeys(names, SILENT))
     if not roles:
         return table, models
-    (optimizer,) = _OF_TRAINING["optim"]
-    table["actor.optim"] = (optimizer._replace(role="actor"),)
-    table["critic.optim"] = (optimizer._replace(role="critic"),) if "critic" in roles else ()
+    table["actor.optim"], table["critic.optim"] = (_select(table["optim"], role) for role in ("actor", "critic"))
     for role in roles:
         short = _SHORT[role]
         for name in (f"{short}_num_nodes", f"{short}.num_nodes"):

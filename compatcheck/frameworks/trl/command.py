@@ -47,4 +47,6 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
     if algorithm is not None and algorithm not in stated:
         kept = tuple(statement for statement in main.statements if statement.fact != "training.trainer")
         main = main._replace(statements=(*kept, Statement("training.trainer", "(program)", algorithm)))
+    if launch.kind == "tool":
+        main = main._replace(statements=(*main.statements, Statement("run.trl_command", "(program)", value=True)))
     return main, *rest

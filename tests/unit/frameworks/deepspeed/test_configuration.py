@@ -72,6 +72,12 @@ def test_autotp_size_is_tensor_parallelism() -> None:
     assert found["training.tensor_parallel"] == 4
 
 
+def test_an_optimizer_that_is_named_is_deepspeeds_own() -> None:
+    found = facts(deepspeed.read_section({"train_batch_size": 8, "optimizer": {"type": "Muon"}}, "ds.json"))
+    assert found["training.optimizer"] == "muon"
+    assert found["training.optimizer_by_deepspeed"] is True
+
+
 def test_truncated_file_names_its_line(tmp_path: Path) -> None:
     file = tmp_path / "ds.json"
     file.write_text('{\n"zero_optimization": {"stage": 3')

@@ -195,3 +195,9 @@ def test_batches_in_sequences_have_no_default_where_batches_are_dynamic(given: s
     subject = resolve("x", rules=open_rules(()), environment=versions, documents=documents(run))
     for known in subject.roles.values():
         assert {"rollout.log_prob_micro_batch_size", "training.micro_batch_size"}.isdisjoint(known)
+
+
+def test_muon_is_deepspeeds_own() -> None:
+    found = read("--pretrain m --actor.optim muon --critic.optim adam --advantage_estimator gae")
+    assert facts(found, "actor")["training.optimizer_by_deepspeed"] is True
+    assert "training.optimizer_by_deepspeed" not in facts(found, "critic")

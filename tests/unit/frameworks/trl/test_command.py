@@ -33,6 +33,11 @@ def test_keys_of_a_trainer_tell_it_whatever_the_script_is_called() -> None:
     assert facts(found)["rollout.engine"] == "vllm"
 
 
+@pytest.mark.parametrize(("program", "by_command"), [("trl sft", True), ("accelerate launch sft.py", None)])
+def test_the_trl_command_imports_all_it_can_do(program: str, by_command: object) -> None:
+    assert facts(documents(f"{program} {HF} --packing true")[-1]).get("run.trl_command") is by_command
+
+
 def test_a_file_of_arguments_is_named_and_options_win_over_it() -> None:
     found = documents("accelerate launch scripts/run_sft.py recipes/config.yaml --load_in_4bit=true")[0]
     assert ("config", "recipes/config.yaml", "(argument)") in found.references

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from compatcheck.core.environment import Environment, Package
+from compatcheck.core.source import Source
 from compatcheck.frameworks.recognise import read_configuration
 from compatcheck.frameworks.trl import configuration as trl
+from compatcheck.resolution.resolve import resolve
+from compatcheck.rules.locate import open_rules
 from tests import ROOT
 from tests.unit.frameworks.reading import read_file
 from tests.unit.frameworks.stated_facts import facts
@@ -57,6 +61,23 @@ def test_a_trainer_told_by_its_path_says_so() -> None:
     data = {"learning_rate": 1e-5, "output_dir": "out", "max_prompt_length": 8}
     (document,) = trl.read(data, "recipes/orpo/a.yaml").documents
     assert ("training.trainer", "(path of this file)") in {(entry.fact, entry.key) for entry in document.statements}
+
+
+@pytest.mark.parametrize(
+    ("given", "version", "padding_free"),
+    [
+        ({}, "0.18.2", False),
+        ({}, "0.19.0", True),
+        ({"packing_strategy": "bfd"}, "1.4.0", True),
+        ({"packing_strategy": "wrapped"}, "1.4.0", False),
+        ({"packing": False}, "1.4.0", False),
+    ],
+)
+def test_packing_flattens_the_batch(given: dict[str, object], version: str, padding_free: object) -> None:
+    reading = trl.read({"packing": True, "dataset_text_field": "text", **given}, "sft.yaml")
+    versions = Environment("r.txt", {"trl": Package("trl", version, Source("r.txt"))}, complete=False)
+    subject = resolve("x", rules=open_rules(()), environment=versions, documents=reading.documents)
+    assert subject.roles["train"]["training.padding_free"].value is padding_free
 
 
 def test_a_file_of_the_plain_trainer_is_not_trls() -> None:
