@@ -127,7 +127,9 @@ LLAMA: dict[str, Any] = {"model_type": "llama", "hidden_size": 64, "vocab_size":
         ("gpt_oss", "5.0.0", None, "eager"),
         ("falcon", "4.35.2", None, None),
         ("mamba", "5.0.0", None, None),
-        ("qwen2_vl", "4.57.1", "2.8.0", None),
+        ("qwen2_vl", "4.57.1", "2.8.0", "sdpa"),
+        ("qwen2_vl", "4.44.2", "2.8.0", "eager"),
+        ("glm4v", "4.57.1", "2.8.0", None),
     ],
 )
 def test_attention_left_open_is_what_the_release_of_transformers_takes(
