@@ -413,3 +413,13 @@ def test_batches_of_a_fork_count_sequences_or_tokens(rules: RuleSet, sequences: 
     facts = resolve("x", rules=rules, environment=None, documents=[document]).roles["actor"]
     names = ("training.micro_batch_size", "training.micro_batch_tokens", "training.micro_batch_is_global")
     assert [facts[name].value if name in facts else None for name in names] == [sequences, tokens, tokens is None]
+
+
+@pytest.mark.parametrize(("release", "limited"), [("0.25.0", False), ("0.26.0", True)])
+def test_the_trainers_own_fsdp_is_the_first_and_limited_by_accelerate(
+    rules: RuleSet, release: str, limited: bool
+) -> None:
+    documents = list(read_trainer_arguments({"output_dir": "o", "fsdp": "full_shard auto_wrap"}, "train.json"))
+    facts = facts_of(rules, documents, transformers="4.46.0", accelerate=release)
+    assert facts["training.fsdp_version"].value == 1
+    assert facts["training.fsdp_limit_all_gathers"].value is limited
