@@ -417,7 +417,7 @@ def test_batches_of_a_fork_count_sequences_or_tokens(rules: RuleSet, sequences: 
 
 @pytest.mark.parametrize(("release", "limited"), [("0.25.0", False), ("0.26.0", True)])
 def test_the_trainers_own_fsdp_is_the_first_and_limited_by_accelerate(
-    rules: RuleSet, release: str, limited: bool
+    rules: RuleSet, *, release: str, limited: bool
 ) -> None:
     documents = list(read_trainer_arguments({"output_dir": "o", "fsdp": "full_shard auto_wrap"}, "train.json"))
     facts = facts_of(rules, documents, transformers="4.46.0", accelerate=release)
