@@ -48,7 +48,7 @@ _OF_TRAINER = {
 """Keywords that trainers of older TRL releases took themselves."""
 _FSDP_PLUGIN = {
     "fsdp_version", "reshard_after_forward", "sharding_strategy", "cpu_offload", "use_orig_params", "activation_checkpointing",
-    "cpu_ram_efficient_loading", "sync_module_states", "limit_all_gathers", "state_dict_type",
+    "cpu_ram_efficient_loading", "sync_module_states", "state_dict_type",
 }  # fmt: skip
 _DEEPSPEED_PLUGIN = {
     "zero_stage": "zero_stage", "offload_optimizer_device": "offload_optimizer_device", "zero3_init_flag": "zero3_init_flag",
@@ -244,6 +244,7 @@ def _take_fsdp(call: Call, found: Findings) -> None:
     found.state("training.sharding", call.name, "fsdp", call)
     found.state("training.fsdp_version", call.name, 2 if call.name == "fully_shard" else 1, call)
     _state_literal(call, found, "use_orig_params", "training.fsdp_use_orig_params")
+    _state_literal(call, found, "limit_all_gathers", "training.fsdp_limit_all_gathers")
     _state_literal(call, found, "reshard_after_forward", "training.fsdp_reshard_after_forward")
 
 
@@ -285,6 +286,8 @@ def _take_deepspeed_plugin(call: Call, found: Findings) -> None:
 
 def _take_fsdp_plugin(call: Call, found: Findings) -> None:
     found.state("training.sharding", call.name, "fsdp", call)
+    # an argument of the plugin alone: the launcher's files have no such key
+    _state_literal(call, found, "limit_all_gathers", "training.fsdp_limit_all_gathers")
     for key, given in call.keywords.items():
         if key in _FSDP_PLUGIN:
             name = {"fsdp_version": key, "cpu_offload": "fsdp_offload_params"}.get(key, f"fsdp_{key}")

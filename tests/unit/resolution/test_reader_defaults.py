@@ -127,7 +127,9 @@ LLAMA: dict[str, Any] = {"model_type": "llama", "hidden_size": 64, "vocab_size":
         ("gpt_oss", "5.0.0", None, "eager"),
         ("falcon", "4.35.2", None, None),
         ("mamba", "5.0.0", None, None),
-        ("qwen2_vl", "4.57.1", "2.8.0", None),
+        ("qwen2_vl", "4.57.1", "2.8.0", "sdpa"),
+        ("qwen2_vl", "4.44.2", "2.8.0", "eager"),
+        ("glm4v", "4.57.1", "2.8.0", None),
     ],
 )
 def test_attention_left_open_is_what_the_release_of_transformers_takes(
@@ -411,3 +413,13 @@ def test_batches_of_a_fork_count_sequences_or_tokens(rules: RuleSet, sequences: 
     facts = resolve("x", rules=rules, environment=None, documents=[document]).roles["actor"]
     names = ("training.micro_batch_size", "training.micro_batch_tokens", "training.micro_batch_is_global")
     assert [facts[name].value if name in facts else None for name in names] == [sequences, tokens, tokens is None]
+
+
+@pytest.mark.parametrize(("release", "limited"), [("0.25.0", False), ("0.26.0", True)])
+def test_the_trainers_own_fsdp_is_the_first_and_limited_by_accelerate(
+    rules: RuleSet, *, release: str, limited: bool
+) -> None:
+    documents = list(read_trainer_arguments({"output_dir": "o", "fsdp": "full_shard auto_wrap"}, "train.json"))
+    facts = facts_of(rules, documents, transformers="4.46.0", accelerate=release)
+    assert facts["training.fsdp_version"].value == 1
+    assert facts["training.fsdp_limit_all_gathers"].value is limited

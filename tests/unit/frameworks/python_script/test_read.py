@@ -174,6 +174,10 @@ def test_two_calls_that_differ_leave_a_fact_open(tmp_path: Path) -> None:
             {"training.sharding": "fsdp", "training.fsdp_version": 1, "training.fsdp_use_orig_params": True},
         ),
         (
+            "FSDP(model, limit_all_gathers=False)",
+            {"training.sharding": "fsdp", "training.fsdp_version": 1, "training.fsdp_limit_all_gathers": False},
+        ),
+        (
             "fully_shard(m, reshard_after_forward=False)",
             {"training.sharding": "fsdp", "training.fsdp_version": 2, "training.fsdp_reshard_after_forward": False},
         ),
@@ -192,6 +196,10 @@ def test_two_calls_that_differ_leave_a_fact_open(tmp_path: Path) -> None:
         (
             "FullyShardedDataParallelPlugin(fsdp_version=2, cpu_offload=True)",
             {"training.sharding": "fsdp", "training.fsdp_version": 2, "training.fsdp_offload_params": True},
+        ),
+        (
+            "FullyShardedDataParallelPlugin(limit_all_gathers=False)",
+            {"training.sharding": "fsdp", "training.fsdp_limit_all_gathers": False},
         ),
         (
             "FSDP(m)\ntorch.compile(m)",
