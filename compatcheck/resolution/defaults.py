@@ -319,22 +319,31 @@ class _Table:
         What came before the first of them may not have been read; a default that ended is none of a release nobody knows.
         """
         for name in dict.fromkeys(name for row in candidates for name in row["ranges"]):
-            held = [any(_holds(row, name, one) for row in candidates) for one in self.possible_releases(name)]
-            if True in held and not all(held[held.index(True) :]):
-                return False
+            package = self.scope.package(name)
+            if package is not None and package.version is not None:
+                continue
+            allowed = compile_specifier((None if package is None else package.specifier) or "")
+            begun = False
+            for release in self.scope.rules.releases(name):
+                if contains(allowed, release) != "yes":
+                    continue
+                if any(_holds(row, name, release) for row in candidates):
+                    begun = True
+                elif begun and any(name in row["ranges"] and _holds(row, name, release) for row in self.rows):
+                    return False
         return True
 
     def is_other_before(self, fact: str, value: object, candidates: Sequence[Mapping[str, Any]]) -> bool:
         """Tell whether a release is possible that was read and has none of some rows, and what lies beneath another value."""
         about = {name for row in candidates for name in row["ranges"]}
         return any(
-            not any(_holds(row, name, release) for row in candidates)
-            for name in about
-            for release in self.possible_releases(name)
-        ) and any(
             row["fact"] == fact and table.fits_keys(row) and table.verdict(row) != _NO and table.value(row) != value
             for table in self.beneath
             for row in table.rows
+        ) and any(
+            not any(_holds(row, name, release) for row in candidates)
+            for name in about
+            for release in self.possible_releases(name)
         )
 
     def possible_releases(self, name: str) -> Iterator[str]:
