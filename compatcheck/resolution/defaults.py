@@ -322,10 +322,9 @@ class _Table:
             package = self.scope.package(name)
             if package is not None and package.version is not None:
                 continue
-            allowed = compile_specifier((None if package is None else package.specifier) or "")
-            begun = False
+            specifier, begun = None if package is None else package.specifier, False
             for release in self.scope.rules.releases(name):
-                if contains(allowed, release) != "yes":
+                if specifier and contains(compile_specifier(specifier), release) != "yes":
                     continue
                 if any(_holds(row, name, release) for row in candidates):
                     begun = True
