@@ -359,9 +359,7 @@ def _allowed(specifier: str, known: tuple[str, ...]) -> tuple[str, ...]:
 
 def all_ordered(bounds: Bounds, version: Version) -> bool:
     """Tell whether a range holds a version by plain PEP 440 order, with no boundary: what an installer would accept."""
-    return any(
-        all(_holds(clause, str(version), version, uncertain=False) == "yes" for clause in clauses) for clauses in bounds
-    )
+    return any(all(_holds(clause, "", version, uncertain=False) == "yes" for clause in clauses) for clauses in bounds)
 
 
 def judge(bounds: Bounds, specifier: str, releases: Iterable[str]) -> Verdict:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.effects import CHANGES_TRAINING, EFFECTS, OTHER_RELEASE, PATCH_RELEASE, worst_effect
@@ -15,7 +17,7 @@ from compatcheck.resolution.pins import KIND as BY_PINS
 from compatcheck.resolution.scope import COMPONENT_FACTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from compatcheck.core.environment import Package
     from compatcheck.core.report import Finding
@@ -49,6 +51,29 @@ class Blame:
             codes = () if rule is None else (rule.when, rule.unless)
             self._compared[finding.rule_id] = frozenset(name for code in codes for name in _compared(code))
         return self._compared[finding.rule_id] | names
+
+
+class Changes(Mapping[str, Sequence["Change"]]):
+    """Changes by lever, those of one made when they are first asked for: most packages are blamed for nothing."""
+
+    def __init__(self, levers: Iterable[str], make: Callable[[str], Sequence[Change]]) -> None:
+        """Take the levers and what makes the changes of one."""
+        self._levers = dict.fromkeys(levers)
+        self._make = cache(make)
+
+    def __getitem__(self, lever: str) -> Sequence[Change]:
+        if lever not in self._levers:
+            raise KeyError(lever)
+        return self._make(lever)
+
+    def __contains__(self, lever: object) -> bool:
+        return lever in self._levers
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._levers)
+
+    def __len__(self) -> int:
+        return len(self._levers)
 
 
 class Levers(NamedTuple):
@@ -91,7 +116,7 @@ def find_levers(
     blame = Blame(rules)
     concerned = frozenset().union(*map(blame.packages, failing))
     advised_against = _advised_against(failing, rules)
-    changes: dict[str, Sequence[Change]] = {}
+    changes: dict[str, Callable[[], Iterable[Change]]] = {}
     packages, releases, notes = {}, {}, []
     for name, found in stated.items():
         package = found[0][1]
@@ -105,10 +130,10 @@ def find_levers(
             continue
         listed = list_releases(name) if name in concerned and list_releases is not None else ()
         known = _final((*rules.releases(name), *listed))
-        moves = _moves(package, known, frozenset(subject for subject, _ in found), advised_against.get(name, ()))
         packages[name] = package
         if known:
-            releases[name], changes[name] = known, _sorted(moves)
+            releases[name], ids = known, frozenset(subject for subject, _ in found)
+            changes[name] = partial(_moves, package, known, ids, advised_against.get(name, ()))
     settings: dict[str, dict[str, Change]] = {}
     advised: dict[tuple[str, str], set[str]] = {}
     for subject in subjects:
@@ -125,16 +150,17 @@ def find_levers(
             paths = {edit.path for edit in change.edits}
             read_by = {one.id for one in subjects if paths & {document.source.path for document in one.documents}}
             same[key] = before._replace(subjects=change.subjects | before.subjects | read_by, effect=effect)
-    changes.update((lever, _sorted(found.values())) for lever, found in settings.items())
+    changes.update((lever, found.values) for lever, found in settings.items())
     by_finding = {key: frozenset(found) for key, found in advised.items()}
-    return Levers(changes, packages, releases, by_finding, tuple(notes), blame)
+    made = Changes(changes, lambda lever: _sorted(changes[lever]()))
+    return Levers(made, packages, releases, by_finding, tuple(notes), blame)
 
 
 FIT = "fit"
 """Stands for every rule about whether a run fits: the same settings help against each."""
 
 
-def _sorted(changes: Any) -> list[Change]:  # noqa: ANN401 (an iterable of changes)
+def _sorted(changes: Iterable[Change]) -> list[Change]:
     return sorted(changes, key=lambda change: (EFFECTS.index(change.effect), change.distance, str(change.value)))
 
 

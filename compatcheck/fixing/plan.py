@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.effects import CHANGES_TRAINING, EFFECTS, worst_effect
@@ -12,12 +13,12 @@ from compatcheck.core.units import format_bytes
 from compatcheck.fixing.confirmation import Confirmed, Questions, search_confirmed
 from compatcheck.fixing.evaluation import Evaluation, resolve_changed, target_of, targets_of
 from compatcheck.fixing.files import EditableFiles
-from compatcheck.fixing.levers import find_levers
+from compatcheck.fixing.levers import Changes, find_levers
 from compatcheck.fixing.search import Search, Shortage, State
 from compatcheck.memory.closed_form.verdict import SAFE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.core.estimate import Estimate
     from compatcheck.core.fix import Change
@@ -255,22 +256,26 @@ class Group:
         own = tuple(self._own.get(change, change) for change in pruned.changes)
         return Confirmed(pruned._replace(changes=own), tuple(refused), found.smallest)
 
-    def _levels(self) -> Iterator[tuple[int, dict[str, list[Change]]]]:
+    def _levels(self) -> Iterator[tuple[int, Mapping[str, Sequence[Change]]]]:
         """Yield each level of `EFFECTS` that has changes which may clear what fails, with all that cost no more."""
         blamed = frozenset().union(*map(self.levers.blamed, self.failing)) & self.levers.changes.keys()
         known = 0
         for level in range(len(EFFECTS)):
-            every = within(self.levers.changes, level)
-            priced = {
-                name: [self._priced(one) for one in every[name] if self.effect(one) is not None] for name in blamed
-            }
-            every |= {name: sorted(some, key=self._order) for name, some in within(priced, level).items()}
+            every = Changes(self.levers.changes, partial(self._within, level, blamed))
             count = sum(len(every[name]) for name in blamed)
             if count > known:
                 yield level, every
             known = count
         if not known:
-            yield 0, within(every, 0)
+            yield 0, Changes(self.levers.changes, partial(self._within, 0, blamed))
+
+    def _within(self, level: int, blamed: Container[str], lever: str) -> Sequence[Change]:
+        """Return the changes of a lever that cost no more than a level of `EFFECTS`, of a blamed one with what moves along."""
+        found = [one for one in self.levers.changes[lever] if EFFECTS.index(one.effect) <= level]
+        if lever not in blamed:
+            return found
+        priced = (self._priced(one) for one in found if self.effect(one) is not None)
+        return sorted((one for one in priced if EFFECTS.index(one.effect) <= level), key=self._order)
 
     def _order(self, change: Change) -> tuple[object, ...]:
         moving = len(self.evaluation.complete((change,)))
@@ -390,11 +395,6 @@ class Group:
         subjects = (one for one in self.subjects if one.id in change.subjects)
         verdicts = (self.evaluation.judge(resolve_changed(one, (change,), self.rules)) for one in subjects)
         return [finding for verdict in verdicts for finding in verdict.findings if finding.fails]
-
-
-def within(changes: Mapping[str, Sequence[Change]], level: int) -> dict[str, list[Change]]:
-    """Return the changes that cost no more than a level of `EFFECTS`."""
-    return {name: [one for one in some if EFFECTS.index(one.effect) <= level] for name, some in changes.items()}
 
 
 _STEPS = 16

@@ -109,17 +109,16 @@ def starts_training(path: str, files: Files = LOCAL) -> bool:
 
 def _tells_training(path: str) -> bool:
     """Tell whether the name of a file says alone that it is one of a training."""
-    return _NAMES_TRAINING.search(os.path.basename(path)) is not None
+    return re.search(_NAMES_TRAINING, os.path.basename(path)) is not None
 
 
 _OF_TESTS = re.compile(r"(?:^|/)(?:tests?/[^/]*|test_[^/]*|[^/]*_test|conftest)\.py$")
 _WORDS = r"(?:pre|fine[-_]?)?train(?:ing)?|fine[-_]?tun(?:e|ing)|sft|dpo|grpo|kto|orpo|ppo|rloo|rlhf|q?lora"
 _LIBRARIES = r"ds|deepspeed|zero[-_]?[123]?|accelerate|fsdp[12]?|axolotl"
 _EDGE, _END = r"(?:^|[-_.])", r"(?=[-_.])"
-_NAMES_TRAINING = re.compile(
-    rf"{_EDGE}(?:(?:{_WORDS}|{_LIBRARIES}){_END}.*(?:ya?ml|toml|py)|(?:{_LIBRARIES}){_END}.*(?:hjson|jsonc?)"
-    rf"|(?:{_WORDS}){_END}.*(?:config|arg|argument)s?\.(?:hjson|jsonc?))$",
-    re.IGNORECASE,
+_NAMES_TRAINING = (
+    rf"(?i){_EDGE}(?:(?:{_WORDS}|{_LIBRARIES}){_END}.*(?:ya?ml|toml|py)|(?:{_LIBRARIES}){_END}.*(?:hjson|jsonc?)"
+    rf"|(?:{_WORDS}){_END}.*(?:config|arg|argument)s?\.(?:hjson|jsonc?))$"
 )
 """Names that say alone that a file is one of a training; data has the shorter ones, too, as JSON."""
 

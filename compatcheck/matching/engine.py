@@ -98,7 +98,7 @@ class RuleOutcome(NamedTuple):
 
 
 class RelevantRules(NamedTuple):
-    """The rules that concern a subject, and what of it they are decided with; none of it depends on releases or settings."""
+    """The rules that concern a subject, and what of it they are decided with; it depends on no setting."""
 
     rules: tuple[CompiledRule, ...]
     implied: tuple[str, ...]
@@ -116,7 +116,13 @@ class RelevantRules(NamedTuple):
         implied = _implied(subject, set(names))
         damage = () if environment is None else environment.damage
         contradictory = frozenset(damaged.package for damaged in damage if damaged.kind == "contradictory")
-        return cls(tuple(rules.rules_about((*names, *implied))), implied, contradictory, _served(subject))
+        scope = FactScope({}, environment, rules)
+
+        def excludes(name: str, bounds: object) -> bool:
+            return name not in COMPONENT_FACTS and scope.in_range(name, bounds) == "no"  # those are facts of roles
+
+        about = tuple(rules.rules_about((*names, *implied), excludes))
+        return cls(about, implied, contradictory, _served(subject))
 
     def decide(self, rule: CompiledRule, scope: FactScope, *, stated: bool) -> RuleOutcome:
         """Decide a rule for one role, of which a run is stated or not, and whether what is known is enough to speak of it.

@@ -140,6 +140,10 @@ class _Watched(Mapping[str, Any]):
         self._reads[self._place, name] = self._mapping.get(name)
         return self._mapping[name]
 
+    def get(self, name: str, default: object = None) -> object:
+        self._reads[self._place, name] = found = self._mapping.get(name)
+        return default if found is None else found
+
     def __iter__(self) -> Iterator[str]:
         raise NotImplementedError  # an answer may rest on single names alone
 

@@ -275,7 +275,6 @@ class _Table:
         """Where keys stand that rows need written."""
         self.open_to_all: frozenset[str] = frozenset()
         """Facts that something not read may set for any model: the others may follow it."""
-        self._possible: dict[str, list[str]] = {}
         self.beneath: Sequence[_Table] = ()
         """Those of the programs that this one is built upon: their defaults hold in releases that none of its rows is about."""
         self.hidden = {row["fact"] for row in rows if row["fact"] not in facts and self.may_be_set(row)}
@@ -321,9 +320,24 @@ class _Table:
         another default (``elsewhere``); a default that ended is none of a release nobody knows.
         """
         for name in dict.fromkeys(name for row in candidates for name in row["ranges"]):
-            held = [any(_holds(row, name, one) for row in candidates) for one in self.possible_releases(name)]
-            if True in held and not all(held if elsewhere else held[held.index(True) :]):
-                return False
+            package = self.scope.package(name)
+            if package is not None and package.version is not None:
+                continue
+            specifier = None if package is None else package.specifier
+            begun = missed = False
+            for release in self.scope.rules.releases(name):
+                if specifier and contains(compile_specifier(specifier), release) != "yes":
+                    continue
+                if any(_holds(row, name, release) for row in candidates):
+                    if missed:
+                        return False
+                    begun = True
+                elif (begun or elsewhere) and any(
+                    name in row["ranges"] and _holds(row, name, release) for row in self.rows
+                ):
+                    if begun:
+                        return False
+                    missed = True
         return True
 
     def is_other_beneath(self, fact: str, value: object) -> bool:
@@ -333,19 +347,6 @@ class _Table:
             for table in self.beneath
             for row in table.rows
         )
-
-    def possible_releases(self, name: str) -> list[str]:
-        """Return the known releases of a package that its requirement allows and that any row is about."""
-        if name not in self._possible:
-            package = self.scope.package(name)
-            allowed = compile_specifier((None if package is None else package.specifier) or "")
-            about = [row for row in self.rows if name in row["ranges"]]
-            self._possible[name] = [
-                release
-                for release in (self.scope.rules.releases(name) if package is None or package.version is None else ())
-                if contains(allowed, release) == "yes" and any(_holds(row, name, release) for row in about)
-            ]
-        return self._possible[name]
 
     def depends_on_facts(self, row: Mapping[str, Any]) -> bool:
         """Tell whether a row waits for its condition, and not only for a release."""

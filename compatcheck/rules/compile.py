@@ -6,11 +6,12 @@ import hashlib
 import io
 import json
 from dataclasses import fields
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import RuleError
 from compatcheck.core.source import Source
-from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
+from compatcheck.core.versions import Bounds, InvalidSpecifierError, compile_specifier
 from compatcheck.rules.database import FORMAT, INACTIVE, INDEPENDENT, Database, cell_key
 from compatcheck.rules.expression import fact_names
 from compatcheck.rules.load import load_rules
@@ -59,24 +60,27 @@ def compile_database(rules: Iterable[Rule], sections: Mapping[str, Any], date: s
     """Compile rules and data sections into the bytes of a database file."""
     body = io.BytesIO()
 
-    def write(value: object) -> list[int]:
-        data = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    def write(*values: object) -> list[int]:
+        data = "\n".join(json.dumps(value, separators=(",", ":"), ensure_ascii=False) for value in values).encode()
         start = body.tell()
         body.write(data + b"\n")
         return [start, len(data)]
 
-    chunks: dict[str, list[object]] = {}
+    chunks: dict[str, dict[str, tuple[Bounds | None, list[object]]]] = {}
     active = 0
     for rule in sorted(rules, key=lambda rule: rule.id):
         record = [*_matching_part(rule), write(_text_part(rule))]
         active += rule.status == "active"
-        for key in _index_keys(rule):
-            chunks.setdefault(key, []).append(record)
+        for key, bounds in _index(rule).items():
+            chunks.setdefault(key, {}).setdefault(str(bounds), (bounds, []))[1].append(record)
     header = {
         "format": FORMAT,
         "date": date,
         "rules": active,
-        "packages": {name: write(records) for name, records in sorted(chunks.items())},
+        "packages": {
+            name: write([bounds for bounds, _ in parts.values()], *(records for _, records in parts.values()))
+            for name, parts in sorted(chunks.items())
+        },
         "sections": {name: write(value) for name, value in sorted(sections.items())},
     }
     header["id"] = hashlib.sha256(body.getvalue()).hexdigest()[:12]
@@ -88,13 +92,17 @@ def open_compiled(data: bytes, name: str) -> Database:
     return Database(lambda: io.BytesIO(data), name)
 
 
-def _index_keys(rule: Rule) -> set[str]:
+def _index(rule: Rule) -> dict[str, Bounds | None]:
+    """Return what a rule is filed under; where that is one package, with the range outside of which all of it is silent."""
     if rule.status != "active":
-        return {INACTIVE}
-    keys = set()
-    for packages in (*(clause.packages for clause in rule.clauses), *([rule.unverified] if rule.unverified else [])):
-        keys.add(next((name for name, spec in packages.items() if spec != "absent"), INDEPENDENT))
-    return keys
+        return {INACTIVE: None}
+    clauses = (*(clause.packages for clause in rule.clauses), *([rule.unverified] if rule.unverified else []))
+    names = [next((name for name, text in one.items() if text != "absent"), INDEPENDENT) for one in clauses]
+    compiled = [_ranges(rule, one).get(name) for name, one in zip(names, clauses, strict=True)]
+    ranges = [bounds for bounds in compiled if isinstance(bounds, list)]
+    if len(set(names)) == 1 and len(ranges) == len(names):
+        return {names[0]: list(chain.from_iterable(ranges))}
+    return dict.fromkeys(names)
 
 
 def _matching_part(rule: Rule) -> list[object]:
@@ -165,8 +173,8 @@ def _as_mapping(part: Remedy | Reference | ProbeUse) -> dict[str, object]:
     return {field.name: getattr(part, field.name) for field in fields(part)}
 
 
-def _ranges(rule: Rule, packages: Mapping[str, str]) -> dict[str, object]:
-    result: dict[str, object] = {}
+def _ranges(rule: Rule, packages: Mapping[str, str]) -> dict[str, Bounds | str]:
+    result: dict[str, Bounds | str] = {}
     for name, specifier in packages.items():
         if specifier in {"present", "absent"}:
             result[name] = specifier

@@ -1,8 +1,9 @@
 """The compiled database: one file, indexed by package, of which only what a run needs is read.
 
 Layout: a first line of JSON (id, date, counts and offsets), then chunks of JSON. A chunk holds the matching part of all
-rules about one package; texts stand apart and are read only for findings; tables, programs with their defaults, releases, pins
-and models are sections read by name. A rule about a package that is not there costs nothing.
+rules about one package: a line of ranges, and for each a line of the rules that say nothing of releases outside of it; texts
+stand apart and are read only for findings; tables, programs with their defaults, releases, pins and models are sections read by
+name. A rule about a package that is not there costs nothing, one about other releases of it next to nothing.
 """
 
 import json
@@ -14,7 +15,7 @@ from compatcheck.core.source import Source
 from compatcheck.core.versions import Bounds, Verdict, judge
 from compatcheck.rules.expression import Code
 
-FORMAT = 2
+FORMAT = 3
 INDEPENDENT = "*"
 """Index key of rules that depend on no package."""
 INACTIVE = "#inactive"
@@ -22,6 +23,10 @@ INACTIVE = "#inactive"
 
 Ranges = Mapping[str, Any]
 """Package → bounds (see `compatcheck.core.versions`), ``"present"`` or ``"absent"``."""
+
+
+Excludes = Callable[[str, Bounds], bool]
+"""Tells of a package and a range whether the package certainly lies outside of it."""
 
 
 class CompiledClause(NamedTuple):
@@ -98,7 +103,9 @@ class Database:
         """The file or directory it was opened from, as the person named it."""
         self._connect = connect
         self._sections: dict[str, Any] = {}
-        self._rules: dict[str, tuple[CompiledRule, ...]] = {}
+        self._chunks: dict[str, list[tuple[Bounds | None, bytes]]] = {}
+        self._rules: dict[tuple[str, int], tuple[CompiledRule, ...]] = {}
+        self._by_id: dict[str, CompiledRule] = {}
         self._texts: dict[tuple[int, ...], Texts] = {}
         try:
             with connect() as stream:
@@ -126,42 +133,57 @@ class Database:
         """Open a database file."""
         return cls(lambda: open(path, "rb"), path)
 
-    def _read(self, span: Iterable[int]) -> Any:  # noqa: ANN401 (JSON)
+    def _read(self, span: Iterable[int]) -> bytes:
         offset, length = span
         with self._connect() as stream:
             stream.seek(self._start + offset)
-            return json.loads(stream.read(length))
+            return stream.read(length)
 
-    def rules_about(self, names: Iterable[str]) -> Iterator[CompiledRule]:
-        """Yield the active rules about any of these packages or components, and those about none, once each."""
+    def rules_about(self, names: Iterable[str], excludes: Excludes = lambda *_: False) -> Iterator[CompiledRule]:
+        """Yield the active rules about any of these packages or components, and those about none, once each.
+
+        Args:
+            names: packages and components.
+            excludes: tells whether a package certainly lies outside of a range; of rules about such a range alone none is read.
+        """
         seen: set[str] = set()
         for name in (INDEPENDENT, *names):
-            for rule in self._rules_of(name):
+            for rule in self._rules_of(name, excludes):
                 if rule.id not in seen:
                     seen.add(rule.id)
                     yield rule
 
     def all_rules(self) -> Iterator[CompiledRule]:
         """Yield every rule once, drafts and withdrawn ones included."""
-        seen: set[str] = set()
-        for name in self.packages:
-            for rule in self._rules_of(name):
-                if rule.id not in seen:
-                    seen.add(rule.id)
-                    yield rule
+        return self.rules_about(self.packages)
 
-    def _rules_of(self, name: str) -> tuple[CompiledRule, ...]:
-        """Read the rules about a package once."""
-        if name not in self._rules:
+    def find(self, rule_id: str) -> CompiledRule | None:
+        """Return the rule with this id or former id."""
+        if rule_id not in self._by_id:
+            return next((rule for rule in self.all_rules() if rule_id in (rule.id, *rule.former_ids)), None)
+        return self._by_id[rule_id]
+
+    def _rules_of(self, name: str, excludes: Excludes) -> list[CompiledRule]:
+        """Read the rules about a package, each range once."""
+        if name not in self._chunks:
             span = self.packages.get(name)
-            self._rules[name] = () if span is None else tuple(map(_rule, self._read(span)))
-        return self._rules[name]
+            head, *lines = [b"[]"] if span is None else self._read(span).split(b"\n")
+            self._chunks[name] = list(zip(json.loads(head), lines, strict=True))
+        found: list[CompiledRule] = []
+        for index, (bounds, line) in enumerate(self._chunks[name]):
+            if bounds is not None and excludes(name, bounds):
+                continue
+            if (name, index) not in self._rules:
+                rules = self._rules[name, index] = tuple(map(_rule, json.loads(line)))
+                self._by_id.update((rule.id, rule) for rule in rules)
+            found += self._rules[name, index]
+        return sorted(found, key=lambda rule: rule.id)
 
     def texts(self, rule: CompiledRule) -> Texts:
         """Read what people read of a rule."""
         span = tuple(rule.text)
         if span not in self._texts:
-            record = self._read(rule.text)
+            record = json.loads(self._read(rule.text))
             record[4] = tuple((packages, when) for packages, when in record[4])
             for index in (7, 8, 9, 11):
                 record[index] = tuple(record[index])
@@ -172,7 +194,7 @@ class Database:
         """Return a data section, ``tables/sdpa-support`` or ``releases/deepspeed``, or None when there is none."""
         if name not in self._sections:
             span = self._header["sections"].get(name)
-            self._sections[name] = None if span is None else self._read(span)
+            self._sections[name] = None if span is None else json.loads(self._read(span))
         return self._sections[name]
 
     def sections(self, prefix: str) -> list[str]:
@@ -216,11 +238,11 @@ class RuleSet:
         """Packages and components that rules are about, with the one name that stands for none of them."""
         return set().union(*(database.packages for database in self.databases))
 
-    def rules_about(self, names: Iterable[str]) -> Iterator[CompiledRule]:
-        """Yield the active rules about any of these packages, and those about none."""
+    def rules_about(self, names: Iterable[str], excludes: Excludes = lambda *_: False) -> Iterator[CompiledRule]:
+        """Yield the active rules about any of these packages, and those about none, as `Database.rules_about`."""
         names = tuple(names)
         for index, database in enumerate(self.databases):
-            for rule in database.rules_about(names):
+            for rule in database.rules_about(names, excludes):
                 yield rule._replace(database=index) if index else rule
 
     def all_rules(self) -> Iterator[CompiledRule]:
@@ -231,8 +253,11 @@ class RuleSet:
 
     def find(self, rule_id: str) -> CompiledRule | None:
         """Return the rule with this id or former id; that of a later database wins."""
-        found = [rule for rule in self.all_rules() if rule.id == rule_id or rule_id in rule.former_ids]
-        return found[-1] if found else None
+        for index in reversed(range(len(self.databases))):
+            rule = self.databases[index].find(rule_id)
+            if rule is not None:
+                return rule._replace(database=index)
+        return None
 
     def texts(self, rule: CompiledRule) -> Texts:
         """Read what people read of a rule."""

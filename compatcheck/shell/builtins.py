@@ -455,7 +455,7 @@ def _declare(evaluator: ScriptReading, kind: str, name: str, flags: str, removed
         old = Variable(found.values[0] if found.values and kind == "export" else None, line=evaluator.line)
     elements = old.elements
     if elements is None and ("A" in flags or "a" in flags):
-        elements = {} if old.value is None else {0: old.value}
+        elements = old.copy_elements()
     state.variables[name] = old._replace(
         value=None if elements is not None else old.value,
         elements=elements,

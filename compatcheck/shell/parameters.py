@@ -9,6 +9,7 @@ from compatcheck.shell.limits import MAX_WORDS, LimitError
 from compatcheck.shell.patterns import PatternError, remove_prefix, remove_suffix, substitute, translate
 from compatcheck.shell.state import ALWAYS_SET, INHERITED, State, Variable
 from compatcheck.shell.values import Value, from_text, is_many, single, unknown
+from compatcheck.shell.versions import Versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -140,10 +141,9 @@ class Parameters:
         if key is None and old.elements is None:
             state.variables[name] = old._replace(value=single(value), line=line)
             return
-        elements: dict[int | str, Value]
-        elements = dict(old.elements) if old.elements is not None else {} if old.value is None else {0: old.value}
+        elements = old.copy_elements()
         if old.has_unknown_places and not old.associative:
-            elements = {0: unknown(f"${{{name}[@]}}", line, many=True)}
+            elements = Versions({0: unknown(f"${{{name}[@]}}", line, many=True)})
         else:
             place: int | str = ("0" if old.associative else 0) if key is None else key
             if isinstance(place, int) and place < 0:
@@ -151,16 +151,16 @@ class Parameters:
             in_order = old.associative or place in elements or int(place) > int(next(reversed(elements), -1))
             elements[place] = value
             if not in_order:
-                elements = dict(sorted(elements.items(), key=lambda item: int(item[0])))
+                elements = Versions(dict(sorted(elements.items(), key=lambda item: int(item[0]))))
         self.set_elements(name, elements, line, opened=old.has_unknown_places or is_many(value))
 
     def replace_array(self, name: str, elements: Mapping[int, Value], line: int) -> None:
         """Set a whole array."""
         self.set_elements(
-            name, dict[int | str, Value](elements.items()), line, opened=any(map(is_many, elements.values()))
+            name, Versions(dict[int | str, Value](elements.items())), line, opened=any(map(is_many, elements.values()))
         )
 
-    def set_elements(self, name: str, elements: dict[int | str, Value], line: int, *, opened: bool) -> None:
+    def set_elements(self, name: str, elements: Versions[int | str, Value], line: int, *, opened: bool) -> None:
         """Give an array these elements; ``opened`` where one of them may be no element or several."""
         if len(elements) > MAX_WORDS:
             raise LimitError(f"an array has more than {MAX_WORDS} elements")

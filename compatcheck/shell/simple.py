@@ -19,6 +19,7 @@ from compatcheck.shell.started import StartedShells
 from compatcheck.shell.state import Function, Variable
 from compatcheck.shell.statements import Arithmetic, Raw, Simple, Test
 from compatcheck.shell.values import Value, assumptions_of, from_text, is_many, text_of, unknown
+from compatcheck.shell.versions import Versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -212,11 +213,11 @@ class SimpleCommands(StartedShells):
 
     def _assign_array(self, name: str, inside: Raw, *, append: bool) -> None:
         old = self.state.variables.get(name)
-        elements: dict[int | str, Value] = {}
+        elements: Versions[int | str, Value] = Versions()
         if append and old is not None:
-            elements = dict(old.elements) if old.elements is not None else {} if old.value is None else {0: old.value}
+            elements = old.copy_elements()
         elif append:
-            elements = {0: unknown(f"${{{name}[@]}}", inside.line, many=True, implicit=True)}
+            elements = Versions({0: unknown(f"${{{name}[@]}}", inside.line, many=True, implicit=True)})
         associative = old is not None and old.associative
         place = 0 if associative else int(next(reversed(elements), -1)) + 1
         opened, in_order = append and (old is None or old.has_unknown_places), True
@@ -225,13 +226,13 @@ class SimpleCommands(StartedShells):
             if match:
                 key = self._key(name, f"[{match[1]}]", word.line)
                 if key is None or match[2]:
-                    elements, opened = {0: unknown(f"${{{name}[@]}}", word.line, many=True)}, True
+                    elements, opened = Versions({0: unknown(f"${{{name}[@]}}", word.line, many=True)}), True
                     break
                 elements[key] = value = self.expander.one(word.text[match.end() :], word.line)
                 opened, in_order = opened or is_many(value), False
                 place = key + 1 if isinstance(key, int) else place
             elif associative:
-                elements, opened = {0: unknown(f"${{{name}[@]}}", word.line, many=True)}, True
+                elements, opened = Versions({0: unknown(f"${{{name}[@]}}", word.line, many=True)}), True
                 break
             else:
                 for value in self.expander.fields(word.text, word.line):
@@ -239,7 +240,7 @@ class SimpleCommands(StartedShells):
                     opened = opened or is_many(value)
                     place += 1
         if not (associative or in_order):
-            elements = dict(sorted(elements.items(), key=lambda item: int(item[0])))
+            elements = Versions(dict(sorted(elements.items(), key=lambda item: int(item[0]))))
         self.expander.parameters.set_elements(name, elements, inside.line, opened=opened)
 
     def _call(self, function: Function, values: list[tuple[Value, Raw]], line: int) -> Flow:

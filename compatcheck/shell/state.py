@@ -10,7 +10,7 @@ from compatcheck.shell.values import Value, choose, is_many, same, text_of, unkn
 from compatcheck.shell.versions import Versions
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping
+    from collections.abc import Container, Iterable
 
     from compatcheck.shell.statements import Statement
 
@@ -26,7 +26,7 @@ class Variable(NamedTuple):
 
     value: Value | None = None
     """Its text; None for an array, and for a variable that is surely unset."""
-    elements: Mapping[int | str, Value] | None = None
+    elements: Versions[int | str, Value] | None = None
     """Elements of an array in the order of their keys."""
     has_unknown_places: bool = False
     """Whether it is an array in which an element may be no element or several."""
@@ -36,17 +36,23 @@ class Variable(NamedTuple):
     line: int = 1
     """Where it was last set."""
 
+    def copy_elements(self) -> Versions[int | str, Value]:
+        """Return its elements to change them; of a text, it alone."""
+        if self.elements is not None:
+            return self.elements.copy()
+        return Versions({} if self.value is None else {0: self.value})
+
 
 @dataclass(slots=True)
 class State:
     """Everything a statement may change."""
 
-    variables: Versions[Variable] = field(default_factory=Versions)
+    variables: Versions[str, Variable] = field(default_factory=Versions)
     arguments: tuple[Value, ...] | None = None
     """Positional arguments; None while nobody said which there are."""
-    functions: Versions[tuple[Function | None, ...]] = field(default_factory=Versions)
+    functions: Versions[str, tuple[Function | None, ...]] = field(default_factory=Versions)
     """Every definition a name may have; None stands for no definition."""
-    files: Versions[Value] = field(default_factory=Versions)
+    files: Versions[str, Value] = field(default_factory=Versions)
     """What the script wrote into files."""
     saved: list[dict[str, Variable | None]] = field(default_factory=list)
     """Per running function, the variables that its local ones hide."""
@@ -73,9 +79,9 @@ class State:
             if variable.elements is not None and not variable.associative:
                 place = max((key for key in variable.elements if isinstance(key, int)), default=-1) + 1
                 more = unknown(f"${{{name}[@]}} after {path}", line, many=True)
-                self.variables[name] = variable._replace(
-                    elements={**variable.elements, place: more}, has_unknown_places=True
-                )
+                elements = variable.copy_elements()
+                elements[place] = more
+                self.variables[name] = variable._replace(elements=elements, has_unknown_places=True)
             elif variable.value == () and variable.line:
                 self.variables[name] = variable._replace(value=unknown(f"${name}", line))
 
@@ -171,9 +177,8 @@ def _same_variable(one: Variable, two: Variable) -> bool:
         if one.value is None or two.value is None:
             return one.value is two.value and one.elements is two.elements
         return same(one.value, two.value)
-    return list(one.elements) == list(two.elements) and all(
-        same(one.elements[key], two.elements[key]) for key in one.elements
-    )
+    ones, others = one.elements.items(), two.elements.items()
+    return len(ones) == len(others) and all(a == b and same(x, y) for (a, x), (b, y) in zip(ones, others, strict=True))
 
 
 def _join_variables(name: str, one: Variable | None, two: Variable | None, line: int, *, again: bool) -> Variable:
@@ -190,7 +195,7 @@ def _join_variables(name: str, one: Variable | None, two: Variable | None, line:
     associative = any(variable.associative for variable in known)
     every = f"${{{name}[@]}}"
     if associative or len(known) < 2 or one is None or two is None:
-        return Variable(None, {0: unknown(every, line, many=True)}, True, associative, exported, line=line)
+        return Variable(None, Versions({0: unknown(every, line, many=True)}), True, associative, exported, line=line)
     lists = [_elements(variable) for variable in (one, two)]
     shorter = min(map(len, lists))
     start = next((n for n in range(shorter) if not same(lists[0][n], lists[1][n])), shorter)
@@ -202,7 +207,7 @@ def _join_variables(name: str, one: Variable | None, two: Variable | None, line:
         end = next((n for n in range(rest) if not same(lists[0][-1 - n], lists[1][-1 - n])), rest)
         ways = [tuple(values[start : len(values) - end]) for values in lists]
         joined = [*lists[0][:start], choose(every, line, ways, many=True), *lists[0][len(lists[0]) - end :]]
-    return Variable(None, dict(enumerate(joined)), any(map(is_many, joined)), exported=exported, line=line)
+    return Variable(None, Versions(dict(enumerate(joined))), any(map(is_many, joined)), exported=exported, line=line)
 
 
 def _text(name: str, variable: Variable | None, line: int) -> Value:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import ItemsView, Iterator, MutableMapping
 from typing import Any, TypeVar
 
+_K = TypeVar("_K")
 _T = TypeVar("_T")
 _NOTHING: Any = object()
 """Stands for a name that is not there."""
@@ -21,7 +22,7 @@ class _Step:
     def __init__(self, before: _Step | None) -> None:
         self.before = before
         self.depth: int = 0 if before is None else before.depth + 1
-        self.others: dict[str, Any] = {}
+        self.others: dict[Any, Any] = {}
         """What the names it changes stand for on the other side: before it where it is in force, and in it where it is not."""
         self.is_open = True
         """Whether one version alone ends with it, which may go on in it."""
@@ -32,7 +33,7 @@ class _Store:
 
     __slots__ = ("step", "values")
 
-    def __init__(self, values: dict[str, Any]) -> None:
+    def __init__(self, values: dict[Any, Any]) -> None:
         self.values = values
         self.step = _Step(None)
 
@@ -69,24 +70,24 @@ def _between(one: _Step | None, two: _Step | None) -> Iterator[tuple[_Step, bool
             two = two.before
 
 
-class Versions(MutableMapping[str, _T]):
+class Versions(MutableMapping[_K, _T]):
     """Names and what they stand for."""
 
     __slots__ = ("_step", "_store")
 
-    def __init__(self, values: dict[str, _T] | None = None) -> None:
+    def __init__(self, values: dict[_K, _T] | None = None) -> None:
         """Begin with these values."""
         self._store = _Store({} if values is None else values)
         self._step = self._store.step
 
-    def copy(self) -> Versions[_T]:
+    def copy(self) -> Versions[_K, _T]:
         """Return a version that may change on its own."""
-        copied: Versions[_T] = Versions.__new__(Versions)
+        copied: Versions[_K, _T] = Versions.__new__(Versions)
         copied._store, copied._step = self._store, self._step
         self._step.is_open = False
         return copied
 
-    def differing(self, other: Versions[_T]) -> dict[str, tuple[_T | None, _T | None]]:
+    def differing(self, other: Versions[_K, _T]) -> dict[_K, tuple[_T | None, _T | None]]:
         """Return the names that may stand for something else in another version, and what for in both."""
         if self._store is not other._store:
             names = dict.fromkeys((*self, *other))
@@ -96,13 +97,13 @@ class Versions(MutableMapping[str, _T]):
         here, there = list(map(self.get, names)), list(map(other.get, names))  # one version after the other
         return {name: (one, two) for name, one, two in zip(names, here, there, strict=True) if one is not two}
 
-    def _now(self) -> dict[str, _T]:
+    def _now(self) -> dict[_K, _T]:
         store = self._store
         if store.step is not self._step:
             store.go(self._step)
         return store.values
 
-    def _change(self, name: str, value: _T) -> None:
+    def _change(self, name: _K, value: _T) -> None:
         values = self._now()
         if not self._step.is_open:
             self._step = self._store.step = _Step(self._step)
@@ -112,21 +113,25 @@ class Versions(MutableMapping[str, _T]):
         else:
             values[name] = value
 
-    def __getitem__(self, name: str) -> _T:
+    def __getitem__(self, name: _K) -> _T:
         """Return what a name stands for."""
         return self._now()[name]
 
-    def __setitem__(self, name: str, value: _T) -> None:
+    def __setitem__(self, name: _K, value: _T) -> None:
         """Let a name stand for something."""
         self._change(name, value)
 
-    def __delitem__(self, name: str) -> None:
+    def __delitem__(self, name: _K) -> None:
         """Let a name stand for nothing."""
         self._change(name, _NOTHING)
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[_K]:
         """Go through the names as they are now."""
         return iter(list(self._now()))
+
+    def __reversed__(self) -> Iterator[_K]:
+        """Go back through the names as they are now."""
+        return reversed(self._now())
 
     def __len__(self) -> int:
         """Count the names."""
@@ -136,7 +141,7 @@ class Versions(MutableMapping[str, _T]):
         """Tell whether a name stands for something."""
         return name in self._now()
 
-    def items(self) -> ItemsView[str, _T]:
+    def items(self) -> ItemsView[_K, _T]:
         """List the names with what they stand for, as they are now."""
         return self._now().copy().items()
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from compatcheck.core.document import Document
 from compatcheck.core.source import Source
 from compatcheck.core.summary import because_text, needs_text, place_text, worst_first
-from compatcheck.matching.engine import match
+from compatcheck.matching.decision import decide
+from compatcheck.matching.engine import RelevantRules, match
+from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
 from compatcheck.resolution.subject import Subject
-from compatcheck.rules.rule import Clause, Impact
+from compatcheck.rules.rule import Clause, Impact, Rule
 from tests.unit.matching.drawn_subjects import facts_of, stack, subject
-from tests.unit.rules.drawn_rules import rule, rule_set
+from tests.unit.rules.drawn_rules import PACKAGES, drawn_rules, rule, rule_set
 
 KNOWN = {
     "training.zero_stage": 3,
@@ -44,6 +50,40 @@ def test_findings_come_worst_first_and_certain_before_possible() -> None:
     )
     found = [finding.rule_id for finding in sorted(match(subject(KNOWN), rules).findings, key=worst_first)]
     assert found == ["a/stops", "a/large", "a/small", "a/possible"]
+
+
+VERSIONS = st.sampled_from(
+    ["0.9", "1.4", "1.5", "1.5rc1", "2.1+g1a2b3c4", "3.1", "not-a-version", ">=1,<4", "<0.5", ""]
+)
+
+
+@settings(max_examples=300)
+@given(
+    drawn_rules,
+    st.dictionaries(st.sampled_from(["accelerate", "deepspeed", "torch", "other"]), VERSIONS),
+    st.sampled_from([{}, {"runtime.cudnn": "1.4"}, {"training.zero_stage": 3, "runtime.cudnn": "3.1"}]),
+)
+def test_a_rule_that_is_not_read_for_its_ranges_would_have_been_silent(
+    rules: list[Rule], versions: dict[str, str], values: dict[str, Any]
+) -> None:
+    opened = rule_set(*rules, **{f"releases/{name}": ["0.1", "1.0", "1.5", "2.0", "3.5"] for name in PACKAGES})
+    run = subject(values, stack(complete="other" in versions, **versions))
+    read = [rule.id for rule in RelevantRules.of(run, opened).rules]
+    every = list(opened.rules_about((*versions, *COMPONENT_FACTS)))
+    assert read == [rule.id for rule in every if rule.id in set(read)]
+    for compiled in every:
+        if compiled.id not in read:
+            assert decide(compiled, FactScope(run.roles["train"], run.environment, opened)).status == "silent"
+
+
+def test_rules_about_other_releases_are_not_read() -> None:
+    rules = rule_set(
+        rule(id="a/bad"),
+        rule(id="a/old", clauses=(Clause(packages={"deepspeed": "<0.15"}), Clause(packages={"deepspeed": ">=0.17"}))),
+        rule(id="a/either", clauses=(Clause(packages={"deepspeed": "<0.15"}), Clause(packages={"torch": ">=2"}))),
+        rule(id="a/unverified", clauses=(Clause(packages={"deepspeed": "<0.15"}),), unverified={"deepspeed": "<0.17"}),
+    )
+    assert [one.id for one in RelevantRules.of(subject(), rules).rules] == ["a/bad", "a/either", "a/unverified"]
 
 
 def test_selection_leaves_rules_out() -> None:

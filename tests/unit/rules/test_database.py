@@ -84,6 +84,30 @@ def test_a_former_id_finds_the_rule() -> None:
     assert opened.find("deepspeed/unheard-of") is None
 
 
+def test_of_two_rules_of_one_name_that_of_the_later_database_is_found() -> None:
+    first, second = rule_set(rule(), rule(id="a/x")), rule_set(rule(id="b/new", former_ids=("a/x",)), rule(what="mine"))
+    both = RuleSet((*first.databases, *second.databases))
+    found, own = both.find("a/x"), both.find("deepspeed/bad-pattern")
+    assert found is not None
+    assert own is not None
+    assert (found.id, both.texts(own).what) == ("b/new", "mine")
+
+
+def test_a_rule_that_was_read_is_found_without_reading_the_others() -> None:
+    data = compile_database([rule(), rule(id="a/x", clauses=(Clause(packages={"torch": ""}),))], {}, "2026-01-01")
+    opened: list[int] = []
+
+    def connect() -> io.BytesIO:
+        opened.append(1)
+        return io.BytesIO(data)
+
+    database = Database(connect, "counted")
+    (known,) = database.rules_about(["deepspeed"])
+    before = len(opened)
+    assert database.find(known.id) is known
+    assert len(opened) == before
+
+
 def test_two_databases_read_as_one_and_the_later_wins_for_data() -> None:
     first, second = (
         rule_set(rule(id="a/x"), **{"tables/t": {"k": 1}}),

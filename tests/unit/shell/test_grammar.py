@@ -126,3 +126,13 @@ def test_twice_the_text_takes_twice_the_time(unit: str) -> None:
     spend(100)
     once = spend(10_000)
     assert min(spend(20_000) for _ in range(2)) < 3 * once + 0.5
+
+
+@pytest.mark.parametrize("line", ["A[{0}]=1\n", "A+=({0})\n"])
+def test_an_array_that_grows_is_not_copied_again(line: str) -> None:
+    def spend(count: int) -> float:
+        started = time.process_time()
+        assert read_script("x.sh", "".join(line.format(n) for n in range(count))).skipped == ()
+        return time.process_time() - started
+
+    assert min(spend(19_000) for _ in range(3)) < 6 * min(spend(4_750) for _ in range(3))

@@ -69,6 +69,15 @@ def test_an_array_that_grows_is_not_sorted_again() -> None:
     assert [word.text for word in command.words[-2:]] == ["--a2999", "2999"]
 
 
+def test_an_array_of_each_way_keeps_its_own_elements() -> None:
+    text = 'A=(a); if [ "$X" ]; then A[1]=b; A[2]=c; B=("${A[@]}"); else A[1]=d; C=("${A[@]}"); fi\n'
+    (one, two, three) = read_script(
+        "a.sh", f'{text}deepspeed "${{B[@]}}"\ndeepspeed "${{C[@]}}"\ndeepspeed "$A"'
+    ).commands
+    assert [word.text for word in three.words] == ["deepspeed", "a"]
+    assert (one.words[-1].text, two.words[-1].text) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
