@@ -36,8 +36,8 @@ def recognise(launch: Launch) -> str | None:
 
 _ENOUGH = 4
 _SWITCHES = frozenset((
-    "bf16", "fp16", "log_params_norm", "optimizer_cpu_offload", "sequence_parallel", "swiglu", "untie_embeddings_and_output_weights",
-    "use_distributed_optimizer",
+    "bf16", "fp16", "log_params_norm", "optimizer_cpu_offload", "sequence_parallel", "swiglu",
+    "untie_embeddings_and_output_weights", "use_distributed_optimizer",
 ))  # fmt: skip
 """Options of the table that take no value: what stands behind one is not its own (``--bf16 $EXTRA_ARGS``)."""
 
@@ -107,13 +107,10 @@ def _experts(options: Mapping[str, Argument]) -> Iterator[Statement]:
         yield Statement("model.expert_parameters", "num_experts (left out)", 0)
         return
     width = "moe_ffn_hidden_size" if "moe_ffn_hidden_size" in options else "ffn_hidden_size"
-    sizes = [options[name].value for name in ("num_experts", "num_layers", "hidden_size", width) if name in options]
-    whole = [size for size in sizes if isinstance(size, int)]
-    if len(whole) == _SIZES and "moe_layer_freq" not in options:
-        yield Statement("model.expert_parameters", "num_experts", math.prod(whole) * (3 if "swiglu" in options else 2))
-
-
-_SIZES = 4
+    names = ("num_experts", "num_layers", "hidden_size", width)
+    sizes = [size for name in names if name in options and isinstance(size := options[name].value, int)]
+    if len(sizes) == len(names) and "moe_layer_freq" not in options:
+        yield Statement("model.expert_parameters", "num_experts", math.prod(sizes) * (3 if "swiglu" in options else 2))
 
 
 def _state(options: Mapping[str, Argument]) -> Iterator[Statement]:
