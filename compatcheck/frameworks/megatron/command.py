@@ -5,6 +5,7 @@ Names as in ``megatron/training/arguments.py``; the model is described by option
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from compatcheck.core.document import Statement
@@ -35,8 +36,8 @@ def recognise(launch: Launch) -> str | None:
 
 _ENOUGH = 4
 _SWITCHES = frozenset((
-    "bf16", "fp16", "optimizer_cpu_offload", "sequence_parallel", "swiglu", "untie_embeddings_and_output_weights",
-    "use_distributed_optimizer",
+    "bf16", "fp16", "log_params_norm", "optimizer_cpu_offload", "sequence_parallel", "swiglu",
+    "untie_embeddings_and_output_weights", "use_distributed_optimizer",
 ))  # fmt: skip
 """Options of the table that take no value: what stands behind one is not its own (``--bf16 $EXTRA_ARGS``)."""
 
@@ -74,13 +75,17 @@ def _recomputed_in_part(options: Mapping[str, Argument], launch: Launch) -> Iter
 def _known(options: Mapping[str, Argument]) -> Iterator[Statement]:
     yield Statement("training.sharding", "(program)", "megatron")
     yield from _state(options)
-    for name in ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size"):
+    yield from _experts(options)
+    for name in (
+        "tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size",
+        "expert_model_parallel_size",
+    ):  # fmt: skip
         if name not in options:
             yield Statement(TABLE[name][0].fact, f"{name} (left out)", 1)
     heads = options.get("num_attention_heads")
     if "group_query_attention" not in options and heads is not None and isinstance(heads.value, int):
         yield Statement("model.num_key_value_heads", "group_query_attention (left out)", heads.value)
-    for name in ("sequence_parallel", "swiglu"):
+    for name in ("sequence_parallel", "swiglu", "log_params_norm"):
         if name not in options:
             yield Statement(TABLE[name][0].fact, f"{name} (left out)", value=False)
     if "untie_embeddings_and_output_weights" not in options:
@@ -94,6 +99,18 @@ def _known(options: Mapping[str, Argument]) -> Iterator[Statement]:
     ):
         width = int((4 * hidden.value * 2 / 3) / 64) * 64  # arguments.py validate_args
         yield Statement("model.intermediate_size", "ffn_hidden_size (left out)", width)
+
+
+def _experts(options: Mapping[str, Argument]) -> Iterator[Statement]:
+    """Say how many parameters the experts have, where every block has some (``--moe-layer-freq`` tells otherwise)."""
+    if "num_experts" not in options:
+        yield Statement("model.expert_parameters", "num_experts (left out)", 0)
+        return
+    width = "moe_ffn_hidden_size" if "moe_ffn_hidden_size" in options else "ffn_hidden_size"
+    names = ("num_experts", "num_layers", "hidden_size", width)
+    sizes = [size for name in names if name in options and isinstance(size := options[name].value, int)]
+    if len(sizes) == len(names) and "moe_layer_freq" not in options:
+        yield Statement("model.expert_parameters", "num_experts", math.prod(sizes) * (3 if "swiglu" in options else 2))
 
 
 def _state(options: Mapping[str, Argument]) -> Iterator[Statement]:

@@ -217,6 +217,7 @@ def _on_megatron(data: Mapping[str, Any]) -> list[Statement]:
     switches = (  # megatron_args.py
         ("training.distributed_optimizer", "use_distributed_optimizer", True),
         ("training.sequence_parallel", "sequence_parallel", False),
+        ("training.log_params_norm", "log_params_norm", False),
     )
     return [
         Statement("training.framework", key, "megatron"),

@@ -94,3 +94,19 @@ def test_what_stands_behind_a_switch_is_not_its_value():
     assert facts(document)["training.mixed_precision"] == "bf16"
     assert [entry.fact for entry in document.unresolved] == []
     assert document.gaps
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("", (0, 1, False)),
+        ("--num-experts 8 --swiglu --ffn-hidden-size 14336 --log-params-norm", (45_097_156_608, 1, True)),
+        ("--num-experts 8 --moe-ffn-hidden-size 1024 --expert-model-parallel-size 4", (2_147_483_648, 4, False)),
+        ("--num-experts 8 --swiglu --ffn-hidden-size 14336 --moe-layer-freq 2", (None, 1, False)),
+        ("--num-experts 8", (None, 1, False)),
+    ],
+)
+def test_experts_are_counted_where_every_block_has_them(words, found):
+    stated = facts(documents(MAIN + words)[0])
+    names = ("model.expert_parameters", "training.expert_parallel", "training.log_params_norm")
+    assert tuple(stated.get(name) for name in names) == found

@@ -75,6 +75,17 @@ def test_megatron_with_groups_of_workers() -> None:
     assert found["training.global_batch_size"] == 32
     assert found["training.gradient_checkpointing"] is True
     assert found["training.offload_optimizer"] == "cpu"
+    assert found["training.log_params_norm"] is False
+
+
+def test_norm_of_parameters_on_megatron() -> None:
+    keys = {"mcore_model": "mine", "rlhf_type": "dpo", "expert_tensor_parallel_size": 2, "log_params_norm": True}
+    marks = {"micro_batch_size": 1, "attention_backend": "flash"}
+    (document,), *_ = ms_swift.read({**keys, **marks}, "dpo.yaml")
+    found = facts(document)
+    assert document.reader == "megatron_swift"
+    assert (found["training.log_params_norm"], found["training.expert_tensor_parallel"]) == (True, 2)
+    assert document.unread == ()
 
 
 def test_a_file_for_inference_is_passed_over() -> None:
