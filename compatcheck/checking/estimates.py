@@ -15,10 +15,10 @@ from compatcheck.checking.verdict import Variants
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT, UsageError
 from compatcheck.core.estimate_report import Doubts, EstimateReport
 from compatcheck.core.redaction import redact
+from compatcheck.core.setting_names import is_about_memory
 from compatcheck.frameworks.lines import LineFinder
 from compatcheck.memory.job import describe_job
 from compatcheck.memory.regressions import lay_over, widen
-from compatcheck.resolution.gaps import is_about_memory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,6 +12,7 @@ from compatcheck.memory.closed_form.estimate import CHECKPOINTING
 from compatcheck.memory.job import estimate_job
 from compatcheck.memory.regressions import find_deciding, lay_over
 from compatcheck.memory.suggest import overlay
+from compatcheck.resolution.derive import derive
 from compatcheck.resolution.gaps import may_set, open_facts
 from compatcheck.rules.programs import find_program
 
@@ -49,7 +50,8 @@ def price(subject: Subject, findings: Iterable[Finding] = ()) -> Estimate:
         UsageError: a size is zero, negative or beyond 2**63 - 1.
     """
     roles, borrowed = _with_models(subject)
-    subject = subject._replace(roles=roles)
+    subject, doubtful = _with_doubtful(subject._replace(roles=roles))
+    borrowed += doubtful
     found, findings = estimate_job(subject.roles, subject.environment), tuple(findings)
     opened = {name for name, _, _ in subject.unresolved}
     not_understood = {entry.fact for entry in subject.skipped if entry.fact is not None}
@@ -113,6 +115,31 @@ def _doubt(found: Estimate, findings: Iterable[Finding], subject: Subject) -> Es
     return found._replace(verdict=found.verdict._replace(outcome="marginal", condition=words))
 
 
+_DOUBTFUL = "doubtful"
+"""Origin of what is assumed because something states it that a part which was not read may set anew."""
+
+
+def _with_doubtful(subject: Subject) -> tuple[Subject, tuple[Assumption, ...]]:
+    """Assume what is stated and may be set anew by a part that was not read, and say so."""
+    said: dict[Assumption, None] = {}
+    roles = dict(subject.roles)
+    for document in subject.documents:
+        for one in document.doubtful:
+            place = document.place(one.key)
+            for role, facts in roles.items():
+                if one.fact is not None and one.fact not in facts and one.role in {None, role}:
+                    fact = Fact(one.fact, one.value, _DOUBTFUL, (place,))  # type: ignore[arg-type]  # a vocabulary value
+                    roles[role] = Facts({**facts, one.fact: fact})
+                    said[Assumption(one.fact, fact.value, f"as {place} says, unless what was not read sets it")] = None
+    if not said:
+        return subject, ()
+    for role, facts in roles.items():
+        known = dict(facts)
+        derive(known, open_facts(subject.documents, role, facts))
+        roles[role] = Facts(known)
+    return subject._replace(roles=roles), tuple(said)
+
+
 def _is_unlaunched(subject: Subject) -> bool:
     """Tell whether only a recipe was read of a program that leaves sharding to ``accelerate launch``, whose file was not."""
     readers = [find_program(name) for name in {document.reader for document in subject.documents} - {"model"}]
@@ -158,6 +185,8 @@ def _at_cheapest(role: str, facts: Facts, subject: Subject) -> Facts:
     on_defaults = any(gap.assumed for gap in subject.gaps)
 
     def is_open(name: str) -> bool:
+        if name in facts and facts[name].origin == _DOUBTFUL:
+            return True
         if name in facts:
             return on_defaults and facts[name].origin in {"reader-default", "library-default"}
         return on_defaults or name in opened or any(may_set(gap, "", name) for gap in subject.gaps)

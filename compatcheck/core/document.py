@@ -72,6 +72,8 @@ class Gap(NamedTuple):
     """Whether the key is one that its program's configuration did not have, and so no other name of one that it has."""
     assumed: bool = False
     """Whether it is taken as empty: defaults stand, and a verdict that says no does not rest on them."""
+    facts: frozenset[str] | None = None
+    """What alone it may set, where that is known: an object that a function is given carries no more."""
 
 
 def enclosing_keys(key: str) -> Iterator[str]:
@@ -106,6 +108,8 @@ class Document(NamedTuple):
     """Keys whose value depends on what the file does not tell; no default applies to them."""
     gaps: tuple[Gap, ...] = ()
     """What was not read beside the keys nobody understood."""
+    doubtful: tuple[Statement, ...] = ()
+    """What is stated and may be set anew by what was not read: no fact, and the best that an estimate can assume."""
     table: Mapping[str, tuple[Any, ...]] = {}
     """What each key of its program means in this run, as it was read by: `compatcheck.frameworks.keys` inverts it."""
     options: Mapping[str, Any] = {}

@@ -132,18 +132,21 @@ DERIVATIONS = (
         ("training.use_liger_kernel", "training.trainer"),
         lambda liger, trainer: "cross_entropy" if not liger and trainer in {"causal_lm", "pretrain"} else None,
         "neither Liger nor a chunked loss",
+        "training.loss_implementation",
     ),
     Derivation(
         "training.loss_implementation",
         ("training.use_liger_kernel", "training.loss_type"),
         lambda liger, loss: "cross_entropy" if not liger and loss != "chunked_nll" else None,
         "neither Liger nor a chunked loss",
+        "training.loss_implementation",
     ),
     Derivation(
         "training.loss_implementation",
         ("training.use_liger_kernel", "training.framework"),
         lambda liger, framework: "cross_entropy" if not liger and framework in PLAIN else None,
         "neither Liger nor a chunked loss",
+        "training.loss_implementation",
     ),
     Derivation(
         "training.fsdp_wraps_frozen_apart",
@@ -255,13 +258,13 @@ def derive_unsharded(facts: dict[str, Fact], open_facts: frozenset[str]) -> None
         derive(facts, open_facts)
 
 
-def derive_fused_loss(facts: dict[str, Fact]) -> None:
+def derive_fused_loss(facts: dict[str, Fact], undecided: Collection[str] = ()) -> None:
     """State that Liger's loss replaces the model's, which needs labels; trainers of TRL have losses of Liger's own.
 
     The program's code decides it as much as the setting, so its traits come first.
     """
     liger, name = facts.get("training.use_liger_kernel"), "training.loss_implementation"
-    if liger is None or not liger.value or name in facts:
+    if liger is None or not liger.value or name in facts or name in undecided:
         return
     labels, of_trl = facts.get("program.passes_labels"), facts.get("program.runs_trl_trainers")
     if labels is None or labels.value or (of_trl is not None and of_trl.value):

@@ -8,47 +8,16 @@ with a value) is no other name of one of its section: what its name says alone i
 
 from __future__ import annotations
 
-import re
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.document import LEFT_OUT, Document, Gap, Statement
+from compatcheck.core.setting_names import is_elsewhere, split_name, words_about_memory
 from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
 
     from compatcheck.resolution.subject import Subject
-
-_MEMORY = frozenset({
-    "accum", "accumulation", "adapter", "attention", "attn", "batch", "batches", "bits", "checkpointing",
-    "dtype", "flash", "fsdp", "length", "len", "liger", "lora", "offload", "offloading", "optim",
-    "optimizer", "pack", "packing", "parallel", "parallelism", "peft", "precision", "qlora", "quant",
-    "quantization", "quantize", "rank", "remat", "seq", "sequence", "shard", "sharding", "tp", "pp", "cp",
-    "tokens", "zero", "4bit", "8bit", "bf16", "fp16", "fp8",
-})  # fmt: skip
-"""Words in names of settings that decide memory."""
-_ELSEWHERE = frozenset({
-    "adam", "analyzing", "api", "beaker", "beta", "betas", "cache", "callback", "callbacks", "chat", "checkpoint", "ckpt",
-    "cluster", "color", "colour", "comet", "cuda", "data", "dataset", "datasets", "debug", "decay", "dir", "directory", "early",
-    "eps", "epsilon", "eta", "eval", "evaluation", "folder", "hub", "image", "images", "job", "label", "labels", "lazy", "log",
-    "logger", "logging", "lr", "metadata", "metric", "metrics", "mixer", "momentum", "name", "output", "patience", "priority",
-    "profiler", "project", "prompt", "report", "resume", "revision", "run", "save", "scheduler", "seed", "swanlab", "task",
-    "template", "tensorboard", "test", "timeout", "token", "tokenizer", "user", "validation", "verbose", "version", "visible",
-    "wandb", "warmup", "workers", "workspace",
-})  # fmt: skip
-"""Words in names of settings that are about data, schedules, logs and the like."""
-
-
-@lru_cache(maxsize=4096)
-def split_name(name: str) -> frozenset[str]:
-    """Return the words of a key's or fact's name."""
-    return frozenset(re.split(r"[^a-z0-9]+", name.lower()))
-
-
-def is_about_memory(key: str) -> bool:
-    """Tell whether the name of a setting sounds like memory."""
-    return not _MEMORY.isdisjoint(split_name(key))
 
 
 def find_gaps(documents: Iterable[Document]) -> Iterator[Gap]:
@@ -61,25 +30,22 @@ def find_gaps(documents: Iterable[Document]) -> Iterator[Gap]:
 
 def may_set(gap: Gap, key: str, fact: str) -> bool:
     """Tell whether something that was not read may set a key, or what it decides."""
+    if gap.facts is not None and fact not in gap.facts:
+        return False
     if gap.key is None:
         return not gap.assumed
     section, _, name = gap.key.rpartition(".")
-    words = split_name(name)
-    about = words & _MEMORY
-    if not gap.added and (key.startswith(f"{section}.") if section else not _is_elsewhere(words)):
+    words, about = split_name(name), words_about_memory(name)
+    if not gap.added and (key.startswith(f"{section}.") if section else not is_elsewhere(name)):
         return True
     if key and split_name(key.rpartition(".")[2]) <= words:
         return True
     return bool(about & (split_name(key) | split_name(fact)))
 
 
-def _is_elsewhere(words: frozenset[str]) -> bool:
-    return words.isdisjoint(_MEMORY) and not words.isdisjoint(_ELSEWHERE)
-
-
 def is_worth_a_word(gap: Gap) -> bool:
     """Tell whether a gap is more than a key that is plainly about something else."""
-    return gap.key is None or "." in gap.key or not _is_elsewhere(split_name(gap.key))
+    return gap.key is None or "." in gap.key or not is_elsewhere(gap.key)
 
 
 def open_facts(documents: Iterable[Document], role: str | None, stated: Container[str]) -> frozenset[str]:
@@ -89,6 +55,7 @@ def open_facts(documents: Iterable[Document], role: str | None, stated: Containe
         gaps = tuple(find_gaps((document,)))
         if not gaps:
             continue
+        found.update(name for gap in gaps for name in gap.facts or () if may_set(gap, "", name))
         from compatcheck.frameworks.registry import find_configuration_reader  # noqa: PLC0415 (only where something was not read)
 
         reader = find_configuration_reader(find_program(document.reader).runs_as or document.reader)

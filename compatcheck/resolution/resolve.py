@@ -208,7 +208,7 @@ def _resolve_role(role: str, inputs: Inputs) -> Resolved:
         from compatcheck.resolution.defaults import apply_traits  # noqa: PLC0415 (only where a program is known)
 
         apply_traits(scope, facts, readers)
-    derive_fused_loss(facts)
+    derive_fused_loss(facts, undecided)
     derive(facts, undecided)
     pending = [(name, merged.automatic[name], why) for name, why in unresolved.items() if name not in facts]
     pending += [(fact, place, why) for fact, place, why in entries if fact is not None and fact not in facts]
@@ -344,7 +344,10 @@ def _may_differ(name: str, facts: Mapping[str, Fact]) -> bool:
 
 def _describe_gaps(gaps: "Sequence[Gap]", facts: dict[str, Fact]) -> None:
     """State what was not read of the configuration and may set any key."""
-    name, whole = "configuration.unread", [gap for gap in gaps if gap.key is None and not gap.assumed]
+    name, whole = (
+        "configuration.unread",
+        [gap for gap in gaps if gap.key is None and gap.facts is None and not gap.assumed],
+    )
     if whole:
         words = "; ".join(f"{gap.source} {gap.why}" for gap in whole)
         names = tuple(sorted({gap.source.key or gap.source.path for gap in whole}))

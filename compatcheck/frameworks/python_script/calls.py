@@ -43,6 +43,19 @@ class Call(NamedTuple):
     line: int
     condition: str | None
     """The test of the innermost branch around it that no literal decides."""
+    node: ast.Call
+    scope: Scope
+
+
+class Assignment(NamedTuple):
+    """What an attribute of an object is set to."""
+
+    owner: ast.expr
+    name: str
+    value: ast.expr
+    given: Given
+    node: ast.Call | ast.Assign
+    scope: Scope
 
 
 _MAX_DEPTH = 60
@@ -53,6 +66,7 @@ _DTYPES = {
     "bfloat16", "float16", "float32", "float64", "half", "int8", "float8_e4m3fn",
 }  # fmt: skip
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+Visited = ast.Call | ast.Assign | ast.For | ast.Expr
 
 
 def parse_script(text: str, path: str) -> ast.Module:
@@ -78,26 +92,32 @@ def too_deep(path: str) -> InputError:
     return InputError(msg, source=Source(path), hint="check that this is the file you mean")
 
 
-class _Scope:
+class Scope:
     """Names that a function or the module assigns."""
 
-    def __init__(self, outer: _Scope | None) -> None:
+    def __init__(self, outer: Scope | None) -> None:
         self.outer = outer
         self.values: dict[str, ast.expr | None] = {}
         """By name; None for a name that is assigned twice, or by anything but one plain assignment."""
 
     def find(self, name: str) -> ast.expr | None:
         """Return what a name is assigned, None when that is not one expression."""
-        if name in self.values:
-            return self.values[name]
-        return None if self.outer is None else self.outer.find(name)
+        owner = self.owner(name)
+        return None if owner is None else owner.values[name]
+
+    def owner(self, name: str) -> Scope | None:
+        """Return the scope that assigns a name, this one or one around it; None for a name that none assigns."""
+        scope: Scope | None = self
+        while scope is not None and name not in scope.values:
+            scope = scope.outer
+        return scope
 
     def assign(self, name: str, value: ast.expr | None) -> None:
         """Note an assignment; a second one makes the name unknown."""
         self.values[name] = None if name in self.values else value
 
 
-def _bind(target: ast.expr, value: ast.expr | None, scope: _Scope) -> None:
+def _bind(target: ast.expr, value: ast.expr | None, scope: Scope) -> None:
     if isinstance(target, ast.Name):
         scope.assign(target.id, value)
     elif isinstance(target, ast.Tuple | ast.List):
@@ -107,7 +127,7 @@ def _bind(target: ast.expr, value: ast.expr | None, scope: _Scope) -> None:
         _bind(target.value, None, scope)
 
 
-def _collect(node: ast.AST, scope: _Scope) -> None:
+def _collect(node: ast.AST, scope: Scope) -> None:
     """Note the assignments of one scope, those in its branches too, without entering inner scopes."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Assign):
@@ -150,8 +170,8 @@ def _changed(tree: ast.Module) -> Iterator[str]:
                 yield name
 
 
-def _inner_scope(node: ast.AST, outer: _Scope) -> _Scope:
-    scope = _Scope(outer)
+def _inner_scope(node: ast.AST, outer: Scope) -> Scope:
+    scope = Scope(outer)
     arguments = getattr(node, "args", None)
     if isinstance(arguments, ast.arguments):
         every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg)
@@ -171,7 +191,7 @@ class Script:
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom):
                 self.aliases.update({item.asname: item.name for item in node.names if item.asname})
-        self.module = _Scope(None)
+        self.module = Scope(None)
         _collect(tree, self.module)
         self.changed = frozenset(_changed(tree))
         self.entered: dict[str, dict[str, ast.expr]] = {}
@@ -186,8 +206,10 @@ class Script:
                     target=ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=key)), value=value
                 ):
                     self.entered.setdefault(name, {})[str(key)] = value
+        self.scopes: dict[ast.AST, Scope] = {}
+        """Of each function and class, the scope of its own names."""
         self.visited = tuple(self._visit(tree, self.module, None, 0))
-        """Calls and assignments, each with its scope and the condition under which it happens."""
+        """Calls, assignments and the like, each with its scope and the condition under which it happens."""
 
     def names(self) -> set[str]:
         """Return every name and attribute the script mentions."""
@@ -200,32 +222,32 @@ class Script:
         found = (self._call(node, scope, test) for node, scope, test in self.visited if isinstance(node, ast.Call))
         yield from sorted(found, key=lambda call: call.line)
 
-    def assignments(self) -> Iterator[tuple[str, Given]]:
-        """Yield what attributes are assigned, by their dotted names: ``model.config.use_cache = False``."""
+    def assignments(self) -> Iterator[Assignment]:
+        """Yield what attributes are assigned: ``model.config.use_cache = False``."""
         for node, scope, condition in self.visited:
             match node:
                 case ast.Assign(targets=targets, value=value):
-                    names = [_dotted(target) for target in targets if isinstance(target, ast.Attribute)]
+                    assigned = [(one.value, one.attr) for one in targets if isinstance(one, ast.Attribute)]
                 case ast.Call(func=ast.Name(id="setattr"), args=[owner, ast.Constant(value=str(name)), value]):
-                    names = [f"{_dotted(owner)}.{name}"]
+                    assigned = [(owner, name)]
                 case _:
                     continue
             given = self.read(value, scope)
             if condition is not None and given.why is None:
                 given = given._replace(why=f"is set only if {condition}")
-            yield from ((name, given) for name in names)
+            yield from (Assignment(owner, name, value, given, node, scope) for owner, name in assigned)
 
-    def instances(self, classes: Collection[str]) -> set[str]:
-        """Return the names of objects of some classes: what such a call is assigned to, or a parser of arguments fills.
+    def parsed(self) -> set[str]:
+        """Return the names of objects that a parser of arguments fills.
 
         A parameter of the script's own functions counts where such an object is given for it.
         """
         found: set[str] = set()
         nodes = [node for node, _, _ in self.visited]
         for node in nodes:
-            if isinstance(node, ast.Assign) and (self._makes(node.value, classes) or _is_one(node.value, found)):
+            if isinstance(node, ast.Assign) and (parses(node.value) or _is_one(node.value, found)):
                 targets = [part for target in node.targets for part in getattr(target, "elts", [target])]
-                found |= {_dotted(target) for target in targets}
+                found |= {dotted_name(target) for target in targets}
         functions = {node.name: node.args.args for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef)}
         for node in nodes:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in functions:
@@ -234,40 +256,16 @@ class Script:
                 found |= {name for name, value in (*given, *named) if _is_one(value, found)}
         return found
 
-    def _makes(self, node: ast.expr, classes: Collection[str]) -> bool:
-        """Tell whether an expression makes an object of some classes, or objects of arguments from a command line."""
-        name = _dotted(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
-        return self.aliases.get(name, name) in classes or name.startswith(_PARSES)
-
-    def changes(self, names: Collection[str]) -> Iterator[tuple[int, str]]:
-        """Yield where objects are changed in a way that does not say which attribute it sets: line and words."""
-        for node, _, _ in self.visited:
-            match node:
-                case ast.Call(func=ast.Name(id="setattr"), args=[owner, ast.Constant(), _]):
-                    continue
-                case ast.Call(func=ast.Attribute(value=owner, attr=name)) if _is_one(owner, names):
-                    is_change = not name.startswith(_ASKS)
-                case ast.Call(func=ast.Name(id="exec")):
-                    is_change = bool(names)
-                case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=given):
-                    is_change = any(verb in name.lower() for verb in _CHANGES) and any(
-                        _is_one(one, names) for one in given
-                    )
-                case ast.Assign(targets=targets):
-                    is_change = any(isinstance(one, ast.Subscript) and _is_one(one.value, names) for one in targets)
-                case _:
-                    continue
-            if is_change:
-                yield node.lineno, _words(node)
-
     def _visit(
-        self, node: ast.AST, scope: _Scope, condition: str | None, depth: int
-    ) -> Iterator[tuple[ast.Call | ast.Assign, _Scope, str | None]]:
+        self, node: ast.AST, scope: Scope, condition: str | None, depth: int
+    ) -> Iterator[tuple[Visited, Scope, str | None]]:
         if depth > _MAX_DEPTH * 4:
             return
-        if isinstance(node, ast.Call | ast.Assign):
+        if isinstance(node, ast.Call | ast.Assign | ast.For | ast.Expr):
             yield node, scope, condition
-        inner = _inner_scope(node, scope) if isinstance(node, _SCOPES) else scope
+        inner = scope
+        if isinstance(node, _SCOPES):
+            inner = self.scopes[node] = _inner_scope(node, scope)
         if isinstance(node, ast.If | ast.IfExp | ast.While):
             yield from self._branches(node, inner, condition, depth)
             return
@@ -275,25 +273,25 @@ class Script:
             yield from self._visit(child, inner, condition, depth + 1)
 
     def _branches(
-        self, node: ast.If | ast.IfExp | ast.While, scope: _Scope, condition: str | None, depth: int
-    ) -> Iterator[tuple[ast.Call | ast.Assign, _Scope, str | None]]:
+        self, node: ast.If | ast.IfExp | ast.While, scope: Scope, condition: str | None, depth: int
+    ) -> Iterator[tuple[Visited, Scope, str | None]]:
         yield from self._visit(node.test, scope, condition, depth + 1)
         truth = self._decide(node.test, scope)
         taken = [node.body] if isinstance(node, ast.IfExp) else node.body
         other = [node.orelse] if isinstance(node, ast.IfExp) else node.orelse
-        words = _words(node.test)
+        words = words_of(node.test)
         for branch, runs, test in ((taken, truth is not False, words), (other, truth is not True, f"not {words}")):
             for child in branch if runs else ():
                 yield from self._visit(child, scope, condition if truth is not None else test, depth + 1)
 
-    def _decide(self, test: ast.expr, scope: _Scope) -> bool | None:
+    def _decide(self, test: ast.expr, scope: Scope) -> bool | None:
         if isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__":
             return True
         found = self.read(test, scope)
         return None if found.why is not None else bool(found.value)
 
-    def _call(self, node: ast.Call, scope: _Scope, condition: str | None) -> Call:
-        owner, _, name = _dotted(node.func).rpartition(".")
+    def _call(self, node: ast.Call, scope: Scope, condition: str | None) -> Call:
+        owner, _, name = dotted_name(node.func).rpartition(".")
         keywords: dict[str, Given] = {}
         is_open = any(isinstance(argument, ast.Starred) for argument in node.args)
         for keyword in node.keywords:
@@ -308,9 +306,9 @@ class Script:
                 names = frozenset(self._names(value, scope, 0))
                 keywords[key] = Given(None, value.lineno, f"is set in line {value.lineno} on the way", names)
         plain = tuple(self.read(argument, scope) for argument in node.args if not isinstance(argument, ast.Starred))
-        return Call(self.aliases.get(name, name), owner, plain, keywords, is_open, node.lineno, condition)
+        return Call(self.aliases.get(name, name), owner, plain, keywords, is_open, node.lineno, condition, node, scope)
 
-    def _entries(self, node: ast.expr, scope: _Scope, depth: int) -> dict[str, ast.expr] | None:
+    def _entries(self, node: ast.expr, scope: Scope, depth: int) -> dict[str, ast.expr] | None:
         """Return what a mapping that is written out holds, literals or not; None where it may hold anything."""
         if isinstance(node, ast.Name):
             assigned = None if node.id in self.changed or depth > _MAX_DEPTH else scope.find(node.id)
@@ -332,15 +330,15 @@ class Script:
             result.update(inner)
         return result
 
-    def read(self, node: ast.expr, scope: _Scope) -> Given:
+    def read(self, node: ast.expr, scope: Scope) -> Given:
         """Return the literal an expression is, or why it is none."""
         try:
             return Given(self._value(node, scope, 0), node.lineno)
         except _NoLiteralError:
             names = frozenset(self._names(node, scope, 0))
-            return Given(None, node.lineno, f"is {_words(node)}, which is no literal", names)
+            return Given(None, node.lineno, f"is {words_of(node)}, which is no literal", names)
 
-    def _names(self, node: ast.expr, scope: _Scope, depth: int) -> Iterator[str]:
+    def _names(self, node: ast.expr, scope: Scope, depth: int) -> Iterator[str]:
         """Yield the names in an expression, and in what those are assigned."""
         for inner in ast.walk(node) if depth < _NESTED_NAMES else ():
             if isinstance(inner, ast.Name):
@@ -349,7 +347,7 @@ class Script:
                 if assigned is not None and assigned is not node:
                     yield from self._names(assigned, scope, depth + 1)
 
-    def _value(self, node: ast.expr, scope: _Scope, depth: int) -> object:
+    def _value(self, node: ast.expr, scope: Scope, depth: int) -> object:
         if depth > _MAX_DEPTH:
             raise _NoLiteralError
         match node:
@@ -364,7 +362,7 @@ class Script:
                 return [self._value(item, scope, depth + 1) for item in items]
             case ast.Dict():
                 return self._mapping(node, scope, depth)
-            case ast.Attribute(attr=name) if name in _DTYPES and _dotted(node).startswith("torch."):
+            case ast.Attribute(attr=name) if name in _DTYPES and dotted_name(node).startswith("torch."):
                 return {"half": "float16"}.get(name, name)
             case ast.UnaryOp(op=operator, operand=operand):
                 return _negate(operator, self._value(operand, scope, depth + 1))
@@ -376,7 +374,7 @@ class Script:
                 return _convert(kind, self._value(inner, scope, depth + 1))
         raise _NoLiteralError
 
-    def _mapping(self, node: ast.Dict, scope: _Scope, depth: int) -> dict[str, object]:
+    def _mapping(self, node: ast.Dict, scope: Scope, depth: int) -> dict[str, object]:
         result: dict[str, object] = {}
         for key, value in zip(node.keys, node.values, strict=True):
             inner = self._value(value, scope, depth + 1)
@@ -446,10 +444,11 @@ def _convert(kind: str, value: object) -> object:
 
 _PARSES = ("parse_args_", "parse_dict", "parse_json", "parse_yaml")
 """How methods of HfArgumentParser and TrlParser begin that make objects of arguments."""
-_CHANGES = ("setattr", "update", "merge", "replace", "patch", "override")
-"""Words in names of functions that change an object they are given."""
-_ASKS = ("get", "to_", "is_", "has_", "main_process_first", "print", "keys", "values", "items", "copy", "__")
-"""How methods begin that change nothing."""
+
+
+def parses(node: ast.expr) -> bool:
+    """Tell whether an expression makes objects of arguments from a command line or a file."""
+    return isinstance(node, ast.Call) and dotted_name(node.func).rpartition(".")[2].startswith(_PARSES)
 
 
 def _is_one(node: ast.AST, names: Collection[str]) -> bool:
@@ -457,10 +456,11 @@ def _is_one(node: ast.AST, names: Collection[str]) -> bool:
     match node:
         case ast.Attribute(value=owner, attr="__dict__") | ast.Call(func=ast.Name(id="vars"), args=[owner]):
             return _is_one(owner, names)
-    return isinstance(node, ast.Name | ast.Attribute) and _dotted(node) in names
+    return isinstance(node, ast.Name | ast.Attribute) and dotted_name(node) in names
 
 
-def _dotted(node: ast.AST) -> str:
+def dotted_name(node: ast.AST) -> str:
+    """Return names joined by dots; what is called or indexed on the way is empty."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -469,7 +469,8 @@ def _dotted(node: ast.AST) -> str:
     return ".".join(reversed(parts))
 
 
-def _words(node: ast.AST) -> str:
+def words_of(node: ast.AST) -> str:
+    """Return an expression as it is written, cut where it is long."""
     try:
         text = " ".join(ast.unparse(node).split())
     except (RecursionError, ValueError):

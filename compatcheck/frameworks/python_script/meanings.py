@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import ast
+import math
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Document, Gap, Statement, Unresolved
-from compatcheck.frameworks.python_script.calls import Call, Given
+from compatcheck.frameworks.python_script.calls import Call, Given, dotted_name, words_of
+from compatcheck.frameworks.python_script.objects import (
+    ADAPTERS,
+    KERNELS,
+    LOSS,
+    OF_MODEL,
+    OF_OPTIMIZER,
+    SHARDING,
+    Change,
+    is_whole_model,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from compatcheck.core.source import Skipped, Source
+    from compatcheck.frameworks.python_script.objects import Objects
 
 _TRL = {
     "SFT": "sft", "DPO": "dpo", "GRPO": "grpo", "KTO": "kto", "ORPO": "orpo", "CPO": "cpo", "RLOO": "rloo", "PPO": "ppo",
@@ -55,15 +68,37 @@ _DEEPSPEED_PLUGIN = {
     "offload_param_device": "offload_param_device", "gradient_accumulation_steps": "gradient_accumulation_steps",
     "zero3_save_16bit_model": "zero3_save_16bit_model",
 }  # fmt: skip
-_WHOLE_MODELS = ("ForCausalLM", "ForConditionalGeneration", "ForSequenceClassification", "ForTokenClassification", "LMHeadModel",
-                 "ForSeq2SeqLM", "AutoModel", "ImageTextToText", "ForMaskedLM", "ValueHead", "FastLanguageModel")  # fmt: skip
+_OPTIMIZERS = {
+    "AdamW": "adamw", "Adam": "adam", "SGD": "sgd", "Adafactor": "adafactor", "Lion": "lion", "AdamW8bit": "adamw_8bit",
+    "PagedAdamW8bit": "paged_adamw_8bit", "PagedAdamW": "paged_adamw",
+}  # fmt: skip
+"""Classes of optimizers and the families they are of."""
+
+
+_SPREADING = ("auto", "balanced", "balanced_low_0", "sequential")
+"""Device maps that put a model on more than one device where it is given several.
+
+The Trainer then is model-parallel and runs in one process (transformers 4.51.3 trainer.py, ``is_model_parallel``).
+"""
+_OF_UNSLOTH = {
+    "r": 16, "lora_dropout": 0,
+    "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
+}  # fmt: skip
+"""What ``FastLanguageModel.get_peft_model`` takes where nobody says otherwise (unsloth 2025.2.5 models/llama.py)."""
 
 
 class Findings:
     """What the calls of one script say, gathered by key."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, objects: Objects) -> None:
         self.source = source
+        self.objects = objects
+        self.changes: list[Change] = []
+        """Where what is stated or left out may be set by what is not read."""
+        self.makes_optimizer = False
+        """Whether a Trainer is given an optimizer whose family is told: then its arguments name none."""
+        self.of_arguments: set[str] = set()
+        """Keys that the arguments of a Trainer state."""
         self.values: dict[str, Given] = {}
         self.accelerate: dict[str, Given] = {}
         self.statements: dict[str, tuple[Statement, int]] = {}
@@ -110,12 +145,17 @@ class Findings:
         else:
             self.statements[fact] = (Statement(fact, key, value), call.line)
 
+    def open(self, call: Call, facts: frozenset[str], why: str, *, since: float | None = None) -> None:
+        """Leave open what a call decides in a way that is not read."""
+        self.changes.append(Change(call.line, why, facts, call.line if since is None else since))
+
 
 def take_call(call: Call, found: Findings) -> None:
-    """Take what one call says; most calls say nothing."""
-    take = _TAKERS.get(call.name)
+    """Take what one call says; most calls say nothing. One of an own class of a trainer says what its base would."""
+    base = found.objects.trainers.get(call.name, call.name)
+    take = TAKERS.get(base)
     if take is not None:
-        take(call, found)
+        take(call._replace(name=base), found)
 
 
 def _take_arguments(call: Call, found: Findings) -> None:
@@ -124,6 +164,7 @@ def _take_arguments(call: Call, found: Findings) -> None:
         found.gaps.append(
             Gap(found.source._replace(line=call.line), f"gives {call.name} arguments that are no literals (`**`)")
         )
+    found.of_arguments |= call.keywords.keys()
     for key, given in call.keywords.items():
         if key == "deepspeed":
             _take_deepspeed(given, call, found)
@@ -189,6 +230,7 @@ def _take_trainer(call: Call, found: Findings) -> None:
     arguments = call.keywords.get("args") or (call.positional[1] if len(call.positional) > 1 else None)
     if arguments is not None and arguments.why is not None:
         found.given = arguments
+    _take_parts(call, found)
     metrics = call.keywords.get("compute_metrics")
     if metrics is not None:
         there = metrics.why is not None or metrics.value is not None
@@ -199,9 +241,60 @@ def _take_trainer(call: Call, found: Findings) -> None:
         found.by_trainer = call.name in TRL_TRAINERS
 
 
+def _take_parts(call: Call, found: Findings) -> None:
+    """Take what a Trainer is given in place of what it would make: optimizer, loss, callbacks."""
+    given = {word.arg: word.value for word in call.node.keywords if word.arg is not None}
+    callbacks = [given[name] for name in ("callbacks",) if name in given]
+    found.changes += found.objects.of_callbacks(callbacks, call.scope)
+    for name, facts in (
+        ("optimizers", OF_OPTIMIZER),
+        ("optimizer_cls_and_kwargs", OF_OPTIMIZER),
+        ("compute_loss_func", LOSS),
+        ("model_init", OF_MODEL),
+    ):
+        value = given.get(name)
+        if isinstance(value, ast.Name):
+            value = call.scope.find(value.id) or value
+        first = value.elts[0] if isinstance(value, ast.Tuple) and value.elts else value
+        if first is None or (isinstance(first, ast.Constant) and first.value is None):
+            continue
+        made = call.scope.find(first.id) if isinstance(first, ast.Name) else first
+        family = _OPTIMIZERS.get(dotted_name(made.func).rpartition(".")[2]) if isinstance(made, ast.Call) else None
+        words = words_of(first if made is None else made)
+        known = {"training.optimizer"} if facts is OF_OPTIMIZER and family is not None else set[str]()
+        found.open(call, facts - known, f"makes {name} of its own: {words}", since=math.inf)
+        if known:
+            found.makes_optimizer = True
+            found.state("training.optimizer", name, family, call)
+
+
+def _take_wrapped(call: Call, found: Findings) -> None:
+    """Take a model with adapters; those of Unsloth stand in the call itself."""
+    if call.owner.startswith("Fast"):
+        found.take("use_peft", Given(True, call.line), call)
+        _leave_open(call, ("lora_r", "lora_dropout", "lora_target_modules", "gradient_checkpointing"), found)
+        for key, name in _LORA.items():
+            usual = _OF_UNSLOTH.get(key) if not call.is_open else None
+            given = call.keywords.get(key) or (None if usual is None else Given(usual, call.line))
+            if given is not None:
+                found.take(name, given, call)
+        given = call.keywords.get("use_gradient_checkpointing") or Given(True, call.line)
+        how = given.value if given.why is None else None
+        if how == "unsloth":
+            found.state("training.activation_offloading", "use_gradient_checkpointing", value=True, call=call)
+        if given.why is not None or not call.is_open:
+            found.take("gradient_checkpointing", given if given.why else given._replace(value=bool(how)), call)
+    elif not found.objects.is_lora([*call.node.args[1:], *(word.value for word in call.node.keywords)], call.scope):
+        found.open(call, ADAPTERS, "gives the model adapters in a way that is not read")
+
+
 def _take_model(call: Call, found: Findings) -> None:
-    if not any(mark in call.owner for mark in _WHOLE_MODELS):
+    if "Peft" in call.owner:
+        found.open(call, ADAPTERS, "loads adapters, whose configuration lies beside them")
+    if not is_whole_model(call.owner):
         return
+    if "LigerKernel" in call.owner:
+        found.open(call, KERNELS, "loads a model whose loss and layers are Liger's where it knows the type")
     name = call.positional[0] if call.positional else call.keywords.get("pretrained_model_name_or_path")
     name = name or call.keywords.get("model_name")
     if name is not None:
@@ -211,12 +304,17 @@ def _take_model(call: Call, found: Findings) -> None:
         return  # a second model: what it is loaded with says nothing about the first
     dtype = "dtype" if "dtype" in call.keywords else "torch_dtype"
     _leave_open(call, (dtype, "attn_implementation", "load_in_4bit", "use_cache"), found)
+    if call.owner.startswith("Fast") and not call.is_open:  # from 2024.1 on
+        found.take("load_in_4bit", call.keywords.get("load_in_4bit", Given(True, call.line)), call)
     for key, given in call.keywords.items():
         if key in _LOADING:
             found.take(key, given, call)
         elif key == "device_map":
             if given.why is None and (given.value is None or isinstance(given.value, str)):
                 found.state("model.device_map", key, given.value, call)
+            if given.value in _SPREADING:
+                why = f"device_map={given.value!r} spreads the layers over the devices of one process"
+                found.open(call, SHARDING, why, since=0)
         elif key == "use_flash_attention_2" and given.value is True:
             found.take("attn_implementation", given._replace(value="flash_attention_2"), call)
 
@@ -294,12 +392,13 @@ def _take_fsdp_plugin(call: Call, found: Findings) -> None:
             found.take(f"fsdp_config.{name}", given, call, found.accelerate)
 
 
-_TAKERS: dict[str, Callable[[Call, Findings], None]] = {
+TAKERS: dict[str, Callable[[Call, Findings], None]] = {
     **dict.fromkeys(ARGUMENTS, _take_arguments),
     **dict.fromkeys(TRAINERS, _take_trainer),
     **dict.fromkeys(("LoraConfig", "AdaLoraConfig"), _take_adapter),
     "BitsAndBytesConfig": _take_quantization,
     "from_pretrained": _take_model,
+    "get_peft_model": _take_wrapped,
     "gradient_checkpointing_enable": _take_checkpointing,
     "prepare_model_for_kbit_training": _take_checkpointing,
     **dict.fromkeys(("FullyShardedDataParallel", "FSDP", "fully_shard"), _take_fsdp),

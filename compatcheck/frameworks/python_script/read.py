@@ -17,8 +17,9 @@ from compatcheck.core.textfile import read_bytes
 from compatcheck.frameworks.accelerate import configuration as accelerate
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
-from compatcheck.frameworks.python_script.calls import Given, Script, parse_script, too_deep
-from compatcheck.frameworks.python_script.meanings import ARGUMENTS, Findings, take_call
+from compatcheck.frameworks.python_script.calls import Given, Script, dotted_name, parse_script, too_deep
+from compatcheck.frameworks.python_script.meanings import ARGUMENTS, TAKERS, TRAINERS, Findings, take_call
+from compatcheck.frameworks.python_script.objects import Kind, Objects
 from compatcheck.frameworks.text import read_text
 from compatcheck.frameworks.translation import translate
 from compatcheck.frameworks.trl import configuration as trl
@@ -40,7 +41,9 @@ _STARTS = re.compile(
 )
 """What stands at the left edge of a script that starts something: a module of a library has none of it."""
 _TRAINS = re.compile(
-    rb"(?:Trainer|TrainingArguments|Accelerator|deepspeed\.initialize|FSDP|FullyShardedDataParallel)\("
+    rf"(?:Trainer|Accelerator|deepspeed\.initialize|FSDP|FullyShardedDataParallel|{'|'.join(sorted(ARGUMENTS))})\("
+    r"|^class[^\n]*Trainer\b".encode(),
+    re.MULTILINE,
 )
 _LOOPS = re.compile(rb"\.backward\(")
 """What a loop of its own has beside."""
@@ -83,20 +86,29 @@ def read(path: str, files: Files = LOCAL, *, named: bool = True, launched: bool 
 def _read(path: str, files: Files, *, named: bool, launched: bool) -> tuple[Document, ...]:
     source = Source(path)
     script = Script(parse_script(read_text(path, files), path))
-    found = Findings(source)
+    objects = Objects(script, trainers=TRAINERS, arguments=ARGUMENTS, known=TAKERS.keys())
+    found = Findings(source, objects)
     for call in script.calls():
         take_call(call, found)
-    arguments, parsed = script.instances(ARGUMENTS), script.instances(())
-    for name, given in script.assignments():
-        owner, _, attribute = name.rpartition(".")
+    parsed = script.parsed()
+    for one in script.assignments():
+        owner, kind, given = dotted_name(one.owner), objects.kind(one.owner, one.scope), one.given
         loaded = found.values.get("use_cache")
-        if name.endswith("config.use_cache") and (loaded is None or (loaded.why is not None and given.why is None)):
+        is_cached = f"{owner}.{one.name}".endswith("config.use_cache")
+        if is_cached and (loaded is None or (loaded.why is not None and given.why is None)):
             found.values["use_cache"] = given
             found.lines["use_cache"] = given.line
-        elif owner in arguments and (owner not in parsed or attribute in _OPTIONS):  # those may be of any class
-            found.take(attribute, given)
+        elif kind is Kind.OPTIONS or (kind is Kind.ARGUMENTS and owner in parsed):  # those may be of any class
+            if one.name in _OPTIONS:
+                found.take(one.name, given)
+        elif kind is Kind.ARGUMENTS:
+            found.take(one.name, given)
+    if found.makes_optimizer:
+        found.values.pop("optim", None)
+    found.changes += objects.changes()
     found.gaps += [
-        Gap(source._replace(line=line), f"may set any argument: {words}") for line, words in script.changes(arguments)
+        Gap(source._replace(line=one.line), one.why, facts=one.facts)
+        for one in dict.fromkeys(sorted(found.changes, key=lambda change: change.line))
     ]
     if not (found.values or found.accelerate or found.statements or found.trainers or found.deepspeed or found.models):
         if named:
@@ -140,22 +152,11 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         statements.append(Statement("training.trainer", "ForCausalLM", "causal_lm"))
         found.lines["ForCausalLM"] = found.causal.line
     statements += [statement for statement, _ in found.statements.values()]
-    if len(found.models) == 1:
-        name, given = next(iter(found.models.items()))
-        key = "model" if found.by_trainer else "from_pretrained"
-        found.lines[key] = given.line
-        if given.why is None:
-            statements.append(Statement(None, key, name))
-            references.append(("model", name, key))
-        else:
-            found.unresolved.append(Unresolved("model.name", "from_pretrained", given.why))
-    elif found.models:
-        lines = ", ".join(str(given.line) for given in found.models.values())
-        found.unresolved.append(
-            Unresolved("model.name", "from_pretrained", f"several models are loaded (lines {lines})")
-        )
+    models = _model_reference(found)
+    statements += [Statement(None, key, name) for _, name, key in models]
+    references += models
     references += _deepspeed_reference(found)
-    told = script.instances(()) if launched else set()  # the options of the command say what these hold
+    told = script.parsed() if launched else set()  # the options of the command say what these hold
     open_values = {key: given for key, given in found.values.items() if told.isdisjoint(given.names)}
     found.unresolved += list(_not_literal(open_values, hf_trainer.TABLE))
     if from_command and not launched:
@@ -164,7 +165,8 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
     yield main._replace(
         reader=reader,
         source=found.source,
-        statements=tuple(statements),
+        statements=tuple(one for one in statements if not _may_be_replaced(one, found)),
+        doubtful=tuple(one for one in statements if _may_be_replaced(one, found)),
         unread=tuple((key, near) for key, near in main.unread if _is_worth_a_word(key, found)),
         skipped=(*main.skipped, *found.skipped),
         references=tuple(references),
@@ -172,15 +174,42 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         unresolved=tuple(one for one in found.unresolved if one.key != "peft_config" or not has_adapters),
         gaps=(*main.gaps, *found.gaps),
     )
-    yield from (document._replace(lines=found.lines) for document in (*translated[1:], *found.documents))
+    for document in (*translated[1:], *found.documents):
+        stands = tuple(one for one in document.statements if not _may_be_replaced(one, found))
+        yield document._replace(lines=found.lines, statements=stands)
     accelerated = _accelerate(found)
     if accelerated is not None:
         yield accelerated
 
 
+def _may_be_replaced(statement: Statement, found: Findings) -> bool:
+    """Tell whether something that was not read comes behind a statement and may say otherwise."""
+    key = statement.key.partition(".")[0]
+    line = found.lines.get(key, 0)
+    return any(
+        line < change.since and (key in found.of_arguments if change.facts is None else statement.fact in change.facts)
+        for change in found.changes
+    )
+
+
 def _is_worth_a_word(key: str, found: Findings) -> bool:
     """Tell whether an argument nobody knows is one that the script gives a Trainer."""
     return key.partition(".")[0] in found.values
+
+
+def _model_reference(found: Findings) -> list[tuple[str, str, str]]:
+    """Return the model that a script loads, where it is one and told."""
+    key = "model" if found.by_trainer and len(found.models) == 1 else "from_pretrained"
+    if len(found.models) > 1:
+        lines = ", ".join(str(given.line) for given in found.models.values())
+        why = f"several models are loaded (lines {lines})"
+        found.unresolved.append(Unresolved("model.name", key, why))
+    for name, given in found.models.items() if len(found.models) == 1 else ():
+        found.lines[key] = given.line
+        if given.why is None:
+            return [("model", name, key)]
+        found.unresolved.append(Unresolved("model.name", "from_pretrained", given.why))
+    return []
 
 
 def _deepspeed_reference(found: Findings) -> Iterator[tuple[str, str, str]]:
