@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Document, Gap, Statement, Unresolved
 from compatcheck.frameworks.python_script.calls import Call, Given, dotted_name, words_of
-from compatcheck.frameworks.python_script.objects import (
+from compatcheck.frameworks.python_script.changes import (
     ADAPTERS,
     KERNELS,
     LOSS,
@@ -16,8 +16,9 @@ from compatcheck.frameworks.python_script.objects import (
     OF_OPTIMIZER,
     SHARDING,
     Change,
-    is_whole_model,
+    Changes,
 )
+from compatcheck.frameworks.python_script.objects import is_whole_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -245,7 +246,7 @@ def _take_parts(call: Call, found: Findings) -> None:
     """Take what a Trainer is given in place of what it would make: optimizer, loss, callbacks."""
     given = {word.arg: word.value for word in call.node.keywords if word.arg is not None}
     callbacks = [given[name] for name in ("callbacks",) if name in given]
-    found.changes += found.objects.of_callbacks(callbacks, call.scope)
+    found.changes += Changes(found.objects).of_callbacks(callbacks, call.scope)
     for name, facts in (
         ("optimizers", OF_OPTIMIZER),
         ("optimizer_cls_and_kwargs", OF_OPTIMIZER),

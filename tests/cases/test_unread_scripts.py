@@ -1,0 +1,75 @@
+"""Training scripts part of which is not read: no verdict rests on a default that this part may set."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.run_cli import run
+
+REQUIREMENTS = """\
+torch==2.6.0
+transformers==4.51.3
+trl==0.17.0
+accelerate==1.6.0
+peft==0.15.2
+bitsandbytes==0.45.5
+"""
+SCRIPT = """\
+from transformers import AutoModelForCausalLM
+from trl import SFTConfig, SFTTrainer
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B", torch_dtype="bfloat16")
+args = SFTConfig(output_dir="o", per_device_train_batch_size=2, bf16=True, max_length=4096, gradient_checkpointing=True)
+{before}
+trainer = {trainer}
+{after}
+trainer.train()
+"""
+TRAINER = "SFTTrainer(model=model, args=args, train_dataset=ds)"
+OWN = "class T(SFTTrainer):\n    def create_optimizer(self):\n        self.optimizer = mine(self.model.parameters())"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def write(*, before: str = "", trainer: str = TRAINER, after: str = "") -> None:
+    Path("requirements.txt").write_text(REQUIREMENTS, encoding="utf-8")
+    Path("train.py").write_text(SCRIPT.format(before=before, trainer=trainer, after=after), encoding="utf-8")
+
+
+def test_the_script_alone_does_not_fit() -> None:
+    write()
+    assert "does not fit" in run("check", ".", "--gpu", "8xH100-80GB").out
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"before": "from mylib import add_lora\nmodel = add_lora(model)"},
+        {"before": "model.requires_grad_(False)\nmodel.lm_head.requires_grad_(True)"},
+        {"before": "from peft import PeftModel\nmodel = PeftModel.from_pretrained(model, 'ck', is_trainable=True)"},
+        {"trainer": f"{TRAINER[:-1]}, optimizers=(make(1), None))"},
+        {"trainer": f"{TRAINER[:-1]}, callbacks=[Freeze()])"},
+        {"before": OWN, "trainer": TRAINER.replace("SFTTrainer", "T")},
+        {"after": "trainer.optimizer = make(1)"},
+    ],
+)
+def test_no_verdict_rests_on_what_may_be_set(parts: dict[str, str]) -> None:
+    write(**parts)
+    ran = run("check", ".", "--gpu", "8xH100-80GB")
+    assert "may not fit" in ran.out
+    assert ran.code == 0
+    assert "not read" in ran.out.partition("\n\n")[0]
+
+
+def test_an_earlier_literal_is_assumed_and_no_fact() -> None:
+    write(before="args.set_training(batch_size=1)")
+    told = json.loads(run("facts", ".", "--format", "json").out)["subjects"][0]
+    assert "training.micro_batch_size" not in {one["name"] for one in told["facts"]}
+    stated = ("--set", "training.peft=null", "--set", "training.sharding=ddp")
+    said = " ".join(run("estimate", ".", "--gpu", "8xH100-80GB", *stated).out.split())
+    assert "training.micro_batch_size = 2: as train.py:4 (per_device_train_batch_size) says, unless" in said

@@ -1,0 +1,267 @@
+"""What may change a model, its Trainer or its arguments unread leaves open what it may set, and nothing else does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from compatcheck.core.environment import Environment, Package
+from compatcheck.core.source import Source
+from compatcheck.frameworks.python_script import read as python_script
+from compatcheck.frameworks.python_script.calls import Script, parse_script
+from compatcheck.frameworks.python_script.changes import OF_MODEL, Changes
+from compatcheck.frameworks.python_script.meanings import ARGUMENTS, TAKERS, TRAINERS
+from compatcheck.frameworks.python_script.objects import Objects
+from compatcheck.resolution.resolve import resolve
+from compatcheck.rules.locate import open_rules
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from compatcheck.resolution.subject import Subject
+
+RELEASES = {"transformers": "4.51.3", "trl": "0.17.0", "peft": "0.15.2", "accelerate": "1.6.0", "torch": "2.6.0"}
+HEAD = """\
+import os, json, torch, bitsandbytes as bnb
+from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainerCallback, TrainingArguments
+from peft import LoraConfig, PeftModel, get_peft_model, prepare_model_for_kbit_training
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B", torch_dtype="bfloat16")
+args = TrainingArguments(output_dir="o", per_device_train_batch_size=2, bf16=True, optim="adafactor")
+"""
+TRAIN = "trainer = Trainer(model=model, args=args, train_dataset=ds)\ntrainer.train()\n"
+OPTIMIZER, PEFT, LOSS = "training.optimizer", "training.peft", "training.loss_implementation"
+CHECKPOINTING, LIGER, SHARDING = "training.gradient_checkpointing", "training.use_liger_kernel", "training.sharding"
+BATCH, PRECISION = "training.micro_batch_size", "training.mixed_precision"
+
+
+def read(directory: Path, text: str) -> Subject:
+    path = directory / "t.py"
+    path.write_text(text, encoding="utf-8")
+    known = {name: Package(name, version, Source("env")) for name, version in RELEASES.items()}
+    documents = python_script.read(str(path))
+    return resolve(
+        "s", rules=open_rules(()), environment=Environment("env", known, complete=False), documents=documents
+    )
+
+
+def changes(text: str) -> list[tuple[int, frozenset[str] | None]]:
+    script = Script(parse_script(text, "t.py"))
+    objects = Objects(script, trainers=TRAINERS, arguments=ARGUMENTS, known=TAKERS.keys())
+    return [(one.line, one.facts) for one in Changes(objects).find()]
+
+
+@pytest.mark.parametrize(
+    ("between", "opened", "kept"),
+    [
+        ("from mylib import add_lora\nmodel = add_lora(model)", {PEFT, CHECKPOINTING, "model.load_dtype"}, {BATCH}),
+        ("enable_checkpointing(model)", {CHECKPOINTING, LIGER}, {BATCH, PRECISION}),
+        ("from lib import tune\nprepared = tune(0, [model])", {PEFT}, {BATCH}),
+        ("def grow(one):\n    wrap(one)\ngrow(model)", {PEFT}, {BATCH}),
+        ("model.requires_grad_(False)\nmodel.lm_head.requires_grad_(True)", {PEFT}, {CHECKPOINTING, BATCH}),
+        ("for p in model.parameters():\n    p.requires_grad = False", {PEFT}, {CHECKPOINTING, BATCH}),
+        ("def f(m):\n    for _, p in m.named_parameters():\n        p.requires_grad = False\nf(model)", {PEFT}, {BATCH}),
+        ("model = PeftModel.from_pretrained(model, 'ck', is_trainable=True)", {PEFT, "training.lora_rank"}, {CHECKPOINTING}),
+        ("model = get_peft_model(model, make_config())", {PEFT}, {CHECKPOINTING, BATCH}),
+        ("model = model.merge_and_unload()", {PEFT}, {CHECKPOINTING, BATCH}),
+        ("model.half()", {"model.load_dtype"}, {CHECKPOINTING, BATCH}),
+        ("model.vision_tower.surprise()", {PEFT}, {BATCH}),
+        ("model.forward = other", {LOSS}, {BATCH}),
+        ("model.config._attn_implementation = chosen", {"model.attn_implementation"}, {CHECKPOINTING, PEFT}),
+        ("import patches\npatches.go()", {CHECKPOINTING, LIGER}, {BATCH}),
+        ("from liger_kernel.transformers import apply_liger_kernel_to_llama as f\nf()", {LIGER, LOSS}, {BATCH}),
+        ("from liger_kernel.transformers import _apply_liger_kernel_to_instance as f\nf(model=model)", {LIGER, LOSS}, {BATCH}),
+        ("import transformers\ntransformers.models.llama.modeling_llama.LlamaMLP.forward = mine", {CHECKPOINTING}, {BATCH}),
+        ("os.environ['ACCELERATE_USE_FSDP'] = 'true'", {SHARDING}, {CHECKPOINTING, BATCH}),
+        ("os.environ.update({'FSDP_VERSION': '2'})", {SHARDING}, {CHECKPOINTING, BATCH}),
+        ("patch_args(args)", {BATCH, CHECKPOINTING, OPTIMIZER}, {"model.load_dtype"}),
+        ("from lib import finish\nfinish(args)", {BATCH, CHECKPOINTING, OPTIMIZER}, {"model.load_dtype"}),
+        ("args.set_training(batch_size=1)", {BATCH, CHECKPOINTING, OPTIMIZER}, {"model.load_dtype"}),
+        ("args.__dict__.update(json.load(open('a.json')))", {BATCH, CHECKPOINTING, OPTIMIZER}, {"model.load_dtype"}),
+        ("for k, v in EXTRA.items():\n    setattr(args, k, v)", {BATCH, CHECKPOINTING, OPTIMIZER}, {"model.load_dtype"}),
+    ],
+)  # fmt: skip
+def test_what_is_given_to_code_that_is_not_read_is_open(
+    tmp_path: Path, between: str, opened: set[str], kept: set[str]
+) -> None:
+    subject = read(tmp_path, f"{HEAD}{between}\n{TRAIN}")
+    facts = subject.roles["train"]
+    assert not opened & facts.keys()
+    assert kept - {PEFT} <= facts.keys()
+    assert subject.gaps
+    assert all(gap.source.line and gap.source.line > HEAD.count("\n") for gap in subject.gaps)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "opened", "kept"),
+    [
+        ("Trainer(model, args, optimizers=(make_opt(1), None))", {OPTIMIZER}, {CHECKPOINTING, BATCH}),
+        ("Trainer(model, args, optimizer_cls_and_kwargs=(Mine, {}))", {OPTIMIZER}, {CHECKPOINTING, BATCH}),
+        ("Trainer(model, args, compute_loss_func=mine)", {LOSS}, {CHECKPOINTING, OPTIMIZER}),
+        ("Trainer(model, args, callbacks=[TurnOnCheckpointing()])", {CHECKPOINTING, OPTIMIZER}, {BATCH}),
+        ("Trainer(model, args)\ntrainer.add_callback(MyCallback)", {CHECKPOINTING, OPTIMIZER}, {BATCH}),
+        ("Trainer(model, args)\ntrainer.optimizer = make_opt(1)", {OPTIMIZER}, {CHECKPOINTING, BATCH}),
+        ("Trainer(model, args)\ntrainer.compute_loss = mine", {LOSS}, {CHECKPOINTING, BATCH}),
+        ("Trainer(model, args)\nfrom lib import f\nf(trainer)", {OPTIMIZER, BATCH}, {"model.load_dtype"}),
+        ("Trainer(model, args)\ntrainer.speed_up()", {OPTIMIZER, BATCH}, {"model.load_dtype"}),
+        ("Trainer(model, args)\ntrainer.args.per_device_train_batch_size = 1", {BATCH}, {OPTIMIZER}),
+        ("MyTrainer(model=model, args=args)", {CHECKPOINTING}, {BATCH, "model.load_dtype"}),
+    ],
+)
+def test_what_a_trainer_is_given_may_take_the_place_of_its_own(
+    tmp_path: Path, trainer: str, opened: set[str], kept: set[str]
+) -> None:
+    facts = read(tmp_path, f"{HEAD}trainer = {trainer}\ntrainer.train()\n").roles["train"]
+    assert not opened & facts.keys()
+    assert kept <= facts.keys()
+
+
+def test_arguments_that_are_set_on_the_trainer_are_read(tmp_path: Path) -> None:
+    text = f"{HEAD}trainer = Trainer(model, args)\ntrainer.args.gradient_checkpointing = True\ntrainer.train()\n"
+    subject = read(tmp_path, text)
+    assert subject.roles["train"][CHECKPOINTING].value is True
+    assert not subject.gaps
+
+
+def test_an_optimizer_that_is_told_is_read(tmp_path: Path) -> None:
+    made = "opt = bnb.optim.AdamW8bit(model.parameters(), lr=1e-5)\n"
+    facts = read(tmp_path, f"{HEAD}{made}Trainer(model, args, optimizers=(opt, None)).train()\n").roles["train"]
+    assert facts[OPTIMIZER].value == "adamw_8bit"
+    assert "training.optimizer_implementation" not in facts
+
+
+OWN_OPTIMIZER = "def create_optimizer(self):\n        self.optimizer = mine(self.model.parameters())"
+OWN_LOSS = "def compute_loss(self, model, inputs, **more):\n        return chunked(model, inputs)"
+OWN_INIT = "def __init__(self, model, args):\n        args.gradient_checkpointing = True\n        super().__init__(model, args)"
+
+
+@pytest.mark.parametrize(("method", "opened"), [(OWN_OPTIMIZER, OPTIMIZER), (OWN_LOSS, LOSS), (OWN_INIT, None)])
+def test_an_own_trainer_is_one_of_its_base(tmp_path: Path, method: str, opened: str | None) -> None:
+    own = f"class Own(Trainer):\n    {method}\n"
+    subject = read(tmp_path, f"{HEAD}{own}trainer = Own(model=model, args=args)\ntrainer.train()\n")
+    facts = subject.roles["train"]
+    assert opened not in facts
+    assert facts["training.framework"].value == "hf_trainer"
+    assert facts[BATCH].value == 2
+    if opened is None:
+        assert facts[CHECKPOINTING].value is True
+
+
+QUIET = """\
+import logging, numpy as np, wandb
+from datasets import load_dataset
+from accelerate import Accelerator
+from transformers import DataCollatorForSeq2Seq, EarlyStoppingCallback, set_seed
+from trl import setup_chat_format
+from mylib import load_data, setup_logging, log_model, evaluate_model, CheckpointCallback
+logger = logging.getLogger(__name__)
+setup_logging()
+torch.manual_seed(1)
+torch.backends.cuda.matmul.allow_tf32 = True
+set_seed(args.seed)
+tokenizer = AutoTokenizer.from_pretrained("x")
+tokenizer.pad_token = tokenizer.eos_token
+model, tokenizer = setup_chat_format(model, tokenizer)
+model.config.pad_token_id = tokenizer.pad_token_id
+model.config.use_cache = False
+model.config.pretraining_tp = 1
+model.resize_token_embeddings(len(tokenizer))
+print(model, len(list(model.parameters())), model.config.hidden_size, isinstance(model, torch.nn.Module))
+model.print_trainable_parameters()
+logger.info(model)
+log_model(model)
+wandb.watch(model)
+wandb.config.update(vars(args))
+model.train()
+model.eval()
+model = model.to("cuda")
+model.enable_input_require_grads()
+ds = load_data(args).map(lambda row: tokenizer(row["text"]))
+collator = DataCollatorForSeq2Seq(tokenizer, model=model)
+def count(m):
+    return sum(p.numel() for p in m.parameters())
+count(model)
+class Note(TrainerCallback):
+    def on_log(self, args, state, control, model=None, **kwargs):
+        logger.info(args.output_dir)
+print(args.output_dir, args.to_dict())
+trainer = Trainer(model=model, args=args, data_collator=collator,
+                  callbacks=[EarlyStoppingCallback(3), Note(), CheckpointCallback()])
+if trainer.is_world_process_zero():
+    trainer.log({})
+trainer.train(resume_from_checkpoint=True)
+trainer.save_model(args.output_dir)
+evaluate_model(model)
+merged = publish(trainer.model.merge_and_unload())
+"""
+
+
+def test_calls_that_leave_the_objects_alone_open_nothing(tmp_path: Path) -> None:
+    subject = read(tmp_path, HEAD + QUIET)
+    assert [(gap.source.line, gap.why) for gap in subject.gaps] == []
+    facts = subject.roles["train"]
+    assert facts[CHECKPOINTING].value is False
+    assert facts[OPTIMIZER].value == "adafactor"
+
+
+def test_adapters_that_are_read_open_nothing(tmp_path: Path) -> None:
+    text = "model = prepare_model_for_kbit_training(model)\nmodel = get_peft_model(model, LoraConfig(r=8))\n"
+    subject = read(tmp_path, f"{HEAD}for p in model.parameters():\n    p.requires_grad = False\n{text}{TRAIN}")
+    facts = subject.roles["train"]
+    assert (facts[PEFT].value, facts["training.lora_rank"].value) == ("lora", 8)
+    config = "config = LoraConfig(r=8)\nmodel.add_adapter(config)\n"
+    assert read(tmp_path, f"{HEAD}{config}{TRAIN}").roles["train"][PEFT].value == "lora"
+
+
+def test_what_comes_behind_training_changes_nothing() -> None:
+    assert changes(f"{HEAD}{TRAIN}mystery(model)\nmystery(args)\nmodel.surprise()\n") == []
+    assert changes(f"{HEAD}mystery(model)\n{TRAIN}") == [(HEAD.count("\n") + 1, OF_MODEL)]
+
+
+def test_a_device_map_that_spreads_layers_leaves_sharding_open(tmp_path: Path) -> None:
+    spread = HEAD.replace("torch_dtype=", 'device_map="auto", torch_dtype=')
+    assert SHARDING not in read(tmp_path, f"{spread}{TRAIN}").roles["train"]
+    one = HEAD.replace("torch_dtype=", 'device_map={"": 0}, torch_dtype=')
+    assert not read(tmp_path, f"{one}{TRAIN}").gaps
+
+
+UNSLOTH = """\
+from unsloth import FastLanguageModel
+from trl import SFTConfig, SFTTrainer
+model, tokenizer = FastLanguageModel.from_pretrained("unsloth/Meta-Llama-3.1-8B", max_seq_length=2048{load})
+model = FastLanguageModel.get_peft_model(model, {more})
+SFTTrainer(model=model, args=SFTConfig(output_dir="o", bf16=True)).train()
+"""
+
+
+UNSLOTH_OFFLOADS = 'r=32, use_gradient_checkpointing="unsloth"'
+
+
+@pytest.mark.parametrize(
+    ("load", "more", "rank"), [(", load_in_4bit=True", UNSLOTH_OFFLOADS, 32), ("", "lora_alpha=16", 16)]
+)
+def test_what_is_plain_of_unsloth_is_read(tmp_path: Path, load: str, more: str, rank: int) -> None:
+    subject = read(tmp_path, UNSLOTH.format(load=load, more=more))
+    facts = subject.roles["train"]
+    assert facts["model.quantization"].value == "nf4"
+    assert facts[PEFT].value == "lora"
+    assert facts["training.lora_rank"].value == rank
+    assert "down_proj" in facts["training.lora_target_modules"].value
+    assert facts[CHECKPOINTING].value is True
+    assert ("training.activation_offloading" in facts) is (more == UNSLOTH_OFFLOADS)
+    assert not {"model.attn_implementation", LIGER, LOSS, "training.use_reentrant"} & facts.keys()
+    assert ["unsloth" in gap.why for gap in subject.gaps] == [True]
+
+
+@pytest.mark.parametrize(
+    ("text", "starts"),
+    [
+        ("class T(SFTTrainer):\n    pass\nt = T(model=m)\nt.train()\n", True),
+        ("args = SFTConfig(output_dir='o')\nMine(m, args).train()\n", True),
+        ("from transformers import (\n    Trainer,\n)\nmain()\n", False),
+    ],
+)
+def test_a_script_with_a_trainer_of_its_own_starts_training(tmp_path: Path, text: str, *, starts: bool) -> None:
+    path = tmp_path / "run.py"
+    path.write_text(text, encoding="utf-8")
+    assert python_script.starts_training(str(path), told=False) is starts
