@@ -155,7 +155,7 @@ def take_call(call: Call, found: Findings) -> None:
     """Take what one call says; most calls say nothing. One of an own class of a trainer says what its base would."""
     base = found.objects.trainers.get(call.name, call.name)
     take = TAKERS.get(base)
-    if take is not None:
+    if take is not None and (base in found.objects.known or base in found.objects.trainers):
         take(call._replace(name=base), found)
 
 

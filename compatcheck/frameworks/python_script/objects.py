@@ -41,6 +41,8 @@ _ROUNDS = 4
 """Objects are followed through assignments and the script's own functions; longer chains than this are not made."""
 
 
+_OF_TRAINERS = ("transformers", "trl", "unsloth")
+"""Packages whose classes of trainers and arguments are read by their names."""
 _SAME = {"requires_grad_", "half", "float", "double", "bfloat16", "to", "cuda", "train", "merge_and_unload", "compile"}
 """Methods of a model that return it."""
 ASKS = ("get", "to_", "is_", "has_", "main_process_first", "print", "keys", "values", "items", "copy", "__")
@@ -48,7 +50,8 @@ ASKS = ("get", "to_", "is_", "has_", "main_process_first", "print", "keys", "val
 MODEL_ASKS = (
     *ASKS, "num_", "named_", "parameters", "modules", "children", "buffers", "save", "push", "state_dict", "load_state_dict",
     "train", "eval", "generate", "forward", "to", "cuda", "cpu", "tie_weights", "resize_token_embeddings", "zero_grad",
-    "register_", "enable_input_require_grads", "set_input_embeddings", "set_output_embeddings", "create_or_update_model_card",
+    "register_", "backward", "step", "no_sync",
+    "enable_input_require_grads", "set_input_embeddings", "set_output_embeddings", "create_or_update_model_card",
     "add_model_tags", "can_generate", "prepare_inputs", "config", "warn", "size", "numel", "dim", "item", "element_size",
 )  # fmt: skip
 VERBS_OF_CHANGE = ("setattr", "update", "merge", "replace", "patch", "override")
@@ -75,18 +78,22 @@ class Objects:
             known: names of functions and classes whose calls are read elsewhere.
         """
         self.script = script
-        self.known = known
-        self._arguments = arguments
         nodes = list(ast.walk(script.tree))
         self.functions = {one.name: one for one in nodes if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
         self.classes = {one.name: one for one in nodes if isinstance(one, ast.ClassDef)}
-        self.trainers = {name: name for name in trainers}
+        self.imports = dict(_imports(nodes))
+        others = self.classes.keys() | {
+            path.rpartition(".")[2] for path in self.imports.values() if not path.startswith(_OF_TRAINERS)
+        }
+        self.arguments = frozenset(arguments) - others
+        """Classes of arguments that are a library's, and no class of the same name."""
+        self.trainers = {name: name for name in trainers if name not in others}
         """Classes of trainers, the script's own among them, each with the one of a library that it is built on."""
         for name in self.classes:
             base = self._base_of(name, trainers)
             if base is not None:
                 self.trainers[name] = base
-        self.imports = dict(_imports(nodes))
+        self.known = frozenset(known) - (others & ({*trainers, *arguments} - self.trainers.keys()))
         self.kinds: dict[tuple[Scope | None, str], Kind] = {}
         self._made: list[tuple[str, ast.Call, Scope]] = []
         self._name_own_methods()
@@ -223,7 +230,7 @@ class Objects:
         name, func = self.last_name(call), call.func
         if name in self.trainers:
             return Kind.TRAINER
-        if name in self._arguments:
+        if name in self.arguments:
             return Kind.ARGUMENTS
         if name in {"from_pretrained", "from_config"} and is_whole_model(dotted_name(func)):
             return Kind.MODEL

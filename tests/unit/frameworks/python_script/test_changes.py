@@ -265,3 +265,21 @@ def test_a_script_with_a_trainer_of_its_own_starts_training(tmp_path: Path, text
     path = tmp_path / "run.py"
     path.write_text(text, encoding="utf-8")
     assert python_script.starts_training(str(path), told=False) is starts
+
+
+def test_a_trainer_of_another_package_is_none_of_the_same_name(tmp_path: Path) -> None:
+    subject = read(tmp_path, f"{HEAD}from mylib import SFTTrainer\nSFTTrainer(model=model, args=args).train()\n")
+    facts = subject.roles["train"]
+    assert not {CHECKPOINTING, LOSS, "training.trainer"} & facts.keys()
+    assert facts[BATCH].value == 2
+    assert [gap.facts for gap in subject.gaps] == [None]
+
+
+@pytest.mark.parametrize(
+    "made", ["from .mine import TrainingArguments", "class TrainingArguments(Base):\n    bf16 = True"]
+)
+def test_arguments_of_another_class_are_none_of_the_same_name(tmp_path: Path, made: str) -> None:
+    head = HEAD.replace(", TrainingArguments", "").rpartition("args =")[0]
+    subject = read(tmp_path, f"{head}{made}\nargs = TrainingArguments(output_dir='o')\nTrainer(model, args).train()\n")
+    assert not {CHECKPOINTING, OPTIMIZER, BATCH} & subject.roles["train"].keys()
+    assert subject.gaps
