@@ -45,6 +45,8 @@ class Call(NamedTuple):
     """The test of the innermost branch around it that no literal decides."""
     node: ast.Call
     scope: Scope
+    written: Mapping[str, ast.expr]
+    """Expressions of the keywords, those of mappings that are written out among them."""
 
 
 class Assignment(NamedTuple):
@@ -292,21 +294,31 @@ class Script:
 
     def _call(self, node: ast.Call, scope: Scope, condition: str | None) -> Call:
         owner, _, name = dotted_name(node.func).rpartition(".")
-        keywords: dict[str, Given] = {}
+        written = self.keywords(node, scope)
+        keywords = {key: self.read(value, scope) for key, value in written.items()}
         is_open = any(isinstance(argument, ast.Starred) for argument in node.args)
         for keyword in node.keywords:
             if keyword.arg is not None:
-                keywords[keyword.arg] = self.read(keyword.value, scope)
                 continue
-            entries = self._entries(keyword.value, scope, 0)
-            is_open = is_open or entries is None
-            keywords.update({key: self.read(value, scope) for key, value in (entries or {}).items()})
+            is_open = is_open or self._entries(keyword.value, scope, 0) is None
             mapping = keyword.value.id if isinstance(keyword.value, ast.Name) else ""
             for key, value in self.entered.get(mapping, {}).items():
                 names = frozenset(self._names(value, scope, 0))
                 keywords[key] = Given(None, value.lineno, f"is set in line {value.lineno} on the way", names)
+                written[key] = value
         plain = tuple(self.read(argument, scope) for argument in node.args if not isinstance(argument, ast.Starred))
-        return Call(self.aliases.get(name, name), owner, plain, keywords, is_open, node.lineno, condition, node, scope)
+        name = self.aliases.get(name, name)
+        return Call(name, owner, plain, keywords, is_open, node.lineno, condition, node, scope, written)
+
+    def keywords(self, node: ast.Call, scope: Scope) -> dict[str, ast.expr]:
+        """Return the expressions that a call gives by name, those of mappings that are written out among them."""
+        found: dict[str, ast.expr] = {}
+        for keyword in node.keywords:
+            if keyword.arg is not None:
+                found[keyword.arg] = keyword.value
+            else:
+                found.update(self._entries(keyword.value, scope, 0) or {})
+        return found
 
     def _entries(self, node: ast.expr, scope: Scope, depth: int) -> dict[str, ast.expr] | None:
         """Return what a mapping that is written out holds, literals or not; None where it may hold anything."""

@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Document, Gap, Statement, Unresolved
+from compatcheck.core.setting_names import is_elsewhere
 from compatcheck.frameworks.python_script.calls import Call, Given, dotted_name, words_of
 from compatcheck.frameworks.python_script.changes import (
     ADAPTERS,
@@ -18,7 +19,7 @@ from compatcheck.frameworks.python_script.changes import (
     Change,
     Changes,
 )
-from compatcheck.frameworks.python_script.objects import is_whole_model
+from compatcheck.frameworks.python_script.objects import Kind, is_whole_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -228,6 +229,10 @@ def _take_trainer(call: Call, found: Findings) -> None:
     adapters = call.keywords.get("peft_config")
     if adapters is not None and adapters.why is not None:
         found.take("peft_config", adapters)
+        if isinstance(_find(call.written["peft_config"], call), ast.IfExp):
+            found.open(
+                call, ADAPTERS, f"gives the Trainer adapters or none: peft_config {adapters.why}", since=math.inf
+            )
     arguments = call.keywords.get("args") or (call.positional[1] if len(call.positional) > 1 else None)
     if arguments is not None and arguments.why is not None:
         found.given = arguments
@@ -244,8 +249,14 @@ def _take_trainer(call: Call, found: Findings) -> None:
 
 def _take_parts(call: Call, found: Findings) -> None:
     """Take what a Trainer is given in place of what it would make: optimizer, loss, callbacks."""
-    given = {word.arg: word.value for word in call.node.keywords if word.arg is not None}
-    callbacks = [given[name] for name in ("callbacks",) if name in given]
+    if (
+        any(word.arg is None and not is_elsewhere(dotted_name(word.value)) for word in call.node.keywords)
+        and call.is_open
+    ):
+        found.open(
+            call, OF_OPTIMIZER | LOSS, f"gives {call.name} arguments that are no literals (`**`)", since=math.inf
+        )
+    callbacks = [call.written[name] for name in ("callbacks",) if name in call.written]
     found.changes += Changes(found.objects).of_callbacks(callbacks, call.scope)
     for name, facts in (
         ("optimizers", OF_OPTIMIZER),
@@ -253,20 +264,23 @@ def _take_parts(call: Call, found: Findings) -> None:
         ("compute_loss_func", LOSS),
         ("model_init", OF_MODEL),
     ):
-        value = given.get(name)
-        if isinstance(value, ast.Name):
-            value = call.scope.find(value.id) or value
+        value = _find(call.written.get(name), call)
         first = value.elts[0] if isinstance(value, ast.Tuple) and value.elts else value
         if first is None or (isinstance(first, ast.Constant) and first.value is None):
             continue
-        made = call.scope.find(first.id) if isinstance(first, ast.Name) else first
+        made = _find(first, call)
         family = _OPTIMIZERS.get(dotted_name(made.func).rpartition(".")[2]) if isinstance(made, ast.Call) else None
-        words = words_of(first if made is None else made)
+        words = words_of(made or first)
         known = {"training.optimizer"} if facts is OF_OPTIMIZER and family is not None else set[str]()
         found.open(call, facts - known, f"makes {name} of its own: {words}", since=math.inf)
         if known:
             found.makes_optimizer = True
             found.state("training.optimizer", name, family, call)
+
+
+def _find(value: ast.expr | None, call: Call) -> ast.expr | None:
+    """Return what a name is assigned, where a call is given one and that is told; else the expression itself."""
+    return (call.scope.find(value.id) or value) if isinstance(value, ast.Name) else value
 
 
 def _take_wrapped(call: Call, found: Findings) -> None:
@@ -287,6 +301,8 @@ def _take_wrapped(call: Call, found: Findings) -> None:
             found.take("gradient_checkpointing", given if given.why else given._replace(value=bool(how)), call)
     elif not found.objects.is_lora([*call.node.args[1:], *(word.value for word in call.node.keywords)], call.scope):
         found.open(call, ADAPTERS, "gives the model adapters in a way that is not read")
+    elif call.condition is not None:
+        found.open(call, ADAPTERS, f"gives the model adapters only if {call.condition}", since=math.inf)
 
 
 def _take_model(call: Call, found: Findings) -> None:
@@ -310,6 +326,8 @@ def _take_model(call: Call, found: Findings) -> None:
     for key, given in call.keywords.items():
         if key in _LOADING:
             found.take(key, given, call)
+        elif key == "quantization_config" and not _is_told(call.written[key], call, found.objects):
+            found.open(call, frozenset({"model.quantization"}), f"quantization_config {given.why}", since=math.inf)
         elif key == "device_map":
             if given.why is None and (given.value is None or isinstance(given.value, str)):
                 found.state("model.device_map", key, given.value, call)
@@ -318,6 +336,17 @@ def _take_model(call: Call, found: Findings) -> None:
                 found.open(call, SHARDING, why, since=0)
         elif key == "use_flash_attention_2" and given.value is True:
             found.take("attn_implementation", given._replace(value="flash_attention_2"), call)
+
+
+def _is_told(value: ast.expr, call: Call, objects: Objects) -> bool:
+    """Tell whether a configuration is read where it is made, is none, or is made of the options of a command."""
+    made = _find(value, call)
+    if isinstance(made, ast.IfExp):
+        return _is_told(made.body, call, objects) and _is_told(made.orelse, call, objects)
+    if isinstance(made, ast.Call):
+        of_options = any(objects.kind(one, call.scope) is Kind.OPTIONS for one in made.args)
+        return of_options or dotted_name(made.func).rpartition(".")[2] in TAKERS
+    return isinstance(made, ast.Constant)
 
 
 def _take_deepspeed(given: Given, call: Call, found: Findings) -> None:

@@ -174,7 +174,7 @@ class Objects:
         """Note what a call tells of the objects it is given: a Trainer's arguments, a parameter of an own function."""
         name = self.last_name(call)
         if name in self.trainers:
-            named = {word.arg: word.value for word in call.keywords}
+            named = self.script.keywords(call, scope)
             given = zip((Kind.MODEL, Kind.ARGUMENTS), (*call.args, None, None), strict=False)
             for wanted, one in (*given, (Kind.MODEL, named.get("model")), (Kind.ARGUMENTS, named.get("args"))):
                 if one is not None:

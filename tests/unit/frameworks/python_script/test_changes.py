@@ -97,6 +97,8 @@ def test_what_is_given_to_code_that_is_not_read_is_open(
     [
         ("Trainer(model, args, optimizers=(make_opt(1), None))", {OPTIMIZER}, {CHECKPOINTING, BATCH}),
         ("Trainer(model, args, optimizer_cls_and_kwargs=(Mine, {}))", {OPTIMIZER}, {CHECKPOINTING, BATCH}),
+        ("Trainer(**dict(model=model, args=args, optimizers=(make(1), None)))", {OPTIMIZER}, {CHECKPOINTING, BATCH}),
+        ("Trainer(model, args, **more)", {OPTIMIZER, LOSS}, {CHECKPOINTING, BATCH}),
         ("Trainer(model, args, compute_loss_func=mine)", {LOSS}, {CHECKPOINTING, OPTIMIZER}),
         ("Trainer(model, args, callbacks=[TurnOnCheckpointing()])", {CHECKPOINTING, OPTIMIZER}, {BATCH}),
         ("Trainer(model, args)\ntrainer.add_callback(MyCallback)", {CHECKPOINTING, OPTIMIZER}, {BATCH}),
@@ -211,6 +213,32 @@ def test_adapters_that_are_read_open_nothing(tmp_path: Path) -> None:
     assert (facts[PEFT].value, facts["training.lora_rank"].value) == ("lora", 8)
     config = "config = LoraConfig(r=8)\nmodel.add_adapter(config)\n"
     assert read(tmp_path, f"{HEAD}{config}{TRAIN}").roles["train"][PEFT].value == "lora"
+
+
+LORA = "lora = LoraConfig(r=8)\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "if len(sys.argv) > 1:\n    model = get_peft_model(model, lora)\nTrainer(model, args).train()",
+        "from trl import SFTTrainer\nSFTTrainer(model, args, peft_config=lora if sys.argv else None).train()",
+    ],
+)
+def test_adapters_under_a_condition_are_open(tmp_path: Path, text: str) -> None:
+    subject = read(tmp_path, f"{HEAD}{LORA}{text}\n")
+    assert not {PEFT, "training.lora_rank"} & subject.roles["train"].keys()
+    assert subject.gaps
+
+
+@pytest.mark.parametrize(
+    ("given", "is_open"), [("make()", True), ("BitsAndBytesConfig(load_in_4bit=True)", False), ("None", False)]
+)
+def test_a_quantization_that_is_not_told_is_open(tmp_path: Path, given: str, *, is_open: bool) -> None:
+    text = HEAD.replace("torch_dtype=", f"quantization_config={given}, torch_dtype=")
+    subject = read(tmp_path, f"{text}{TRAIN}")
+    assert bool(subject.gaps) is is_open
+    assert ("model.quantization" in subject.roles["train"]) is ("4bit" in given)
 
 
 def test_what_comes_behind_training_changes_nothing() -> None:
