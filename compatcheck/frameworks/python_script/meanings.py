@@ -225,7 +225,7 @@ def _take_trainer(call: Call, found: Findings) -> None:
         _leave_open(call, ("peft_config",), found)
     else:
         found.trainers.setdefault("", call.line)
-        found.is_plain = call.name == "Trainer"
+        found.is_plain = found.objects.last_name(call.node) == "Trainer"
     adapters = call.keywords.get("peft_config")
     if adapters is not None and adapters.why is not None:
         found.take("peft_config", adapters)

@@ -18,7 +18,7 @@ from compatcheck.frameworks.accelerate import configuration as accelerate
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
 from compatcheck.frameworks.python_script.calls import Given, Script, dotted_name, parse_script, too_deep
-from compatcheck.frameworks.python_script.changes import Changes
+from compatcheck.frameworks.python_script.changes import TRAINABLE, Changes
 from compatcheck.frameworks.python_script.meanings import ARGUMENTS, TAKERS, TRAINERS, Findings, take_call
 from compatcheck.frameworks.python_script.objects import Kind, Objects
 from compatcheck.frameworks.text import read_text
@@ -107,6 +107,11 @@ def _read(path: str, files: Files, *, named: bool, launched: bool) -> tuple[Docu
     if found.makes_optimizer:
         found.values.pop("optim", None)
     found.changes += Changes(objects).find()
+    adapters = found.values.get("use_peft")
+    if (
+        adapters is not None and adapters.why is None
+    ):  # these freeze all else (peft 0.15.2 _mark_only_adapters_as_trainable)
+        found.changes = [one for one in found.changes if one.facts is not TRAINABLE or one.since > adapters.line]
     found.gaps += [
         Gap(source._replace(line=one.line), one.why, facts=one.facts)
         for one in dict.fromkeys(sorted(found.changes, key=lambda change: change.line))

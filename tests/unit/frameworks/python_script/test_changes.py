@@ -211,6 +211,7 @@ def test_adapters_that_are_read_open_nothing(tmp_path: Path) -> None:
     subject = read(tmp_path, f"{HEAD}for p in model.parameters():\n    p.requires_grad = False\n{text}{TRAIN}")
     facts = subject.roles["train"]
     assert (facts[PEFT].value, facts["training.lora_rank"].value) == ("lora", 8)
+    assert not subject.gaps  # all else is frozen by peft
     config = "config = LoraConfig(r=8)\nmodel.add_adapter(config)\n"
     assert read(tmp_path, f"{HEAD}{config}{TRAIN}").roles["train"][PEFT].value == "lora"
 
