@@ -106,7 +106,13 @@ class Change(NamedTuple):
     facts: frozenset[str] | None
     """What it may set; None for all that arguments can say."""
     since: float
-    """Line before which statements may be replaced by it; 0 where it replaces none."""
+    """Line before which it may replace what is stated; 0 where it replaces nothing."""
+    body: range = range(0)
+    """Lines of the function it stands in: there what comes behind it stands, wherever the function is called."""
+
+    def may_replace(self, line: int) -> bool:
+        """Tell whether it may set anew what is stated in a line."""
+        return line < (self.line if line in self.body else self.since)
 
 
 class Changes:
@@ -117,12 +123,25 @@ class Changes:
         self.objects = objects
 
     def _change(
-        self, node: ast.expr | ast.stmt, scope: Scope, facts: frozenset[str] | None, why: str, **more: object
+        self,
+        node: ast.expr | ast.stmt,
+        scope: Scope,
+        facts: frozenset[str] | None,
+        why: str,
+        since: float | None = None,
     ) -> Iterator[Change]:
         """Yield a change, unless it comes after training."""
         if node.lineno <= self.objects.trained.get(scope, sys.maxsize):
-            since = max(node.lineno, self.objects.last_calls.get(scope, 0))
-            yield Change(node.lineno, f"{why}: {words_of(node)}", facts, since)._replace(**more)  # type: ignore[arg-type]
+            yield self.place(node.lineno, scope, facts, f"{why}: {words_of(node)}", since=since)
+
+    def place(
+        self, line: int, scope: Scope, facts: frozenset[str] | None, why: str, *, since: float | None = None
+    ) -> Change:
+        """Return a change, with what it comes behind where nobody says it."""
+        if since is not None:
+            return Change(line, why, facts, since)
+        body, last = self.objects.bodies.get(scope, (range(0), line))
+        return Change(line, why, facts, max(line, last), body)
 
     def find(self) -> Iterator[Change]:
         """Yield them."""
@@ -178,8 +197,8 @@ class Changes:
         elif self._is_read(name) or leaves_alone or _is_look(name) or makes:
             return
         elif given & {Kind.ARGUMENTS, Kind.TRAINER}:
-            more = {"since": 0} if name.endswith("Trainer") else {}  # takes the arguments that it is given
-            yield from self._change(call, scope, None, ANY, **more)
+            since = 0 if name.endswith("Trainer") else None  # takes the arguments that it is given
+            yield from self._change(call, scope, None, ANY, since=since)
         else:
             yield from self._change(call, scope, OF_MODEL, "may change the model")
 

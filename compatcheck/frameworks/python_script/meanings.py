@@ -149,7 +149,7 @@ class Findings:
 
     def open(self, call: Call, facts: frozenset[str], why: str, *, since: float | None = None) -> None:
         """Leave open what a call decides in a way that is not read."""
-        self.changes.append(Change(call.line, why, facts, call.line if since is None else since))
+        self.changes.append(Changes(self.objects).place(call.line, call.scope, facts, why, since=since))
 
 
 def take_call(call: Call, found: Findings) -> None:

@@ -253,14 +253,15 @@ class Objects:
         return found
 
     @cached_property
-    def last_calls(self) -> Mapping[Scope, int]:
-        """Line of the last call of each of the script's own functions, by its scope."""
-        found: dict[Scope, int] = {}
+    def bodies(self) -> Mapping[Scope, tuple[range, int]]:
+        """Lines of each of the script's own functions and the line of its last call, by its scope."""
+        found: dict[Scope, tuple[range, int]] = {}
         for node, _, _ in self.script.visited:
             own = self.functions.get(self.last_name(node)) if isinstance(node, ast.Call) else None
             if own is not None and own in self.script.scopes:
                 inner = self.script.scopes[own]
-                found[inner] = max(node.lineno, found.get(inner, 0))
+                last = max(node.lineno, found[inner][1] if inner in found else 0)
+                found[inner] = range(own.lineno, (own.end_lineno or own.lineno) + 1), last
         return found
 
     def is_lora(self, values: Iterable[ast.expr], scope: Scope) -> bool:

@@ -1,6 +1,6 @@
 """Python training scripts: literals given to the classes that decide about memory, by ``ast`` alone.
 
-A keyword that is no literal is listed as not known, never taken for its default. Where a call may be given further keywords
+A keyword that is no literal is listed as not known, never taken for its default; nor is what code that is not read may set (`changes`). Where a call may be given further keywords
 (``**arguments``), or the script gets its arguments from a command line, no default of a left-out keyword applies.
 """
 
@@ -111,7 +111,7 @@ def _read(path: str, files: Files, *, named: bool, launched: bool) -> tuple[Docu
     if (
         adapters is not None and adapters.why is None
     ):  # these freeze all else (peft 0.15.2 _mark_only_adapters_as_trainable)
-        found.changes = [one for one in found.changes if one.facts is not TRAINABLE or one.since > adapters.line]
+        found.changes = [one for one in found.changes if one.facts is not TRAINABLE or one.may_replace(adapters.line)]
     found.gaps += [
         Gap(source._replace(line=one.line), one.why, facts=one.facts)
         for one in dict.fromkeys(sorted(found.changes, key=lambda change: change.line))
@@ -193,7 +193,8 @@ def _may_be_replaced(statement: Statement, found: Findings) -> bool:
     key = statement.key.partition(".")[0]
     line = found.lines.get(key, 0)
     return any(
-        line < change.since and (key in found.of_arguments if change.facts is None else statement.fact in change.facts)
+        change.may_replace(line)
+        and (key in found.of_arguments if change.facts is None else statement.fact in change.facts)
         for change in found.changes
     )
 

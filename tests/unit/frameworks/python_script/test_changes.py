@@ -242,6 +242,15 @@ def test_a_quantization_that_is_not_told_is_open(tmp_path: Path, given: str, *, 
     assert ("model.quantization" in subject.roles["train"]) is ("4bit" in given)
 
 
+def test_what_a_function_states_behind_a_change_stands(tmp_path: Path) -> None:
+    made = HEAD.rpartition("args =")[2].strip()
+    lines = ["model.half()", "from lib import tune", "tune(model)", "model = get_peft_model(model, LoraConfig(r=8))"]
+    body = "".join(f"    {line}\n" for line in (*lines, f"args = {made}", "Trainer(model, args).train()"))
+    facts = read(tmp_path, f"{HEAD.rpartition('args =')[0]}def main():\n{body}main()\n").roles["train"]
+    assert facts[PEFT].value == "lora"
+    assert "model.load_dtype" not in facts
+
+
 def test_what_comes_behind_training_changes_nothing() -> None:
     assert changes(f"{HEAD}{TRAIN}mystery(model)\nmystery(args)\nmodel.surprise()\n") == []
     assert changes(f"{HEAD}mystery(model)\n{TRAIN}") == [(HEAD.count("\n") + 1, OF_MODEL)]
