@@ -83,6 +83,8 @@ _OVERRIDDEN: Mapping[str, frozenset[str]] = {
 
 Source: transformers 4.51.3 trainer.py.
 """
+_NESTED = 3
+"""Lists of callbacks in one another."""
 _TRAINER_ASKS = (
     *ASKS, "train", "eval", "predict", "save", "log", "push", "add_callback", "pop_callback", "remove_callback", "create_",
     "num_", "floating", "hyperparameter_search", "init_hf_repo", "store_flos", "_save", "_load", "accelerator",
@@ -255,7 +257,7 @@ class Changes:
         if facts:
             yield from self._change(node, scope, facts, "may change the model")
 
-    def of_callbacks(self, values: Iterable[ast.expr], scope: Scope) -> Iterator[Change]:
+    def of_callbacks(self, values: Iterable[ast.expr], scope: Scope, depth: int = 0) -> Iterator[Change]:
         """Yield what callbacks may change that are not read: they are given the model and the optimizer."""
         for value in values:
             one: ast.expr | None = value
@@ -266,7 +268,7 @@ class Changes:
             ):
                 one = scope.find(value.id)
             if isinstance(one, ast.List | ast.Tuple):
-                yield from self.of_callbacks(one.elts, scope)
+                yield from self.of_callbacks(one.elts if depth < _NESTED else (), scope, depth + 1)
                 continue
             made = one.func if isinstance(one, ast.Call) else one
             name = "" if made is None else dotted_name(made).rpartition(".")[2]

@@ -1,7 +1,8 @@
 """Python training scripts: literals given to the classes that decide about memory, by ``ast`` alone.
 
-A keyword that is no literal is listed as not known, never taken for its default; nor is what code that is not read may set (`changes`). Where a call may be given further keywords
-(``**arguments``), or the script gets its arguments from a command line, no default of a left-out keyword applies.
+A keyword that is no literal is listed as not known, never taken for its default; nor is what code that is not read may set
+(`changes`). Where a call may be given further keywords (``**arguments``), or the script gets its arguments from a command line,
+no default of a left-out keyword applies.
 """
 
 from __future__ import annotations
