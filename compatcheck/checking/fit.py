@@ -28,6 +28,7 @@ _TOKENS = "training.micro_batch_tokens"
 """Decides a batch that is filled by tokens, and without it sequences are assumed."""
 _SPLITS = frozenset(
     {
+        "hardware.devices_per_rank",
         "model.quantization",
         "training.context_parallel",
         "training.pipeline_parallel",

@@ -28,6 +28,10 @@ LEFT_OUT = " (left out)"
 """Ends the key of a statement that rests on that key not being there."""
 
 
+SPREADING = frozenset({"auto", "balanced", "balanced_low_0", "sequential"})
+"""Device maps by which one process spreads a model over all devices that it sees (accelerate)."""
+
+
 class Statement(NamedTuple):
     """One key of a document, translated to the vocabulary where it has a meaning there."""
 

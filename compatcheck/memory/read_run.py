@@ -344,7 +344,8 @@ def _read_parallelism(source: Given) -> Parallelism:
     elif sharding == "megatron":
         level, shard = _level_of_megatron(source, stage), data * context
     shared = (world, tensor, pipeline, context, expert, inside, data)
-    return Parallelism(*shared, str(sharding), level, max(1, shard))
+    devices = source.positive("hardware.devices_per_rank", 1)
+    return Parallelism(*shared, str(sharding), level, max(1, shard), devices)
 
 
 def _level_of_megatron(source: Given, stage: Value) -> int:

@@ -147,7 +147,8 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
         arguments.documents.append(
             deepspeed.read_section({**_AUTO_BATCHES, "zero_optimization": inner}, path, "deepspeed.")
         )
-        arguments.known.append(Statement(None, f"deepspeed.{data['deepspeed']}", data["deepspeed"]))
+        name = data["deepspeed"]
+        arguments.known.extend(Statement(None, key, name) for key in ("deepspeed", f"deepspeed.{name}"))
     reader = "megatron_swift" if megatron else READER
     names = sorted({*NAMES, *TRAINER_NAMES})
     documents = translate_arguments(reader, source, arguments, irrelevant=_irrelevant, names=names)
