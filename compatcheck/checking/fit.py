@@ -96,7 +96,7 @@ def _doubt(found: Estimate, findings: Iterable[Finding], subject: Subject) -> Es
         subject: the run; priced anew with the cheapest of all that its unread parts may set.
     """
     unlaunched = _is_unlaunched(subject)
-    if not subject.gaps and not unlaunched:
+    if not subject.gaps and not subject.unresolved and not unlaunched:
         return found
     found = found._replace(assumptions=tuple(_name_gap(entry, subject.gaps) for entry in found.assumptions))
     if found.verdict.outcome != "does_not_fit":
@@ -108,7 +108,8 @@ def _doubt(found: Estimate, findings: Iterable[Finding], subject: Subject) -> Es
     if cheapest.verdict.outcome == "does_not_fit":
         return found
     launcher = ["the file of accelerate launch"] if unlaunched else []
-    first, *more = dict.fromkeys([*launcher, *(str(gap.source.key or gap.source) for gap in subject.gaps)])
+    places = [gap.source for gap in subject.gaps] or [source for _, source, _ in subject.unresolved]
+    first, *more = dict.fromkeys([*launcher, *(str(source.key or source) for source in places)])
     parts = f"{first} and {len(more)} more parts" if more else first
     words = f"with the cheapest that {parts}, not read, may set: {range_text(cheapest.needed)}"
     return found._replace(verdict=found.verdict._replace(outcome="marginal", condition=words))
@@ -155,7 +156,7 @@ _SHARDING = ("training.sharding", "training.zero_stage")
 
 def _at_cheapest(role: str, facts: Facts, subject: Subject) -> Facts:
     """Return the facts of a role with the cheapest of all that something which was not read may set."""
-    opened = open_facts(subject.documents, role, facts)
+    opened = open_facts(subject.documents, role, facts) | {name for name, _, _ in subject.unresolved}
     on_defaults = any(gap.assumed for gap in subject.gaps)
 
     def is_open(name: str) -> bool:

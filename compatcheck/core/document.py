@@ -62,6 +62,8 @@ class Unresolved(NamedTuple):
 
 TAKEN_AS_EMPTY = "assumed: no arguments are given"
 """Ends what is said of a gap that is taken as empty."""
+TAKEN_AS_IDLE = "assumed: it changes nothing"
+"""Ends what is said of code that may replace anything a program does."""
 
 
 class Gap(NamedTuple):

@@ -103,7 +103,7 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     table = {key: meaning for key, meaning in find_meanings(data).items() if key not in {"model", "loss", "optimizer"}}
     translation = translate(flatten(data), table, irrelevant=NAMES.__contains__, source=source)
     document = make_document(READER, source, translation, tuple(name_model(dict(flatten(data)))))
-    return Reading((document._replace(unresolved=tuple(leave_open(data))),))
+    return Reading((document._replace(unresolved=(*document.unresolved, *leave_open(data))),))
 
 
 def name_model(leaves: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:

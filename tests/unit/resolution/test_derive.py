@@ -212,3 +212,29 @@ def test_one_rank_is_not_sharded_unless_something_names_a_sharding() -> None:
     assert sharding(world=2) is None
     assert sharding("training.zero_stage") is None
     assert sharding(**{"training.zero_stage": 3}) == "zero"
+
+
+def test_what_is_trained_beside_frozen_parts_is_counted() -> None:
+    sizes = {"model.parameters": 1000, "model.parameters_in_blocks": 800, "model.num_hidden_layers": 8}
+    assert trained({**sizes, "training.trained_share": 0.25}) == 250
+    assert trained({**sizes, "training.trained_layers": 2}) == 400
+    assert trained({**sizes, "training.trained_layers": 2, "model.vision_parameters": 100}) is None
+    assert trained(sizes) is None
+
+
+def trained(values: dict[str, object]) -> object:
+    facts = {name: Fact(name, value, "set") for name, value in {"training.peft": "freeze", **values}.items()}  # type: ignore[arg-type]  # of the vocabulary
+    derive(facts)
+    found = facts.get("model.trainable_parameters")
+    return None if found is None else found.value
+
+
+@pytest.mark.parametrize(("world", "placed", "devices"), [(1, "auto", 4), (1, "cuda:0", None), (4, "auto", None)])
+def test_one_process_spreads_its_model_over_the_devices_of_its_node(
+    world: int, placed: str, devices: int | None
+) -> None:
+    names = ("model.device_map", "hardware.world_size", "hardware.gpus_per_node")
+    facts = {name: Fact(name, value, "set") for name, value in zip(names, (placed, world, 4), strict=True)}
+    derive(facts)
+    found = facts.get("hardware.devices_per_rank")
+    assert (None if found is None else found.value) == devices
