@@ -31,6 +31,7 @@ _SPLITS = frozenset(
         "hardware.devices_per_rank",
         "model.quantization",
         "training.context_parallel",
+        "training.hsdp_shard_size",
         "training.pipeline_parallel",
         "training.tensor_parallel",
         "training.zero_stage",

@@ -95,6 +95,12 @@ DERIVATIONS = (
         "full fine-tuning trains every parameter",
     ),
     Derivation(
+        "model.trainable_parameters",
+        ("model.parameters", "training.trained_share"),
+        lambda parameters, share: round(parameters * share),
+        "share of the parameters that is trained",
+    ),
+    Derivation(
         "training.global_batch_size",
         ("training.micro_batch_size", "training.gradient_accumulation_steps", "hardware.world_size"),
         lambda micro, steps, world: micro * steps * world,
@@ -212,27 +218,6 @@ def _count_adapters(facts: Mapping[str, Fact]) -> Fact | None:
     return Fact("model.trainable_parameters", count, "derived", sources, note) if count else None
 
 
-_FROZEN = ("model.parameters", "model.parameters_in_blocks", "model.num_hidden_layers", "model.vision_parameters")
-
-
-def _count_trained(facts: Mapping[str, Fact]) -> Fact | None:
-    """Count what is trained where the rest of the model is frozen, from the share or the number of blocks that is."""
-    total, blocks, layers, towers = (facts[name].value if name in facts else None for name in _FROZEN)
-    method = facts.get("training.peft")
-    counted = method is None or method.value != "freeze" or "model.trainable_parameters" in facts
-    if counted or not isinstance(total, int):
-        return None
-    share, trained = (facts.get(f"training.{name}") for name in ("trained_share", "trained_layers"))
-    if share is not None and isinstance(share.value, float | int):
-        words = "share of the parameters that is trained"
-        return Fact("model.trainable_parameters", round(total * share.value), "derived", share.sources, words)
-    if trained is None or towers or not (isinstance(blocks, int) and isinstance(layers, int)):
-        return None
-    count = total - blocks + blocks * trained.value // layers  # type: ignore[operator]  # a count
-    words = "blocks that are trained, and all outside of blocks"
-    return Fact("model.trainable_parameters", int(count), "derived", trained.sources, words)
-
-
 def derive(facts: dict[str, Fact], undecided: Collection[str] = ()) -> None:
     """Add what follows from the facts, in place, until nothing new follows; stated values are never replaced.
 
@@ -256,9 +241,9 @@ def derive(facts: dict[str, Fact], undecided: Collection[str] = ()) -> None:
             sources = tuple(dict.fromkeys(source for fact in inputs for source in fact.sources))
             facts[derivation.fact] = Fact(derivation.fact, value, "derived", sources, derivation.words)
             progress = True
-    for trained in (_count_adapters(facts), _count_trained(facts)):
-        if trained is not None:
-            facts.setdefault(trained.name, trained)
+    adapters = _count_adapters(facts)
+    if adapters is not None:
+        facts[adapters.name] = adapters
     build = facts.get("runtime.torch_build")
     if build is not None and build.value != "cuda" and "hardware.compute_capability" not in facts:
         note = f"torch is built for {build.value}"
