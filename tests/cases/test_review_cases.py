@@ -560,3 +560,11 @@ def test_what_decides_what_ms_swift_trains_is_read_or_said(more: str, said: str)
     options = "--dataset x --torch_dtype bfloat16 --max_length 4096 --per_device_train_batch_size 1 --train_type full"
     write("train.sh", f"CUDA_VISIBLE_DEVICES=0 swift sft --model Qwen/Qwen2.5-7B-Instruct {options}{more}\n")
     assert said in " ".join(run("check", ".", "--gpu", "H100-80GB", "--no-policy").out.split())
+
+
+def test_what_one_process_spreads_needs_as_many_devices_as_it_has() -> None:
+    require(ms_swift="3.7.0", torch="2.7.1", transformers="4.54.1", accelerate="1.9.0", peft="0.16.0")
+    write("train.sh", SPREAD.format(more=""))
+    out = run("estimate", ".", "--gpu", "2xA100-80GB", "--no-policy", "--suggest").out
+    assert "2 × H100-94GB-NVL" in out
+    assert "Liger" not in out
