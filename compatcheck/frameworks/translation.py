@@ -100,7 +100,7 @@ def translate(
                     continue
                 if converted is OPEN:
                     gaps.append(
-                        Gap(source._replace(key=key), f"may change what the run needs; {TAKEN_AS_IDLE}", None, True)
+                        Gap(source._replace(key=key), f"may change what the run needs; {TAKEN_AS_IDLE}", assumed=True)
                     )
                 if converted is LEAVE or meaning.fact == ANYTHING:
                     statements.append(Statement(None, key, value, meaning.role))
