@@ -145,18 +145,21 @@ DERIVATIONS = (
         ("training.use_liger_kernel", "training.trainer"),
         lambda liger, trainer: "cross_entropy" if not liger and trainer in {"causal_lm", "pretrain"} else None,
         "neither Liger nor a chunked loss",
+        "training.loss_implementation",
     ),
     Derivation(
         "training.loss_implementation",
         ("training.use_liger_kernel", "training.loss_type"),
         lambda liger, loss: "cross_entropy" if not liger and loss != "chunked_nll" else None,
         "neither Liger nor a chunked loss",
+        "training.loss_implementation",
     ),
     Derivation(
         "training.loss_implementation",
         ("training.use_liger_kernel", "training.framework"),
         lambda liger, framework: "cross_entropy" if not liger and framework in PLAIN else None,
         "neither Liger nor a chunked loss",
+        "training.loss_implementation",
     ),
     Derivation(
         "training.fsdp_wraps_frozen_apart",

@@ -236,3 +236,12 @@ def test_one_process_spreads_its_model_over_the_devices_of_its_node(
     derive(facts)
     found = facts.get("hardware.devices_per_rank")
     assert (None if found is None else found.value) == devices
+
+
+def test_a_loss_that_a_patch_decides_is_not_derived() -> None:
+    stated = {"training.use_liger_kernel": False, "training.trainer": "causal_lm", "training.framework": "axolotl"}
+    loss = "training.loss_implementation"
+    for undecided, derived in (((), True), ((loss,), False)):
+        facts = {name: Fact(name, value, "set") for name, value in stated.items()}
+        derive(facts, undecided)
+        assert (loss in facts) is derived
