@@ -29,8 +29,10 @@ _TOKENS = "training.micro_batch_tokens"
 """Decides a batch that is filled by tokens, and without it sequences are assumed."""
 _SPLITS = frozenset(
     {
+        "hardware.devices_per_rank",
         "model.quantization",
         "training.context_parallel",
+        "training.hsdp_shard_size",
         "training.pipeline_parallel",
         "training.tensor_parallel",
         "training.zero_stage",
@@ -97,7 +99,7 @@ def _doubt(found: Estimate, findings: Iterable[Finding], subject: Subject) -> Es
         subject: the run; priced anew with the cheapest of all that its unread parts may set.
     """
     unlaunched = _is_unlaunched(subject)
-    if not subject.gaps and not unlaunched:
+    if not subject.gaps and not subject.unresolved and not unlaunched:
         return found
     found = found._replace(assumptions=tuple(_name_gap(entry, subject.gaps) for entry in found.assumptions))
     if found.verdict.outcome != "does_not_fit":
@@ -109,7 +111,8 @@ def _doubt(found: Estimate, findings: Iterable[Finding], subject: Subject) -> Es
     if cheapest.verdict.outcome == "does_not_fit":
         return found
     launcher = ["the file of accelerate launch"] if unlaunched else []
-    first, *more = dict.fromkeys([*launcher, *(str(gap.source.key or gap.source) for gap in subject.gaps)])
+    places = [gap.source for gap in subject.gaps] or [source for _, source, _ in subject.unresolved]
+    first, *more = dict.fromkeys([*launcher, *(str(source.key or source) for source in places)])
     parts = f"{first} and {len(more)} more parts" if more else first
     words = f"with the cheapest that {parts}, not read, may set: {range_text(cheapest.needed)}"
     return found._replace(verdict=found.verdict._replace(outcome="marginal", condition=words))
@@ -181,7 +184,7 @@ _SHARDING = ("training.sharding", "training.zero_stage")
 
 def _at_cheapest(role: str, facts: Facts, subject: Subject) -> Facts:
     """Return the facts of a role with the cheapest of all that something which was not read may set."""
-    opened = open_facts(subject.documents, role, facts)
+    opened = open_facts(subject.documents, role, facts) | {name for name, _, _ in subject.unresolved}
     on_defaults = any(gap.assumed for gap in subject.gaps)
 
     def is_open(name: str) -> bool:

@@ -28,6 +28,10 @@ LEFT_OUT = " (left out)"
 """Ends the key of a statement that rests on that key not being there."""
 
 
+SPREADING = frozenset({"auto", "balanced", "balanced_low_0", "sequential"})
+"""Device maps by which one process spreads a model over all devices that it sees (accelerate)."""
+
+
 class Statement(NamedTuple):
     """One key of a document, translated to the vocabulary where it has a meaning there."""
 
@@ -58,6 +62,8 @@ class Unresolved(NamedTuple):
 
 TAKEN_AS_EMPTY = "assumed: no arguments are given"
 """Ends what is said of a gap that is taken as empty."""
+TAKEN_AS_IDLE = "assumed: it changes nothing"
+"""Ends what is said of code that may replace anything a program does."""
 
 
 class Gap(NamedTuple):

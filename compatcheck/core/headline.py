@@ -76,9 +76,13 @@ MAX_OPEN = 4
 """Lines about what the answer leaves out; the rest are counted."""
 
 
+_CHOICES = {"model.attn_implementation", "model.load_dtype", "model.quantization", "model.trainable_parameters"}
+"""Facts about a model that its files do not tell: a run chooses them."""
+
+
 def _needs_text(needs: tuple[str, ...]) -> str:
-    model = any(name.startswith("model.") for name in needs)
-    others = tuple(name for name in needs if not name.startswith("model."))
+    others = tuple(name for name in needs if not name.startswith("model.") or name in _CHOICES)
+    model = len(others) < len(needs)
     return ", ".join([*(["the model (--model)"] if model else []), *([needs_text(others)] if others else [])])
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.core.document import TAKEN_AS_EMPTY
+from compatcheck.core.document import TAKEN_AS_EMPTY, TAKEN_AS_IDLE
 from compatcheck.core.facts import TRAITS, Fact, Value
 from compatcheck.core.report import SEVERITIES, Finding, FindingImpact, Report, SubjectReport, severity_rank
 from compatcheck.core.source import Source
@@ -18,7 +18,7 @@ NO_DEFAULTS = "defaults of what it may set are not assumed"
 
 def gap_text(why: str) -> str:
     """Say why a part of a configuration was not read, and what follows from it."""
-    return why if why.endswith(TAKEN_AS_EMPTY) else f"{why}; {NO_DEFAULTS}"
+    return why if why.endswith((TAKEN_AS_EMPTY, TAKEN_AS_IDLE)) else f"{why}; {NO_DEFAULTS}"
 
 
 class Summary(NamedTuple):

@@ -15,6 +15,10 @@ LEAVE = object()
 """What a conversion returns when the value states nothing about the fact."""
 
 
+OPEN = object()
+"""What a conversion returns when the value decides the fact in a way that no reader follows."""
+
+
 def is_on(value: object) -> bool:
     """Tell whether a switch is on, as a boolean or as a word."""
     return value is True or str(value).lower() == "true"
@@ -53,6 +57,11 @@ def none_when_empty(value: Any) -> Any:  # noqa: ANN401 (configuration)
 def non_empty(value: Any) -> Any:  # noqa: ANN401 (configuration)
     """Read a key that states nothing when it is null, 0 or empty."""
     return value or LEAVE
+
+
+def opens(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Read a key that leaves its fact open wherever it says anything."""
+    return OPEN if value and not is_off(value) else LEAVE
 
 
 def unless_auto(value: Any) -> Any:  # noqa: ANN401 (configuration)
@@ -105,6 +114,7 @@ COMMON: Mapping[str, Convert] = {
         non_empty,
         none_when_empty,
         none_when_zero,
+        opens,
         positive,
         sole_text,
         state_nothing,
@@ -149,8 +159,8 @@ class ByWords:
 
         Args:
             words: lower-case word → value.
-            otherwise: what another word is: ``leave`` (states nothing), ``same`` (null states nothing), ``lower``
-                (itself in lower case), ``error``, or a value.
+            otherwise: what another word is: ``leave`` (states nothing), ``open`` (nobody tells what), ``same`` (itself),
+                ``lower`` (itself in lower case), ``error``, or a value; null states nothing with the middle three.
         """
         self.words = words
         self.otherwise = otherwise
@@ -161,8 +171,10 @@ class ByWords:
         if word in self.words:
             return self.words[word]
         if self.otherwise == "error":
-            msg = f"known: {', '.join(known for known, found in self.words.items() if found is not LEAVE)}"
+            msg = f"known: {', '.join(known for known, found in self.words.items() if found not in (LEAVE, OPEN))}"
             raise ValueError(msg)
+        if self.otherwise == "open":
+            return opens(value)
         if self.otherwise in {"same", "lower"}:
             return stated(value if self.otherwise == "same" else word)
         return LEAVE if self.otherwise == "leave" else read_atom(self.otherwise)
@@ -191,8 +203,8 @@ def _is(found: object, value: object) -> bool:
 
 
 def read_atom(word: str) -> object:
-    """Read a value of a key file: ``null``, ``true``, ``false``, ``leave``, a whole number, or the word itself."""
+    """Read a value of a key file: ``null``, ``true``, ``false``, ``leave``, ``open``, a whole number, or the word itself."""
     return _ATOMS[word] if word in _ATOMS else int(word) if word.isdigit() else word
 
 
-_ATOMS: Mapping[str, object] = {"null": None, "true": True, "false": False, "leave": LEAVE}
+_ATOMS: Mapping[str, object] = {"null": None, "true": True, "false": False, "leave": LEAVE, "open": OPEN}

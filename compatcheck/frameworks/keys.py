@@ -11,7 +11,8 @@ A line of a key file is one meaning of one key, a key with several meanings has 
 
 The third word is a conversion: one of `conversions` (``on:nf4`` gives it an argument), words the file itself lists
 (``otherwise=error`` among them says what another word is, see `ByWords`), or a function that the reader hands in. The fact
-``-`` keeps a key in the table without a meaning: its reader decides about it.
+``-`` keeps a key in the table without a meaning: its reader decides about it. The fact ``*`` is any: the key names code that may
+replace what the program does, or asks for something that no fact tells.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class Key(NamedTuple):
     """Keys that have to be left out for it to mean this."""
 
 
+ANYTHING = "*"
+"""Fact of a key that may change what a run needs in ways that no fact tells."""
 SILENT = (Key("training.trainer", state_nothing),)
 """Meaning of a key that states nothing here."""
 Table = dict[str, tuple[Key, ...]]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.core.document import AUTO, Document, Statement
+from compatcheck.core.document import AUTO, TAKEN_AS_IDLE, Document, Gap, Statement, Unresolved
 from compatcheck.core.errors import InputError, UsageError
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Skipped, Source
-from compatcheck.frameworks.conversions import LEAVE
+from compatcheck.frameworks.conversions import LEAVE, OPEN
+from compatcheck.frameworks.keys import ANYTHING
 from compatcheck.rules.values import parse_value
 from compatcheck.rules.vocabulary import nearest
 
@@ -30,6 +31,10 @@ class Translation(NamedTuple):
     skipped: tuple[Skipped, ...]
     table: Mapping[str, tuple[Key, ...]] = {}
     """By which they were translated."""
+    unresolved: tuple[Unresolved, ...] = ()
+    """Keys that decide a fact in a way that no reader follows."""
+    gaps: tuple[Gap, ...] = ()
+    """Keys that may change what no fact tells."""
 
 
 def flatten(data: Mapping[str, Any], prefix: str = "", stop: Collection[str] = ()) -> Iterator[tuple[str, Any]]:
@@ -64,6 +69,8 @@ def translate(
     statements: list[Statement] = []
     unread: list[tuple[str, str | None]] = []
     skipped: list[Skipped] = []
+    unresolved: list[Unresolved] = []
+    gaps: list[Gap] = []
     for key, value in leaves:
         entry = table.get(key)
         if entry is None:
@@ -86,7 +93,16 @@ def translate(
                 continue
             try:
                 converted = value if meaning.convert is None else meaning.convert(value)
-                if converted is LEAVE:
+                if converted is OPEN and meaning.fact != ANYTHING:
+                    unresolved.append(
+                        Unresolved(meaning.fact, key, "decides it in a way that was not read", meaning.role)
+                    )
+                    continue
+                if converted is OPEN:
+                    gaps.append(
+                        Gap(source._replace(key=key), f"may change what the run needs; {TAKEN_AS_IDLE}", assumed=True)
+                    )
+                if converted is LEAVE or meaning.fact == ANYTHING:
                     statements.append(Statement(None, key, value, meaning.role))
                     continue
                 parsed = parse_value(meaning.fact, converted, source._replace(key=key))
@@ -96,7 +112,7 @@ def translate(
                 skipped.append(Skipped(source._replace(key=key), reason, hint, fact=meaning.fact))
                 continue
             statements.append(Statement(meaning.fact, key, parsed, meaning.role, meaning.without))
-    return Translation(tuple(statements), tuple(unread), tuple(skipped), table)
+    return Translation(tuple(statements), tuple(unread), tuple(skipped), table, tuple(unresolved), tuple(gaps))
 
 
 def not_understood(source: Source, key: str, wanted: str) -> Skipped:
@@ -143,5 +159,7 @@ def make_document(
         translation.unread,
         translation.skipped,
         references,
+        unresolved=translation.unresolved,
+        gaps=translation.gaps,
         table=translation.table,
     )

@@ -71,6 +71,8 @@ def read_run(
         )
     names = tuple(str(name) for name in targets) if isinstance(targets, tuple) else ()
     adapters, copied, trainable = _count_trainable(source, model, peft, rank, names)
+    if source.needs:
+        return RunReading(None, tuple(source.assumptions.values()), tuple(dict.fromkeys(source.needs)))
     width = adapter_bytes(source, precision, versions.get("peft"))
     if parallel.sharding == "zero":
         width = precision.stored  # DeepSpeed casts the whole module
@@ -344,7 +346,8 @@ def _read_parallelism(source: Given) -> Parallelism:
     elif sharding == "megatron":
         level, shard = _level_of_megatron(source, stage), data * context
     shared = (world, tensor, pipeline, context, expert, inside, data)
-    return Parallelism(*shared, str(sharding), level, max(1, shard))
+    devices = source.positive("hardware.devices_per_rank", 1)
+    return Parallelism(*shared, str(sharding), level, max(1, shard), devices)
 
 
 def _level_of_megatron(source: Given, stage: Value) -> int:
@@ -386,9 +389,11 @@ def _count_trainable(
         return 0, 0, model.parameters
     if peft in LOW_RANK:
         return adapters, full, adapters + full
+    if peft == "freeze":
+        return 0, 0, source.integer("model.trainable_parameters")
     reason = f"how many parameters {peft} trains follows from settings the estimate does not read; taken as 0.5 %"
     trainable = source.integer("model.trainable_parameters", model.parameters // 200, reason)
-    return (0 if peft == "freeze" else trainable), 0, trainable
+    return trainable, 0, trainable
 
 
 def _versions(environment: Environment | None) -> Mapping[str, tuple[int, ...]]:

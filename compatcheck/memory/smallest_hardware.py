@@ -41,6 +41,8 @@ def place(
     sharding = first.get("training.sharding")
     counts = _COUNTS if sharding is not None and sharding.value in _SHARDED else (1,)
     engine = _ranks_of_engine(roles) if len(counts) > 1 else 1
+    devices = first.get("hardware.devices_per_rank")
+    each = devices.value if devices is not None and isinstance(devices.value, int) else 1
     found: list[Placement] = []
     refused = short = 0
     nvidia = _is_nvidia(first, rules)
@@ -62,7 +64,7 @@ def place(
         fitting = _find_fewest(tried, price_on)
         if isinstance(fitting, tuple):
             count, estimate = fitting
-            found.append(Placement(None, name, count, estimate.needed, memory, _keep_batch(first, count)))
+            found.append(Placement(None, name, count * each, estimate.needed, memory, _keep_batch(first, count)))
         refused += fitting is None
         short += fitting is False
     found.sort(key=lambda one: (one.gpus * one.limit_bytes, one.gpus))

@@ -77,9 +77,13 @@ def _attention(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
 
 
 def _loss(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
-    """Propose Liger's loss, which a model computes that is given labels; trainers of TRL have losses of Liger's own."""
+    """Propose Liger's loss, which a model computes that is given labels; trainers of TRL have losses of Liger's own.
+
+    ms-swift refuses it where a process has several devices (``swift/trainers/arguments.py``, v3.5.0 to v4.5.2).
+    """
     given = values.get("program.passes_labels") is not False or values.get("program.runs_trl_trainers")
-    if given and values.get("training.loss_implementation") not in {"chunked", "fused_linear"}:
+    alone = values.get("hardware.devices_per_rank") in {None, 1}
+    if given and alone and values.get("training.loss_implementation") not in {"chunked", "fused_linear"}:
         changed: dict[str, Value] = {"training.loss_implementation": "fused_linear", "training.use_liger_kernel": True}
         yield SuggestedChange(
             "fused linear cross-entropy (Liger: needs liger-kernel)",

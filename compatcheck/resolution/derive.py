@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
+from compatcheck.core.document import SPREADING
 from compatcheck.core.facts import Fact, Value
 
 
@@ -59,6 +60,12 @@ DERIVATIONS = (
         "gpus_per_node × nodes",
     ),
     Derivation("hardware.single_rank", ("hardware.world_size",), lambda world: world == 1, "ranks of the job"),
+    Derivation(
+        "hardware.devices_per_rank",
+        ("model.device_map", "hardware.world_size", "hardware.gpus_per_node"),
+        lambda placed, world, gpus: gpus if world == 1 and placed in SPREADING else None,
+        "the only process spreads its model over the devices it sees",
+    ),
     Derivation("training.sharding", ("training.zero_stage",), lambda stage: "zero" if stage else None, "ZeRO stage"),
     Derivation(
         "training.sharding",
@@ -86,6 +93,12 @@ DERIVATIONS = (
         ("model.parameters", "training.peft"),
         lambda parameters, peft: parameters if peft is None else None,
         "full fine-tuning trains every parameter",
+    ),
+    Derivation(
+        "model.trainable_parameters",
+        ("model.parameters", "training.trained_share"),
+        lambda parameters, share: round(parameters * share),
+        "share of the parameters that is trained",
     ),
     Derivation(
         "training.global_batch_size",

@@ -100,6 +100,7 @@ def withhold(documents: Iterable[Document]) -> Iterator[tuple[Document, frozense
             if other is not document and _program_of(other) == _program_of(document):
                 given.update(statement.key for statement in other.statements)
                 given.update(entry.key for entry in other.unresolved)
+                given.update(key for _, _, key in other.references)
         taken = [statement for statement in document.statements if _may_be_wrong(statement, gaps, given)]
         unsure = {statement.role for statement in taken if statement.fact is None and statement.role is not None}
         unsure -= {one.role for one in document.statements if one not in taken and _is_own(one)}

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.document import ROLES, Document
+from compatcheck.core.document import ROLES, SPREADING, Document
 from compatcheck.core.facts import Fact, Facts, Value
 from compatcheck.core.source import Skipped, Source
 from compatcheck.resolution.auto import drop_unowned, fill_in
@@ -441,12 +441,18 @@ def _claim_hardware(device: "Hardware", rank: int, claims: dict[str, list[Claim]
     if rank != DECLARED or not device.gpus_per_node or not device.nodes:
         return
     ranks = device.gpus_per_node * device.nodes
+    devices = next((claim.value for claim in claims.get("hardware.devices_per_rank", ())), 1)
+    each = devices if isinstance(devices, int) else 1
+    spreads = any(claim.value in SPREADING for claim in claims.get("model.device_map", ()))
+    if spreads and [claim.value for claim in claims.get("hardware.world_size", ())] == [1]:
+        return  # one process has all of them
     if "nodes" in device.catalogued:  # nobody said how many: a launcher's number of nodes or of more processes stands
         started = [claim.value for claim in claims.get("hardware.world_size", ()) if isinstance(claim.value, int)]
         nodes = [claim.value for claim in claims["hardware.nodes"] if claim.rank != LOOKED_UP]
         ranks = device.gpus_per_node * next((number for number in nodes if isinstance(number, int)), 1)
-        if not started or max(started) > ranks:
+        if (not started and each == 1) or max(started, default=0) > ranks:
             return
+    ranks = ranks // each if ranks % each == 0 else ranks
     claims.setdefault("hardware.world_size", []).append(Claim(rank, "hardware", ranks, device.source))
 
 

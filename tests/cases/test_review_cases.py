@@ -521,3 +521,50 @@ def test_what_lies_where_a_script_is_started_is_read(here: str) -> None:
     said = run("facts", "requirements.txt", "run.sh").out
     assert "training.micro_batch_size = 2" in said
     assert "not at hand" not in said
+
+
+SPREAD = """\
+CUDA_VISIBLE_DEVICES=0,1 swift sft --model Qwen/Qwen2.5-VL-72B-Instruct --train_type lora --torch_dtype bfloat16 --dataset x \\
+    --per_device_train_batch_size 1 --gradient_accumulation_steps 16 --max_length 2048 --lora_rank 8{more}
+"""
+
+
+def test_layers_that_one_process_spreads_over_two_devices_are_shared_out() -> None:
+    require(ms_swift="3.7.0", torch="2.7.1", transformers="4.54.1", accelerate="1.9.0", peft="0.16.0")
+    write("train.sh", SPREAD.format(more=""))
+    for gpu in ("2xA100-80GB", "A100-80GB"):
+        ran = run("check", ".", "--gpu", gpu, "--no-policy")
+        assert ran.code == 0
+        assert "may not fit: needs 74.7 GiB" in ran.out
+    write("train.sh", SPREAD.format(more="").replace("0,1", "0"))
+    assert "does not fit: needs 14" in run("check", ".", "--gpu", "A100-80GB", "--no-policy").out
+    write("train.sh", SPREAD.format(more="").replace("CUDA_VISIBLE_DEVICES=0,1 ", ""))
+    assert "fits: needs 39.6 GiB" in run("check", ".", "--gpu", "4xA100-80GB", "--no-policy").out
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (" --freeze_parameters_ratio 0.9", "fits: needs 26.8 GiB"),
+        (" --lisa_activated_layers 2", "fits: needs 31.2 GiB"),
+        (" --freeze_parameters_ratio 1 --trainable_parameters lm_head", "it needs --set model.trainable_parameters"),
+        (
+            " --external_plugins mine.py",
+            "(external_plugins): may change what the run needs; assumed: it changes nothing",
+        ),
+        (" --load_args true", "(load_args): decides it in a way that was not read"),
+    ],
+)
+def test_what_decides_what_ms_swift_trains_is_read_or_said(more: str, said: str) -> None:
+    require(ms_swift="3.7.0", torch="2.6.0", transformers="4.53.0", accelerate="1.7.0", peft="0.15.2")
+    options = "--dataset x --torch_dtype bfloat16 --max_length 4096 --per_device_train_batch_size 1 --train_type full"
+    write("train.sh", f"CUDA_VISIBLE_DEVICES=0 swift sft --model Qwen/Qwen2.5-7B-Instruct {options}{more}\n")
+    assert said in " ".join(run("check", ".", "--gpu", "H100-80GB", "--no-policy").out.split())
+
+
+def test_what_one_process_spreads_needs_as_many_devices_as_it_has() -> None:
+    require(ms_swift="3.7.0", torch="2.7.1", transformers="4.54.1", accelerate="1.9.0", peft="0.16.0")
+    write("train.sh", SPREAD.format(more=""))
+    out = run("estimate", ".", "--gpu", "2xA100-80GB", "--no-policy", "--suggest").out
+    assert "2 × H100-94GB-NVL" in out
+    assert "Liger" not in out

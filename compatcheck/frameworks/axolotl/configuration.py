@@ -12,10 +12,10 @@ from typing import Any
 
 from compatcheck.core.document import Document, Statement
 from compatcheck.core.source import Skipped, Source
-from compatcheck.frameworks.conversions import LEAVE, constant, is_off, is_on, state_nothing
+from compatcheck.frameworks.conversions import LEAVE, OPEN, constant, is_off, is_on, opens, state_nothing
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer.arguments import TRAINER_TABLE, read_fsdp_words
-from compatcheck.frameworks.keys import Key, KeyTable, Names, Table
+from compatcheck.frameworks.keys import ANYTHING, SILENT, Key, KeyTable, Names, Table
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.translation import flatten, make_document, not_understood, translate
 from compatcheck.rules.vocabulary import nearest
@@ -27,6 +27,7 @@ _MARKS = Names(__file__, "marks.txt")
 
 _ENOUGH = 2
 _LOAD, _MIXED, _REENTRANT = "model.load_dtype", "training.mixed_precision", "training.use_reentrant"
+_LOSS = "training.loss_implementation"
 
 NAMES = Names(__file__)
 _FSDP_NAMES = Names(__file__, "fsdp_names.txt")
@@ -38,6 +39,8 @@ _ATTENTION_FLAGS = {
 }
 """Switches that chose the attention before ``attn_implementation``, most specific first (``LEGACY_ATTN_FLAG_TO_IMPL``)."""
 
+_GIVEN_ATTENTION = ("model_kwargs.attn_implementation", "overrides_of_model_kwargs.attn_implementation")
+"""What from_pretrained is given where nothing of the above replaces it (``loaders/model.py``)."""
 _OTHER_ATTENTION = frozenset(["xformers", "sage", "fp8", "s2", "varlen"])
 _LOSSES = ("ipo", "simpo")
 """Values of ``rl`` that choose a loss as well."""
@@ -76,7 +79,7 @@ def _adapter(value: Any) -> Any:  # noqa: ANN401 (configuration)
     if not isinstance(value, str):
         msg = "expected lora, qlora or the name of an adapter of a plugin"
         raise TypeError(msg)
-    return value if value in _ADAPTERS else LEAVE  # llama-adapter, and what plugins add
+    return value if value in _ADAPTERS else OPEN  # llama-adapter, and what plugins add
 
 
 def _reinforcement(value: Any) -> Any:  # noqa: ANN401 (configuration)
@@ -185,10 +188,23 @@ def _decide(
             else:
                 table[key] = (*table.get(key, ()), Key(fact, constant(value)))
     stated += _checkpoints(data, table)
+    if not all(name.removeprefix(_OWN_PLUGINS).startswith(_WITHOUT_LOSS) for name in _name_plugins(data)):
+        replaced = () if any(_loss(data, [], source)) else (Key(_LOSS, opens),)
+        table["plugins"] = (*table.get("plugins", ()), Key(ANYTHING, opens), *replaced)
     _attention_flags(data, table)
     _adapters(data, table)
     if data.get("dp_replicate_size") not in (None, "", 1):
         table["dp_shard_size"] = (Key("training.hsdp_shard_size"),)
+    steps, whole, micro = (data.get(key) for key in ("gradient_accumulation_steps", "batch_size", "micro_batch_size"))
+    if (
+        "gradient_accumulation_steps" in data
+        and not steps
+        and isinstance(whole, int)
+        and isinstance(micro, int)
+        and micro
+    ):
+        # left out, the schema's 1 holds and batch_size decides nothing (normalize_config, 0.5.0 to 0.19.0)
+        table["batch_size"] = (Key("training.gradient_accumulation_steps", constant(whole // micro)),)
     if data.get("rl"):
         table["max_prompt_len"] = (Key("training.max_prompt_length"),)
     if data.get("bf16") == "auto":
@@ -258,25 +274,39 @@ def _loss(data: Mapping[str, Any], skipped: list[Skipped], source: Source) -> li
     The Liger plugin patches modules by itself and leaves the HF Trainer's ``use_liger_kernel`` off, so only what it does to the
     loss is stated. ``cut_cross_entropy`` is on with its plugin from 0.9 on; 0.6 to 0.8 needed the key as well.
     """
-    plugins = data.get("plugins") or []
-    if isinstance(plugins, str):
-        plugins = [plugins]
-    if not isinstance(plugins, list):
+    if not isinstance(data.get("plugins") or [], str | list):
         skipped.append(not_understood(source, "plugins", "a list of plugin classes"))
-        plugins = []
-    names = [str(plugin).lower() for plugin in plugins]
+    names = _name_plugins(data)
     cut = data.get("cut_cross_entropy")
     if any("cut_cross_entropy" in name for name in names) and not is_off(cut):
-        return [
-            ("cut_cross_entropy" if cut is not None else "plugins", (("training.loss_implementation", "fused_linear"),))
-        ]
+        return [("cut_cross_entropy" if cut is not None else "plugins", ((_LOSS, "fused_linear"),))]
     if any("liger" in name for name in names):
         fused = "liger_fused_linear_cross_entropy"
         if is_on(data.get(fused)):
-            return [(fused, (("training.loss_implementation", "fused_linear"),))]
+            return [(fused, ((_LOSS, "fused_linear"),))]
     if is_on(data.get("chunked_cross_entropy")):
-        return [("chunked_cross_entropy", (("training.loss_implementation", "chunked"),))]
+        return [("chunked_cross_entropy", ((_LOSS, "chunked"),))]
     return []
+
+
+_OWN_PLUGINS = "axolotl.integrations."
+_WITHOUT_LOSS = (
+    "cut_cross_entropy.",
+    "expert_parallel.",
+    "grokfast.",
+    "kernels.",
+    "liger.",
+    "llm_compressor.",
+    "lm_eval.",
+    "spectrum.",
+    "swanlab.",
+)
+"""Plugins of axolotl's own that were read: they replace neither trainer nor loss beyond what `_loss` tells."""
+
+
+def _name_plugins(data: Mapping[str, Any]) -> list[str]:
+    plugins = data.get("plugins") or []
+    return [str(one).lower() for one in (plugins if isinstance(plugins, list) else [plugins])]
 
 
 def _frozen(data: Mapping[str, Any]) -> list[tuple[str, _Facts]]:
@@ -327,10 +357,12 @@ def _checkpoints(data: Mapping[str, Any], table: Table) -> list[Statement]:
 def _attention_flags(data: Mapping[str, Any], table: Table) -> None:
     """Let the most specific switch decide, and none beside ``attn_implementation`` or a kernel that rules do not know."""
     if data.get("attn_implementation") or any(is_on(data.get(f"{name}_attention")) for name in ("xformers", "sage")):
+        table.update(dict.fromkeys(_GIVEN_ATTENTION, SILENT))
         return
     for flag, name in _ATTENTION_FLAGS.items():
         if is_on(data.get(flag)):
             table[flag] = (Key("model.attn_implementation", constant(name)),)
+            table.update(dict.fromkeys(_GIVEN_ATTENTION, SILENT))
             return
 
 
@@ -346,8 +378,9 @@ def _adapters(data: Mapping[str, Any], table: Table) -> None:
         table["load_in_4bit"] = (Key("model.quantization", lambda on: "fp4" if is_on(on) else LEAVE),)
     options = data.get("model_quantization_config_kwargs")
     kind = {"Mxfp4Config": "mxfp4", "FineGrainedFP8Config": "fp8"}.get(str(data.get("model_quantization_config")))
-    if kind is not None and not (isinstance(options, Mapping) and is_on(options.get("dequantize"))):
-        table["model_quantization_config"] = (Key("model.quantization", constant(kind)),)
+    if kind is not None:
+        dequantised = isinstance(options, Mapping) and is_on(options.get("dequantize"))
+        table["model_quantization_config"] = () if dequantised else (Key("model.quantization", constant(kind)),)
 
 
 @cache

@@ -6,7 +6,7 @@ The readers of a program's files read the options; a file that the command names
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from compatcheck.core.document import Document, Gap, Unresolved
 from compatcheck.core.errors import InputError
@@ -85,8 +85,8 @@ def read_launch(
         is_command=True,
         lines=lines,
         uses=uses,
-        unresolved=tuple(unresolved),
-        gaps=(*gaps_of_words(flags.unknown), *gaps),
+        unresolved=(*main.unresolved, *unresolved),
+        gaps=(*(_with_line(gap, lines) for gap in main.gaps), *gaps_of_words(flags.unknown), *gaps),
     )
     rest = [document._replace(is_command=True, lines=lines, uses=uses) for document in reading.documents[1:]]
     return (main, *rest, *(document for document in launcher if document is not None))
@@ -109,7 +109,10 @@ def _refused(options: Mapping[str, Argument], launch: Launch) -> Iterable[Skippe
             yield Skipped(source, why, "keep one of them")
 
 
-def _with_line(entry: Skipped, lines: Mapping[str, int]) -> Skipped:
+_Placed = TypeVar("_Placed", Skipped, Gap)
+
+
+def _with_line(entry: _Placed, lines: Mapping[str, int]) -> _Placed:
     line = lines.get((entry.source.key or "").partition(".")[0])
     return (
         entry

@@ -80,8 +80,8 @@ def make_command_document(
         is_command=True,
         lines=lines,
         uses={key: argument.used for key, argument in options.items() if argument.used is not None},
-        unresolved=tuple(unresolved_options(unknown, meanings.table, models)),
-        gaps=(*gaps_of_words(further.unknown), *further.gaps),
+        unresolved=(*translation.unresolved, *unresolved_options(unknown, meanings.table, models)),
+        gaps=(*_place(translation.gaps, lines), *gaps_of_words(further.unknown), *further.gaps),
         table=meanings.table,
     )
 
@@ -105,6 +105,10 @@ def state_value_heads(roles: Iterable[str]) -> Iterator[Statement]:
     """Say which models give one value for each token and no logits."""
     for role in {"critic", "reward"}.intersection(roles):
         yield Statement("program.makes_logits", "(a head of one value)", False, role)
+
+
+def _place(gaps: Iterable[Gap], lines: Mapping[str, int]) -> Iterator[Gap]:
+    return (gap._replace(source=_located(gap.source, lines)) for gap in gaps)
 
 
 def _located(source: Source, lines: Mapping[str, int]) -> Source:

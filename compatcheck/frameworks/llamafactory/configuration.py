@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Statement
 from compatcheck.core.source import Skipped, Source
-from compatcheck.frameworks.conversions import LEAVE, constant, is_on
+from compatcheck.frameworks.conversions import LEAVE, constant, is_off, is_on
 from compatcheck.frameworks.hf_trainer.arguments import (
     TRAINER_NAMES,
     TRAINER_TABLE,
@@ -37,7 +37,12 @@ def _inverted(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return not value
 
 
-TABLE = KeyTable(__file__, conversions={"inverted": _inverted}, beneath=(TRAINER_TABLE,))
+def _magnitude(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Read a number of blocks, which counts from the first one where it is negative."""
+    return abs(value) if isinstance(value, int) and value else LEAVE
+
+
+TABLE = KeyTable(__file__, conversions={"inverted": _inverted, "magnitude": _magnitude}, beneath=(TRAINER_TABLE,))
 """Its own arguments and the Trainer's."""
 NAMES = Names(__file__)
 
@@ -90,6 +95,7 @@ def read_arguments(data: Mapping[str, Any], path: str) -> Reading:
     _checkpointing(data, arguments)
     _adapters(data, arguments.table)
     _losses(data, arguments)
+    _frozen(data, arguments)
     if data.get("fp8") is True and (precision := read_precision(data)) is not None:
         arguments.table[precision[0]] = SILENT
     if data.keys() & _MEGATRON:
@@ -159,6 +165,18 @@ def _losses(data: Mapping[str, Any], arguments: Arguments) -> None:
     """Say that Liger's fused loss is left out in every stage but pre-training and SFT (``apply_liger_kernel``)."""
     if data.get("enable_liger_kernel") is True and data.get("stage", "sft") not in {"pt", "sft"}:
         arguments.known.append(Statement("training.loss_implementation", "stage", "cross_entropy"))
+
+
+def _frozen(data: Mapping[str, Any], arguments: Arguments) -> None:
+    """Tell which parts of a model with towers are frozen in full fine-tuning (``model/model_utils/visual.py``)."""
+    if data.get("finetuning_type") != "full":
+        return
+    key = next((name for name in ("freeze_language_model", "train_mm_proj_only") if is_on(data.get(name))), None)
+    if key is not None:
+        arguments.table["finetuning_type"] = SILENT
+        arguments.known.append(Statement("training.peft", key, "freeze"))
+    elif any(is_off(data.get(name)) for name in ("freeze_vision_tower", "freeze_multi_modal_projector")):
+        arguments.known.append(Statement(None, "(trains a tower)", True))
 
 
 def _on_megatron(data: Mapping[str, Any]) -> list[Statement]:

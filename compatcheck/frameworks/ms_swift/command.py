@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from compatcheck.core.document import LEFT_OUT, SPREADING, Statement, Unresolved
+from compatcheck.core.source import Skipped
+from compatcheck.core.units import parse_count
 from compatcheck.frameworks.hf_trainer.parser import read_launch, read_lone_rank, read_ranks
 from compatcheck.frameworks.launch import ranks
+from compatcheck.frameworks.launch.values import explain
 from compatcheck.frameworks.ms_swift import configuration as ms_swift
 
 if TYPE_CHECKING:
@@ -25,10 +29,47 @@ def recognise(launch: Launch) -> str | None:
 
 
 def read(launch: Launch, _: str) -> tuple[Document, ...]:
-    """Translate a launch; ``swift`` without NPROC_PER_NODE is one process."""
+    """Translate a launch; ``swift`` without NPROC_PER_NODE is one process, on all devices that it sees."""
     if launch.kind == "tool":
         alone = launch.program.startswith("swift ") and "NPROC_PER_NODE" not in launch.command.variables
         launcher = read_ranks(launch, (ranks.WORLD, "NPROC_PER_NODE (left out)", 1) if alone else None)
     else:
         launcher = read_lone_rank(launch)
-    return read_launch(launch, ms_swift, [launcher])
+    documents = read_launch(launch, ms_swift, [launcher])
+    if launch.program.startswith("megatron ") or launcher is None:
+        return documents
+    return (_spread(documents, launch), *documents[1:])
+
+
+def _is_mapping(value: object) -> bool:
+    return isinstance(value, dict) or str(value).lstrip().startswith("{")
+
+
+def _spread(documents: tuple[Document, ...], launch: Launch) -> Document:
+    """Say over how many devices each process spreads its model (``is_mp`` of ``swift/utils/env.py``, v3.0.0 to v4.5.2)."""
+    fact, key = "hardware.devices_per_rank", "CUDA_VISIBLE_DEVICES"
+    document, line = documents[0], launch.command.source.line
+    word, per_node = (launch.command.variables.get(name) for name in (key, "NPROC_PER_NODE"))
+    visible, local = ranks.count_visible(launch.variables), parse_count(launch.variables.get("NPROC_PER_NODE", "1"))
+    document = document._replace(lines=document.lines if line is None else {**document.lines, key: line})
+    by_deepspeed = any(one.reader == "deepspeed" for one in documents) or any(
+        kind == "deepspeed" for kind, _, _ in document.references
+    )
+    placed = next((one.value for one in document.statements if one.key == "device_map"), "auto")
+    if word is not None and word.text is None:
+        return document._replace(unresolved=(*document.unresolved, Unresolved(fact, key, explain(word))))
+    if not isinstance(placed, str) or placed not in SPREADING:
+        mapped = Unresolved(fact, "device_map", "places modules one by one")
+        return document._replace(unresolved=(*document.unresolved, mapped)) if _is_mapping(placed) else document
+    if word is None and per_node is None and not by_deepspeed:
+        auto = Statement("model.device_map", f"{key}{LEFT_OUT}", placed, None, ("device_map", "deepspeed"))
+        return document._replace(statements=(*document.statements, auto))
+    if visible is None or local is None or visible < local:
+        return document
+    each = visible // local
+    document = document._replace(statements=(*document.statements, Statement(fact, key, each)))
+    if each > 1 and by_deepspeed:
+        source = launch.command.source._replace(key=key, line=line)
+        why = f"ms-swift refuses DeepSpeed where a process has {each} devices; the run does not start"
+        document = document._replace(skipped=(*document.skipped, Skipped(source, why, f"set NPROC_PER_NODE={visible}")))
+    return document

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.core.document import LEFT_OUT, Statement
 from compatcheck.core.environment import Environment
 from compatcheck.core.source import Skipped, Source
-from compatcheck.frameworks.conversions import LEAVE, constant, stated
+from compatcheck.frameworks.conversions import LEAVE, constant, is_off, stated
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer.arguments import (
     TRAINER_NAMES,
@@ -104,6 +104,7 @@ _SECTIONS = ("train", "rollout", "teacher")
 """Groups of workers of the Ray back end, under which their arguments stand."""
 _WITHOUT_VOCABULARY = {"seq_cls", "embedding", "reranker"}
 """Tasks with a head of a few labels or none; a generative reranker keeps that of the vocabulary."""
+_TUNERS = ("tuner_type", "train_type", "sft_type")
 _NOT_TRAINING = {"infer_backend", "sampler_type", "eval_backend", "quant_n_samples"}
 
 
@@ -137,6 +138,7 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     task = levelled.get("task_type") or ("seq_cls" if levelled.get("num_labels") is not None else None)
     if task in _WITHOUT_VOCABULARY:
         arguments.known.append(Statement("program.makes_logits", "task_type", False))
+    _frozen(levelled, arguments)
     if megatron:
         arguments.known.extend(_on_megatron(levelled))
     else:
@@ -147,7 +149,8 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
         arguments.documents.append(
             deepspeed.read_section({**_AUTO_BATCHES, "zero_optimization": inner}, path, "deepspeed.")
         )
-        arguments.known.append(Statement(None, f"deepspeed.{data['deepspeed']}", data["deepspeed"]))
+        name = data["deepspeed"]
+        arguments.known.extend(Statement(None, key, name) for key in ("deepspeed", f"deepspeed.{name}"))
     reader = "megatron_swift" if megatron else READER
     names = sorted({*NAMES, *TRAINER_NAMES})
     documents = translate_arguments(reader, source, arguments, irrelevant=_irrelevant, names=names)
@@ -187,6 +190,33 @@ def _quantisation(data: Mapping[str, Any], table: Table) -> None:
             return bits["bnb"][value]
 
         table["quant_bits"] = (Key("model.quantization", convert),)
+
+
+_FREEZES = ("freeze_parameters", "freeze_parameters_regex", "freeze_llm")
+_THAWS = ("trainable_parameters", "trainable_parameters_regex", "additional_trainable_parameters")
+
+
+def _frozen(data: Mapping[str, Any], arguments: Arguments) -> None:
+    """Tell which part of full fine-tuning is frozen (``swift/llm/train/tuner.py``, ``sft.py`` and ``utils/torch_utils.py``).
+
+    A ratio freezes the first parameters by their number; LISA trains as many blocks, and all that is outside of blocks.
+    """
+    tuner = next((key for key in _TUNERS if data.get(key) is not None), None)
+    if tuner is None or str(data[tuner]) != "full":
+        return
+    ratio, layers = data.get("freeze_parameters_ratio") or 0, data.get("lisa_activated_layers") or 0
+    named = [key for key in _FREEZES if data.get(key) and not is_off(data[key])]
+    key = named[0] if named else "freeze_parameters_ratio" if ratio else "lisa_activated_layers" if layers else None
+    if key is not None:
+        arguments.table[tuner] = SILENT
+        arguments.known.append(Statement("training.peft", key, "freeze"))
+        thawed = any(data.get(name) for name in _THAWS)
+        if key == "freeze_parameters_ratio" and not thawed and not layers and isinstance(ratio, int | float):
+            arguments.known.append(Statement("training.trained_share", key, 1 - ratio))
+        elif key == "lisa_activated_layers" and isinstance(layers, int):
+            arguments.known.append(Statement("training.trained_layers", key, layers))
+    elif any(is_off(data.get(name)) for name in ("freeze_vit", "freeze_aligner")):
+        arguments.known.append(Statement(None, "(trains a tower)", True))
 
 
 def _own_optimizer(data: Mapping[str, Any], arguments: Arguments) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Statement, Unresolved
 from compatcheck.core.source import Source
-from compatcheck.frameworks.conversions import LEAVE
+from compatcheck.frameworks.conversions import LEAVE, OPEN, opens
 from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Names
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.translation import flatten, make_document, translate
@@ -26,7 +26,6 @@ _OPTIMIZERS = {
     "PagedAdamW": "paged_adamw",
     "PagedAdamW8bit": "paged_adamw_8bit",
     "AdamW8bit": "adamw_8bit",
-    "CPUOffloadOptimizer": LEAVE,
 }
 
 
@@ -35,7 +34,7 @@ def _last(value: Any) -> str:  # noqa: ANN401 (configuration)
 
 
 def _optimizer(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    return _OPTIMIZERS.get(_last(value), LEAVE)
+    return _OPTIMIZERS.get(_last(value), OPEN) if isinstance(value, str) and value else LEAVE
 
 
 def _adapter(value: Any) -> Any:  # noqa: ANN401 (configuration)
@@ -50,7 +49,7 @@ def _quantization(value: Any) -> Any:  # noqa: ANN401 (configuration)
 def _loss(value: Any) -> Any:  # noqa: ANN401 (configuration)
     name = _last(value)
     chunked = "Chunked" in name or name.startswith("LinearCrossEntropy")
-    return "chunked" if chunked else "cross_entropy" if name == "CrossEntropyLoss" else LEAVE
+    return "chunked" if chunked else "cross_entropy" if name == "CrossEntropyLoss" else opens(name)
 
 
 def _list(value: Any) -> Any:  # noqa: ANN401 (configuration)
@@ -103,7 +102,7 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     table = {key: meaning for key, meaning in find_meanings(data).items() if key not in {"model", "loss", "optimizer"}}
     translation = translate(flatten(data), table, irrelevant=NAMES.__contains__, source=source)
     document = make_document(READER, source, translation, tuple(name_model(dict(flatten(data)))))
-    return Reading((document._replace(unresolved=tuple(leave_open(data))),))
+    return Reading((document._replace(unresolved=(*document.unresolved, *leave_open(data))),))
 
 
 def name_model(leaves: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:

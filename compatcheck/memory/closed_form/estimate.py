@@ -368,6 +368,11 @@ def _unmodelled(run: Run) -> list[Unmodelled]:
     if run.parallel.context > 1:
         reason = "keys and values of other ranks that ring attention holds"
         found.append(Unmodelled("context-parallel exchange", "more", reason))
+    if run.parallel.devices > 1:
+        reason = (
+            f"blocks are taken as spread evenly over the {run.parallel.devices} devices of a process; one may hold more"
+        )
+        found.append(Unmodelled("device map", "more", reason))
     if run.parallel.expert > 1:
         reason = "tokens exchanged between expert-parallel ranks"
         found.append(Unmodelled("all-to-all buffers", "more", reason))

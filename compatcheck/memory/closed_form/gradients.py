@@ -34,7 +34,7 @@ class Trained(NamedTuple):
 
 def trained_here(run: Run) -> tuple[Trained, ...]:
     """Return trainable parameters by dtype: adapters may have another than modules trained in full beside them."""
-    split = run.parallel.tensor * run.parallel.pipeline
+    split = run.parallel.tensor * run.parallel.pipeline * run.parallel.devices
     if run.trainable >= run.model.parameters:
         return (Trained(held(run).total, run.precision.gradient),)
     if not run.adapters:

@@ -40,18 +40,20 @@ def held(run: Run) -> Held:
 
     Tensor parallelism splits every weight matrix and the vocabulary (Megatron-LM, arXiv 1909.08053 section 3); pipeline stages
     take whole blocks, the first also the embedding and the last the head, so one stage holds the larger of the two; experts are
-    spread over expert-parallel ranks.
+    spread over expert-parallel ranks. A device map of ``auto`` gives each device the same bytes of whole blocks (accelerate 1.9.0
+    utils/modeling.py, get_balanced_memory).
     """
     model, parallel = run.model, run.parallel
     stages, tensor = parallel.pipeline, parallel.tensor
-    layers = -(-model.layers // stages)
-    share = layers / model.layers
+    layers = -(-model.layers // (stages * parallel.devices))
+    share = -(-model.layers // stages) / model.layers / parallel.devices
     dense = (model.in_blocks - model.expert) * share / tensor
     experts = model.expert * share / (parallel.expert * parallel.expert_tensor)
-    embedding, head = model.embedding / tensor, model.lm_head / tensor
+    embedding, head = model.embedding / tensor / parallel.devices, model.lm_head / tensor / parallel.devices
     if stages > 1:
         embedding, head = max(embedding, head), 0.0
-    return Held(dense, experts, embedding, head, model.other + model.vision, layers, model.tied)
+    other = (model.other + model.vision) / parallel.devices
+    return Held(dense, experts, embedding, head, other, layers, model.tied)
 
 
 def kept_share(run: Run, ranks: int, *, trained: bool = False) -> float:

@@ -120,3 +120,12 @@ def test_a_head_of_few_labels_makes_no_logits() -> None:
         for facts in (whole, {**whole, "program.makes_logits": False})
     ]
     assert "logits and loss" in names[0] - names[1]
+
+
+def test_no_verdict_rests_on_a_fact_that_is_set_to_something_nobody_knows() -> None:
+    statements = tuple(Statement(fact, fact, value) for fact, value in MODEL.items())
+    opened = Unresolved("training.loss_implementation", "my_loss", "decides it in a way that was not read")
+    document = Document("native", Source("c.yaml"), statements, unresolved=(opened,))
+    found = price(resolve("s", rules=open_rules(()), environment=None, documents=(document,)))
+    assert found.verdict.outcome == "marginal"
+    assert "the cheapest that my_loss, not read, may set" in str(found.verdict.condition)

@@ -247,3 +247,11 @@ def test_trainers_of_trl_stopped_one_by_one_to_cast_what_is_not_quantised(traine
     run = read_run(with_traits(facts, environment.packages), environment).run
     assert run is not None
     assert run.precision.unquantised == each
+
+
+def test_how_much_a_partly_frozen_model_trains_is_not_guessed() -> None:
+    frozen = {**LLAMA, "training.peft": "freeze"}
+    assert read_run(frozen).needs == ("model.trainable_parameters",)
+    found = read_run({**frozen, "model.trainable_parameters": 10**9}).run
+    assert found is not None
+    assert (found.trainable, found.adapters) == (10**9, 0)

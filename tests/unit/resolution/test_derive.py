@@ -24,6 +24,7 @@ def values_of(name: str) -> st.SearchStrategy[Any]:
         plain = {
             "bool": st.booleans(),
             "int": st.integers(1, 64),
+            "float": st.floats(0, 1),
             "dtype": st.sampled_from(["bfloat16", "float16", "float32"]),
             "str": st.sampled_from(["chunked_nll", "nll"]),
         }[term.type]
@@ -212,3 +213,35 @@ def test_one_rank_is_not_sharded_unless_something_names_a_sharding() -> None:
     assert sharding(world=2) is None
     assert sharding("training.zero_stage") is None
     assert sharding(**{"training.zero_stage": 3}) == "zero"
+
+
+def test_what_is_trained_beside_frozen_parts_is_counted() -> None:
+    assert trained({"model.parameters": 1000, "training.trained_share": 0.25}) == 250
+    assert trained({"model.parameters": 1000}) is None
+
+
+def trained(values: dict[str, object]) -> object:
+    facts = {name: Fact(name, value, "set") for name, value in {"training.peft": "freeze", **values}.items()}  # type: ignore[arg-type]  # of the vocabulary
+    derive(facts)
+    found = facts.get("model.trainable_parameters")
+    return None if found is None else found.value
+
+
+@pytest.mark.parametrize(("world", "placed", "devices"), [(1, "auto", 4), (1, "cuda:0", None), (4, "auto", None)])
+def test_one_process_spreads_its_model_over_the_devices_of_its_node(
+    world: int, placed: str, devices: int | None
+) -> None:
+    names = ("model.device_map", "hardware.world_size", "hardware.gpus_per_node")
+    facts = {name: Fact(name, value, "set") for name, value in zip(names, (placed, world, 4), strict=True)}
+    derive(facts)
+    found = facts.get("hardware.devices_per_rank")
+    assert (None if found is None else found.value) == devices
+
+
+def test_a_loss_that_a_patch_decides_is_not_derived() -> None:
+    stated = {"training.use_liger_kernel": False, "training.trainer": "causal_lm", "training.framework": "axolotl"}
+    loss = "training.loss_implementation"
+    for undecided, derived in (((), True), ((loss,), False)):
+        facts = {name: Fact(name, value, "set") for name, value in stated.items()}
+        derive(facts, undecided)
+        assert (loss in facts) is derived

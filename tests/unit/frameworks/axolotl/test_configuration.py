@@ -395,3 +395,67 @@ def test_a_loss_of_dpo_is_none_of_other_trainers(tmp_path: Path, loop: dict[str,
     (document,) = read_file(axolotl, str(path)).documents
     assert facts(document).get("training.use_liger_kernel") is read
     assert ("dpo_use_liger_kernel" in document.table) is bool(read)
+
+
+def opened(**keys: object) -> dict[str, str | None]:
+    return {str(entry.fact): entry.key for entry in read(**keys).unresolved}
+
+
+@pytest.mark.parametrize(
+    ("keys", "fact"),
+    [
+        ({"unsloth_cross_entropy_loss": True}, "training.loss_implementation"),
+        ({"flash_attn_cross_entropy": True}, "training.loss_implementation"),
+        ({"plugins": ["mine.plugins.Saves"]}, "training.loss_implementation"),
+        ({"plugins": ["axolotl.integrations.kd.KDPlugin"]}, "training.loss_implementation"),
+        ({"trainer_cls": "mine.Trainer"}, "training.loss_implementation"),
+        ({"adapter": "llama-adapter"}, "training.peft"),
+        ({"optimizer": "came_pytorch"}, "training.optimizer"),
+        ({"rl": "ebft"}, "training.trainer"),
+    ],
+)
+def test_what_no_reader_follows_is_open(keys: dict[str, object], fact: str) -> None:
+    assert fact in opened(**keys)
+    assert fact not in found(**keys)
+
+
+@pytest.mark.parametrize("switch", ["unsloth_cross_entropy_loss", "flash_attn_cross_entropy", "tiled_mlp"])
+def test_what_is_off_leaves_nothing_open(switch: str) -> None:
+    document = read(**{switch: False})
+    assert not document.unresolved
+    assert not document.gaps
+
+
+def test_plugins_of_ones_own_are_an_assumption() -> None:
+    mine, cut = "mine.plugins.Saves", "axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin"
+    assert [(gap.source.key, gap.assumed) for gap in read(plugins=[mine]).gaps] == [("plugins", True)]
+    both = read(plugins=[cut, mine])
+    assert facts(both)["training.loss_implementation"] == "fused_linear"
+    assert [gap.source.key for gap in both.gaps] == ["plugins"]
+    assert not read(plugins=[cut, "axolotl.integrations.liger.LigerPlugin"]).gaps
+
+
+def test_keywords_of_the_model_are_read() -> None:
+    eager = {"model_kwargs": {"attn_implementation": "eager"}}
+    assert found(**eager)["model.attn_implementation"] == "eager"
+    assert found(**eager, flash_attention=True)["model.attn_implementation"] == "flash_attention_2"
+    assert found(**eager, attn_implementation="sdpa")["model.attn_implementation"] == "sdpa"
+    assert found(overrides_of_model_kwargs=eager["model_kwargs"])["model.attn_implementation"] == "eager"
+
+
+@pytest.mark.parametrize("section", ["model_kwargs", "model_config", "overrides_of_model_config"])
+def test_keywords_of_the_model_that_nobody_knows_are_unread(section: str) -> None:
+    assert read(**{section: {"num_hidden_layers": 2}}).unread == ((f"{section}.num_hidden_layers", None),)
+    assert read(model_config={"rope_scaling": {"type": "linear", "factor": 2}}).unread == ()
+
+
+def test_a_batch_decides_accumulation_only_where_the_schemas_1_is_taken_back() -> None:
+    steps = "training.gradient_accumulation_steps"
+    assert steps not in found(batch_size=64, micro_batch_size=2)
+    assert found(batch_size=64, micro_batch_size=2, gradient_accumulation_steps=None)[steps] == 32
+    assert found(batch_size=64, micro_batch_size=2, gradient_accumulation_steps=4)[steps] == 4
+
+
+def test_lisa_trains_blocks() -> None:
+    stated = found(lisa_n_layers=4, lisa_step_interval=20, lisa_layers_attribute="model.layers")
+    assert (stated["training.peft"], stated["training.trained_layers"]) == ("freeze", 4)

@@ -229,3 +229,30 @@ def test_a_list_is_no_training_file(tmp_path: Path) -> None:
     (tmp_path / "train.yaml").write_text("- a\n")
     with pytest.raises(InputError, match="is no configuration"):
         read_configuration(str(tmp_path / "train.yaml"), named=True)
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({"finetuning_type": "freeze", "freeze_trainable_layers": -4}, {"peft": "freeze", "trained_layers": 4}),
+        ({"finetuning_type": "full", "freeze_language_model": True}, {"peft": "freeze"}),
+        ({"finetuning_type": "full", "freeze_vision_tower": True}, {"peft": None}),
+    ],
+)
+def test_what_is_trained_beside_frozen_parts(keys: dict[str, Any], expected: dict[str, object]) -> None:
+    found = facts(read(**keys))
+    stated = {name: found[f"training.{name}"] for name in ("peft", "trained_layers") if f"training.{name}" in found}
+    assert stated == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "fact"),
+    [
+        ("use_badam", "training.optimizer"),
+        ("use_dft_loss", "training.loss_implementation"),
+        ("use_unsloth", "training.loss_implementation"),
+    ],
+)
+def test_what_no_reader_follows_is_open(key: str, fact: str) -> None:
+    assert fact in {entry.fact for entry in read(**{key: True}).unresolved}
+    assert not read(**{key: False}).unresolved

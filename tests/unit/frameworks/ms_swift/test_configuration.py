@@ -202,3 +202,47 @@ def test_misspelt_keys_are_unread() -> None:
 def test_a_classifier_has_no_logits_of_a_vocabulary(keys: dict[str, Any], made: object) -> None:
     (document,) = read(**keys)
     assert facts(document).get("program.makes_logits") is made
+
+
+FULL = {"tuner_type": "full"}
+"""Full fine-tuning, of which parts may be frozen."""
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({"freeze_parameters_ratio": 0.75}, {"training.peft": "freeze", "training.trained_share": 0.25}),
+        ({"freeze_parameters_ratio": 1, "trainable_parameters": ["lm_head"]}, {"training.peft": "freeze"}),
+        ({"freeze_parameters": ["model.embed_tokens"]}, {"training.peft": "freeze"}),
+        ({"freeze_parameters_regex": "layers.[0-9]"}, {"training.peft": "freeze"}),
+        ({"freeze_llm": True}, {"training.peft": "freeze"}),
+        ({"lisa_activated_layers": 2}, {"training.peft": "freeze", "training.trained_layers": 2}),
+        ({"freeze_parameters_ratio": 0.0, "freeze_vit": True, "lisa_activated_layers": 0}, {"training.peft": None}),
+        ({"trainable_parameters": ["lm_head"]}, {"training.peft": None}),
+    ],
+)
+def test_a_part_of_full_fine_tuning_may_be_frozen(keys: dict[str, Any], expected: dict[str, object]) -> None:
+    found = facts(read(**FULL, **keys)[0])
+    names = {"training.peft", "training.trained_share", "training.trained_layers"}
+    assert {name: value for name, value in found.items() if name in names} == expected
+
+
+def test_frozen_parts_are_for_full_fine_tuning_alone() -> None:
+    assert facts(read(freeze_parameters_ratio=0.5, lisa_activated_layers=2)[0])["training.peft"] == "lora"
+
+
+@pytest.mark.parametrize(
+    ("keys", "fact"),
+    [
+        ({"tuner_type": "reft"}, "training.peft"),
+        ({"tuner_type": "my_own"}, "training.peft"),
+        ({"optimizer": "my_own"}, "training.optimizer"),
+        ({"target_regex": "layers.*q_proj"}, "training.lora_target_modules"),
+        ({"tuner_backend": "unsloth"}, "training.loss_implementation"),
+        ({"max_memory": {0: "20GB"}}, "hardware.devices_per_rank"),
+    ],
+)
+def test_what_no_reader_follows_is_open(keys: dict[str, Any], fact: str) -> None:
+    document = read(**keys)[0]
+    assert fact in {entry.fact for entry in document.unresolved}
+    assert fact not in facts(document)

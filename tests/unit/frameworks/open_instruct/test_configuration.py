@@ -71,3 +71,11 @@ def test_checkpointing_is_what_transformers_makes_of_it() -> None:
         assert found["training.use_reentrant"].value is reentrant
         assert found["training.gradient_checkpointing"].value is False
         assert found["model.load_dtype"].value == "bfloat16"
+
+
+def test_what_shards_and_offloads_a_preference_run_is_read() -> None:
+    keys = {"dpo_loss_type": "dpo_norm", "zero_stage": 3, "offload_optimizer": True, "activation_memory_budget": 0.5}
+    document = open_instruct.read({**SHORT, **keys, "optimizer_type": "mine"}, "dpo.yaml").documents[0]
+    assert facts(document)["training.zero_stage"] == 3
+    assert facts(document)["training.offload_optimizer"] == "cpu"
+    assert {entry.fact for entry in document.unresolved} == {"training.gradient_checkpointing", "training.optimizer"}

@@ -89,3 +89,12 @@ def test_a_model_is_told_by_the_function_that_builds_it(builder: str, name: str 
     assert facts(document)["training.optimizer_in_backward"] is True
     command = documents(f"tune run full_finetune_single_device model._component_=torchtune.models.{builder}")[0]
     assert command.references == wanted
+
+
+def test_components_of_ones_own_are_open() -> None:
+    recipe = {"optimizer": {"_component_": "mine.Lion"}, "loss": {"_component_": "mine.Loss"}, "batch_size": 1}
+    document = torchtune.read(
+        {**recipe, "teacher_model": {"_component_": "torchtune.models.llama3.llama3_8b"}}, "r.yaml"
+    )[0][0]
+    assert {entry.fact for entry in document.unresolved} == {"training.optimizer", "training.loss_implementation"}
+    assert [gap.source.key for gap in document.gaps] == ["teacher_model._component_"]

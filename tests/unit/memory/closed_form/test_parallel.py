@@ -71,3 +71,10 @@ def test_a_tied_head_is_a_weight_of_products_too(make_run):
     own = held(make_run(model__tie_word_embeddings=True))
     assert own.lm_head == 0
     assert own.linear == BLOCKS + 32000 * 4096
+
+
+def test_a_device_map_gives_each_device_of_a_process_the_same_bytes(make_run):
+    whole, spread = held(make_run()), held(make_run(hardware__devices_per_rank=4))
+    assert spread.layers == whole.layers / 4
+    assert spread.total == pytest.approx(whole.total / 4)
+    assert in_flight(make_run(hardware__devices_per_rank=4, training__gradient_accumulation_steps=8)) == 1
