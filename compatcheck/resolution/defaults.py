@@ -75,7 +75,7 @@ def keys_of(document: Document) -> set[str]:
         if statement.fact is not None or statement.value not in (None, {}, [])
     }
     written.update(key for key, _ in document.unread)
-    not_understood = {skipped.source.key for skipped in document.skipped if skipped.source.key is not None}
+    not_understood = {one.source.key for one in document.skipped if one.source.key is not None and not one.passes}
     written.update(not_understood)
     written.update(entry.key for entry in document.unresolved)
     written.update(key for key, meanings in document.table.items() if meanings is SILENT)

@@ -3,22 +3,24 @@
 Which releases have a key is data (``keys`` of ``rules/_programs/<name>.yaml``). A key is left out only where no release that
 the environment allows has it. What it would decide is then open: the run does not start, or a script takes the key itself. A
 program that takes no such keys (``refuses_unknown_keys``: argparse, HfArgumentParser, hydra) is then not the one that reads the
-others either, and no default of its release holds.
+others either, and no default of its release holds. One that passes over them (``ignores_unknown_keys``) reads the rest as if
+they were left out.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from compatcheck.core.document import Gap, Unresolved
+from compatcheck.core.document import Gap, Unresolved, enclosing_keys
 from compatcheck.core.source import Skipped
-from compatcheck.rules.programs import find_program
+from compatcheck.rules.programs import lineage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from compatcheck.core.document import Document
     from compatcheck.resolution.scope import FactScope
+    from compatcheck.rules.database import RuleSet
 
 
 def drop_unknown_keys(documents: Sequence[Document], scope: FactScope) -> tuple[Document, ...]:
@@ -26,32 +28,49 @@ def drop_unknown_keys(documents: Sequence[Document], scope: FactScope) -> tuple[
     return tuple(_drop(document, scope) for document in documents)
 
 
+def releases_of_keys(reader: str, rules: RuleSet) -> Mapping[str, Mapping[str, Any]]:
+    """Return which releases have a key, of those that did not always: its own first, then what it is built on."""
+    known: dict[str, Mapping[str, Any]] = {}
+    for program in lineage(reader):
+        known = {**(rules.section(f"keys/{program.name}") or {}), **known}
+        if program.own_keys_only:
+            break
+    return known
+
+
 def _drop(document: Document, scope: FactScope) -> Document:
-    rows = scope.rules.section(f"keys/{document.reader}") or {}
-    refuses = find_program(document.reader).refuses_unknown_keys
-    unknown = {}
+    rows = releases_of_keys(document.reader, scope.rules)
+    if not rows:
+        return document
+    programs = lineage(document.reader)
+    refusing, ignoring = any(one.refuses_unknown_keys for one in programs), {key for one in programs for key in one.ignores_unknown_keys}
+    unknown, ignored = {}, set()
     written = {entry.key for entry in document.statements} | {entry.key for entry in document.unresolved}
     written.update(key for _, _, key in document.references)
-    for key in sorted(written & rows.keys()):
-        for package, (specifier, bounds) in rows[key].items():
+    names = {key.removeprefix(f"{document.reader}."): key for key in written}  # a section of another program's file
+    for name in sorted(names.keys() & rows.keys()):
+        for package, (specifier, bounds) in rows[name].items():
             if scope.in_range(package, bounds) == "no":
                 found = scope.package(package)
                 release = "" if found is None else f" {found.version or found.specifier}"
-                source = document.place(key)
-                reason, hint = f"unknown to {package}{release}", f"{package}{specifier} has it"
-                unknown[key] = Skipped(source, reason, hint, named=refuses and document.named)
+                key, passes = names[name], not ignoring.isdisjoint(("*", name, *enclosing_keys(name)))
+                reason = f"unknown to {package}{release}" + ", which passes over it" * passes
+                named = refusing and document.named and not passes
+                hint = f"{package}{specifier} has it"
+                unknown[key] = Skipped(document.place(key), reason, hint, named=named, passes=passes)
+                ignored.update({key} if passes else ())
     if not unknown:
         return document
     gaps = document.gaps
-    if refuses:
-        first = next(iter(unknown.values()))
-        why = f"is {first.reason}: a fork or another release reads the command, and its defaults are not known"
-        gaps = (*gaps, Gap(first.source, why))
-    dropped = [entry for entry in document.statements if entry.key in unknown]
+    refused = [entry for entry in unknown.values() if refusing and not entry.passes]
+    if refused:
+        why = f"is {refused[0].reason}: a fork or another release reads the command, and its defaults are not known"
+        gaps = (*gaps, Gap(refused[0].source, why))
+    dropped = [entry for entry in document.statements if entry.key in unknown.keys() - ignored]
     left_open = (Unresolved(entry.fact, entry.key, f"is {unknown[entry.key].reason}", entry.role) for entry in dropped)
     return document._replace(
         gaps=gaps,
         statements=tuple(entry for entry in document.statements if entry.key not in unknown),
-        unresolved=(*document.unresolved, *left_open),
+        unresolved=(*(entry for entry in document.unresolved if entry.key not in ignored), *left_open),
         skipped=(*document.skipped, *unknown.values()),
     )
