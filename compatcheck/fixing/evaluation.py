@@ -12,14 +12,16 @@ from compatcheck.core.versions import exact_version
 from compatcheck.fixing.companions import Companions
 from compatcheck.fixing.moves import PATCH, describe_move
 from compatcheck.fixing.rereading import reread
+from compatcheck.resolution.known_keys import find_unknown_keys
 from compatcheck.resolution.pins import Pin
 from compatcheck.resolution.resolve import resolve_with
+from compatcheck.resolution.scope import FactScope
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from compatcheck.core.document import Document
-    from compatcheck.core.environment import Package
+    from compatcheck.core.environment import Environment, Package
     from compatcheck.core.estimate import Estimate
     from compatcheck.core.report import Finding
     from compatcheck.core.source import Skipped
@@ -107,6 +109,18 @@ class Evaluation:
             for subject in change.subjects
         ]
         return len(names) != len(set(names))
+
+    def forgets(self, changes: Sequence[Change]) -> bool:
+        """Tell whether a release after some changes does not know a key that the files write and the one before it knew."""
+        for subject in self.subjects if any(change.kind == VERSION for change in changes) else ():
+            own = [change for change in self.complete(changes) if subject.id in change.subjects]
+            before, after = (
+                find_unknown_keys(subject.as_read, FactScope({}, environment, self.rules))
+                for environment in (subject.environment, _move_all(subject.environment, own))
+            )
+            if not after <= before:
+                return True
+        return False
 
     def _follow(self, subject: Subject, changes: Sequence[Change]) -> dict[str, tuple[str, Pin]] | Pin:
         moves = {
@@ -198,15 +212,19 @@ def resolve_changed(
     changes = list(changes)
     edits = tuple(edit for change in changes for edit in change.edits if change.kind == SETTING)
     if documents is None and edits:
-        documents = reread(subject.documents, edits)
-    environment = subject.environment
-    if environment is not None:
-        moved = {c.name: move(environment.packages[c.name], c) for c in changes if c.kind == VERSION}
-        environment = environment._replace(packages={**environment.packages, **moved})
-        environment = rebuild(environment) if "torch" in moved else environment
-    documents = subject.documents if documents is None else documents
+        documents = reread(subject.as_read, edits)
+    as_read = subject.as_read if documents is None else documents
     stated = {name: value for change in changes for name, value in change.facts if not change.edits}
-    return resolve_with(subject._replace(environment=environment, documents=documents), stated, rules)
+    changed = subject._replace(environment=_move_all(subject.environment, changes), as_read=as_read)
+    return resolve_with(changed, stated, rules)
+
+
+def _move_all(environment: Environment | None, changes: Iterable[Change]) -> Environment | None:
+    if environment is None:
+        return None
+    moved = {c.name: move(environment.packages[c.name], c) for c in changes if c.kind == VERSION}
+    environment = environment._replace(packages={**environment.packages, **moved})
+    return rebuild(environment) if "torch" in moved else environment
 
 
 def move(package: Package, change: Change) -> Package:

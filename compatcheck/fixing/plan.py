@@ -170,6 +170,8 @@ class Group:
         if pin is not None:
             moved = frozenset(change.lever for change in changes if change.kind == VERSION)
             return {**self(()), pin: moved}
+        if self.evaluation.forgets(changes):
+            return {**self(()), "keys": frozenset(change.lever for change in changes if change.kind == VERSION)}
         if self.evaluation.disagree(changes):
             return {**self(()), "settings": frozenset(change.lever for change in changes)}
         unread = self.evaluation.unread(changes)

@@ -38,39 +38,55 @@ def releases_of_keys(reader: str, rules: RuleSet) -> Mapping[str, Mapping[str, A
     return known
 
 
-def _drop(document: Document, scope: FactScope) -> Document:
+def find_unknown_keys(documents: Sequence[Document], scope: FactScope) -> frozenset[tuple[str, str]]:
+    """Return the keys that the program's release does not know, each with the reader of its document."""
+    return frozenset((document.reader, key) for document in documents for key in _find_unknown(document, scope))
+
+
+def _find_unknown(document: Document, scope: FactScope) -> dict[str, Skipped]:
     rows = releases_of_keys(document.reader, scope.rules)
     if not rows:
-        return document
+        return {}
     programs = lineage(document.reader)
-    refusing, ignoring = any(one.refuses_unknown_keys for one in programs), {key for one in programs for key in one.ignores_unknown_keys}
-    unknown, ignored = {}, set()
+    ignoring = {key for one in programs for key in one.ignores_unknown_keys}
+    refusing = document.named and any(one.refuses_unknown_keys for one in programs)
     written = {entry.key for entry in document.statements} | {entry.key for entry in document.unresolved}
     written.update(key for _, _, key in document.references)
     names = {key.removeprefix(f"{document.reader}."): key for key in written}  # a section of another program's file
+    unknown = {}
     for name in sorted(names.keys() & rows.keys()):
         for package, (specifier, bounds) in rows[name].items():
             if scope.in_range(package, bounds) == "no":
                 found = scope.package(package)
                 release = "" if found is None else f" {found.version or found.specifier}"
-                key, passes = names[name], not ignoring.isdisjoint(("*", name, *enclosing_keys(name)))
+                source, passes = (
+                    document.place(names[name]),
+                    not ignoring.isdisjoint(("*", name, *enclosing_keys(name))),
+                )
                 reason = f"unknown to {package}{release}" + ", which passes over it" * passes
-                named = refusing and document.named and not passes
                 hint = f"{package}{specifier} has it"
-                unknown[key] = Skipped(document.place(key), reason, hint, named=named, passes=passes)
-                ignored.update({key} if passes else ())
+                unknown[names[name]] = Skipped(source, reason, hint, named=refusing and not passes, passes=passes)
+    return unknown
+
+
+def _drop(document: Document, scope: FactScope) -> Document:
+    unknown = _find_unknown(document, scope)
     if not unknown:
         return document
     gaps = document.gaps
-    refused = [entry for entry in unknown.values() if refusing and not entry.passes]
-    if refused:
+    refused = [entry for entry in unknown.values() if not entry.passes]
+    if refused and any(one.refuses_unknown_keys for one in lineage(document.reader)):
         why = f"is {refused[0].reason}: a fork or another release reads the command, and its defaults are not known"
         gaps = (*gaps, Gap(refused[0].source, why))
-    dropped = [entry for entry in document.statements if entry.key in unknown.keys() - ignored]
-    left_open = (Unresolved(entry.fact, entry.key, f"is {unknown[entry.key].reason}", entry.role) for entry in dropped)
+    open_keys = {key for key, entry in unknown.items() if not entry.passes}
+    left_open = (
+        Unresolved(entry.fact, entry.key, f"is {unknown[entry.key].reason}", entry.role)
+        for entry in document.statements
+        if entry.key in open_keys
+    )
     return document._replace(
         gaps=gaps,
         statements=tuple(entry for entry in document.statements if entry.key not in unknown),
-        unresolved=(*(entry for entry in document.unresolved if entry.key not in ignored), *left_open),
+        unresolved=(*(one for one in document.unresolved if one.key not in unknown.keys() - open_keys), *left_open),
         skipped=(*document.skipped, *unknown.values()),
     )
