@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from compatcheck.resolution.scope import FactScope
     from compatcheck.rules.database import RuleSet
 
+NEVER = "<0"
+"""Releases of a key that stands in files and that none ever looked at."""
+
 
 def drop_unknown_keys(documents: Sequence[Document], scope: FactScope) -> tuple[Document, ...]:
     """Return the documents without the keys that the program's release does not know, each of which becomes skipped."""
@@ -64,7 +67,7 @@ def _find_unknown(document: Document, scope: FactScope) -> dict[str, Skipped]:
                     not ignoring.isdisjoint(("*", name, *enclosing_keys(name))),
                 )
                 reason = f"unknown to {package}{release}" + ", which passes over it" * passes
-                hint = f"{package}{specifier} has it"
+                hint = "no release has it" if specifier == NEVER else f"{package}{specifier} has it"
                 unknown[names[name]] = Skipped(source, reason, hint, named=refusing and not passes, passes=passes)
     return unknown
 

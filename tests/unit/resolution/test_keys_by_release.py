@@ -55,7 +55,7 @@ RECIPE = {
 }
 VERL = "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo actor_rollout_ref.model.path=a/b "
 MEGATRON = VERL + "--config-name=ppo_megatron_trainer.yaml "
-LORA = "actor_rollout_ref.model.lora_rank=16"
+LORA, ADAPTER = (f"actor_rollout_ref.model.{key}=16" for key in ("lora_rank", "lora.rank"))
 LAUNCHED = (
     *accelerate.read(FSDP, "a.yaml").documents,
     *hf_trainer.read({"output_dir": "o", "bf16": True}, "t.yaml").documents,
@@ -108,7 +108,8 @@ def value_of(subject: Subject, name: str) -> Any:
         (documents(SWIFT + "--tuner_type lora"), "training.peft", "ms_swift", ("3.12.0", None), ("4.0.0", "lora")),
         (documents(SWIFT + "--train_type lora"), "training.peft", "ms_swift", ("4.1.0", None), ("3.12.0", "lora")),
         (documents(VERL + LORA), "training.lora_rank", "verl", ("0.2.0", None), ("0.4.0", 16)),
-        (documents(MEGATRON + LORA), "training.lora_rank", "verl", ("0.6.1", None), ("0.7.0", 16)),
+        (documents(MEGATRON + LORA), "training.lora_rank", "verl", ("0.6.1", None), ("0.8.0", None)),
+        (documents(MEGATRON + ADAPTER), "training.lora_rank", "verl", ("0.6.1", None), ("0.7.0", 16)),
     ],
 )  # fmt: skip
 def test_a_key_counts_in_releases_that_know_it(
