@@ -229,4 +229,4 @@ def _over(installed: Environment, subject: Subject, shared: Shared) -> Subject:
             if not _is_settled_by(package, installed.packages.get(name))
         }
         environment = merge_environments(installed, subject.environment._replace(packages=said))
-    return build_subject(subject.id, environment, subject.documents, shared._replace(documents=()))
+    return build_subject(subject.id, environment, subject.as_read, shared._replace(documents=()))

@@ -163,7 +163,7 @@ def resolve_on_machine(gathered: Gathered, request: Request, rules: RuleSet) -> 
             subject.id,
             rules=rules,
             environment=subject.environment,
-            documents=subject.documents,
+            documents=subject.as_read,
             hardware=declared if own is None else (*declared, (own, False)),
             settings=settings,
         )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from compatcheck.core.document import Document
-    from compatcheck.core.environment import Package
+    from compatcheck.core.environment import Environment, Package
     from compatcheck.core.estimate import Estimate
     from compatcheck.core.report import Finding
     from compatcheck.core.source import Skipped
@@ -198,15 +198,19 @@ def resolve_changed(
     changes = list(changes)
     edits = tuple(edit for change in changes for edit in change.edits if change.kind == SETTING)
     if documents is None and edits:
-        documents = reread(subject.documents, edits)
-    environment = subject.environment
-    if environment is not None:
-        moved = {c.name: move(environment.packages[c.name], c) for c in changes if c.kind == VERSION}
-        environment = environment._replace(packages={**environment.packages, **moved})
-        environment = rebuild(environment) if "torch" in moved else environment
-    documents = subject.documents if documents is None else documents
+        documents = reread(subject.as_read, edits)
+    as_read = subject.as_read if documents is None else documents
     stated = {name: value for change in changes for name, value in change.facts if not change.edits}
-    return resolve_with(subject._replace(environment=environment, documents=documents), stated, rules)
+    changed = subject._replace(environment=_move_all(subject.environment, changes), as_read=as_read)
+    return resolve_with(changed, stated, rules)
+
+
+def _move_all(environment: Environment | None, changes: Iterable[Change]) -> Environment | None:
+    if environment is None:
+        return None
+    moved = {c.name: move(environment.packages[c.name], c) for c in changes if c.kind == VERSION}
+    environment = environment._replace(packages={**environment.packages, **moved})
+    return rebuild(environment) if "torch" in moved else environment
 
 
 def move(package: Package, change: Change) -> Package:

@@ -75,13 +75,16 @@ def keys_of(document: Document) -> set[str]:
         if statement.fact is not None or statement.value not in (None, {}, [])
     }
     written.update(key for key, _ in document.unread)
-    not_understood = {skipped.source.key for skipped in document.skipped if skipped.source.key is not None}
+    skipped = {one.source.key: one.passes for one in document.skipped if one.source.key is not None}
+    not_understood = {key for key, passes in skipped.items() if not passes}
     written.update(not_understood)
     written.update(entry.key for entry in document.unresolved)
     written.update(key for key, meanings in document.table.items() if meanings is SILENT)
     keys = {f"{key}.{_ANYTHING}" for key in not_understood}
     for key in written:
         keys.update((key, *enclosing_keys(key)))
+    for key in skipped:  # the section of a key that is passed over is there
+        keys.update(enclosing_keys(key))
     return keys
 
 

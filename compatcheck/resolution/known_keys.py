@@ -3,22 +3,27 @@
 Which releases have a key is data (``keys`` of ``rules/_programs/<name>.yaml``). A key is left out only where no release that
 the environment allows has it. What it would decide is then open: the run does not start, or a script takes the key itself. A
 program that takes no such keys (``refuses_unknown_keys``: argparse, HfArgumentParser, hydra) is then not the one that reads the
-others either, and no default of its release holds.
+others either, and no default of its release holds. One that passes over them (``ignores_unknown_keys``) reads the rest as if
+they were left out.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from compatcheck.core.document import Gap, Unresolved
+from compatcheck.core.document import Gap, Unresolved, enclosing_keys
 from compatcheck.core.source import Skipped
-from compatcheck.rules.programs import find_program
+from compatcheck.rules.programs import lineage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from compatcheck.core.document import Document
     from compatcheck.resolution.scope import FactScope
+    from compatcheck.rules.database import RuleSet
+
+NEVER = "<0"
+"""Releases of a key that stands in files and that none ever looked at."""
 
 
 def drop_unknown_keys(documents: Sequence[Document], scope: FactScope) -> tuple[Document, ...]:
@@ -26,32 +31,60 @@ def drop_unknown_keys(documents: Sequence[Document], scope: FactScope) -> tuple[
     return tuple(_drop(document, scope) for document in documents)
 
 
-def _drop(document: Document, scope: FactScope) -> Document:
-    rows = scope.rules.section(f"keys/{document.reader}") or {}
-    refuses = find_program(document.reader).refuses_unknown_keys
-    unknown = {}
+def releases_of_keys(reader: str, rules: RuleSet) -> Mapping[str, Mapping[str, Any]]:
+    """Return which releases have a key, of those that did not always: its own first, then what it is built on."""
+    known: dict[str, Mapping[str, Any]] = {}
+    for program in lineage(reader):
+        known = {**(rules.section(f"keys/{program.name}") or {}), **known}
+        if program.own_keys_only:
+            break
+    return known
+
+
+def _find_unknown(document: Document, scope: FactScope) -> dict[str, Skipped]:
+    rows = releases_of_keys(document.reader, scope.rules)
+    if not rows:
+        return {}
+    programs = lineage(document.reader)
+    ignoring = {key for one in programs for key in one.ignores_unknown_keys}
+    refusing = document.named and any(one.refuses_unknown_keys for one in programs)
     written = {entry.key for entry in document.statements} | {entry.key for entry in document.unresolved}
     written.update(key for _, _, key in document.references)
-    for key in sorted(written & rows.keys()):
-        for package, (specifier, bounds) in rows[key].items():
+    names = {key.removeprefix(f"{document.reader}."): key for key in written}  # a section of another program's file
+    unknown = {}
+    for name in sorted(names.keys() & rows.keys()):
+        for package, (specifier, bounds) in rows[name].items():
             if scope.in_range(package, bounds) == "no":
                 found = scope.package(package)
                 release = "" if found is None else f" {found.version or found.specifier}"
-                source = document.place(key)
-                reason, hint = f"unknown to {package}{release}", f"{package}{specifier} has it"
-                unknown[key] = Skipped(source, reason, hint, named=refuses and document.named)
+                source, passes = (
+                    document.place(names[name]),
+                    not ignoring.isdisjoint(("*", name, *enclosing_keys(name))),
+                )
+                reason = f"unknown to {package}{release}" + ", which passes over it" * passes
+                hint = "no release has it" if specifier == NEVER else f"{package}{specifier} has it"
+                unknown[names[name]] = Skipped(source, reason, hint, named=refusing and not passes, passes=passes)
+    return unknown
+
+
+def _drop(document: Document, scope: FactScope) -> Document:
+    unknown = _find_unknown(document, scope)
     if not unknown:
         return document
     gaps = document.gaps
-    if refuses:
-        first = next(iter(unknown.values()))
-        why = f"is {first.reason}: a fork or another release reads the command, and its defaults are not known"
-        gaps = (*gaps, Gap(first.source, why))
-    dropped = [entry for entry in document.statements if entry.key in unknown]
-    left_open = (Unresolved(entry.fact, entry.key, f"is {unknown[entry.key].reason}", entry.role) for entry in dropped)
+    refused = [entry for entry in unknown.values() if not entry.passes]
+    if refused and any(one.refuses_unknown_keys for one in lineage(document.reader)):
+        why = f"is {refused[0].reason}: a fork or another release reads the command, and its defaults are not known"
+        gaps = (*gaps, Gap(refused[0].source, why))
+    open_keys = {key for key, entry in unknown.items() if not entry.passes}
+    left_open = (
+        Unresolved(entry.fact, entry.key, f"is {unknown[entry.key].reason}", entry.role)
+        for entry in document.statements
+        if entry.key in open_keys
+    )
     return document._replace(
         gaps=gaps,
         statements=tuple(entry for entry in document.statements if entry.key not in unknown),
-        unresolved=(*document.unresolved, *left_open),
+        unresolved=(*(one for one in document.unresolved if one.key not in unknown.keys() - open_keys), *left_open),
         skipped=(*document.skipped, *unknown.values()),
     )

@@ -66,6 +66,7 @@ def resolve(
     documents = tuple(drop_stand_ins(documents))
     gaps: tuple[Gap, ...] = ()
     taken: frozenset[tuple[str, str | None]] = frozenset()
+    as_read = documents
     if documents:
         from compatcheck.resolution.gaps import find_gaps, withhold  # noqa: PLC0415 (only with configurations)
         from compatcheck.resolution.known_keys import drop_unknown_keys  # noqa: PLC0415 (as above)
@@ -90,6 +91,7 @@ def resolve(
         environment=environment,
         roles={role: Facts(part.facts) for role, part in resolved.items()},
         documents=documents,
+        as_read=as_read,
         conflicts=(*conflicts, *_contradictions(environment)),
         unresolved=tuple(unresolved),
         unread=tuple((document.place(key), near) for document in documents for key, near in document.unread),
@@ -111,7 +113,7 @@ def resolve_with(subject: Subject, stated: Mapping[str, Value], rules: "RuleSet"
         subject.id,
         rules=rules,
         environment=subject.environment,
-        documents=subject.documents,
+        documents=subject.as_read,
         hardware=subject.hardware,
         settings={**subject.settings, **{name: (value, Source("--set", name)) for name, value in stated.items()}},
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.frameworks.keys import find_keys
+from compatcheck.resolution.known_keys import releases_of_keys
 from compatcheck.rules.programs import find_program, lineage
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ def find_spellings(
 
 def _rank(document: Document, name: str, key: str, scope: FactScope) -> int | None:
     """Return how far down its program has a key at the installed release, last where nothing tells, None where it has not."""
-    programs = lineage(document.reader)
-    if _is_unknown(key, programs, scope):
+    programs, releases = lineage(document.reader), releases_of_keys(document.reader, scope.rules)
+    if _is_unknown(key, releases, scope):
         return None
     rows = [
         (row["key"], index, _judge(row, scope))
@@ -50,17 +51,16 @@ def _rank(document: Document, name: str, key: str, scope: FactScope) -> int | No
     own = [(known, index, verdicts) for known, index, verdicts in rows if known == key]
     absent = rows and all("no" in verdicts for _, _, verdicts in own or rows)
     if absent and any(
-        _is_read(programs[index], scope) or _is_unknown(known, programs, scope) for known, index, _ in own or rows
+        _is_read(programs[index], scope) or _is_unknown(known, releases, scope) for known, index, _ in own or rows
     ):
         return None  # a name of another release, or of somebody's script
     many = len(programs)
     return min((index if verdicts <= {"yes"} else many + index for _, index, verdicts in own), default=2 * many)
 
 
-def _is_unknown(key: str, programs: Iterable[Program], scope: FactScope) -> bool:
+def _is_unknown(key: str, releases: Mapping[str, Mapping[str, Any]], scope: FactScope) -> bool:
     """Tell whether no release that may be installed has a key, of those whose releases are known by themselves."""
-    ranges = [(scope.rules.section(f"keys/{program.name}") or {}).get(key, {}) for program in programs]
-    return any(scope.in_range(package, bounds) == "no" for found in ranges for package, (_, bounds) in found.items())
+    return any(scope.in_range(package, bounds) == "no" for package, (_, bounds) in releases.get(key, {}).items())
 
 
 def _judge(row: Mapping[str, Any], scope: FactScope) -> set[str]:

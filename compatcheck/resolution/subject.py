@@ -28,6 +28,9 @@ class Subject(NamedTuple):
     roles: Mapping[str, Facts]
     """``train`` by default; facts by role."""
     documents: tuple[Document, ...] = ()
+    """Without what its releases do not know."""
+    as_read: tuple[Document, ...] = ()
+    """The same with it: another release may."""
     conflicts: tuple[Conflict, ...] = ()
     unresolved: tuple[tuple[str, Source, str], ...] = ()
     """``auto`` values nobody fills in: fact, place, why."""

@@ -233,7 +233,8 @@ def test_llamafactory_file(rules: RuleSet, stack: Stack, lines: tuple[str, ...],
     ],
 )
 def test_ms_swift_file(rules: RuleSet, stack: Stack, release: str, lines: tuple[str, ...], status: str | None) -> None:
-    base = ("model: llama-3-70b", "tuner_type: full", "dataset: mine", "deepspeed: zero3", "torch_dtype: bfloat16")
+    tuner = "train_type" if release.startswith("3.") else "tuner_type"
+    base = ("model: llama-3-70b", f"{tuner}: full", "dataset: mine", "deepspeed: zero3", "torch_dtype: bfloat16")
     train = stack.write("sft.yaml", "\n".join([*base, *lines]) + "\n")
     requirements = stack.requirements("deepspeed==0.16.4", "transformers==4.57.1", f"ms-swift=={release}")
     finding = of_rule(find(rules, requirements, train))
