@@ -12,7 +12,7 @@ from tests.cli.run_cli import run
 
 OLD = "deepspeed==0.15.4\ntransformers==4.45.2\naccelerate==1.0.0\ntorch==2.5.1\n"
 NEW = "deepspeed==0.16.4\ntransformers==5.1.0\naccelerate==1.0.0\ntorch==2.5.1\nnumpy==2.0.0\n"
-RUN = ("--training", "train.yaml", "--model", "llama-3-70b", "--gpu", "2xp4de.24xlarge")
+RUN = ("--training", "train.yaml", "--model", "llama-3-70b", "--gpu", "16xB300")
 
 
 @pytest.fixture(autouse=True)

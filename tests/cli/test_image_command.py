@@ -18,7 +18,7 @@ from tests import ROOT
 from tests.cli.run_cli import Ran, run
 
 DEEPSPEED = "deepspeed/zero3-params-kept-in-backward"
-RUN = ("--training", "train.yaml", "--model", "llama-3-70b", "--gpu", "2xp4de.24xlarge")
+RUN = ("--training", "train.yaml", "--model", "llama-3-70b", "--gpu", "16xB300")
 VENV, TRAIN, SYSTEM = "/opt/venv", "/opt/conda/envs/train", "/usr/local"
 
 
@@ -337,7 +337,7 @@ def test_configurations_beside_a_lock_in_an_image_are_read_with_it() -> None:
     files |= {name: Path(name).read_text() for name in ("train.yaml", "ds.json")}
     Path("ds.json").unlink()  # that of the image counts
     image = save("image.tar", {f"/app/{name}": text for name, text in files.items()}, folder="/app")
-    report = described("image", image, "--model", "llama-3-70b", "--gpu", "2xp4de.24xlarge")
+    report = described("image", image, "--model", "llama-3-70b", "--gpu", "16xB300")
     assert list(packages(report)) == ["train:1:/app: requirements.txt + ds.json + train.yaml"]
     assert DEEPSPEED in json.dumps(report)
     assert report["code"] == 1
@@ -379,7 +379,7 @@ def test_text_fits_eighty_columns() -> None:
 
 def test_other_commands_take_the_environment_that_is_started() -> None:
     image = save("image.tar", BASE, BAD_VENV, GOOD_CONDA, cmd=("/opt/venv/bin/python", "train.py"))
-    checked = described("check", "train.yaml", "--image", image, "--model", "llama-3-70b", "--gpu", "2xp4de.24xlarge")
+    checked = described("check", "train.yaml", "--image", image, "--model", "llama-3-70b", "--gpu", "16xB300")
     assert next(entry["rule_id"] for entry in checked["findings"] if entry["fails"]) == DEEPSPEED
     explained = run("explain", DEEPSPEED, "--image", image)
     assert "train:1:/opt/venv" in explained.out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,7 @@ def test_what_every_target_has_is_told_once(project: Path) -> None:
     text = run("check", "requirements.txt").out
     assert text.count("CRITICAL _stack/built-for-another-torch") == 1
     assert text.count(f"CRITICAL {RULE}") == 1
-    assert "as on old: _stack/built-for-another-torch, 3 possible" in " ".join(text.split())
+    assert re.search(r"as on old: _stack/built-for-another-torch, \d+ possible", " ".join(text.split()))
     assert run("check", "requirements.txt", "-v").out.count("CRITICAL _stack/built-for-another-torch") == 2
 
 
