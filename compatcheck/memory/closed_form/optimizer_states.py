@@ -17,6 +17,10 @@ MOMENTS = {
 }  # fmt: skip
 """Tensors of the parameters' shape an optimizer keeps. Adafactor keeps a row and a column for each matrix, sgd none without
 momentum; muon one for matrices (and two for the rest, which are few)."""
+_OF_TORCH = frozenset({"adam", "adamw", "adagrad", "rmsprop", "sgd"})
+"""Optimizers that torch itself steps for all tensors at once, where nothing else is asked for."""
+_PROJECTED = 0.345
+"""Share of the states that GaLore is expected to keep: it reduces them by up to 65.5 % (arXiv 2403.03507, abstract)."""
 EIGHT_BIT = 1 + 4 / 256
 """Bytes of one 8-bit moment: a byte, and a float32 maximum for each 256 (bitsandbytes optim/optimizer.py, blockwise)."""
 SUB_GROUP = 1_000_000_000
@@ -24,11 +28,6 @@ SUB_GROUP = 1_000_000_000
 
 
 _PAGED = "paged_"
-
-
-def _of_bitsandbytes(name: str) -> bool:
-    """Tell whether an optimizer steps one parameter at a time, with kernels of bitsandbytes."""
-    return name.startswith(_PAGED) or "8bit" in name
 
 
 def optimizer_states(run: Run) -> tuple[Component, ...]:
@@ -58,6 +57,8 @@ def optimizer_states(run: Run) -> tuple[Component, ...]:
         if name.startswith(_PAGED):
             # cudaMallocManaged: not in torch's allocator, and pages move to host memory under pressure
             size, kind = Size(0, size.expected, size.high), "other"
+        elif name == "galore":  # its rank, and which matrices it projects, are not asked for
+            size = Size(0, int(_PROJECTED * size.expected), size.high)
         words = f"{moments / max(1, count_trained(run)):.3g} B × {numbers}"
         parts.append(Component(f"{name} states", kind, size, words, source, run.role, facts))
     return tuple(part for part in parts if part.size.high)
@@ -105,7 +106,7 @@ def step_workspace(run: Run) -> tuple[Component, ...]:
         size, words = exactly(run.precision.master * trained), f"{run.precision.master:g} B × {trained:,.0f}"
         source = "Megatron-LM core/optimizer/distrib_optimizer.py _copy_model_grads_to_main_grads"
         parts.append(Component("float32 gradients of the step", "workspace", size, words, source, run.role, facts))
-    elif run.implementation == "foreach" and moment_bytes(run) and not _of_bitsandbytes(str(run.optimizer)):
+    elif run.implementation == "foreach" and run.optimizer in _OF_TORCH and moment_bytes(run):
         largest = max(
             trained_here(run), key=lambda part: part.number * part.bytes_each
         )  # tensors of a dtype go together

@@ -86,3 +86,15 @@ def test_what_is_built_on_megatron_splits_states_unless_told_not_to(make_run):
     megatron = {"training__sharding": "megatron", "hardware__world_size": 8}
     assert make_run(training__framework="verl", **megatron).parallel.stage == 1
     assert make_run(training__framework="megatron", **megatron).parallel.stage == 0
+
+
+def test_what_a_projection_leaves_of_the_states_is_not_known(make_run):
+    (states,) = optimizer_states(make_run(training__optimizer="galore"))
+    assert (states.size.low, states.size.high) == (0, 4 * SEVEN)
+    assert states.size.expected == pytest.approx(0.345 * 4 * SEVEN)
+
+
+@pytest.mark.parametrize(("optimizer", "steps"), [("adamw", 1), ("galore", 0), ("grokadamw", 0)])
+def test_only_optimizers_of_torch_step_all_tensors_at_once(make_run, optimizer, steps):
+    run = make_run(training__optimizer=optimizer, training__optimizer_implementation="foreach")
+    assert len(step_workspace(run)) == steps
