@@ -106,3 +106,15 @@ def test_what_fits_at_no_length_fails_though_none_is_stated(gpu: str, code: int)
         assert "at least that, with sequences of one token: nobody states training.sequence_length" in words(ran)
     else:
         assert "no estimate: it needs --set training.sequence_length" in words(ran)
+
+
+def test_what_only_preferences_take_is_no_doubt_of_supervised_training() -> None:
+    require(**{"ms-swift": "3.7.0"}, torch="2.7.1", transformers="4.54.1", peft="0.16.0")
+    options = "--task_type seq_cls --num_labels 1 --train_type lora --torch_dtype bfloat16 --max_length 2048"
+    write(
+        "run.sh",
+        f"CUDA_VISIBLE_DEVICES=0 swift sft --model Qwen/Qwen2.5-0.5B {options} --per_device_train_batch_size 16\n",
+    )
+    said = words(run("check", ".", "--gpu", "1xRTX4090"))
+    assert "fits: needs 7.1" in said
+    assert "dpo" not in said

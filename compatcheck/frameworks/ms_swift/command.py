@@ -14,6 +14,8 @@ from compatcheck.frameworks.launch.values import explain
 from compatcheck.frameworks.ms_swift import configuration as ms_swift
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from compatcheck.core.document import Document
     from compatcheck.frameworks.launch.program import Launch
 
@@ -36,9 +38,20 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
     else:
         launcher = read_lone_rank(launch)
     documents = read_launch(launch, ms_swift, [launcher])
+    if launch.program in _SUPERVISED and "training.trainer" not in {one.fact for one in _entries(documents[0])}:
+        said = Statement("training.trainer", launch.program, "sft")  # whatever its task: preferences are for `rlhf`
+        documents = (documents[0]._replace(statements=(*documents[0].statements, said)), *documents[1:])
     if launch.program.startswith("megatron ") or launcher is None:
         return documents
     return (_spread(documents, launch), *documents[1:])
+
+
+_SUPERVISED = frozenset({"swift sft", "megatron sft"})
+
+
+def _entries(document: Document) -> Iterator[Statement | Unresolved]:
+    yield from document.statements
+    yield from document.unresolved
 
 
 def _is_mapping(value: object) -> bool:
