@@ -11,12 +11,13 @@ from compatcheck.core.summary import value_text
 from compatcheck.fixing.edits.configuration_text import (
     add_argument,
     add_value,
+    change_option,
     change_value,
     describe_edit,
     replace_switch,
 )
 from compatcheck.fixing.evaluation import resolve_changed
-from compatcheck.fixing.rereading import reread
+from compatcheck.fixing.rereading import is_of_allocator, reread, reread_variables
 from compatcheck.frameworks.keys import find_keys
 from compatcheck.matching.remedies import condition_of
 from compatcheck.resolution.scope import FactScope
@@ -123,7 +124,11 @@ def find_place(subject: Subject, role: str, change: Change, rules: RuleSet, file
         it is where options of ours or code of the user's own state it; None where nothing of the run does.
     """
     documents = subject.documents
-    declared = any(_is_declared(subject.roles[role].get(name)) for name, _ in change.facts)
+    declared = any(
+        _is_declared(fact) and not any(_propose_option(fact, value, files))
+        for name, value in change.facts
+        for fact in [subject.roles[role].get(name)]
+    )
     if declared or not documents or any(name.startswith(DESCRIBED) for name, _ in change.facts):
         return change
     edits: list[TextEdit] = []
@@ -135,7 +140,8 @@ def find_place(subject: Subject, role: str, change: Change, rules: RuleSet, file
         """Tell whether the edited files give a fact this value, and bring in no contradiction."""
         if edits not in edited:
             read = reread(documents, edits)
-            edited[edits] = None if read is None else resolve_changed(subject, (), rules, read)
+            there = subject._replace(environment=reread_variables(subject.environment, edits))
+            edited[edits] = None if read is None else resolve_changed(there, (), rules, read)
         after = edited[edits]
         facts = None if after is None else after.roles.get(role)
         if after is None or facts is None or name not in facts or facts[name].value != value:
@@ -167,6 +173,14 @@ def find_place(subject: Subject, role: str, change: Change, rules: RuleSet, file
         places=tuple(place for place, _ in written),
         written=tuple(text for _, text in written),
     )
+
+
+def _propose_option(fact: Fact | None, value: Value, files: EditableFiles) -> Iterator[TextEdit]:
+    """Yield edits of what a launch script asks of the allocator."""
+    for source in () if fact is None else filter(is_of_allocator, fact.sources):
+        text = files.text(source.path) if os.path.isfile(source.path) else None
+        if text is not None and fact is not None:
+            yield from change_option(source.path, text, source.key or "", fact.name.rpartition(".")[2], value)
 
 
 def _has_other_key(documents: Iterable[Document], name: str, value: Value, role: str) -> bool:
@@ -232,6 +246,7 @@ def _propose(
     fact = facts.get(name)
     spellings = list(find_spellings(subject.documents, name, value, role, FactScope(facts, subject.environment, rules)))
     values = list(dict.fromkeys((spelled.key, spelled.value) for spelled in spellings))
+    yield from _propose_option(fact, value, files)
     for source in () if fact is None else fact.sources:
         text = files.text(source.path) if source.key and os.path.isfile(source.path) else None
         for key in dict.fromkeys((source.key or "", (source.key or "").removeprefix("deepspeed."))):

@@ -190,6 +190,13 @@ def replace_switch(path: str, text: str, key: str, new: str, line: int | None = 
     return None if found is None else TextEdit(path, *found.span(), f"--{new}")
 
 
+def change_option(path: str, text: str, variable: str, option: str, value: Value) -> Iterator[TextEdit]:
+    """Yield the edits that give one option of an environment variable another value: ``VARIABLE=option:True,other:1``."""
+    pattern = rf"""{variable}['"]?\s*[=:]\s*['"]?(?:[^\s'"]*,)?({option}:[^\s,'";&|)}}]+)"""
+    for found in re.finditer(pattern, text) if _is_script(path, text) else ():
+        yield TextEdit(path, *found.span(1), f"{option}:{value}")
+
+
 def describe_edit(text: str, edit: TextEdit) -> str:
     """Say what stands in the file after an edit of one value: ``key: value``, ``--key value``."""
     if _is_script(edit.path, text):
