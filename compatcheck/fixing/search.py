@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from compatcheck.core.effects import EFFECTS
+from compatcheck.core.effects import EFFECTS, SLOWER
 from compatcheck.fixing.moves import series_of
 
 if TYPE_CHECKING:
@@ -85,7 +85,20 @@ class Search:
         state = self._climb(State((), self.evaluate(())))
         while state.blamed and (better := self._pair(state)) is not None:
             state = self._climb(better)
-        return self.prune(state)
+        return self._cheapen(self.prune(state))
+
+    def _cheapen(self, state: State) -> State:
+        """Put changes that cost less in the place of each that costs more than time, where they do."""
+        for change in sorted(state.changes, key=lambda one: -EFFECTS.index(one.effect)):
+            level = EFFECTS.index(change.effect)
+            if self.spent or state.blamed or level <= EFFECTS.index(SLOWER) or change not in state.changes:
+                continue
+            less = {name: [one for one in some if EFFECTS.index(one.effect) < level] for name, some in self.levers.items()}
+            kept = tuple(other for other in state.changes if other is not change)
+            cheaper = Search(less, self.evaluate)._climb(State(kept, self.evaluate(kept)))
+            if cheaper.failing <= state.failing:
+                state = self.prune(cheaper)
+        return state
 
     def with_change(self, state: State, change: Change) -> State:
         """Return the state after one change more, or another one of the same lever."""

@@ -167,8 +167,10 @@ def find_place(subject: Subject, role: str, change: Change, rules: RuleSet, file
         if not written and any(_has_other_key(documents, name, value, role) for name, value in change.facts):
             return None
         return change._replace(places=tuple(place for place, _ in written), written=tuple(text for _, text in written))
+    stated = subject.roles[role].get(change.name)
     return change._replace(
-        before=change.before or files.text_before(edits[0]),
+        before=change.before
+        or (value_text(stated.value) if stated is not None and _is_declared(stated) else files.text_before(edits[0])),
         edits=tuple(edits),
         places=tuple(place for place, _ in written),
         written=tuple(text for _, text in written),

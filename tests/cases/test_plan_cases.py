@@ -106,3 +106,19 @@ def test_what_fits_at_no_length_fails_though_none_is_stated(gpu: str, code: int)
         assert "at least that, with sequences of one token: nobody states training.sequence_length" in words(ran)
     else:
         assert "no estimate: it needs --set training.sequence_length" in words(ran)
+
+
+ENGINE = "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n" + PPO.replace("=16 ", "=32 ", 1)
+
+
+def test_what_a_script_asks_of_the_allocator_is_planned_and_advised_where_it_stands() -> None:
+    require(verl="0.7.0", torch="2.9.0", vllm="0.12.0", transformers="4.57.1", tensordict="0.10.0")
+    write("run.sh", ENGINE)
+    found = plan("--gpu", "8xH100-80GB")
+    assert "vllm" not in {change["name"] for change in found["changes"]}
+    written = {line for change in found["changes"] for line in change["written"]}
+    assert "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False" in written
+    said = words(run("check", ".", "--gpu", "8xH100-80GB"))
+    assert "set expandable_segments:False in PYTORCH_CUDA_ALLOC_CONF (allocator.expandable_segments) at run.sh:1" in said
+    run("fix", ".", "--offline", "--gpu", "8xH100-80GB", "--apply")
+    assert Path("run.sh").read_text("utf-8").startswith("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False\n")
