@@ -74,8 +74,11 @@ def _try_setting(
     brings = _brings(finding, (change,), evaluation)
     if brings is None or evaluation.unread((change,)) is not None:
         return None
-    where = f" at {', '.join(change.places)}" if change.places else ""
-    return _say_brings(written._replace(text=written.text + where, settings=change.facts), brings)
+    text = f"{written.text} at {', '.join(change.places)}" if change.places else written.text
+    if len({edit.path for edit in change.edits}) > 1:  # each file has a word of its own
+        each = " and ".join(f"{line} at {place}" for place, line in change.where)
+        text = f"set {each} ({', '.join(name for name, _ in change.facts)})"
+    return _say_brings(written._replace(text=text, settings=change.facts), brings)
 
 
 def _brings(finding: Finding, changes: Sequence[Change], evaluation: Evaluation) -> list[Finding] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from compatcheck.resolution.scope import FactScope
 from compatcheck.resolution.spelling import find_spellings, is_own_code
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.core.document import Document
     from compatcheck.core.facts import Fact, Value
@@ -151,11 +152,13 @@ def find_place(subject: Subject, role: str, change: Change, rules: RuleSet, file
     for name, value in change.facts:
         if states(name, value, *edits):
             continue
-        proposed = _propose(subject, role, name, value, rules, files)
-        edit = next((one for one in proposed if states(name, value, *edits, one)), None)
-        if edit is not None:
-            edits.append(edit)
-            written.append((files.place_of_setting(edit), describe_edit(files.texts[edit.path], edit)))
+        proposed = list(dict.fromkeys(_propose(subject, role, name, value, rules, files)))
+        found = next((some for some in _combine(proposed) if states(name, value, *edits, *some)), ())
+        if found:
+            edits += found
+            written += (
+                (files.place_of_setting(edit), describe_edit(files.texts[edit.path], edit)) for edit in found
+            )
             continue
         spelled = _spell_by_hand(subject, role, name, value, rules, files)
         if spelled is not None:
@@ -175,6 +178,16 @@ def find_place(subject: Subject, role: str, change: Change, rules: RuleSet, file
         places=tuple(place for place, _ in written),
         written=tuple(text for _, text in written),
     )
+
+
+def _combine(edits: Sequence[TextEdit]) -> Iterator[tuple[TextEdit, ...]]:
+    """Yield each edit by itself, then one of each file: where two files state a fact, both may have to say something else."""
+    yield from ((edit,) for edit in edits)
+    by_file: dict[str, list[TextEdit]] = {}
+    for edit in edits:
+        by_file.setdefault(edit.path, []).append(edit)
+    if len(by_file) > 1:
+        yield from itertools.product(*by_file.values())
 
 
 def _propose_option(fact: Fact | None, value: Value, files: EditableFiles) -> Iterator[TextEdit]:
@@ -207,9 +220,13 @@ def _spell_by_hand(
     scope = FactScope(facts, subject.environment, rules)
     documents = [one for one in subject.documents if one.reader not in {"native", "model"}]
     spellings = find_spellings(documents, name, value, role, scope)
-    known = (
+    known = [
         one for one in spellings if not (_is_inside(one.key, one.document) and _takes_options(one.document, files))
-    )
+    ]
+    if fact is not None and fact.origin in {"configuration", "script"}:
+        stated_by_others = stated - {one.document.source.path for one in known}
+        if stated_by_others:
+            return None  # what stands there holds, whatever another file says
     spelled = min(known, key=lambda one: one.document.source.path not in stated, default=None)
     if spelled is None:
         return None

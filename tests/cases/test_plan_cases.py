@@ -122,3 +122,26 @@ def test_what_a_script_asks_of_the_allocator_is_planned_and_advised_where_it_sta
     assert "set expandable_segments:False in PYTORCH_CUDA_ALLOC_CONF (allocator.expandable_segments) at run.sh:1" in said
     run("fix", ".", "--offline", "--gpu", "8xH100-80GB", "--apply")
     assert Path("run.sh").read_text("utf-8").startswith("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False\n")
+
+
+DPO = (
+    "model_name_or_path: Qwen/Qwen3-8B\ndtype: bfloat16\ndataset_name: a\nbf16: true\nmax_length: 8192\n"
+    "per_device_train_batch_size: 2\ngradient_accumulation_steps: 4\noutput_dir: o\n"
+)
+FSDP2 = (
+    "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n"
+    "  fsdp_reshard_after_forward: true\nmixed_precision: bf16\nnum_machines: 1\nnum_processes: 8\n"
+)
+
+
+def test_a_remedy_names_every_file_that_states_a_setting_in_its_own_word() -> None:
+    require(trl="0.29.0", transformers="5.2.0", torch="2.9.1", accelerate="1.12.0")
+    write("dpo.yaml", DPO)
+    write("fsdp2.yaml", FSDP2)
+    write("run.sh", "accelerate launch --config_file fsdp2.yaml trl/scripts/dpo.py --config dpo.yaml\n")
+    advised = 'set bf16: false at dpo.yaml:4 and mixed_precision: "no" at fsdp2.yaml:6 (training.mixed_precision)'
+    assert advised in words(run("check", ".", "--gpu", "8xH100-80GB"))
+    write("dpo.yaml", DPO.replace("bf16: true", "bf16: false"))
+    assert "fsdp-mixed-precision-upcasts-weights" in run("check", ".", "--gpu", "8xH100-80GB").out
+    write("fsdp2.yaml", FSDP2.replace("mixed_precision: bf16", 'mixed_precision: "no"'))
+    assert "fsdp-mixed-precision-upcasts-weights" not in run("check", ".", "--gpu", "8xH100-80GB").out
