@@ -125,7 +125,9 @@ class Companions:
         if wanted is not None:
             rows = self._holders[name]  # what was yanked is in them alone
             stated = rows if broken.extra is None else self._extras[name]
-            allowing = [one for one in known if one in rows and allows(stated.get(one, {}).get(broken.package, ""), wanted)]
+            allowing = [
+                one for one in known if one in rows and allows(stated.get(one, {}).get(broken.package, ""), wanted)
+            ]
             return [one for one in allowing if self._knew(name, one, broken.package, wanted)]
         exact = exact_version(broken.specifier)
         if exact is not None:

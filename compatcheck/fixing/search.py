@@ -93,7 +93,9 @@ class Search:
             level = EFFECTS.index(change.effect)
             if self.spent or state.blamed or level <= EFFECTS.index(SLOWER) or change not in state.changes:
                 continue
-            less = {name: [one for one in some if EFFECTS.index(one.effect) < level] for name, some in self.levers.items()}
+            less = {
+                name: [one for one in some if EFFECTS.index(one.effect) < level] for name, some in self.levers.items()
+            }
             kept = tuple(other for other in state.changes if other is not change)
             cheaper = Search(less, self.evaluate)._climb(State(kept, self.evaluate(kept)))
             if cheaper.failing <= state.failing:

@@ -42,6 +42,10 @@ DESCRIBED = ("run.", "hardware.", "environment.")
 """Facts that say how things are: a file that states them describes the run, and another value would only describe it wrongly."""
 
 
+_STATED = frozenset({"configuration", "script"})
+"""Origins of facts that a file of the run states."""
+
+
 def find_settings(subject: Subject, finding: Finding, rules: RuleSet, files: EditableFiles) -> Iterator[Change]:
     """Yield the settings that the remedies of a finding advise and that the run has a place for."""
     rule = rules.find(finding.rule_id)
@@ -149,16 +153,26 @@ def find_place(subject: Subject, role: str, change: Change, rules: RuleSet, file
             return False
         return {one.fact for one in after.conflicts} <= {one.fact for one in subject.conflicts}
 
+    def keeps(*edits: TextEdit) -> bool:
+        """Tell whether the edited files give every other fact that was stated the value it has."""
+        after, own = edited[edits], {name for name, _ in change.facts}
+        return after is not None and all(
+            name in own or after.roles[role][name].value == fact.value
+            for name, fact in subject.roles[role].items()
+            if fact.origin in _STATED and name in after.roles[role] and after.roles[role][name].origin in _STATED
+        )
+
     for name, value in change.facts:
         if states(name, value, *edits):
             continue
         proposed = list(dict.fromkeys(_propose(subject, role, name, value, rules, files)))
-        found = next((some for some in _combine(proposed) if states(name, value, *edits, *some)), ())
+        stating = (some for some in _combine(proposed) if states(name, value, *edits, *some))
+        first = next(stating, ())
+        kept = (some for some in itertools.chain([first], stating) if keeps(*edits, *some))
+        found = next(kept, first) if first else first  # rather the one that states nothing else anew
         if found:
             edits += found
-            written += (
-                (files.place_of_setting(edit), describe_edit(files.texts[edit.path], edit)) for edit in found
-            )
+            written += ((files.place_of_setting(edit), describe_edit(files.texts[edit.path], edit)) for edit in found)
             continue
         spelled = _spell_by_hand(subject, role, name, value, rules, files)
         if spelled is not None:
@@ -223,7 +237,7 @@ def _spell_by_hand(
     known = [
         one for one in spellings if not (_is_inside(one.key, one.document) and _takes_options(one.document, files))
     ]
-    if fact is not None and fact.origin in {"configuration", "script"}:
+    if fact is not None and fact.origin in _STATED:
         stated_by_others = stated - {one.document.source.path for one in known}
         if stated_by_others:
             return None  # what stands there holds, whatever another file says

@@ -46,7 +46,10 @@ def read_pins(name: str, rules: RuleSet, *, built: bool = False) -> dict[str, Ma
     """
     rows = rules.section(f"pins/{name}") or ()
     return {
-        release: requires for releases, requires, kind, _ in rows for release in releases if not built or kind == "wheel"
+        release: requires
+        for releases, requires, kind, _ in rows
+        for release in releases
+        if not built or kind == "wheel"
     }
 
 

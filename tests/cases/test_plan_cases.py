@@ -119,7 +119,9 @@ def test_what_a_script_asks_of_the_allocator_is_planned_and_advised_where_it_sta
     written = {line for change in found["changes"] for line in change["written"]}
     assert "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False" in written
     said = words(run("check", ".", "--gpu", "8xH100-80GB"))
-    assert "set expandable_segments:False in PYTORCH_CUDA_ALLOC_CONF (allocator.expandable_segments) at run.sh:1" in said
+    assert (
+        "set expandable_segments:False in PYTORCH_CUDA_ALLOC_CONF (allocator.expandable_segments) at run.sh:1" in said
+    )
     run("fix", ".", "--offline", "--gpu", "8xH100-80GB", "--apply")
     assert Path("run.sh").read_text("utf-8").startswith("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False\n")
 
@@ -145,3 +147,22 @@ def test_a_remedy_names_every_file_that_states_a_setting_in_its_own_word() -> No
     assert "fsdp-mixed-precision-upcasts-weights" in run("check", ".", "--gpu", "8xH100-80GB").out
     write("fsdp2.yaml", FSDP2.replace("mixed_precision: bf16", 'mixed_precision: "no"'))
     assert "fsdp-mixed-precision-upcasts-weights" not in run("check", ".", "--gpu", "8xH100-80GB").out
+
+
+def test_the_files_of_ms_swift_that_offload_are_levers() -> None:
+    require(
+        **{"ms-swift": "3.3.0"},
+        torch="2.6.0",
+        transformers="4.51.3",
+        deepspeed="0.16.5",
+        accelerate="1.6.0",
+        trl="0.16.1",
+    )
+    command = "swift sft --model Qwen/Qwen2.5-14B-Instruct --train_type full --torch_dtype bfloat16"
+    options = "--per_device_train_batch_size 4 --gradient_accumulation_steps 4 --max_length 8192"
+    write("run.sh", f"NPROC_PER_NODE=4 {command} {options} --deepspeed zero3\n")
+    written = {line for change in plan("--gpu", "4xA100-40GB")["changes"] for line in change["written"]}
+    assert "--deepspeed zero3_offload" in written
+    run("fix", ".", "--offline", "--gpu", "4xA100-40GB", "--apply")
+    (after,) = json.loads(run("estimate", ".", "--gpu", "4xA100-40GB", "--format", "json").out)["subjects"]
+    assert after["estimate"]["verdict"] == "fits"

@@ -142,9 +142,7 @@ def brought(lines: tuple[str, ...], packages: Callable[[str, str], bool]) -> dic
     return {name: specifier for name, specifier in found.items() if specifier is not None}
 
 
-def _read(
-    lines: tuple[str, ...], packages: Callable[[str, str], bool], extra: str = ""
-) -> Iterator[tuple[str, str]]:
+def _read(lines: tuple[str, ...], packages: Callable[[str, str], bool], extra: str = "") -> Iterator[tuple[str, str]]:
     for line in lines:
         try:
             requirement = Requirement(line)
