@@ -7,7 +7,7 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 from compatcheck.core.versions import exact_version, parse_version
-from compatcheck.resolution.pins import Pin, allows, nearest_first, read_extras, read_pins
+from compatcheck.resolution.pins import Pin, allows, find_refused, nearest_first, read_extras, read_pins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,6 +41,8 @@ class Companions:
             if package.version is not None and parse_version(package.version) is not None
         }
         self._holders = {name: pins for name in self._versions if (pins := read_pins(name, rules))}
+        self._refused = {damage.package for damage in find_refused(environment, rules)}
+        """Packages of which no installer takes what stands beside each other: no choice of the person's that works."""
         self._extras = {name: extras for name in self._holders if (extras := read_extras(name, rules))}
 
     @property
@@ -93,7 +95,8 @@ class Companions:
                     allows(specifier, version) and not self._precedes(holder, release, package, version)
                 ):
                     continue
-                if holder in moves or allows(specifier, self._versions.get(package, version)):
+                own_choice = not allows(specifier, self._versions.get(package, version))
+                if holder in moves or not own_choice or {holder, package} <= self._refused:
                     yield Pin(holder, release, package, specifier)
             yield from self._beyond_extras(holder, release, moves)
 

@@ -166,3 +166,12 @@ def test_the_files_of_ms_swift_that_offload_are_levers() -> None:
     run("fix", ".", "--offline", "--gpu", "4xA100-40GB", "--apply")
     (after,) = json.loads(run("estimate", ".", "--gpu", "4xA100-40GB", "--format", "json").out)["subjects"]
     assert after["estimate"]["verdict"] == "fits"
+
+
+def test_a_remedy_moves_along_what_no_installer_takes_beside_it() -> None:
+    require(openrlhf="0.7.2", deepspeed="0.16.7", torch="2.6.0", transformers="4.51.3")
+    command = "deepspeed --num_gpus 8 --module openrlhf.cli.train_sft --pretrain meta-llama/Meta-Llama-3-8B"
+    write("run.sh", f"{command} --zero_stage 3 --bf16 --gradient_checkpointing --micro_train_batch_size 1\n")
+    said = words(run("check", ".", "--gpu", "8xA100-80GB"))
+    assert "pip install 'deepspeed==0.16.8' 'openrlhf==0.8.1'" in said
+    assert "pip install 'deepspeed==0.16.8' " not in said.replace("'deepspeed==0.16.8' 'openrlhf==0.8.1'", "")
