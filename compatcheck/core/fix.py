@@ -131,8 +131,8 @@ class Change(NamedTuple):
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Return the ``--set`` values that state a setting; none for an edit of a file, which may say it of one model alone."""
-        return () if self.edits else tuple(f"--set {name}={_write(value)}" for name, value in self.facts)
+        """Return the ``--set`` values that state a setting; none for one model's own, which they would state of all."""
+        return () if self.role is not None else tuple(f"--set {name}={_write(value)}" for name, value in self.facts)
 
 
 def _write(value: Value) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.effects import CHANGES_TRAINING, SLOWER
 from compatcheck.core.fix import SETTING, Change
+from compatcheck.core.source import Source
 from compatcheck.core.summary import value_text
 from compatcheck.fixing.edits.configuration_text import (
     add_argument,
@@ -22,6 +23,7 @@ from compatcheck.fixing.rereading import is_of_allocator, reread, reread_variabl
 from compatcheck.frameworks.keys import find_keys
 from compatcheck.matching.remedies import condition_of
 from compatcheck.resolution.scope import FactScope
+from compatcheck.resolution.settings import settings_of
 from compatcheck.resolution.spelling import find_spellings, is_own_code
 
 if TYPE_CHECKING:
@@ -188,9 +190,20 @@ def find_place(subject: Subject, role: str, change: Change, rules: RuleSet, file
     return change._replace(
         before=change.before
         or (value_text(stated.value) if stated is not None and _is_declared(stated) else files.text_before(edits[0])),
+        role=change.role or (role if _is_alone(change, edited[tuple(edits)]) else None),
         edits=tuple(edits),
         places=tuple(place for place, _ in written),
         written=tuple(text for _, text in written),
+    )
+
+
+def _is_alone(change: Change, after: Subject | None) -> bool:
+    """Tell whether another model has not got what an edit states, which ``--set`` would state of it."""
+    stated = {name: (value, Source("--set", name)) for name, value in change.facts}
+    return after is not None and any(
+        name not in facts or facts[name].value != value
+        for role, facts in after.roles.items()
+        for name, (value, _) in settings_of(role, stated).items()
     )
 
 

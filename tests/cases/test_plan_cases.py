@@ -175,3 +175,22 @@ def test_a_remedy_moves_along_what_no_installer_takes_beside_it() -> None:
     said = words(run("check", ".", "--gpu", "8xA100-80GB"))
     assert "pip install 'deepspeed==0.16.8' 'openrlhf==0.8.1'" in said
     assert "pip install 'deepspeed==0.16.8' " not in said.replace("'deepspeed==0.16.8' 'openrlhf==0.8.1'", "")
+
+
+def test_an_edit_of_one_model_is_not_given_as_options_that_set_it_of_all() -> None:
+    require(verl="0.7.0", torch="2.9.0", vllm="0.12.0", transformers="4.57.1", tensordict="0.10.0")
+    write("run.sh", PPO)
+    ran = run("estimate", ".", "--suggest", "--gpu", "4xA100-80GB", "--format", "json")
+    (subject,) = json.loads(ran.out)["subjects"]
+    options = {
+        (change["words"], text): change["options"]
+        for one in subject["suggestions"]
+        for change in one["changes"]
+        for text in change["written"]
+    }
+    own = [said for (_, text), said in options.items() if text.startswith(("critic.", "actor_rollout_ref.actor."))]
+    assert own
+    assert not any(own)
+    shared = [said for (_, text), said in options.items() if text.startswith("actor_rollout_ref.rollout.")]
+    assert all(shared)
+    assert shared
