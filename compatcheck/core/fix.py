@@ -162,6 +162,8 @@ class Plan(NamedTuple):
     cleared: tuple[Finding, ...]
     remaining: tuple[tuple[Finding, str], ...]
     """Findings that stay, each with the reason."""
+    waiting: tuple[Finding, ...] = ()
+    """Of those that are cleared, the ones that the written files alone do not clear: a hand or a command is needed, too."""
     outcomes: tuple[tuple[str, Estimate], ...] = ()
     """Of each subject that describes a run: its id, and what it needs after the changes."""
     brings: tuple[str, ...] = ()

@@ -49,7 +49,8 @@ def closing_line(fix: Fix) -> str:
             unread = "; ".join(open_lines(report)[:1])
             return f"compatcheck: not checked whole: {unread} · nothing to fix in the rest · {tail}"
         return f"compatcheck: nothing to fix at --fail-on {report.threshold} · {tail}"
-    cleared = sum(len(plan.cleared) for plan in fix.plans)
+    waiting = sum(len(plan.waiting) for plan in fix.plans)
+    cleared = sum(len(plan.cleared) for plan in fix.plans) - waiting
     sought = failing or cleared + sum(len(plan.remaining) for plan in fix.plans)
     what = "finding" if failing else "piece of advice" if sought == 1 else "pieces of advice"
     files = len(fix.files)
@@ -59,7 +60,8 @@ def closing_line(fix: Fix) -> str:
     asked = f" · the resolver was asked {fix.resolutions} times" if fix.resolutions else ""
     plural = "s" if failing and sought != 1 else ""
     changed = f"{files} file{'s' if files != 1 else ''} {done}"
-    return f"compatcheck: {cleared} of {sought} {what}{plural} cleared, {changed}{more}{asked} · {tail}"
+    by_hand = f", {waiting} more once the rest is done by hand" if waiting else ""
+    return f"compatcheck: {cleared} of {sought} {what}{plural} cleared{by_hand}, {changed}{more}{asked} · {tail}"
 
 
 def plan_lines(report: Report, *, color: bool, width: int) -> Iterator[str]:
@@ -291,7 +293,7 @@ def format_json(fix: Fix, diff: str) -> str:
                 "plans": [describe_plan(plan) for plan in fix.plans],
                 "summary": {
                     "failing": sum(finding.fails for finding in report.findings),
-                    "cleared": sum(len(plan.cleared) for plan in fix.plans),
+                    "cleared": sum(len(plan.cleared) - len(plan.waiting) for plan in fix.plans),
                     "files": [file.path for file in fix.files],
                     "applied": fix.applied,
                     "fail_on": report.threshold,
@@ -317,6 +319,7 @@ def describe_plan(plan: Plan) -> dict[str, object]:
         "files": [{"path": file.path, "written_by": file.written_by} for file in plan.files],
         "resolution": _describe_resolution(plan.resolution),
         "cleared": [describe_finding(finding) for finding in plan.cleared],
+        "waiting": [finding.rule_id for finding in plan.waiting],
         "remaining": [{"finding": describe_finding(finding), "reason": why} for finding, why in plan.remaining],
         "brings": list(plan.brings),
         "outcomes": describe_outcomes(plan),

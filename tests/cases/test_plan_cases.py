@@ -194,3 +194,18 @@ def test_an_edit_of_one_model_is_not_given_as_options_that_set_it_of_all() -> No
     shared = [said for (_, text), said in options.items() if text.startswith("actor_rollout_ref.rollout.")]
     assert all(shared)
     assert shared
+
+
+def test_a_section_is_added_to_a_file_of_one_line() -> None:
+    require(torch="2.3.1", transformers="4.46.3", deepspeed="0.16.0", accelerate="1.1.1")
+    write(
+        "train.yaml",
+        "model_name_or_path: meta-llama/Meta-Llama-3-70B\nbf16: true\nper_device_train_batch_size: 2\n"
+        "gradient_accumulation_steps: 4\ngradient_checkpointing: true\ngradient_checkpointing_kwargs: {use_reentrant: false}\n"
+        "deepspeed: ds.json\nmax_seq_length: 4096\noutput_dir: out\n",
+    )
+    write("ds.json", '{"bf16":{"enabled":true},"zero_optimization":{"stage":3,"overlap_comm":true}}')
+    ran = run("fix", ".", "--offline", "--gpu", "8xH100-80GB", "--nodes", "2", "--apply")
+    assert ran.code == 0
+    assert json.loads(Path("ds.json").read_text("utf-8"))["zero_optimization"]["offload_optimizer"] == {"device": "cpu"}
+    assert run("check", ".", "--gpu", "8xH100-80GB", "--nodes", "2").code == 0

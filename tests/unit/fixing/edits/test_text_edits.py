@@ -145,6 +145,10 @@ def test_an_edit_of_an_array_is_told_by_its_option_alone(text: str) -> None:
             "x.y",
             '{\n  "a": {\n    "b": 1\n  },\n  "x": {"y": true}\n}\n',
         ),
+        ("d.json", '{"a": 1}', "b", '{"a": 1, "b": true}'),
+        ("d.json", '{"s":{"a":[1],"c":{"d":2}},"e":3}', "s.x.y", '{"s":{"a":[1],"c":{"d":2},"x": {"y": true}},"e":3}'),
+        ("t.yaml", "{a: 1}\n", "b", "{a: 1, b: true}\n"),
+        ("t.yaml", "s: {a: 1}\nt: 2\n", "s.b", "s: {a: 1, b: true}\nt: 2\n"),
     ],
 )
 def test_keys_are_added_beside_their_neighbours(path: str, text: str, key: str, expected: str) -> None:
@@ -156,8 +160,6 @@ def test_keys_are_added_beside_their_neighbours(path: str, text: str, key: str, 
 @pytest.mark.parametrize(
     ("path", "text", "key"),
     [
-        ("d.json", '{"a": 1}', "b"),
-        ("t.yaml", "{a: 1}\n", "b"),
         ("t.yaml", "a: 1\n", "a"),
         ("r.sh", "python t.py --a 1\n", "b"),
     ],
