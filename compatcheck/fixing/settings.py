@@ -22,6 +22,7 @@ from compatcheck.fixing.evaluation import resolve_changed
 from compatcheck.fixing.rereading import is_of_allocator, reread, reread_variables
 from compatcheck.frameworks.keys import find_keys
 from compatcheck.matching.remedies import condition_of
+from compatcheck.resolution.pins import read_pins
 from compatcheck.resolution.scope import FactScope
 from compatcheck.resolution.settings import settings_of
 from compatcheck.resolution.spelling import find_spellings, is_own_code
@@ -73,19 +74,23 @@ def find_setting(  # noqa: PLR0913, PLR0917 (a remedy, and what it is written in
     files: EditableFiles,
 ) -> Change | None:
     """Return what a remedy sets as a change of the run's files; None where no key of the run states it."""
+    from compatcheck.memory.suggest import candidates  # noqa: PLC0415 (only for what is advised)
+
     safe = safety == "safe"
     (name, value), *_ = target.items()
+    priced = (one.effect for one in candidates(subject.roles) if safe and target.items() <= one.facts.items())
     change = Change(
         SETTING,
         name,
         None,
         value,
         frozenset({subject.id}),
-        SLOWER if safe else CHANGES_TRAINING,
+        next(priced, SLOWER if safe else CHANGES_TRAINING),
         DISTANCE,
         "the rule calls it safe" if safe else "the rule says that it changes more than memory",
         facts=tuple(target.items()),
         note=note,
+        installs=_find_missing(subject, target, rules),
     )
     return find_place(subject, role, change, rules, files)
 
@@ -117,10 +122,32 @@ def find_smaller_settings(subject: Subject, rules: RuleSet, files: EditableFiles
             one.words,
             note=note,
             role=one.role,
+            installs=_find_missing(subject, one.facts, rules),
         )
         placed = find_place(subject, one.role or role, change, rules, files)
         if placed is not None and (one.role is None or placed.edits):  # a fact by itself is one of every model
             yield placed
+
+
+_NEEDED: Mapping[tuple[str, Value], str] = {
+    ("model.attn_implementation", "flash_attention_2"): "flash-attn",
+    ("model.quantization", "nf4"): "bitsandbytes",
+    ("training.optimizer", "adamw_8bit"): "bitsandbytes",
+    ("training.sharding", "zero"): "deepspeed",
+    ("training.use_liger_kernel", True): "liger-kernel",
+}
+"""Settings and the distribution that they need."""
+
+
+def _find_missing(subject: Subject, facts: Mapping[str, Value], rules: RuleSet) -> tuple[str, ...]:
+    """Name the distributions that settings need and that neither the environment lists nor a package in it requires."""
+    needed = dict.fromkeys(_NEEDED[fact] for fact in facts.items() if fact in _NEEDED)
+    environment = subject.environment
+    if environment is None or not needed:
+        return ()
+    listed = environment.packages.items()
+    required = {name for holder, one in listed for name in read_pins(holder, rules).get(one.version or "", ())}
+    return tuple(name for name in needed if name not in environment.packages and name not in required)
 
 
 def find_place(subject: Subject, role: str, change: Change, rules: RuleSet, files: EditableFiles) -> Change | None:
@@ -187,9 +214,10 @@ def find_place(subject: Subject, role: str, change: Change, rules: RuleSet, file
             return None
         return change._replace(places=tuple(place for place, _ in written), written=tuple(text for _, text in written))
     stated = subject.roles[role].get(change.name)
+    ours = stated is not None and (_is_declared(stated) or len({edit.path for edit in edits}) > 1)
+    before = value_text(stated.value) if stated is not None and ours else files.text_before(edits[0])
     return change._replace(
-        before=change.before
-        or (value_text(stated.value) if stated is not None and _is_declared(stated) else files.text_before(edits[0])),
+        before=change.before or before,
         role=change.role or (role if _is_alone(change, edited[tuple(edits)]) else None),
         edits=tuple(edits),
         places=tuple(place for place, _ in written),

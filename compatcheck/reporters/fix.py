@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from compatcheck.core.effects import PATCH_RELEASE
 from compatcheck.core.errors import EXIT_UNREADABLE_INPUT
 from compatcheck.core.estimate import OUTCOMES
-from compatcheck.core.fix import NOT_NEEDED, REFUSED, RESOLVED, SETTING, VERSION
+from compatcheck.core.fix import NOT_NEEDED, REFUSED, RESOLVED, SETTING, VERSION, install_command
 from compatcheck.core.headline import open_lines
 from compatcheck.core.summary import range_text, size_text
 from compatcheck.core.units import format_bytes
@@ -82,8 +82,8 @@ def plan_lines(report: Report, *, color: bool, width: int) -> Iterator[str]:
             for text in _where(change) if change.kind == SETTING else ():
                 yield from (f"      {line}" for line in fill(text, width - 6))
         moves = [change for change in plan.changes if change.kind == VERSION]
-        if moves:
-            command = "pip install " + " ".join(f"'{one.name}=={one.release}'" for one in moves)
+        command = install_command(plan.changes)
+        if command is not None:
             yield f"      {writer.paint(command, '1')}"
         if plan.brings:
             yield from writer.labelled("brings in", _brings_text(plan))
@@ -133,6 +133,10 @@ class _Writer(Terminal):
         if change.kind == SETTING:
             for text in _where(change):
                 yield from self.labelled("in" if change.edits else "by hand", text)
+            if change.installs:
+                yield from self.labelled(
+                    "needs", f"{', '.join(change.installs)}, not listed here: {install_command([change])}"
+                )
         elif change.places:
             yield from self.labelled("in", ", ".join(change.places))
         elif change.command:
@@ -328,7 +332,7 @@ def describe_plan(plan: Plan) -> dict[str, object]:
     }
 
 
-_OF_A_CHANGE = "kind name before after words move follows effect safe why places written clears command note"
+_OF_A_CHANGE = "kind name before after words move follows effect safe why places written clears command note installs"
 
 
 def describe_change(change: Change) -> dict[str, object]:

@@ -209,3 +209,24 @@ def test_a_section_is_added_to_a_file_of_one_line() -> None:
     assert ran.code == 0
     assert json.loads(Path("ds.json").read_text("utf-8"))["zero_optimization"]["offload_optimizer"] == {"device": "cpu"}
     assert run("check", ".", "--gpu", "8xH100-80GB", "--nodes", "2").code == 0
+
+
+SFT_YAML = (
+    "model_name_or_path: Qwen/Qwen2.5-7B\ntorch_dtype: bfloat16\nbf16: true\ndataset_name: a\nmax_seq_length: 8192\n"
+    "per_device_train_batch_size: 2\ngradient_accumulation_steps: 8\ngradient_checkpointing: true\noutput_dir: o\n"
+)
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_plan_says_what_has_to_be_installed_and_costs_what_the_suggestion_costs(*, listed: bool) -> None:
+    require(trl="0.15.2", transformers="4.49.0", torch="2.5.1", accelerate="1.4.0", deepspeed="0.15.4")
+    if listed:
+        Path("requirements.txt").write_text(Path("requirements.txt").read_text() + "liger-kernel==0.5.3\n")
+    write("sft.yaml", SFT_YAML)
+    write("ds.json", '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}')
+    write("run.sh", "deepspeed --num_gpus 8 trl/scripts/sft.py --config sft.yaml --deepspeed ds.json\n")
+    (change,) = (one for one in plan("--gpu", "8xH100-80GB")["changes"] if "training.use_liger_kernel" in one["facts"])
+    assert change["installs"] == ([] if listed else ["liger-kernel"])
+    assert change["effect"] == "same result"
+    said = "needs liger-kernel, not listed here: pip install liger-kernel"
+    assert (said in words(run("fix", ".", "--offline", "--gpu", "8xH100-80GB"))) is not listed
