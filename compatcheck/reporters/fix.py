@@ -126,7 +126,7 @@ class _Writer(Terminal):
 
     def change(self, change: Change, *, applied: bool) -> Iterator[str]:
         """Say what changes, at what price and why, where it is written, and what it clears."""
-        lines = fill(change_text(change), self.width - 2)
+        lines = fill(change_text(change), self.width - 2, self.width - 4)
         yield from (f"  {self.paint(line, '1')}" if not index else f"    {line}" for index, line in enumerate(lines))
         yield from self.labelled("costs", effect_text(change))
         yield from self.labelled("why", change.why + (f" ({change.note})" if change.note else ""))

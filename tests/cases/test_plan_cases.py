@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests import ROOT
 from tests.cases.test_review_cases import require, words, write
 from tests.cli.run_cli import run
 
@@ -230,3 +231,13 @@ def test_a_plan_says_what_has_to_be_installed_and_costs_what_the_suggestion_cost
     assert change["effect"] == "same result"
     said = "needs liger-kernel, not listed here: pip install liger-kernel"
     assert (said in words(run("fix", ".", "--offline", "--gpu", "8xH100-80GB"))) is not listed
+
+
+def test_the_first_screen_keeps_to_its_width_and_says_what_a_verdict_hangs_on() -> None:
+    require(verl="0.7.0", torch="2.9.0", vllm="0.12.0", transformers="4.57.1", tensordict="0.10.0")
+    write("run.sh", PPO)
+    screen = run("check", ".", "--gpu", "4xA100-80GB").out.partition("\n\n")[0]
+    assert max(map(len, screen.splitlines())) <= 80
+    case = ROOT / "fixtures" / "cases" / "qwen1.5-32b-8xa800"
+    said = "nobody says whether activations are checkpointed: if they are, 80.0 GiB"
+    assert said in words(run("check", str(case))).partition("ADVICE")[0]
