@@ -12,7 +12,7 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.fix import FileChange
 from compatcheck.core.requirement import parse_requirement
 from compatcheck.core.source import Source
-from compatcheck.fixing.edits.configuration_text import add_value, change_value, describe_edit
+from compatcheck.fixing.edits.configuration_text import add_value, change_option, change_value, describe_edit
 from compatcheck.fixing.edits.requirement_text import find_statement
 from compatcheck.fixing.edits.text import apply_edits, read_exact, unified_diff, write_changes
 
@@ -207,3 +207,19 @@ def test_a_file_that_changed_meanwhile_is_not_written_nor_any_other(tmp_path: Pa
     with pytest.raises(InputError, match="nothing was written"):
         write_changes([FileChange(str(first), "a\n", "b\n"), FileChange(str(second), "b\n", "c\n")], lambda _: True)
     assert first.read_text() == "a\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "export {} && python t.py",
+        "{} python t.py",
+        "env {} python t.py",
+        'export PYTORCH_CUDA_ALLOC_CONF="max_split_size_mb:128,expandable_segments:True"',
+        'ray job submit --env=\'{{"env_vars": {{"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}}}}\' -- t',
+    ],
+)
+def test_an_option_within_a_variable_is_changed_alone(line: str) -> None:
+    text = line.format("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True") + "\n"
+    (edit,) = change_option("r.sh", text, "PYTORCH_CUDA_ALLOC_CONF", "expandable_segments", value=False)
+    assert apply_edits({"r.sh": text}, [edit])["r.sh"] == text.replace("segments:True", "segments:False")
