@@ -46,17 +46,22 @@ def find_fix(inspection: Inspection, criteria: Criteria, environ: Mapping[str, s
         return Fix(report, (), applied=False)
     plans, evaluations = find_plans(gathered.subjects, failing, criteria.rules, variants, ways)
     texts = {file.path: file.after.encode("utf-8") for plan in plans for file in plan.files}
+    read = report
     if texts:
         files = Overlay(gathered.files, texts)
         requests = tuple(request._replace(files=files) for request in inspection.requests)
         written = gather_all(inspection._replace(requests=requests), criteria.rules, environ)
+        read = build_report(written, criteria)
         by_hand = [one for plan in plans for one in plan.changes if one.kind == SETTING and not one.edits]
         subjects = tuple(
             resolve_changed(subject, [one for one in by_hand if subject.id in one.subjects], criteria.rules)
             for subject in written.subjects
         )
-        written = written._replace(subjects=subjects)
-        plans = _prove(plans, report, build_report(written, criteria))
+        done = build_report(written._replace(subjects=subjects), criteria) if by_hand else read
+        plans = _prove(plans, report, done)
+    still = targets_of(finding for finding in read.findings if finding.fails)
+    if fails:
+        plans = [one._replace(waiting=tuple(f for f in one.cleared if target_of(f) in still)) for one in plans]
     for plan in plans if fails else ():
         report = report._replace(findings=agree_with(plan, report.findings))
     asked = 0 if ways.resolver is None else ways.resolver.asked

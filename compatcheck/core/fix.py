@@ -8,6 +8,8 @@ from compatcheck.core.effects import SAFE
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from compatcheck.core.estimate import Estimate
     from compatcheck.core.facts import Value
     from compatcheck.core.report import Finding, Report
@@ -83,6 +85,8 @@ class Change(NamedTuple):
     note: str | None = None
     role: str | None = None
     """The model that a setting is about alone; None where it is about the one that is trained, or about all."""
+    installs: tuple[str, ...] = ()
+    """Distributions that a setting needs and nothing here lists."""
 
     @property
     def safe(self) -> bool:
@@ -131,12 +135,19 @@ class Change(NamedTuple):
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Return the ``--set`` values that state a setting."""
-        return tuple(f"--set {name}={_write(value)}" for name, value in self.facts)
+        """Return the ``--set`` values that state a setting; none for one model's own, which they would state of all."""
+        return () if self.role is not None else tuple(f"--set {name}={_write(value)}" for name, value in self.facts)
 
 
 def _write(value: Value) -> str:
     return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def install_command(changes: Sequence[Change]) -> str | None:
+    """Return the command that installs what changes move or need; None where they need none."""
+    named = [f"'{one.name}=={one.release}'" for one in changes if one.kind == VERSION]
+    named += dict.fromkeys(name for one in changes for name in one.installs)
+    return f"pip install {' '.join(named)}" if named else None
 
 
 class Resolution(NamedTuple):
@@ -162,6 +173,8 @@ class Plan(NamedTuple):
     cleared: tuple[Finding, ...]
     remaining: tuple[tuple[Finding, str], ...]
     """Findings that stay, each with the reason."""
+    waiting: tuple[Finding, ...] = ()
+    """Of those that are cleared, the ones that the written files alone do not clear: a hand or a command is needed, too."""
     outcomes: tuple[tuple[str, Estimate], ...] = ()
     """Of each subject that describes a run: its id, and what it needs after the changes."""
     brings: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from compatcheck.core.source import Source
 from compatcheck.core.units import GIB, TIB, format_bytes
 
 if TYPE_CHECKING:
-    from compatcheck.core.estimate import Size
+    from compatcheck.core.estimate import Estimate, Size
 
 NO_DEFAULTS = "defaults of what it may set are not assumed"
 """Said of a part of a configuration that was not read."""
@@ -229,9 +229,25 @@ def fit_text(subject: SubjectReport) -> str | None:
     marginal = estimate.verdict.outcome == "marginal"  # what is expected may be far on either side
     needed = range_text(estimate.needed) if marginal else format_bytes(estimate.needed.expected)
     limit = format_bytes(estimate.verdict.limit_bytes)
-    said = estimate.possible or estimate.verdict.outcome == "does_not_fit"
-    condition = f"; {estimate.verdict.condition}" if said and estimate.verdict.condition else ""
+    said = estimate.verdict.condition if estimate.possible or estimate.verdict.outcome == "does_not_fit" else None
+    said = said or find_lead(estimate)
+    condition = f"; {said}" if said else ""
     return None if words is None else f"{words}: needs {needed} of {limit} a device{condition}"
+
+
+def find_lead(estimate: "Estimate") -> str | None:
+    """Return the condition a marginal verdict hangs on, which is said with it; None where it hangs on none."""
+    verdict = estimate.verdict
+    if verdict.outcome != "marginal":
+        return None
+    if (verdict.condition or "").startswith(_NOBODY):
+        return verdict.condition
+    if any(left.name == "checkpointing" for left in estimate.unmodelled):
+        return f"{_NOBODY} whether activations are checkpointed, and it may fit if they are"
+    return None
+
+
+_NOBODY = "nobody says"
 
 
 def clean_text(subject: SubjectReport) -> str:

@@ -7,7 +7,7 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 from compatcheck.core.versions import exact_version, parse_version
-from compatcheck.resolution.pins import Pin, allows, nearest_first, read_pins
+from compatcheck.resolution.pins import Pin, allows, find_refused, nearest_first, read_extras, read_pins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,6 +41,9 @@ class Companions:
             if package.version is not None and parse_version(package.version) is not None
         }
         self._holders = {name: pins for name in self._versions if (pins := read_pins(name, rules))}
+        self._refused = {damage.package for damage in find_refused(environment, rules)}
+        """Packages of which no installer takes what stands beside each other: no choice of the person's that works."""
+        self._extras = {name: extras for name in self._holders if (extras := read_extras(name, rules))}
 
     @property
     def names(self) -> frozenset[str]:
@@ -92,8 +95,21 @@ class Companions:
                     allows(specifier, version) and not self._precedes(holder, release, package, version)
                 ):
                     continue
-                if holder in moves or allows(specifier, self._versions.get(package, version)):
+                own_choice = not allows(specifier, self._versions.get(package, version))
+                if holder in moves or not own_choice or {holder, package} <= self._refused:
                     yield Pin(holder, release, package, specifier)
+            yield from self._beyond_extras(holder, release, moves)
+
+    def _beyond_extras(self, holder: str, release: str, moves: Mapping[str, str]) -> Iterator[Pin]:
+        """Yield what the extra of a release refuses of a package beside it that the extra of the one here allows."""
+        extras = self._extras.get(holder, {})
+        here = extras.get(self._versions[holder], {})
+        for package, specifier in extras.get(release, {}).items():
+            current = self._versions.get(package)
+            if current is None or package not in here or not allows(here[package], current):
+                continue  # it is not there, or the person went beyond the extra
+            if not allows(specifier, moves.get(package, current)) and (holder in moves or package in moves):
+                yield Pin(holder, release, package, specifier, package)
 
     def _candidates(self, broken: Pin, moves: Mapping[str, str]) -> Sequence[str]:
         """List the releases of what has not moved that mend a broken pin, the nearest first and newer before older."""
@@ -111,7 +127,10 @@ class Companions:
         known: Sequence[str] = self._rules.releases(name)
         if wanted is not None:
             rows = self._holders[name]  # what was yanked is in them alone
-            allowing = [one for one in known if one in rows and allows(rows[one].get(broken.package) or "", wanted)]
+            stated = rows if broken.extra is None else self._extras[name]
+            allowing = [
+                one for one in known if one in rows and allows(stated.get(one, {}).get(broken.package, ""), wanted)
+            ]
             return [one for one in allowing if self._knew(name, one, broken.package, wanted)]
         exact = exact_version(broken.specifier)
         if exact is not None:

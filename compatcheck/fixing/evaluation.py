@@ -11,7 +11,7 @@ from compatcheck.core.fix import SETTING, VERSION, Change
 from compatcheck.core.versions import exact_version
 from compatcheck.fixing.companions import Companions
 from compatcheck.fixing.moves import PATCH, describe_move
-from compatcheck.fixing.rereading import reread
+from compatcheck.fixing.rereading import reread, reread_variables
 from compatcheck.resolution.pins import Pin
 from compatcheck.resolution.resolve import resolve_with
 
@@ -201,7 +201,8 @@ def resolve_changed(
         documents = reread(subject.as_read, edits)
     as_read = subject.as_read if documents is None else documents
     stated = {name: value for change in changes for name, value in change.facts if not change.edits}
-    changed = subject._replace(environment=_move_all(subject.environment, changes), as_read=as_read)
+    environment = _move_all(reread_variables(subject.environment, edits), changes)
+    changed = subject._replace(environment=environment, as_read=as_read)
     return resolve_with(changed, stated, rules)
 
 

@@ -57,7 +57,7 @@ def find_ways(*, offline: bool, say: Callable[[str], None] = lambda _: None) -> 
         return Ways(None, None, "--offline")
     resolver = find_resolver(say)
     if not isinstance(resolver, UvResolver):
-        return Ways(None, None, f"{resolver.describe_absence()}; pip install 'compatcheck[bisect]' brings it")
+        return Ways(None, None, f"{resolver.describe_absence()}; `pipx install uv` puts one where it is run from")
 
     def list_releases(package: str) -> Sequence[str]:
         resolver.say_index()

@@ -6,7 +6,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.effects import OTHER_RELEASE
-from compatcheck.core.fix import VERSION, Change
+from compatcheck.core.fix import VERSION, Change, install_command
 from compatcheck.core.report import FindingRemedy
 from compatcheck.core.summary import size_text
 from compatcheck.fixing.evaluation import Evaluation, target_of, targets_of
@@ -74,8 +74,11 @@ def _try_setting(
     brings = _brings(finding, (change,), evaluation)
     if brings is None or evaluation.unread((change,)) is not None:
         return None
-    where = f" at {', '.join(change.places)}" if change.places else ""
-    return _say_brings(written._replace(text=written.text + where, settings=change.facts), brings)
+    text = f"{written.text} at {', '.join(change.places)}" if change.places else written.text
+    if len({edit.path for edit in change.edits}) > 1:  # each file has a word of its own
+        each = " and ".join(f"{line} at {place}" for place, line in change.where)
+        text = f"set {each} ({', '.join(name for name, _ in change.facts)})"
+    return _say_brings(written._replace(text=text, settings=change.facts), brings)
 
 
 def _brings(finding: Finding, changes: Sequence[Change], evaluation: Evaluation) -> list[Finding] | None:
@@ -184,9 +187,7 @@ def agree_with(plan: Plan, findings: Sequence[Finding]) -> tuple[Finding, ...]:
             return finding._replace(remedies=tuple(planned_first))
         kept = () if finding.is_about_fit else tuple(remedy for remedy in finding.remedies if agrees(remedy))
         words = ", ".join(change.instruction for change in plan.changes)
-        command = (
-            "pip install " + " ".join(f"'{name}=={release}'" for name, release in moves.items()) if moves else None
-        )
+        command = install_command(plan.changes)
         safety = "safe" if all(change.safe for change in plan.changes) else "unsafe"
         text = f"as planned for all findings: {words}"
         planned = FindingRemedy(text, command, safety, releases=tuple(moves.items()), settings=settings)

@@ -1,20 +1,25 @@
-"""The documents of a subject as they are once its files are edited: each changed text is read again, as any file is."""
+"""The documents and variables of a subject once its files are edited: each changed text is read again, as any file is."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from compatcheck.collectors.machine.variables import ALLOCATOR_VARIABLES, collect_variables
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Overlay
+from compatcheck.core.source import Source
 from compatcheck.fixing.edits.text import apply_edits, read_exact
 from compatcheck.frameworks.composition import compose
 from compatcheck.frameworks.recognise import read_configurations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from compatcheck.collectors.machine.variables import Variables
     from compatcheck.core.document import Document
+    from compatcheck.core.environment import Environment
     from compatcheck.core.fix import TextEdit
+    from compatcheck.frameworks.reader import Reading
 
 
 def reread(documents: Sequence[Document], edits: Iterable[TextEdit]) -> tuple[Document, ...] | None:
@@ -36,9 +41,42 @@ def reread(documents: Sequence[Document], edits: Iterable[TextEdit]) -> tuple[Do
     return compose(documents)
 
 
+def reread_variables(environment: Environment | None, edits: Iterable[TextEdit]) -> Environment | None:
+    """Return an environment with what the allocator is asked for by launch scripts as they are after edits."""
+    if environment is None:
+        return None
+    edits = tuple(dict.fromkeys(edits))
+    for path in dict.fromkeys(edit.path for edit in edits):
+        before = {name: fact for name, fact in environment.facts.items() if is_of_allocator(fact[1], path)}
+        if not before:
+            continue
+        text = read_exact(path)
+        after = apply_edits({path: text}, [edit for edit in edits if edit.path == path])[path]
+        for old, new in zip(_read_variables(path, text), _read_variables(path, after), strict=False):
+            if old.facts.items() >= before.items():
+                kept = {name: fact for name, fact in environment.facts.items() if name not in before}
+                variables = {**(environment.variables or {}), **new.values}
+                environment = environment._replace(variables=variables, facts={**kept, **new.facts})
+                break
+    return environment
+
+
+def is_of_allocator(source: Source, path: str | None = None) -> bool:
+    """Tell whether a place is an option of the allocator's variable, in a file where one is given."""
+    return source.key in ALLOCATOR_VARIABLES and path in {None, source.path}
+
+
+def _read_variables(path: str, text: str) -> Iterator[Variables]:
+    for reading in _read_all(path, text):
+        yield collect_variables(reading.variables, Source(path))
+
+
+def _read_all(path: str, text: str) -> Iterable[Reading]:
+    return read_configurations(path, Overlay(LOCAL, {path: text.encode()}), named=True)
+
+
 def _read(path: str, text: str) -> list[Document]:
-    readings = read_configurations(path, Overlay(LOCAL, {path: text.encode()}), named=True)
-    return [document for reading in readings for document in reading.documents]
+    return [document for reading in _read_all(path, text) for document in reading.documents]
 
 
 def _place(document: Document) -> tuple[str, int | None, bool]:

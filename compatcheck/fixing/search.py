@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from compatcheck.core.effects import EFFECTS
+from compatcheck.core.effects import EFFECTS, SLOWER
 from compatcheck.fixing.moves import series_of
 
 if TYPE_CHECKING:
@@ -82,10 +82,25 @@ class Search:
 
     def run(self) -> State:
         """Return the best state found; it brings in nothing that fails."""
-        state = self._climb(State((), self.evaluate(())))
+        state = self.climb(State((), self.evaluate(())))
         while state.blamed and (better := self._pair(state)) is not None:
-            state = self._climb(better)
-        return self.prune(state)
+            state = self.climb(better)
+        return self._cheapen(self.prune(state))
+
+    def _cheapen(self, state: State) -> State:
+        """Put changes that cost less in the place of each that costs more than time, where they do."""
+        for change in sorted(state.changes, key=lambda one: -EFFECTS.index(one.effect)):
+            level = EFFECTS.index(change.effect)
+            if self.spent or state.blamed or level <= EFFECTS.index(SLOWER) or change not in state.changes:
+                continue
+            less = {
+                name: [one for one in some if EFFECTS.index(one.effect) < level] for name, some in self.levers.items()
+            }
+            kept = tuple(other for other in state.changes if other is not change)
+            cheaper = Search(less, self.evaluate).climb(State(kept, self.evaluate(kept)))
+            if cheaper.failing <= state.failing:
+                state = self.prune(cheaper)
+        return state
 
     def with_change(self, state: State, change: Change) -> State:
         """Return the state after one change more, or another one of the same lever."""
@@ -111,7 +126,7 @@ class Search:
                 apart.append(levers)
         return len(apart) >= len(state.changes)
 
-    def _climb(self, state: State) -> State:
+    def climb(self, state: State) -> State:
         """Make the best steps one upon the other until none clears anything without bringing in something else."""
         while state.blamed:
             better = state
@@ -189,7 +204,7 @@ class Search:
         for first in sorted((self.with_change(state, change) for change in turns), key=lambda one: one.rank):
             if self.spent:
                 break
-            after = self._climb(first)
+            after = self.climb(first)
             if after.failing < state.failing and (best is None or after.rank < best.rank):
                 best = after
         return best

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from typing import TYPE_CHECKING
 
 from compatcheck.core.effects import CHANGES_TRAINING, SLOWER
 from compatcheck.core.fix import SETTING, Change
+from compatcheck.core.source import Source
 from compatcheck.core.summary import value_text
 from compatcheck.fixing.edits.configuration_text import (
     add_argument,
     add_value,
+    change_option,
     change_value,
     describe_edit,
     replace_switch,
 )
 from compatcheck.fixing.evaluation import resolve_changed
-from compatcheck.fixing.rereading import reread
+from compatcheck.fixing.rereading import is_of_allocator, reread, reread_variables
 from compatcheck.frameworks.keys import find_keys
 from compatcheck.matching.remedies import condition_of
+from compatcheck.resolution.pins import read_pins
 from compatcheck.resolution.scope import FactScope
+from compatcheck.resolution.settings import settings_of
 from compatcheck.resolution.spelling import find_spellings, is_own_code
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.core.document import Document
     from compatcheck.core.facts import Fact, Value
@@ -38,6 +43,10 @@ DISTANCE = (0, 0, 1)
 
 DESCRIBED = ("run.", "hardware.", "environment.")
 """Facts that say how things are: a file that states them describes the run, and another value would only describe it wrongly."""
+
+
+_STATED = frozenset({"configuration", "script"})
+"""Origins of facts that a file of the run states."""
 
 
 def find_settings(subject: Subject, finding: Finding, rules: RuleSet, files: EditableFiles) -> Iterator[Change]:
@@ -65,19 +74,23 @@ def find_setting(  # noqa: PLR0913, PLR0917 (a remedy, and what it is written in
     files: EditableFiles,
 ) -> Change | None:
     """Return what a remedy sets as a change of the run's files; None where no key of the run states it."""
+    from compatcheck.memory.suggest import candidates  # noqa: PLC0415 (only for what is advised)
+
     safe = safety == "safe"
     (name, value), *_ = target.items()
+    priced = (one.effect for one in candidates(subject.roles) if safe and target.items() <= one.facts.items())
     change = Change(
         SETTING,
         name,
         None,
         value,
         frozenset({subject.id}),
-        SLOWER if safe else CHANGES_TRAINING,
+        next(priced, SLOWER if safe else CHANGES_TRAINING),
         DISTANCE,
         "the rule calls it safe" if safe else "the rule says that it changes more than memory",
         facts=tuple(target.items()),
         note=note,
+        installs=_find_missing(subject, target, rules),
     )
     return find_place(subject, role, change, rules, files)
 
@@ -109,10 +122,32 @@ def find_smaller_settings(subject: Subject, rules: RuleSet, files: EditableFiles
             one.words,
             note=note,
             role=one.role,
+            installs=_find_missing(subject, one.facts, rules),
         )
         placed = find_place(subject, one.role or role, change, rules, files)
         if placed is not None and (one.role is None or placed.edits):  # a fact by itself is one of every model
             yield placed
+
+
+_NEEDED: Mapping[tuple[str, Value], str] = {
+    ("model.attn_implementation", "flash_attention_2"): "flash-attn",
+    ("model.quantization", "nf4"): "bitsandbytes",
+    ("training.optimizer", "adamw_8bit"): "bitsandbytes",
+    ("training.sharding", "zero"): "deepspeed",
+    ("training.use_liger_kernel", True): "liger-kernel",
+}
+"""Settings and the distribution that they need."""
+
+
+def _find_missing(subject: Subject, facts: Mapping[str, Value], rules: RuleSet) -> tuple[str, ...]:
+    """Name the distributions that settings need and that neither the environment lists nor a package in it requires."""
+    needed = dict.fromkeys(_NEEDED[fact] for fact in facts.items() if fact in _NEEDED)
+    environment = subject.environment
+    if environment is None or not needed:
+        return ()
+    listed = environment.packages.items()
+    required = {name for holder, one in listed for name in read_pins(holder, rules).get(one.version or "", ())}
+    return tuple(name for name in needed if name not in environment.packages and name not in required)
 
 
 def find_place(subject: Subject, role: str, change: Change, rules: RuleSet, files: EditableFiles) -> Change | None:
@@ -123,7 +158,11 @@ def find_place(subject: Subject, role: str, change: Change, rules: RuleSet, file
         it is where options of ours or code of the user's own state it; None where nothing of the run does.
     """
     documents = subject.documents
-    declared = any(_is_declared(subject.roles[role].get(name)) for name, _ in change.facts)
+    declared = any(
+        _is_declared(fact) and not any(_propose_option(fact, value, files))
+        for name, value in change.facts
+        for fact in [subject.roles[role].get(name)]
+    )
     if declared or not documents or any(name.startswith(DESCRIBED) for name, _ in change.facts):
         return change
     edits: list[TextEdit] = []
@@ -135,21 +174,34 @@ def find_place(subject: Subject, role: str, change: Change, rules: RuleSet, file
         """Tell whether the edited files give a fact this value, and bring in no contradiction."""
         if edits not in edited:
             read = reread(documents, edits)
-            edited[edits] = None if read is None else resolve_changed(subject, (), rules, read)
+            there = subject._replace(environment=reread_variables(subject.environment, edits))
+            edited[edits] = None if read is None else resolve_changed(there, (), rules, read)
         after = edited[edits]
         facts = None if after is None else after.roles.get(role)
         if after is None or facts is None or name not in facts or facts[name].value != value:
             return False
         return {one.fact for one in after.conflicts} <= {one.fact for one in subject.conflicts}
 
+    def keeps(*edits: TextEdit) -> bool:
+        """Tell whether the edited files give every other fact that was stated the value it has."""
+        after, own = edited[edits], {name for name, _ in change.facts}
+        return after is not None and all(
+            name in own or after.roles[role][name].value == fact.value
+            for name, fact in subject.roles[role].items()
+            if fact.origin in _STATED and name in after.roles[role] and after.roles[role][name].origin in _STATED
+        )
+
     for name, value in change.facts:
         if states(name, value, *edits):
             continue
-        proposed = _propose(subject, role, name, value, rules, files)
-        edit = next((one for one in proposed if states(name, value, *edits, one)), None)
-        if edit is not None:
-            edits.append(edit)
-            written.append((files.place_of_setting(edit), describe_edit(files.texts[edit.path], edit)))
+        proposed = list(dict.fromkeys(_propose(subject, role, name, value, rules, files)))
+        stating = (some for some in _combine(proposed) if states(name, value, *edits, *some))
+        first = next(stating, ())
+        kept = (some for some in itertools.chain([first], stating) if keeps(*edits, *some))
+        found = next(kept, first) if first else first  # rather the one that states nothing else anew
+        if found:
+            edits += found
+            written += ((files.place_of_setting(edit), describe_edit(files.texts[edit.path], edit)) for edit in found)
             continue
         spelled = _spell_by_hand(subject, role, name, value, rules, files)
         if spelled is not None:
@@ -161,12 +213,44 @@ def find_place(subject: Subject, role: str, change: Change, rules: RuleSet, file
         if not written and any(_has_other_key(documents, name, value, role) for name, value in change.facts):
             return None
         return change._replace(places=tuple(place for place, _ in written), written=tuple(text for _, text in written))
+    stated = subject.roles[role].get(change.name)
+    ours = stated is not None and (_is_declared(stated) or len({edit.path for edit in edits}) > 1)
+    before = value_text(stated.value) if stated is not None and ours else files.text_before(edits[0])
     return change._replace(
-        before=change.before or files.text_before(edits[0]),
+        before=change.before or before,
+        role=change.role or (role if _is_alone(change, edited[tuple(edits)]) else None),
         edits=tuple(edits),
         places=tuple(place for place, _ in written),
         written=tuple(text for _, text in written),
     )
+
+
+def _is_alone(change: Change, after: Subject | None) -> bool:
+    """Tell whether another model has not got what an edit states, which ``--set`` would state of it."""
+    stated = {name: (value, Source("--set", name)) for name, value in change.facts}
+    return after is not None and any(
+        name not in facts or facts[name].value != value
+        for role, facts in after.roles.items()
+        for name, (value, _) in settings_of(role, stated).items()
+    )
+
+
+def _combine(edits: Sequence[TextEdit]) -> Iterator[tuple[TextEdit, ...]]:
+    """Yield each edit by itself, then one of each file: where two files state a fact, both may have to say something else."""
+    yield from ((edit,) for edit in edits)
+    by_file: dict[str, list[TextEdit]] = {}
+    for edit in edits:
+        by_file.setdefault(edit.path, []).append(edit)
+    if len(by_file) > 1:
+        yield from itertools.product(*by_file.values())
+
+
+def _propose_option(fact: Fact | None, value: Value, files: EditableFiles) -> Iterator[TextEdit]:
+    """Yield edits of what a launch script asks of the allocator."""
+    for source in () if fact is None else filter(is_of_allocator, fact.sources):
+        text = files.text(source.path) if os.path.isfile(source.path) else None
+        if text is not None and fact is not None:
+            yield from change_option(source.path, text, source.key or "", fact.name.rpartition(".")[2], value)
 
 
 def _has_other_key(documents: Iterable[Document], name: str, value: Value, role: str) -> bool:
@@ -191,9 +275,13 @@ def _spell_by_hand(
     scope = FactScope(facts, subject.environment, rules)
     documents = [one for one in subject.documents if one.reader not in {"native", "model"}]
     spellings = find_spellings(documents, name, value, role, scope)
-    known = (
+    known = [
         one for one in spellings if not (_is_inside(one.key, one.document) and _takes_options(one.document, files))
-    )
+    ]
+    if fact is not None and fact.origin in _STATED:
+        stated_by_others = stated - {one.document.source.path for one in known}
+        if stated_by_others:
+            return None  # what stands there holds, whatever another file says
     spelled = min(known, key=lambda one: one.document.source.path not in stated, default=None)
     if spelled is None:
         return None
@@ -232,6 +320,7 @@ def _propose(
     fact = facts.get(name)
     spellings = list(find_spellings(subject.documents, name, value, role, FactScope(facts, subject.environment, rules)))
     values = list(dict.fromkeys((spelled.key, spelled.value) for spelled in spellings))
+    yield from _propose_option(fact, value, files)
     for source in () if fact is None else fact.sources:
         text = files.text(source.path) if source.key and os.path.isfile(source.path) else None
         for key in dict.fromkeys((source.key or "", (source.key or "").removeprefix("deepspeed."))):

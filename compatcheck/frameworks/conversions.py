@@ -183,6 +183,8 @@ class ByWords:
 def invert(convert: Convert | None, value: object) -> Iterator[object]:
     """Yield what a file can say so that a conversion gives this value; nothing where anything said would."""
     if isinstance(convert, ByWords):
+        if convert.otherwise in {"same", "lower"} and isinstance(value, str) and _converts(convert, value, value):
+            yield value  # the program's word is ours; null may be its default
         yield from (read_atom(word) for word, found in convert.words.items() if _is(found, value))
     elif convert is None:
         yield value

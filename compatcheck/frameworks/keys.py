@@ -49,16 +49,11 @@ Table = dict[str, tuple[Key, ...]]
 def find_keys(
     table: Mapping[str, tuple[Key, ...]], fact: str, value: object, role: str
 ) -> Iterator[tuple[str, object]]:
-    """Yield the keys that can state a fact for a model, each with the value it has in a file."""
+    """Yield the keys that can state a fact for a model, each with every value it may have in a file then."""
     for key, meanings in table.items():
         for one in meanings:
             if one.fact == fact and one.role in {None, role}:
-                given = next(invert(one.convert, value), _NOTHING)
-                if given is not _NOTHING:
-                    yield key, given
-
-
-_NOTHING = object()
+                yield from ((key, given) for given in invert(one.convert, value))
 
 
 class KeyTable(Mapping[str, tuple[Key, ...]]):

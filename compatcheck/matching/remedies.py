@@ -72,6 +72,10 @@ def write_remedy(
     return FindingRemedy(text, command, remedy["safety"], note)
 
 
+_OF_ALLOCATOR = "allocator."
+"""Facts that options of an environment variable state, and no key of a program."""
+
+
 def condition_of(remedy: Mapping[str, Any], scope: FactScope) -> object:
     """Return what the condition of a remedy comes to here: a truth value, or Unknown."""
     return True if remedy["when"] is None else evaluate(remedy["when"], scope)
@@ -89,6 +93,11 @@ def _set(
         spelled = next(find_spellings(files, name, value, role, scope), None)
         if spelled is not None:
             words.append(f"{spelled.key} to {_word(spelled.value)} ({name})")
+            continue
+        stated = scope.facts[name].sources if name in scope.facts else ()
+        if name.startswith(_OF_ALLOCATOR) and stated and stated[0].key:
+            option = f"{name.removeprefix(_OF_ALLOCATOR)}:{value}"
+            words.append(f"{option} in {stated[0].key} ({name})")
             continue
         if files and not is_own_code(files):
             return None

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.estimate import KINDS, OUTCOMES, WHOLE, Size, total
-from compatcheck.core.summary import gap_text, range_text, value_text
+from compatcheck.core.summary import find_lead, gap_text, range_text, value_text
 from compatcheck.core.units import GIB, format_bytes
 from compatcheck.reporters.fix import change_text, describe_suggestion, suggestion_lines
 from compatcheck.reporters.plain_data import pick
@@ -85,7 +85,7 @@ def _verdict(report: EstimateReport) -> Iterator[str]:
     yield from wrap_text(headline(report), 2, 4)
     for line in _regressions(estimate):
         yield from wrap_text(line, 2, 4)
-    if verdict.condition and _lead(estimate) is None:
+    if verdict.condition and find_lead(estimate) is None:
         yield from wrap_text(verdict.condition, 2, 4)
     yield from wrap_text(f"allocated {range_text(estimate.allocated)}, reserved {range_text(estimate.reserved)}", 2, 4)
     yield f"  estimated, {'in closed form' if estimate.method == 'closed_form' else 'traced on fake tensors'}; not measured"
@@ -104,25 +104,10 @@ def headline(report: EstimateReport) -> str:
         text += " a device"
     if held != format_bytes(estimate.needed.expected):
         text += f"; may hold {held} with the allocator's cache"
-    lead = _lead(estimate)
+    lead = find_lead(estimate)
     if lead is not None:
         text = f"{lead}; if not, {text}"
     return f"{OUTCOMES[verdict.outcome]}: {text}"
-
-
-def _lead(estimate: Estimate) -> str | None:
-    """Return the condition a marginal verdict hangs on, which comes first then; None where it hangs on none."""
-    verdict = estimate.verdict
-    if verdict.outcome != "marginal":
-        return None
-    if (verdict.condition or "").startswith(_NOBODY):
-        return verdict.condition
-    if any(left.name == "checkpointing" for left in estimate.unmodelled):
-        return f"{_NOBODY} whether activations are checkpointed, and it may fit if they are"
-    return None
-
-
-_NOBODY = "nobody says"
 
 
 def _regressions(estimate: Estimate) -> Iterator[str]:

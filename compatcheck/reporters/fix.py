@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from compatcheck.core.effects import PATCH_RELEASE
 from compatcheck.core.errors import EXIT_UNREADABLE_INPUT
 from compatcheck.core.estimate import OUTCOMES
-from compatcheck.core.fix import NOT_NEEDED, REFUSED, RESOLVED, SETTING, VERSION
+from compatcheck.core.fix import NOT_NEEDED, REFUSED, RESOLVED, SETTING, VERSION, install_command
 from compatcheck.core.headline import open_lines
 from compatcheck.core.summary import range_text, size_text
 from compatcheck.core.units import format_bytes
@@ -49,7 +49,8 @@ def closing_line(fix: Fix) -> str:
             unread = "; ".join(open_lines(report)[:1])
             return f"compatcheck: not checked whole: {unread} · nothing to fix in the rest · {tail}"
         return f"compatcheck: nothing to fix at --fail-on {report.threshold} · {tail}"
-    cleared = sum(len(plan.cleared) for plan in fix.plans)
+    waiting = sum(len(plan.waiting) for plan in fix.plans)
+    cleared = sum(len(plan.cleared) for plan in fix.plans) - waiting
     sought = failing or cleared + sum(len(plan.remaining) for plan in fix.plans)
     what = "finding" if failing else "piece of advice" if sought == 1 else "pieces of advice"
     files = len(fix.files)
@@ -59,7 +60,8 @@ def closing_line(fix: Fix) -> str:
     asked = f" · the resolver was asked {fix.resolutions} times" if fix.resolutions else ""
     plural = "s" if failing and sought != 1 else ""
     changed = f"{files} file{'s' if files != 1 else ''} {done}"
-    return f"compatcheck: {cleared} of {sought} {what}{plural} cleared, {changed}{more}{asked} · {tail}"
+    by_hand = f", {waiting} more once the rest is done by hand" if waiting else ""
+    return f"compatcheck: {cleared} of {sought} {what}{plural} cleared{by_hand}, {changed}{more}{asked} · {tail}"
 
 
 def plan_lines(report: Report, *, color: bool, width: int) -> Iterator[str]:
@@ -80,8 +82,8 @@ def plan_lines(report: Report, *, color: bool, width: int) -> Iterator[str]:
             for text in _where(change) if change.kind == SETTING else ():
                 yield from (f"      {line}" for line in fill(text, width - 6))
         moves = [change for change in plan.changes if change.kind == VERSION]
-        if moves:
-            command = "pip install " + " ".join(f"'{one.name}=={one.release}'" for one in moves)
+        command = install_command(plan.changes)
+        if command is not None:
             yield f"      {writer.paint(command, '1')}"
         if plan.brings:
             yield from writer.labelled("brings in", _brings_text(plan))
@@ -124,13 +126,17 @@ class _Writer(Terminal):
 
     def change(self, change: Change, *, applied: bool) -> Iterator[str]:
         """Say what changes, at what price and why, where it is written, and what it clears."""
-        lines = fill(change_text(change), self.width - 2)
+        lines = fill(change_text(change), self.width - 2, self.width - 4)
         yield from (f"  {self.paint(line, '1')}" if not index else f"    {line}" for index, line in enumerate(lines))
         yield from self.labelled("costs", effect_text(change))
         yield from self.labelled("why", change.why + (f" ({change.note})" if change.note else ""))
         if change.kind == SETTING:
             for text in _where(change):
                 yield from self.labelled("in" if change.edits else "by hand", text)
+            if change.installs:
+                yield from self.labelled(
+                    "needs", f"{', '.join(change.installs)}, not listed here: {install_command([change])}"
+                )
         elif change.places:
             yield from self.labelled("in", ", ".join(change.places))
         elif change.command:
@@ -291,7 +297,7 @@ def format_json(fix: Fix, diff: str) -> str:
                 "plans": [describe_plan(plan) for plan in fix.plans],
                 "summary": {
                     "failing": sum(finding.fails for finding in report.findings),
-                    "cleared": sum(len(plan.cleared) for plan in fix.plans),
+                    "cleared": sum(len(plan.cleared) - len(plan.waiting) for plan in fix.plans),
                     "files": [file.path for file in fix.files],
                     "applied": fix.applied,
                     "fail_on": report.threshold,
@@ -317,6 +323,7 @@ def describe_plan(plan: Plan) -> dict[str, object]:
         "files": [{"path": file.path, "written_by": file.written_by} for file in plan.files],
         "resolution": _describe_resolution(plan.resolution),
         "cleared": [describe_finding(finding) for finding in plan.cleared],
+        "waiting": [finding.rule_id for finding in plan.waiting],
         "remaining": [{"finding": describe_finding(finding), "reason": why} for finding, why in plan.remaining],
         "brings": list(plan.brings),
         "outcomes": describe_outcomes(plan),
@@ -325,7 +332,7 @@ def describe_plan(plan: Plan) -> dict[str, object]:
     }
 
 
-_OF_A_CHANGE = "kind name before after words move follows effect safe why places written clears command note"
+_OF_A_CHANGE = "kind name before after words move follows effect safe why places written clears command note installs"
 
 
 def describe_change(change: Change) -> dict[str, object]:

@@ -141,7 +141,7 @@ class _Writer(Terminal):
         code = "1;31" if report.exit_code == EXIT_FINDINGS else "1;32" if report.exit_code == EXIT_CLEAN else "1;33"
         yield from (self.paint(line, code) for line in fill(first, self.width))
         for text in rest:
-            for index, line in enumerate(fill(text, self.width - 2)):
+            for index, line in enumerate(fill(text, self.width - 2, self.width - 4)):
                 yield f"{'    ' if index else '  '}{line}"
         yield ""
 
@@ -453,11 +453,12 @@ class _Writer(Terminal):
             head = " " * (_LABEL + 2)
 
 
-def fill(text: str, width: int) -> list[str]:
-    """Break a text at blanks into lines of at most ``width`` characters; a longer word has a line of its own."""
+def fill(text: str, width: int, rest: int | None = None) -> list[str]:
+    """Break a text at blanks into lines of at most ``width`` characters, of ``rest`` behind the first; a longer word is alone."""
     lines: list[str] = []
     for word in text.split():
-        if lines and len(lines[-1]) + 1 + len(word) <= width:
+        room = width if len(lines) <= 1 or rest is None else rest
+        if lines and len(lines[-1]) + 1 + len(word) <= room:
             lines[-1] += f" {word}"
         else:
             lines.append(word)

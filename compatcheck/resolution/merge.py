@@ -35,6 +35,10 @@ DECIDED_BY_DEEPSPEED = {"training.optimizer"}
 """An ``optimizer`` section replaces what the trainer's own arguments ask for, without a comparison
 (``transformers/integrations/deepspeed.py``, ``deepspeed_optim_sched``)."""
 
+LEFT_TO_ACCELERATE = {"training.mixed_precision": "no"}
+"""What the HF Trainer's arguments say where they leave a fact to the file of ``accelerate launch``: ``bf16: false`` does not take
+``ACCELERATE_MIXED_PRECISION`` back (``transformers/training_args.py``, ``mixed_precision_dtype``)."""
+
 
 class Claim(NamedTuple):
     """One statement with its rank."""
@@ -123,7 +127,10 @@ def merge(claims: Mapping[str, list[Claim]]) -> Merged:
     automatic: dict[str, Source] = {}
     conflicts = []
     for name, stated in claims.items():
-        explicit = sorted((claim for claim in stated if claim.value is not AUTO), key=lambda claim: _order(name, claim))
+        left = any(claim.reader == "accelerate" for claim in stated)
+        explicit = sorted(
+            (claim for claim in stated if claim.value is not AUTO), key=lambda claim: _order(name, claim, left=left)
+        )
         if not explicit:
             automatic[name] = stated[0].source
             continue
@@ -146,8 +153,10 @@ def merge(claims: Mapping[str, list[Claim]]) -> Merged:
     return Merged(facts, automatic, tuple(conflicts))
 
 
-def _order(fact: str, claim: Claim) -> tuple[int, int]:
-    """Order claims strongest first; among equals the first one stays first."""
+def _order(fact: str, claim: Claim, *, left: bool) -> tuple[int, int]:
+    """Order claims strongest first; among equals the first one stays first. What is left to accelerate comes behind its file."""
+    if left and claim.rank in {SCRIPT, FRAMEWORK} and LEFT_TO_ACCELERATE.get(fact, AUTO) == claim.value:
+        return LIBRARY, 2
     if fact in DECIDED_BY_DEEPSPEED and claim.reader == "deepspeed":
         return FRAMEWORK, 0
     return claim.rank, 1

@@ -27,10 +27,13 @@ class Pin(NamedTuple):
     release: str
     package: str
     specifier: str
+    extra: str | None = None
+    """The extra that requires it; None where the release itself does."""
 
     def __str__(self) -> str:
         """Write it as a person does: ``openrlhf 0.6.1 requires deepspeed==0.16.4``."""
-        return f"{self.holder} {self.release} requires {self.package}{self.specifier}"
+        holder = self.holder if self.extra is None else f"{self.holder}[{self.extra}]"
+        return f"{holder} {self.release} requires {self.package}{self.specifier}"
 
 
 def read_pins(name: str, rules: RuleSet, *, built: bool = False) -> dict[str, Mapping[str, str]]:
@@ -43,8 +46,17 @@ def read_pins(name: str, rules: RuleSet, *, built: bool = False) -> dict[str, Ma
     """
     rows = rules.section(f"pins/{name}") or ()
     return {
-        release: requires for releases, requires, kind in rows for release in releases if not built or kind == "wheel"
+        release: requires
+        for releases, requires, kind, _ in rows
+        for release in releases
+        if not built or kind == "wheel"
     }
+
+
+def read_extras(name: str, rules: RuleSet) -> dict[str, Mapping[str, str]]:
+    """Return what each release of a package requires of those that it has an extra for: the engine that it is made for."""
+    rows = rules.section(f"pins/{name}") or ()
+    return {release: extras for releases, _, _, extras in rows for release in releases if extras}
 
 
 def find_refused(environment: Environment, rules: RuleSet, settled: Iterable[Damage] = ()) -> Iterator[Damage]:

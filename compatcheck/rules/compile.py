@@ -203,7 +203,8 @@ def _sections(directory: Path) -> Iterator[tuple[str, Any]]:
         yield f"dates/{path.stem}", {str(version): date for version, date in file.data["releases"].items()}
     for path in sorted((directory / "_pins").glob("*.yaml")):
         rows = _DataFile(path, "rows").rows("rows")
-        yield f"pins/{path.stem}", [[row["versions"], row["requires"], row.get("source", "wheel")] for row in rows]
+        pins = [[row["versions"], row["requires"], row.get("source", "wheel"), row.get("extras", {})] for row in rows]
+        yield f"pins/{path.stem}", pins
     if (directory / "_models.yaml").exists():
         yield "models", load_strict(directory / "_models.yaml")[0]
     gpus: dict[str, Any] = {}

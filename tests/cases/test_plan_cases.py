@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests import ROOT
 from tests.cases.test_review_cases import require, words, write
 from tests.cli.run_cli import run
 
@@ -118,3 +119,137 @@ def test_what_only_preferences_take_is_no_doubt_of_supervised_training() -> None
     said = words(run("check", ".", "--gpu", "1xRTX4090"))
     assert "fits: needs 7.1" in said
     assert "dpo" not in said
+
+
+ENGINE = "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n" + PPO.replace("=16 ", "=32 ", 1)
+
+
+def test_what_a_script_asks_of_the_allocator_is_planned_and_advised_where_it_stands() -> None:
+    require(verl="0.7.0", torch="2.9.0", vllm="0.12.0", transformers="4.57.1", tensordict="0.10.0")
+    write("run.sh", ENGINE)
+    found = plan("--gpu", "8xH100-80GB")
+    assert "vllm" not in {change["name"] for change in found["changes"]}
+    written = {line for change in found["changes"] for line in change["written"]}
+    assert "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False" in written
+    said = words(run("check", ".", "--gpu", "8xH100-80GB"))
+    assert (
+        "set expandable_segments:False in PYTORCH_CUDA_ALLOC_CONF (allocator.expandable_segments) at run.sh:1" in said
+    )
+    run("fix", ".", "--offline", "--gpu", "8xH100-80GB", "--apply")
+    assert Path("run.sh").read_text("utf-8").startswith("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False\n")
+
+
+DPO = (
+    "model_name_or_path: Qwen/Qwen3-8B\ndtype: bfloat16\ndataset_name: a\nbf16: true\nmax_length: 8192\n"
+    "per_device_train_batch_size: 2\ngradient_accumulation_steps: 4\noutput_dir: o\n"
+)
+FSDP2 = (
+    "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n"
+    "  fsdp_reshard_after_forward: true\nmixed_precision: bf16\nnum_machines: 1\nnum_processes: 8\n"
+)
+
+
+def test_a_remedy_names_every_file_that_states_a_setting_in_its_own_word() -> None:
+    require(trl="0.29.0", transformers="5.2.0", torch="2.9.1", accelerate="1.12.0")
+    write("dpo.yaml", DPO)
+    write("fsdp2.yaml", FSDP2)
+    write("run.sh", "accelerate launch --config_file fsdp2.yaml trl/scripts/dpo.py --config dpo.yaml\n")
+    advised = 'set bf16: false at dpo.yaml:4 and mixed_precision: "no" at fsdp2.yaml:6 (training.mixed_precision)'
+    assert advised in words(run("check", ".", "--gpu", "8xH100-80GB"))
+    write("dpo.yaml", DPO.replace("bf16: true", "bf16: false"))
+    assert "fsdp-mixed-precision-upcasts-weights" in run("check", ".", "--gpu", "8xH100-80GB").out
+    write("fsdp2.yaml", FSDP2.replace("mixed_precision: bf16", 'mixed_precision: "no"'))
+    assert "fsdp-mixed-precision-upcasts-weights" not in run("check", ".", "--gpu", "8xH100-80GB").out
+
+
+def test_the_files_of_ms_swift_that_offload_are_levers() -> None:
+    require(
+        **{"ms-swift": "3.3.0"},
+        torch="2.6.0",
+        transformers="4.51.3",
+        deepspeed="0.16.5",
+        accelerate="1.6.0",
+        trl="0.16.1",
+    )
+    command = "swift sft --model Qwen/Qwen2.5-14B-Instruct --train_type full --torch_dtype bfloat16"
+    options = "--per_device_train_batch_size 4 --gradient_accumulation_steps 4 --max_length 8192"
+    write("run.sh", f"NPROC_PER_NODE=4 {command} {options} --deepspeed zero3\n")
+    written = {line for change in plan("--gpu", "4xA100-40GB")["changes"] for line in change["written"]}
+    assert "--deepspeed zero3_offload" in written
+    run("fix", ".", "--offline", "--gpu", "4xA100-40GB", "--apply")
+    (after,) = json.loads(run("estimate", ".", "--gpu", "4xA100-40GB", "--format", "json").out)["subjects"]
+    assert after["estimate"]["verdict"] == "fits"
+
+
+def test_a_remedy_moves_along_what_no_installer_takes_beside_it() -> None:
+    require(openrlhf="0.7.2", deepspeed="0.16.7", torch="2.6.0", transformers="4.51.3")
+    command = "deepspeed --num_gpus 8 --module openrlhf.cli.train_sft --pretrain meta-llama/Meta-Llama-3-8B"
+    write("run.sh", f"{command} --zero_stage 3 --bf16 --gradient_checkpointing --micro_train_batch_size 1\n")
+    said = words(run("check", ".", "--gpu", "8xA100-80GB"))
+    assert "pip install 'deepspeed==0.16.8' 'openrlhf==0.8.1'" in said
+    assert "pip install 'deepspeed==0.16.8' " not in said.replace("'deepspeed==0.16.8' 'openrlhf==0.8.1'", "")
+
+
+def test_an_edit_of_one_model_is_not_given_as_options_that_set_it_of_all() -> None:
+    require(verl="0.7.0", torch="2.9.0", vllm="0.12.0", transformers="4.57.1", tensordict="0.10.0")
+    write("run.sh", PPO)
+    ran = run("estimate", ".", "--suggest", "--gpu", "4xA100-80GB", "--format", "json")
+    (subject,) = json.loads(ran.out)["subjects"]
+    options = {
+        (change["words"], text): change["options"]
+        for one in subject["suggestions"]
+        for change in one["changes"]
+        for text in change["written"]
+    }
+    own = [said for (_, text), said in options.items() if text.startswith(("critic.", "actor_rollout_ref.actor."))]
+    assert own
+    assert not any(own)
+    shared = [said for (_, text), said in options.items() if text.startswith("actor_rollout_ref.rollout.")]
+    assert all(shared)
+    assert shared
+
+
+def test_a_section_is_added_to_a_file_of_one_line() -> None:
+    require(torch="2.3.1", transformers="4.46.3", deepspeed="0.16.0", accelerate="1.1.1")
+    write(
+        "train.yaml",
+        "model_name_or_path: meta-llama/Meta-Llama-3-70B\nbf16: true\nper_device_train_batch_size: 2\n"
+        "gradient_accumulation_steps: 4\ngradient_checkpointing: true\ngradient_checkpointing_kwargs: {use_reentrant: false}\n"
+        "deepspeed: ds.json\nmax_seq_length: 4096\noutput_dir: out\n",
+    )
+    write("ds.json", '{"bf16":{"enabled":true},"zero_optimization":{"stage":3,"overlap_comm":true}}')
+    ran = run("fix", ".", "--offline", "--gpu", "8xH100-80GB", "--nodes", "2", "--apply")
+    assert ran.code == 0
+    assert json.loads(Path("ds.json").read_text("utf-8"))["zero_optimization"]["offload_optimizer"] == {"device": "cpu"}
+    assert run("check", ".", "--gpu", "8xH100-80GB", "--nodes", "2").code == 0
+
+
+SFT_YAML = (
+    "model_name_or_path: Qwen/Qwen2.5-7B\ntorch_dtype: bfloat16\nbf16: true\ndataset_name: a\nmax_seq_length: 8192\n"
+    "per_device_train_batch_size: 2\ngradient_accumulation_steps: 8\ngradient_checkpointing: true\noutput_dir: o\n"
+)
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_plan_says_what_has_to_be_installed_and_costs_what_the_suggestion_costs(*, listed: bool) -> None:
+    require(trl="0.15.2", transformers="4.49.0", torch="2.5.1", accelerate="1.4.0", deepspeed="0.15.4")
+    if listed:
+        Path("requirements.txt").write_text(Path("requirements.txt").read_text() + "liger-kernel==0.5.3\n")
+    write("sft.yaml", SFT_YAML)
+    write("ds.json", '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}')
+    write("run.sh", "deepspeed --num_gpus 8 trl/scripts/sft.py --config sft.yaml --deepspeed ds.json\n")
+    (change,) = (one for one in plan("--gpu", "8xH100-80GB")["changes"] if "training.use_liger_kernel" in one["facts"])
+    assert change["installs"] == ([] if listed else ["liger-kernel"])
+    assert change["effect"] == "same result"
+    said = "needs liger-kernel, not listed here: pip install liger-kernel"
+    assert (said in words(run("fix", ".", "--offline", "--gpu", "8xH100-80GB"))) is not listed
+
+
+def test_the_first_screen_keeps_to_its_width_and_says_what_a_verdict_hangs_on() -> None:
+    require(verl="0.7.0", torch="2.9.0", vllm="0.12.0", transformers="4.57.1", tensordict="0.10.0")
+    write("run.sh", PPO)
+    screen = run("check", ".", "--gpu", "4xA100-80GB").out.partition("\n\n")[0]
+    assert max(map(len, screen.splitlines())) <= 80
+    case = ROOT / "fixtures" / "cases" / "qwen1.5-32b-8xa800"
+    said = "nobody says whether activations are checkpointed: if they are, 80.0 GiB"
+    assert said in words(run("check", str(case))).partition("ADVICE")[0]

@@ -449,7 +449,7 @@ def test_what_a_script_states_is_changed_in_the_script() -> None:
     write("run.sh", "deepspeed --num_gpus 4 sft.py\n")
     said = words(run("fix", ".", "--offline", "--gpu", "4xA100-40GB"))
     assert "sft.py:5: per_device_train_batch_size=" in said
-    assert "train_micro_batch_size_per_gpu" not in said
+    assert "train_micro_batch_size_per_gpu: " not in said
     assert "chunked_nll" not in said  # of trl 1.4.0 and newer
 
 

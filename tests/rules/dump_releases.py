@@ -8,6 +8,7 @@ The index that pip or uv is set up for is asked, and its name never reaches ``ru
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -130,17 +131,27 @@ def pinned(lines: tuple[str, ...], packages: Callable[[str, str], bool]) -> dict
         lines: ``Requires-Dist`` fields.
         packages: is told a package and its specifier.
     """
-    found: dict[str, str] = {}
+    return dict(sorted(_read(lines, packages)))
+
+
+def brought(lines: tuple[str, ...], packages: Callable[[str, str], bool]) -> dict[str, str]:
+    """Return the specifiers that extras put on the chosen packages they are named after: ``vllm<=0.12.0; extra == "vllm"``."""
+    always = pinned(lines, packages)
+    names = {canonicalize_name(name) for line in lines for name in re.findall(r"extra == [\"']([^\"']+)", line)}
+    found = {name: dict(_read(lines, packages, name)).get(name) for name in sorted(names - always.keys())}
+    return {name: specifier for name, specifier in found.items() if specifier is not None}
+
+
+def _read(lines: tuple[str, ...], packages: Callable[[str, str], bool], extra: str = "") -> Iterator[tuple[str, str]]:
     for line in lines:
         try:
             requirement = Requirement(line)
         except InvalidRequirement:
             continue
         name, specifier = canonicalize_name(requirement.name), str(requirement.specifier)
-        here = requirement.marker is None or requirement.marker.evaluate({**_LINUX, "extra": ""})
+        here = requirement.marker is None or requirement.marker.evaluate({**_LINUX, "extra": extra})
         if here and specifier and packages(name, specifier):
-            found[name] = specifier
-    return dict(sorted(found.items()))
+            yield name, specifier
 
 
 _LINUX: Mapping[str, str] = {
@@ -172,7 +183,8 @@ def write_pins(package: str, directory: Path, date: str) -> Path:
     wheels = {release_of(file.filename, package) for file in list_files(package) if file.filename.endswith(".whl")}
     built = {str(version) for version in wheels}
     with ThreadPoolExecutor(6) as pool:
-        found = list(pool.map(lambda one: pinned(read_requirements(package, one.version), is_kept), releases))
+        stated = list(pool.map(lambda one: read_requirements(package, one.version), releases))
+    found = [(pinned(lines, is_kept), brought(lines, is_kept)) for lines in stated]
     lines = [f"package: {canonicalize_name(package)}", f'date: "{date}"', f"source: {_PINS_SOURCE}", "rows:"]
     lines += _rows(zip(releases, found, strict=True), built)
     path = directory / f"{canonicalize_name(package)}.yaml"
@@ -185,13 +197,19 @@ _PINS_SOURCE = (
 )
 
 
-def _rows(found: Iterable[tuple[Release, dict[str, str]]], built: set[str]) -> Iterator[str]:
+def _rows(found: Iterable[tuple[Release, tuple[dict[str, str], dict[str, str]]]], built: set[str]) -> Iterator[str]:
     """Yield a row for each run of releases that require the same."""
-    for (requires, sdist), group in groupby(found, lambda one: (one[1], one[0].version not in built)):
+    for ((requires, extras), sdist), group in groupby(found, lambda one: (one[1], one[0].version not in built)):
         yield "  - versions: [" + ", ".join(f'"{release.version}"' for release, _ in group) + "]"
         if sdist:
             yield "    source: sdist"
-        yield "    requires: {" + ", ".join(f'{name}: "{specifier}"' for name, specifier in requires.items()) + "}"
+        yield f"    requires: {_write(requires)}"
+        if extras:
+            yield f"    extras: {_write(extras)}"
+
+
+def _write(specifiers: Mapping[str, str]) -> str:
+    return "{" + ", ".join(f'{name}: "{specifier}"' for name, specifier in specifiers.items()) + "}"
 
 
 if __name__ == "__main__":

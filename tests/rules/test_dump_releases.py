@@ -26,6 +26,17 @@ def test_pins_are_what_a_release_itself_requires_on_linux() -> None:
     assert found == {"outlines": "==0.1.11", "ray": "==2.43.0", "torch": "==2.6.0"}
 
 
+def test_extras_are_kept_where_they_are_named_after_what_they_bring() -> None:
+    lines = (
+        "torch==2.6.0",
+        'vllm<=0.12.0,>=0.8.5; extra == "vllm"',
+        'tensordict<=0.10.0; extra == "vllm"',
+        'liger-kernel>=0.5; extra == "gpu"',
+        'torch==2.9.1; extra == "torch"',
+    )
+    assert dump_releases.brought(lines, dump_releases.is_kept) == {"vllm": "<=0.12.0,>=0.8.5"}
+
+
 def test_pins_have_a_row_for_each_run_of_releases_that_require_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

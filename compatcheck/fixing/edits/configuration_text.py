@@ -53,7 +53,7 @@ def add_value(path: str, text: str, key: str, value: Value) -> TextEdit | None:
     """Return the edit that adds a key behind the last one of the mapping it belongs to, indented as that is.
 
     Returns:
-        With the sections that are not there; None where the mapping is written on one line, or the key is there.
+        With the sections that are not there; None where the mapping is no plain one, or the key is there.
     """
     if not path.endswith((*_YAML_SUFFIXES, *_JSON_SUFFIXES)):
         return None
@@ -70,12 +70,14 @@ def add_value(path: str, text: str, key: str, value: Value) -> TextEdit | None:
     at, start, end = last.key + skip, last.start + skip, last.end + skip
     newline = "\r\n" if "\r\n" in text else "\n"
     indent = text[text.rfind("\n", 0, at) + 1 : at].removeprefix(_MARK)
-    if indent.strip():
-        return None  # the mapping is written on one line
     yaml = path.endswith(_YAML_SUFFIXES)
     written = _write(value, path, "")
     for section in reversed(inner):
         written = f"{{{section if yaml else json.dumps(section)}: {written}}}"
+    if indent.strip():  # the mapping is written on one line
+        flow = text[:at].rstrip()[-1:] in {"{", ","} and (yaml or text[at] in "\"'")
+        comma = ", " if yaml or "," not in indent or ", " in indent else ","
+        return TextEdit(path, end, end, f"{comma}{name if yaml else json.dumps(name)}: {written}") if flow else None
     if yaml:
         return _add_to_yaml(path, text, max(start, end), indent, f"{name}: {written}", newline)
     if text[at] not in "\"'":
@@ -188,6 +190,13 @@ def replace_switch(path: str, text: str, key: str, new: str, line: int | None = 
     pattern = re.compile(rf"(?<![\w.-])--{name}(?![\w.=-])")
     found = pattern.search(text, _start_of(text, line or 1)) if _is_script(path, text) else None
     return None if found is None else TextEdit(path, *found.span(), f"--{new}")
+
+
+def change_option(path: str, text: str, variable: str, option: str, value: Value) -> Iterator[TextEdit]:
+    """Yield the edits that give one option of an environment variable another value: ``VARIABLE=option:True,other:1``."""
+    pattern = rf"""{variable}['"]?\s*[=:]\s*['"]?(?:[^\s'"]*,)?({option}:[^\s,'";&|)}}]+)"""
+    for found in re.finditer(pattern, text) if _is_script(path, text) else ():
+        yield TextEdit(path, *found.span(1), f"{option}:{value}")
 
 
 def describe_edit(text: str, edit: TextEdit) -> str:

@@ -64,8 +64,8 @@ def open_arguments(
     meanings: Table = dict(table)
     precision = read_precision(opened)
     if precision is not None:
-        key, name = precision
-        meanings[key] = (Key("training.mixed_precision", constant(name)),)
+        key, _ = precision
+        meanings[key] = (Key("training.mixed_precision", ByWords({"true": key, "false": "no"}, "leave")),)
     fsdp = [Key(fact, constant(value)) for fact, value in _fsdp(opened.get("fsdp"))]
     if "fsdp" in meanings:
         meanings["fsdp"] = tuple(fsdp) or (Key("training.sharding", _WHOLE),)

@@ -121,7 +121,7 @@ def find_installer(name: str | None = None) -> Installer:
     if name == "uv":
         raise UsageError(
             uv.describe_absence(),
-            hint="pip install 'compatcheck[bisect]' brings it; or --python PYTHON --installer pip",
+            hint="`pipx install uv` puts one where it is run from; or --python PYTHON --installer pip",
         )
     return Pip()
 
@@ -137,7 +137,7 @@ def _pip_for(python: str) -> list[str]:
         if run([*pip, "--version"], timeout_seconds=30).succeeded:
             return pip if owner == python else [*pip, "--python", python]
     msg = "there is neither uv nor pip to install releases with"
-    raise UsageError(msg, hint="pip install 'compatcheck[bisect]' brings uv")
+    raise UsageError(msg, hint="`pipx install uv` puts one where it is run from")
 
 
 def _is_shared(name: str) -> bool:

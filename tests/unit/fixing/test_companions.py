@@ -22,12 +22,13 @@ DATES = {"serve": {"0.2": "2023-12-01", "0.9": "2025-07-01"}, "torch": {"2.5.1":
 class Rules:
     """Pins and releases that are made up."""
 
-    def __init__(self, pins: Mapping[str, Rows]) -> None:
-        self._pins = pins
+    def __init__(self, pins: Mapping[str, Rows], extras: Mapping[str, Rows]) -> None:
+        self._pins, self._extras = pins, extras
 
     def section(self, name: str) -> object:
-        rows = self._pins.get(name.removeprefix("pins/"), {})
-        return [[[version], requires, "wheel"] for version, requires in rows.items()]
+        package = name.removeprefix("pins/")
+        rows, extras = self._pins.get(package, {}), self._extras.get(package, {})
+        return [[[version], requires, "wheel", extras.get(version, {})] for version, requires in rows.items()]
 
     def releases(self, name: str) -> Sequence[str]:
         return RELEASES.get(name, tuple(self._pins.get(name, ())))
@@ -36,12 +37,12 @@ class Rules:
         return DATES.get(name, {})
 
 
-def companions(pins: Mapping[str, Rows], **versions: str | None) -> Companions:
+def companions(pins: Mapping[str, Rows], extras: Mapping[str, Rows] = {}, **versions: str | None) -> Companions:
     packages = {
         name: Package(name, version, Source("requirements.txt"), specifier=None if version else ">=1")
         for name, version in versions.items()
     }
-    return Companions(Environment("requirements.txt", packages, complete=False), Rules(pins))  # type: ignore[arg-type]
+    return Companions(Environment("requirements.txt", packages, complete=False), Rules(pins, extras))  # type: ignore[arg-type]
 
 
 def moved(found: object) -> dict[str, str]:
@@ -192,3 +193,23 @@ def test_an_open_range_of_long_ago_is_no_way_back() -> None:
     found = companions(pins, serve="0.9", torch="2.6.0")
     assert isinstance(found.complete({"serve": "0.2"}), Pin)
     assert moved(found.complete({"serve": "0.8"})) == {"torch": "2.5.1"}
+
+
+EXTRAS = {"frame": {"1": {"engine": "<=1.1,>=1.0"}, "2": {"engine": ">=1.1"}, "3": {"engine": "==2.0"}}}
+
+
+def test_what_an_extra_refuses_of_the_engine_beside_it_moves_its_holder_along() -> None:
+    pins: Mapping[str, Rows] = {"frame": {"1": {}, "2": {}, "3": {}}}
+    found = companions(pins, EXTRAS, frame="1", engine="1.0").complete({"engine": "1.2"})
+    assert moved(found) == {"frame": "2"}
+    assert isinstance(found, dict)
+    assert str(found["frame"][1]) == "frame[engine] 1 requires engine<=1.1,>=1.0"
+    obstacle = companions(pins, EXTRAS, frame="1", engine="1.0").complete({"engine": "0.9"})
+    assert isinstance(obstacle, Pin)
+
+
+def test_an_extra_that_the_person_went_beyond_holds_nothing() -> None:
+    pins: Mapping[str, Rows] = {"frame": {"1": {}, "2": {}, "3": {}}}
+    assert moved(companions(pins, EXTRAS, frame="1", engine="1.2").complete({"engine": "2.0"})) == {}
+    assert moved(companions(pins, EXTRAS, frame="1", engine="1.2").complete({"frame": "3"})) == {}
+    assert moved(companions(pins, EXTRAS, frame="1", torch="2.6.0").complete({"frame": "3"})) == {}

@@ -12,7 +12,7 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.fix import FileChange
 from compatcheck.core.requirement import parse_requirement
 from compatcheck.core.source import Source
-from compatcheck.fixing.edits.configuration_text import add_value, change_value, describe_edit
+from compatcheck.fixing.edits.configuration_text import add_value, change_option, change_value, describe_edit
 from compatcheck.fixing.edits.requirement_text import find_statement
 from compatcheck.fixing.edits.text import apply_edits, read_exact, unified_diff, write_changes
 
@@ -145,6 +145,10 @@ def test_an_edit_of_an_array_is_told_by_its_option_alone(text: str) -> None:
             "x.y",
             '{\n  "a": {\n    "b": 1\n  },\n  "x": {"y": true}\n}\n',
         ),
+        ("d.json", '{"a": 1}', "b", '{"a": 1, "b": true}'),
+        ("d.json", '{"s":{"a":[1],"c":{"d":2}},"e":3}', "s.x.y", '{"s":{"a":[1],"c":{"d":2},"x": {"y": true}},"e":3}'),
+        ("t.yaml", "{a: 1}\n", "b", "{a: 1, b: true}\n"),
+        ("t.yaml", "s: {a: 1}\nt: 2\n", "s.b", "s: {a: 1, b: true}\nt: 2\n"),
     ],
 )
 def test_keys_are_added_beside_their_neighbours(path: str, text: str, key: str, expected: str) -> None:
@@ -156,8 +160,6 @@ def test_keys_are_added_beside_their_neighbours(path: str, text: str, key: str, 
 @pytest.mark.parametrize(
     ("path", "text", "key"),
     [
-        ("d.json", '{"a": 1}', "b"),
-        ("t.yaml", "{a: 1}\n", "b"),
         ("t.yaml", "a: 1\n", "a"),
         ("r.sh", "python t.py --a 1\n", "b"),
     ],
@@ -205,3 +207,19 @@ def test_a_file_that_changed_meanwhile_is_not_written_nor_any_other(tmp_path: Pa
     with pytest.raises(InputError, match="nothing was written"):
         write_changes([FileChange(str(first), "a\n", "b\n"), FileChange(str(second), "b\n", "c\n")], lambda _: True)
     assert first.read_text() == "a\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "export {} && python t.py",
+        "{} python t.py",
+        "env {} python t.py",
+        'export PYTORCH_CUDA_ALLOC_CONF="max_split_size_mb:128,expandable_segments:True"',
+        'ray job submit --env=\'{{"env_vars": {{"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}}}}\' -- t',
+    ],
+)
+def test_an_option_within_a_variable_is_changed_alone(line: str) -> None:
+    text = line.format("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True") + "\n"
+    (edit,) = change_option("r.sh", text, "PYTORCH_CUDA_ALLOC_CONF", "expandable_segments", value=False)
+    assert apply_edits({"r.sh": text}, [edit])["r.sh"] == text.replace("segments:True", "segments:False")
