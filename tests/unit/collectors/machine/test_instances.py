@@ -166,8 +166,8 @@ def test_at_least_sixty_with_a_name_of_their_own():
     assert len(INSTANCES) >= 60
     assert {"AWS", "GCP", "Azure", "Lambda", "CoreWeave", "OCI"} == {item.cloud for item in INSTANCES.values()}
     for instance in INSTANCES.values():
-        assert find_instance(instance.name) is instance
-        assert find_instance(instance.name.upper()) is instance
+        assert find_instance(instance.name) == instance
+        assert find_instance(instance.name.upper()) == instance
         assert 1 <= instance.gpus <= 16
         assert instance.host_memory_bytes is None or GIB < instance.host_memory_bytes <= 4096 * GIB
         with pytest.raises(UsageError):  # none hides a device, whose name is looked for first

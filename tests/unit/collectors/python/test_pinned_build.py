@@ -82,7 +82,7 @@ def test_the_table_says_what_torch_pins() -> None:
     database = open_builtin()
     table = database.section("tables/torch-public-cuda")
     checked = 0
-    for releases, pins, _ in database.section("pins/torch"):
+    for releases, pins, *_ in database.section("pins/torch"):
         pin = next((pins[name] for name in ("cuda-toolkit", *_RUNTIMES) if name in pins), None)
         if pin is None:
             continue
