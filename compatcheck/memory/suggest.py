@@ -66,14 +66,15 @@ def _checkpointing(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
 
 def _attention(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     if values.get("model.attn_implementation") == "eager":
-        for name, needs in (("sdpa", ""), ("flash_attention_2", " (needs flash-attn)")):
-            effect, note = SAME_RESULT, "the model type needs a path for it"
-            if name == "sdpa" and values.get("model.attn_logit_softcapping") is not None:
-                effect, note = (
-                    CHANGES_TRAINING,
-                    "the scores of this model are capped, which sdpa leaves out in most releases",
-                )
-            yield SuggestedChange(f"{name} attention{needs}", {"model.attn_implementation": name}, effect, note)
+        effect, note = SAME_RESULT, "the model type needs a path for it"
+        kernels = {"model.attn_implementation": "flash_attention_2"}
+        yield SuggestedChange("flash_attention_2 attention (needs flash-attn)", kernels, effect, note)
+        if values.get("model.attn_logit_softcapping") is not None:
+            effect, note = (
+                CHANGES_TRAINING,
+                "this model caps its attention scores, which sdpa leaves out in most releases",
+            )
+        yield SuggestedChange("sdpa attention", {"model.attn_implementation": "sdpa"}, effect, note)
 
 
 def _loss(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
