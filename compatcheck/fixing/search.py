@@ -36,7 +36,7 @@ class Evaluate(Protocol):
 
 
 class Shortage(NamedTuple):
-    """One step of what a phase needs too much: which lever takes it depends on what else was changed."""
+    """That a run does not fit, or one step of what a phase of it needs too much: who mends it depends on what else is changed."""
 
     of: Hashable
     step: int
@@ -65,11 +65,11 @@ class State(NamedTuple):
 class Search:
     """The levers of a group, and the evaluations that may still be made."""
 
-    def __init__(self, levers: Mapping[str, Sequence[Change]], evaluate: Evaluate) -> None:
-        """Keep the problem."""
+    def __init__(self, levers: Mapping[str, Sequence[Change]], evaluate: Evaluate, most: int | None = None) -> None:
+        """Keep the problem; ``most`` is the count of evaluations to stop at, by default `MOST_EVALUATIONS` from now."""
         self.levers = levers
         self.evaluate = evaluate
-        self._most = evaluate.count + MOST_EVALUATIONS
+        self._most = evaluate.count + MOST_EVALUATIONS if most is None else most
         self._unmoved: set[tuple[Hashable, frozenset[str], str]] = set()
         """What fails, whom it blames, and a lever of theirs that clears it nowhere."""
         self._turns: dict[str, dict[frozenset[Hashable], Change]] = {}
@@ -97,7 +97,7 @@ class Search:
                 name: [one for one in some if EFFECTS.index(one.effect) < level] for name, some in self.levers.items()
             }
             kept = tuple(other for other in state.changes if other is not change)
-            cheaper = Search(less, self.evaluate).climb(State(kept, self.evaluate(kept)))
+            cheaper = Search(less, self.evaluate, self._most).climb(State(kept, self.evaluate(kept)))
             if cheaper.failing <= state.failing:
                 state = self.prune(cheaper)
         return state
