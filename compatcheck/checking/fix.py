@@ -59,9 +59,8 @@ def find_fix(inspection: Inspection, criteria: Criteria, environ: Mapping[str, s
         )
         done = build_report(written._replace(subjects=subjects), criteria) if by_hand else read
         plans = _prove(plans, report, done)
-    still = targets_of(finding for finding in read.findings if finding.fails)
-    if fails:
-        plans = [one._replace(waiting=tuple(f for f in one.cleared if target_of(f) in still)) for one in plans]
+    still = targets_of(one for one in read.findings if one.fails or not fails)
+    plans = [one._replace(waiting=tuple(f for f in one.cleared if target_of(f) in still)) for one in plans]
     for plan in plans if fails else ():
         report = report._replace(findings=agree_with(plan, report.findings))
     asked = 0 if ways.resolver is None else ways.resolver.asked

@@ -51,7 +51,7 @@ def closing_line(fix: Fix) -> str:
         return f"compatcheck: nothing to fix at --fail-on {report.threshold} · {tail}"
     waiting = sum(len(plan.waiting) for plan in fix.plans)
     cleared = sum(len(plan.cleared) for plan in fix.plans) - waiting
-    sought = failing or cleared + sum(len(plan.remaining) for plan in fix.plans)
+    sought = failing or cleared + waiting + sum(len(plan.remaining) for plan in fix.plans)
     what = "finding" if failing else "piece of advice" if sought == 1 else "pieces of advice"
     files = len(fix.files)
     done = "written" if fix.applied else "to be changed"
