@@ -229,8 +229,8 @@ def fit_text(subject: SubjectReport) -> str | None:
     marginal = estimate.verdict.outcome == "marginal"  # what is expected may be far on either side
     needed = range_text(estimate.needed) if marginal else format_bytes(estimate.needed.expected)
     limit = format_bytes(estimate.verdict.limit_bytes)
-    said = estimate.verdict.condition if estimate.possible or estimate.verdict.outcome == "does_not_fit" else None
-    said = said or find_lead(estimate)
+    hangs = estimate.possible or estimate.needed.low > estimate.verdict.limit_bytes  # more than the range decides then
+    said = (estimate.verdict.condition if hangs else None) or find_lead(estimate)
     condition = f"; {said}" if said else ""
     return None if words is None else f"{words}: needs {needed} of {limit} a device{condition}"
 
