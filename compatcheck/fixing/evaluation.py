@@ -143,6 +143,15 @@ class Evaluation:
                 return first
         return None
 
+    def overloads(self, changes: Sequence[Change]) -> bool:
+        """Tell whether a run is expected to need more after some changes than before, and more than its device has."""
+        for (_, before), (_, after) in zip(self.judged(()), self.judged(changes), strict=True):
+            if before.estimate is not None and after.estimate is not None and after.estimate.verdict.limit_bytes:
+                needed = after.estimate.needed.expected
+                if needed > max(before.estimate.needed.expected, after.estimate.verdict.limit_bytes):
+                    return True
+        return False
+
     def _changed(self, changes: Sequence[Change]) -> Iterator[tuple[Subject, Subject, Judged]]:
         """Yield each subject as it is, as it is after changes, and the verdict on that."""
         changes = self.complete(changes)

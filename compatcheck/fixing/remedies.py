@@ -84,9 +84,10 @@ def _try_setting(
 def _brings(finding: Finding, changes: Sequence[Change], evaluation: Evaluation) -> list[Finding] | None:
     """Return the certain findings that changes bring in; None where they do not clear this one, or bring in what fails.
 
-    What is only possible then is not cleared: nobody knows the defaults of that release.
+    What is only possible then is not cleared: nobody knows the defaults of that release. Nor is a remedy what makes a run need
+    more than there is.
     """
-    if evaluation.obstacle(changes) is not None:
+    if evaluation.obstacle(changes) is not None or evaluation.overloads(changes):
         return None
     target, before = target_of(finding), targets_of(evaluation.before)
     after = [one for one in evaluation.findings(changes) if one.suppressed is None]

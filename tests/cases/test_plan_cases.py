@@ -253,3 +253,20 @@ def test_the_first_screen_keeps_to_its_width_and_says_what_a_verdict_hangs_on() 
     case = ROOT / "fixtures" / "cases" / "qwen1.5-32b-8xa800"
     said = "nobody says whether activations are checkpointed: if they are, 80.0 GiB"
     assert said in words(run("check", str(case))).partition("ADVICE")[0]
+
+
+def test_no_remedy_for_a_little_makes_a_run_need_more_than_there_is() -> None:
+    require(trl="0.18.0", transformers="4.52.3", torch="2.6.0", accelerate="1.4.0", deepspeed="0.16.8")
+    write("ds.json", '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}')
+    write(
+        "train.yaml",
+        "model_name_or_path: Qwen/Qwen2.5-32B-Instruct\nbf16: true\ngradient_checkpointing: true\nmax_length: 2048\n"
+        "gradient_checkpointing_kwargs: {use_reentrant: false}\nper_device_train_batch_size: 1\ngradient_accumulation_steps: 1\n"
+        "use_liger_kernel: true\noutput_dir: o\ndeepspeed: ds.json\n",
+    )
+    out = json.loads(run("check", ".", "--gpu", "8xH100-80GB", "--format", "json").out)
+    (finding,) = (one for one in out["findings"] if one["rule_id"] == "deepspeed/zero3-reuse-window-stays-gathered")
+    assert finding["remedies"]
+    assert not any("to 2 " in remedy["text"] for remedy in finding["remedies"])
+    write("ds.json", '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}')
+    assert run("check", ".", "--gpu", "8xH100-80GB").code == 1
