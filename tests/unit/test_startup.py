@@ -208,7 +208,8 @@ def test_a_store_without_an_index_is_asked_itself(database: Path, prefix: Path, 
 )
 def test_an_interrupt_during_start_up_is_no_traceback(module: str, ends: int) -> None:
     program = f"""
-import os, sys
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what it puts in the background with it ignored
 sys.addaudithook(lambda event, given: event == "import" and given[0] == {module!r} and os.kill(os.getpid(), 2))
 from compatcheck.cli.__main__ import main
 main(["rules", "list"])
