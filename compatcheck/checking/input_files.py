@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.checking.environments import environment_of
@@ -19,6 +18,7 @@ from compatcheck.collectors.recognise import (
 )
 from compatcheck.core.errors import InputError, NoEnvironmentError, UsageError
 from compatcheck.core.files import Files, Overlay
+from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import CONFIGURATIONS, STANDARD_INPUT, read_bytes, read_standard_input
 from compatcheck.frameworks.beside import find_beside
@@ -344,7 +344,7 @@ def _read_as(
 
 _GUESSES = {None, "requirements", "report"}
 """Kinds that a text is taken for where nothing tells."""
-_WRITTEN = re.compile(rb"[ \t]*(?:[-#{}\[\]\"]|[\w.-]+(?:\[[\w, -]*\])?[ \t]*(?:[<>!~]=?[ \t]*\d|=|:(?:\s|$)|@|;|$))")
+_WRITTEN = lazy_compile(rb"[ \t]*(?:[-#{}\[\]\"]|[\w.-]+(?:\[[\w, -]*\])?[ \t]*(?:[<>!~]=?[ \t]*\d|=|:(?:\s|$)|@|;|$))")
 """Lines as configurations and lists of packages have them."""
 
 

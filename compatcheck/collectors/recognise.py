@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.collectors import signatures as sniffs
 from compatcheck.core.data_file import read_words
 from compatcheck.core.files import LOCAL, Files
+from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.textfile import MAX_BYTES, SCRIPTS
 
 if TYPE_CHECKING:
@@ -20,12 +21,12 @@ SNIFFED_BYTES = 64 * 1024
 SKIPPED_DIRECTORIES = frozenset(read_words(__file__, "skipped_directories"))
 """Directories that are never entered: version control, caches, and packages someone else wrote."""
 
-_REQUIREMENT = re.compile(
+_REQUIREMENT = lazy_compile(
     rb"\s*(?:[A-Za-z0-9][\w.-]*\s*(?:\[[^\]]*\]\s*)?(?:$|[<>=!~;@(#]|--)|-[rceif]\s*\S|--[a-z]|[a-z+]+://|\.{0,2}/)"
 )
 
 
-_FROM = re.compile(rb"^[ \t]*FROM[ \t]+\S", re.MULTILINE | re.IGNORECASE)
+_FROM = lazy_compile(rb"^[ \t]*FROM[ \t]+\S", re.MULTILINE | re.IGNORECASE)
 
 
 def starts_from_an_image(head: bytes) -> bool:
@@ -53,7 +54,7 @@ def looks_like_requirements(head: bytes) -> bool:
     return not lines or 2 * fitting > len(lines)
 
 
-_STATES_RANGE = re.compile(rb"[=<>~!]=|[<>]\s*\d|^\s*-[rce]\s", re.MULTILINE)
+_STATES_RANGE = lazy_compile(rb"[=<>~!]=|[<>]\s*\d|^\s*-[rce]\s", re.MULTILINE)
 """What one line at least says in requirements whose file name says nothing; a single word is anything."""
 
 
@@ -62,9 +63,9 @@ def states_releases(head: bytes) -> bool:
     return looks_like_requirements(head) and _STATES_RANGE.search(head) is not None
 
 
-_PIP_LIST = re.compile(rb"^[ \t]*Package[ \t]+Version\b[^\n]*\n[ \t]*-{2,}[ \t]+-{2,}", re.MULTILINE)
-_LEGACY_LIST = re.compile(rb"[A-Za-z0-9][\w.-]* \(\d[^\s()]*(?:, [^()]+)?\)")
-_JSON_LIST = re.compile(rb"\s*\[\s*\{\s*\"(?:name|version)\"\s*:\s*\"[^\"]*\"\s*,\s*\"(?:name|version)\"\s*:")
+_PIP_LIST = lazy_compile(rb"^[ \t]*Package[ \t]+Version\b[^\n]*\n[ \t]*-{2,}[ \t]+-{2,}", re.MULTILINE)
+_LEGACY_LIST = lazy_compile(rb"[A-Za-z0-9][\w.-]* \(\d[^\s()]*(?:, [^()]+)?\)")
+_JSON_LIST = lazy_compile(rb"\s*\[\s*\{\s*\"(?:name|version)\"\s*:\s*\"[^\"]*\"\s*,\s*\"(?:name|version)\"\s*:")
 _SCRIPT_BLOCK = rb"^# /// script\r?$"
 
 
@@ -158,7 +159,7 @@ _NAMES: tuple[tuple[str, str, Callable[[bytes], bool] | None], ...] = (
     ("requirements", _REQUIREMENTS, looks_like_requirements),
     ("requirements", _DEPENDENCIES, states_releases),
 )
-RECOGNISERS = tuple(Recogniser(kind, re.compile(rf"(?s:.*/)?(?:{names})"), sniff) for kind, names, sniff in _NAMES)
+RECOGNISERS = tuple(Recogniser(kind, lazy_compile(rf"(?s:.*/)?(?:{names})"), sniff) for kind, names, sniff in _NAMES)
 """In order of precedence; a later kind of file is one more row."""
 
 _TELLING = (
@@ -257,7 +258,7 @@ _LOCK_MARKS = (
 )
 """Lines that tell what a TOML file without a name is."""
 
-_TABLE = re.compile(rb"^\[\[?[\w.\"'-]+\]?\][ \t]*(?:#[^\n]*)?\r?$", re.MULTILINE)
+_TABLE = lazy_compile(rb"^\[\[?[\w.\"'-]+\]?\][ \t]*(?:#[^\n]*)?\r?$", re.MULTILINE)
 """A header of TOML: ``key = value`` lines below it look like requirements with one ``=``."""
 
 _SNIFFS = (

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import re
 
-_DEPENDENCIES = re.compile(
+from compatcheck.core.pattern import lazy_compile
+
+_DEPENDENCIES = lazy_compile(
     rb"^dependencies:[ \t]*(?:#[^\n]*)?\r?\n(?:[ \t]*(?:#[^\n]*)?\r?\n)*[ \t]*-[ \t]*([^\n]*)", re.MULTILINE
 )
-_ENTRY = re.compile(
+_ENTRY = lazy_compile(
     rb"""["']?(?:https?://|[A-Za-z0-9_][\w./-]*(?:::[\w.-]+)?["']?[ \t]*(?:[=<>!~\[ (][^:]*)?$|(?:pip|sel\([^)]*\)):)"""
 )
-_LOCK_PACKAGE = re.compile(rb"^package:[ \t]*\r?\n[ \t]*-", re.MULTILINE)
-_PIXI_TABLE = re.compile(rb"^\[tool\.pixi[.\]]", re.MULTILINE)
-_EXPLICIT = re.compile(rb"^@EXPLICIT[ \t]*\r?$", re.MULTILINE)
-_LIST_HEADER = re.compile(
+_LOCK_PACKAGE = lazy_compile(rb"^package:[ \t]*\r?\n[ \t]*-", re.MULTILINE)
+_PIXI_TABLE = lazy_compile(rb"^\[tool\.pixi[.\]]", re.MULTILINE)
+_EXPLICIT = lazy_compile(rb"^@EXPLICIT[ \t]*\r?$", re.MULTILINE)
+_LIST_HEADER = lazy_compile(
     rb"^# packages in environment at|^# This file may be used to create an environment using:"
     rb"|^#?[ \t]*Name[ \t]+Version[ \t]+Build|^List of packages in environment",
     re.MULTILINE,
 )
-_LIST_LINE = re.compile(
+_LIST_LINE = lazy_compile(
     rb"[ \t]*[A-Za-z0-9_][\w.+-]*(?:[ \t]+\S+[ \t]+\S+(?:[ \t]+\S+)?|=[^=\s]+=[^=\s]+|[ \t]+\S+)[ \t]*$"
 )
-_BOM_FORMAT = re.compile(rb"""["']bomFormat["']\s*:\s*["']CycloneDX["']""")
-_SPDX_VERSION = re.compile(rb'"spdxVersion"\s*:\s*"SPDX-2')
-_SPDX_LINE = re.compile(rb"""^["']?(?:spdxVersion|SPDXVersion)["']?[ \t]*:[ \t]*["']?SPDX-2""", re.MULTILINE)
+_BOM_FORMAT = lazy_compile(rb"""["']bomFormat["']\s*:\s*["']CycloneDX["']""")
+_SPDX_VERSION = lazy_compile(rb'"spdxVersion"\s*:\s*"SPDX-2')
+_SPDX_LINE = lazy_compile(rb"""^["']?(?:spdxVersion|SPDXVersion)["']?[ \t]*:[ \t]*["']?SPDX-2""", re.MULTILINE)
 _SCHEMA_BYTES = 512
-_SPDX_3 = re.compile(rb"spdx\.org/rdf/3")
+_SPDX_3 = lazy_compile(rb"spdx\.org/rdf/3")
 
 
 def plain_head(head: bytes) -> bytes:

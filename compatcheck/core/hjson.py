@@ -12,14 +12,15 @@ import re
 from typing import Any
 
 from compatcheck.core.errors import InputError
+from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import MAX_DEPTH, Place, echo
 
-_SPACE = re.compile(r"(?:[ \t\r\n]+|#[^\n]*|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
-_BARE_KEY = re.compile(r"[^\s,:\[\]{}'\"]+")
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_SPACE = lazy_compile(r"(?:[ \t\r\n]+|#[^\n]*|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_BARE_KEY = lazy_compile(r"[^\s,:\[\]{}'\"]+")
+_NUMBER = lazy_compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _WORDS = {"true": True, "false": False, "null": None}
-_END_OF_WORD = re.compile(r"[ \t]*(?:[,\]}\n]|#|//|/\*|\Z)")
+_END_OF_WORD = lazy_compile(r"[ \t]*(?:[,\]}\n]|#|//|/\*|\Z)")
 
 
 def parse_hjson(text: str, path: str) -> Any:  # noqa: ANN401 (JSON)

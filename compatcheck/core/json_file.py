@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
+from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import MAX_DEPTH, advise_mending, echo, read_text
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 32 << 20
 """Largest JSON file that is read; parsed, such a file takes half a gigabyte and five seconds."""
 
-_KEY = re.compile(r'"(?P<text>(?:[^"\\\n]|\\.)*)"(?P<colon>\s*:)?|[{}\[\]]')
+_KEY = lazy_compile(r'"(?P<text>(?:[^"\\\n]|\\.)*)"(?P<colon>\s*:)?|[{}\[\]]')
 
 
 class JsonFile(NamedTuple):

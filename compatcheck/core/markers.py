@@ -11,6 +11,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.versions import OPERATORS, InvalidSpecifierError, all_ordered, compile_specifier, parse_version
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ _VARIABLES = {
 }
 _VERSIONED = {"python_version", "python_full_version", "implementation_version"}
 _NAMES = {"extra", "extras", "dependency_groups"}
-_TOKEN = re.compile(
+_TOKEN = lazy_compile(
     r"""\s*(?:(?P<text>"[^"]*"|'[^']*')|(?P<op>===|==|~=|!=|<=|>=|<|>|not\s+in\b|in\b)|(?P<paren>[()])|(?P<word>[\w.]+))""",
 )
 _MAX_TOKENS = 1200

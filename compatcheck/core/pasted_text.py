@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
-_CONTROL = re.compile(
+from compatcheck.core.pattern import lazy_compile
+
+_CONTROL = lazy_compile(
     r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)|\x1b[()][A-Z0-9]|␛\[[0-9;]*m|\[(?:0|1|\d\d)(?:;\d+)*m"
 )
-_STREAM = re.compile(
+_STREAM = lazy_compile(
     r"""\s*(?:
     (?P<rank>\[(?:rank|default)?\s?\d+\])\s*:\s?
     |(?P<ray>\((?:[\w.]+[ ])?[\w.]*\s?(?:Worker\d+[ ])?pid=\d+(?:,\s?ip=[^)]*)?\))\s?
@@ -17,7 +19,7 @@ _STREAM = re.compile(
     )""",
     re.VERBOSE,
 )
-_DECORATION = re.compile(
+_DECORATION = lazy_compile(
     r"""\s*(?:
     (?:>\s?)+
     |\[?\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|\s?[+-]\d\d:?\d\d)?\]?:?\s*

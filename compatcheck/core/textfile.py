@@ -9,6 +9,7 @@ from typing import IO, NamedTuple
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
+from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Source
 from compatcheck.core.units import MIB, format_bytes
@@ -19,7 +20,7 @@ CONFIGURATIONS = (".json", ".yaml", ".yml", ".hjson", ".jsonc", ".toml")
 """Ends of the names of configurations."""
 _JOBS = (".job", ".sub", ".submit", ".run", ".cmd", ".command", ".batch", ".slrm")
 """Ends of names that launch scripts have, too."""
-_SHELL = re.compile(rb"(?:\xef\xbb\xbf)?#![ \t]*\S*?(?:/env[ \t]+(?:-\S+[ \t]+)*)?(?:ba|z|k|da)?sh\b")
+_SHELL = lazy_compile(rb"(?:\xef\xbb\xbf)?#![ \t]*\S*?(?:/env[ \t]+(?:-\S+[ \t]+)*)?(?:ba|z|k|da)?sh\b")
 STANDARD_INPUT = "<stdin>"
 """Path that stands for standard input: `-` on the command line."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
+from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.versions import exact_version, parse_version
 from compatcheck.resolution.pins import Pin, allows, find_refused, nearest_first, read_extras, read_pins
 
@@ -23,7 +23,7 @@ _MOST_STEPS = 300
 """Packages that are moved, each time, before a pin counts as in the way; one takes about 50 µs."""
 _LONG_BEFORE = timedelta(days=365)
 """Time after which the open range of a release to go back to promises nothing: vLLM 0.2.0 allows every torch from 2.0 on."""
-_FLOOR = re.compile(r"[~>]=\s*([^\s,]+)")
+_FLOOR = lazy_compile(r"[~>]=\s*([^\s,]+)")
 
 
 class Companions:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
+from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.versions import all_ordered, compile_specifier, exact_version, parse_version
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ PATCH, MINOR, MAJOR = "patch", "minor", "major"
 _KINDS = (PATCH, MINOR, MAJOR)
 _SERIES = 2
 """Numbers that name a series: 0.16 of 0.16.8."""
-_CLAUSE = re.compile(r"\s*(~=|===?|!=|<=|>=|<|>)\s*([^\s,]+)\s*")
+_CLAUSE = lazy_compile(r"\s*(~=|===?|!=|<=|>=|<|>)\s*([^\s,]+)\s*")
 
 
 def describe_move(current: str, target: str) -> str:

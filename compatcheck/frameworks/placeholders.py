@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Gap, Unresolved
 from compatcheck.core.errors import InputError
+from compatcheck.core.pattern import lazy_compile
 from compatcheck.frameworks.translation import flatten
 
 if TYPE_CHECKING:
     from compatcheck.frameworks.reader import ConfigurationReader, Reading
 
-_PLACEHOLDER = re.compile(r"\$(?:\{(?:(?:oc\.)?env:)?([A-Za-z_]\w*)(?::?[-,][^{}]*)?\}|([A-Z_]\w*))|\{\{[^{}]*\}\}")
+_PLACEHOLDER = lazy_compile(r"\$(?:\{(?:(?:oc\.)?env:)?([A-Za-z_]\w*)(?::?[-,][^{}]*)?\}|([A-Z_]\w*))|\{\{[^{}]*\}\}")
 
 
 def read_filled_in(reader: ConfigurationReader, data: Mapping[str, Any], path: str) -> Reading:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
+from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import is_script
 from compatcheck.frameworks import unread
@@ -112,7 +113,7 @@ def _tells_training(path: str) -> bool:
     return re.search(_NAMES_TRAINING, os.path.basename(path)) is not None
 
 
-_OF_TESTS = re.compile(r"(?:^|/)(?:tests?/[^/]*|test_[^/]*|[^/]*_test|conftest)\.py$")
+_OF_TESTS = lazy_compile(r"(?:^|/)(?:tests?/[^/]*|test_[^/]*|[^/]*_test|conftest)\.py$")
 _WORDS = r"(?:pre|fine[-_]?)?train(?:ing)?|fine[-_]?tun(?:e|ing)|sft|dpo|grpo|kto|orpo|ppo|rloo|rlhf|q?lora"
 _LIBRARIES = r"ds|deepspeed|zero[-_]?[123]?|accelerate|fsdp[12]?|axolotl"
 _EDGE, _END = r"(?:^|[-_.])", r"(?=[-_.])"

@@ -50,11 +50,11 @@ DEEPSPEED = Folder(
     decides=("training.zero_stage", "training.sharding"),
 )
 FOLDERS = (
+    Folder("native", has_commands=False, telling_words=("compatcheck:",)),
     Folder("verl", forks=("search-r1", "logic-rl", "tinyzero")),
     Folder("easy_r1"),
     Folder("openrlhf", has_files=False),
     Folder("deepspeed_chat", has_files=False),
-    Folder("native", has_commands=False, telling_words=("compatcheck:",)),
     Folder("torchtune"),
     Folder(
         "torchtitan",

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from compatcheck.core.headline import find_worst, open_lines, reason_text, worst_text
+from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.summary import (
     assumptions_in_words,
     because_text,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 LIMIT_BYTES = 1024 * 1024
 """Most that a GitHub job summary takes; more makes the upload fail as a whole."""
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$@])")
+_SPECIAL = lazy_compile(r"([\\`*_{}\[\]<>#|~$@])")
 _POINTER_BYTES = 1024
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.fix import TextEdit
 from compatcheck.core.markers import canonical_name
+from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
 
 if TYPE_CHECKING:
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
 
 _VERSION = r"[\w.*+!-]+"
 _CLAUSES = rf"(?:~=|===?|!=|<=|>=|<|>)\s*{_VERSION}(?:\s*,\s*(?:~=|===?|!=|<=|>=|<|>)\s*{_VERSION})*"
-_AFTER_NAME = re.compile(rf"(?P<extras>[ \t]*\[[^\]\n]*\])?(?P<gap>[ \t]*)(?P<open>\(?)(?P<spec>{_CLAUSES})?")
-_CONDA = re.compile(rf"(?P<gap>[ \t]*)(?P<sign>==?)(?P<version>{_VERSION})(?P<build>=[\w.*]+)?(?=\s|['\"#]|$)")
-_POETRY = re.compile(r"""\s*=\s*(?:\{[^}\n]*?\bversion\s*=\s*)?(["'])(?P<spec>[^"'\n]*)\1""")
+_AFTER_NAME = lazy_compile(rf"(?P<extras>[ \t]*\[[^\]\n]*\])?(?P<gap>[ \t]*)(?P<open>\(?)(?P<spec>{_CLAUSES})?")
+_CONDA = lazy_compile(rf"(?P<gap>[ \t]*)(?P<sign>==?)(?P<version>{_VERSION})(?P<build>=[\w.*]+)?(?=\s|['\"#]|$)")
+_POETRY = lazy_compile(r"""\s*=\s*(?:\{[^}\n]*?\bversion\s*=\s*)?(["'])(?P<spec>[^"'\n]*)\1""")
 
 
 class RequirementStatement(NamedTuple):

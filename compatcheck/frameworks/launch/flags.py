@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.document import Gap
+from compatcheck.core.pattern import lazy_compile
 from compatcheck.frameworks.launch.values import Argument, as_argument, unknown_argument
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def parse_flags(words: Iterable[Word], *, switches: Collection[str] = (), single
     return Flags(options, tuple(positional), tuple(unknown))
 
 
-_LIST = re.compile(r"arg|opt|flag|extra|param|overrid|config|\[[@*]\]|^(\$\(|`)", re.IGNORECASE)
+_LIST = lazy_compile(r"arg|opt|flag|extra|param|overrid|config|\[[@*]\]|^(\$\(|`)", re.IGNORECASE)
 """What the names of variables that hold options have in them, and of those that hold one value have not; arrays, output."""
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.core.pattern import lazy_compile
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
@@ -59,7 +61,7 @@ def as_argument(word: Word, text: str | None = None) -> Argument:
     return Argument(read_scalar(word.text if text is None else text), word.source.line, None, word.source.used)
 
 
-_INNER = re.compile(r"(?<=\S)--(?P<flag>[A-Za-z][\w.-]*)|(?P<key>\w+(?:\.\w+)+)=")
+_INNER = lazy_compile(r"(?<=\S)--(?P<flag>[A-Za-z][\w.-]*)|(?P<key>\w+(?:\.\w+)+)=")
 """An option, or a dotted key with its equals sign, inside of a value."""
 
 
