@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.environment import Damage, Environment, Package
 from compatcheck.core.markers import InvalidMarkerError, MarkerEnvironment, canonical_name, describe_machine, evaluate
+from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.redaction import redact
 from compatcheck.core.textfile import echo
 from compatcheck.core.versions import (
@@ -26,15 +27,15 @@ if TYPE_CHECKING:
     from compatcheck.core.selection import Choice
     from compatcheck.core.source import Skipped, Source
 
-_RELEASE = r"\d{1,9}(?:\.\d{1,9})*(?:\.post\d{1,9})?"
-_LABEL = r"\+[a-z0-9]{1,40}(?:\.[a-z0-9]{1,40}){0,8}"
-_CLAUSE = rf"(?:(?:[<>=!]=|[<>]) *{_RELEASE}|== *{_RELEASE}{_LABEL}|~= *\d{{1,9}}(?:\.\d{{1,9}})+)"
-_PLAIN = re.compile(
-    rf"([a-z0-9](?:[\w.-]*[a-z0-9])?) *(?:\[([a-z0-9]+(?:,[a-z0-9]+)*)\] *)?((?:{_CLAUSE}(?: *, *{_CLAUSE})*)?)",
-    re.ASCII | re.IGNORECASE,
+_CLAUSE = (
+    r"([<>=!]=|[<>]|~=) *\d{1,9}(\.\d{1,9})*(?:\.post\d{1,9})?(?:(\.\*)|(\+[a-z0-9]{1,40}(?:\.[a-z0-9]{1,40}){0,8}))?"
 )
-"""A name, extras and ranges of final releases: what nearly every line is, read without ``packaging.requirements``."""
-_SDIST = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.(?:tar\.(?:gz|bz2|xz)|tgz|zip)")
+_NAME = r"([a-z0-9](?:[\w.-]*[a-z0-9])?) *(?:\[([a-z0-9]+(?:,[a-z0-9]+)*)\] *)?(@ *[a-z+]+://\S+|[<>=!~].*|)"
+_MARKER = (
+    "(?:sys_platform|os_name|platform_(?:machine|system)|python(?:_full)?_version) *(?:[<>=!]=|[<>]) *"
+    "(?:'[A-Za-z0-9_.]+'|\"[A-Za-z0-9_.]+\")"
+)
+_SDIST = lazy_compile(r"(?P<name>.+)-(?P<version>[^-]+)\.(?:tar\.(?:gz|bz2|xz)|tgz|zip)")
 _SHOWN_NAMES = 8
 _MOST_STATEMENTS = 64
 """Different statements about one distribution that are combined; a project has a few."""
@@ -107,15 +108,9 @@ def parse_requirement(text: str, source: Source) -> Requirement:
     Raises:
         InvalidRequirementError: saying what is wrong with it, credentials removed.
     """
-    plain = _PLAIN.fullmatch(text)
+    plain = _read_plain(text, source)
     if plain is not None:
-        name, extras, ranges = plain.groups()
-        clauses = ranges.replace(" ", "").split(",")
-        if len(clauses) == len(
-            {clause.lower().rstrip(".0") for clause in clauses}
-        ):  # of two alike, `packaging` keeps one
-            details = {"extras": ",".join(sorted(set(extras.split(","))))} if extras else {}
-            return Requirement(canonical_name(name), ",".join(sorted(clauses)), source, details=details)
+        return plain
     from packaging.requirements import Requirement as Parsed  # noqa: PLC0415 (tens of milliseconds)
 
     try:
@@ -135,6 +130,42 @@ def parse_requirement(text: str, source: Source) -> Requirement:
         raise InvalidRequirementError(str(error)) from None
     marker = None if parsed.marker is None else str(parsed.marker)
     return Requirement(canonical_name(parsed.name), specifier, source, version, marker, details)
+
+
+def _read_plain(text: str, source: Source) -> Requirement | None:
+    """Read what nearly every line is without ``packaging.requirements``: ranges of final releases, plain markers, URLs."""
+    stated, _, marker = text.partition(";")
+    plain = re.fullmatch(_NAME, stated.rstrip(" "), re.ASCII | re.IGNORECASE)
+    comparisons = re.split(" +and +" if " and " in marker else " +or +", marker.strip(" ")) if ";" in text else ()
+    if plain is None or not all(re.fullmatch(_MARKER, one) for one in comparisons):
+        return None
+    name, extras, rest = plain.groups()
+    details = {"extras": ",".join(sorted(set(extras.split(","))))} if extras else {}
+    if rest.startswith("@"):
+        _, version, more = read_url(rest[1:].strip(" "), name)
+        return (
+            None if comparisons else Requirement(canonical_name(name), "", source, version, None, {**details, **more})
+        )
+    stated_clauses = [clause.strip(" ") for clause in rest.split(",")] if rest else []
+    clauses = sorted(clause.replace(" ", "") for clause in stated_clauses)
+    if not all(map(_is_plain, stated_clauses)) or len(clauses) > len({one.lower().rstrip(".0") for one in clauses}):
+        return None  # of two alike, `packaging` keeps one
+    word = " and " if " and " in marker else " or "
+    plain_marker = word.join(re.sub(r" *([<>=!]+) *['\"](.*)['\"]", r' \1 "\2"', one) for one in comparisons)
+    return Requirement(canonical_name(name), ",".join(clauses), source, None, plain_marker or None, details)
+
+
+def _is_plain(clause: str) -> bool:
+    """Tell whether a clause of a range is one of a final release, whatever that is compared by."""
+    found = re.fullmatch(_CLAUSE, clause, re.ASCII | re.IGNORECASE)
+    if found is None:
+        return False
+    operator, minor, series, label = found.groups()
+    if operator == "~=":
+        return bool(minor) and "post" not in clause.lower() and not (series or label)
+    return not (series and ("post" in clause.lower() or operator not in {"==", "!="})) and not (
+        label and operator != "=="
+    )
 
 
 def read_url(url: str, name: str | None = None) -> tuple[str | None, str | None, dict[str, str]]:

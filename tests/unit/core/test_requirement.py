@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from urllib.parse import unquote
 
 import pytest
@@ -114,6 +113,13 @@ def test_constraint_markers_count() -> None:
         "==2.6.0+a..b",
         "=1",
         ">=1,",
+        ">=1 .2",
+        "> =1",
+        "~=1.2.post1",
+        "~=1.2+a",
+        "==1.post1.*",
+        ">=1.2+cu1",
+        "!=1.2+cu1",
         ">=1 <2",
         ">01",
     ],
@@ -128,5 +134,49 @@ def test_a_plain_line_reads_as_packaging_reads_it(
             return str(error)
 
     quick = read()
-    monkeypatch.setattr(requirement, "_PLAIN", re.compile(r"(?!)"))
+    monkeypatch.setattr(requirement, "_read_plain", lambda text, source: None)  # noqa: ARG005 (its names)
     assert quick == read()
+
+
+@pytest.mark.parametrize("name", ["a", "a[x,y] "])
+@pytest.mark.parametrize(
+    "stated", ["", "== 1.*", "==1.*,!=1.3.*", "==0.*,==0", ">=1.*", "==01.*", " @ https://x.example/y"]
+)
+@pytest.mark.parametrize(
+    "marker",
+    [
+        "",
+        ";python_version<'3.11'",
+        " ; sys_platform == 'win32' and  os_name=='or'",
+        ' ; sys_platform == "win32" or os_name!="nt"',
+        " ; sys_platform == 'win32' or os_name!='nt' and os_name == 'a'",
+        " ; PYTHON_VERSION < '3.11'",
+        " ; platform_machine == 'X86_64'",
+        " ; python_version in '3.8'",
+        " ; python_version == '3.8'and os_name == 'nt'",
+        " ; os_name == 'a or b'",
+        " ; python_full_version < '3.8.1rc1'",
+        " ; extra == 'A_b'",
+        " ; ",
+    ],
+)
+def test_a_marker_or_url_reads_as_packaging_reads_it(
+    name: str, stated: str, marker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    test_a_plain_line_reads_as_packaging_reads_it(name, stated, marker, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "git+https://git.example/a/b.git@v0.16.4",
+        "https://u:p@x.example/y-1.0-py3-none-any.whl",
+        "https://x.example/y.git#egg=b&subdirectory=c",
+        "HTTPS://x.example/y.tar.gz",
+        "file:///x/y",
+        "./x",
+        "https://x.example/y;z",
+    ],
+)
+def test_a_url_reads_as_packaging_reads_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    test_a_plain_line_reads_as_packaging_reads_it("y", " @ ", url, monkeypatch)
