@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.effects import CHANGES_TRAINING, EFFECTS, OTHER_RELEASE, PATCH_RELEASE, worst_effect
@@ -11,13 +10,14 @@ from compatcheck.core.fix import VERSION, Change
 from compatcheck.core.versions import allowed_releases, compile_specifier, contains, parse_version
 from compatcheck.fixing.companions import Companions
 from compatcheck.fixing.moves import PATCH, Distances, describe_move, rewrite
+from compatcheck.fixing.search import Changes
 from compatcheck.fixing.settings import find_settings, find_smaller_settings
 from compatcheck.resolution.binaries import KIND as MISFIT
 from compatcheck.resolution.pins import KIND as BY_PINS
 from compatcheck.resolution.scope import COMPONENT_FACTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.core.environment import Package
     from compatcheck.core.report import Finding
@@ -51,29 +51,6 @@ class Blame:
             codes = () if rule is None else (rule.when, rule.unless)
             self._compared[finding.rule_id] = frozenset(name for code in codes for name in _compared(code))
         return self._compared[finding.rule_id] | names
-
-
-class Changes(Mapping[str, Sequence["Change"]]):
-    """Changes by lever, those of one made when they are first asked for: most packages are blamed for nothing."""
-
-    def __init__(self, levers: Iterable[str], make: Callable[[str], Sequence[Change]]) -> None:
-        """Take the levers and what makes the changes of one."""
-        self._levers = dict.fromkeys(levers)
-        self._make = cache(make)
-
-    def __getitem__(self, lever: str) -> Sequence[Change]:
-        if lever not in self._levers:
-            raise KeyError(lever)
-        return self._make(lever)
-
-    def __contains__(self, lever: object) -> bool:
-        return lever in self._levers
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._levers)
-
-    def __len__(self) -> int:
-        return len(self._levers)
 
 
 class Levers(NamedTuple):

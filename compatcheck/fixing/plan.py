@@ -13,8 +13,8 @@ from compatcheck.core.units import format_bytes
 from compatcheck.fixing.confirmation import Confirmed, Questions, search_confirmed
 from compatcheck.fixing.evaluation import Evaluation, resolve_changed, target_of, targets_of
 from compatcheck.fixing.files import EditableFiles
-from compatcheck.fixing.levers import Changes, find_levers
-from compatcheck.fixing.search import Search, Shortage, State
+from compatcheck.fixing.levers import find_levers
+from compatcheck.fixing.search import Changes, Search, Shortage, State
 from compatcheck.memory.closed_form.verdict import SAFE
 
 if TYPE_CHECKING:

@@ -10,13 +10,15 @@ the end no change is left that could be taken back.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from compatcheck.core.effects import EFFECTS, SLOWER
 from compatcheck.fixing.moves import series_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator
 
     from compatcheck.core.fix import Change
 
@@ -33,6 +35,29 @@ class Evaluate(Protocol):
     @property
     def count(self) -> int:
         """The evaluations so far."""
+
+
+class Changes(Mapping[str, Sequence["Change"]]):
+    """Changes by lever, those of one made when they are first asked for: most packages are blamed for nothing."""
+
+    def __init__(self, levers: Iterable[str], make: Callable[[str], Sequence[Change]]) -> None:
+        """Take the levers and what makes the changes of one."""
+        self._levers = dict.fromkeys(levers)
+        self._make = cache(make)
+
+    def __getitem__(self, lever: str) -> Sequence[Change]:
+        if lever not in self._levers:
+            raise KeyError(lever)
+        return self._make(lever)
+
+    def __contains__(self, lever: object) -> bool:
+        return lever in self._levers
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._levers)
+
+    def __len__(self) -> int:
+        return len(self._levers)
 
 
 class Shortage(NamedTuple):
@@ -93,14 +118,15 @@ class Search:
             level = EFFECTS.index(change.effect)
             if self.spent or state.blamed or level <= EFFECTS.index(SLOWER) or change not in state.changes:
                 continue
-            less = {
-                name: [one for one in some if EFFECTS.index(one.effect) < level] for name, some in self.levers.items()
-            }
+            less = Changes(self.levers, partial(self._below, level))
             kept = tuple(other for other in state.changes if other is not change)
             cheaper = Search(less, self.evaluate, self._most).climb(State(kept, self.evaluate(kept)))
             if cheaper.failing <= state.failing:
                 state = self.prune(cheaper)
         return state
+
+    def _below(self, level: int, lever: str) -> list[Change]:
+        return [change for change in self.levers[lever] if EFFECTS.index(change.effect) < level]
 
     def with_change(self, state: State, change: Change) -> State:
         """Return the state after one change more, or another one of the same lever."""
