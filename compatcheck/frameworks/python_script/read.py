@@ -8,6 +8,7 @@ no default of a left-out keyword applies.
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING
 
 from compatcheck.core.document import Document, Gap, Statement, Unresolved
@@ -94,6 +95,8 @@ def _read(path: str, files: Files, *, named: bool, launched: bool) -> tuple[Docu
         take_call(call, found)
     parsed = script.parsed()
     for one in script.assignments():
+        if one.given.line > objects.trained.get(one.scope, sys.maxsize):
+            continue  # training is over
         owner, kind, given = dotted_name(one.owner), objects.kind(one.owner, one.scope), one.given
         loaded = found.values.get("use_cache")
         is_cached = f"{owner}.{one.name}".endswith("config.use_cache")

@@ -119,6 +119,15 @@ def test_what_is_set_after_loading_replaces_what_nobody_can_tell(tmp_path: Path)
     assert read(tmp_path, text).roles["train"]["model.use_cache"].value is False
 
 
+def test_what_is_set_after_training_says_nothing(tmp_path: Path) -> None:
+    load = "m = AutoModelForCausalLM.from_pretrained('m')\na = TrainingArguments('o')\nt = Trainer(m, a)\n"
+    later = "t.model.config.use_cache = True\na.per_device_train_batch_size = 77\n"
+    train = read(tmp_path, f"{load}t.train()\n{later}").roles["train"]
+    assert "model.use_cache" not in train
+    assert train["training.micro_batch_size"].value != 77
+    assert read(tmp_path, f"{load}{later}t.train()\n").roles["train"]["training.micro_batch_size"].value == 77
+
+
 PARSED = """
 options = dict(torch_dtype=model_args.torch_dtype, attn_implementation=model_args.attn_implementation)
 model = AutoModelForCausalLM.from_pretrained(model_args.model_name_or_path, **options)
