@@ -15,7 +15,7 @@ import pytest
 from docs import picture
 from tests import ROOT
 
-PAGES = (ROOT / "README.md", ROOT / "docs" / "tour.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "tour.md", ROOT / "README.zh-CN.md")
 BLOCKS = [
     (page, command, shown)
     for page in PAGES
@@ -52,7 +52,7 @@ def test_pages_show_what_the_command_prints(page: Path, command: str, shown: str
 
 
 def test_the_pages_have_commands() -> None:
-    assert [sum(page is one for one, _, _ in BLOCKS) for page in PAGES] == [1, 4]
+    assert [sum(page is one for one, _, _ in BLOCKS) for page in PAGES] == [1, 4, 1]
 
 
 def test_the_picture_shows_what_the_command_prints() -> None:
@@ -66,8 +66,23 @@ def test_the_picture_shows_what_the_command_prints() -> None:
     assert shown == [line for line in made if line], "python docs/picture.py draws it anew"
 
 
-def test_the_front_page_is_short() -> None:
+def test_the_front_pages_are_short() -> None:
     assert PAGES[0].stat().st_size <= 9_000
+    assert PAGES[2].stat().st_size <= 9_000
+
+
+def test_the_front_pages_start_alike() -> None:
+    """The Chinese page is written for its readers; what is typed to begin with is the same."""
+    commands = [
+        re.findall(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL) for page in (PAGES[0], PAGES[2])
+    ]
+    assert commands[0] == commands[1] != []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_of_pages_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    assert [link for link in links if not (page.parent / link).exists()] == []
 
 
 def write() -> None:
