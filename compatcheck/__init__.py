@@ -1,3 +1,24 @@
-"""Find known memory regressions in an installed training stack and its configuration."""
+"""Find known memory regressions in an installed training stack and its configuration.
+
+import compatcheck
+
+compatcheck.check("uv.lock", "train.yaml", model="Qwen/Qwen2.5-32B", gpu="8xH100-80GB")
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from compatcheck.integrations.answers import Answer as Answer
+    from compatcheck.integrations.answers import check as check
+    from compatcheck.integrations.answers import estimate as estimate
+    from compatcheck.integrations.answers import explain_oom as explain_oom
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    if name not in {"Answer", "check", "estimate", "explain_oom"}:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from compatcheck.integrations import answers  # noqa: PLC0415 (not on the way of a command)
+
+    return getattr(answers, name)
