@@ -139,8 +139,12 @@ class RelevantRules(NamedTuple):
             return RuleOutcome()
         if _never_runs(decision.packages, scope):
             return RuleOutcome()  # about code that this program does not run
-        if rule.memory == "device" and scope.value("runtime.torch_build") == "cpu":
-            return RuleOutcome()  # a build that allocates on no device
+        if (
+            rule.memory == "device"
+            and scope.value("runtime.torch_build") == "cpu"
+            and "hardware.memory_bytes" not in scope.facts
+        ):
+            return RuleOutcome()  # a build that allocates on no device, and none that the run is said to be for
         if any(need.startswith("estimate.") for need in decision.needs):
             return RuleOutcome()  # nobody can be asked: an estimate states it, or there is none
         unknown = [

@@ -162,3 +162,20 @@ def test_the_hook_warns_of_a_dockerfile_before_it_is_built(project: Path) -> Non
     (finding,) = [finding for finding in data["findings"] if finding["rule_id"] == RULE]
     assert any("by the tag pytorch/pytorch:2.11.0" in str(place) for place in finding["locations"])
     assert data["skipped"] == []
+
+
+@pytest.mark.parametrize("build", ["cpu", "cuda"])
+def test_a_declared_device_is_judged_whatever_torch_is_built_for(project: Path, build: str) -> None:
+    (project / "requirements.txt").write_text("torch==2.6.0\ndeepspeed==0.16.4\ntransformers==4.51.3\n")
+    (project / "facts.yaml").write_text(
+        "compatcheck: 1\ntraining:\n  framework: accelerate\n  zero_stage: 3\n  sharding: zero\n  micro_batch_size: 8\n"
+        "  sequence_length: 8192\n  gradient_checkpointing: true\n  use_reentrant: false\n  optimizer: adamw\n"
+    )
+    told = ("--training", "facts.yaml", "--model", "Qwen/Qwen2.5-72B", "--set", "hardware.world_size=8")
+    told += ("--set", f"runtime.torch_build={build}")
+    report = _report("check", "requirements.txt", *told, "--gpu", "8xA100-40GB")
+    found = {one["rule_id"] for one in report["findings"] if one["status"] == "affected"}
+    assert {"_stack/run-does-not-fit", "deepspeed/zero3-params-kept-in-backward"} <= found
+    if build == "cpu":  # and without a device there is none whose memory could run out
+        without = _report("check", "requirements.txt", *told)
+        assert "deepspeed/zero3-params-kept-in-backward" not in {one["rule_id"] for one in without["findings"]}
