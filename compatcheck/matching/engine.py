@@ -137,6 +137,8 @@ class RelevantRules(NamedTuple):
             return RuleOutcome()
         if self.served and (rule.phase in {"backward", "step"} or not self.served.issuperset(decision.packages)):
             return RuleOutcome()
+        if self.served and any(need.startswith("training.") for need in decision.needs):
+            return RuleOutcome()  # what only a training run has, and none is started
         if _never_runs(decision.packages, scope):
             return RuleOutcome()  # about code that this program does not run
         if (

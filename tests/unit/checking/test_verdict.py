@@ -88,6 +88,12 @@ def test_an_engine_alone_runs_no_training_code(look) -> None:
     assert any(rule.startswith("transformers/") for rule in both)
 
 
+def test_nobody_asks_for_settings_of_training_where_an_engine_alone_is_started(look) -> None:
+    pins = "vllm==0.11.0 torch==2.8.0 transformers==4.57.1"
+    found = look(pins, serve__sh="vllm serve Qwen/Qwen2.5-7B-Instruct\n", gpu="T4")
+    assert not [rule for rule, one in found.items() if any(need.startswith("training.") for need in one.needs)]
+
+
 def test_what_a_run_lacks_that_may_not_fit_is_what_the_estimate_says_at_worst() -> None:
     case = str(ROOT / "fixtures/cases/search-r1-32b")
     report = check(Request(paths=(case,), here=False), open_rules(), {})
