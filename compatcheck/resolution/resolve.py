@@ -362,7 +362,7 @@ def _trains_as(own: "Sequence[Document]", framework: str) -> bool:
 
 
 def _readers(documents: "Sequence[Document]", facts: dict[str, Fact]) -> list[str]:
-    """List the programs that read this run's configuration and state the framework they imply.
+    """List the programs and engines that read this run's configuration and state the framework they imply.
 
     A DeepSpeed or accelerate file does not tell which program reads it.
     """
@@ -388,7 +388,7 @@ def _readers(documents: "Sequence[Document]", facts: dict[str, Fact]) -> list[st
     stage = facts.get("training.zero_stage")
     if stage is not None and stage.value and stage.origin != "set" and "deepspeed" not in readers:
         readers.append("deepspeed")
-    return [reader for reader in readers if find_program(reader).reads_keys]
+    return [reader for reader in readers if find_program(reader).reads_keys or find_program(reader).kind == "engine"]
 
 
 def _describe_gpu(facts: dict[str, Fact], rules: "RuleSet") -> tuple[Skipped, ...]:

@@ -423,3 +423,17 @@ def test_the_trainers_own_fsdp_is_the_first_and_limited_by_accelerate(
     facts = facts_of(rules, documents, transformers="4.46.0", accelerate=release)
     assert facts["training.fsdp_version"].value == 1
     assert facts["training.fsdp_limit_all_gathers"].value is limited
+
+
+@pytest.mark.parametrize(("release", "share"), [("0.19.1", 0.9), ("0.20.0", 0.92)])
+def test_an_engine_that_is_started_by_itself_has_defaults_too(rules: RuleSet, release: str, share: float) -> None:
+    facts = facts_of(rules, written("vllm serve somewhere/else --max-num-seqs 64"), vllm=release)
+    assert [facts[f"rollout.{name}"].value for name in ("enforce_eager", "sleep_mode", "tensor_parallel")] == [
+        False,
+        False,
+        1,
+    ]
+    assert facts["rollout.gpu_memory_utilization"].value == share
+    asked = facts_of(rules, written("vllm serve somewhere/else --enable-sleep-mode --enforce-eager"), vllm=release)
+    assert asked["rollout.sleep_mode"].value is True
+    assert asked["rollout.enforce_eager"].value is True
