@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from compatcheck.core.report import Report
     from compatcheck.core.source import Skipped
 
-FORMATS = ("text", "json", "sarif", "junit", "markdown", "github")
+FORMATS = ("text", "json", "sarif", "junit", "markdown", "github", "html")
 
 
 class Output(NamedTuple):

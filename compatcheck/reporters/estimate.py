@@ -61,7 +61,8 @@ def _lines(report: EstimateReport, verbose: int) -> Iterator[str]:
     yield from _instants(estimate, peak)
     for detail in report.details:
         yield from wrap_text(detail, 2, 4)
-    yield from _reasons(estimate)
+    for line in reason_lines(estimate):
+        yield from wrap_text(line, 2, 4)
     yield from _unknowns(estimate)
     yield from _doubts(report.doubts)
     if report.placements or report.no_placement:
@@ -83,7 +84,7 @@ _SHOWN_GAPS = 3
 def _verdict(report: EstimateReport) -> Iterator[str]:
     estimate, verdict = report.estimate, report.estimate.verdict
     yield from wrap_text(headline(report), 2, 4)
-    for line in _regressions(estimate):
+    for line in regression_lines(estimate):
         yield from wrap_text(line, 2, 4)
     if verdict.condition and find_lead(estimate) is None:
         yield from wrap_text(verdict.condition, 2, 4)
@@ -110,7 +111,7 @@ def headline(report: EstimateReport) -> str:
     return f"{OUTCOMES[verdict.outcome]}: {text}"
 
 
-def _regressions(estimate: Estimate) -> Iterator[str]:
+def regression_lines(estimate: Estimate) -> Iterator[str]:
     """Say what of the need is a known regression, and what the run needs without."""
     if estimate.without is None:
         return
@@ -180,33 +181,40 @@ def _instants(estimate: Estimate, peak: Phase) -> Iterator[str]:
     yield from wrap_text("phases, GiB needed: " + " · ".join(parts), 2, 4)
 
 
-def _reasons(estimate: Estimate) -> Iterator[str]:
+def reason_lines(estimate: Estimate) -> Iterator[str]:
+    """Say what a verdict rests on: what takes most, what else, what does not matter, and what would settle it."""
     verdict = estimate.verdict
     if verdict.primary:
         heading = "cause" if verdict.outcome in {"does_not_fit", "marginal"} else "largest"
-        yield from wrap_text(f"{heading}: {verdict.primary}", 2, 4)
+        yield f"{heading}: {verdict.primary}"
     for heading, texts in (("contributing", verdict.contributing), ("ruled out", verdict.ruled_out)):
         if texts:
-            yield from wrap_text(f"{heading}: {'; '.join(texts)}", 2, 4)
+            yield f"{heading}: {'; '.join(texts)}"
     if verdict.verify:
-        yield from wrap_text(f"verify: {verdict.verify}", 2, 4)
+        yield f"verify: {verdict.verify}"
 
 
 def _unknowns(estimate: Estimate) -> Iterator[str]:
-    if estimate.assumptions:
-        yield ""
-        yield "  assumed"
-        for entry in estimate.assumptions:
-            text = f"{entry.fact} = {value_text(entry.value)}" + (f": {entry.reason}" if entry.reason else "")
-            yield from wrap_text(text, 4, 6)
-    if estimate.unmodelled:
-        yield ""
-        yield "  not modelled"
-        for left in estimate.unmodelled:
-            needs = {"more": "the run needs more", "less": "the run needs less", "either": "more or less"}[
-                left.direction
-            ]
-            yield from wrap_text(f"{left.name} ({needs}): {left.reason}", 4, 6)
+    for heading, lines in (("assumed", assumption_lines(estimate)), ("not modelled", unmodelled_lines(estimate))):
+        if lines:
+            yield ""
+            yield f"  {heading}"
+        for line in lines:
+            yield from wrap_text(line, 4, 6)
+
+
+def assumption_lines(estimate: Estimate) -> list[str]:
+    """Say what was taken for facts that nobody stated."""
+    return [
+        f"{entry.fact} = {value_text(entry.value)}" + (f": {entry.reason}" if entry.reason else "")
+        for entry in estimate.assumptions
+    ]
+
+
+def unmodelled_lines(estimate: Estimate) -> list[str]:
+    """Say what the run has that the estimate leaves out, and which way that goes."""
+    needs = {"more": "the run needs more", "less": "the run needs less", "either": "more or less"}
+    return [f"{left.name} ({needs[left.direction]}): {left.reason}" for left in estimate.unmodelled]
 
 
 def _walls(walls: Sequence[Wall]) -> Iterator[str]:
@@ -288,7 +296,7 @@ def format_markdown(report: EstimateReport) -> str:
     for one in report.suggestions:
         words = " + ".join(map(change_text, one.changes))
         lines.append(f"- {words}: saves {format_bytes(one.saved_bytes)}, then {OUTCOMES[one.outcome]}; {one.effect}")
-    lines += [f"- {line}" for line in _regressions(estimate)]
+    lines += [f"- {line}" for line in regression_lines(estimate)]
     lines += rest
     return "\n".join(lines) + "\n"
 

@@ -1,0 +1,247 @@
+"""Figures as SVG: memory of a device in stacked bars against its limit, and a number over releases in steps."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.core.estimate import KINDS, total
+from compatcheck.core.units import GIB, format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from compatcheck.core.estimate import Component, Phase, Size
+
+COLOURS = {
+    "parameters": "#2364aa", "gradients": "#5b9bd5", "optimizer_states": "#a9cdee", "activations": "#c55a11",
+    "logits": "#f4a261", "masks": "#ffd966", "communication": "#4f8a3c", "live_parameters": "#a3d18a", "kv_cache": "#8a4fbf",
+    "workspace": "#b9a9dd", "context": "#8a8a8a", "other": "#5c5c5c", "regression": "#c00000", "reserve": "#9a9a9a",
+}  # fmt: skip
+"""One colour per kind, as they stack: model state blue, what grows with tokens orange, communication green, the rest grey; then
+what a regression takes, so that it is what crosses the limit, and what the allocator caches, which is not needed."""
+LIMIT = "#c00000"
+
+STYLE = """\
+.figure { display: block; width: 100%; overflow: visible; font: 13px system-ui, sans-serif; }
+.figure { --ink: #1b1f24; --edge: #fff; --limit: #c00000; }
+.figure text { fill: var(--ink); }
+.figure .small { font-size: 11px; }
+.figure .number { font-variant-numeric: tabular-nums; }
+.figure .limit { stroke: var(--limit); stroke-width: 2; }
+.figure .limit-text { fill: var(--limit); font-weight: 600; }
+.figure .grid { stroke: var(--ink); stroke-opacity: .18; }
+.figure .range { stroke: var(--ink); stroke-width: 1.5; }
+.figure .step { stroke: #2364aa; stroke-width: 3; }
+.figure .part { stroke: var(--edge); stroke-width: 1; }
+.figure .hatch-red { stroke: #c00000; stroke-width: 4; }
+.figure .hatch-grey { stroke: #9a9a9a; stroke-width: 2; }
+@media (prefers-color-scheme: dark) {
+.figure { --ink: #e6e9ee; --edge: #14181d; --limit: #ff8a80; }
+.figure .step { stroke: #7ab8ff; }
+.figure .hatch-red { stroke: #ff6b60; }
+}
+@media print { .figure { --ink: #000; --edge: #fff; --limit: #c00000; } }
+"""
+"""Colours of figures in the light, in the dark and on paper; a page has it once, a picture alone in itself."""
+
+_HATCHES = (
+    '<defs><pattern id="{0}-regression" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    '<path class="hatch-red" d="M2 0V8"/></pattern><pattern id="{0}-reserve" width="7" height="7" '
+    'patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path class="hatch-grey" d="M1 0V7"/></pattern></defs>'
+)
+_TICKS = 5
+"""Most marks of an axis."""
+_LINE = 38
+"""Characters of a line of a label, which has to fit a phone beside the number."""
+
+
+class Part(NamedTuple):
+    """One stretch of a bar."""
+
+    role: str
+    kind: str
+    """One of `compatcheck.core.estimate.KINDS`."""
+    size: int
+
+
+class Bar(NamedTuple):
+    """What is resident at one instant, in one line of a figure."""
+
+    label: str
+    parts: tuple[Part, ...]
+    needed: Size
+    """With the range it is believed to lie in, the allocator's cache apart: what is compared with the limit."""
+
+
+def make_bar(label: str, phase: Phase) -> Bar:
+    """Return the bar of a phase: kinds side by side, role by role, then regressions and the allocator's cache."""
+    sizes: dict[tuple[str, str], list[Component]] = {}
+    for part in sorted(phase.components, key=_order):
+        sizes.setdefault((part.role, part.kind), []).append(part)
+    parts = (Part(role, kind, total(one.size for one in found).expected) for (role, kind), found in sizes.items())
+    return Bar(label, tuple(part for part in parts if part.size), phase.needed)
+
+
+def _order(part: Component) -> tuple[int, str, int]:
+    last = ("regression", "reserve").index(part.kind) + 1 if part.kind in {"regression", "reserve"} else 0
+    return last, part.role, KINDS.index(part.kind)
+
+
+def draw_bars(name: str, title: str, bars: Sequence[Bar], limit: int | None, *, style: str = "") -> str:
+    """Draw bars below each other as an SVG element that is as wide as there is room, with letters that keep their size.
+
+    Args:
+        name: identifier of the figure in its page.
+        title: what it shows.
+        bars: from the first to the last line.
+        limit: bytes of a device, drawn through all of them; None where it is not known.
+        style: rules to write into it; empty where the page has them.
+    """
+    widest = max([limit or 0, *(max(bar.needed.high, sum(part.size for part in bar.parts)) for bar in bars), 1])
+    ticks = choose_ticks(widest)
+    scale = 100 / max(widest * 1.02, ticks[-1])
+    body: list[str] = []
+    top = 26.0 if limit is not None else 6.0
+    first = top
+    for bar in bars:
+        lines = _break(bar.label)
+        for index, line in enumerate(lines):
+            body.append(_text("0", top + 13 + 16 * index, line))
+        told = format_bytes(bar.needed.expected)
+        body.append(_text("100%", top + 13, told, end=True, kind="number"))
+        top += 16 * len(lines) + 3
+        body += _draw_parts(name, bar, top, scale)
+        low, high = bar.needed.low * scale, bar.needed.high * scale
+        if low < high:
+            marks = ((low, low, 25, 31), (high, high, 25, 31), (low, high, 28, 28))
+            body += [_line(x, y + top, to, end + top, "range") for x, to, y, end in marks]
+        top += 36
+        roles = _spans(bar)
+        body += [_text(f"{start * scale:.3f}%", top + 8, role, kind="small") for role, start, _ in roles[1:]]
+        body += [_text("0", top + 8, role, kind="small") for role, _, _ in roles[:1]]
+        top += 16 if roles else 4
+    grid = [_line(tick * scale, first, tick * scale, top, "grid") for tick in ticks]
+    for tick in ticks:
+        end = tick * scale > 90
+        text = f"{tick / GIB:g}" + (" GiB" if tick == ticks[-1] else "")
+        middle = bool(tick) and not end
+        body.append(_text(f"{tick * scale:.3f}%", top + 14, text, end=end, middle=middle, kind="small number"))
+    if limit is not None:
+        x = limit * scale
+        body.append(_line(x, 20, x, top, "limit"))
+        text = f"device {format_bytes(limit)}"
+        body.append(_text(f"{x:.3f}%", 14, text, end=x > 50, kind="limit-text"))
+    kinds = [kind for kind in COLOURS if any(part.kind == kind for bar in bars for part in bar.parts)]
+    top += 24
+    for index, kind in enumerate(kinds):
+        x, y = 50 * (index % 2), top + 18 * (index // 2)
+        body.append(f'<rect class="part" x="{x}%" y="{y}" width="14" height="12" {_paint(name, kind)}/>')
+        words = "known regression" if kind == "regression" else "allocator cache" if kind == "reserve" else kind
+        body.append(
+            f'<svg x="{x}%" y="{y}" overflow="visible">{_text("20", 11, words.replace("_", " "), kind="small")}</svg>'
+        )
+    top += 18 * -(-len(kinds) // 2)
+    said = "; ".join(f"{bar.label}: {format_bytes(bar.needed.expected)}" for bar in bars)
+    told = f"Needed on one device{'' if limit is None else f' of {format_bytes(limit)}'}: {said}."
+    return _wrap(name, title, told, top + 4, _HATCHES.format(name) + "".join([*grid, *body]), style)
+
+
+def _draw_parts(name: str, bar: Bar, top: float, scale: float) -> Iterator[str]:
+    start = 0.0
+    for part in bar.parts:
+        words = f"{part.role}: {part.kind.replace('_', ' ')} {format_bytes(part.size)}"
+        yield (
+            f'<rect class="part" x="{start:.3f}%" y="{top}" width="{part.size * scale:.3f}%" height="22" '
+            f"{_paint(name, part.kind)}><title>{escape(words)}</title></rect>"
+        )
+        start += part.size * scale
+
+
+def _paint(name: str, kind: str) -> str:
+    return f'fill="url(#{name}-{kind})"' if kind in {"regression", "reserve"} else f'fill="{COLOURS[kind]}"'
+
+
+def _spans(bar: Bar) -> list[tuple[str, int, int]]:
+    """Return each role of a bar with where it begins and ends; nothing where it has one."""
+    spans: list[tuple[str, int, int]] = []
+    start = 0
+    for part in bar.parts:
+        if part.kind not in {"regression", "reserve"}:
+            begun = spans.pop()[1] if spans and spans[-1][0] == part.role else start
+            spans.append((part.role, begun, start + part.size))
+        start += part.size
+    return spans if len(spans) > 1 else []
+
+
+def draw_steps(name: str, title: str, points: Sequence[tuple[str, int | None]], *, style: str = "") -> str:
+    """Draw bytes over releases, one column a release, each a level line with its number where it changes.
+
+    Args:
+        name: identifier of the figure in its page.
+        title: what it shows.
+        points: release and bytes, oldest first; None where it could not be measured.
+        style: as for `draw_bars`.
+    """
+    known = [value for _, value in points if value is not None]
+    highest, width = max([*known, 1]), 100 / max(len(points), 1)
+    body: list[str] = []
+    before: int | None = None
+    for index, (release, value) in enumerate(points):
+        x = index * width
+        if value is not None:
+            y = 130 - 100 * value / highest
+            body.append(_line(x, y, x + width, y, "step", f"{release}: {format_bytes(value)}"))
+            if before is not None and before != value:
+                body.append(_line(x, 130 - 100 * before / highest, x, y, "step"))
+            if before != value:
+                end = index > len(points) / 2
+                body.append(
+                    _text(f"{x + width if end else x:.3f}%", y - 6, format_bytes(value), end=end, kind="small number")
+                )
+                body.append(
+                    _text(f"{x + width if end else x:.3f}%", 146 + 14 * (index % 2), release, end=end, kind="small")
+                )
+        before = value
+    said = "; ".join(
+        f"{release} {'not measured' if value is None else format_bytes(value)}" for release, value in points
+    )
+    return _wrap(name, title, said + ".", 166, _line(0, 130, 100, 130, "grid") + "".join(body), style)
+
+
+def choose_ticks(widest: int) -> list[int]:
+    """Return marks of an axis from 0 on, at round numbers of GiB."""
+    step = next(
+        unit * 10**power for power in range(-3, 9) for unit in (1, 2, 5) if unit * 10**power * GIB * _TICKS >= widest
+    )
+    return [round(index * step * GIB) for index in range(_TICKS + 1) if index * step * GIB <= widest * 1.02] or [0]
+
+
+def _break(label: str) -> list[str]:
+    lines: list[str] = []
+    for word in label.split():
+        if lines and len(lines[-1]) + len(word) < _LINE:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines or [""]
+
+
+def _text(x: str, y: float, text: str, *, end: bool = False, middle: bool = False, kind: str = "") -> str:
+    anchor = ' text-anchor="end"' if end else ' text-anchor="middle"' if middle else ""
+    named = f' class="{kind}"' if kind else ""
+    return f'<text x="{x}" y="{y:g}"{anchor}{named}>{escape(text)}</text>'
+
+
+def _line(x: float, y: float, to: float, end: float, kind: str, title: str = "") -> str:
+    told = f"<title>{escape(title)}</title>" if title else ""
+    return f'<line class="{kind}" x1="{x:.3f}%" y1="{y:g}" x2="{to:.3f}%" y2="{end:g}">{told}</line>'
+
+
+def _wrap(name: str, title: str, said: str, height: float, body: str, style: str) -> str:
+    head = f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-desc">{escape(said)}</desc>'
+    rules = f"<style>{style}</style>" if style else ""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="figure" role="img" aria-labelledby="{name}-title {name}-desc" '
+        f'height="{height:g}">{head}{rules}{body}</svg>'
+    )

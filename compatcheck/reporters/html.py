@@ -1,0 +1,278 @@
+"""The report as one page: verdict, memory in figures, plan, findings and environment; without a network and without a script."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, UsageError
+from compatcheck.core.estimate import OUTCOMES
+from compatcheck.core.fix import NOT_NEEDED, VERSION, install_command
+from compatcheck.core.headline import ending, find_worst, headline, reason_text
+from compatcheck.core.summary import (
+    assumptions_in_words,
+    choose,
+    clean_text,
+    closing_line,
+    device_text,
+    fact_text,
+    fit_text,
+    gap_text,
+    measured_text,
+    needs_text,
+    place_text,
+    size_text,
+    target_text,
+    value_text,
+    worst_first,
+)
+from compatcheck.core.units import format_bytes
+from compatcheck.reporters.estimate import (
+    assumption_lines,
+    name_phase,
+    reason_lines,
+    regression_lines,
+    unmodelled_lines,
+)
+from compatcheck.reporters.figure import STYLE, draw_bars, make_bar
+from compatcheck.reporters.fingerprint import fingerprint
+from compatcheck.reporters.fix import (
+    brings_text,
+    change_text,
+    effect_text,
+    list_places,
+    outcome_text,
+    plan_title,
+    resolution_text,
+    shorten,
+)
+from compatcheck.reporters.text import severity_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from compatcheck.core.estimate import Estimate, Phase, Size
+    from compatcheck.core.report import Finding, Report, SubjectReport
+
+_OPENED = 3
+"""Findings, and runs, that are unfolded when the page opens."""
+
+
+class _Row(NamedTuple):
+    """One component over the phases of a run."""
+
+    label: str
+    kind: str
+    sizes: tuple[int, ...]
+    """Expected bytes in each phase, 0 where it is not resident."""
+
+
+class _State(NamedTuple):
+    """What a run needs as it is, or after changes."""
+
+    label: str
+    needed: Size
+    outcome: str
+
+
+class _Run(NamedTuple):
+    """One subject's memory, with its figures."""
+
+    subject: SubjectReport
+    estimate: Estimate
+    figure: str
+    rows: tuple[_Row, ...]
+    states: tuple[_State, ...]
+    comparison: str
+    """Figure of the states; empty where there is but one."""
+
+
+class _Group(NamedTuple):
+    """Findings under one heading, rule by rule."""
+
+    title: str
+    rules: tuple[tuple[str, tuple[Finding, ...]], ...]
+    number: int
+
+
+def check_page() -> None:
+    """Check that a page can be written, before anything is read.
+
+    Raises:
+        UsageError: Jinja2 is missing.
+    """
+    from importlib.util import find_spec  # noqa: PLC0415 (only where a page is asked for)
+
+    if find_spec("jinja2") is None:
+        raise UsageError("--format html needs Jinja2", hint="pip install 'compatcheck[html]', or: pip install jinja2")
+
+
+def format_report(report: Report) -> str:
+    """Format a report as an HTML page.
+
+    Raises:
+        UsageError: Jinja2 is missing.
+    """
+    check_page()
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 (an extra, and heavy)
+
+    environment = Environment(
+        loader=PackageLoader("compatcheck.reporters"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "bytes": format_bytes, "size": size_text, "fact": fact_text, "place": place_text,
+        "needs": needs_text, "measured": measured_text, "assumed": assumptions_in_words, "fingerprint": fingerprint,
+        "severity": severity_text, "prose": _prose, "link": _link, "clean": clean_text, "fit": fit_text,
+        "device": device_text, "target": target_text, "phase": name_phase, "shorten": shorten, "change": change_text,
+        "effect": effect_text, "places": list_places, "outcome": outcome_text, "resolution": resolution_text,
+        "brings": brings_text, "regressions": regression_lines, "reasons": reason_lines, "assumptions": assumption_lines,
+        "unmodelled": unmodelled_lines,
+    }  # fmt: skip
+    return environment.get_template("report.html").render(_describe(report))
+
+
+def _describe(report: Report) -> dict[str, Any]:
+    """Return what the template shows; every word and number in it is one that the other formats have."""
+    groups, rest = _group(report)
+    worst = find_worst(report)
+    return {
+        "report": report,
+        "lines": headline(report),
+        "reason": reason_text(report),
+        "state": {EXIT_FINDINGS: "bad", EXIT_CLEAN: "good"}.get(report.exit_code, "open"),
+        "worst": None if worst is None else fingerprint(worst),
+        "runs": [_draw_run(report, subject, index) for index, subject in enumerate(report.subjects) if _fits(subject)],
+        "plans": [
+            (plan, plan_title(report, plan), install_command(plan.changes)) for plan in report.plans if plan.changes
+        ],
+        "groups": groups,
+        "rest": rest,
+        "left_out": list(_left_out(report)),
+        "several": len(report.subjects) > 1,
+        "opened": _OPENED,
+        "audit": None if report.audit is None else _describe_audit(report),
+        "style": STYLE,
+        "outcomes": OUTCOMES,
+        "not_needed": NOT_NEEDED,
+        "version": VERSION,
+        "closing": closing_line(report),
+        "ending": ending(report),
+    }
+
+
+def _describe_audit(report: Report) -> dict[str, Any]:
+    from compatcheck.core.advisory import audit_text, fix_text, fold_advisories, fold_unaudited  # noqa: PLC0415 (with --security)
+
+    assert report.audit is not None  # noqa: S101 (the caller looked)
+    return {
+        "text": audit_text(report.audit),
+        "advisories": [(one, fix_text(one), names) for one, names in fold_advisories(report.audit.advisories)],
+        "unaudited": fold_unaudited(report.audit.unaudited),
+        "notes": report.audit.notes,
+    }
+
+
+def _fits(subject: SubjectReport) -> bool:
+    return subject.estimate is not None and bool(subject.estimate.phases)
+
+
+def _draw_run(report: Report, subject: SubjectReport, index: int) -> _Run:
+    estimate = subject.estimate
+    assert estimate is not None  # noqa: S101 (the caller looked)
+    limit, peak = estimate.verdict.limit_bytes, estimate.peak_phase
+    bars = [make_bar(name_phase(one) + (" (peak)" if one is peak else ""), one) for one in estimate.phases]
+    of = f" of {subject.id}" if len(report.subjects) > 1 else ""
+    figure = draw_bars(f"memory-{index}", f"Memory of one device by phase{of}", bars, limit)
+    named = [("as it is", estimate)]
+    if estimate.without is not None and any(one.adds for one in estimate.regressions):
+        named.append(("without the known regressions", estimate.without))
+    for plan in report.plans:
+        words = " + ".join(change_text(change) for change in plan.changes if not change.follows)
+        follows = " and what follows from it" if any(change.follows for change in plan.changes) else ""
+        named += [(f"after {words}{follows}", one) for name, one in plan.outcomes if name == subject.id and one.phases]
+    states = tuple(_State(label, one.needed, OUTCOMES[one.verdict.outcome]) for label, one in named)
+    after = [make_bar(label, one.peak_phase) for label, one in named if one.peak_phase is not None]
+    comparison = (
+        draw_bars(f"change-{index}", f"Peak before and after each change{of}", after, limit) if after[1:] else ""
+    )
+    return _Run(subject, estimate, figure, tuple(_tabulate(estimate.phases)), states, comparison)
+
+
+def _tabulate(phases: Iterable[Phase]) -> Iterable[_Row]:
+    phases = tuple(phases)
+    labels = dict.fromkeys((part.role, part.name, part.kind) for phase in phases for part in phase.components)
+    alone = len({role for role, _, _ in labels}) == 1
+    for role, name, kind in labels:
+        sizes = tuple(
+            sum(
+                part.size.expected
+                for part in phase.components
+                if (part.role, part.name, part.kind) == (role, name, kind)
+            )
+            for phase in phases
+        )
+        if any(sizes):
+            yield _Row(name if alone else f"{role}: {name}", kind, sizes)
+
+
+def _group(report: Report) -> tuple[list[_Group], str | None]:
+    """Return findings under headings, and why those of the last one but the waived stand there."""
+    choice = choose(report.findings)
+    shown = {id(finding) for finding in choice.shown}
+    others = [finding for finding in report.findings if id(finding) not in shown]
+    waived = [finding for finding in others if finding.suppressed is not None]
+    chosen = [
+        ("Findings", [item for item in choice.shown if item.status == "affected" and not item.advice]),
+        ("Advice", [item for item in choice.shown if item.advice]),
+        ("Possible", [item for item in choice.shown if item.status == "possible"]),
+        ("Further", sorted((item for item in others if item.suppressed is None), key=worst_first)),
+        ("Waived", sorted(waived, key=worst_first)),
+    ]
+    groups = []
+    for title, findings in chosen:
+        rules: dict[str, list[Finding]] = {}
+        for finding in findings:
+            rules.setdefault(finding.rule_id, []).append(finding)
+        if findings:
+            groups.append(_Group(title, tuple((name, tuple(found)) for name, found in rules.items()), len(findings)))
+    return groups, choice.rest
+
+
+def _left_out(report: Report) -> Iterator[str]:
+    """Say what was not read, what is not known and what was passed over, all of it."""
+    yield from (f"not read: {entry}" for entry in report.skipped)
+    for subject in report.subjects:
+        of = f"{subject.id}: " if len(report.subjects) > 1 else ""
+        yield from (f"{of}not read: {place}: {gap_text(why)}" for place, why in subject.gaps)
+        for name, values in subject.conflicts:
+            yield f"{of}conflict: {name}: " + "; ".join(f"{value_text(value)} at {source}" for value, source in values)
+        yield from (f"{of}not known: {name} at {place}: {why}" for name, place, why in subject.unresolved)
+        for name, count in subject.folded:
+            yield f"{of}{name}: version unknown, {count} rule{'s depend' if count != 1 else ' depends'} on it"
+        yield from (f"{of}{text}" for text in subject.unselected)
+        for place, near in subject.unread_keys:
+            yield f"{of}no reader knows {place}" + (f": did you mean {near}?" if near else "")
+    yield from (f"waiver: {note}" for note in report.waiver_notes)
+
+
+def _prose(text: str) -> Any:  # noqa: ANN401 (Markup of a package that need not be there)
+    """Write the paragraphs of a rule's text, with what Markdown in it is code or strong; all else stays as it is."""
+    from markupsafe import Markup, escape  # noqa: PLC0415 (comes with Jinja2)
+
+    marked = re.sub(r"`([^`\n]+)`", r"<code>\1</code>", str(escape(text)))
+    marked = re.sub(r"\*\*([^*\n]+)\*\*", r"<strong>\1</strong>", marked)
+    paragraphs = "".join(f"<p>{part}</p>" for part in marked.split("\n\n") if part.strip())
+    return Markup(paragraphs)  # noqa: S704 (escaped above)
+
+
+def _link(url: str | None, text: str | None = None) -> Any:  # noqa: ANN401 (see _prose)
+    """Write a link that tells the other side nothing; an address that is none of the web stays a text."""
+    from markupsafe import Markup, escape  # noqa: PLC0415 (see _prose)
+
+    if url is None or not url.startswith(("https://", "http://")):
+        return escape(text or url or "")
+    return Markup('<a href="{}" rel="noreferrer noopener external">{}</a>').format(url, text or url)
