@@ -25,13 +25,14 @@ LIMIT = "#c00000"
 STYLE = """\
 .figure { display: block; width: 100%; overflow: visible; font: 13px system-ui, sans-serif; }
 .figure { --ink: #1b1f24; --edge: #fff; --limit: #c00000; }
-.figure text { fill: var(--ink); }
+.figure text { fill: var(--ink); stroke: var(--edge); stroke-width: 3px; stroke-linejoin: round; paint-order: stroke; }
 .figure .small { font-size: 11px; }
 .figure .number { font-variant-numeric: tabular-nums; }
 .figure .limit { stroke: var(--limit); stroke-width: 2; }
 .figure .limit-text { fill: var(--limit); font-weight: 600; }
 .figure .grid { stroke: var(--ink); stroke-opacity: .18; }
 .figure .range { stroke: var(--ink); stroke-width: 1.5; }
+.figure .border { stroke: var(--ink); stroke-width: 2; }
 .figure .step { stroke: #2364aa; stroke-width: 3; }
 .figure .part { stroke: var(--edge); stroke-width: 1; }
 .figure .hatch-red { stroke: #c00000; stroke-width: 4; }
@@ -50,6 +51,9 @@ _HATCHES = (
     '<path class="hatch-red" d="M2 0V8"/></pattern><pattern id="{0}-reserve" width="7" height="7" '
     'patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path class="hatch-grey" d="M1 0V7"/></pattern></defs>'
 )
+_LAST = ("regression", "reserve")
+"""Kinds behind those of all roles, hatched."""
+_KINDS_IN_WORDS = {"regression": "known regression", "reserve": "allocator cache", "kv_cache": "KV cache"}
 _TICKS = 5
 """Most marks of an axis."""
 _LINE = 38
@@ -84,7 +88,7 @@ def make_bar(label: str, phase: Phase) -> Bar:
 
 
 def _order(part: Component) -> tuple[int, str, int]:
-    last = ("regression", "reserve").index(part.kind) + 1 if part.kind in {"regression", "reserve"} else 0
+    last = _LAST.index(part.kind) + 1 if part.kind in _LAST else 0
     return last, part.role, KINDS.index(part.kind)
 
 
@@ -101,50 +105,47 @@ def draw_bars(name: str, title: str, bars: Sequence[Bar], limit: int | None, *, 
     widest = max([limit or 0, *(max(bar.needed.high, sum(part.size for part in bar.parts)) for bar in bars), 1])
     ticks = choose_ticks(widest)
     scale = 100 / max(widest * 1.02, ticks[-1])
-    body: list[str] = []
-    top = 26.0 if limit is not None else 6.0
-    first = top
+    shapes: list[str] = []
+    texts: list[str] = []
+    first = top = 6.0 if limit is None else 26.0
     for bar in bars:
         lines = _break(bar.label)
-        for index, line in enumerate(lines):
-            body.append(_text("0", top + 13 + 16 * index, line))
-        told = format_bytes(bar.needed.expected)
-        body.append(_text("100%", top + 13, told, end=True, kind="number"))
+        texts += [_text("0", top + 13 + 16 * index, line) for index, line in enumerate(lines)]
+        texts.append(_text("100%", top + 13, format_bytes(bar.needed.expected), end=True, kind="number"))
         top += 16 * len(lines) + 3
-        body += _draw_parts(name, bar, top, scale)
+        shapes += _draw_parts(name, bar, top, scale)
         low, high = bar.needed.low * scale, bar.needed.high * scale
         if low < high:
             marks = ((low, low, 25, 31), (high, high, 25, 31), (low, high, 28, 28))
-            body += [_line(x, y + top, to, end + top, "range") for x, to, y, end in marks]
-        top += 36
-        roles = _spans(bar)
-        body += [_text(f"{start * scale:.3f}%", top + 8, role, kind="small") for role, start, _ in roles[1:]]
-        body += [_text("0", top + 8, role, kind="small") for role, _, _ in roles[:1]]
-        top += 16 if roles else 4
+            shapes += [_line(x, y + top, to, end + top, "range") for x, to, y, end in marks]
+        roles = _find_roles(bar)
+        if len(roles) > 1:
+            texts.append(_text("0", top + 44, " | ".join(roles), kind="small"))
+            shapes += [
+                _line(start * scale, top - 4, start * scale, top + 26, "border") for start in [*roles.values()][1:]
+            ]
+        top += 56 if len(roles) > 1 else 42
     grid = [_line(tick * scale, first, tick * scale, top, "grid") for tick in ticks]
     for tick in ticks:
         end = tick * scale > 90
         text = f"{tick / GIB:g}" + (" GiB" if tick == ticks[-1] else "")
         middle = bool(tick) and not end
-        body.append(_text(f"{tick * scale:.3f}%", top + 14, text, end=end, middle=middle, kind="small number"))
+        texts.append(_text(f"{tick * scale:.3f}%", top + 14, text, end=end, middle=middle, kind="small number"))
     if limit is not None:
         x = limit * scale
-        body.append(_line(x, 20, x, top, "limit"))
-        text = f"device {format_bytes(limit)}"
-        body.append(_text(f"{x:.3f}%", 14, text, end=x > 50, kind="limit-text"))
+        shapes.append(_line(x, 20, x, top, "limit"))
+        texts.append(_text(f"{x:.3f}%", 14, f"device {format_bytes(limit)}", end=x > 50, kind="limit-text"))
     kinds = [kind for kind in COLOURS if any(part.kind == kind for bar in bars for part in bar.parts)]
     top += 24
     for index, kind in enumerate(kinds):
         x, y = 50 * (index % 2), top + 18 * (index // 2)
-        body.append(f'<rect class="part" x="{x}%" y="{y}" width="14" height="12" {_paint(name, kind)}/>')
-        words = "known regression" if kind == "regression" else "allocator cache" if kind == "reserve" else kind
-        body.append(
-            f'<svg x="{x}%" y="{y}" overflow="visible">{_text("20", 11, words.replace("_", " "), kind="small")}</svg>'
-        )
+        shapes.append(f'<rect class="part" x="{x}%" y="{y:g}" width="14" height="12" {_paint(name, kind)}/>')
+        words = _KINDS_IN_WORDS.get(kind, kind.replace("_", " "))
+        texts.append(f'<svg x="{x}%" y="{y:g}" overflow="visible">{_text("20", 11, words, kind="small")}</svg>')
     top += 18 * -(-len(kinds) // 2)
     said = "; ".join(f"{bar.label}: {format_bytes(bar.needed.expected)}" for bar in bars)
     told = f"Needed on one device{'' if limit is None else f' of {format_bytes(limit)}'}: {said}."
-    return _wrap(name, title, told, top + 4, _HATCHES.format(name) + "".join([*grid, *body]), style)
+    return _wrap(name, title, told, top + 4, _HATCHES.format(name) + "".join([*grid, *shapes, *texts]), style)
 
 
 def _draw_parts(name: str, bar: Bar, top: float, scale: float) -> Iterator[str]:
@@ -159,19 +160,18 @@ def _draw_parts(name: str, bar: Bar, top: float, scale: float) -> Iterator[str]:
 
 
 def _paint(name: str, kind: str) -> str:
-    return f'fill="url(#{name}-{kind})"' if kind in {"regression", "reserve"} else f'fill="{COLOURS[kind]}"'
+    return f'fill="url(#{name}-{kind})"' if kind in _LAST else f'fill="{COLOURS[kind]}"'
 
 
-def _spans(bar: Bar) -> list[tuple[str, int, int]]:
-    """Return each role of a bar with where it begins and ends; nothing where it has one."""
-    spans: list[tuple[str, int, int]] = []
+def _find_roles(bar: Bar) -> dict[str, int]:
+    """Return each role of a bar, from the left, with the bytes before it."""
+    roles: dict[str, int] = {}
     start = 0
     for part in bar.parts:
-        if part.kind not in {"regression", "reserve"}:
-            begun = spans.pop()[1] if spans and spans[-1][0] == part.role else start
-            spans.append((part.role, begun, start + part.size))
+        if part.kind not in _LAST:
+            roles.setdefault(part.role, start)
         start += part.size
-    return spans if len(spans) > 1 else []
+    return roles
 
 
 def draw_steps(name: str, title: str, points: Sequence[tuple[str, int | None]], *, style: str = "") -> str:

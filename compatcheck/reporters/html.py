@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, UsageError
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
 
 _OPENED = 3
 """Findings, and runs, that are unfolded when the page opens."""
+_PRINTED = 20
+"""Findings, the worst first, that are unfolded on paper; the others there are those that a person has unfolded."""
 
 
 class _Row(NamedTuple):
@@ -104,7 +107,7 @@ def check_page() -> None:
     from importlib.util import find_spec  # noqa: PLC0415 (only where a page is asked for)
 
     if find_spec("jinja2") is None:
-        raise UsageError("--format html needs Jinja2", hint="pip install 'compatcheck[html]', or: pip install jinja2")
+        raise UsageError("--format html needs Jinja2", hint="pip install jinja2")
 
 
 def format_report(report: Report) -> str:
@@ -114,6 +117,11 @@ def format_report(report: Report) -> str:
         UsageError: Jinja2 is missing.
     """
     check_page()
+    return str(_open_template().render(_describe(report)))
+
+
+@cache
+def _open_template() -> Any:  # noqa: ANN401 (of a package that need not be there)
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 (an extra, and heavy)
 
     environment = Environment(
@@ -132,7 +140,7 @@ def format_report(report: Report) -> str:
         "brings": brings_text, "regressions": regression_lines, "reasons": reason_lines, "assumptions": assumption_lines,
         "unmodelled": unmodelled_lines,
     }  # fmt: skip
-    return environment.get_template("report.html").render(_describe(report))
+    return environment.get_template("report.html")
 
 
 def _describe(report: Report) -> dict[str, Any]:
@@ -154,6 +162,7 @@ def _describe(report: Report) -> dict[str, Any]:
         "left_out": list(_left_out(report)),
         "several": len(report.subjects) > 1,
         "opened": _OPENED,
+        "printed": _PRINTED,
         "audit": None if report.audit is None else _describe_audit(report),
         "style": STYLE,
         "outcomes": OUTCOMES,
