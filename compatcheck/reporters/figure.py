@@ -6,7 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.estimate import KINDS, total
-from compatcheck.core.units import GIB, format_bytes
+from compatcheck.core.units import GIB, KIB, format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,6 +56,8 @@ _LAST = ("regression", "reserve")
 _KINDS_IN_WORDS = {"regression": "known regression", "reserve": "allocator cache", "kv_cache": "KV cache"}
 _TICKS = 5
 """Most marks of an axis."""
+_APART = (14, 30)
+"""How far labels of steps are apart: in height, or in percent of the width."""
 _LINE = 38
 """Characters of a line of a label, which has to fit a phone beside the number."""
 
@@ -174,39 +176,38 @@ def _find_roles(bar: Bar) -> dict[str, int]:
     return roles
 
 
-def draw_steps(name: str, title: str, points: Sequence[tuple[str, int | None]], *, style: str = "") -> str:
-    """Draw bytes over releases, one column a release, each a level line with its number where it changes.
+def draw_steps(name: str, title: str, points: Sequence[tuple[str, float]], *, style: str = "") -> str:
+    """Draw bytes over releases as steps: a column for each release, its number and name where the bytes change and there is room.
 
     Args:
         name: identifier of the figure in its page.
         title: what it shows.
-        points: release and bytes, oldest first; None where it could not be measured.
+        points: release and bytes, oldest first.
         style: as for `draw_bars`.
     """
-    known = [value for _, value in points if value is not None]
-    highest, width = max([*known, 1]), 100 / max(len(points), 1)
-    body: list[str] = []
-    before: int | None = None
+    highest, width = max([value for _, value in points] or [0]) or 1, 100 / max(len(points), 1)
+    shapes, texts = [_line(0, 120, 100, 120, "grid")], []
+    before: float | None = None
+    labelled: list[tuple[float, float]] = []
     for index, (release, value) in enumerate(points):
-        x = index * width
-        if value is not None:
-            y = 130 - 100 * value / highest
-            body.append(_line(x, y, x + width, y, "step", f"{release}: {format_bytes(value)}"))
-            if before is not None and before != value:
-                body.append(_line(x, 130 - 100 * before / highest, x, y, "step"))
-            if before != value:
-                end = index > len(points) / 2
-                body.append(
-                    _text(f"{x + width if end else x:.3f}%", y - 6, format_bytes(value), end=end, kind="small number")
-                )
-                body.append(
-                    _text(f"{x + width if end else x:.3f}%", 146 + 14 * (index % 2), release, end=end, kind="small")
-                )
+        x, y = index * width, 120 - 90 * value / highest
+        shapes.append(_line(x, y, x + width, y, "step", f"{release}: {tell_bytes(value)}"))
+        if before is not None and before != value:
+            shapes.append(_line(x, 120 - 90 * before / highest, x, y, "step"))
+        if before != value and all(abs(y - height) > _APART[0] or x - at > _APART[1] for at, height in labelled):
+            labelled.append((x, y))
+            end = x > 60
+            place = f"{x + width if end else x:.3f}%"
+            texts.append(_text(place, y - 6, f"{release}: {tell_bytes(value)}", end=end, kind="small number"))
         before = value
-    said = "; ".join(
-        f"{release} {'not measured' if value is None else format_bytes(value)}" for release, value in points
-    )
-    return _wrap(name, title, said + ".", 166, _line(0, 130, 100, 130, "grid") + "".join(body), style)
+    texts += [_text("0", 136, points[0][0], kind="small"), _text("100%", 136, points[-1][0], end=True, kind="small")]
+    said = "; ".join(f"{release} {tell_bytes(value)}" for release, value in points)
+    return _wrap(name, title, said + ".", 144, "".join([*shapes, *texts]), style)
+
+
+def tell_bytes(count: float) -> str:
+    """Format bytes; of the few bytes of a logit the fraction counts."""
+    return format_bytes(count) if count == int(count) or count >= KIB else f"{count:.4g} B"
 
 
 def choose_ticks(widest: int) -> list[int]:

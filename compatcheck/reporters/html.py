@@ -27,7 +27,6 @@ from compatcheck.core.summary import (
     value_text,
     worst_first,
 )
-from compatcheck.core.units import format_bytes
 from compatcheck.reporters.estimate import (
     assumption_lines,
     name_phase,
@@ -35,7 +34,7 @@ from compatcheck.reporters.estimate import (
     regression_lines,
     unmodelled_lines,
 )
-from compatcheck.reporters.figure import STYLE, draw_bars, make_bar
+from compatcheck.reporters.figure import STYLE, draw_bars, draw_steps, make_bar, tell_bytes
 from compatcheck.reporters.fingerprint import fingerprint
 from compatcheck.reporters.fix import (
     brings_text,
@@ -132,13 +131,13 @@ def _open_template() -> Any:  # noqa: ANN401 (of a package that need not be ther
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "bytes": format_bytes, "size": size_text, "fact": fact_text, "place": place_text,
+        "bytes": tell_bytes, "size": size_text, "fact": fact_text, "place": place_text,
         "needs": needs_text, "measured": measured_text, "assumed": assumptions_in_words, "fingerprint": fingerprint,
         "severity": severity_text, "prose": _prose, "link": _link, "clean": clean_text, "fit": fit_text,
         "device": device_text, "target": target_text, "phase": name_phase, "shorten": shorten, "change": change_text,
         "effect": effect_text, "places": list_places, "outcome": outcome_text, "resolution": resolution_text,
         "brings": brings_text, "regressions": regression_lines, "reasons": reason_lines, "assumptions": assumption_lines,
-        "unmodelled": unmodelled_lines,
+        "unmodelled": unmodelled_lines, "steps": _draw_measured,
     }  # fmt: skip
     return environment.get_template("report.html")
 
@@ -249,6 +248,14 @@ def _group(report: Report) -> tuple[list[_Group], str | None]:
         if findings:
             groups.append(_Group(title, tuple((name, tuple(found)) for name, found in rules.items()), len(findings)))
     return groups, choice.rest
+
+
+def _draw_measured(finding: Finding) -> str:
+    """Draw the step that a finding's rule is about, over releases."""
+    series = finding.measured
+    assert series is not None  # noqa: S101 (the template looked)
+    title = f"{series.metric.replace('_', ' ')} over releases of {series.package}"
+    return draw_steps(f"steps-{fingerprint(finding)}", title, series.points)
 
 
 def _left_out(report: Report) -> Iterator[str]:

@@ -35,8 +35,8 @@ def read(report: Report):
     return page
 
 
-def values(element) -> list[int]:
-    return [int(one.get("value")) for one in element.iter(f"{HTML}data")]
+def values(element) -> list[float]:
+    return [float(one.get("value")) for one in element.iter(f"{HTML}data")]
 
 
 def words(element) -> str:
@@ -79,6 +79,11 @@ def test_every_figure_has_a_table_with_the_numbers_of_the_json(case, case_report
     figures = list(page.iter(f"{HTML}figure"))
     tables = [table for table in page.iter(f"{HTML}table") if table.get("class") == "numbers"]
     assert len(figures) == len(tables)
+    measured = [finding["measured"]["points"] for finding in data["findings"] if finding["measured"]]
+    steps = tables[len(tables) - len(measured) :]
+    told = [[[words(row[0]), *values(row[1])] for row in table.find(f"{HTML}tbody")] for table in steps]
+    assert sorted(told) == sorted(measured)
+    tables = tables[: len(tables) - len(measured)]
     for figure in figures:
         picture = figure.find(f"{SVG}svg")
         named = {element.get("id"): words(element) for element in picture if element.get("id")}
@@ -113,13 +118,15 @@ def spread(size: dict[str, int]) -> list[int]:
 
 def test_a_regression_and_what_a_plan_leaves_are_drawn(case_reports) -> None:
     report = case_reports["openrlhf-llama3-70b"]
-    memory, change = (picture for picture in read(report).iter(f"{SVG}svg") if picture.get("role") == "img")
+    pictures = (picture for picture in read(report).iter(f"{SVG}svg") if picture.get("role") == "img")
+    memory, change, steps = pictures
     hatched = [part for part in memory.iter(f"{SVG}rect") if part.get("fill") == "url(#memory-0-regression)"]
     assert "regression 127.5 GiB" in " ".join(map(words, hatched))
     labels = [words(text) for text in change.iter(f"{SVG}text")]
     assert labels[0] == "as it is"
     assert "without the known regressions" in labels
     assert any(label.startswith("after deepspeed 0.16.4 → 0.16.8") for label in labels)
+    assert {"0.16.0: 8.00 MiB", "0.16.8: 4 B"} < {words(text) for text in steps.iter(f"{SVG}text")}
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
