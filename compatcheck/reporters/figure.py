@@ -51,9 +51,8 @@ _HATCHES = (
     '<path class="hatch-red" d="M2 0V8"/></pattern><pattern id="{0}-reserve" width="7" height="7" '
     'patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path class="hatch-grey" d="M1 0V7"/></pattern></defs>'
 )
-_LAST = ("regression", "reserve")
+HATCHED = ("regression", "reserve")
 """Kinds behind those of all roles, hatched."""
-_KINDS_IN_WORDS = {"regression": "known regression", "reserve": "allocator cache", "kv_cache": "KV cache"}
 _TICKS = 5
 """Most marks of an axis."""
 _APART = (14, 30)
@@ -90,8 +89,15 @@ def make_bar(label: str, phase: Phase) -> Bar:
 
 
 def _order(part: Component) -> tuple[int, str, int]:
-    last = _LAST.index(part.kind) + 1 if part.kind in _LAST else 0
+    last = HATCHED.index(part.kind) + 1 if part.kind in HATCHED else 0
     return last, part.role, KINDS.index(part.kind)
+
+
+def kind_text(kind: str) -> str:
+    """Write a kind of components in words."""
+    return {"regression": "known regression", "reserve": "allocator cache", "kv_cache": "KV cache"}.get(
+        kind, kind.replace("_", " ")
+    )
 
 
 def draw_bars(name: str, title: str, bars: Sequence[Bar], limit: int | None, *, style: str = "") -> str:
@@ -142,8 +148,8 @@ def draw_bars(name: str, title: str, bars: Sequence[Bar], limit: int | None, *, 
     for index, kind in enumerate(kinds):
         x, y = 50 * (index % 2), top + 18 * (index // 2)
         shapes.append(f'<rect class="part" x="{x}%" y="{y:g}" width="14" height="12" {_paint(name, kind)}/>')
-        words = _KINDS_IN_WORDS.get(kind, kind.replace("_", " "))
-        texts.append(f'<svg x="{x}%" y="{y:g}" overflow="visible">{_text("20", 11, words, kind="small")}</svg>')
+        words = _text("20", 11, kind_text(kind), kind="small")
+        texts.append(f'<svg x="{x}%" y="{y:g}" overflow="visible">{words}</svg>')
     top += 18 * -(-len(kinds) // 2)
     said = "; ".join(f"{bar.label}: {format_bytes(bar.needed.expected)}" for bar in bars)
     told = f"Needed on one device{'' if limit is None else f' of {format_bytes(limit)}'}: {said}."
@@ -153,7 +159,7 @@ def draw_bars(name: str, title: str, bars: Sequence[Bar], limit: int | None, *, 
 def _draw_parts(name: str, bar: Bar, top: float, scale: float) -> Iterator[str]:
     start = 0.0
     for part in bar.parts:
-        words = f"{part.role}: {part.kind.replace('_', ' ')} {format_bytes(part.size)}"
+        words = f"{part.role}: {kind_text(part.kind)} {format_bytes(part.size)}"
         yield (
             f'<rect class="part" x="{start:.3f}%" y="{top}" width="{part.size * scale:.3f}%" height="22" '
             f"{_paint(name, part.kind)}><title>{escape(words)}</title></rect>"
@@ -162,7 +168,7 @@ def _draw_parts(name: str, bar: Bar, top: float, scale: float) -> Iterator[str]:
 
 
 def _paint(name: str, kind: str) -> str:
-    return f'fill="url(#{name}-{kind})"' if kind in _LAST else f'fill="{COLOURS[kind]}"'
+    return f'fill="url(#{name}-{kind})"' if kind in HATCHED else f'fill="{COLOURS[kind]}"'
 
 
 def _find_roles(bar: Bar) -> dict[str, int]:
@@ -170,7 +176,7 @@ def _find_roles(bar: Bar) -> dict[str, int]:
     roles: dict[str, int] = {}
     start = 0
     for part in bar.parts:
-        if part.kind not in _LAST:
+        if part.kind not in HATCHED:
             roles.setdefault(part.role, start)
         start += part.size
     return roles
