@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.core.errors import UsageError
 from compatcheck.core.estimate import KINDS, total
 from compatcheck.core.units import GIB, KIB, format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from compatcheck.core.estimate import Component, Phase, Size
 
@@ -61,6 +63,15 @@ _LINE = 38
 """Characters of a line of a label, which has to fit a phone beside the number."""
 
 
+class Figure(NamedTuple):
+    """A drawn figure."""
+
+    title: str
+    svg: str
+    height: float
+    """In pixels; it is as wide as there is room."""
+
+
 class Part(NamedTuple):
     """One stretch of a bar."""
 
@@ -75,17 +86,25 @@ class Bar(NamedTuple):
 
     label: str
     parts: tuple[Part, ...]
-    needed: Size
-    """With the range it is believed to lie in, the allocator's cache apart: what is compared with the limit."""
+    size: Size
+    """What is told of it, with the range it is believed to lie in."""
 
 
-def make_bar(label: str, phase: Phase) -> Bar:
-    """Return the bar of a phase: kinds side by side, role by role, then regressions and the allocator's cache."""
-    sizes: dict[tuple[str, str], list[Component]] = {}
-    for part in sorted(phase.components, key=_order):
-        sizes.setdefault((part.role, part.kind), []).append(part)
-    parts = (Part(role, kind, total(one.size for one in found).expected) for (role, kind), found in sizes.items())
-    return Bar(label, tuple(part for part in parts if part.size), phase.needed)
+def make_bar(label: str, phase: Phase, without: Collection[str] = ()) -> Bar:
+    """Return the bar of a phase: kinds side by side, role by role, then regressions and the allocator's cache.
+
+    Args:
+        label: what it is called.
+        phase: what is resident; its size is told without the cache, which is not needed.
+        without: kinds to leave out.
+    """
+    components = [part for part in sorted(phase.components, key=_order) if part.kind not in without]
+    sizes: dict[tuple[str, str], list[Size]] = {}
+    for part in components:
+        sizes.setdefault((part.role, part.kind), []).append(part.size)
+    parts = (Part(role, kind, total(found).expected) for (role, kind), found in sizes.items())
+    told = total(part.size for part in components if part.kind != "reserve")
+    return Bar(label, tuple(part for part in parts if part.size), told)
 
 
 def _order(part: Component) -> tuple[int, str, int]:
@@ -100,7 +119,7 @@ def kind_text(kind: str) -> str:
     )
 
 
-def draw_bars(name: str, title: str, bars: Sequence[Bar], limit: int | None, *, style: str = "") -> str:
+def draw_bars(name: str, title: str, bars: Sequence[Bar], limit: int | None, *, what: str = "needed") -> Figure:
     """Draw bars below each other as an SVG element that is as wide as there is room, with letters that keep their size.
 
     Args:
@@ -108,9 +127,9 @@ def draw_bars(name: str, title: str, bars: Sequence[Bar], limit: int | None, *, 
         title: what it shows.
         bars: from the first to the last line.
         limit: bytes of a device, drawn through all of them; None where it is not known.
-        style: rules to write into it; empty where the page has them.
+        what: what the number of a bar says.
     """
-    widest = max([limit or 0, *(max(bar.needed.high, sum(part.size for part in bar.parts)) for bar in bars), 1])
+    widest = max([limit or 0, *(max(bar.size.high, sum(part.size for part in bar.parts)) for bar in bars), 1])
     ticks = choose_ticks(widest)
     scale = 100 / max(widest * 1.02, ticks[-1])
     shapes: list[str] = []
@@ -119,10 +138,10 @@ def draw_bars(name: str, title: str, bars: Sequence[Bar], limit: int | None, *, 
     for bar in bars:
         lines = _break(bar.label)
         texts += [_text("0", top + 13 + 16 * index, line) for index, line in enumerate(lines)]
-        texts.append(_text("100%", top + 13, format_bytes(bar.needed.expected), end=True, kind="number"))
+        texts.append(_text("100%", top + 13, format_bytes(bar.size.expected), end=True, kind="number"))
         top += 16 * len(lines) + 3
         shapes += _draw_parts(name, bar, top, scale)
-        low, high = bar.needed.low * scale, bar.needed.high * scale
+        low, high = bar.size.low * scale, bar.size.high * scale
         if low < high:
             marks = ((low, low, 25, 31), (high, high, 25, 31), (low, high, 28, 28))
             shapes += [_line(x, y + top, to, end + top, "range") for x, to, y, end in marks]
@@ -151,9 +170,9 @@ def draw_bars(name: str, title: str, bars: Sequence[Bar], limit: int | None, *, 
         words = _text("20", 11, kind_text(kind), kind="small")
         texts.append(f'<svg x="{x}%" y="{y:g}" overflow="visible">{words}</svg>')
     top += 18 * -(-len(kinds) // 2)
-    said = "; ".join(f"{bar.label}: {format_bytes(bar.needed.expected)}" for bar in bars)
-    told = f"Needed on one device{'' if limit is None else f' of {format_bytes(limit)}'}: {said}."
-    return _wrap(name, title, told, top + 4, _HATCHES.format(name) + "".join([*grid, *shapes, *texts]), style)
+    said = "; ".join(f"{bar.label}: {format_bytes(bar.size.expected)}" for bar in bars)
+    told = f"{what.capitalize()} on one device{'' if limit is None else f' of {format_bytes(limit)}'}: {said}."
+    return _wrap(name, title, told, top + 4, _HATCHES.format(name) + "".join([*grid, *shapes, *texts]))
 
 
 def _draw_parts(name: str, bar: Bar, top: float, scale: float) -> Iterator[str]:
@@ -182,33 +201,36 @@ def _find_roles(bar: Bar) -> dict[str, int]:
     return roles
 
 
-def draw_steps(name: str, title: str, points: Sequence[tuple[str, float]], *, style: str = "") -> str:
+def draw_steps(
+    name: str, title: str, points: Sequence[tuple[str, float]], tell: Callable[[float], str] | None = None
+) -> Figure:
     """Draw bytes over releases as steps: a column for each release, its number and name where the bytes change and there is room.
 
     Args:
         name: identifier of the figure in its page.
         title: what it shows.
-        points: release and bytes, oldest first.
-        style: as for `draw_bars`.
+        points: release and number, oldest first.
+        tell: writes a number; None where they are bytes.
     """
+    tell = tell or tell_bytes
     highest, width = max([value for _, value in points] or [0]) or 1, 100 / max(len(points), 1)
     shapes, texts = [_line(0, 120, 100, 120, "grid")], []
     before: float | None = None
     labelled: list[tuple[float, float]] = []
     for index, (release, value) in enumerate(points):
         x, y = index * width, 120 - 90 * value / highest
-        shapes.append(_line(x, y, x + width, y, "step", f"{release}: {tell_bytes(value)}"))
+        shapes.append(_line(x, y, x + width, y, "step", f"{release}: {tell(value)}"))
         if before is not None and before != value:
             shapes.append(_line(x, 120 - 90 * before / highest, x, y, "step"))
         if before != value and all(abs(y - height) > _APART[0] or x - at > _APART[1] for at, height in labelled):
             labelled.append((x, y))
             end = x > 60
             place = f"{x + width if end else x:.3f}%"
-            texts.append(_text(place, y - 6, f"{release}: {tell_bytes(value)}", end=end, kind="small number"))
+            texts.append(_text(place, y - 6, f"{release}: {tell(value)}", end=end, kind="small number"))
         before = value
     texts += [_text("0", 136, points[0][0], kind="small"), _text("100%", 136, points[-1][0], end=True, kind="small")]
-    said = "; ".join(f"{release} {tell_bytes(value)}" for release, value in points)
-    return _wrap(name, title, said + ".", 144, "".join([*shapes, *texts]), style)
+    said = "; ".join(f"{release} {tell(value)}" for release, value in points)
+    return _wrap(name, title, said + ".", 144, "".join([*shapes, *texts]))
 
 
 def tell_bytes(count: float) -> str:
@@ -245,10 +267,41 @@ def _line(x: float, y: float, to: float, end: float, kind: str, title: str = "")
     return f'<line class="{kind}" x1="{x:.3f}%" y1="{y:g}" x2="{to:.3f}%" y2="{end:g}">{told}</line>'
 
 
-def _wrap(name: str, title: str, said: str, height: float, body: str, style: str) -> str:
+def _wrap(name: str, title: str, said: str, height: float, body: str) -> Figure:
     head = f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-desc">{escape(said)}</desc>'
-    rules = f"<style>{style}</style>" if style else ""
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="figure" role="img" aria-labelledby="{name}-title {name}-desc" '
-        f'height="{height:g}">{head}{rules}{body}</svg>'
+    start = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="figure" role="img" aria-labelledby="{name}-title {name}-desc"'
     )
+    return Figure(title, f'{start} height="{height:g}">{head}{body}</svg>', height)
+
+
+def check_picture(path: str, suffixes: Sequence[str] = (".svg",)) -> None:
+    """Check that a picture can be drawn into this file, before anything is computed.
+
+    Raises:
+        UsageError: its suffix says another format, or its directory cannot be written.
+    """
+    if os.path.splitext(path)[1].lower() not in suffixes:
+        raise UsageError(
+            f"--plot writes {', '.join(suffixes)}, not {os.path.basename(path)!r}",
+            hint=f"name a file such as memory{suffixes[0]}",
+        )
+    directory = os.path.dirname(path) or os.curdir
+    if os.path.isdir(path) or not os.path.isdir(directory) or not os.access(directory, os.W_OK):
+        raise UsageError(
+            f"--plot {path}: " + ("is a directory" if os.path.isdir(path) else f"cannot write into {directory}"),
+            hint="name a file in a directory that is there",
+        )
+
+
+def make_picture(figures: Sequence[Figure]) -> str:
+    """Return a picture of its own with figures below each other, each under its title."""
+    top, parts = 0.0, []
+    for figure in figures:
+        parts.append(f'<text class="heading" x="20" y="{top + 30:g}">{escape(figure.title)}</text>')
+        parts.append(f'<svg x="20" y="{top + 44:g}" width="760" height="{figure.height:g}">{figure.svg}</svg>')
+        top += figure.height + 64
+    size = f'viewBox="0 0 800 {top:g}" width="800" height="{top:g}"'
+    style = f"<style>{STYLE}.paper {{ fill: var(--edge); }} .figure .heading {{ font-weight: 600; }}</style>"
+    body = f'<rect class="paper" width="800" height="{top:g}"/>{"".join(parts)}'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" class="figure" {size}>{style}{body}</svg>\n'

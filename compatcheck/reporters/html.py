@@ -194,7 +194,7 @@ def _draw_run(report: Report, subject: SubjectReport, index: int) -> _Run:
     limit, peak = estimate.verdict.limit_bytes, estimate.peak_phase
     bars = [make_bar(name_phase(one) + (" (peak)" if one is peak else ""), one) for one in estimate.phases]
     of = f" of {subject.id}" if len(report.subjects) > 1 else ""
-    figure = draw_bars(f"memory-{index}", f"Memory of one device by phase{of}", bars, limit)
+    figure = draw_bars(f"memory-{index}", f"Memory of one device by phase{of}", bars, limit).svg
     named = [("as it is", estimate)]
     if estimate.without is not None and any(one.adds for one in estimate.regressions):
         named.append(("without the known regressions", estimate.without))
@@ -204,9 +204,8 @@ def _draw_run(report: Report, subject: SubjectReport, index: int) -> _Run:
         named += [(f"after {words}{follows}", one) for name, one in plan.outcomes if name == subject.id and one.phases]
     states = tuple(_State(label, one.needed, OUTCOMES[one.verdict.outcome]) for label, one in named)
     after = [make_bar(label, one.peak_phase) for label, one in named if one.peak_phase is not None]
-    comparison = (
-        draw_bars(f"change-{index}", f"Peak before and after each change{of}", after, limit) if after[1:] else ""
-    )
+    title = f"Peak before and after each change{of}"
+    comparison = draw_bars(f"change-{index}", title, after, limit).svg if after[1:] else ""
     return _Run(subject, estimate, figure, tuple(_tabulate(estimate.phases)), states, comparison)
 
 
@@ -255,7 +254,7 @@ def _draw_measured(finding: Finding) -> str:
     series = finding.measured
     assert series is not None  # noqa: S101 (the template looked)
     title = f"{series.metric.replace('_', ' ')} over releases of {series.package}"
-    return draw_steps(f"steps-{fingerprint(finding)}", title, series.points)
+    return draw_steps(f"steps-{fingerprint(finding)}", title, series.points).svg
 
 
 def _left_out(report: Report) -> Iterator[str]:

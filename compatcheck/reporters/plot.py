@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import UsageError
 from compatcheck.core.units import GIB, format_bytes
 from compatcheck.reporters.estimate import headline, name_phase
-from compatcheck.reporters.figure import COLOURS, HATCHED, LIMIT, kind_text, make_bar
+from compatcheck.reporters.figure import COLOURS, HATCHED, LIMIT, check_picture, kind_text, make_bar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,17 +28,7 @@ def check_plot(path: str) -> None:
     Raises:
         UsageError: its suffix says another format, its directory cannot be written, or matplotlib is missing.
     """
-    if os.path.splitext(path)[1].lower() not in SUFFIXES:
-        raise UsageError(
-            f"--plot writes {', '.join(SUFFIXES)}, not {os.path.basename(path)!r}",
-            hint="name a file such as memory.png",
-        )
-    directory = os.path.dirname(path) or os.curdir
-    if os.path.isdir(path) or not os.path.isdir(directory) or not os.access(directory, os.W_OK):
-        raise UsageError(
-            f"--plot {path}: " + ("is a directory" if os.path.isdir(path) else f"cannot write into {directory}"),
-            hint="name a file in a directory that is there",
-        )
+    check_picture(path, SUFFIXES)
     from importlib.util import find_spec  # noqa: PLC0415 (only with --plot)
 
     if find_spec("matplotlib") is None:
@@ -83,7 +72,7 @@ def _draw_phases(axis: Any, report: EstimateReport, limit: int | None) -> None: 
                 shown = {"color": "white", "edgecolor": COLOURS[kind], "hatch": "////"}
             axis.barh(lines, widths, left=lefts, height=0.6, label=kind_text(kind), linewidth=0.6, **shown)
             lefts = [left + width for left, width in zip(lefts, widths, strict=True)]
-    needed = [bar.needed for bar in bars]
+    needed = [bar.size for bar in bars]
     lows, highs = (
         [(size.expected - size.low) / GIB for size in needed],
         [(size.high - size.expected) / GIB for size in needed],
