@@ -25,6 +25,7 @@ from compatcheck.core.summary import (
     size_text,
     target_text,
     value_text,
+    waiting_text,
     worst_first,
 )
 from compatcheck.reporters.estimate import (
@@ -158,6 +159,9 @@ def _describe(report: Report) -> dict[str, Any]:
         ],
         "groups": groups,
         "rest": rest,
+        "clean": [
+            subject for subject in report.subjects if subject.id not in {item.subject for item in report.findings}
+        ],
         "left_out": list(_left_out(report)),
         "several": len(report.subjects) > 1,
         "opened": _OPENED,
@@ -268,7 +272,8 @@ def _left_out(report: Report) -> Iterator[str]:
         yield from (f"{of}not known: {name} at {place}: {why}" for name, place, why in subject.unresolved)
         for name, count in subject.folded:
             yield f"{of}{name}: version unknown, {count} rule{'s depend' if count != 1 else ' depends'} on it"
-        yield from (f"{of}{text}" for text in subject.unselected)
+        waiting = waiting_text(subject)
+        yield from (f"{of}{text}" for text in (*subject.unselected, *([waiting] if waiting else [])))
         for place, near in subject.unread_keys:
             yield f"{of}no reader knows {place}" + (f": did you mean {near}?" if near else "")
     yield from (f"waiver: {note}" for note in report.waiver_notes)
