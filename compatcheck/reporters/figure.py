@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 COLOURS = {
     "parameters": "#2364aa", "gradients": "#5b9bd5", "optimizer_states": "#a9cdee", "activations": "#c55a11",
     "logits": "#f4a261", "masks": "#ffd966", "communication": "#4f8a3c", "live_parameters": "#a3d18a", "kv_cache": "#8a4fbf",
+    "whole": "#6b7f94",
     "workspace": "#b9a9dd", "context": "#8a8a8a", "other": "#5c5c5c", "regression": "#c00000", "reserve": "#9a9a9a",
 }  # fmt: skip
 """One colour per kind, as they stack: model state blue, what grows with tokens orange, communication green, the rest grey; then
-what a regression takes, so that it is what crosses the limit, and what the allocator caches, which is not needed."""
+a need of unknown parts, what a regression takes, so that it is what crosses the limit, and what the allocator caches."""
 LIMIT = "#c00000"
 
 STYLE = """\
@@ -77,7 +78,7 @@ class Part(NamedTuple):
 
     role: str
     kind: str
-    """One of `compatcheck.core.estimate.KINDS`."""
+    """One of `compatcheck.core.estimate.KINDS`, or ``whole``."""
     size: int
 
 
@@ -114,9 +115,13 @@ def _order(part: Component) -> tuple[int, str, int]:
 
 def kind_text(kind: str) -> str:
     """Write a kind of components in words."""
-    return {"regression": "known regression", "reserve": "allocator cache", "kv_cache": "KV cache"}.get(
-        kind, kind.replace("_", " ")
-    )
+    words = {
+        "regression": "known regression",
+        "reserve": "allocator cache",
+        "kv_cache": "KV cache",
+        "whole": "all that is needed",
+    }
+    return words.get(kind, kind.replace("_", " "))
 
 
 def draw_bars(name: str, title: str, bars: Sequence[Bar], limit: int | None, *, what: str = "needed") -> Figure:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, UsageError
 from compatcheck.core.estimate import OUTCOMES
 from compatcheck.core.fix import NOT_NEEDED, VERSION, install_command
-from compatcheck.core.headline import ending, find_worst, headline, reason_text
+from compatcheck.core.headline import ending, find_worst, headline, missing_text, reason_text
 from compatcheck.core.summary import (
     assumptions_in_words,
     choose,
@@ -30,12 +30,16 @@ from compatcheck.core.summary import (
 )
 from compatcheck.reporters.estimate import (
     assumption_lines,
+    doubt_lines,
     name_phase,
+    placement_texts,
     reason_lines,
     regression_lines,
     unmodelled_lines,
+    wall_text,
 )
-from compatcheck.reporters.figure import STYLE, draw_bars, draw_steps, make_bar, tell_bytes
+from compatcheck.reporters.estimate import headline as estimate_headline
+from compatcheck.reporters.figure import STYLE, Bar, Part, draw_bars, draw_steps, make_bar, tell_bytes
 from compatcheck.reporters.fingerprint import fingerprint
 from compatcheck.reporters.fix import (
     brings_text,
@@ -50,10 +54,13 @@ from compatcheck.reporters.fix import (
 from compatcheck.reporters.text import severity_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from compatcheck.core.estimate import Estimate, Phase, Size
+    from compatcheck.core.estimate_report import Doubts, EstimateReport
+    from compatcheck.core.fix import Change
     from compatcheck.core.report import Finding, Report, SubjectReport
+    from compatcheck.core.suggestions import Suggestion
 
 _OPENED = 3
 """Findings, and runs, that are unfolded when the page opens."""
@@ -65,7 +72,6 @@ class _Row(NamedTuple):
     """One component over the phases of a run."""
 
     label: str
-    kind: str
     sizes: tuple[int, ...]
     """Expected bytes in each phase, 0 where it is not resident."""
 
@@ -76,18 +82,26 @@ class _State(NamedTuple):
     label: str
     needed: Size
     outcome: str
+    bar: Bar
+    price: str = ""
+    """What the changes cost the person."""
+    how: tuple[str, ...] = ()
+    """What has to be written, and what must be known to."""
 
 
 class _Run(NamedTuple):
     """One subject's memory, with its figures."""
 
-    subject: SubjectReport
+    id: str
+    title: str
     estimate: Estimate
     figure: str
     rows: tuple[_Row, ...]
     states: tuple[_State, ...]
     comparison: str
     """Figure of the states; empty where there is but one."""
+    walls: tuple[str, ...] = ()
+    placements: tuple[str, ...] = ()
 
 
 class _Group(NamedTuple):
@@ -117,7 +131,17 @@ def format_report(report: Report) -> str:
         UsageError: Jinja2 is missing.
     """
     check_page()
-    return str(_open_template().render(_describe(report)))
+    return str(_open_template().render(_NOTHING | _describe(report)))
+
+
+def format_estimates(reports: Sequence[EstimateReport]) -> str:
+    """Format estimates as an HTML page.
+
+    Raises:
+        UsageError: Jinja2 is missing.
+    """
+    check_page()
+    return str(_open_template().render(_NOTHING | _describe_estimates(reports)))
 
 
 @cache
@@ -134,7 +158,7 @@ def _open_template() -> Any:  # noqa: ANN401 (of a package that need not be ther
     environment.filters |= {
         "bytes": tell_bytes, "size": size_text, "fact": fact_text, "place": place_text,
         "needs": needs_text, "measured": measured_text, "assumed": assumptions_in_words, "fingerprint": fingerprint,
-        "severity": severity_text, "prose": _prose, "link": _link, "clean": clean_text, "fit": fit_text,
+        "severity": severity_text, "prose": _prose, "link": _link, "clean": clean_text,
         "device": device_text, "target": target_text, "phase": name_phase, "shorten": shorten, "change": change_text,
         "effect": effect_text, "places": list_places, "outcome": outcome_text, "resolution": resolution_text,
         "brings": brings_text, "regressions": regression_lines, "reasons": reason_lines, "assumptions": assumption_lines,
@@ -143,37 +167,69 @@ def _open_template() -> Any:  # noqa: ANN401 (of a package that need not be ther
     return environment.get_template("report.html")
 
 
+_NOTHING = {
+    "worst": None, "plans": (), "groups": (), "rest": None, "clean": (), "audit": None, "subjects": (), "next_step": None,
+    "opened": _OPENED, "printed": _PRINTED, "style": STYLE, "not_needed": NOT_NEEDED, "version": VERSION,
+}  # fmt: skip
+"""What a page is without."""
+
+
 def _describe(report: Report) -> dict[str, Any]:
     """Return what the template shows; every word and number in it is one that the other formats have."""
     groups, rest = _group(report)
-    worst = find_worst(report)
+    worst, found = find_worst(report), {item.subject for item in report.findings}
+    several = len(report.subjects) > 1
     return {
-        "report": report,
         "lines": headline(report),
         "reason": reason_text(report),
         "state": {EXIT_FINDINGS: "bad", EXIT_CLEAN: "good"}.get(report.exit_code, "open"),
         "worst": None if worst is None else fingerprint(worst),
-        "runs": [_draw_run(report, subject, index) for index, subject in enumerate(report.subjects) if _fits(subject)],
+        "runs": [
+            _draw_subject(report, subject, index) for index, subject in enumerate(report.subjects) if _fits(subject)
+        ],
         "plans": [
             (plan, plan_title(report, plan), install_command(plan.changes)) for plan in report.plans if plan.changes
         ],
         "groups": groups,
         "rest": rest,
-        "clean": [
-            subject for subject in report.subjects if subject.id not in {item.subject for item in report.findings}
-        ],
+        "clean": [subject for subject in report.subjects if subject.id not in found],
         "left_out": list(_left_out(report)),
-        "several": len(report.subjects) > 1,
-        "opened": _OPENED,
-        "printed": _PRINTED,
+        "several": several,
+        "subjects": report.subjects,
         "audit": None if report.audit is None else _describe_audit(report),
-        "style": STYLE,
-        "outcomes": OUTCOMES,
-        "not_needed": NOT_NEEDED,
-        "version": VERSION,
-        "closing": closing_line(report),
-        "ending": ending(report),
+        "next_step": report.next_step,
+        "closing": (closing_line(report), ending(report)),
     }
+
+
+def _describe_estimates(reports: Sequence[EstimateReport]) -> dict[str, Any]:
+    told = [(one, estimate_headline(one) if one.estimate.phases else _no_estimate(one.estimate)) for one in reports]
+    named = [f"{one.id or one.subject}: {text}" for one, text in told]
+    outcomes = {one.estimate.verdict.outcome for one in reports}
+    several = len(reports) > 1
+    return {
+        "lines": [f"{len(reports)} runs", *named] if several else [told[0][1], reports[0].subject],
+        "reason": f"{len(reports)} estimates" if several else named[0],
+        "state": "bad" if "does_not_fit" in outcomes else "good" if outcomes == {"fits"} else "open",
+        "runs": [
+            _draw_estimate(one, text, index, several=several)
+            for index, (one, text) in enumerate(told)
+            if one.estimate.phases
+        ],
+        "left_out": [f"{of.id}: {text}" if several else text for of in reports for text in _doubted(of.doubts)],
+        "several": several,
+        "closing": (),
+    }
+
+
+def _no_estimate(estimate: Estimate) -> str:
+    return f"no estimate: {estimate.verdict.primary or f'it needs {missing_text(estimate.needs)}'}"
+
+
+def _doubted(doubts: Doubts) -> Iterator[str]:
+    yield from (f"not read: {place}: {gap_text(why)}" for place, why in doubts.gaps)
+    yield from doubts.unselected
+    yield from doubt_lines(doubts)
 
 
 def _describe_audit(report: Report) -> dict[str, Any]:
@@ -192,25 +248,66 @@ def _fits(subject: SubjectReport) -> bool:
     return subject.estimate is not None and bool(subject.estimate.phases)
 
 
-def _draw_run(report: Report, subject: SubjectReport, index: int) -> _Run:
+def _draw_subject(report: Report, subject: SubjectReport, index: int) -> _Run:
     estimate = subject.estimate
     assert estimate is not None  # noqa: S101 (the caller looked)
+    states = []
+    for plan in report.plans:
+        words = _after_text(plan.changes)
+        states += [_make_state(words, one) for name, one in plan.outcomes if name == subject.id and one.phases]
+    title = f"{subject.id}: {fit_text(subject) or OUTCOMES[estimate.verdict.outcome]}"
+    of = f" of {subject.id}" if len(report.subjects) > 1 else ""
+    return _draw_run(_Run(subject.id, title, estimate, "", (), tuple(states), ""), index, of)
+
+
+def _draw_estimate(report: EstimateReport, text: str, index: int, *, several: bool) -> _Run:
+    states = []
+    for one in report.suggestions:
+        words = _after_text(one.changes)
+        bar = Bar(words, (Part("", "whole", one.needed.expected),), one.needed)
+        states.append(_State(words, one.needed, OUTCOMES[one.outcome], bar, one.effect, tuple(_instruct(one))))
+    name = report.id or report.subject
+    placements = [": ".join(placement_texts(place)) for place in report.placements]
+    placements += [f"none: {report.no_placement}"] if report.no_placement else []
+    title = f"{report.subject}: {text}"
+    run = _Run(
+        name, title, report.estimate, "", (), tuple(states), "", tuple(map(wall_text, report.walls)), tuple(placements)
+    )
+    return _draw_run(run, index, f" of {name}" if several else "")
+
+
+def _after_text(changes: Sequence[Change]) -> str:
+    words = " + ".join(change_text(change) for change in changes if not change.follows)
+    return f"after {words}" + (" and what follows from it" if any(change.follows for change in changes) else "")
+
+
+def _instruct(suggestion: Suggestion) -> Iterator[str]:
+    for change in suggestion.changes:
+        if change.follows or change.note:
+            yield f"{change_text(change)}: {change.why}" if change.follows else str(change.note)
+        yield from [f"{place}: {text}" for place, text in change.where] or filter(None, [" ".join(change.options)])
+
+
+def _make_state(label: str, estimate: Estimate) -> _State:
+    assert estimate.peak_phase is not None  # noqa: S101 (there are phases)
+    return _State(label, estimate.needed, OUTCOMES[estimate.verdict.outcome], make_bar(label, estimate.peak_phase))
+
+
+def _draw_run(run: _Run, index: int, of: str) -> _Run:
+    """Draw a run phase by phase, and beside what it is after changes."""
+    estimate = run.estimate
     limit, peak = estimate.verdict.limit_bytes, estimate.peak_phase
     bars = [make_bar(name_phase(one) + (" (peak)" if one is peak else ""), one) for one in estimate.phases]
-    of = f" of {subject.id}" if len(report.subjects) > 1 else ""
     figure = draw_bars(f"memory-{index}", f"Memory of one device by phase{of}", bars, limit).svg
-    named = [("as it is", estimate)]
+    states = [_make_state("as it is", estimate)]
     if estimate.without is not None and any(one.adds for one in estimate.regressions):
-        named.append(("without the known regressions", estimate.without))
-    for plan in report.plans:
-        words = " + ".join(change_text(change) for change in plan.changes if not change.follows)
-        follows = " and what follows from it" if any(change.follows for change in plan.changes) else ""
-        named += [(f"after {words}{follows}", one) for name, one in plan.outcomes if name == subject.id and one.phases]
-    states = tuple(_State(label, one.needed, OUTCOMES[one.verdict.outcome]) for label, one in named)
-    after = [make_bar(label, one.peak_phase) for label, one in named if one.peak_phase is not None]
+        states.append(_make_state("without the known regressions", estimate.without))
+    states += run.states
     title = f"Peak before and after each change{of}"
-    comparison = draw_bars(f"change-{index}", title, after, limit).svg if after[1:] else ""
-    return _Run(subject, estimate, figure, tuple(_tabulate(estimate.phases)), states, comparison)
+    comparison = draw_bars(f"change-{index}", title, [one.bar for one in states], limit).svg if states[1:] else ""
+    return run._replace(
+        figure=figure, rows=tuple(_tabulate(estimate.phases)), states=tuple(states), comparison=comparison
+    )
 
 
 def _tabulate(phases: Iterable[Phase]) -> Iterable[_Row]:
@@ -227,7 +324,7 @@ def _tabulate(phases: Iterable[Phase]) -> Iterable[_Row]:
             for phase in phases
         )
         if any(sizes):
-            yield _Row(name if alone else f"{role}: {name}", kind, sizes)
+            yield _Row(name if alone else f"{role}: {name}", sizes)
 
 
 def _group(report: Report) -> tuple[list[_Group], str | None]:

@@ -48,7 +48,7 @@ def words(picture: ET.Element) -> list[str]:
 
 
 def test_every_kind_has_a_colour() -> None:
-    assert set(COLOURS) == set(KINDS)
+    assert set(COLOURS) == {*KINDS, "whole"}
 
 
 @given(st.lists(phases, min_size=1, max_size=6), st.none() | st.integers(1, 2**47))
