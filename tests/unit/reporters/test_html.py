@@ -77,7 +77,7 @@ def test_every_figure_has_a_table_with_the_numbers_of_the_json(case, case_report
     data = json.loads(json_reporter.format_report(report))
     page = read(report)
     figures = list(page.iter(f"{HTML}figure"))
-    tables = [table for table in page.iter(f"{HTML}table") if table.get("class") == "numbers"]
+    tables = [table for table in page.iter(f"{HTML}table") if (table.get("class") or "").startswith("numbers")]
     assert len(figures) == len(tables)
     measured = [finding["measured"]["points"] for finding in data["findings"] if finding["measured"]]
     steps = tables[len(tables) - len(measured) :]
