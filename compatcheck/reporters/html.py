@@ -6,51 +6,15 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from compatcheck.core import summary
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, UsageError
 from compatcheck.core.estimate import OUTCOMES
 from compatcheck.core.fix import NOT_NEEDED, VERSION, install_command
 from compatcheck.core.headline import ending, find_worst, headline, missing_text, reason_text
-from compatcheck.core.summary import (
-    assumptions_in_words,
-    choose,
-    clean_text,
-    closing_line,
-    device_text,
-    fact_text,
-    fit_text,
-    gap_text,
-    measured_text,
-    needs_text,
-    place_text,
-    size_text,
-    target_text,
-    value_text,
-    waiting_text,
-    worst_first,
-)
-from compatcheck.reporters.estimate import (
-    assumption_lines,
-    doubt_lines,
-    name_phase,
-    placement_texts,
-    reason_lines,
-    regression_lines,
-    unmodelled_lines,
-    wall_text,
-)
-from compatcheck.reporters.estimate import headline as estimate_headline
+from compatcheck.reporters import estimate as estimates
+from compatcheck.reporters import fix
 from compatcheck.reporters.figure import STYLE, Bar, Part, draw_bars, draw_steps, make_bar, tell_bytes
 from compatcheck.reporters.fingerprint import fingerprint
-from compatcheck.reporters.fix import (
-    brings_text,
-    change_text,
-    effect_text,
-    list_places,
-    outcome_text,
-    plan_title,
-    resolution_text,
-    shorten,
-)
 from compatcheck.reporters.text import severity_text
 
 if TYPE_CHECKING:
@@ -156,13 +120,15 @@ def _open_template() -> Any:  # noqa: ANN401 (of a package that need not be ther
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "bytes": tell_bytes, "size": size_text, "fact": fact_text, "place": place_text,
-        "needs": needs_text, "measured": measured_text, "assumed": assumptions_in_words, "fingerprint": fingerprint,
-        "severity": severity_text, "prose": _prose, "link": _link, "clean": clean_text,
-        "device": device_text, "target": target_text, "phase": name_phase, "shorten": shorten, "change": change_text,
-        "effect": effect_text, "places": list_places, "outcome": outcome_text, "resolution": resolution_text,
-        "brings": brings_text, "regressions": regression_lines, "reasons": reason_lines, "assumptions": assumption_lines,
-        "unmodelled": unmodelled_lines, "steps": _draw_measured,
+        "size": summary.size_text, "fact": summary.fact_text, "place": summary.place_text, "needs": summary.needs_text,
+        "measured": summary.measured_text, "assumed": summary.assumptions_in_words, "clean": summary.clean_text,
+        "device": summary.device_text, "target": summary.target_text,
+        "phase": estimates.name_phase, "regressions": estimates.regression_lines, "reasons": estimates.reason_lines,
+        "assumptions": estimates.assumption_lines, "unmodelled": estimates.unmodelled_lines,
+        "change": fix.change_text, "effect": fix.effect_text, "places": fix.list_places, "outcome": fix.outcome_text,
+        "resolution": fix.resolution_text, "brings": fix.brings_text, "shorten": fix.shorten,
+        "bytes": tell_bytes, "fingerprint": fingerprint, "severity": severity_text, "prose": _prose, "link": _link,
+        "steps": _draw_measured,
     }  # fmt: skip
     return environment.get_template("report.html")
 
@@ -185,10 +151,12 @@ def _describe(report: Report) -> dict[str, Any]:
         "state": {EXIT_FINDINGS: "bad", EXIT_CLEAN: "good"}.get(report.exit_code, "open"),
         "worst": None if worst is None else fingerprint(worst),
         "runs": [
-            _draw_subject(report, subject, index) for index, subject in enumerate(report.subjects) if _fits(subject)
+            _draw_subject(report, subject, index)
+            for index, subject in enumerate(report.subjects)
+            if _is_estimated(subject)
         ],
         "plans": [
-            (plan, plan_title(report, plan), install_command(plan.changes)) for plan in report.plans if plan.changes
+            (plan, fix.plan_title(report, plan), install_command(plan.changes)) for plan in report.plans if plan.changes
         ],
         "groups": groups,
         "rest": rest,
@@ -198,12 +166,12 @@ def _describe(report: Report) -> dict[str, Any]:
         "subjects": report.subjects,
         "audit": None if report.audit is None else _describe_audit(report),
         "next_step": report.next_step,
-        "closing": (closing_line(report), ending(report)),
+        "closing": (summary.closing_line(report), ending(report)),
     }
 
 
 def _describe_estimates(reports: Sequence[EstimateReport]) -> dict[str, Any]:
-    told = [(one, estimate_headline(one) if one.estimate.phases else _no_estimate(one.estimate)) for one in reports]
+    told = [(one, estimates.headline(one) if one.estimate.phases else _no_estimate(one.estimate)) for one in reports]
     named = [f"{one.id or one.subject}: {text}" for one, text in told]
     outcomes = {one.estimate.verdict.outcome for one in reports}
     several = len(reports) > 1
@@ -227,9 +195,9 @@ def _no_estimate(estimate: Estimate) -> str:
 
 
 def _doubted(doubts: Doubts) -> Iterator[str]:
-    yield from (f"not read: {place}: {gap_text(why)}" for place, why in doubts.gaps)
+    yield from (f"not read: {place}: {summary.gap_text(why)}" for place, why in doubts.gaps)
     yield from doubts.unselected
-    yield from doubt_lines(doubts)
+    yield from estimates.doubt_lines(doubts)
 
 
 def _describe_audit(report: Report) -> dict[str, Any]:
@@ -244,7 +212,7 @@ def _describe_audit(report: Report) -> dict[str, Any]:
     }
 
 
-def _fits(subject: SubjectReport) -> bool:
+def _is_estimated(subject: SubjectReport) -> bool:
     return subject.estimate is not None and bool(subject.estimate.phases)
 
 
@@ -255,7 +223,7 @@ def _draw_subject(report: Report, subject: SubjectReport, index: int) -> _Run:
     for plan in report.plans:
         words = _after_text(plan.changes)
         states += [_make_state(words, one) for name, one in plan.outcomes if name == subject.id and one.phases]
-    title = f"{subject.id}: {fit_text(subject) or OUTCOMES[estimate.verdict.outcome]}"
+    title = f"{subject.id}: {summary.fit_text(subject) or OUTCOMES[estimate.verdict.outcome]}"
     of = f" of {subject.id}" if len(report.subjects) > 1 else ""
     return _draw_run(_Run(subject.id, title, estimate, "", (), tuple(states), ""), index, of)
 
@@ -267,24 +235,32 @@ def _draw_estimate(report: EstimateReport, text: str, index: int, *, several: bo
         bar = Bar(words, (Part("", "whole", one.needed.expected),), one.needed)
         states.append(_State(words, one.needed, OUTCOMES[one.outcome], bar, one.effect, tuple(_instruct(one))))
     name = report.id or report.subject
-    placements = [": ".join(placement_texts(place)) for place in report.placements]
+    placements = [": ".join(estimates.placement_texts(place)) for place in report.placements]
     placements += [f"none: {report.no_placement}"] if report.no_placement else []
     title = f"{report.subject}: {text}" if several else report.subject
     run = _Run(
-        name, title, report.estimate, "", (), tuple(states), "", tuple(map(wall_text, report.walls)), tuple(placements)
+        name,
+        title,
+        report.estimate,
+        "",
+        (),
+        tuple(states),
+        "",
+        tuple(map(estimates.wall_text, report.walls)),
+        tuple(placements),
     )
     return _draw_run(run, index, f" of {name}" if several else "")
 
 
 def _after_text(changes: Sequence[Change]) -> str:
-    words = " + ".join(change_text(change) for change in changes if not change.follows)
+    words = " + ".join(fix.change_text(change) for change in changes if not change.follows)
     return f"after {words}" + (" and what follows from it" if any(change.follows for change in changes) else "")
 
 
 def _instruct(suggestion: Suggestion) -> Iterator[str]:
     for change in suggestion.changes:
         if change.follows or change.note:
-            yield f"{change_text(change)}: {change.why}" if change.follows else str(change.note)
+            yield f"{fix.change_text(change)}: {change.why}" if change.follows else str(change.note)
         yield from [f"{place}: {text}" for place, text in change.where] or filter(None, [" ".join(change.options)])
 
 
@@ -297,7 +273,7 @@ def _draw_run(run: _Run, index: int, of: str) -> _Run:
     """Draw a run phase by phase, and beside what it is after changes."""
     estimate = run.estimate
     limit, peak = estimate.verdict.limit_bytes, estimate.peak_phase
-    bars = [make_bar(name_phase(one) + (" (peak)" if one is peak else ""), one) for one in estimate.phases]
+    bars = [make_bar(estimates.name_phase(one) + (" (peak)" if one is peak else ""), one) for one in estimate.phases]
     figure = draw_bars(f"memory-{index}", f"Memory of one device by phase{of}", bars, limit).svg
     states = [_make_state("as it is", estimate)]
     if estimate.without is not None and any(one.adds for one in estimate.regressions):
@@ -329,7 +305,7 @@ def _tabulate(phases: Iterable[Phase]) -> Iterable[_Row]:
 
 def _group(report: Report) -> tuple[list[_Group], str | None]:
     """Return findings under headings, and why those of the last one but the waived stand there."""
-    choice = choose(report.findings)
+    choice = summary.choose(report.findings)
     shown = {id(finding) for finding in choice.shown}
     others = [finding for finding in report.findings if id(finding) not in shown]
     waived = [finding for finding in others if finding.suppressed is not None]
@@ -337,8 +313,8 @@ def _group(report: Report) -> tuple[list[_Group], str | None]:
         ("Findings", [item for item in choice.shown if item.status == "affected" and not item.advice]),
         ("Advice", [item for item in choice.shown if item.advice]),
         ("Possible", [item for item in choice.shown if item.status == "possible"]),
-        ("Further", sorted((item for item in others if item.suppressed is None), key=worst_first)),
-        ("Waived", sorted(waived, key=worst_first)),
+        ("Further", sorted((item for item in others if item.suppressed is None), key=summary.worst_first)),
+        ("Waived", sorted(waived, key=summary.worst_first)),
     ]
     groups = []
     for title, findings in chosen:
@@ -363,13 +339,15 @@ def _left_out(report: Report) -> Iterator[str]:
     yield from (f"not read: {entry}" for entry in report.skipped)
     for subject in report.subjects:
         of = f"{subject.id}: " if len(report.subjects) > 1 else ""
-        yield from (f"{of}not read: {place}: {gap_text(why)}" for place, why in subject.gaps)
+        yield from (f"{of}not read: {place}: {summary.gap_text(why)}" for place, why in subject.gaps)
         for name, values in subject.conflicts:
-            yield f"{of}conflict: {name}: " + "; ".join(f"{value_text(value)} at {source}" for value, source in values)
+            yield f"{of}conflict: {name}: " + "; ".join(
+                f"{summary.value_text(value)} at {source}" for value, source in values
+            )
         yield from (f"{of}not known: {name} at {place}: {why}" for name, place, why in subject.unresolved)
         for name, count in subject.folded:
             yield f"{of}{name}: version unknown, {count} rule{'s depend' if count != 1 else ' depends'} on it"
-        waiting = waiting_text(subject)
+        waiting = summary.waiting_text(subject)
         yield from (f"{of}{text}" for text in (*subject.unselected, *([waiting] if waiting else [])))
         for place, near in subject.unread_keys:
             yield f"{of}no reader knows {place}" + (f": did you mean {near}?" if near else "")
