@@ -11,7 +11,7 @@ import click
 from compatcheck.cli import options
 from compatcheck.cli.arguments import split
 from compatcheck.cli.laboratory import find_tracer
-from compatcheck.cli.output import Output, parse_outputs, terminal_width, write_formatted
+from compatcheck.cli.output import Output, parse_outputs, terminal_width, write_figures, write_formatted
 from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ FORMATS = ("text", "markdown", "json")
     is_flag=True,
     help="Trace the run under both sides, in an interpreter with torch, instead of estimating.",
 )
-def command(before: str, after: str, trace: bool, **given: Any) -> int:  # noqa: ANN401, FBT001 (click's signature)
+@options.picture_option("the peaks before and after")
+def command(before: str, after: str, trace: bool, plot: str | None, **given: Any) -> int:  # noqa: ANN401, FBT001 (click's signature)
     """Compare two environments, requirement files or locks under the same run: which regressions enter and leave with a change.
 
     A and B are each an environment (its directory or interpreter), a requirements or lock file, a container image (archive,
@@ -51,6 +52,14 @@ def command(before: str, after: str, trace: bool, **given: Any) -> int:  # noqa:
     rules = open_rules(checks.rule_directories)
     found = compare((before, after), inspection, rules, os.environ, checks, tracer=tracer)
     difference = found._replace(seconds=time.perf_counter() - started)
+    if plot is not None:
+        from compatcheck.reporters.difference import draw_difference  # noqa: PLC0415 (only when asked)
+
+        write_figures(
+            plot,
+            draw_difference(difference),
+            "there is no estimate of the run; `compatcheck estimate` says what it needs",
+        )
     write_formatted(lambda name, color: format_as(name, difference, output, color=color), output, targets)
     return difference.exit_code
 

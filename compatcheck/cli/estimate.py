@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from compatcheck.core.estimate_report import EstimateReport
 
 ESTIMATE = "Estimate"
-FORMATS = ("text", "markdown", "json")
+FORMATS = ("text", "markdown", "json", "html")
 
 
 estimate_options = options.apply_options(
@@ -84,6 +84,10 @@ def command(
         from compatcheck.reporters.plot import check_plot  # noqa: PLC0415 (only when asked)
 
         check_plot(plot)
+    if format_name == "html":
+        from compatcheck.reporters.html import check_page  # noqa: PLC0415 (only when asked)
+
+        check_page()
     inspection = inspect(given, files=bool(given["paths"] or given["run"]))
     rules = open_rules(() if inspection.policy is None else inspection.policy.rules)
     names = tuple(name.strip().replace("-", "_") for name in (axes or "").split(",") if name.strip())
@@ -107,6 +111,10 @@ def command(
 
 
 def _format(reports: Sequence[EstimateReport], name: str, verbose: int) -> str:
+    if name == "html":
+        from compatcheck.reporters.html import format_estimates  # noqa: PLC0415 (only when asked)
+
+        return escape_controls(format_estimates(reports))
     from compatcheck.reporters import estimate as reporter  # noqa: PLC0415 (beside its use)
 
     if name == "json":

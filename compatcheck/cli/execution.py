@@ -33,10 +33,14 @@ def execute(inspection: Inspection, checks: Checks, output: Output) -> int:
         The exit code.
 
     Raises:
-        CompatcheckError: nothing could be checked at all.
+        CompatcheckError: nothing could be checked at all, or a format needs a package that is not there.
     """
     started = time.perf_counter()
     targets = parse_outputs(output.outputs)
+    if any(name == "html" for name in (output.format_name, *(name for name, _ in targets))):
+        from compatcheck.reporters.html import check_page  # noqa: PLC0415 (before anything is read)
+
+        check_page()
     rules = open_rules(checks.rule_directories)
 
     def write(report: Report, *, to_person: bool = True) -> None:

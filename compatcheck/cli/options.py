@@ -253,6 +253,19 @@ check_options = apply_options(
 )
 
 
+def picture_option(what: str) -> Callable[[F], F]:
+    """Return the option of a command that draws its result."""
+    return grouped_option(OUTPUT, "--plot", metavar="FILE", callback=_check_picture, help=f"Draw {what}: .svg.")
+
+
+def _check_picture(_: click.Context, __: click.Parameter, path: str | None) -> str | None:
+    if path is not None:
+        from compatcheck.reporters.figure import check_picture  # noqa: PLC0415 (only when asked)
+
+        check_picture(path)
+    return path
+
+
 def output_options(formats: tuple[str, ...]) -> Callable[[F], F]:
     """Return the output options for a command with these formats."""
     return apply_options(

@@ -11,8 +11,9 @@ from compatcheck.core.terminal import escape_controls
 if TYPE_CHECKING:
     from compatcheck.core.report import Report
     from compatcheck.core.source import Skipped
+    from compatcheck.reporters.figure import Figure
 
-FORMATS = ("text", "json", "sarif", "junit", "markdown", "github")
+FORMATS = ("text", "json", "sarif", "junit", "markdown", "github", "html")
 
 
 class Output(NamedTuple):
@@ -100,10 +101,25 @@ def write_files(contents: Iterable[tuple[str, str, str]]) -> None:
             with open(path, "w", encoding="utf-8") as file:
                 file.write(printable(content.rstrip("\n") + "\n", "utf-8"))
         except OSError as error:
-            failed.append(f"--output {name}:{path} cannot be written: {error.strerror}")
+            failed.append(
+                f"{path if name == 'plot' else f'--output {name}:{path}'} cannot be written: {error.strerror}"
+            )
     if failed:
         msg = "; ".join(failed)
         raise UsageError(msg, hint="name a file in a directory that exists and may be written to")
+
+
+def write_figures(path: str, figures: "Sequence[Figure]", nothing: str) -> None:
+    """Write the figures of ``--plot``, and say where they are, or why there are none.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    from compatcheck.reporters.figure import make_picture  # noqa: PLC0415 (only when asked)
+
+    if figures:
+        write_files([("plot", path, make_picture(figures))])
+    sys.stderr.write(f"wrote {path}\n" if figures else f"nothing was drawn: {nothing}\n")
 
 
 def printable(text: str, encoding: str) -> str:

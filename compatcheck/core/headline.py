@@ -53,7 +53,7 @@ def open_lines(report: Report, *, inputs: bool = True) -> list[str]:
             found += _unknown_lines(subject)
             found += [f"{of}{text}" for text in subject.unselected]
             found += [
-                f"{of}no estimate: it needs {_needs_text(needs)}" for needs in (_estimate_needs(subject),) if needs
+                f"{of}no estimate: it needs {missing_text(needs)}" for needs in (_estimate_needs(subject),) if needs
             ]
     lines = list(dict.fromkeys(found))
     more = len(lines) - MAX_OPEN
@@ -80,7 +80,8 @@ _CHOICES = {"model.attn_implementation", "model.load_dtype", "model.quantization
 """Facts about a model that its files do not tell: a run chooses them."""
 
 
-def _needs_text(needs: tuple[str, ...]) -> str:
+def missing_text(needs: tuple[str, ...]) -> str:
+    """Say with which options what an estimate needs is given; a model's own file tells all about it."""
     others = tuple(name for name in needs if not name.startswith("model.") or name in _CHOICES)
     model = len(others) < len(needs)
     return ", ".join([*(["the model (--model)"] if model else []), *([needs_text(others)] if others else [])])

@@ -55,6 +55,18 @@ class FindingReference(NamedTuple):
     date: str | None
 
 
+class MeasuredSeries(NamedTuple):
+    """What was measured behind a rule in releases of one package, all else alike: on a small model, which shows the step."""
+
+    package: str
+    metric: str
+    probe: str
+    backend: str
+    parameters: Mapping[str, object]
+    points: tuple[tuple[str, float], ...]
+    """Release and bytes, the oldest first."""
+
+
 class Finding(NamedTuple):
     """One rule that matches, or may match, one role of one subject."""
 
@@ -91,6 +103,8 @@ class Finding(NamedTuple):
     """Whether a release of a package brought it in: older ones do not have it."""
     advice: bool = False
     """Whether it is certain and fails no run whatever the threshold: no release is at fault and the run has room for it."""
+    measured: MeasuredSeries | None = None
+    """The step that the rule is about, over releases; None where no release was measured against another."""
     folded: bool = False
     """Whether it is only counted where a person reads: it costs nothing here, or waits for what this run shows no sign of."""
 

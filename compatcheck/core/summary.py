@@ -265,6 +265,16 @@ def clean_text(subject: SubjectReport) -> str:
     return f"no known problem among the rules about {count} package{'' if count == 1 else 's'} and {facts}"
 
 
+def waiting_text(subject: SubjectReport) -> str | None:
+    """Say how many rules wait for a configuration, and which options give one; None where one is there, or none waits."""
+    configured = any(fact.origin in {"configuration", "script"} for _, fact in subject.facts)
+    if not subject.waiting or configured or not subject.is_checkable:
+        return None
+    model = any(fact.name == MODEL for _, fact in subject.facts)
+    options = "--training" if model else "--training and --model"
+    return f"{subject.waiting} rule{'s wait' if subject.waiting > 1 else ' waits'} for a configuration: give {options}"
+
+
 def target_text(facts: Iterable[tuple[str, Fact]]) -> str | None:
     """Say which machine a policy declares, for facts that come from no device here; None where it declares none."""
     stated = {}

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import CompatcheckError
 from compatcheck.lab.measurement_files import read_measurements
-from compatcheck.lab.rule_evidence import selects
 from compatcheck.rules.load import load_rule
 from compatcheck.rules.locate import CHECKOUT, is_checkout
+from compatcheck.rules.measured import selects
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -88,5 +88,9 @@ def _find(selection: EvidenceSelection, root: Path, files: dict[str, tuple[Measu
             files[selection.file] = read_measurements(str(root / selection.file))
         except CompatcheckError:
             files[selection.file] = ()
-    found = [measurement for measurement in files[selection.file] if selects(selection, measurement)]
+    found = [
+        measurement
+        for measurement in files[selection.file]
+        if selects(selection, measurement.versions, measurement.parameters)
+    ]
     return found[0] if len(found) == 1 and found[0].succeeded else None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import CompatcheckError
 from compatcheck.core.versions import compile_specifier, contains
+from compatcheck.rules.measured import selects
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -68,7 +69,11 @@ def _check_comparison(
     for part in (comparison.suspect, comparison.baseline):
         if part is None:
             continue
-        found = [measurement for measurement in files[part.file] if selects(part, measurement)]
+        found = [
+            measurement
+            for measurement in files[part.file]
+            if selects(part, measurement.versions, measurement.parameters)
+        ]
         if len(found) != 1:
             yield f"{_describe(part)} selects {len(found)} measurements; name one by versions and parameters"
             return
@@ -115,21 +120,6 @@ def _check_range(
             f"{comparison.metric} of {_describe(comparison.suspect)}{against} is {measured:,.0f} bytes; the rule says"
             f" {expected:,.0f} ({low:,.0f} to {high:,.0f})"
         )
-
-
-def selects(selection: EvidenceSelection, measurement: Measurement) -> bool:
-    """Tell whether a selection names this measurement."""
-    return all(measurement.versions.get(name) == version for name, version in selection.versions.items()) and all(
-        _parameter(measurement.parameters, name) == value for name, value in selection.parameters.items()
-    )
-
-
-def _parameter(parameters: Mapping[str, Any], name: str) -> object:
-    """Return a parameter, ``config.num_hidden_layers`` from inside another; None where it is not stated."""
-    value: Any = parameters
-    for part in name.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    return value
 
 
 def _describe(selection: EvidenceSelection) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import RuleError
 from compatcheck.core.facts import TRAITS, Fact
-from compatcheck.core.report import Finding, FindingImpact, FindingReference
+from compatcheck.core.report import Finding, FindingImpact, FindingReference, MeasuredSeries
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.versions import contains
 from compatcheck.matching.decision import AFFECTED, POSSIBLE, SILENT, Decision, decide, size, truth
@@ -321,6 +321,9 @@ def build(
         references=tuple(
             FindingReference(str(entry["type"]), str(entry["url"]), entry["date"]) for entry in texts.references
         ),
+        measured=None
+        if texts.measured is None
+        else MeasuredSeries(**{**texts.measured, "points": tuple(map(tuple, texts.measured["points"]))}),
     )
 
 

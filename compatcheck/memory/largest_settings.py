@@ -140,7 +140,7 @@ def find_wall(name: str, roles: Mapping[str, Facts], price_with: Callable[[Mappi
     top = high if high is not None else low or start
     for index in range(1, _POINTS + 1):
         price(max(step, top * index // _POINTS))
-    points = tuple((value, priced[value].needed.expected) for value in sorted(priced) if value <= 2 * top)
+    points = tuple((value, priced[value].needed.expected) for value in sorted(priced) if value <= max(2 * top, start))
     return Wall(fact, current, low, high, step, cost, points)
 
 

@@ -9,6 +9,7 @@ from compatcheck.core.difference import ENTERED, LEFT, STAYED
 from compatcheck.core.errors import EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT
 from compatcheck.core.summary import fact_text, needs_text, place_text, size_text, value_text
 from compatcheck.core.units import format_bytes
+from compatcheck.reporters.figure import draw_bars, make_bar
 from compatcheck.reporters.json import describe_fact, describe_finding, describe_origin, describe_skipped
 from compatcheck.reporters.markdown import escape, rule_link, table
 from compatcheck.reporters.text import Terminal, fill, severity_text
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from compatcheck.core.difference import Difference, FactChange, FindingChange, PackageChange
     from compatcheck.core.estimate import Estimate
     from compatcheck.core.report import Finding, Report
+    from compatcheck.reporters.figure import Figure
 
 MAX_POSSIBLE = 5
 """Possible findings that entered or left shown in full; the rest are counted."""
@@ -180,6 +182,19 @@ def growth_text(before: int, after: int) -> str:
 def peaks_text(peaks: tuple[Estimate, Estimate]) -> str:
     """Write the expected peaks before and after, as ``torch.cuda.max_memory_allocated`` would report them."""
     return growth_text(*(estimate.allocated.expected for estimate in peaks))
+
+
+def draw_difference(difference: Difference) -> list[Figure]:
+    """Draw the peaks before and after against what a device has; nothing where no run is described."""
+    bars = []
+    for name, estimate in zip(difference.names, difference.peaks or (), strict=False):
+        every = [make_bar(name, phase, ("reserve", "context", "other")) for phase in estimate.phases]
+        bars.append(max(every, key=lambda bar: bar.size.expected))
+    if difference.peaks is None:
+        return []
+    title = f"Peak allocated, {method_text(difference.peaks)}: {peaks_text(difference.peaks)}"
+    limit = difference.peaks[1].verdict.limit_bytes
+    return [draw_bars("peaks", title, bars, limit, what="allocated")]
 
 
 def method_text(peaks: tuple[Estimate, Estimate]) -> str:

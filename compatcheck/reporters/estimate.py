@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from compatcheck.core.estimate import Component, Estimate, Phase, Regression
     from compatcheck.core.estimate_report import Doubts, EstimateReport
-    from compatcheck.core.suggestions import Wall
+    from compatcheck.core.suggestions import Placement, Wall
 
 _BAR = 22
 _LABEL = (34, 41)
@@ -61,7 +61,8 @@ def _lines(report: EstimateReport, verbose: int) -> Iterator[str]:
     yield from _instants(estimate, peak)
     for detail in report.details:
         yield from wrap_text(detail, 2, 4)
-    yield from _reasons(estimate)
+    for line in reason_lines(estimate):
+        yield from wrap_text(line, 2, 4)
     yield from _unknowns(estimate)
     yield from _doubts(report.doubts)
     if report.placements or report.no_placement:
@@ -83,7 +84,7 @@ _SHOWN_GAPS = 3
 def _verdict(report: EstimateReport) -> Iterator[str]:
     estimate, verdict = report.estimate, report.estimate.verdict
     yield from wrap_text(headline(report), 2, 4)
-    for line in _regressions(estimate):
+    for line in regression_lines(estimate):
         yield from wrap_text(line, 2, 4)
     if verdict.condition and find_lead(estimate) is None:
         yield from wrap_text(verdict.condition, 2, 4)
@@ -110,7 +111,7 @@ def headline(report: EstimateReport) -> str:
     return f"{OUTCOMES[verdict.outcome]}: {text}"
 
 
-def _regressions(estimate: Estimate) -> Iterator[str]:
+def regression_lines(estimate: Estimate) -> Iterator[str]:
     """Say what of the need is a known regression, and what the run needs without."""
     if estimate.without is None:
         return
@@ -126,6 +127,16 @@ def _regressions(estimate: Estimate) -> Iterator[str]:
 
 
 def _doubts(doubts: Doubts) -> Iterator[str]:
+    lines = doubt_lines(doubts)
+    if lines:
+        yield ""
+        yield "  not known"
+    for line in lines:
+        yield from wrap_text(line, 4, 6)
+
+
+def doubt_lines(doubts: Doubts) -> list[str]:
+    """Say what stands against the facts: values nobody can tell, conflicts, keys about memory that no reader knows."""
     lines = [f"unresolved: {name} at {place}: {why}" for name, place, why in doubts.unresolved]
     for name, values in doubts.conflicts:
         told = "; ".join(f"{value_text(value)} at {place}" for value, place in values)
@@ -136,11 +147,7 @@ def _doubts(doubts: Doubts) -> Iterator[str]:
         words = "key that looks" if len(keys) == 1 else "keys that look"
         listed = ", ".join(keys[:_NAMED])
         lines.append(f"not understood: {len(keys)} {words} like memory: {listed}{more} (`compatcheck facts` shows all)")
-    if lines:
-        yield ""
-        yield "  not known"
-    for line in lines:
-        yield from wrap_text(line, 4, 6)
+    return lines
 
 
 _NAMED = 6
@@ -180,58 +187,64 @@ def _instants(estimate: Estimate, peak: Phase) -> Iterator[str]:
     yield from wrap_text("phases, GiB needed: " + " · ".join(parts), 2, 4)
 
 
-def _reasons(estimate: Estimate) -> Iterator[str]:
+def reason_lines(estimate: Estimate) -> Iterator[str]:
+    """Say what a verdict rests on: what takes most, what else, what does not matter, and what would settle it."""
     verdict = estimate.verdict
     if verdict.primary:
         heading = "cause" if verdict.outcome in {"does_not_fit", "marginal"} else "largest"
-        yield from wrap_text(f"{heading}: {verdict.primary}", 2, 4)
+        yield f"{heading}: {verdict.primary}"
     for heading, texts in (("contributing", verdict.contributing), ("ruled out", verdict.ruled_out)):
         if texts:
-            yield from wrap_text(f"{heading}: {'; '.join(texts)}", 2, 4)
+            yield f"{heading}: {'; '.join(texts)}"
     if verdict.verify:
-        yield from wrap_text(f"verify: {verdict.verify}", 2, 4)
+        yield f"verify: {verdict.verify}"
 
 
 def _unknowns(estimate: Estimate) -> Iterator[str]:
-    if estimate.assumptions:
-        yield ""
-        yield "  assumed"
-        for entry in estimate.assumptions:
-            text = f"{entry.fact} = {value_text(entry.value)}" + (f": {entry.reason}" if entry.reason else "")
-            yield from wrap_text(text, 4, 6)
-    if estimate.unmodelled:
-        yield ""
-        yield "  not modelled"
-        for left in estimate.unmodelled:
-            needs = {"more": "the run needs more", "less": "the run needs less", "either": "more or less"}[
-                left.direction
-            ]
-            yield from wrap_text(f"{left.name} ({needs}): {left.reason}", 4, 6)
+    for heading, lines in (("assumed", assumption_lines(estimate)), ("not modelled", unmodelled_lines(estimate))):
+        if lines:
+            yield ""
+            yield f"  {heading}"
+        for line in lines:
+            yield from wrap_text(line, 4, 6)
+
+
+def assumption_lines(estimate: Estimate) -> list[str]:
+    """Say what was taken for facts that nobody stated."""
+    return [
+        f"{entry.fact} = {value_text(entry.value)}" + (f": {entry.reason}" if entry.reason else "")
+        for entry in estimate.assumptions
+    ]
+
+
+def unmodelled_lines(estimate: Estimate) -> list[str]:
+    """Say what the run has that the estimate leaves out, and which way that goes."""
+    needs = {"more": "the run needs more", "less": "the run needs less", "either": "more or less"}
+    return [f"{left.name} ({needs[left.direction]}): {left.reason}" for left in estimate.unmodelled]
 
 
 def _walls(walls: Sequence[Wall]) -> Iterator[str]:
-    if not walls:
-        return
-    yield ""
-    yield "  how far it goes"
+    if walls:
+        yield ""
+        yield "  how far it goes"
     for wall in walls:
-        if wall.fits is None and wall.fact == "hardware.nodes":
-            text = f"{wall.fact}: not even {wall.fails:,} fit"
-        elif wall.fits is None:
-            text = f"{wall.fact}: not even {wall.step:,} fits"
-        elif wall.fails is None and wall.fact == "hardware.nodes":
-            text = f"{wall.fact}: it fits on {wall.fits:,}"
-        elif wall.fails is None:
-            text = f"{wall.fact}: {wall.fits:,} fits, and no larger value was found that does not"
-        else:
-            text = f"{wall.fact}: {wall.fits:,} fits, {wall.fails:,} does not"
-        if wall.bytes_per_step < 0:
-            text += f"; one more saves {format_bytes(-wall.bytes_per_step)}"
-        else:
-            text += f"; one more costs {format_bytes(wall.bytes_per_step)}"
-        if wall.current is not None:
-            text += f" (now {wall.current:,})"
-        yield from wrap_text(text, 4, 6)
+        yield from wrap_text(wall_text(wall), 4, 6)
+
+
+def wall_text(wall: Wall) -> str:
+    """Say how far one setting can go, and what a step of it costs."""
+    nodes = wall.fact == "hardware.nodes"
+    if wall.fits is None:
+        text = f"not even {wall.fails:,} fit" if nodes else f"not even {wall.step:,} fits"
+    elif wall.fails is None:
+        text = (
+            f"it fits on {wall.fits:,}" if nodes else f"{wall.fits:,} fits, and no larger value was found that does not"
+        )
+    else:
+        text = f"{wall.fits:,} fits, {wall.fails:,} does not"
+    verb = "saves" if wall.bytes_per_step < 0 else "costs"
+    current = "" if wall.current is None else f" (now {wall.current:,})"
+    return f"{wall.fact}: {text}; one more {verb} {format_bytes(abs(wall.bytes_per_step))}{current}"
 
 
 def _placements(report: EstimateReport) -> Iterator[str]:
@@ -240,12 +253,18 @@ def _placements(report: EstimateReport) -> Iterator[str]:
     yield ""
     yield "  the smallest hardware it fits on"
     for place in report.placements:
-        name = f"{place.gpus} × {place.gpu}" + (f"  {place.instance}" if place.instance else "")
-        yield f"    {name:<44} {format_bytes(place.device.expected):>10} of {format_bytes(place.limit_bytes)}"
+        name, needs = placement_texts(place)
+        yield f"    {name:<44} {needs}"
         if place.gradient_accumulation_steps is not None:
             yield from wrap_text(_batch_text(place.gradient_accumulation_steps), 6, 8)
     if not report.placements:
         yield from wrap_text(f"none: {report.no_placement}", 4, 6)
+
+
+def placement_texts(place: Placement) -> tuple[str, str]:
+    """Name hardware that a run fits on, and say what each device needs of what it has."""
+    name = f"{place.gpus} × {place.gpu}" + (f"  {place.instance}" if place.instance else "")
+    return name, f"{format_bytes(place.device.expected):>10} of {format_bytes(place.limit_bytes)}"
 
 
 def _batch_text(steps: int) -> str:
@@ -288,7 +307,7 @@ def format_markdown(report: EstimateReport) -> str:
     for one in report.suggestions:
         words = " + ".join(map(change_text, one.changes))
         lines.append(f"- {words}: saves {format_bytes(one.saved_bytes)}, then {OUTCOMES[one.outcome]}; {one.effect}")
-    lines += [f"- {line}" for line in _regressions(estimate)]
+    lines += [f"- {line}" for line in regression_lines(estimate)]
     lines += rest
     return "\n".join(lines) + "\n"
 

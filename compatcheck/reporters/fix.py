@@ -70,28 +70,34 @@ def plan_lines(report: Report, *, color: bool, width: int) -> Iterator[str]:
     for plan in report.plans:
         if not plan.changes:
             continue
-        cleared, all_failing = len(plan.cleared), len(plan.cleared) + len(plan.remaining)
-        count = f"{cleared} of {all_failing} {'findings that fail' if all_failing > 1 else 'finding that fails'}"
-        name = f" ({plan.subjects[0]})" if len(report.subjects) > 1 else ""
-        yield from (writer.paint(line, "1") for line in fill(f"plan: clears {count}{name}", width))
+        yield from (writer.paint(line, "1") for line in fill(f"plan: {plan_title(report, plan)}", width))
         for change in plan.changes:
             price = "" if change.kind == VERSION else f": {effect_text(change)}"
             because = f": {change.why}" if change.follows else ""
             lines = fill(f"{change_text(change)}{price}{because}", width - 6)
             yield from (f"    {line}" if not index else f"      {line}" for index, line in enumerate(lines))
-            for text in _where(change) if change.kind == SETTING else ():
+            for text in list_places(change) if change.kind == SETTING else ():
                 yield from (f"      {line}" for line in fill(text, width - 6))
         moves = [change for change in plan.changes if change.kind == VERSION]
         command = install_command(plan.changes)
         if command is not None:
             yield f"      {writer.paint(command, '1')}"
         if plan.brings:
-            yield from writer.labelled("brings in", _brings_text(plan))
+            yield from writer.labelled("brings in", brings_text(plan))
         for _, estimate in plan.outcomes:
             yield from writer.labelled("then", outcome_text(estimate))
         if moves:
             yield from writer.labelled("resolver", resolution_text(plan.resolution))
         yield ""
+
+
+def plan_title(report: Report, plan: Plan) -> str:
+    """Say how much a plan of a report clears, and of what where there are several."""
+    cleared, all_failing = len(plan.cleared), len(plan.cleared) + len(plan.remaining)
+    name = f" ({plan.subjects[0]})" if len(report.subjects) > 1 else ""
+    return (
+        f"clears {cleared} of {all_failing} {'findings that fail' if all_failing > 1 else 'finding that fails'}{name}"
+    )
 
 
 class _Writer(Terminal):
@@ -111,7 +117,7 @@ class _Writer(Terminal):
             yield "  no change that is known here clears anything"
         yield from self.resolution(plan.resolution)
         if plan.brings:
-            yield from self.labelled("brings in", _brings_text(plan))
+            yield from self.labelled("brings in", brings_text(plan))
         for note in plan.notes:
             yield from self.labelled("note", shorten(note))
         if plan.exhausted:
@@ -131,7 +137,7 @@ class _Writer(Terminal):
         yield from self.labelled("costs", effect_text(change))
         yield from self.labelled("why", change.why + (f" ({change.note})" if change.note else ""))
         if change.kind == SETTING:
-            for text in _where(change):
+            for text in list_places(change):
                 yield from self.labelled("in" if change.edits else "by hand", text)
             if change.installs:
                 yield from self.labelled(
@@ -218,14 +224,15 @@ def change_text(change: Change) -> str:
     return f"{change.name} {change.before or '(not written)'} → {change.after}{move}"
 
 
-def _where(change: Change) -> list[str]:
+def list_places(change: Change) -> list[str]:
     """Say what a setting is in the files of the run, or the options that state it."""
     return [f"{place}: {text}" for place, text in zip(change.places, change.written, strict=True)] or [
         " ".join(change.options)
     ]
 
 
-def _brings_text(plan: Plan) -> str:
+def brings_text(plan: Plan) -> str:
+    """Say which findings a plan brings in."""
     return f"{', '.join(plan.brings)} (below --fail-on, or possible only)"
 
 
@@ -282,7 +289,7 @@ def _markdown(fix: Fix, diff: str) -> Iterator[str]:
 
 
 def _cells(change: Change) -> tuple[str, ...]:
-    where = escape(change.command or ", ".join(_where(change) if change.kind == SETTING else change.places))
+    where = escape(change.command or ", ".join(list_places(change) if change.kind == SETTING else change.places))
     return escape(change_text(change)), escape(effect_text(change)), escape(", ".join(change.clears)), where
 
 

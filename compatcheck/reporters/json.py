@@ -151,6 +151,9 @@ def describe_finding(finding: Finding) -> dict[str, object]:
         ],
         "references": [reference._asdict() for reference in finding.references],
         "folklore": [{"rule_id": rule_id, "title": title} for rule_id, title in finding.folklore],
+        "measured": None
+        if finding.measured is None
+        else {**finding.measured._asdict(), "points": [list(point) for point in finding.measured.points]},
         "measured_here": None if finding.measured_here is None else dict(finding.measured_here),
         "suppressed": _suppression(finding.suppressed),
         **pick(finding, "fails advice folded"),

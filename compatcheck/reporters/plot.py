@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import UsageError
-from compatcheck.core.estimate import KINDS, total
-from compatcheck.core.units import GIB
+from compatcheck.core.units import GIB, format_bytes
+from compatcheck.reporters.estimate import headline, name_phase
+from compatcheck.reporters.figure import COLOURS, HATCHED, LIMIT, check_picture, kind_text, make_bar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,13 +16,9 @@ if TYPE_CHECKING:
     from compatcheck.core.estimate_report import EstimateReport
     from compatcheck.core.suggestions import Wall
 
-_COLOURS = {
-    "parameters": "#1f4e79", "gradients": "#2e75b6", "optimizer_states": "#9dc3e6", "activations": "#c55a11",
-    "logits": "#f4b183", "masks": "#ffd966", "communication": "#548235", "live_parameters": "#a9d18e", "kv_cache": "#7030a0",
-    "workspace": "#b4a7d6", "regression": "#ffffff", "context": "#7f7f7f", "reserve": "#d0cece", "other": "#404040",
-}  # fmt: skip
-"""One colour per kind: model state blue, what grows with tokens orange, communication green, the rest grey."""
-_LIMIT = "#c00000"
+_TITLE = 100
+"""Characters of a line of the title."""
+_PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.8}
 SUFFIXES = (".png", ".svg", ".pdf")
 
 
@@ -31,17 +28,7 @@ def check_plot(path: str) -> None:
     Raises:
         UsageError: its suffix says another format, its directory cannot be written, or matplotlib is missing.
     """
-    if os.path.splitext(path)[1].lower() not in SUFFIXES:
-        raise UsageError(
-            f"--plot writes {', '.join(SUFFIXES)}, not {os.path.basename(path)!r}",
-            hint="name a file such as memory.png",
-        )
-    directory = os.path.dirname(path) or os.curdir
-    if os.path.isdir(path) or not os.path.isdir(directory) or not os.access(directory, os.W_OK):
-        raise UsageError(
-            f"--plot {path}: " + ("is a directory" if os.path.isdir(path) else f"cannot write into {directory}"),
-            hint="name a file in a directory that is there",
-        )
+    check_picture(path, SUFFIXES)
     from importlib.util import find_spec  # noqa: PLC0415 (only with --plot)
 
     if find_spec("matplotlib") is None:
@@ -60,9 +47,10 @@ def write_plot(report: EstimateReport, path: str, timeline: Sequence[tuple[int, 
     check_plot(path)
     from matplotlib.figure import Figure  # noqa: PLC0415 (heavy, and an extra)
 
-    rows = 1 + len(report.walls) + bool(timeline)
-    figure = Figure(figsize=(9, 4.2 * rows), layout="constrained")
-    axes = figure.subplots(rows, 1, squeeze=False)[:, 0]
+    phases = len(report.estimate.phases)
+    heights = [1.6 + 0.55 * phases, *(3.6 for _ in report.walls), *([3.6] if timeline else [])]
+    figure = Figure(figsize=(9, sum(heights)), layout="constrained")
+    axes = figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
     limit = report.estimate.verdict.limit_bytes
     _draw_phases(axes[0], report, limit)
     for axis, wall in zip(axes[1:], report.walls, strict=False):
@@ -73,45 +61,69 @@ def write_plot(report: EstimateReport, path: str, timeline: Sequence[tuple[int, 
 
 
 def _draw_phases(axis: Any, report: EstimateReport, limit: int | None) -> None:  # noqa: ANN401 (matplotlib is untyped here)
-    phases = report.estimate.phases
-    names = [phase.name if phase.role == "train" else f"{phase.role}\n{phase.name}" for phase in phases]
-    bottoms = [0.0] * len(phases)
-    for kind in KINDS:
-        heights = [
-            total(part.size for part in phase.components if part.kind == kind).expected / GIB for phase in phases
-        ]
-        if any(heights):
-            label = kind.replace("_", " ")
-            known = {"hatch": "///", "edgecolor": _LIMIT} if kind == "regression" else {}
-            axis.bar(names, heights, bottom=bottoms, label=label, color=_COLOURS[kind], width=0.6, **known)
-            bottoms = [bottom + height for bottom, height in zip(bottoms, heights, strict=True)]
-    lows = [(phase.size.expected - phase.size.low) / GIB for phase in phases]
-    highs = [(phase.size.high - phase.size.expected) / GIB for phase in phases]
-    axis.errorbar(names, bottoms, yerr=[lows, highs], fmt="none", ecolor="black", capsize=4, linewidth=1)
-    _draw_limit(axis, limit)
-    axis.set_ylabel("GiB a device (estimated)")
-    axis.set_title(report.subject, fontsize=10)
-    axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, frameon=False)
+    bars = [make_bar(name_phase(phase), phase) for phase in report.estimate.phases]
+    lines = range(len(bars))
+    lefts = [0.0] * len(bars)
+    for kind in COLOURS:
+        widths = [sum(part.size for part in bar.parts if part.kind == kind) / GIB for bar in bars]
+        if any(widths):
+            shown: dict[str, Any] = {"color": COLOURS[kind], "edgecolor": "white"}
+            if kind in HATCHED:
+                shown = {"color": "white", "edgecolor": COLOURS[kind], "hatch": "////"}
+            axis.barh(lines, widths, left=lefts, height=0.6, label=kind_text(kind), linewidth=0.6, **shown)
+            lefts = [left + width for left, width in zip(lefts, widths, strict=True)]
+    needed = [bar.size for bar in bars]
+    lows, highs = (
+        [(size.expected - size.low) / GIB for size in needed],
+        [(size.high - size.expected) / GIB for size in needed],
+    )
+    below, ends = [line + 0.38 for line in lines], [size.expected / GIB for size in needed]
+    axis.errorbar(ends, below, xerr=[lows, highs], fmt="none", ecolor="black", capsize=3, linewidth=1)
+    widest = max([*lefts, *(size.high / GIB for size in needed), (limit or 0) / GIB])
+    for line, size in enumerate(needed):
+        axis.annotate(
+            format_bytes(size.expected), (widest * 1.02, line), va="center", fontsize=9, annotation_clip=False
+        )
+    axis.set_xlim(0, widest * 1.15)
+    axis.set_yticks(lines, [bar.label for bar in bars])
+    axis.invert_yaxis()
+    if limit is not None:
+        axis.axvline(limit / GIB, color=LIMIT, linewidth=1.4)
+        place = {"xy": (limit / GIB, 1), "xycoords": ("data", "axes fraction"), "xytext": (0, 3)}
+        words = f"device {format_bytes(limit)}"
+        axis.annotate(words, **place, textcoords="offset points", ha="center", fontsize=9, color=LIMIT)
+    axis.set_xlabel("GiB a device, estimated; the range of what is needed below each bar")
+    axis.set_title("\n".join([report.subject, *wrap(headline(report), _TITLE)]), fontsize=10, pad=16)
+    axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.6 / (0.55 * len(bars))), ncols=4, fontsize=8, frameon=False)
 
 
 def _draw_wall(axis: Any, wall: Wall, limit: int | None) -> None:  # noqa: ANN401 (see _draw_phases)
+    points = dict(wall.points)
     axis.plot(
-        [value for value, _ in wall.points], [size / GIB for _, size in wall.points], color=_COLOURS["activations"]
+        list(points), [size / GIB for size in points.values()], color=COLOURS["activations"], marker=".", markersize=4
     )
     _draw_limit(axis, limit)
-    if wall.fits is not None and wall.fails is not None:
-        axis.axvline(wall.fits, color="black", linewidth=0.8, linestyle=":")
-        axis.annotate(f"{wall.fits:,} fits", (wall.fits, 0), xytext=(4, 6), textcoords="offset points", fontsize=8)
-    axis.set_ylim(bottom=0)
-    axis.set_xlim(left=0)
+    axis.set_ylim(0, 1.2 * max([limit or GIB, *points.values()]) / GIB)
+    axis.set_xlim(0, 1.03 * max(points, default=1))
+    shown = ((wall.fits, "fits", "o", 10), (wall.current, "this run", "D", -20))
+    for value, words, marker, above in shown if wall.fits != wall.current else shown[1:]:
+        if value is None or value not in points:
+            continue
+        size = points[value]
+        axis.plot([value], [size / GIB], marker=marker, color="black")
+        text = f"{value:,} {words}, {format_bytes(size)}"
+        side = "right" if value > max(points) / 2 else "left"
+        place = {"xytext": (0, above), "textcoords": "offset points", "ha": side, "bbox": _PAPER}
+        axis.annotate(text, (value, size / GIB), **place, fontsize=8)
+    axis.xaxis.get_major_locator().set_params(integer=True)
     axis.set_xlabel(wall.fact)
-    axis.set_ylabel("peak of what is needed, GiB a device")
+    axis.set_ylabel("GiB needed a device")
 
 
 def _draw_timeline(axis: Any, timeline: Sequence[tuple[int, int, int]], limit: int | None) -> None:  # noqa: ANN401 (see _draw_phases)
     times = [event for event, _, _ in timeline]
-    axis.fill_between(times, [size / GIB for _, size, _ in timeline], color=_COLOURS["gradients"], label="allocated")
-    axis.plot(times, [size / GIB for _, _, size in timeline], color=_COLOURS["context"], label="reserved")
+    axis.fill_between(times, [size / GIB for _, size, _ in timeline], color=COLOURS["gradients"], label="allocated")
+    axis.plot(times, [size / GIB for _, _, size in timeline], color=COLOURS["context"], label="reserved")
     _draw_limit(axis, limit)
     axis.set_xlabel("allocator events")
     axis.set_ylabel("GiB a device")
@@ -120,8 +132,8 @@ def _draw_timeline(axis: Any, timeline: Sequence[tuple[int, int, int]], limit: i
 
 def _draw_limit(axis: Any, limit: int | None) -> None:  # noqa: ANN401 (see _draw_phases)
     if limit is not None:
-        axis.axhline(limit / GIB, color=_LIMIT, linewidth=1.2)
+        axis.axhline(limit / GIB, color=LIMIT, linewidth=1.2)
         axis.annotate(
             f"{limit / GIB:.1f} GiB", (1, limit / GIB), xycoords=("axes fraction", "data"), xytext=(-4, 3),
-            textcoords="offset points", ha="right", fontsize=8, color=_LIMIT,
+            textcoords="offset points", ha="right", fontsize=8, color=LIMIT,
         )  # fmt: skip

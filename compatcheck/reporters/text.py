@@ -22,6 +22,7 @@ from compatcheck.core.summary import (
     size_text,
     target_text,
     value_text,
+    waiting_text,
 )
 
 if TYPE_CHECKING:
@@ -170,14 +171,10 @@ class _Writer(Terminal):
         if choice.rest is not None:
             yield ""
             yield from self.wrapped("more", f"{choice.rest}; -v shows them")
-        configured = any(fact.origin in {"configuration", "script"} for _, fact in subject.facts)
-        if subject.waiting and not configured and subject.is_checkable:
+        waiting = waiting_text(subject)
+        if waiting is not None:
             yield ""
-            count = subject.waiting
-            model = any(fact.name == "model.model_type" for _, fact in subject.facts)
-            options = "--training" if model else "--training and --model"
-            text = f"{count} rule{'s wait' if count > 1 else ' waits'} for a configuration: give {options}"
-            yield from self.wrapped("waiting", text)
+            yield from self.wrapped("waiting", waiting)
         for finding in findings:
             if finding.suppressed is not None:
                 end = finding.suppressed.expires or finding.suppressed.until

@@ -15,6 +15,7 @@ from compatcheck.core.versions import Bounds, InvalidSpecifierError, compile_spe
 from compatcheck.rules.database import FORMAT, INACTIVE, INDEPENDENT, Database, cell_key
 from compatcheck.rules.expression import fact_names
 from compatcheck.rules.load import load_rules
+from compatcheck.rules.measured import read_series
 from compatcheck.rules.program_files import read_program_files
 from compatcheck.rules.strict_yaml import StrictFile, load_strict
 from compatcheck.rules.syntax import parse
@@ -37,7 +38,9 @@ def compile_directory(directory: Path) -> bytes:
     Raises:
         RuleError: a file is malformed; naming file, line and key.
     """
-    return compile_database(load_rules(directory), dict(_sections(directory)), _date(directory))
+    rules = tuple(load_rules(directory))
+    measured = {rule.id: read_series(rule, directory.parent) for rule in rules if rule.comparisons}
+    return compile_database(rules, dict(_sections(directory)), _date(directory), measured)
 
 
 class _DataFile(StrictFile):
@@ -56,8 +59,10 @@ class _DataFile(StrictFile):
         return list(value)
 
 
-def compile_database(rules: Iterable[Rule], sections: Mapping[str, Any], date: str) -> bytes:
-    """Compile rules and data sections into the bytes of a database file."""
+def compile_database(
+    rules: Iterable[Rule], sections: Mapping[str, Any], date: str, measured: Mapping[str, object] | None = None
+) -> bytes:
+    """Compile rules and data sections, and what was measured of rules by id, into the bytes of a database file."""
     body = io.BytesIO()
 
     def write(*values: object) -> list[int]:
@@ -69,7 +74,7 @@ def compile_database(rules: Iterable[Rule], sections: Mapping[str, Any], date: s
     chunks: dict[str, dict[str, tuple[Bounds | None, list[object]]]] = {}
     active = 0
     for rule in sorted(rules, key=lambda rule: rule.id):
-        record = [*_matching_part(rule), write(_text_part(rule))]
+        record = [*_matching_part(rule), write([*_text_part(rule), (measured or {}).get(rule.id)])]
         active += rule.status == "active"
         for key, bounds in _index(rule).items():
             chunks.setdefault(key, {}).setdefault(str(bounds), (bounds, []))[1].append(record)

@@ -15,7 +15,7 @@ from compatcheck.core.source import Source
 from compatcheck.core.versions import Bounds, Verdict, judge
 from compatcheck.rules.expression import Code
 
-FORMAT = 3
+FORMAT = 4
 INDEPENDENT = "*"
 """Index key of rules that depend on no package."""
 INACTIVE = "#inactive"
@@ -88,6 +88,8 @@ class Texts(NamedTuple):
     unless: str | None
     formula: str | None
     """Size as the rule writes it, in bytes."""
+    measured: Mapping[str, Any] | None
+    """``{"package", "metric", "probe", "backend", "parameters", "points"}``: bytes over releases, the oldest first."""
 
 
 class Database:

@@ -17,6 +17,10 @@ CHECKOUT = os.path.join(os.path.dirname(_PACKAGE), "rules")
 """The rules of a checkout. Beside an installed package the same path is someone else's, so ask `is_checkout` first."""
 
 
+_MEASUREMENTS = os.path.join(os.path.dirname(_PACKAGE), "fixtures", "measurements")
+"""What the evidence of a checkout's rules names; their database has numbers of it."""
+
+
 def is_checkout() -> bool:
     """Tell whether this is a checkout with its own ``rules``, and not an installation beside a distribution of that name."""
     return not os.path.exists(COMPILED) and os.path.isdir(CHECKOUT)
@@ -95,7 +99,7 @@ def _open_checkout() -> Database:
     """
     from hashlib import sha256  # noqa: PLC0415 (only in a checkout)
 
-    files = _list_files(CHECKOUT, *_COMPILER)
+    files = _list_files(CHECKOUT, _MEASUREMENTS, *_COMPILER)
     own = os.path.join(find_cache(os.environ), "rules", sha256(CHECKOUT.encode()).hexdigest()[:16])
     caches = os.path.join(os.path.dirname(CHECKOUT), ".cache"), own
     name = f"rules-{sha256(repr(files).encode()).hexdigest()[:16]}.jsonl"
@@ -106,7 +110,7 @@ def _open_checkout() -> Database:
         from compatcheck.rules.compile import compile_directory  # noqa: PLC0415 (imports YAML)
 
         data = compile_directory(Path(CHECKOUT))
-        if _list_files(*_COMPILER) == _LOADED and _list_files(CHECKOUT, *_COMPILER) == files:
+        if _list_files(*_COMPILER) == _LOADED and _list_files(CHECKOUT, _MEASUREMENTS, *_COMPILER) == files:
             any(_keep(data, cache, name) for cache in caches)
     return Database(lambda: BytesIO(data), CHECKOUT)
 

@@ -227,3 +227,14 @@ def test_a_named_list_of_packages_is_told_by_its_content(tmp_path: Path, name: s
     path = tmp_path / name
     path.write_text("Package   Version\n--------- -------\ndeepspeed 0.16.4\n")
     assert "packages     1 (complete)" in run("facts", path).out
+
+
+@pytest.mark.parametrize("words", [("--format", "html"), ("--output", "html:report.html")], ids=" ".join)
+def test_a_page_without_what_writes_it_is_refused_before_anything_is_read(tmp_path, monkeypatch, words) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    ran = run("check", "requirements.txt", *words)
+    assert (ran.code, ran.out) == (2, "")
+    assert "--format html needs Jinja2" in ran.err
+    assert "pip install jinja2" in ran.err
+    assert not (tmp_path / "report.html").exists()

@@ -298,3 +298,24 @@ def test_a_run_that_no_longer_fits_is_told_the_plan() -> None:
         found = json.loads(run("diff", "old.txt", after, *run_of, "--format", "json").out)["findings"]
         (fit,) = [one for one in found if one["rule_id"] == "_stack/run-does-not-fit"]
         assert [one["text"] for one in fit["after"]["remedies"]] == ["as planned for all findings: deepspeed 0.16.8"]
+
+
+def test_the_peaks_before_and_after_are_drawn() -> None:
+    ran = run("diff", "old.txt", "new.txt", *RUN, "--set", "training.sequence_length=4096", "--plot", "peaks.svg")
+    assert "wrote peaks.svg" in ran.err
+    text = Path("peaks.svg").read_text()
+    told = next(line for line in ran.out.splitlines() if "GiB → " in line and line.startswith("  "))
+    assert told.strip() in text
+    assert "old.txt" in text
+    assert "known regression" in text
+
+
+def test_a_picture_of_no_run_is_none() -> None:
+    ran = run("diff", "old.txt", "new.txt", "--plot", "peaks.svg")
+    assert "nothing was drawn: there is no estimate of the run" in ran.err
+    assert not Path("peaks.svg").exists()
+
+
+def test_a_picture_of_another_kind_is_refused() -> None:
+    ran = run("diff", "old.txt", "new.txt", *RUN, "--plot", "peaks.png")
+    assert (ran.code, "--plot writes .svg, not 'peaks.png'" in ran.err) == (2, True)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import html5lib
 import pytest
 from click.testing import CliRunner
 
@@ -132,3 +133,27 @@ def test_more_verbose_shows_the_arithmetic(facts_file: str) -> None:
     _, output = run(facts_file, *BASE, "--gpu", "8xH100-80GB", "-vv")
     assert "8,030,261,248" in output
     assert "1910.02054" in output
+
+
+def test_the_page_has_every_proposed_change_with_the_numbers_of_the_json(facts_file: str) -> None:
+    options = (facts_file, *BASE, "--gpu", "8xH100-80GB", "--suggest", "--sweep", "sequence_length")
+    _, described = run(*options, "--format", "json")
+    code, page = run(*options, "--format", "html")
+    (subject,) = json.loads(described)["subjects"]
+    root = html5lib.parse(page, namespaceHTMLElements=False)
+    numbers = [[int(one.get("value")) for one in row.iter("data")] for row in root.findall(".//tbody/tr")]
+    assert subject["suggestions"]
+    for suggestion in subject["suggestions"]:
+        needed = suggestion["needed_bytes"]
+        assert [needed["expected"], needed["low"], needed["high"]] in numbers
+        assert suggestion["effect"] in page
+    assert code == 1
+    assert (root.findtext(".//h1") or "").startswith("does not fit: needs ")
+    assert f"training.sequence_length: {subject['walls'][0]['fits']:,} fits" in page
+    assert len(root.findall(".//{http://www.w3.org/2000/svg}desc")) == 2
+
+
+def test_the_page_of_a_run_without_an_estimate_says_what_it_needs(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text(FACTS.replace("  sequence_length: 4096\n", ""))
+    _, page = run(str(tmp_path / "run.yaml"), *BASE, "--format", "html")
+    assert "<h1>no estimate: it needs --set hardware.world_size=…, --set training.sequence_length=…</h1>" in page

@@ -26,6 +26,7 @@ DATA = {
     "compatcheck/py.typed",
     "compatcheck/reporters/difference.schema.json",
     "compatcheck/reporters/report.schema.json",
+    "compatcheck/reporters/templates/report.html",
     *(str(path.relative_to(ROOT)) for path in (ROOT / "compatcheck/frameworks").rglob("*.txt")),
     *(str(path.relative_to(ROOT)) for path in (ROOT / "compatcheck/shell").glob("*.txt")),
     *(str(path.relative_to(ROOT)) for path in (ROOT / "compatcheck").rglob("data/*.*")),

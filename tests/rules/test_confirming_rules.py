@@ -15,12 +15,12 @@ from compatcheck.lab.measurement_files import read_measurements
 from compatcheck.lab.pairs import Trial, TrialRequest, plan
 from compatcheck.lab.probes.metric_facts import metric_facts
 from compatcheck.lab.proof import as_example
-from compatcheck.lab.rule_evidence import selects
 from compatcheck.matching.decision import AFFECTED, SILENT, decide
 from compatcheck.matching.examples import example_scope
 from compatcheck.rules.compile import compile_directory, open_compiled
 from compatcheck.rules.database import CompiledRule, RuleSet
 from compatcheck.rules.load import load_rules
+from compatcheck.rules.measured import selects
 from tests import ROOT
 
 if TYPE_CHECKING:
@@ -103,7 +103,9 @@ def sides(comparison: Comparison) -> tuple[Measurement, Measurement | None]:
 
 
 def find(selection: EvidenceSelection) -> Measurement:
-    (found,) = (one for one in read_measurements(str(ROOT / selection.file)) if selects(selection, one))
+    (found,) = (
+        one for one in read_measurements(str(ROOT / selection.file)) if selects(selection, one.versions, one.parameters)
+    )
     return found
 
 

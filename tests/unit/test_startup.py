@@ -27,6 +27,7 @@ COSTLY = {
     "http",
     "importlib.metadata",
     "importlib.resources",
+    "jinja2",
     "logging",
     "markdown_it",
     "packaging.requirements",

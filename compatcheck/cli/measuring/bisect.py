@@ -10,6 +10,7 @@ import click
 from compatcheck.cli import options
 from compatcheck.cli.measuring.options import jobs_option, laboratory_options
 from compatcheck.cli.measuring.progress import Progress, announce
+from compatcheck.cli.output import write_figures
 from compatcheck.core.errors import EXIT_CLEAN
 from compatcheck.lab import history
 from compatcheck.lab.parameters import parse_one_set
@@ -40,6 +41,7 @@ from compatcheck.rules.locate import open_rules
 @click.option(
     "--report", type=click.Path(dir_okay=False), help="Write a report for the package's maintainers (Markdown)."
 )
+@options.picture_option("the metric over releases")
 @laboratory_options
 @jobs_option
 @click.option(
@@ -54,6 +56,7 @@ def command(
     depth: str,
     dry_run: bool,
     report: str | None,
+    plot: str | None,
     format_name: str,
     **given: Any,  # noqa: ANN401 (options that `Settings` takes)
 ) -> int:
@@ -83,6 +86,8 @@ def command(
     if report is not None:
         with open(report, "w", encoding="utf-8") as file:
             file.write(history.report_upstream(found, task))
+    if plot is not None:
+        write_figures(plot, bisection.draw_history(found.bisection), "no release could be tested")
     if format_name == "markdown":
         click.echo(history.report_upstream(found, task), nl=False)
         return found.exit_code

@@ -9,6 +9,7 @@ import click
 from compatcheck.cli import options
 from compatcheck.cli.measuring.options import jobs_option, laboratory_options
 from compatcheck.cli.measuring.progress import Progress, announce
+from compatcheck.cli.output import write_figures
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, UsageError
 from compatcheck.lab.drafts import write_drafts
 from compatcheck.lab.evidence.files import write_measurements
@@ -37,6 +38,7 @@ from compatcheck.rules.locate import open_rules
     help="Write a draft rule and its evidence for each change, into this directory.",
 )
 @click.option("--export", type=click.Path(dir_okay=False), help="Write all measurements to this file (JSON lines).")
+@options.picture_option("each number that changed over releases")
 @laboratory_options
 @jobs_option
 @click.option(
@@ -50,6 +52,7 @@ def command(
     dry_run: bool,
     drafts: str | None,
     export: str | None,
+    plot: str | None,
     format_name: str,
     **given: Any,  # noqa: ANN401 (options that `Settings` takes)
 ) -> int:
@@ -83,6 +86,8 @@ def command(
         write_measurements(export, [one for measured in results.values() for one in measured if one.device != "none"])
     series = collect_series(tasks, results, every_metric=every_metric)
     groups = group_changes(find_changes(series))
+    if plot is not None:
+        write_figures(plot, reporter.draw_series(package, groups), "no number changed")
     if drafts is not None:
         written = write_drafts(drafts, package, groups, results)
         for path in written or ["no draft was written: no number grew"]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.units import format_bytes
 from compatcheck.lab.reporters.measurement import describe_versions, show_exactly, show_quantity, wrap_text
+from compatcheck.reporters.figure import draw_steps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from compatcheck.lab.bisection import Bisection, Transition
     from compatcheck.lab.measurement import Measurement
+    from compatcheck.reporters.figure import Figure
 
 
 def format_text(found: Bisection) -> str:
@@ -37,6 +40,13 @@ def format_text(found: Bisection) -> str:
         lines.append(f"  all tested releases are {verdicts.pop()}" if verdicts else "  no release could be tested")
     lines += [line for limit in describe_limits(found) for line in wrap_text(limit, "  ")]
     return "\n".join(lines) + "\n"
+
+
+def draw_history(found: Bisection) -> list[Figure]:
+    """Draw the metric over the releases that could be tested, as steps."""
+    points = [(one.version, one.value) for one in found.tested if one.value is not None]
+    title = f"{found.probe} over {found.package}: {found.metric.replace('_', ' ')}"
+    return [draw_steps("history", title, points, partial(show_quantity, found.metric))] if points else []
 
 
 def describe_transition(transition: Transition) -> str:

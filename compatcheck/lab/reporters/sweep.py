@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.lab.measurement import show_parameter
 from compatcheck.lab.reporters.measurement import show_quantity
+from compatcheck.reporters.figure import draw_steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from compatcheck.lab.measurement import Measurement
     from compatcheck.lab.release_series import Series, SeriesChange
+    from compatcheck.reporters.figure import Figure
 
     Groups = Sequence[Sequence[SeriesChange]]
     Results = Mapping[str, Sequence[Measurement]]
@@ -48,6 +51,21 @@ def format_text(package: str, series: Sequence[Series], groups: Groups, results:
         lines.append(f"{one.probe} {_parameters(one, varying)} {one.metric}{healthy}\n  {runs}")
     lines += _without_result(results)
     return "\n".join(lines) + "\n"
+
+
+def draw_series(package: str, groups: Groups) -> list[Figure]:
+    """Draw each series that changes somewhere as steps over the releases of a package."""
+    changed = list({id(change.series): change.series for group in groups for change in group}.values())
+    varying = _varying(changed)
+    return [
+        draw_steps(
+            f"series-{index}",
+            f"{one.probe} {_parameters(one, varying)} over {package}: {one.metric.replace('_', ' ')}",
+            list(one.values.items()),
+            partial(show_quantity, one.metric),
+        )
+        for index, one in enumerate(changed)
+    ]
 
 
 def format_markdown(package: str, series: Sequence[Series], groups: Groups, results: Results) -> str:

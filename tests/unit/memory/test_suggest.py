@@ -119,6 +119,13 @@ def test_the_wall_is_exact() -> None:
     assert wall.bytes_per_step == 8 * GIB // 1024
 
 
+def test_the_run_itself_is_on_the_curve_of_its_wall() -> None:
+    run = overlay(RUN, {"training.sequence_length": 2**17})
+    wall = find_wall("sequence_length", {"train": run}, price_of(run))
+    assert (wall.fits or 0) < 2**15
+    assert wall.points[-1] == (2**17, price({"train": run}).needed.expected)
+
+
 def test_of_nodes_the_wall_is_the_fewest_that_fit() -> None:
     run = overlay(RUN, {"hardware.gpus_per_node": 1, "hardware.world_size": 1, "training.gradient_checkpointing": True})
     wall = find_wall("nodes", {"train": run}, price_of(run))

@@ -9,11 +9,12 @@ from html import unescape
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from markupsafe import escape
 
 from compatcheck.core.headline import ending
 from compatcheck.core.report import Report
 from compatcheck.core.summary import choose, closing_line, closing_lines, summarise
-from compatcheck.reporters import github, junit, markdown, sarif, text
+from compatcheck.reporters import github, html, junit, markdown, sarif, text
 from compatcheck.reporters import json as json_reporter
 from tests.unit.reporters.drawn_reports import CASES, reports
 
@@ -114,6 +115,10 @@ def check_agreement(report: Report) -> None:
     assert shown[-len(end) :] == end
     assert commands.splitlines()[-2:] == [closing, ending(report)]
     assert closing in "".join(root.itertext())
+    shown_page = html.format_report(report)
+    ids = re.findall(r'<details class="finding [^"]*" id="f-([^"]+)"', shown_page)
+    assert sorted(ids) == sorted(prints)
+    assert [f"<p>{escape(line)}</p>" in shown_page for line in (closing, ending(report))] == [True, True]
     assert run["properties"]["closing"] == closing
 
 
@@ -124,6 +129,7 @@ def check_audit(report: Report) -> None:
     pages = {
         "markdown": unescape(markdown.format_report(report)),
         "github": github.format_report(report),
+        "html": unescape(html.format_report(report)),
         "text": text.format_report(report, verbose=0, quiet=False, color=False, width=80),
         "quiet": text.format_report(report, verbose=0, quiet=True, color=False, width=80),
     }
@@ -158,6 +164,7 @@ def check_audit(report: Report) -> None:
         assert not any(case.tag == "passed" for case in gaps)
         assert "not audited" in pages["markdown"]
         assert "not audited" in pages["github"]
+        assert "not audited" in pages["html"]
         assert "NOT AUDITED" in pages["quiet"]
         assert "not audited" in closing_line(report)
 

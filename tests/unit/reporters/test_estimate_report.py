@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -170,3 +171,15 @@ def test_a_plot_draws_phases_walls_and_time(tmp_path: Path) -> None:
     write_plot(REPORT, str(path), [(0, GIB, 2 * GIB), (1, 2 * GIB, 2 * GIB)])
     text = path.read_text()
     assert text.count('id="axes_') == 3
+    written = set(re.findall(r"<!-- (.*?) -->", text))
+    assert {"backward", "76.5 GiB", "device 79.0 GiB", "8,192 this run, 70.0 GiB", "allocator cache"} <= written
+    assert any(line.startswith("does not fit: needs 76.5 GiB") for line in written)
+
+
+def test_a_plot_draws_known_regressions_and_a_wall_without_points(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="an extra")
+    known = Phase("backward", "train", (*PHASES[1].components, make_component("d/kept", "regression", 58)))
+    walls = (Wall("hardware.nodes", 512, 512, 511, 1, 1, ((1, GIB),)), Wall("hardware.nodes", 1, None, 64, 1, 1, ()))
+    path = tmp_path / "memory.svg"
+    write_plot(REPORT._replace(estimate=ESTIMATE._replace(phases=(PHASES[0], known)), walls=walls), str(path))
+    assert {"known regression", "134.5 GiB"} <= set(re.findall(r"<!-- (.*?) -->", path.read_text()))
