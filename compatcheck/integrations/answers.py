@@ -39,6 +39,8 @@ class Asked(TypedDict, total=False):
     """Facts by name: ``{"training.zero_stage": 3}``."""
     python: str
     """Another interpreter than this one."""
+    prefix: str
+    """An environment, or a directory of packages, instead of an interpreter."""
     here: bool
     """Whether the run is on this machine: then its devices and variables take part."""
 
@@ -144,7 +146,7 @@ def _request(paths: Sequence[str | PathLike[str]], asked: Asked) -> Request:
     others = {name: value for name, value in asked.items() if name not in {"training", "settings", "model"}}
     if unknown := others.keys() - Asked.__annotations__.keys():
         raise TypeError(f"unknown argument {min(unknown)}: there are {', '.join(sorted(Asked.__annotations__))}")
-    if not paths:
+    if not paths and "prefix" not in others:
         others.setdefault("python", sys.executable)
     files = (training,) if isinstance(training, (str, os.PathLike)) else training
     request = Request(

@@ -1,0 +1,142 @@
+"""`compatcheck mcp`: the same answers for an assistant, over the Model Context Protocol on standard input and output.
+
+Every tool reads; none writes, fetches or runs anything. Paths are confined to the directory the server was started for.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated, Any
+
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import ToolAnnotations
+from pydantic import Field
+
+from compatcheck import __version__
+from compatcheck.core.errors import CompatcheckError
+from compatcheck.core.redaction import redact
+from compatcheck.core.terminal import escape_controls
+from compatcheck.integrations.answers import check, estimate, explain_oom
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from compatcheck.integrations.answers import Answer
+
+INSTRUCTIONS = (
+    "Tells whether a training stack (PyTorch, DeepSpeed, transformers, TRL, verl, …) will run out of GPU memory, which release or "
+    "setting is to blame, what it costs this model in GiB, and what to change. Give it requirement files or locks, training "
+    "configurations and launch scripts of the project, the model (a hub id or config.json) and the devices (8xH100-80GB); what an "
+    "answer asks for, state by `settings`."
+)
+_READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+
+Paths = Annotated[list[str], Field(description="Files or directories of the project, relative to its root.")]
+Training = Annotated[list[str], Field(description="Training configurations and launch scripts beside them.")]
+Model = Annotated[
+    str | None, Field(description="Hub id of a known model, or a directory or config.json of the project.")
+]
+Gpu = Annotated[str | None, Field(description="Devices: 8xH100-80GB, A100-40GB, or an instance such as p5.48xlarge.")]
+Nodes = Annotated[int | None, Field(description="Machines of the run.")]
+Settings = Annotated[
+    dict[str, str | int | float | bool], Field(description="Facts that no file states, such as training.zero_stage: 3.")
+]
+
+
+def make_server(root: str) -> MCPServer:
+    """Return a server whose tools read what lies below a directory."""
+    server = MCPServer("compatcheck", version=__version__, instructions=INSTRUCTIONS)
+    real = os.path.realpath(root)
+
+    def confine(path: str) -> str:
+        whole = os.path.realpath(os.path.join(real, path))
+        if os.path.commonpath((real, whole)) != real:
+            raise ToolError(f"{path} lies outside of {real}, the directory that this server reads")
+        if not os.path.exists(whole):
+            raise ToolError(f"there is no {path} in {real}")
+        return whole
+
+    def asked(training: list[str], model: str | None, **others: Any) -> dict[str, Any]:  # noqa: ANN401 (of several kinds)
+        found = {name: value for name, value in others.items() if value is not None}
+        if model is not None:
+            found["model"] = confine(model) if os.path.exists(os.path.join(real, model)) else _require_id(model)
+        return {**found, "training": [confine(path) for path in training], "here": False}
+
+    def answer(ask: Callable[[], Answer[Any]]) -> str:
+        try:
+            given = ask()
+        except CompatcheckError as error:
+            raise ToolError(redact(f"{error}" + (f"\n{error.hint}" if error.hint else ""))) from None
+        return escape_controls(redact(f"{given._repr_markdown_()}\n(exit code {given.exit_code})"))
+
+    def check_files(
+        paths: Paths,
+        training: Training = [],  # noqa: B006 (read only; the protocol shows it)
+        model: Model = None,
+        gpu: Gpu = None,
+        nodes: Nodes = None,
+        settings: Settings = {},  # noqa: B006 (see above)
+    ) -> str:
+        """Check requirement files, locks, configurations and launch scripts: findings with their cause, size in GiB and fix."""
+        files = [confine(path) for path in paths]
+        return answer(lambda: check(*files, **asked(training, model, gpu=gpu, nodes=nodes, settings=settings)))
+
+    def estimate_run(
+        paths: Paths,
+        training: Training = [],  # noqa: B006 (see above)
+        model: Model = None,
+        gpu: Gpu = None,
+        nodes: Nodes = None,
+        settings: Settings = {},  # noqa: B006 (see above)
+    ) -> str:
+        """Estimate what each device holds, phase by phase, whether the run fits, and which changes would make it fit."""
+        files = [confine(path) for path in paths]
+        given = asked(training, model, gpu=gpu, nodes=nodes, settings=settings)
+        return answer(lambda: estimate(*files, suggest=True, **given))
+
+    def explain_out_of_memory(
+        message: Annotated[str, Field(description="The error with its traceback, or the part of the log around it.")],
+        paths: Paths,
+        training: Training = [],  # noqa: B006 (see above)
+        model: Model = None,
+        gpu: Gpu = None,
+        settings: Settings = {},  # noqa: B006 (see above)
+    ) -> str:
+        """Name the tensor whose size was asked for, the phase and the cause of a CUDA out-of-memory message."""
+        files = [confine(path) for path in paths]
+        given = asked(training, model, gpu=gpu, settings=settings)
+        return answer(lambda: explain_oom(message + "\n", *files, **given))
+
+    def check_environment(
+        prefix: Annotated[str, Field(description="A virtual environment of the project, such as .venv.")],
+        training: Training = [],  # noqa: B006 (see above)
+        model: Model = None,
+        gpu: Gpu = None,
+        nodes: Nodes = None,
+        settings: Settings = {},  # noqa: B006 (see above)
+    ) -> str:
+        """Check what is installed in a virtual environment of the project; its metadata is read and nothing of it is run."""
+        place = confine(prefix)
+        given = asked(training, model, gpu=gpu, nodes=nodes, settings=settings)
+        return answer(lambda: check(prefix=place, **given))
+
+    for tool, title in (
+        (check_files, "Check files for known memory regressions"),
+        (estimate_run, "Estimate the memory of a run"),
+        (explain_out_of_memory, "Explain an out-of-memory error"),
+        (check_environment, "Check an installed environment"),
+    ):
+        server.add_tool(tool, title=title, annotations=_READS, structured_output=False)
+    return server
+
+
+def _require_id(model: str) -> str:
+    """Let a hub id pass, and no path: that would be one outside.
+
+    Raises:
+        ToolError: it names a file or directory.
+    """
+    if os.path.isabs(model) or model.startswith((".", "~")) or os.path.exists(model):
+        raise ToolError(f"{model} lies outside of the directory that this server reads")
+    return model
