@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from compatcheck.integrations.answers import Answer
 
 INSTRUCTIONS = (
-    "Tells whether a training stack (PyTorch, DeepSpeed, transformers, TRL, verl, …) will run out of GPU memory, which release or "
-    "setting is to blame, what it costs this model in GiB, and what to change. Give it requirement files or locks, training "
-    "configurations and launch scripts of the project, the model (a hub id or config.json) and the devices (8xH100-80GB); what an "
-    "answer asks for, state by `settings`."
+    "Tells whether a training stack (PyTorch, DeepSpeed, transformers, TRL, verl, …) will run out of GPU memory, which "
+    "release or setting is to blame, what it costs this model in GiB, and what to change. Give it requirement files or "
+    "locks, training configurations and launch scripts of the project, the model (a hub id or config.json) and the "
+    "devices (8xH100-80GB); what an answer asks for, state by `settings`."
 )
 _READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 

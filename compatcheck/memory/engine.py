@@ -39,6 +39,8 @@ SEQUENCES = 256
 """Sequences of the profile run: vLLM's default of ``max_num_seqs`` before 0.8."""
 _DEFAULT_SHARE = {"vllm": 0.9, "sglang": 0.88}
 """gpu_memory_utilization of vLLM; mem_fraction_static of SGLang is 0.88 on one device (server_args.py)."""
+_LARGER_SHARE = ((0, 20), 0.92)
+"""From this release of vLLM on (vllm/config/cache.py)."""
 _KINDS = ("vllm", "sglang")
 
 
@@ -84,12 +86,13 @@ def price_engine(run: Run, facts: Mapping[str, Fact], beside: Size, habit: Habit
         "engine weights", "parameters", size, f"{dtype:g} B × {run.model.parameters:,} / {ranks} ranks",
         "one copy for each tensor-parallel group", "rollout", ("rollout.tensor_parallel", "model.parameters"),
     )  # fmt: skip
-    share = get("rollout.gpu_memory_utilization")
-    fraction = float(share) if isinstance(share, float | int) else _DEFAULT_SHARE[kind]
+    share, release = get("rollout.gpu_memory_utilization"), run.release(kind)
+    is_late = kind == "vllm" and release is not None and release >= _LARGER_SHARE[0]
+    usual = _LARGER_SHARE[1] if is_late else _DEFAULT_SHARE[kind]
+    fraction = float(share) if isinstance(share, float | int) else usual
     stated = "" if isinstance(share, float | int) else ", by default"
     if get("program.lowers_engine_share") and get("rollout.colocated") and fraction >= _TOO_MUCH:
         fraction, stated = LOWERED, ", which OpenRLHF sets with colocate_all_models"
-    release = run.release(kind)
     own_worker = habit.share_of_free
     work = _work(run, ranks) if own_worker else None
     needed = bytes_per_token(run.model, DTYPE_BYTES["bfloat16"], tensor_parallel=ranks) * run.sequence

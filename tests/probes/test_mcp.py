@@ -33,7 +33,9 @@ async def main():
 asyncio.run(main())
 """
 CASE = "cases/openrlhf-llama3-70b"
-MESSAGE = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB"
+MESSAGE = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB"
+)
 
 
 def ask(overlays: Overlays, *calls: tuple[str, dict[str, Any]]) -> dict[str, Any]:
