@@ -79,6 +79,25 @@ def test_strategies_by_number_and_by_name(tmp_path: Path, value: object, name: s
     assert found["training.fsdp_sharding_strategy"] == name
 
 
+@pytest.mark.parametrize(
+    ("given", "compiled"),
+    [
+        ({"dynamo_config": {"dynamo_backend": "INDUCTOR"}}, True),
+        ({"dynamo_backend": "INDUCTOR"}, True),
+        ({"dynamo_backend": "NO"}, None),
+        ({}, None),
+    ],
+)
+def test_a_dynamo_backend_compiles_whatever_the_trainer_says(
+    tmp_path: Path, given: dict[str, object], compiled: object
+) -> None:
+    path = tmp_path / "accelerate.yaml"
+    path.write_text(json.dumps({"compute_environment": "LOCAL_MACHINE", "distributed_type": "MULTI_GPU", **given}))
+    document = read_file(accelerate, str(path)).documents[0]
+    assert facts(document).get("training.compile") is compiled
+    assert document.unread == ()
+
+
 def test_sections_of_the_wrong_type_do_not_break_the_reader(tmp_path: Path) -> None:
     file = tmp_path / "a.json"
     data = {

@@ -52,6 +52,12 @@ def test_mixed_precision(given: dict[str, object], precision: str | None) -> Non
     assert facts(document).get("training.mixed_precision") == precision
 
 
+@pytest.mark.parametrize("key", ["torch_compile_backend", "torch_compile_mode"])
+def test_a_backend_of_the_compiler_compiles(key: str) -> None:
+    (document,) = hf_trainer.read({"learning_rate": 1e-5, "output_dir": "out", key: "x"}, "a.json").documents
+    assert facts(document)["training.compile"] is True
+
+
 def test_values_of_the_wrong_type_are_said_and_lose_nothing_else() -> None:
     (document,) = hf_trainer.read(
         {"optim": [1], "per_device_train_batch_size": 2, "model_name_or_path": 5}, "a.yaml"
