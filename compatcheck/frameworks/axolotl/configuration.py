@@ -324,7 +324,7 @@ def _checkpoints(data: Mapping[str, Any], table: Table) -> list[Statement]:
 
     ``activation_offloading: true`` (0.12 on) wraps layers in torch's non-reentrant wrapper, whatever the kwargs say;
     ``hidden_states`` (0.18 on) keeps the kwargs and fills in non-reentrant. Beside an adapter the others replace
-    recomputation from 0.18 on.
+    recomputation from 0.18 on. Only ``true`` and ``offload`` are TRL's streams (``legacy`` is without them).
     """
     kwargs = data.get("gradient_checkpointing_kwargs")
     stated = isinstance(kwargs, Mapping) and kwargs.get("use_reentrant") is not None
@@ -332,16 +332,19 @@ def _checkpoints(data: Mapping[str, Any], table: Table) -> list[Statement]:
     mode = "true" if is_on(mode) else mode
     offloads = Key("training.activation_offloading", constant(True))
     not_reentrant = Key(_REENTRANT, constant(False))
+    by_itself = Key("program.offloads_by_trl", constant(False))
     if mode == "hidden_states":
-        table["activation_offloading"] = (offloads,) if stated else (offloads, not_reentrant)
+        table["activation_offloading"] = (offloads, by_itself) if stated else (offloads, by_itself, not_reentrant)
         return []
     if mode in ("true", "legacy", "disk"):
         mark = f"(activation_offloading: {mode})"
-        table["activation_offloading"] = (offloads, not_reentrant) if mode == "true" else (offloads,)
+        table["activation_offloading"] = (offloads, not_reentrant if mode == "true" else by_itself)
         checkpointing: tuple[Key, ...] = (Key("training.gradient_checkpointing", _read_checkpointing),)
     elif word in _OFFLOADING_CHECKPOINTS:
         mark = f"(gradient_checkpointing: {'offload_disk' if word == 'offload_disk' else 'offload'})"
         checkpointing = (Key("training.gradient_checkpointing", _read_checkpointing), offloads)
+        if "disk" in mark:
+            checkpointing += (by_itself,)
     else:
         return []
     marks = [Statement(None, mark, word)]

@@ -297,6 +297,7 @@ def _take_wrapped(call: Call, found: Findings) -> None:
         how = given.value if given.why is None else None
         if how == "unsloth":
             found.state("training.activation_offloading", "use_gradient_checkpointing", value=True, call=call)
+            found.state("program.offloads_by_trl", "use_gradient_checkpointing", value=False, call=call)
         if given.why is not None or not call.is_open:
             found.take("gradient_checkpointing", given if given.why else given._replace(value=bool(how)), call)
     elif not found.objects.is_lora([*call.node.args[1:], *(word.value for word in call.node.keywords)], call.scope):

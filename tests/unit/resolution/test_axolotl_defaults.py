@@ -159,7 +159,7 @@ def test_rollouts(rules: RuleSet) -> None:
     assert values(subject(rules, data, axolotl="0.18.0"))["rollout.engine"] == "hf"
     served = {**data, "trl": {"use_vllm": True}}
     assert values(subject(rules, served, axolotl="0.15.0", trl="0.29.0"))["rollout.mode"] == "server"
-    assert values(subject(rules, served, axolotl="0.18.0", trl="1.8.0"))["rollout.mode"] == "colocate"
+    assert values(subject(rules, served, axolotl="0.18.0", trl="1.8.0"))["rollout.mode"] == "server"
     assert values(subject(rules, served, axolotl="0.18.0"))["rollout.gpu_memory_utilization"] == 0.9
 
 

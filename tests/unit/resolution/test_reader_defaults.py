@@ -85,6 +85,7 @@ def test_how_a_model_is_loaded_is_open_where_no_release_of_transformers_is_known
     [
         ({"trl": "1.8.0", "transformers": "5.0.0"}, {}, "float32"),
         ({"trl": "0.26.2", "transformers": "4.57.1"}, {}, "float32"),
+        ({"trl": "0.26.2", "transformers": "4.57.1"}, {"load_in_4bit": True}, "float16"),
         ({"trl": "0.26.2", "transformers": "5.0.0"}, {}, "bfloat16"),
         ({"transformers": "5.0.0"}, {}, None),
         ({"trl": "1.8.0"}, {"dtype": "bfloat16"}, "bfloat16"),

@@ -176,6 +176,22 @@ def test_variant_of_checkpointing(*, keys: dict[str, Any], reentrant: bool | Non
 
 
 @pytest.mark.parametrize(
+    ("keys", "by_itself"),
+    [
+        ({"activation_offloading": True}, False),
+        ({"activation_offloading": "legacy"}, True),
+        ({"activation_offloading": "disk"}, True),
+        ({"activation_offloading": "hidden_states"}, True),
+        ({"gradient_checkpointing": "offload"}, False),
+        ({"gradient_checkpointing": "offload_disk"}, True),
+    ],
+)
+def test_only_streams_are_offloaded_by_trl(*, keys: dict[str, Any], by_itself: bool) -> None:
+    stated = found(**{"gradient_checkpointing": True, **keys})
+    assert stated.get("program.offloads_by_trl") is (False if by_itself else None)
+
+
+@pytest.mark.parametrize(
     ("keys", "name"),
     [
         ({"flash_attention": True, "flex_attention": True}, "flex_attention"),

@@ -287,6 +287,8 @@ def test_what_is_plain_of_unsloth_is_read(tmp_path: Path, load: str, more: str, 
     assert "down_proj" in facts["training.lora_target_modules"].value
     assert facts[CHECKPOINTING].value is True
     assert ("training.activation_offloading" in facts) is (more == UNSLOTH_OFFLOADS)
+    if more == UNSLOTH_OFFLOADS:
+        assert facts["program.offloads_by_trl"].value is False  # Unsloth's own checkpoints
     assert not {"model.attn_implementation", LIGER, LOSS, "training.use_reentrant"} & facts.keys()
     assert ["unsloth" in gap.why for gap in subject.gaps] == [True]
 
