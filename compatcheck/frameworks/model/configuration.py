@@ -50,6 +50,7 @@ OWN_FACTS = frozenset(_COUNTS) | {
         "num_experts_per_token",
         "tie_word_embeddings",
         "has_conv3d",
+        "alibi",
         "stored_dtype",
         "stored_quantization",
     )
