@@ -58,7 +58,7 @@ OWN_FACTS = frozenset(_COUNTS) | {
 """Facts that tell which model it is; others, such as the attention, are choices of a run."""
 
 
-# a file states how its weights are stored; which dtype they are loaded in, and whether they are quantised then, the program chooses
+# a file states how weights are stored; which dtype they are loaded in, and whether they are quantised then, the program chooses
 _STORED = {
     "model.load_dtype": ("model.stored_dtype",),
     "model.quantization": ("model.quantization", "model.stored_quantization"),
