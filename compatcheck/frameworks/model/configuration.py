@@ -50,10 +50,19 @@ OWN_FACTS = frozenset(_COUNTS) | {
         "num_experts_per_token",
         "tie_word_embeddings",
         "has_conv3d",
+        "alibi",
         "stored_dtype",
+        "stored_quantization",
     )
 }
 """Facts that tell which model it is; others, such as the attention, are choices of a run."""
+
+
+# a file states how weights are stored; which dtype they are loaded in, and whether they are quantised then, the program chooses
+_STORED = {
+    "model.load_dtype": ("model.stored_dtype",),
+    "model.quantization": ("model.quantization", "model.stored_quantization"),
+}
 
 
 def recognise(data: Mapping[str, Any]) -> bool:
@@ -78,10 +87,11 @@ def make_model_document(
     statements: list[Statement] = []
     skipped: list[Skipped] = []
     for dimension, (value, key) in dimensions(config, path).items():
-        # a file states how its weights are stored; in which dtype they are loaded is the program's choice
-        fact = "model.stored_dtype" if dimension == "model.load_dtype" else dimension
+        facts = _STORED.get(dimension, (dimension,))
         try:
-            statements.append(Statement(fact, key, parse_value(fact, value, source._replace(key=key))))
+            statements.extend(
+                Statement(fact, key, parse_value(fact, value, source._replace(key=key))) for fact in facts
+            )
         except UsageError as error:
             skipped.append(Skipped(source._replace(key=key), error.message, error.hint))
     if counts is not None:

@@ -28,6 +28,17 @@ def test_a_file_states_how_weights_are_stored_not_how_they_are_loaded() -> None:
     assert found["model.stored_dtype"] == "float16"
     assert "model.load_dtype" not in found
     assert found["model.quantization"] == "gptq"
+    assert found["model.stored_quantization"] == "gptq"
+
+
+def test_a_file_without_quantisation_states_that_it_has_none() -> None:
+    assert read("vision.json")["model.stored_quantization"] is None
+
+
+def test_alibi_is_a_fact_of_types_that_can_have_it() -> None:
+    document = model.read({"model_type": "falcon", "alibi": True}, "config.json").documents[0]
+    assert facts(document)["model.alibi"] is True
+    assert "model.alibi" not in read("vision.json")
 
 
 def test_a_trainer_file_with_a_model_type_is_no_model() -> None:
