@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -10,6 +10,9 @@ from compatcheck.frameworks.recognise import read_configurations
 from compatcheck.resolution.resolve import resolve
 from compatcheck.rules.locate import open_rules
 from tests import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def value(file: str, role: str, name: str) -> Any:
@@ -32,3 +35,26 @@ def test_a_critic_makes_no_logits(file: str) -> None:
     assert value(file, "actor", "program.makes_logits") is True
     assert value(file, "reference", "program.makes_logits") is True
     assert value(file, "critic", "program.makes_logits") is False
+
+
+def test_a_reward_model_makes_no_logits(tmp_path: Path) -> None:
+    facts = tmp_path / "facts.yaml"
+    for trainer, makes in (("reward", False), ("prm", False), ("dpo", True)):
+        facts.write_text(f"compatcheck: 1\ntraining: {{framework: trl, trainer: {trainer}}}\n", encoding="utf-8")
+        assert value(str(facts), "train", "program.makes_logits") is makes
+
+
+@pytest.mark.parametrize(
+    ("lines", "flattened"),
+    [
+        ("sample_packing: true\nflash_attention: true\n", True),
+        ("sample_packing: true\nsdp_attention: true\n", False),
+        ("sample_packing: true\nflash_attention: true\nmultipack_real_batches: true\n", None),
+        ("sample_packing: false\nflash_attention: true\n", False),
+    ],
+)
+def test_packed_samples_of_axolotl_stand_in_one_row(tmp_path: Path, lines: str, flattened: Any) -> None:
+    file = tmp_path / "train.yaml"
+    keys = "base_model: Qwen/Qwen2.5-7B\nmicro_batch_size: 2\nsequence_len: 4096\ndatasets: [{path: x, type: alpaca}]\n"
+    file.write_text(keys + lines, encoding="utf-8")
+    assert value(str(file), "train", "training.padding_free") is flattened
