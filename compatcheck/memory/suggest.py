@@ -84,7 +84,8 @@ def _loss(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     """
     given = values.get("program.passes_labels") is not False or values.get("program.runs_trl_trainers")
     alone = values.get("hardware.devices_per_rank") in {None, 1}
-    if given and alone and values.get("training.loss_implementation") not in {"chunked", "fused_linear"}:
+    known = values.get("model.has_liger_kernels") is not False or values.get("program.passes_labels") is False
+    if given and alone and known and values.get("training.loss_implementation") not in {"chunked", "fused_linear"}:
         changed: dict[str, Value] = {"training.loss_implementation": "fused_linear", "training.use_liger_kernel": True}
         yield SuggestedChange(
             "fused linear cross-entropy (Liger: needs liger-kernel)",

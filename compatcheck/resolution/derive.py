@@ -280,7 +280,12 @@ def derive_fused_loss(facts: dict[str, Fact], undecided: Collection[str] = ()) -
     if liger is None or not liger.value or name in facts or name in undecided:
         return
     labels, of_trl = facts.get("program.passes_labels"), facts.get("program.runs_trl_trainers")
-    if labels is None or labels.value or (of_trl is not None and of_trl.value):
+    patched, has_own = facts.get("model.has_liger_kernels"), of_trl is not None and of_trl.value
+    of_model = labels.value if labels is not None else not has_own
+    if of_model and patched is not None and not patched.value:
+        note = "Liger has no kernels for this model type, and leaves it as it is"
+        facts[name] = Fact(name, "cross_entropy", "derived", liger.sources, note)
+    elif of_model or has_own:
         facts[name] = Fact(name, "fused_linear", "derived", liger.sources, "Liger kernels")
     else:
         note = "Liger replaces the loss of a model that is given labels, and the program gives none"

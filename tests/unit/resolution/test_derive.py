@@ -167,6 +167,14 @@ def test_liger_replaces_the_loss_of_a_model_that_is_given_labels(code: dict[str,
     assert facts["training.loss_implementation"].value == loss
 
 
+@pytest.mark.parametrize(("labels", "loss"), [(True, "cross_entropy"), (False, "fused_linear")])
+def test_liger_leaves_a_model_alone_that_it_does_not_know(labels: bool, loss: str) -> None:  # noqa: FBT001 (a parameter)
+    told = {"program.passes_labels": labels, "program.runs_trl_trainers": True, "model.has_liger_kernels": False}
+    facts = facts_from({"training.use_liger_kernel": True, **told})
+    derive_fused_loss(facts)
+    assert facts["training.loss_implementation"].value == loss
+
+
 ADAPTED = {
     "training__peft": "lora",
     "training__lora_rank": 8,
