@@ -10,6 +10,7 @@ its own: another program, which is not read.
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Document, Statement
@@ -57,7 +58,9 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
         skip = Skipped(source, why, "--set what they decide", by_run=True)
         return (Document("script", source, (), (), (skip,), is_command=True),)
     if kind == "tuning":
-        return read_launch(launch, open_instruct, [read_lone_rank(launch)])
+        trainer = "dpo" if "dpo_tune" in launch.program else "sft"
+        translate = partial(open_instruct.read, trainer=trainer)
+        return read_launch(launch, open_instruct, [read_lone_rank(launch)], translate=translate)
     flags = parse_flags(launch.arguments)
     known = (Statement("training.trainer", "(program)", kind), Statement("rollout.engine", "(program)", "vllm"))
     meanings = OptionMeanings("script", RL_TABLE, open_instruct.NAMES.__contains__, {"model_name_or_path": "model"})

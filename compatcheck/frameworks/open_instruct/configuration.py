@@ -37,8 +37,13 @@ def recognise(data: Mapping[str, Any]) -> bool:
     return data.keys() >= _REQUIRED and bool(_DATA & data.keys()) and bool(_SCRIPT & data.keys())
 
 
-def read(data: Mapping[str, Any], path: str) -> Reading:
+def read(data: Mapping[str, Any], path: str, *, trainer: str | None = None) -> Reading:
     """Translate a parsed recipe.
+
+    Args:
+        data: the recipe, or the options of a command.
+        path: where it stands.
+        trainer: what the script that is started trains by; without one the keys tell.
 
     Raises:
         InputError: nothing in it was understood.
@@ -48,10 +53,10 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
         flatten(data, stop=_WHOLE), TABLE, irrelevant=_irrelevant, source=source, names=sorted(NAMES)
     )
     preference = sorted(_PREFERENCE & data.keys())
-    place = preference[0] if preference else "(keys of this script)"
+    place = "(program)" if trainer else preference[0] if preference else "(keys of this script)"
     known = (
         Statement("training.framework", "(keys of this script)", "accelerate"),
-        Statement("training.trainer", place, "dpo" if preference else "sft"),
+        Statement("training.trainer", place, trainer or ("dpo" if preference else "sft")),
     )
     model = data.get(MODELS[0])
     references = (("model", model, MODELS[0]),) if isinstance(model, str) and model else ()

@@ -16,3 +16,9 @@ def test_tuning_and_reinforcement_learning() -> None:
         "python open_instruct/grpo_fast.py --model_name_or_path m --per_device_train_batch_size 1 --deepspeed_stage 3 --beta 0.01"
     )[0]
     assert (grpo.reader, facts(grpo)["training.zero_stage"], facts(grpo)["training.trainer"]) == ("script", 3, "grpo")
+
+
+def test_the_script_tells_what_it_trains_by() -> None:
+    words = "--model_name_or_path m --with_tracking --max_seq_length 2048"
+    started = documents(f"accelerate launch open_instruct/dpo_tune_cache.py {words}")[0]
+    assert facts(started)["training.trainer"] == "dpo"
