@@ -46,6 +46,15 @@ def require_laboratory(what: str) -> None:
         raise UsageError(msg, hint="install the whole package: pip install --force-reinstall compatcheck")
 
 
+def list_probes() -> Sequence[str]:
+    """List the names of probes; there are none without a laboratory."""
+    if not is_installed():
+        return ()
+    from compatcheck.lab.probes.probe import probe_names  # noqa: PLC0415 (only when asked)
+
+    return probe_names()
+
+
 def annotate(findings: Sequence[Finding], rules: RuleSet) -> tuple[tuple[Finding, ...], tuple[Skipped, ...]]:
     """Say on certain findings what the person's own store of measurements has about them."""
     if is_installed():
