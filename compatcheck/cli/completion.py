@@ -5,12 +5,33 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Protocol
 
-from click.shell_completion import CompletionItem
+from click.shell_completion import BashComplete, CompletionItem, ZshComplete, add_completion_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from click import Context, Parameter
+
+
+@add_completion_class
+class _Bash(BashComplete):
+    """Puts no blank behind ``NAME=``, as fish does by itself."""
+
+    source_template = BashComplete.source_template.replace(
+        "COMPREPLY+=($value)", "COMPREPLY+=($value)\n            [[ $value == *= ]] && compopt -o nospace"
+    )
+
+
+@add_completion_class
+class _Zsh(ZshComplete):
+    """Does so in zsh."""
+
+    source_template = ZshComplete.source_template.replace(
+        "        _describe -V unsorted completions_with_descriptions -U",
+        "        local -a ends=(${(M)completions_with_descriptions:#*=:*}) joined\n"
+        "        (( $#ends )) && joined=(-S '')\n"
+        '        _describe -V unsorted completions_with_descriptions -U "${joined[@]}"',
+    )
 
 
 class Complete(Protocol):

@@ -69,8 +69,11 @@ class Group(click.Group):
 def make_help(group: click.Group) -> click.Command:
     """Make the command that shows the help of a group or of what is named below it."""
 
+    def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+        return [name for name in (*group.list_commands(ctx), *TOPICS) if name.startswith(incomplete)]
+
     @click.command("help")
-    @click.argument("names", nargs=-1, metavar="[COMMAND]...", shell_complete=group.shell_complete)
+    @click.argument("names", nargs=-1, metavar="[COMMAND]...", shell_complete=complete)
     @click.pass_context
     def command(ctx: click.Context, names: tuple[str, ...]) -> None:
         """Show the help of a command, `options` that commands share, or `exit-codes`."""
