@@ -43,7 +43,7 @@ def require_laboratory(what: str) -> None:
     """
     if not is_installed():
         msg = f"{what} needs the measuring laboratory (compatcheck.lab), which this installation is without"
-        raise UsageError(msg, hint="install the whole package: pip install --force-reinstall compatcheck")
+        raise UsageError(msg, hint="install the whole package: docs/installation.md of the sources says how")
 
 
 def list_probes() -> Sequence[str]:
