@@ -66,13 +66,17 @@ def _find_parts(rules: RuleSet, environ: Mapping[str, str], *, laboratory: bool)
     own = _module("pip-audit", "pip_audit", "--security asks for advisories", _install("pip-audit", uv))
     yield own if own.remedy is None else _part(find_program("pip-audit", environ), own.enables, own.remedy or "")
     git = find_program("git", environ)
-    yield _part(git, "`diff` compares revisions: HEAD~1:uv.lock", "apt install git")
+    yield _part(git, "`diff` compares revisions: HEAD~1:uv.lock", "install git, as in `apt install git`")
     zstd = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
     yield _module("zstd", zstd, "`image` reads layers compressed with zstd", _install("backports.zstd", uv))
     yield _module("matplotlib", "matplotlib", "`estimate --plot` draws", _install("matplotlib", uv))
     yield _module("libyaml", "yaml._yaml", "large YAML files are read several times faster", _install("PyYAML", uv))
     found = next((one for name in _COMPILERS if (one := find_program(name, environ)).path), Program("C compiler", None))
-    yield _part(found, "probes on a CPU count the allocator's bytes instead of tensors' storages", "apt install gcc")
+    yield _part(
+        found,
+        "probes on a CPU count the allocator's bytes instead of tensors' storages",
+        "install a C compiler, as in `apt install gcc`",
+    )
     yield Part(
         "laboratory",
         "confirm, bisect, sweep, probe, evidence and --trace measure",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -39,4 +40,4 @@ def _format_part(part: Part) -> list[str]:
     version = part.version or ("" if part.remedy else "version not known")
     head = f"  {part.name:<11} {version}" + (f"  ({part.place})" if part.place else "")
     get = [] if part.remedy is None else [f"    get it  {part.remedy}"]
-    return [head.rstrip(), f"    {part.enables}", *get]
+    return [head.rstrip(), *wrap(part.enables, 80, initial_indent="    ", subsequent_indent="    "), *get]

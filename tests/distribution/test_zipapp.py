@@ -17,6 +17,7 @@ import yaml
 import build_zipapp
 from compatcheck import __version__
 from tests import ROOT
+from tests.cli import run_cli
 
 CASE = str(ROOT / "fixtures" / "cases" / "openrlhf-llama3-70b")
 SECONDS = re.compile(r'[\d.]+ s$|(?<="seconds": )[\d.]+', re.MULTILINE)
@@ -62,15 +63,19 @@ def run(*command: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
     ],
     ids=" ".join,
 )
-def test_it_says_what_the_package_says(archive: Path, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_it_says_what_the_package_says(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
     shutil.copytree(ROOT / "fixtures" / "upgrade", tmp_path, dirs_exist_ok=True)
     (tmp_path / "run.sh").write_text("sudo -E env NCCL_DEBUG=INFO torchrun --nproc_per_node 8 sft.py --bf16 true\n")
     (tmp_path / "train.log").write_text("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 31.31 GiB.\n")
     alone = run(sys.executable, "-I", "-S", archive, *arguments, folder=tmp_path)  # -S: no package of this environment
-    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from compatcheck.cli.__main__ import main; main()"
-    whole = run(sys.executable, "-I", "-c", code, *arguments, folder=tmp_path)
-    assert (alone.returncode, alone.stderr) == (whole.returncode, whole.stderr)
-    assert SECONDS.sub("", alone.stdout) == SECONDS.sub("", whole.stdout)
+    monkeypatch.chdir(tmp_path)
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        monkeypatch.delenv(name, raising=False)
+    whole = run_cli.run(*arguments)
+    assert (alone.returncode, alone.stderr) == (whole.code, whole.err)
+    assert SECONDS.sub("", alone.stdout) == SECONDS.sub("", whole.out)
 
 
 def test_it_names_what_it_is_without(archive: Path, tmp_path: Path) -> None:
