@@ -151,7 +151,7 @@ def test_a_pull_request_fails_for_what_it_brings_in(project: Path, temporary: Pa
     done = run_action(checkout, temporary, "pull_request", base, args=ARGS)
     assert (done.code, done.outputs["change.outcome"]) == (1, "1"), done.said
     assert "::group::requirements.txt, base and pull request" in done.said
-    assert "4 entered" in done.said
+    assert re.search(r"^[1-9]\d* entered$", done.said, re.MULTILINE)
     assert done.summary.count("zero3-params-kept-in-backward") >= 2
     results = json.loads((checkout / "compatcheck.sarif").read_text())["runs"][0]["results"]
     assert "deepspeed/zero3-params-kept-in-backward" in {result["ruleId"] for result in results}
