@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import NamedTuple, cast
 
+from compatcheck.core.data_file import read_file
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Source
 
@@ -36,8 +37,7 @@ class ClassDefaults(NamedTuple):
 
 @cache
 def _lines() -> str:
-    with open(DATA, encoding="utf-8") as file:
-        return "\n" + file.read()
+    return "\n" + read_file(DATA).decode()
 
 
 def class_defaults(model_type: str) -> ClassDefaults | None:

@@ -9,21 +9,13 @@ import click
 from compatcheck.cli import options
 from compatcheck.cli.arguments import split
 from compatcheck.cli.execution import execute
-from compatcheck.cli.output import FORMATS
+from compatcheck.cli.help import Command
 
 
-@click.command("check", cls=options.GroupedCommand, short_help="Check files.")
-@click.argument("paths", nargs=-1, metavar="[PATH]...")
-@options.environment_options
-@options.image_options
-@options.file_options
-@options.input_options
-@options.check_options
-@options.output_options(FORMATS)
-@click.option(
-    "--hook",
-    is_flag=True,
-    help="PATHs are files a commit touches: check what belongs to them in this directory, pass over all others.",
+@click.command("check", cls=Command)
+@options.argument("paths", "[PATH]...", nargs=-1)
+@options.take(
+    "check", "environment", "image", "inside image", "files", "run", "select", "rules", "gate", "security", "report"
 )
 def command(**given: Any) -> int:  # noqa: ANN401 (click's signature)
     """Check requirement files, locks and training configurations, alone or together; directories are walked.

@@ -10,6 +10,7 @@ import click
 
 from compatcheck.cli import options
 from compatcheck.cli.arguments import split
+from compatcheck.cli.help import Command
 from compatcheck.cli.laboratory import find_tracer
 from compatcheck.cli.output import Output, parse_outputs, terminal_width, write_figures, write_formatted
 from compatcheck.rules.locate import open_rules
@@ -20,28 +21,16 @@ if TYPE_CHECKING:
 FORMATS = ("text", "markdown", "json")
 
 
-@click.command("diff", cls=options.GroupedCommand, short_help="Compare two environments or lock files.")
-@click.argument("before", metavar="A")
-@click.argument("after", metavar="B")
-@options.inside_image_options
-@options.file_options
-@options.input_options
-@options.rule_check_options
-@options.output_options(FORMATS)
-@options.grouped_option(
-    "Estimate",
-    "--trace",
-    is_flag=True,
-    help="Trace the run under both sides, in an interpreter with torch, instead of estimating.",
-)
-@options.picture_option("the peaks before and after")
+@click.command("diff", cls=Command)
+@options.argument("before", "A")
+@options.argument("after", "B")
+@options.take("diff", "inside image", "files", "run", "select", "rules", "gate", "report text,markdown,json")
 def command(before: str, after: str, trace: bool, plot: str | None, **given: Any) -> int:  # noqa: ANN401, FBT001 (click's signature)
     """Compare two environments, requirement files or locks under the same run: which regressions enter and leave with a change.
 
     A and B are each an environment (its directory or interpreter), a requirements or lock file, a container image (archive,
     layout or root directory), or a file in a git revision: `compatcheck diff HEAD~1:uv.lock uv.lock --training train.yaml`.
-    Exit code 1 when a finding counts against --fail-on under B and not under A. This machine's devices and variables take no
-    part; give --gpu.
+    This machine's devices and variables take no part; give --gpu.
     """
     from compatcheck.checking.comparison import compare  # noqa: PLC0415 (beside its use)
 

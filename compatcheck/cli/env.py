@@ -9,14 +9,11 @@ import click
 from compatcheck.cli import options
 from compatcheck.cli.arguments import split
 from compatcheck.cli.execution import execute
-from compatcheck.cli.output import FORMATS
+from compatcheck.cli.help import Command
 
 
-@click.command("env", cls=options.GroupedCommand, short_help="Check an installed environment.")
-@options.environment_options
-@options.input_options
-@options.check_options
-@options.output_options(FORMATS)
+@click.command("env", cls=Command)
+@options.take("environment", "run", "select", "rules", "gate", "security", "report")
 def command(**given: Any) -> int:  # noqa: ANN401 (click's signature)
     """Check what is installed in one interpreter, with this model, training configuration and hardware.
 

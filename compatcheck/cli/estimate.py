@@ -9,6 +9,7 @@ import click
 
 from compatcheck.cli import options
 from compatcheck.cli.arguments import inspect
+from compatcheck.cli.help import Command
 from compatcheck.cli.laboratory import find_tracer
 from compatcheck.cli.output import unread_lines
 from compatcheck.core.errors import UsageError
@@ -21,47 +22,10 @@ if TYPE_CHECKING:
 
     from compatcheck.core.estimate_report import EstimateReport
 
-ESTIMATE = "Estimate"
-FORMATS = ("text", "markdown", "json", "html")
 
-
-estimate_options = options.apply_options(
-    [
-        options.grouped_option(
-            ESTIMATE,
-            "--suggest",
-            is_flag=True,
-            help="Rank changes that would need less; find the smallest hardware that fits.",
-        ),
-        options.grouped_option(
-            ESTIMATE,
-            "--sweep",
-            "axes",
-            metavar="NAME[,NAME]",
-            help="Find the largest value that fits: micro_batch_size, sequence_length, …",
-        ),
-        options.grouped_option(
-            ESTIMATE,
-            "--trace",
-            is_flag=True,
-            help="Run the model's own class on fake tensors, in an interpreter with torch and the releases at hand.",
-        ),
-        options.grouped_option(
-            ESTIMATE, "--plot", metavar="FILE", help="Draw it: .png, .svg or .pdf (needs matplotlib)."
-        ),
-    ]
-)
-
-
-@click.command("estimate", cls=options.GroupedCommand, short_help="Estimate the memory of a run.")
-@click.argument("paths", nargs=-1, metavar="[PATH]...")
-@options.environment_options
-@options.image_options
-@options.file_options
-@options.input_options
-@estimate_options
-@click.option("--format", "format_name", type=click.Choice(FORMATS), default="text", show_default=True)
-@click.option("-v", "--verbose", count=True, help="Show the arithmetic; -vv its sources too.")
+@click.command("estimate", cls=Command)
+@options.argument("paths", "[PATH]...", nargs=-1)
+@options.take("estimate", "environment", "image", "inside image", "files", "run")
 def command(
     *,
     suggest: bool,
@@ -74,9 +38,9 @@ def command(
 ) -> int:
     """Predict what each device holds, phase by phase, from the configuration alone; nothing is run and no GPU is needed.
 
-    With PATHs the files are read as `check` does, without them the installed environment, as `env` does. Exits with 1 when the
-    run does not fit. With --trace one training step runs on fake tensors, full size and without weights: exact, for one role
-    without ZeRO; releases that the interpreter lacks are installed beside it.
+    With PATHs the files are read as `check` does, without them the installed environment, as `env` does. With --trace one
+    training step runs on fake tensors, full size and without weights: exact, for one role without ZeRO; releases that the
+    interpreter lacks are installed beside it.
     """
     from compatcheck.checking.estimates import EstimateOptions, estimate  # noqa: PLC0415 (beside its use)
 

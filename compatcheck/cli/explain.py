@@ -9,19 +9,16 @@ import click
 
 from compatcheck.cli import options
 from compatcheck.cli.arguments import inspect
+from compatcheck.cli.help import Command
 from compatcheck.cli.output import unread_lines
 from compatcheck.core.terminal import escape_controls
 from compatcheck.rules.locate import open_rules
 
 
-@click.command("explain", cls=options.GroupedCommand, short_help="Show why a rule matches here, or why not.")
-@click.argument("rule_id", metavar="RULE")
-@click.argument("paths", nargs=-1, metavar="[PATH]...")
-@options.environment_options
-@options.image_options
-@options.file_options
-@options.input_options
-@options.rule_directory_option
+@click.command("explain", cls=Command)
+@options.argument("rule_id", "RULE", "rule")
+@options.argument("paths", "[PATH]...", nargs=-1)
+@options.take("environment", "image", "inside image", "files", "run", "rules")
 def command(rule_id: str, rule_directories: tuple[str, ...], **given: Any) -> int:  # noqa: ANN401 (click's signature)
     """Show each condition of RULE with the facts it read, the size step by step, and what rules it out or would decide it.
 

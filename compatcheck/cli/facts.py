@@ -9,19 +9,15 @@ import click
 
 from compatcheck.cli import options
 from compatcheck.cli.arguments import inspect
+from compatcheck.cli.help import Command
 from compatcheck.core.errors import EXIT_CLEAN
 from compatcheck.core.terminal import escape_controls
 from compatcheck.rules.locate import open_rules
 
 
-@click.command("facts", cls=options.GroupedCommand, short_help="Show what was understood.")
-@click.argument("paths", nargs=-1, metavar="[PATH]...")
-@options.environment_options
-@options.image_options
-@options.file_options
-@options.input_options
-@click.option("--names", is_flag=True, help="List every fact name with its meaning, and stop.")
-@click.option("--format", "format_name", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+@click.command("facts", cls=Command)
+@options.argument("paths", "[PATH]...", nargs=-1)
+@options.take("facts", "environment", "image", "inside image", "files", "run")
 def command(names: bool, format_name: str, **given: Any) -> int:  # noqa: FBT001, ANN401 (click's signature)
     """Show every fact with its value, origin and line; conflicts, `auto` values nobody fills in, unread keys.
 

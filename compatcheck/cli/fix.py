@@ -12,6 +12,7 @@ import click
 from compatcheck.checking.checks import Checks, open_criteria
 from compatcheck.cli import options
 from compatcheck.cli.arguments import split
+from compatcheck.cli.help import Command
 from compatcheck.cli.output import Output, parse_outputs, terminal_width, write_formatted
 from compatcheck.core.errors import UsageError
 from compatcheck.core.programs import is_inspected
@@ -24,26 +25,13 @@ if TYPE_CHECKING:
     from compatcheck.core.fix import Fix
 
 FORMATS = ("text", "json", "markdown", "diff")
-FIX = "Fix"
 
 
-@click.command("fix", cls=options.GroupedCommand, short_help="Clear the findings with the smallest changes.")
-@click.argument("paths", nargs=-1, metavar="[PATH]...")
-@options.grouped_option(FIX, "--apply", is_flag=True, help="Write the changes. Default: show them as a diff.")
-@options.grouped_option(
-    FIX,
-    "--unsafe",
-    is_flag=True,
-    help="Let --apply write changes that can alter results: minor and major releases, older ones, settings so marked.",
+@click.command("fix", cls=Command)
+@options.argument("paths", "[PATH]...", nargs=-1)
+@options.take(
+    "fix", "environment", "files", "run", "select", "rules", "gate", "security", "report text,json,markdown,diff"
 )
-@options.grouped_option(
-    FIX, "--offline", is_flag=True, help="Ask no package index: the known releases, not checked by a resolver."
-)
-@options.environment_options
-@options.file_options
-@options.input_options
-@options.check_options
-@options.output_options(FORMATS)
 def command(apply: bool, unsafe: bool, offline: bool, **given: Any) -> int:  # noqa: ANN401, FBT001 (click's signature)
     """Find a small set of changes that clears the findings of PATHs without bringing in others.
 
@@ -52,8 +40,7 @@ def command(apply: bool, unsafe: bool, offline: bool, **given: Any) -> int:  # n
     training, more hardware. uv checks that the releases fit together; it builds and installs nothing.
 
     The diff goes to standard output (`--format diff | git apply`), with what it clears and what stays. Locks are rewritten by
-    their own programs alone; of an installed environment only the command is shown. Exit code 1 when changes are needed or
-    findings stay; 0 when nothing fails, or --apply cleared it all.
+    their own programs alone; of an installed environment only the command is shown.
     """
     if not given["paths"] and (given["python"] or given["prefix"]):
         inspection, checks, output = split({**given, "hook": False}, files=False)

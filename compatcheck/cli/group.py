@@ -8,6 +8,7 @@ import click
 
 from compatcheck import __version__
 from compatcheck.cli import laboratory
+from compatcheck.cli.help import Group, make_help
 
 COMMANDS = {
     "env": ("compatcheck.cli.env", "Check an installed environment."),
@@ -21,11 +22,13 @@ COMMANDS = {
     "oom": ("compatcheck.cli.oom", "Explain an out-of-memory message or log."),
     **laboratory.COMMANDS,
     "rules": ("compatcheck.cli.rules", "List, show, lint, start and export rules."),
+    "doctor": ("compatcheck.cli.doctor", "Show what this installation can do, and how to get the rest."),
+    "help": ("compatcheck.cli.help", "Show a help, the options that commands share, or exit codes."),
 }
 """Command → module that defines it, and its line of help, so that help imports nothing."""
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Group):
     """A group that imports a command's module when the command is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's signature)
@@ -36,6 +39,8 @@ class LazyGroup(click.Group):
         """Import and return one command."""
         if name in laboratory.COMMANDS:
             laboratory.require_laboratory(f"`compatcheck {name}`")
+        if name == "help":
+            return make_help(self)
         entry = COMMANDS.get(name)
         return None if entry is None else import_module(entry[0]).command
 

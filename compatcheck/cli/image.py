@@ -9,22 +9,12 @@ import click
 from compatcheck.cli import options
 from compatcheck.cli.arguments import split
 from compatcheck.cli.execution import execute
-from compatcheck.cli.output import FORMATS
+from compatcheck.cli.help import Command
 
 
-@click.command("image", cls=options.GroupedCommand, short_help="Check a container image.")
-@click.argument("image", metavar="TAR|DIR|-")
-@options.inside_image_options
-@options.input_options
-@options.check_options
-@options.grouped_option(
-    options.CHECKS,
-    "--all",
-    "all_environments",
-    is_flag=True,
-    help="Findings in environments that the image does not start fail, too.",
-)
-@options.output_options(FORMATS)
+@click.command("image", cls=Command)
+@options.argument("image", "TAR|DIR|-")
+@options.take("image command", "inside image", "run", "select", "rules", "gate", "security", "report")
 def command(**given: Any) -> int:  # noqa: ANN401 (click's signature)
     """Check the environments inside a container image, without a daemon and without unpacking it.
 

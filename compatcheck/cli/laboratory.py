@@ -43,7 +43,16 @@ def require_laboratory(what: str) -> None:
     """
     if not is_installed():
         msg = f"{what} needs the measuring laboratory (compatcheck.lab), which this installation is without"
-        raise UsageError(msg, hint="install the whole package: pip install --force-reinstall compatcheck")
+        raise UsageError(msg, hint="install the whole package: docs/installation.md of the sources says how")
+
+
+def list_probes() -> Sequence[str]:
+    """List the names of probes; there are none without a laboratory."""
+    if not is_installed():
+        return ()
+    from compatcheck.lab.probes.probe import probe_names  # noqa: PLC0415 (only when asked)
+
+    return probe_names()
 
 
 def annotate(findings: Sequence[Finding], rules: RuleSet) -> tuple[tuple[Finding, ...], tuple[Skipped, ...]]:

@@ -9,21 +9,16 @@ import click
 
 from compatcheck.cli import options
 from compatcheck.cli.arguments import inspect
+from compatcheck.cli.help import Command
 from compatcheck.core.terminal import escape_controls
 from compatcheck.core.textfile import STANDARD_INPUT
 from compatcheck.rules.locate import open_rules
 
 
-@click.command("oom", cls=options.GroupedCommand, short_help="Explain an out-of-memory message.")
-@click.argument("log", metavar="LOG")
-@click.argument("paths", nargs=-1, metavar="[PATH]...")
-@options.environment_options
-@options.file_options
-@options.input_options
-@options.rule_directory_option
-@click.option(
-    "--format", "format_name", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True
-)
+@click.command("oom", cls=Command)
+@options.argument("log", "LOG")
+@options.argument("paths", "[PATH]...", nargs=-1)
+@options.take("text json markdown", "environment", "files", "run", "rules")
 def command(log: str, rule_directories: tuple[str, ...], format_name: str, **given: Any) -> int:  # noqa: ANN401 (click's signature)
     """Find the tensor whose size was asked for, the phase and the cause in LOG.
 

@@ -1,261 +1,121 @@
-"""The options commands share, in help groups."""
+"""The options of the commands, made from the table ``data/options.txt``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
+from compatcheck.cli.completion import find_completion
+from compatcheck.core.data_file import read_text
+
 F = TypeVar("F", bound=Callable[..., Any])
 
-INPUTS, CHECKS, OUTPUT = "Inputs", "Checks", "Output"
+LABORATORY = ("interpreter", "releases", "measurement", "again", "progress")
+"""Sections that every command has that measures releases; `compatcheck.lab.settings.Settings` takes their values."""
 
 
-class GroupedOption(click.Option):
-    """An option that stands under a heading of its own in the help."""
+class Row(NamedTuple):
+    """One option as the table has it."""
 
-    def __init__(self, *args: Any, group: str = "Options", **kwargs: Any) -> None:  # noqa: ANN401 (click's signature)
-        """Keep the heading beside what click wants."""
+    names: tuple[str, ...]
+    parameter: str | None
+    """Name of the parameter, where it is not that of the option."""
+    kind: str
+    metavar: str | None
+    help: str | None
+    heading: str | None
+    """What it stands under among the options that commands share; None for a command's own."""
+
+
+class TableOption(click.Option):
+    """An option that knows its row of the table."""
+
+    def __init__(self, *args: Any, row: Row, **kwargs: Any) -> None:  # noqa: ANN401 (click's signature)
+        """Keep the row beside what click wants."""
         super().__init__(*args, **kwargs)
-        self.group = group
+        self.row = row
 
 
-class GroupedCommand(click.Command):
-    """A command whose help lists options by heading."""
+def take(*sections: str) -> Callable[[F], F]:
+    """Return a decorator that adds the options of these sections of the table, in this order.
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write one section per heading."""
-        groups: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if record is not None:
-                groups.setdefault(getattr(parameter, "group", "Options"), []).append(record)
-        for name, records in groups.items():
-            with formatter.section(name):
-                formatter.write_dl(records)
-
-
-def grouped_option(group: str, *names: str, **settings: Any) -> Callable[[F], F]:  # noqa: ANN401 (click's signature)
-    """Return an option under a heading of its own in the help; the settings are click's."""
-    return click.option(*names, cls=GroupedOption, group=group, **settings)
-
-
-def apply_options(options: list[Callable[[F], F]]) -> Callable[[F], F]:
-    """Return one decorator that adds options in this order."""
+    Args:
+        sections: names of sections; ``report text,json`` takes the options of ``report`` with these formats alone.
+    """
 
     def decorate(function: F) -> F:
-        for option in reversed(options):
-            function = option(function)
+        for section in reversed(sections):
+            name, _, formats = section.rpartition(" ") if "," in section else (section, "", "")
+            for row in reversed(read_table()[name]):
+                chosen = row._replace(kind=f"{formats}=text") if formats and row.names == ("--format",) else row
+                function = click.option(*_declare(chosen), cls=TableOption, row=chosen, **_settings(chosen))(function)
         return function
 
     return decorate
 
 
-environment_options = apply_options(
-    [
-        grouped_option(
-            INPUTS, "--python", metavar="PYTHON", help="Interpreter whose environment is checked; it is not run."
-        ),
-        grouped_option(INPUTS, "--prefix", metavar="DIR", help="Environment, or directory of packages, to check."),
-    ],
-)
-
-inside_image_options = apply_options(
-    [
-        grouped_option(
-            INPUTS,
-            "--environment",
-            "image_environments",
-            metavar="PREFIX",
-            multiple=True,
-            help="Environment inside the image, /opt/venv; repeatable. Default: the one the image starts.",
-        ),
-        grouped_option(INPUTS, "--no-cache", is_flag=True, help="Read every layer of the image again."),
-    ],
-)
-image_options = apply_options(
-    [
-        grouped_option(
-            INPUTS,
-            "--image",
-            metavar="TAR|DIR|-",
-            help="Container image whose environment is checked: archive, layout or root directory.",
-        ),
-        inside_image_options,
-    ]
-)
-
-file_options = apply_options(
-    [
-        grouped_option(
-            INPUTS,
-            "--extra",
-            "extras",
-            metavar="NAME",
-            multiple=True,
-            help="Extra of the project that is installed; repeatable. Packages of other extras and groups may be there or not.",
-        ),
-        grouped_option(INPUTS, "--all-extras", is_flag=True, help="Every extra is installed."),
-        grouped_option(
-            INPUTS,
-            "--group",
-            "groups",
-            metavar="NAME",
-            multiple=True,
-            help="Dependency group that is installed, or section of a Pipfile; repeatable.",
-        ),
-        grouped_option(
-            INPUTS, "--python-version", metavar="VERSION", help="Python that locks and requirements are for: 3.11."
-        ),
-        grouped_option(
-            INPUTS, "--stage", metavar="NAME", help="Stage of a Dockerfile that is built. Default: the last."
-        ),
-        grouped_option(
-            INPUTS,
-            "--script-args",
-            "script_arguments",
-            metavar="ARGS",
-            help="What launch scripts that are named are started with: '8 llama'.",
-        ),
-    ]
-)
-
-input_options = apply_options(
-    [
-        grouped_option(
-            INPUTS,
-            "--model",
-            metavar="PATH|ID",
-            help="config.json, model directory, cached hub id or known model.",
-        ),
-        grouped_option(
-            INPUTS,
-            "--training",
-            metavar="FILE",
-            multiple=True,
-            help="DeepSpeed, accelerate, HF Trainer or TRL configuration, or a facts file; repeatable.",
-        ),
-        grouped_option(
-            INPUTS,
-            "--gpu",
-            metavar="[Nx]NAME",
-            help="Devices of a node, 8xH100-80GB, or cloud instances, 2xp4d.24xlarge.",
-        ),
-        grouped_option(
-            INPUTS,
-            "--nodes",
-            metavar="N",
-            type=click.IntRange(min=1),
-            help="Number of nodes; 1 when only --gpu is given.",
-        ),
-        grouped_option(
-            INPUTS, "--driver", metavar="VERSION", help="NVIDIA driver version of the machine that will run."
-        ),
-        grouped_option(
-            INPUTS,
-            "--set",
-            "settings",
-            metavar="NAME=VALUE",
-            multiple=True,
-            help="State a fact; repeatable, wins over files.",
-        ),
-        grouped_option(
-            INPUTS, "--env-file", metavar="FILE", help="Environment variables of the run, as NAME=VALUE lines."
-        ),
-        grouped_option(
-            INPUTS, "--run", metavar="NAME", multiple=True, help="Inputs of a named run of the policy; repeatable."
-        ),
-        grouped_option(
-            INPUTS,
-            "--target",
-            metavar="NAME",
-            multiple=True,
-            help="Machine of the policy to check for; all of them by default.",
-        ),
-        grouped_option(
-            INPUTS,
-            "--policy",
-            metavar="FILE",
-            help="Policy file. Default: the nearest compatcheck.toml or pyproject.toml with [tool.compatcheck].",
-        ),
-        grouped_option(INPUTS, "--no-policy", is_flag=True, help="Use no policy."),
-    ],
-)
-
-rule_directory_option = grouped_option(
-    CHECKS,
-    "--rules",
-    "rule_directories",
-    metavar="DIR",
-    multiple=True,
-    help="Further directory of rule files.",
-)
-
-selection_options = apply_options(
-    [
-        grouped_option(
-            CHECKS, "--select", metavar="GLOB", multiple=True, help="Only rules whose id matches; repeatable."
-        ),
-        grouped_option(
-            CHECKS,
-            "--ignore",
-            metavar="GLOB",
-            multiple=True,
-            help="Leave out rules whose id matches; repeatable.",
-        ),
-        rule_directory_option,
-    ],
-)
-
-rule_check_options = apply_options(
-    [
-        selection_options,
-        grouped_option(
-            CHECKS,
-            "--fail-on",
-            metavar="LEVEL|SIZE",
-            default=None,
-            help="Exit 1 from this severity (info … critical), size (5GiB) or share (10%); never. Default: medium.",
-        ),
-        grouped_option(
-            CHECKS,
-            "--strict/--no-strict",
-            default=None,
-            help="Possible findings and unreadable files fail too; waivers need an end.",
-        ),
-        grouped_option(
-            CHECKS,
-            "--fail-unread/--no-fail-unread",
-            default=None,
-            help="Exit 4 also where a file found in a directory could not be read, or not whole.",
-        ),
-    ],
-)
-
-check_options = apply_options(
-    [
-        rule_check_options,
-        grouped_option(
-            CHECKS,
-            "--security",
-            is_flag=True,
-            help="Run pip-audit on the same versions; an advisory fails the run. Asks a service on the network.",
-        ),
-        grouped_option(
-            CHECKS,
-            "--security-service",
-            metavar="pypi|osv|URL",
-            default=None,
-            help="Whom pip-audit asks; URL is an OSV query endpoint. Default: pip-audit's own. Implies --security.",
-        ),
-    ],
-)
+def make_option(row: Row) -> TableOption:
+    """Make the option of a row outside of any command."""
+    return TableOption(_declare(row), row=row, **_settings(row))
 
 
-def picture_option(what: str) -> Callable[[F], F]:
-    """Return the option of a command that draws its result."""
-    return grouped_option(OUTPUT, "--plot", metavar="FILE", callback=_check_picture, help=f"Draw {what}: .svg.")
+def argument(name: str, metavar: str, kind: str = "file", **settings: Any) -> Callable[[F], F]:  # noqa: ANN401 (click's)
+    """Return an argument that is completed as values of a kind of the table are; the settings are click's."""
+    return click.argument(name, metavar=metavar, shell_complete=find_completion(kind), **settings)
+
+
+@lru_cache(maxsize=1)
+def read_table() -> Mapping[str, tuple[Row, ...]]:
+    """Read the rows of the table, by section."""
+    sections: dict[str, list[Row]] = {}
+    rows, heading = sections.setdefault("", []), ""
+    for line in read_text(__file__, "options").splitlines():
+        if line.startswith("["):
+            name, _, heading = line.strip("[]").partition(": ")
+            rows = sections.setdefault(name, [])
+        elif line.startswith("-"):
+            names, parameter, kind, metavar, text = (None if cell == "-" else cell for cell in line.split(" | ", 4))
+            rows.append(Row(tuple((names or "").split()), parameter, kind or "", metavar, text, heading or None))
+    return {name: tuple(rows) for name, rows in sections.items()}
+
+
+def _declare(row: Row) -> tuple[str, ...]:
+    return (*row.names, row.parameter) if row.parameter else row.names
+
+
+def _settings(row: Row) -> dict[str, Any]:
+    """Say in click's words what a row says."""
+    kind, _, default = row.kind.partition("=")
+    plain, _, least = kind.rstrip("*!").partition(" from ")
+    settings: dict[str, Any] = {"help": row.help}
+    if row.metavar:
+        settings["metavar"] = row.metavar
+    if kind.endswith("*"):
+        settings["multiple"] = True
+    if kind.endswith("!"):
+        settings["required"] = True
+    if default:
+        settings |= {"default": default, "show_default": True}
+    if plain == "flag":
+        return {**settings, "is_flag": True}
+    if plain == "count":
+        return {**settings, "count": True}
+    if plain == "switch":
+        return {**settings, "default": None}
+    if plain == "int":
+        return {**settings, "type": click.IntRange(min=int(least))}
+    if plain == "float":
+        return {**settings, "type": click.FloatRange(min=float(least))}
+    if "," in plain:
+        return {**settings, "type": click.Choice(plain.split(","))}
+    if plain.startswith("new"):
+        return {**settings, "type": click.Path(file_okay=plain == "newfile", dir_okay=plain != "newfile")}
+    if plain == "picture":
+        return {**settings, "callback": _check_picture, "shell_complete": find_completion("file")}
+    return {**settings, "shell_complete": find_completion(plain)}
 
 
 def _check_picture(_: click.Context, __: click.Parameter, path: str | None) -> str | None:
@@ -264,38 +124,3 @@ def _check_picture(_: click.Context, __: click.Parameter, path: str | None) -> s
 
         check_picture(path)
     return path
-
-
-def output_options(formats: tuple[str, ...]) -> Callable[[F], F]:
-    """Return the output options for a command with these formats."""
-    return apply_options(
-        [
-            grouped_option(
-                OUTPUT,
-                "--format",
-                "format_name",
-                type=click.Choice(formats),
-                default=formats[0],
-                show_default=True,
-                help="Format on standard output.",
-            ),
-            grouped_option(
-                OUTPUT,
-                "--output",
-                "outputs",
-                metavar="FORMAT:FILE",
-                multiple=True,
-                help="Also write a report to a file; repeatable.",
-            ),
-            grouped_option(OUTPUT, "-q", "--quiet", is_flag=True, help="One line per finding."),
-            grouped_option(OUTPUT, "-v", "--verbose", count=True, help="More detail; -vv shows every fact used."),
-            grouped_option(
-                OUTPUT,
-                "--color",
-                type=click.Choice(["auto", "always", "never"]),
-                default="auto",
-                show_default=True,
-                help="Colour.",
-            ),
-        ],
-    )

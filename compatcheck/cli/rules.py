@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from compatcheck.cli import options
+from compatcheck.cli.help import Group
 from compatcheck.cli.laboratory import find_evidence_check
 from compatcheck.cli.rules_export import command as export_command
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS
@@ -16,7 +17,7 @@ from compatcheck.rules.named_rule import find_rule, list_rules
 NO_PROOF = "probes and evidence are not checked: that needs the measuring laboratory (compatcheck.lab)"
 
 
-@click.group("rules", short_help="List, show, lint, start and export rules.")
+@click.group("rules", cls=Group)
 def command() -> None:
     """List, show, lint, start and export rules."""
 
@@ -24,11 +25,9 @@ def command() -> None:
 command.add_command(export_command)
 
 
-@command.command("list", cls=options.GroupedCommand)
-@click.argument("globs", nargs=-1, metavar="[GLOB]...")
-@options.rule_directory_option
-@click.option("--all", "include_inactive", is_flag=True, help="Include drafts and withdrawn rules.")
-@click.option("--format", "format_name", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@command.command("list")
+@options.argument("globs", "[GLOB]...", "rule", nargs=-1)
+@options.take("rules list", "rules", "text json")
 def list_command(
     globs: tuple[str, ...],
     rule_directories: tuple[str, ...],
@@ -48,9 +47,9 @@ def list_command(
     return EXIT_CLEAN
 
 
-@command.command("show", cls=options.GroupedCommand)
-@click.argument("rule_id", metavar="RULE")
-@options.rule_directory_option
+@command.command("show")
+@options.argument("rule_id", "RULE", "rule")
+@options.take("rules")
 def show_command(rule_id: str, rule_directories: tuple[str, ...]) -> int:
     """Show a rule: range, condition, size, mechanism, remedies, references."""
     from compatcheck.reporters.rule_page import format_rule  # noqa: PLC0415 (beside its use)
@@ -61,9 +60,9 @@ def show_command(rule_id: str, rule_directories: tuple[str, ...]) -> int:
     return EXIT_CLEAN
 
 
-@command.command("lint", cls=options.GroupedCommand)
-@click.argument("paths", nargs=-1, type=click.Path(), metavar="[PATH]...")
-@options.rule_directory_option
+@command.command("lint")
+@options.argument("paths", "[PATH]...", nargs=-1)
+@options.take("rules")
 def lint_command(paths: tuple[str, ...], rule_directories: tuple[str, ...]) -> int:
     """Check rule files: shape, vocabulary, types, ranges, evidence, and that the examples hold and cover every boundary.
 
@@ -82,19 +81,14 @@ def lint_command(paths: tuple[str, ...], rule_directories: tuple[str, ...]) -> i
     return EXIT_FINDINGS if found.problems else EXIT_CLEAN
 
 
-@command.command("new", cls=options.GroupedCommand)
-@click.argument("rule_id", metavar="PACKAGE/SLUG")
-@click.option(
-    "--directory",
-    type=click.Path(path_type=Path),
-    default=None,
-    help="Rule directory; the checkout's by default.",
-)
-def new_command(rule_id: str, directory: Path | None) -> int:
+@command.command("new")
+@options.argument("rule_id", "PACKAGE/SLUG", "text")
+@options.take("rules new")
+def new_command(rule_id: str, directory: str | None) -> int:
     """Write the skeleton of a rule file."""
     from compatcheck.rules.skeleton import write_skeleton  # noqa: PLC0415 (beside its use)
 
-    click.echo(str(write_skeleton(rule_id, directory or Path(CHECKOUT if is_checkout() else "rules"))))
+    click.echo(str(write_skeleton(rule_id, Path(directory or (CHECKOUT if is_checkout() else "rules")))))
     return EXIT_CLEAN
 
 

@@ -8,6 +8,7 @@ import click
 
 from compatcheck import __version__
 from compatcheck.cli import options
+from compatcheck.cli.help import Command
 from compatcheck.core.errors import EXIT_CLEAN, UsageError
 
 if TYPE_CHECKING:
@@ -16,25 +17,17 @@ if TYPE_CHECKING:
     from compatcheck.rules.database import RuleSet
     from compatcheck.rules.osv import Described, Record
 
-FORMATS = ("osv", "constraints", "uv", "uv-overrides", "renovate")
 MAX_LEFT_OUT_LINES = 10
 
 
-@click.command("export", cls=options.GroupedCommand, short_help="Write rules as OSV records, constraints or settings.")
-@options.selection_options
-@click.option("--format", "format_name", type=click.Choice(FORMATS), required=True, help="What is written.")
-@click.option(
-    "--output",
-    metavar="FILE|DIR",
-    default=None,
-    help="Where to; standard output by default. Of OSV records a list (.json), an archive (.zip) or a directory with one each.",
-)
+@click.command("export", cls=Command)
+@options.take("rules export", "select", "rules")
 def command(format_name: str, output: str | None, **given: Any) -> int:  # noqa: ANN401 (click's signature)
     """Write rules for other tools.
 
     osv: records of the Open Source Vulnerability format, the condition first in the summary. constraints, uv, uv-overrides,
     renovate: ranges that leave out the releases the selected rules are about. Those know no conditions, so name the rules whose
-    condition your project meets: --select 'deepspeed/zero3-*'.
+    condition your project meets: --select deepspeed/zero3-params-kept-in-backward.
     """
     from compatcheck.rules.locate import open_rules  # noqa: PLC0415 (beside its use)
 
@@ -49,7 +42,10 @@ def command(format_name: str, output: str | None, **given: Any) -> int:  # noqa:
     records = described.records if given["select"] else [entry for entry in described.records if not entry.conditional]
     if not records:
         msg = f"{format_name} knows no conditions, and every rule has one"
-        raise UsageError(msg, hint="choose the rules whose condition your project meets: --select 'deepspeed/zero3-*'")
+        raise UsageError(
+            msg,
+            hint="choose the rules whose condition your project meets: --select deepspeed/zero3-params-kept-in-backward",
+        )
     excluded = exclusion.exclude(records, rules)
     explain_left_out([*described.left_out, *excluded.left_out])
     if not excluded.exclusions:

@@ -1,4 +1,4 @@
-"""Lists of names and key tables in the folder ``data`` beside the module that uses them: JSON or plain text."""
+"""Files of this package: lists of names and key tables beside the modules that use them."""
 
 import os
 from typing import Any
@@ -8,8 +8,7 @@ def read_data(module: str, name: str) -> Any:  # noqa: ANN401 (JSON)
     """Read the table ``NAME.json`` of a module, given by its ``__file__``."""
     import json  # noqa: PLC0415 (a check of an environment needs words only)
 
-    with open(_find(module, f"{name}.json"), encoding="utf-8") as stream:
-        return json.load(stream)
+    return json.loads(read_file(_find(module, f"{name}.json")))
 
 
 def read_words(module: str, name: str) -> tuple[str, ...]:
@@ -19,8 +18,12 @@ def read_words(module: str, name: str) -> tuple[str, ...]:
 
 def read_text(module: str, name: str) -> str:
     """Read ``NAME.txt`` of a module."""
-    with open(_find(module, f"{name}.txt"), encoding="utf-8") as stream:
-        return stream.read()
+    return read_file(_find(module, f"{name}.txt")).decode()
+
+
+def read_file(path: str) -> bytes:
+    """Read a file of this package by its path, which may lead into the archive that Python runs (``python -m zipapp``)."""
+    return bytes(__spec__.loader.get_data(path))  # type: ignore[union-attr]  # whatever loads this has it
 
 
 def _find(module: str, name: str) -> str:

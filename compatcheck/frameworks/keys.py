@@ -22,6 +22,7 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
+from compatcheck.core.data_file import read_file
 from compatcheck.core.document import enclosing_keys
 from compatcheck.frameworks.conversions import COMMON, WITH_ARGUMENT, ByWords, Convert, invert, read_atom, state_nothing
 
@@ -81,8 +82,7 @@ class KeyTable(Mapping[str, tuple[Key, ...]]):
 
     @cached_property
     def _parsed(self) -> tuple[Table, dict[str, dict[str, object]]]:
-        with open(self.path, encoding="utf-8") as stream:
-            own, words = parse_key_file(stream.read(), self.path, self._conversions)
+        own, words = parse_key_file(read_file(self.path).decode(), self.path, self._conversions)
         table: Table = {}
         for other in self._beneath:
             table.update(other)
@@ -175,8 +175,8 @@ class Names(Collection[str]):
 
     @cached_property
     def _words(self) -> dict[str, None]:
-        with open(self.path, encoding="utf-8") as stream:
-            return dict.fromkeys(word for line in stream for word in line.partition("#")[0].split())
+        lines = read_file(self.path).decode().splitlines()
+        return dict.fromkeys(word for line in lines for word in line.partition("#")[0].split())
 
     def __contains__(self, key: object) -> bool:
         if not isinstance(key, str):

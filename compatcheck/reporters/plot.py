@@ -32,7 +32,9 @@ def check_plot(path: str) -> None:
     from importlib.util import find_spec  # noqa: PLC0415 (only with --plot)
 
     if find_spec("matplotlib") is None:
-        raise UsageError("--plot needs matplotlib", hint="pip install 'compatcheck[plot]'")
+        raise UsageError(
+            "--plot needs matplotlib", hint="pip install matplotlib; `compatcheck doctor` says into which environment"
+        )
 
 
 def write_plot(report: EstimateReport, path: str, timeline: Sequence[tuple[int, int, int]] = ()) -> None:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from io import BytesIO
 
 from compatcheck.core.cache import find_cache
+from compatcheck.core.data_file import read_file
 from compatcheck.core.errors import RuleError
 from compatcheck.core.source import Source
 from compatcheck.rules.database import Database, RuleSet
@@ -70,6 +71,9 @@ def open_builtin() -> Database:
         return Database.open(COMPILED)
     if is_checkout():
         return _open_checkout()
+    if not os.path.isdir(_PACKAGE):  # in an archive that Python runs
+        data = read_file(COMPILED)
+        return Database(lambda: BytesIO(data), COMPILED)
     raise RuleError("the rule database is missing from this installation", hint="reinstall compatcheck")
 
 

@@ -70,7 +70,10 @@ def find_command() -> list[str]:
     program = find_program("pip-audit")
     if program.path is None:
         why = "which is not installed" if program.refused is None else program.describe_absence()
-        raise UsageError(f"--security needs pip-audit, {why}", hint="pip install 'compatcheck[audit]'")
+        raise UsageError(
+            f"--security needs pip-audit, {why}",
+            hint="pip install pip-audit; `compatcheck doctor` says into which environment",
+        )
     return [program.path]
 
 

@@ -10,6 +10,8 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.core.data_file import read_text
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -93,8 +95,7 @@ def open_wrapper(words: Sequence[Shown]) -> Layer | None:
 @lru_cache(maxsize=1)
 def _read_table() -> dict[str, list[Wrapper]]:
     table: dict[str, list[Wrapper]] = {}
-    with open(os.path.join(os.path.dirname(__file__), "wrappers.txt"), encoding="utf-8") as file:
-        lines = [line.split() for line in file if line.strip() and not line.startswith("#")]
+    lines = [line.split() for line in read_text(__file__, "wrappers").splitlines() if line and not line.startswith("#")]
     for commands, *columns in lines:
         pairs = (column.partition("=")[::2] for column in columns)
         traits = {name: frozenset(value.split(",")) - {""} for name, value in pairs}

@@ -102,7 +102,7 @@ def test_hooks_of_the_page_exist() -> None:
 
 
 def test_commands_of_the_workflow_run(shell, tmp_path) -> None:
-    workflow = next(yaml.safe_load(text) for _, text in blocks("yaml") if "runs-on" in text)
+    workflow = next(yaml.safe_load(text) for _, text in blocks("yaml") if "runs-on" in text and "pipx" in text)
     steps = workflow["jobs"]["compatcheck"]["steps"]
     (command,) = [step["run"] for step in steps if step.get("run", "").startswith("compatcheck")]
     done = shell(command, GITHUB_STEP_SUMMARY=str(tmp_path / "summary.md"))
@@ -113,6 +113,13 @@ def test_commands_of_the_workflow_run(shell, tmp_path) -> None:
     assert (tmp_path / "project" / uploaded).exists()
 
 
+def test_inputs_of_the_action_exist() -> None:
+    inputs = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))["inputs"]
+    workflow = next(yaml.safe_load(text) for _, text in blocks("yaml") if "OWNER/compatcheck@" in text)
+    (step,) = [one for one in workflow["jobs"]["compatcheck"]["steps"] if "compatcheck@" in one["uses"]]
+    assert set(step["with"]) <= set(inputs)
+
+
 def test_commands_of_the_gitlab_job_run(shell, tmp_path) -> None:
     job = next(yaml.safe_load(text) for _, text in blocks("yaml") if "artifacts" in text)["compatcheck"]
     (command,) = [line for line in job["script"] if line.startswith("compatcheck")]
@@ -121,7 +128,7 @@ def test_commands_of_the_gitlab_job_run(shell, tmp_path) -> None:
 
 
 def test_command_of_the_container_build_runs(shell) -> None:
-    ((_, text),) = blocks("dockerfile")
+    (_, text), _ = blocks("dockerfile")
     (command,) = re.findall(r"^RUN \S*/(compatcheck env .*)$", text, re.MULTILINE)
     done = shell(command)
     assert done.returncode == 1, done.stdout + done.stderr

@@ -52,7 +52,7 @@ def complete(*words: str) -> list[str]:
 
 
 def commands_in(text: str) -> list[str]:
-    return re.findall(r"^  (\w+) ", text.partition("\nCommands:\n")[2], re.MULTILINE)
+    return re.findall(r"^  (\w+) ", text.partition("\nCommands:\n")[2].partition("\n\n")[0], re.MULTILINE)
 
 
 @pytest.mark.parametrize("place", PLACES, ids=" ".join)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from compatcheck.cli import options
-from compatcheck.cli.measuring.options import jobs_option, laboratory_options
+from compatcheck.cli.help import Command
 from compatcheck.cli.measuring.progress import Progress, announce
 from compatcheck.cli.output import write_figures
 from compatcheck.core.errors import EXIT_CLEAN
@@ -23,30 +23,9 @@ from compatcheck.lab.settings import Settings, open_laboratory
 from compatcheck.rules.locate import open_rules
 
 
-@click.command("bisect", cls=options.GroupedCommand, short_help="Find the releases that broke and mended something.")
-@click.argument("name", metavar="PROBE")
-@click.option("--package", required=True, metavar="PACKAGE", help="Package whose releases are searched.")
-@click.option("--good", metavar="RELEASE", help="A release that is good: the search stays between this and --bad.")
-@click.option("--bad", metavar="RELEASE", help="A release that is bad.")
-@click.option("--versions", "specifier", metavar="SPEC", help="Only releases in this range: '>=0.14,<0.18'.")
-@click.option(
-    "--depth",
-    type=click.Choice(["minors", "until-found", "all"]),
-    default="until-found",
-    show_default=True,
-    help="minors: one release per minor version, and what lies between those that differ; until-found: more, while "
-    "all agree; all: every release.",
-)
-@click.option("--dry-run", is_flag=True, help="Say which releases would be tested first, and build nothing.")
-@click.option(
-    "--report", type=click.Path(dir_okay=False), help="Write a report for the package's maintainers (Markdown)."
-)
-@options.picture_option("the metric over releases")
-@laboratory_options
-@jobs_option
-@click.option(
-    "--format", "format_name", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True
-)
+@click.command("bisect", cls=Command)
+@options.argument("name", "PROBE", "probe")
+@options.take("bisect", "text json markdown", *options.LABORATORY, "jobs")
 def command(
     name: str,
     package: str,
@@ -64,8 +43,6 @@ def command(
 
     The verdict is the probe's own: what it measures against what it derives for a healthy release. Results are kept as they
     come; an interrupted search goes on where it was.
-
-    Exit code 1: a release in the range is bad. 0: none is. 3: none could be tested.
     """
     settings = Settings(**given)
     probe = find_probe(name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from compatcheck.cli import options
-from compatcheck.cli.measuring.options import laboratory_options
+from compatcheck.cli.help import Command
 from compatcheck.cli.measuring.progress import Progress, announce
 from compatcheck.core.errors import EXIT_CLEAN, UsageError
 from compatcheck.lab.pairs import Trial, TrialRequest
@@ -23,27 +23,9 @@ if TYPE_CHECKING:
     from compatcheck.lab.confirmation import Confirmation
 
 
-@click.command("confirm", cls=options.GroupedCommand, short_help="Measure whether a rule holds.")
-@click.argument("rule_ids", nargs=-1, required=True, metavar="RULE...")
-@click.option(
-    "--suspect",
-    metavar="RELEASE",
-    help="Release of the suspect side. Default: that of the rule's evidence, else the newest affected.",
-)
-@click.option(
-    "--baseline",
-    metavar="RELEASE",
-    help="Healthy release. Default: that of the rule's evidence, else the nearest not affected.",
-)
-@click.option(
-    "--cells",
-    metavar="all|NUMBER",
-    help="Measure the rule's experiment instead: every cell of it, or so many drawn at random.",
-)
-@click.option("--dry-run", is_flag=True, help="Say what would be measured, and build nothing.")
-@options.rule_directory_option
-@laboratory_options
-@click.option("--format", "format_name", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.command("confirm", cls=Command)
+@options.argument("rule_ids", "RULE...", "rule", nargs=-1, required=True)
+@options.take("confirm", "text json", "rules", *options.LABORATORY)
 def command(
     rule_ids: tuple[str, ...],
     suspect: str | None,
@@ -54,11 +36,7 @@ def command(
     format_name: str,
     **given: Any,  # noqa: ANN401 (options that `Settings` takes)
 ) -> int:
-    """Measure a rule's suspect side and a healthy one, and set the difference beside the rule's formula.
-
-    Exit code 1: a rule was confirmed. 0: none was, and one was refuted. 3: nothing was decided. With --cells 1: a cell is not as
-    the rules predict. 0: all are that could be measured. 3: none could be.
-    """
+    """Measure a rule's suspect side and a healthy one, and set the difference beside the rule's formula."""
     settings = Settings(**given)
     rules = open_rules(rule_directories)
     request = TrialRequest(suspect, baseline, parse_one_set(settings.parameters))

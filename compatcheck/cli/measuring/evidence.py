@@ -9,23 +9,22 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from compatcheck.cli import options
+from compatcheck.cli.help import Group
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT, UsageError
 from compatcheck.lab.evidence.choice import choose_measurements, choose_one
 from compatcheck.lab.evidence.files import SUFFIXES, export_measurements, write_measurements
 from compatcheck.lab.evidence.foreign_files import read_foreign
 from compatcheck.lab.evidence.store import EvidenceStore
-from compatcheck.lab.measurement import BACKENDS, STATUSES, to_json
+from compatcheck.lab.measurement import to_json
 from compatcheck.lab.reporters.evidence import format_list, format_measurement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from compatcheck.lab.evidence.store import Stored
 
-SHOWN = 20
 
-
-@click.group("evidence", short_help="List, show, export and import measurements.")
+@click.group("evidence", cls=Group)
 def command() -> None:
     """List, show, export and import measurements.
 
@@ -34,41 +33,9 @@ def command() -> None:
     """
 
 
-def _filters(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that choose measurements."""
-    for decorate in reversed(
-        (
-            click.argument("probes", nargs=-1, metavar="[PROBE]..."),
-            click.option(
-                "--package",
-                "packages",
-                multiple=True,
-                metavar="NAME[RANGE]",
-                help="Measured with it: 'deepspeed>=0.16'.",
-            ),
-            click.option("--backend", type=click.Choice(BACKENDS), help="Measured on this back end."),
-            click.option("--status", type=click.Choice(STATUSES), help="That came out so."),
-            click.option(
-                "--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Of a run with this parameter."
-            ),
-            click.option("--since", metavar="DATE", help="Measured on this day or later: 2026-11-21."),
-        )
-    ):
-        function = decorate(function)
-    return function
-
-
-_format_option = click.option(
-    "--format", "format_name", type=click.Choice(["text", "json"]), default="text", show_default=True
-)
-
-
-@command.command("list", cls=options.GroupedCommand)
-@_filters
-@click.option(
-    "--limit", type=click.IntRange(min=0), default=SHOWN, show_default=True, help="At most so many; 0 lists all."
-)
-@_format_option
+@command.command("list")
+@options.argument("probes", "[PROBE]...", "probe", nargs=-1)
+@options.take("evidence list", "measurements", "text json")
 def list_command(limit: int, format_name: str, **given: Any) -> int:  # noqa: ANN401 (click's signature)
     """List measurements, the newest first; PROBE is a name or a pattern of names."""
     with _open() as store:
@@ -83,9 +50,9 @@ def list_command(limit: int, format_name: str, **given: Any) -> int:  # noqa: AN
     return EXIT_CLEAN
 
 
-@command.command("show", cls=options.GroupedCommand)
-@click.argument("name", metavar="ID")
-@_format_option
+@command.command("show")
+@options.argument("name", "ID", "text")
+@options.take("text json")
 def show_command(name: str, format_name: str) -> int:
     """Show one measurement: phases, results, releases, and how to run it again. The start of its ID is enough."""
     with _open() as store:
@@ -97,11 +64,10 @@ def show_command(name: str, format_name: str) -> int:
     return EXIT_CLEAN
 
 
-@command.command("export", cls=options.GroupedCommand)
-@click.argument("target", metavar="FILE|DIRECTORY")
-@_filters
-@click.option("--name", metavar="SLUG", help="Name of the files in DIRECTORY; by default after the releases in them.")
-@click.option("--overwrite", is_flag=True, help="Replace files that are there.")
+@command.command("export")
+@options.argument("target", "FILE|DIRECTORY")
+@options.argument("probes", "[PROBE]...", "probe", nargs=-1)
+@options.take("evidence export", "measurements")
 def export_command(target: str, name: str | None, overwrite: bool, **given: Any) -> int:  # noqa: ANN401 (click's signature)
     """Write measurements to a FILE (.json or .jsonl), or to DIRECTORY/PROBE/SLUG.json, .jsonl for several of a probe.
 
@@ -127,8 +93,8 @@ def export_command(target: str, name: str | None, overwrite: bool, **given: Any)
     return EXIT_CLEAN
 
 
-@command.command("import", cls=options.GroupedCommand)
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@command.command("import")
+@options.argument("paths", "PATH...", nargs=-1, required=True)
 def import_command(paths: tuple[str, ...]) -> int:
     """Keep the measurements of files, or of all files below directories. What is there already is not kept twice."""
     found = read_foreign(paths)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from compatcheck.cli import options
-from compatcheck.cli.measuring.options import environment_options, measuring_options
+from compatcheck.cli.help import Group
 from compatcheck.cli.measuring.progress import Progress, announce
 from compatcheck.core.errors import EXIT_CLEAN, UsageError
 from compatcheck.lab.environments.choice import EnvironmentChoice
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from compatcheck.lab.reporters.predictions import Judged
 
 
-@click.group("probe", short_help="Measure a memory claim in an environment.")
+@click.group("probe", cls=Group)
 def command() -> None:
     """Measure a memory claim in an environment, on a GPU or without one."""
 
 
-@command.command("list", cls=options.GroupedCommand)
-@click.option("--format", "format_name", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@command.command("list")
+@options.take("text json")
 def list_command(format_name: str) -> int:
     """List the probes: what each measures, on which back ends, and when it was last run there.
 
@@ -74,13 +74,9 @@ def list_command(format_name: str) -> int:
     return EXIT_CLEAN
 
 
-@command.command("show", cls=options.GroupedCommand)
-@click.argument("name", metavar="PROBE")
-@click.option("--script", is_flag=True, help="Print one file that measures the same without compatcheck.")
-@click.option(
-    "--param", "parameters", metavar="NAME=VALUE", multiple=True, help="Parameter for the script; repeatable."
-)
-@click.option("--backend", type=click.Choice(["fake", "cpu", "cuda"]), help="Back end of the script.")
+@command.command("show")
+@options.argument("name", "PROBE", "probe")
+@options.take("probe show")
 def show_command(name: str, script: bool, parameters: tuple[str, ...], backend: str | None) -> int:
     """Show what a probe measures, why its prediction is what it is, and its parameters."""
     probe = find_probe(name)
@@ -91,22 +87,9 @@ def show_command(name: str, script: bool, parameters: tuple[str, ...], backend: 
     return EXIT_CLEAN
 
 
-@command.command("run", cls=options.GroupedCommand)
-@click.argument("names", nargs=-1, metavar="[PROBE...]")
-@click.option(
-    "--all", "everything", is_flag=True, help="Every probe that has the back end, at all its sizes; names narrow it."
-)
-@environment_options
-@measuring_options
-@click.option(
-    "--output", metavar="FILE.jsonl", help="Add each measurement to this file, for `compatcheck evidence import`."
-)
-@click.option(
-    "--snapshots",
-    type=click.Path(file_okay=False),
-    help="On CUDA, write a snapshot of the allocator and its history for each measurement into this directory.",
-)
-@click.option("--format", "format_name", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@command.command("run")
+@options.argument("names", "[PROBE...]", "probe", nargs=-1)
+@options.take("probe run", "text json", "interpreter", "measurement")
 def run_command(
     names: tuple[str, ...],
     everything: bool,
@@ -126,8 +109,6 @@ def run_command(
 
     A name may hold `*` and `?`. On a machine with a GPU, `compatcheck probe run --all --backend cuda --output cuda.jsonl`
     measures all that can be measured there and prints predictions beside measurements in one table.
-
-    Exit code 0: every probe is good. 1: one is bad. 3: none is bad, but one has no result.
     """
     if output is not None and not output.endswith(".jsonl"):
         msg = f"--output {output} does not end in .jsonl"

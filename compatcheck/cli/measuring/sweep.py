@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from compatcheck.cli import options
-from compatcheck.cli.measuring.options import jobs_option, laboratory_options
+from compatcheck.cli.help import Command
 from compatcheck.cli.measuring.progress import Progress, announce
 from compatcheck.cli.output import write_figures
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, UsageError
@@ -24,26 +24,9 @@ from compatcheck.lab.sweep import collect_series, find_changes, find_varying, gr
 from compatcheck.rules.locate import open_rules
 
 
-@click.command(
-    "sweep", cls=options.GroupedCommand, short_help="Measure probes over many releases and find what changed."
-)
-@click.argument("names", nargs=-1, required=True, metavar="PROBE...")
-@click.option("--package", required=True, metavar="PACKAGE", help="Package whose releases are measured.")
-@click.option("--versions", "specifier", metavar="SPEC", help="Only releases in this range: '>=4.30'.")
-@click.option("--every-metric", is_flag=True, help="Compare every phase and result, not each probe's headline alone.")
-@click.option("--dry-run", is_flag=True, help="Say what would be measured, and build nothing.")
-@click.option(
-    "--drafts",
-    type=click.Path(file_okay=False),
-    help="Write a draft rule and its evidence for each change, into this directory.",
-)
-@click.option("--export", type=click.Path(dir_okay=False), help="Write all measurements to this file (JSON lines).")
-@options.picture_option("each number that changed over releases")
-@laboratory_options
-@jobs_option
-@click.option(
-    "--format", "format_name", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True
-)
+@click.command("sweep", cls=Command)
+@options.argument("names", "PROBE...", "probe", nargs=-1, required=True)
+@options.take("sweep", "text json markdown", *options.LABORATORY, "jobs")
 def command(
     names: tuple[str, ...],
     package: str,
@@ -60,8 +43,6 @@ def command(
 
     One process per release runs all combinations that can share one. Results are kept as they come; an interrupted sweep goes
     on where it was.
-
-    Exit code 1: a number changed. 0: none did. 3: nothing could be measured.
     """
     if export is not None and not export.endswith((".json", ".jsonl")):
         msg = f"--export {export} ends neither in .json nor in .jsonl"

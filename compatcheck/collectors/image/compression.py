@@ -28,7 +28,7 @@ _OTHER = {b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"PK\x03\x04": "zip"}
 class UnavailableError(ValueError):
     """The packages installed here cannot read this compression."""
 
-    hint = "pip install 'compatcheck[image]'"
+    hint = "pip install backports.zstd; `compatcheck doctor` says into which environment"
 
 
 class Expansion:

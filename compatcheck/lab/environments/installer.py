@@ -91,7 +91,7 @@ class Pip:
         """Install with `pip install --target` in two steps."""
         if exclude_newer:
             msg = "pip cannot leave out releases by date"
-            raise UsageError(msg, hint="install uv (compatcheck[bisect])")
+            raise UsageError(msg, hint="pipx install uv")
         pip = _pip_for(python)
         environ = _build_environ({})
         with tempfile.TemporaryDirectory(prefix="compatcheck-pip-") as scratch:

@@ -320,7 +320,7 @@ def test_missing_program_is_said(monkeypatch) -> None:
     monkeypatch.setattr(pip_audit, "find_program", lambda name: Program(name, None))
     with pytest.raises(UsageError, match="not installed") as caught:
         pip_audit.find_command()
-    assert caught.value.hint == "pip install 'compatcheck[audit]'"
+    assert caught.value.hint == "pip install pip-audit; `compatcheck doctor` says into which environment"
 
 
 def advisory(name: str, aliases: list[str], product: str, events: list[dict[str, str]]) -> dict[str, object]:

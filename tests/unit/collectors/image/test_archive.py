@@ -66,7 +66,7 @@ def has_zstd():
 
 
 needs_zstd = pytest.mark.skipif(
-    not has_zstd(), reason="no package that reads zstd is installed: pip install 'compatcheck[image]'"
+    not has_zstd(), reason="no package that reads zstd is installed: pip install backports.zstd"
 )
 
 
@@ -413,7 +413,7 @@ def test_without_a_package_for_zstd_the_layer_is_skipped_with_the_remedy(tmp_pat
     image = open_image(path, cache=None)
     (skipped,) = image.skipped
     assert "zstd" in skipped.reason
-    assert skipped.hint == "pip install 'compatcheck[image]'"
+    assert skipped.hint == "pip install backports.zstd; `compatcheck doctor` says into which environment"
     assert distributions(image) == ["torch-2.5.0.dist-info"]
     (tmp_path / "whole.tar.zst").write_bytes(zstd_frame(Path(path).read_bytes()))
     assert "zstd" in failure(tmp_path / "whole.tar.zst")

@@ -1,0 +1,80 @@
+"""What a shell completes where a value is taken: files, rules, models, devices, facts, probes."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Protocol
+
+from click.shell_completion import BashComplete, CompletionItem, ZshComplete, add_completion_class
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from click import Context, Parameter
+
+
+@add_completion_class
+class _Bash(BashComplete):
+    """Puts no blank behind ``NAME=``, as fish does by itself."""
+
+    source_template = BashComplete.source_template.replace(
+        "COMPREPLY+=($value)", "COMPREPLY+=($value)\n            [[ $value == *= ]] && compopt -o nospace"
+    )
+
+
+@add_completion_class
+class _Zsh(ZshComplete):
+    """Does so in zsh."""
+
+    source_template = ZshComplete.source_template.replace(
+        "        _describe -V unsorted completions_with_descriptions -U",
+        "        local -a ends=(${(M)completions_with_descriptions:#*=:*}) joined\n"
+        "        (( $#ends )) && joined=(-S '')\n"
+        '        _describe -V unsorted completions_with_descriptions -U "${joined[@]}"',
+    )
+
+
+class Complete(Protocol):
+    """Completes a value, as click asks for it."""
+
+    def __call__(self, ctx: Context, param: Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return what the value that was begun may be."""
+
+
+def find_completion(kind: str) -> Complete:
+    """Return what completes values of a kind of the table of options; of plain text there is nothing to say."""
+
+    def complete(ctx: Context, param: Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 (click's signature)
+        if kind in {"file", "directory"}:
+            return [CompletionItem(incomplete, type=kind.removesuffix("ectory"))]
+        number = re.match(r"\d*x|", incomplete)[0] if kind == "gpu" else ""  # type: ignore[index]  # always a match
+        values = ((number + value, text) for value, text in _list_values(kind))
+        found = [CompletionItem(value, help=text) for value, text in values if value.startswith(incomplete)]
+        return found or ([CompletionItem(incomplete, type="file")] if kind == "model" else [])
+
+    return complete
+
+
+def _list_values(kind: str) -> Iterator[tuple[str, str | None]]:
+    """List what there is of a kind, each with a line about it."""
+    from compatcheck.rules.locate import open_builtin  # noqa: PLC0415 (not to start a command)
+
+    if kind == "rule":
+        from compatcheck.rules.database import RuleSet  # noqa: PLC0415 (see above)
+
+        yield from ((rule.id, rule.title) for rule in RuleSet((open_builtin(),)).all_rules() if rule.status == "active")
+    elif kind == "model":
+        for name, row in open_builtin().section("models").items():
+            yield from ((alias, None) for alias in (name, *row["aliases"]))
+    elif kind == "gpu":
+        yield from ((name, None) for section in ("gpus", "instances") for name in open_builtin().section(section))
+    elif kind == "fact":
+        from compatcheck.rules.vocabulary import vocabulary  # noqa: PLC0415 (see above)
+
+        yield from ((f"{term.name}=", term.meaning) for term in vocabulary().values())
+    elif kind == "package":
+        yield from ((name.partition("/")[2], None) for name in open_builtin().sections("releases/"))
+    elif kind == "probe":
+        from compatcheck.cli.laboratory import list_probes  # noqa: PLC0415 (see above)
+
+        yield from ((name, None) for name in list_probes())

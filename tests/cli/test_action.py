@@ -1,0 +1,250 @@
+"""The GitHub action and the GitLab template: the very shell of their steps, run in a repository with a pull request."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+from tests import ROOT
+
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+ARGS = "--training=train.yaml\n--gpu=8xH100-80GB\n--nodes=2\n"
+GIT = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "init.defaultBranch=main"]
+HEALTHY = {"deepspeed==0.16.4": "deepspeed==0.16.8"}
+
+
+class Done(NamedTuple):
+    """What the steps of a job did."""
+
+    code: int
+    """Of the step that ended it."""
+    said: str
+    summary: str
+    outputs: dict[str, str]
+
+
+def git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run([*GIT, *arguments], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def commit(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "change")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Return a repository whose main branch has requirements and a training configuration."""
+    if shutil.which("git") is None:
+        pytest.skip("no git")
+    project = tmp_path / "origin"
+    project.mkdir()
+    git(project, "init", "-q")
+    files = {path.name: path.read_text() for path in (ROOT / "fixtures" / "upgrade").iterdir()}
+    before = files.pop("before.txt")
+    files.pop("after.txt")
+    commit(project, {**files, "requirements.txt": before, "README.md": "read me\n"})
+    return project
+
+
+@pytest.fixture
+def temporary(tmp_path: Path) -> Path:
+    """Return what a runner calls its temporary folder, with compatcheck as the first step installs it."""
+    program = tmp_path / "runner" / "compatcheck" / "bin" / "compatcheck"
+    program.parent.mkdir(parents=True)
+    program.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m compatcheck "$@"\n')
+    program.chmod(0o755)
+    return tmp_path / "runner"
+
+
+def open_pull_request(project: Path, files: dict[str, str], *, depth: int, folder: Path) -> Path:
+    """Commit files to a branch, and check out its merge with main as GitHub does; main went on meanwhile."""
+    git(project, "checkout", "-q", "-b", "change")
+    commit(project, files)
+    git(project, "checkout", "-q", "main")
+    commit(project, {"later.txt": "of somebody else\n"})
+    git(project, "checkout", "-q", "-b", "merge")
+    git(project, "merge", "-q", "--no-ff", "-m", "merge", "change")
+    git(project, "checkout", "-q", "main")
+    git(folder, "clone", "-q", "--depth", str(depth), "--branch", "merge", f"file://{project}", "checkout")
+    return folder / "checkout"
+
+
+def run_action(folder: Path, temporary: Path, event: str, base: str = "", **inputs: str) -> Done:
+    """Run the steps of the action that come behind the installation, as a runner does."""
+    values = {f"inputs.{name}": str(row.get("default", "")) for name, row in ACTION["inputs"].items()}
+    values |= {f"inputs.{name}": value for name, value in inputs.items()}
+    values |= {"github.event_name": event, "github.event.pull_request.base.sha": base}
+    said, outputs = "", {}
+    summary = temporary / "summary.md"
+    for step in ACTION["runs"]["steps"][1:]:
+        if "run" not in step or ("pull_request" in step.get("if", "") and event != "pull_request"):
+            continue
+        written = temporary / f"outputs-{step.get('id')}"
+        variables = {name: evaluate(text, values) for name, text in step.get("env", {}).items()}
+        done = run_bash(
+            step["run"],
+            folder,
+            **variables,
+            RUNNER_TEMP=str(temporary),
+            GITHUB_OUTPUT=str(written),
+            GITHUB_STEP_SUMMARY=str(summary),
+        )
+        said += done.stdout + done.stderr
+        for line in written.read_text().splitlines() if written.exists() else ():
+            name, _, value = line.partition("=")
+            outputs[f"{step['id']}.{name}"] = values[f"steps.{step['id']}.outputs.{name}"] = value
+        if done.returncode:
+            break
+    return Done(done.returncode, said, summary.read_text() if summary.exists() else "", outputs)
+
+
+def evaluate(text: str, values: dict[str, str]) -> str:
+    """Evaluate the expressions of a workflow that the action has: names, and the first of several that is not empty."""
+
+    def replace(match: re.Match[str]) -> str:
+        return next((found for name in match[1].split("||") if (found := values.get(name.strip(), ""))), "")
+
+    return re.sub(r"\$\{\{ (.*?) \}\}", replace, text)
+
+
+def run_bash(script: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    hidden = {"FORCE_COLOR", "VIRTUAL_ENV", "CONDA_PREFIX"}
+    return subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
+        cwd=folder,
+        env={**{key: value for key, value in os.environ.items() if key not in hidden}, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def requirements(project: Path, replaced: dict[str, str]) -> str:
+    text = (project / "requirements.txt").read_text()
+    for old, new in replaced.items():
+        text = text.replace(old, new)
+    return text
+
+
+UPGRADE = {"transformers==4.49.0": "transformers==5.0.0"}
+
+
+@pytest.mark.parametrize("depth", [1, 2, 50])
+def test_a_pull_request_fails_for_what_it_brings_in(project: Path, temporary: Path, tmp_path: Path, depth: int) -> None:
+    base = git(project, "rev-parse", "main")
+    files = {"requirements.txt": requirements(project, UPGRADE)}
+    checkout = open_pull_request(project, files, depth=depth, folder=tmp_path)
+    done = run_action(checkout, temporary, "pull_request", base, args=ARGS)
+    assert (done.code, done.outputs["change.outcome"]) == (1, "1"), done.said
+    assert "::group::requirements.txt, base and pull request" in done.said
+    assert re.search(r"^[1-9]\d* entered$", done.said, re.MULTILINE)
+    assert done.summary.count("zero3-params-kept-in-backward") >= 2
+    results = json.loads((checkout / "compatcheck.sarif").read_text())["runs"][0]["results"]
+    assert "deepspeed/zero3-params-kept-in-backward" in {result["ruleId"] for result in results}
+    assert "::error file=requirements.txt" in done.said
+
+
+@pytest.mark.parametrize(
+    ("files", "code"),
+    [
+        pytest.param({"README.md": "read me again\n"}, 0, id="a page"),
+        pytest.param({"requirements.txt": HEALTHY}, 0, id="the release that mends it"),
+        pytest.param({"tools-requirements.txt": "flask==3.0.0\n"}, 0, id="a list of other packages"),
+        pytest.param({"train.yaml": "…"}, 1, id="the configuration of a run that fails"),
+        pytest.param({"new/requirements-gpu.txt": "torch==2.6.0\n???\n"}, 4, id="an unread list"),
+    ],
+)
+def test_a_pull_request_is_asked_about_what_it_touches(
+    project: Path, temporary: Path, tmp_path: Path, files: dict[str, Any], code: int
+) -> None:
+    commit(project, {"requirements.txt": requirements(project, UPGRADE)})  # main fails already
+    if "train.yaml" in files:
+        files = {"train.yaml": (project / "train.yaml").read_text() + "logging_steps: 1\n"}
+    elif isinstance(files.get("requirements.txt"), dict):
+        files = {"requirements.txt": requirements(project, files["requirements.txt"])}
+    base = git(project, "rev-parse", "main")
+    checkout = open_pull_request(project, files, depth=2, folder=tmp_path)
+    done = run_action(checkout, temporary, "pull_request", base, args=ARGS)
+    assert done.code == code, done.said
+    assert "check.exit-code" in done.outputs
+
+
+def test_a_push_fails_for_all_there_is(project: Path, temporary: Path) -> None:
+    commit(project, {"requirements.txt": requirements(project, UPGRADE)})
+    done = run_action(project, temporary, "push", args=ARGS)
+    assert (done.code, done.outputs) == (1, {"check.exit-code": "1", "check.outcome": "1"}), done.said
+    assert done.summary.startswith("## compatcheck: ")
+    passing = run_action(
+        project, temporary, "push", args=f"{ARGS}--fail-on=never\n", paths="requirements.txt\n", sarif="x.sarif"
+    )
+    assert passing.code == 0, passing.said
+    assert (project / "x.sarif").exists()
+
+
+def run_gitlab(folder: Path, temporary: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run the job of the template behind its installation; a variable of the job is what the project sets, or the template."""
+    job = yaml.safe_load((ROOT / "templates" / "compatcheck.gitlab-ci.yml").read_text(encoding="utf-8"))["compatcheck"]
+    path = f"{temporary / 'compatcheck' / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    return run_bash(job["script"][1], folder, **{**job["variables"], **variables, "PATH": path})
+
+
+@pytest.mark.parametrize(
+    ("files", "code"),
+    [
+        pytest.param({"requirements.txt": UPGRADE}, 1, id="an upgrade"),
+        pytest.param({"requirements.txt": HEALTHY}, 0, id="the release that mends it"),
+        pytest.param({"README.md": "read me again\n"}, 0, id="a page"),
+        pytest.param({"new/requirements-gpu.txt": "torch==2.6.0\n???\n"}, 4, id="an unread list"),
+    ],
+)
+def test_a_merge_request_fails_for_what_it_brings_in(
+    project: Path, temporary: Path, tmp_path: Path, files: dict[str, Any], code: int
+) -> None:
+    base = git(project, "rev-parse", "main")
+    written = {
+        name: requirements(project, content) if isinstance(content, dict) else content
+        for name, content in files.items()
+    }
+    checkout = open_pull_request(project, written, depth=50, folder=tmp_path)
+    options = " ".join(ARGS.split())
+    done = run_gitlab(checkout, temporary, COMPATCHECK_ARGS=options, CI_MERGE_REQUEST_DIFF_BASE_SHA=base)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert (checkout / "compatcheck.xml").exists()
+
+
+def test_a_branch_fails_for_all_there_is(project: Path, temporary: Path) -> None:
+    commit(project, {"requirements.txt": requirements(project, UPGRADE)})
+    assert run_gitlab(project, temporary, COMPATCHECK_ARGS=" ".join(ARGS.split())).returncode == 1
+
+
+def test_nothing_of_a_workflow_is_pasted_into_a_shell() -> None:
+    scripts = [step["run"] for step in ACTION["runs"]["steps"] if "run" in step]
+    assert [script for script in scripts if "${{" in script] == []
+    named = re.findall(r"inputs\.([\w-]+)", json.dumps(ACTION["runs"]["steps"]))
+    assert set(named) == set(ACTION["inputs"])
+
+
+@pytest.mark.versions
+@pytest.mark.ci
+def test_the_action_installs_itself(tmp_path: Path) -> None:
+    step = ACTION["runs"]["steps"][0]
+    variables = {name: evaluate(text, {"inputs.python": sys.executable}) for name, text in step["env"].items()}
+    done = run_bash(step["run"], tmp_path, **variables, RUNNER_TEMP=str(tmp_path), GITHUB_ACTION_PATH=str(ROOT))
+    assert done.returncode == 0, done.stderr
+    program = tmp_path / "compatcheck" / "bin" / "compatcheck"
+    listed = subprocess.run([program, "rules", "list"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "deepspeed/zero3-params-kept-in-backward" in listed.stdout

@@ -1,0 +1,85 @@
+"""What an installation has is found without running what is inspected, and what is missing comes with a way to get it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from compatcheck.checking import installation, open_rules
+from compatcheck.core.installation import Part
+
+
+def examine(path: Path, **variables: str) -> dict[str, Part]:
+    found = installation.examine(open_rules(), {"PATH": str(path), **variables}, laboratory=True)
+    return {part.name: part for part in found.parts}
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder of programs, and work in another one; nothing lies beside this interpreter."""
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setattr(
+        installation.find_program.__globals__["os"].path, "expanduser", lambda path: str(tmp_path / path)
+    )
+    monkeypatch.setitem(installation.find_program.__globals__, "own_programs", lambda: str(tmp_path / "own"))
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    return folder
+
+
+def write(folder: Path, name: str, says: str) -> None:
+    (folder / name).write_text(f"#!/bin/sh\n{says}\n")
+    (folder / name).chmod(0o755)
+
+
+def test_programs_say_their_version(programs: Path) -> None:
+    write(programs, "uv", "echo 'uv 0.9.17 (x86_64-unknown-linux-gnu)'")
+    write(programs, "git", "echo 'git version 2.39.5'")
+    write(programs, "clang", "exit 3")
+    parts = examine(programs)
+    assert (parts["uv"].version, parts["uv"].place, parts["uv"].remedy) == ("0.9.17", str(programs / "uv"), None)
+    assert parts["git"].version == "2.39.5"
+    assert (parts["clang"].version, parts["clang"].remedy) == (None, None)
+
+
+def test_what_is_missing_comes_with_a_way_to_get_it(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installation, "find_spec", lambda name: object() if name == "pip" else None)
+    parts = examine(programs)
+    assert parts["pip-audit"].remedy == f"{sys.executable} -m pip install pip-audit"
+    assert parts["uv"].remedy == f"{sys.executable} -m pip install uv"
+    assert {name for name, part in parts.items() if part.remedy is None} == {"pip", "laboratory"}
+    monkeypatch.setattr(installation, "find_spec", lambda _: None)
+    write(programs, "uv", "echo uv 0.9.17")
+    assert examine(programs)["pip-audit"].remedy == f"uv pip install --python {sys.executable} pip-audit"
+
+
+@pytest.mark.usefixtures("programs")
+def test_a_program_of_the_active_environment_is_not_run(tmp_path: Path) -> None:
+    active = tmp_path / "venv"
+    (active / "bin").mkdir(parents=True)
+    (active / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.12.1\n")
+    write(active / "bin", "uv", f"touch {tmp_path / 'ran'}")
+    uv = examine(active / "bin", VIRTUAL_ENV=str(active))["uv"]
+    assert uv.version is None
+    assert f"{active / 'bin' / 'uv'} is not run" in (uv.remedy or "")
+    assert (uv.remedy or "").endswith("pipx install uv")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_torch_is_that_of_the_environment_that_env_checks(programs: Path, tmp_path: Path) -> None:
+    info = tmp_path / "venv" / "lib" / "python3.12" / "site-packages" / "torch-2.6.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.6.0\n")
+    (tmp_path / "venv" / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.12.1\n")
+    torch = examine(programs, VIRTUAL_ENV=str(tmp_path / "venv"))["torch"]
+    assert (torch.version, torch.remedy) == ("2.6.0", None)
+
+
+def test_the_installation_itself() -> None:
+    found = installation.examine(open_rules(), {}, laboratory=False)
+    assert found.kind == "checkout"
+    assert found.rules_age_days >= 0
+    assert next(part for part in found.parts if part.name == "laboratory").remedy is not None
