@@ -71,6 +71,7 @@ def _find_parts(rules: RuleSet, environ: Mapping[str, str], *, laboratory: bool)
     yield _module("zstd", zstd, "`image` reads layers compressed with zstd", _install("backports.zstd", uv))
     yield _module("matplotlib", "matplotlib", "`estimate --plot` draws", _install("matplotlib", uv))
     yield _module("Jinja2", "jinja2", "`--format html` writes a page", _install("Jinja2", uv))
+    yield _module("mcp", "mcp", "`compatcheck mcp` answers an assistant", _install("mcp", uv))
     yield _module("libyaml", "yaml._yaml", "large YAML files are read several times faster", _install("PyYAML", uv))
     found = next((one for name in _COMPILERS if (one := find_program(name, environ)).path), Program("C compiler", None))
     yield _part(

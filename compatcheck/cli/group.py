@@ -22,6 +22,7 @@ COMMANDS = {
     "oom": ("compatcheck.cli.oom", "Explain an out-of-memory message or log."),
     **laboratory.COMMANDS,
     "rules": ("compatcheck.cli.rules", "List, show, lint, start and export rules."),
+    "mcp": ("compatcheck.cli.mcp", "Serve these answers to an assistant, over the Model Context Protocol."),
     "doctor": ("compatcheck.cli.doctor", "Show what this installation can do, and how to get the rest."),
     "help": ("compatcheck.cli.help", "Show a help, the options that commands share, or exit codes."),
 }
