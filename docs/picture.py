@@ -1,4 +1,4 @@
-"""Draw the README's picture from what the command prints: ``python docs/picture.py`` (needs rich, which pip-audit brings)."""
+"""Draw the pictures of the README: ``python docs/picture.py`` (needs rich, which pip-audit brings)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 COMMAND = ("check", "fixtures/cases/openrlhf-llama3-70b")
 PICTURE = ROOT / "docs" / "pictures" / "incident.svg"
+UPGRADE = ROOT / "docs" / "pictures" / "upgrade.svg"
 COLUMNS = 80
 _WIDTH = COLUMNS + 2
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
@@ -53,6 +54,15 @@ def draw() -> str:
     return picture.replace("Fira Code, monospace", "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace")
 
 
+def draw_upgrade(path: Path) -> None:
+    """Draw what the upgrade of `fixtures/upgrade` does to memory."""
+    files = [f"fixtures/upgrade/{name}" for name in ("before.txt", "after.txt")]
+    options = ["--training", "fixtures/upgrade/train.yaml", "--gpu", "8xH100-80GB", "--nodes", "2", "--plot", str(path)]
+    command = [sys.executable, "-m", "compatcheck", "diff", *files, *options]
+    subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)  # it ends with 1: something entered
+
+
 if __name__ == "__main__":
+    draw_upgrade(UPGRADE)
     PICTURE.parent.mkdir(exist_ok=True)
     PICTURE.write_text(draw(), encoding="utf-8")

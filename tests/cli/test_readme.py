@@ -66,6 +66,12 @@ def test_the_picture_shows_what_the_command_prints() -> None:
     assert shown == [line for line in made if line], "python docs/picture.py draws it anew"
 
 
+def test_the_picture_of_the_upgrade_is_what_the_command_draws(tmp_path: Path) -> None:
+    picture.draw_upgrade(tmp_path / "upgrade.svg")
+    drawn = (tmp_path / "upgrade.svg").read_text(encoding="utf-8")
+    assert drawn == picture.UPGRADE.read_text(encoding="utf-8"), "python docs/picture.py draws it anew"
+
+
 def test_the_front_pages_are_short() -> None:
     assert PAGES[0].stat().st_size <= 9_000
     assert PAGES[2].stat().st_size <= 9_000
