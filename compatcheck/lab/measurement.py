@@ -65,6 +65,11 @@ class Measurement:
         """Whether there is a result."""
         return self.status == "ok"
 
+    @property
+    def beside_a_mode(self) -> bool:
+        """Whether a mode watched operators beside a count that needs none: backward may be too high (docs/measuring.md)."""
+        return self.accounting != "storages" and any(phase.peak_operator for phase in self.phases)
+
     def metric(self, name: str) -> float | None:
         """Return one quantity: a result's name, ``PHASE.peak_allocated_bytes``, ``PHASE.live_bytes``, or the highest peak."""
         if name in self.results:

@@ -137,6 +137,8 @@ class Laboratory:
         )
         if known is not None and known.status == "unsupported" and task.backend == "cuda":
             return None  # a machine without a GPU and one with may share a home directory
+        if known is not None and known.beside_a_mode:
+            return None
         return known
 
     def _run(

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-UNMEASURED = frozenset({"CHOICES", "SIZES", "VARIED", "further_facts", "on_a_gpu"})
-"""Names of a probe's file that no single measurement depends on: what may be asked for, and what else is known of the run."""
+UNMEASURED = frozenset({"CHOICES", "SIZES", "VARIED", "counted", "further_facts", "on_a_gpu"})
+"""Names of a probe's file that no single measurement depends on: what may be asked for, what else is known of the run, and how it
+is counted, which each measurement says."""
 _DIGITS = 12
 
 

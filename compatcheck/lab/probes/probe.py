@@ -31,6 +31,7 @@ class ProbeModule(Protocol):
     # ``SHARES`` may name files of this folder, without their underscore, that it gets by `Recorder.load`.
     # ``CHOICES`` maps each parameter that has a closed set of values to them; a shared file may have it too.
     # ``VARIED`` maps parameters to values that may change what is measured, although no rule asks for them; experiments try them.
+    # ``counted(parameters)`` may return another accounting than ``ACCOUNTING`` for some.
     # ``further_facts(parameters)`` may return what else holds of the run, or holds instead of what ``facts`` says.
     # ``on_a_gpu(versions)`` may say what releases do on a GPU alone, so that a measurement on a CPU says nothing of them.
     # ``ALONE = True`` gives it a process of its own. ``environ(parameters)`` may return the variables that this process must have
@@ -114,6 +115,11 @@ class Probe:
     def alone(self) -> bool:
         """Whether each run needs a process of its own: it changes process-wide state, or reads variables at torch's start."""
         return bool(getattr(self.module, "ALONE", False)) or hasattr(self.module, "environ")
+
+    def accounting(self, parameters: Mapping[str, Any]) -> str:
+        """Return what is counted on a CPU: ``storages`` or ``allocator``."""
+        stated = getattr(self.module, "counted", None)
+        return self.module.ACCOUNTING if stated is None else str(stated(parameters))
 
     def environ(self, parameters: Mapping[str, Any]) -> Mapping[str, str | None]:
         """Return the variables its process must have before torch starts; None stands for one that must not be set."""

@@ -80,10 +80,11 @@ def make_task(probe: Probe, parameters: Mapping[str, Any], backend: str | None =
     if chosen not in probe.module.BACKENDS:
         msg = f"probe {probe.name} cannot run on {chosen}"
         raise UsageError(msg, hint=f"it runs on {', '.join(probe.module.BACKENDS)}")
-    counted = {"cuda": "cuda", "fake": "storages"}.get(chosen) or probe.module.ACCOUNTING
+    complete = probe.complete(parameters)
+    counted = {"cuda": "cuda", "fake": "storages"}.get(chosen) or probe.accounting(complete)
     if counted == "allocator" and counter_library()[0] is None:
         counted = "storages"
-    return Task(probe=probe, parameters=probe.complete(parameters), backend=chosen, accounting=counted)
+    return Task(probe=probe, parameters=complete, backend=chosen, accounting=counted)
 
 
 def run_tasks(

@@ -302,3 +302,18 @@ def test_that_there_was_no_gpu_is_not_remembered():
     for known, remembered in ((without, False), (replace(without, status="ok"), True)):
         laboratory = Laboratory(overlays=Overlays(), package="deepspeed", store=Store(known))
         assert (laboratory._known(task, versions) is known) is remembered
+
+
+def test_a_count_that_was_taken_beside_a_mode_is_taken_again():
+    """Under a mode autograd adds gradients out of place; a count of the allocator that names an operator had one beside it."""
+    task = TASKS[0]
+    for accounting, operator, remembered in (
+        ("allocator", "aten.add.Tensor", False),
+        ("allocator", None, True),
+        ("cuda", "aten.add.Tensor", False),
+        ("storages", "aten.add.Tensor", True),
+    ):
+        phases = (PhaseMemory(name="backward", peak_allocated_bytes=9, live_bytes=1, peak_operator=operator),)
+        known = replace(BASE, accounting=accounting, phases=phases)
+        laboratory = Laboratory(overlays=Overlays(), package="deepspeed", store=Store(known))
+        assert (laboratory._known(task, {"torch": "2.13.0"}) is known) is remembered

@@ -24,12 +24,14 @@ Prediction, with u = 4 for a float32 copy, else 0, and r the share of tokens in 
   where ``logsumexp`` saved its input.
 - ``backward``: ``log_softmax`` holds its output 4, the gradient scattered into zeros 4 + 4 (``cross_entropy`` 4) and
   its own gradient 4, never more than three at once: 12. ``logsumexp`` holds ``x - lse``, its ``exp`` and their
-  product: u + 12; by row or chunk the gradients of all pieces are put together and meet the gradient of the gathered
-  logits, zeros 4, scattered 4: u + 12 all the same (``gather`` holds its input too). ``row_log_softmax`` frees what
-  it saved row by row and ends in stacking the gradients: max(8, 4 + 8 r).
+  product: u + 12. By row the gradients of the rows before are there, 4 (1 - r), beside those of one row, 12 r; then
+  all are put together, 4 + 4, and the gradient of the gathered logits, 4, is added in place: u + max(8, 4 + 8 r). By
+  chunk they come through ``flatten`` and are added into a third tensor, when the copy is gone: 12 at least.
+  ``row_log_softmax`` frees what it saved row by row and ends in stacking the gradients: max(8, 4 + 8 r).
 
-So rows and chunks save memory in scoring and in forward, nothing in backward, and ``logsumexp`` of upcast logits
-costs 16 in backward where plain ``log_softmax`` costs 12.
+So rows and chunks save memory in scoring and in forward, and less in backward; ``logsumexp`` of upcast logits costs
+16 in backward where plain ``log_softmax`` costs 12. Under a TorchDispatchMode nothing is added in place, and rows cost
+as much as the whole.
 
 Source: logsumexp in ATen/native/ReduceOps.cpp; logsumexp_backward and gather_backward in
 torch/csrc/autograd/FunctionsManual.cpp. CUDA: the same operators, never run.
@@ -87,9 +89,10 @@ def predict(parameters: Mapping[str, Any]) -> dict[str, float]:
     elif implementation == "chunks":
         share = parameters["chunk"] / (parameters["batch"] * parameters["length"])
     normalised = implementation in {"log_softmax", "cross_entropy", "row_log_softmax"}
-    backward = copy + 12.0
-    if normalised:
-        backward = max(8, 4 + 8 * share) if implementation == "row_log_softmax" else 12
+    pieces = max(8, 4 + 8 * share)
+    backward = {"row_log_softmax": pieces, "chunks": max(12, copy + pieces)}.get(
+        implementation, 12 if normalised else copy + pieces
+    )
     values = {
         "scoring_bytes_per_logit": copy + 4 * share,
         "forward_bytes_per_logit": copy + (4 if normalised else 4 * share),

@@ -16,8 +16,10 @@ of 2 bytes, up to 0.28 the logits and the log-probabilities that backward needs:
 copy of the shifted logits, and the reference's logits with such a copy of their own, all still named: 5 + 2 + 2 + 2 = 11.
 1.6 makes no such copies, but the reference's logits stay and the entropy flattens the shifted logits, a copy: 2 + 2 + 2 + 2
 = 8, the new highest point; from 1.14 without that copy: 2 + 2 + 2 + 1 = 7. With float32 logits the backward of
-``logsumexp``, 16, hides all but the second: 18. Those are what the verdict calls bad; docs/sweeps.md has the other trainers.
-CUDA: a Triton kernel in place of the tiles, never run.
+``logsumexp``, 12, hides all but the second: 18. Those are what the verdict calls bad; docs/sweeps.md has the other trainers.
+Float32 logits are counted by the allocator, since storages are counted under a mode, which takes the gradient of ``gather`` out
+of place; 16-bit ones by storages, since a CPU makes float32 copies of them that no GPU makes. CUDA: a Triton kernel in place of
+the tiles, never run.
 """
 
 from __future__ import annotations
@@ -57,6 +59,11 @@ CHOICES: Mapping[str, tuple[Any, ...]] = {
 }
 VARIED: Mapping[str, tuple[Any, ...]] = {"pairs": (1,), "dtype": ("bfloat16", "float32")}
 METRIC = "bytes_per_logit"
+
+
+def counted(parameters: Mapping[str, Any]) -> str:
+    """Count float32 logits without a mode, 16-bit ones without the copies that only a CPU makes."""
+    return "storages" if parameters["dtype"] == "bfloat16" else "allocator"
 
 
 def predict(parameters: Mapping[str, Any]) -> dict[str, float]:

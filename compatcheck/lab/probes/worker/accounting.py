@@ -26,7 +26,8 @@ def _plain_tensors(value: torch.Tensor) -> list[torch.Tensor]:
 class StorageAccounting(TorchDispatchMode):
     """Every tensor storage that an operator returns, until it is freed; on real and on fake tensors alike.
 
-    Memory that an operator takes and gives back inside is not seen. The operator that reached the peak is.
+    Memory that an operator takes and gives back inside is not seen. The operator that reached the peak is. Under a mode, whatever
+    it does, autograd adds gradients that meet out of place, so that a peak of backward may be one tensor above what a run has.
     """
 
     name = "storages"
@@ -119,48 +120,26 @@ class StorageAccounting(TorchDispatchMode):
         return {}
 
 
-class _PeakOperator(TorchDispatchMode):
-    """Notes the operator after which the peak of another accounting had risen."""
-
-    def __init__(self, accounting: Any) -> None:
-        super().__init__()
-        self.accounting = accounting
-        self.peak = 0
-        self.operator: str | None = None
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        peak = self.accounting.peak()
-        if peak > self.peak:
-            self.peak, self.operator = peak, str(func)
-        return result
-
-
-class _WithOperators:
-    """Common to the two accountings that a counter outside of Python keeps."""
-
-    def __init__(self) -> None:
-        self._mode = _PeakOperator(self)
+class _OutsidePython:
+    """Common to the accountings that a counter outside of Python keeps: without a mode autograd adds in place where it can."""
 
     def __enter__(self) -> Any:
-        self._mode.__enter__()
+        """Begin: there is nothing to enter."""
         return self
 
     def __exit__(self, *arguments: object) -> None:
-        self._mode.__exit__(*arguments)
-
-    def peak(self) -> int:
-        raise NotImplementedError
-
-    def _restart(self) -> None:
-        self._mode.peak, self._mode.operator = self.peak(), None
+        """End: there is nothing to leave."""
 
     def operator(self) -> str | None:
-        """Name the operator during or before which the peak was reached."""
-        return self._mode.operator
+        """Return nothing: only a mode sees operators, and under one autograd holds more (see `StorageAccounting`)."""
+        return None
+
+    def device_numbers(self) -> dict[str, int]:
+        """Return nothing: there is no device."""
+        return {}
 
 
-class AllocatorAccounting(_WithOperators):
+class AllocatorAccounting(_OutsidePython):
     """Every block of the CPU allocator, counted by the preloaded `memshim.c`; temporaries inside operators included."""
 
     name = "allocator"
@@ -179,12 +158,10 @@ class AllocatorAccounting(_WithOperators):
                 message = "the allocator's counter is not loaded"
                 raise OSError(message) from error
         self._base = int(self._shim.memshim_live())
-        super().__init__()
 
     def reset(self) -> None:
         """Begin a phase: the peak is what is live now."""
         self._shim.memshim_reset()
-        self._restart()
 
     def live(self) -> int:
         """Return bytes live now, beyond the base."""
@@ -194,12 +171,8 @@ class AllocatorAccounting(_WithOperators):
         """Return the highest sum since the last reset, beyond the base."""
         return int(self._shim.memshim_peak()) - self._base
 
-    def device_numbers(self) -> dict[str, int]:
-        """Return nothing: there is no device."""
-        return {}
 
-
-class CudaAccounting(_WithOperators):
+class CudaAccounting(_OutsidePython):
     """PyTorch's own statistics of its caching allocator, and what the driver says is used."""
 
     name = "cuda"
@@ -207,13 +180,11 @@ class CudaAccounting(_WithOperators):
     def __init__(self) -> None:
         """Take what is allocated now as the base."""
         self._base = torch.cuda.memory_allocated()
-        super().__init__()
 
     def reset(self) -> None:
         """Begin a phase: peaks are what is live now."""
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
-        self._restart()
 
     def live(self) -> int:
         """Return bytes allocated now, beyond the base."""
