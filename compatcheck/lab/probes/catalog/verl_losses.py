@@ -8,14 +8,16 @@ per logit; the logits themselves are not in it.
 
 Prediction, b bytes of a logit, r the share of tokens in one row or chunk:
 - ``logprobs_from_logits_naive``: scoring b, backward 12 (float32).
-- ``logprobs_from_logits_v2``: float32 one ``logsumexp`` per row, scoring 4 r, backward 12; 16 bits one
-  ``log_softmax`` per row, whose name holds the last row while the next is made: scoring 2 x b r.
+- ``logprobs_from_logits_v2``: float32 one ``logsumexp`` per row, scoring 4 r, backward max(8, 4 + 8 r) (see
+  log_probabilities); 16 bits one ``log_softmax`` per row, whose name holds the last row while the next is made: scoring
+  2 x b r.
 - ``entropy_from_logits``: softmax and its product with the logits, or the temporary of ``logsumexp``: scoring 2 b;
   backward 24 (float32).
 - ``entropy_from_logits_with_chunking``: float32 copies of one chunk, its softmax and its product; the softmax of the
   last chunk is alive while the next is made: scoring 12 r for 16 bits, 8 r for float32. Backward (float32): every
-  slice's gradient is made at full size, 4, and added to the sum of the earlier ones, 4, into a third, 4, while the
-  softmax of the other chunks but two is still kept: 12 + 4 (1 - 2 r).
+  slice's gradient is made at full size, 4, and added to the sum of the earlier ones, 4, in place, while the softmax of
+  the other chunks is kept, 4 (1 - r); the gradient of one chunk takes 20 r beside that sum and what is kept: the larger
+  of 12 - 4 r and 8 + 16 r, for two chunks or more.
 """
 
 from __future__ import annotations
@@ -76,9 +78,9 @@ def predict(parameters: Mapping[str, Any]) -> dict[str, float]:
     }[parameters["function"]]
     backward = {
         "logprobs_from_logits_naive": 12,
-        "logprobs_from_logits_v2": 12,
+        "logprobs_from_logits_v2": max(8, 4 + 8 * row),
         "entropy_from_logits": 24,
-        "entropy_from_logits_with_chunking": 12 + 4 * (1 - 2 * chunk),
+        "entropy_from_logits_with_chunking": max(12 - 4 * chunk, 8 + 16 * chunk),
     }[parameters["function"]]
     values: dict[str, float] = {"scoring_bytes_per_logit": scoring}
     if whole:
