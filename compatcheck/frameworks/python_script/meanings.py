@@ -87,6 +87,8 @@ _OF_UNSLOTH = {
     "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
 }  # fmt: skip
 """What ``FastLanguageModel.get_peft_model`` takes where nobody says otherwise (unsloth 2025.2.5 models/llama.py)."""
+_OF_KERNELS = {"lora_dropout": 0, "bias": "none"}
+"""With which adapters Unsloth puts kernels of its own in place of the linears, and what it takes where nobody says otherwise."""
 
 
 class Findings:
@@ -293,6 +295,10 @@ def _take_wrapped(call: Call, found: Findings) -> None:
             given = call.keywords.get(key) or (None if usual is None else Given(usual, call.line))
             if given is not None:
                 found.take(name, given, call)
+        # its kernels dequantise the frozen weights themselves (unsloth 2024.8, 2025.2.5 models/llama.py patch_peft_model)
+        wanted = [(call.keywords.get(key, Given(usual, call.line)), usual) for key, usual in _OF_KERNELS.items()]
+        if not call.is_open and all(given.why is None and given.value == usual for given, usual in wanted):
+            found.state("program.calls_4bit_linears", "lora_dropout", value=False, call=call)
         given = call.keywords.get("use_gradient_checkpointing") or Given(True, call.line)
         how = given.value if given.why is None else None
         if how == "unsloth":
@@ -379,6 +385,8 @@ def _take_fsdp(call: Call, found: Findings) -> None:
 
 def _take_ddp(call: Call, found: Findings) -> None:
     found.state("training.sharding", call.name, "ddp", call)
+    if not call.is_open and "gradient_as_bucket_view" not in call.keywords:
+        found.state("training.gradient_as_bucket_view", call.name, value=False, call=call)  # torch's default
     _state_literal(call, found, "gradient_as_bucket_view", "training.gradient_as_bucket_view")
 
 

@@ -276,7 +276,8 @@ UNSLOTH_OFFLOADS = 'r=32, use_gradient_checkpointing="unsloth"'
 
 
 @pytest.mark.parametrize(
-    ("load", "more", "rank"), [(", load_in_4bit=True", UNSLOTH_OFFLOADS, 32), ("", "lora_alpha=16", 16)]
+    ("load", "more", "rank"),
+    [(", load_in_4bit=True", UNSLOTH_OFFLOADS, 32), ("", "lora_alpha=16", 16), ("", "r=8, lora_dropout=0.05", 8)],
 )
 def test_what_is_plain_of_unsloth_is_read(tmp_path: Path, load: str, more: str, rank: int) -> None:
     subject = read(tmp_path, UNSLOTH.format(load=load, more=more))
@@ -286,6 +287,7 @@ def test_what_is_plain_of_unsloth_is_read(tmp_path: Path, load: str, more: str, 
     assert facts["training.lora_rank"].value == rank
     assert "down_proj" in facts["training.lora_target_modules"].value
     assert facts[CHECKPOINTING].value is True
+    assert ("program.calls_4bit_linears" in facts) is ("lora_dropout" not in more)
     assert ("training.activation_offloading" in facts) is (more == UNSLOTH_OFFLOADS)
     if more == UNSLOTH_OFFLOADS:
         assert facts["program.offloads_by_trl"].value is False  # Unsloth's own checkpoints

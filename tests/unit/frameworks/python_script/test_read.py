@@ -186,6 +186,11 @@ def test_two_calls_that_differ_leave_a_fact_open(tmp_path: Path) -> None:
             {"training.sharding": "ddp", "training.gradient_as_bucket_view": True},
         ),
         (
+            "DDP(model, device_ids=[0])",
+            {"training.sharding": "ddp", "training.gradient_as_bucket_view": False},
+        ),
+        ("DDP(model, **options)", {"training.sharding": "ddp"}),
+        (
             "Accelerator(mixed_precision='bf16', gradient_accumulation_steps=4)",
             {"training.mixed_precision": "bf16", "training.gradient_accumulation_steps": 4},
         ),
