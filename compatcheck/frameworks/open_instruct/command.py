@@ -59,7 +59,7 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
         return (Document("script", source, (), (), (skip,), is_command=True),)
     if kind == "tuning":
         trainer = "dpo" if "dpo_tune" in launch.program else "sft"
-        translate = partial(open_instruct.read, trainer=trainer)
+        translate = partial(open_instruct.read_recipe, trainer=trainer)
         return read_launch(launch, open_instruct, [read_lone_rank(launch)], translate=translate)
     flags = parse_flags(launch.arguments)
     known = (Statement("training.trainer", "(program)", kind), Statement("rollout.engine", "(program)", "vllm"))

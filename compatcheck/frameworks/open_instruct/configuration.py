@@ -37,8 +37,17 @@ def recognise(data: Mapping[str, Any]) -> bool:
     return data.keys() >= _REQUIRED and bool(_DATA & data.keys()) and bool(_SCRIPT & data.keys())
 
 
-def read(data: Mapping[str, Any], path: str, *, trainer: str | None = None) -> Reading:
+def read(data: Mapping[str, Any], path: str) -> Reading:
     """Translate a parsed recipe.
+
+    Raises:
+        InputError: nothing in it was understood.
+    """
+    return read_recipe(data, path, None)
+
+
+def read_recipe(data: Mapping[str, Any], path: str, trainer: str | None) -> Reading:
+    """Translate a parsed recipe, or the options of a script.
 
     Args:
         data: the recipe, or the options of a command.
