@@ -160,7 +160,7 @@ def test_the_condition_comes_first(described) -> None:
     (record,) = (entry for entry in described.records if entry.rule_id == "deepspeed/zero3-params-kept-in-backward")
     assert record.conditional
     assert record.data["summary"].startswith("Only if training.zero_stage == 3 and ")
-    assert "unless hardware.single_rank: " in record.data["summary"]
+    assert "unless hardware.single_rank and (" in record.data["summary"]
     assert record.data["details"].startswith("Only if `training.zero_stage == 3 and ")
     assert record.data["affected"][0]["ranges"] == [
         {"type": "ECOSYSTEM", "events": [{"introduced": "0.16.0"}, {"fixed": "0.16.8"}]}
