@@ -50,6 +50,7 @@ _LOADING = {
     "load_in_4bit",
     "load_in_8bit",
     "use_cache",
+    "output_attentions",
 }
 _OF_TRAINER = {
     "max_seq_length",
