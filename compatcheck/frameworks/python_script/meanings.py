@@ -50,6 +50,7 @@ _LOADING = {
     "load_in_4bit",
     "load_in_8bit",
     "use_cache",
+    "output_attentions",
 }
 _OF_TRAINER = {
     "max_seq_length",
@@ -333,6 +334,8 @@ def _take_model(call: Call, found: Findings) -> None:
     for key, given in call.keywords.items():
         if key in _LOADING:
             found.take(key, given, call)
+            if key == "output_attentions" and given.why is None:
+                found.state("run.attentions_at_loading", key, given.value is True, call)
         elif key == "quantization_config" and not _is_told(call.written[key], call, found.objects):
             found.open(call, frozenset({"model.quantization"}), f"quantization_config {given.why}", since=math.inf)
         elif key == "device_map":

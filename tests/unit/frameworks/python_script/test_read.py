@@ -319,3 +319,16 @@ def test_an_adapter_may_be_decomposed(tmp_path: Path) -> None:
     stated = {(entry.fact, entry.value) for document in documents for entry in document.statements}
     assert ("training.peft", "dora") in stated
     assert ("training.peft", "lora") not in stated
+
+
+def test_attentions_asked_for_at_loading(tmp_path: Path) -> None:
+    script = """\
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+model = AutoModelForCausalLM.from_pretrained("gpt2", output_attentions={asked})
+trainer = Trainer(model=model, args=TrainingArguments(output_dir="o", per_device_train_batch_size=1), train_dataset=data)
+trainer.train()
+"""
+    for asked in (True, False):
+        found = facts(read(tmp_path, script.format(asked=asked)))
+        assert found["model.output_attentions"] is asked
+        assert found["run.attentions_at_loading"] is asked
