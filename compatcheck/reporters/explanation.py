@@ -97,7 +97,8 @@ def _blocking(explanation: Any) -> list[str]:  # noqa: ANN401 (see format_explan
     if explanation.decision.status != "silent":
         return []
     texts = [condition.text for condition in explanation.conditions if condition.outcome is False]
-    texts += [f"the exception {condition.text}" for condition in explanation.exceptions if condition.outcome is True]
+    if explanation.exceptions and all(condition.outcome is True for condition in explanation.exceptions):
+        texts.append("the exception " + " and ".join(condition.text for condition in explanation.exceptions))
     dead = [
         [condition for condition in alternative if condition.outcome is False]
         for alternative in explanation.alternatives

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import ROOT
 from tests.cli.run_cli import run
 
 RULE = "deepspeed/zero3-params-kept-in-backward"
@@ -47,3 +48,13 @@ def test_nothing_to_explain_on(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
     assert run("explain", RULE, empty).code == 3
+
+
+def test_an_exception_rules_out_only_as_a_whole() -> None:
+    """Of "one rank, and nothing offloaded" the second half alone holds."""
+    case = ROOT / "fixtures" / "cases" / "openrlhf-llama3-70b"
+    out = run("explain", "zero3-params-kept-in-backward", case, "--set", "training.use_reentrant=true").out
+    assert "    no   hardware.single_rank" in out
+    assert "ruled out by: not training.use_reentrant\n" in out
+    one = run("explain", "zero3-params-kept-in-backward", case, "--set", "hardware.world_size=1").out
+    assert "the exception hardware.single_rank and" in one
