@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from compatcheck.core.fix import TextEdit
     from compatcheck.core.report import Finding
     from compatcheck.fixing.files import EditableFiles
+    from compatcheck.resolution.spelling import Spelling
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
 
@@ -207,13 +208,15 @@ def find_place(subject: Subject, role: str, change: Change, rules: RuleSet, file
         if spelled is not None:
             proved = False
             written.append(spelled)
+    stated = subject.roles[role].get(change.name)
     if not proved or not edits or not all(states(*fact, *edits) for fact in change.facts):
         if not is_own_code(documents) and (proved or not written):
             return None
         if not written and any(_has_other_key(documents, name, value, role) for name, value in change.facts):
             return None
-        return change._replace(places=tuple(place for place, _ in written), written=tuple(text for _, text in written))
-    stated = subject.roles[role].get(change.name)
+        now = stated is not None and stated.origin in _STATED and value_text(stated.value)
+        by_hand = change._replace(before=change.before or now or None)
+        return by_hand._replace(places=tuple(place for place, _ in written), written=tuple(text for _, text in written))
     ours = stated is not None and (_is_declared(stated) or len({edit.path for edit in edits}) > 1)
     before = value_text(stated.value) if stated is not None and ours else files.text_before(edits[0])
     return change._replace(
@@ -276,25 +279,36 @@ def _spell_by_hand(
     facts = subject.roles[role]
     fact = facts.get(name)
     stated = set() if fact is None else {source.path for source in fact.sources}
+    keys = set() if fact is None else {(source.path, source.key) for source in fact.sources}
     scope = FactScope(facts, subject.environment, rules)
     documents = [one for one in subject.documents if one.reader not in {"native", "model"}]
     spellings = find_spellings(documents, name, value, role, scope)
     known = [
-        one for one in spellings if not (_is_inside(one.key, one.document) and _takes_options(one.document, files))
+        one
+        for one in spellings
+        if (one.document.source.path, one.key) in keys
+        or not (_is_inside(one.key, one.document) and _takes_options(one.document, files))
     ]
     if fact is not None and fact.origin in _STATED:
         stated_by_others = stated - {one.document.source.path for one in known}
         if stated_by_others:
             return None  # what stands there holds, whatever another file says
-    spelled = min(known, key=lambda one: one.document.source.path not in stated, default=None)
+
+    def rank(one: Spelling) -> tuple[bool, bool]:
+        """Put the key that states it now first, then others of its file."""
+        path = one.document.source.path
+        return (path, one.key) not in keys, path not in stated
+
+    spelled = min(known, key=rank, default=None)
     if spelled is None:
         return None
     source = next((one for one in fact.sources if one.path == spelled.document.source.path), None) if fact else None
     source = source or spelled.document.place(spelled.key)
     place = source.path if source.line is None else f"{source.path}:{source.line}"
-    if _takes_options(spelled.document, files):
+    inside = _is_inside(spelled.key, spelled.document)
+    if _takes_options(spelled.document, files) and not inside:
         return place, f"--{spelled.key} {_write(spelled.value)}"
-    sign = "=" if spelled.document.is_command or source.path.endswith(".py") else ": "
+    sign = "=" if (spelled.document.is_command and not inside) or source.path.endswith(".py") else ": "
     return place, f"{spelled.key}{sign}{_write(spelled.value)}"
 
 

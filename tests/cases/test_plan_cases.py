@@ -270,3 +270,18 @@ def test_no_remedy_for_a_little_makes_a_run_need_more_than_there_is() -> None:
     assert not any("to 2 " in remedy["text"] for remedy in finding["remedies"])
     write("ds.json", '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}')
     assert run("check", ".", "--gpu", "8xH100-80GB").code == 1
+
+
+def test_a_key_inside_an_option_is_named_as_the_command_states_it() -> None:
+    """The Trainer has no option ``--use_reentrant``; what stands in ``--gradient_checkpointing_kwargs`` is changed there."""
+    require(torch="2.6.0", transformers="4.56.2", trl="0.24.0", deepspeed="0.16.8", accelerate="1.10.0", peft="0.17.1")
+    write("ds.json", json.dumps({"zero_optimization": {"stage": 3}, "bf16": {"enabled": True}}))
+    write(
+        "run.sh",
+        "torchrun --nproc_per_node 8 -m trl.scripts.sft --model_name_or_path Qwen/Qwen2.5-7B --dataset_name x --bf16 \\\n"
+        "  --deepspeed ds.json --per_device_train_batch_size 2 --gradient_checkpointing --max_length 4096 --use_peft \\\n"
+        "  --lora_r 16 --gradient_checkpointing_kwargs '{\"use_reentrant\": false}'\n",
+    )
+    (change,) = plan("--gpu", "8xA100-80GB")["changes"]
+    assert (change["name"], change["before"], change["after"]) == ("training.use_reentrant", "false", "true")
+    assert change["written"] == ["gradient_checkpointing_kwargs.use_reentrant: true"]
