@@ -35,9 +35,8 @@ class MemoryCallback(TrainerCallback):  # type: ignore[misc] # no types without 
         """Check, and begin to measure."""
         files = {"trainer.json": args.to_dict()}
         settings: dict[str, object] = {"hardware.world_size": args.world_size}
-        if isinstance(args.deepspeed, (str, dict)):
-            files["ds_config.json"] = _load(args.deepspeed)
-            files["trainer.json"]["deepspeed"] = "ds_config.json"
+        if isinstance(args.deepspeed, str):
+            files["trainer.json"]["deepspeed"] = os.path.abspath(args.deepspeed)
         loader = given.get("train_dataloader")
         stated = getattr(args, "max_length", None) or getattr(args, "max_seq_length", None)
         length = stated or find_length(getattr(loader, "dataset", None))
@@ -62,11 +61,3 @@ class MemoryCallback(TrainerCallback):  # type: ignore[misc] # no types without 
             os.makedirs(args.output_dir, exist_ok=True)
             with open(os.path.join(args.output_dir, RECORD), "w", encoding="utf-8") as file:
                 json.dump(self.watch.record(), file, indent=1)
-
-
-def _load(deepspeed: str | dict[str, Any]) -> dict[str, Any]:
-    if isinstance(deepspeed, dict):
-        return deepspeed
-    with open(deepspeed, encoding="utf-8") as file:
-        loaded: dict[str, Any] = json.load(file)
-        return loaded

@@ -117,11 +117,10 @@ class MemoryWatch:
                     json.dump(content, file, default=str, indent=1)
                 paths.append(path)
             configuration: Any = getattr(self._model, "config", None)
-            model = self._asked.pop("model", None)
-            if model is None and hasattr(configuration, "save_pretrained"):
+            if hasattr(configuration, "save_pretrained"):
                 configuration.save_pretrained(folder)
-                model = os.path.join(folder, "config.json")
-            return check(training=paths, model=model, settings=self._settings, **self._asked)
+                self._asked["model"] = os.path.join(folder, "config.json")
+            return check(training=paths, settings=self._settings, **self._asked)
 
     def describe(self) -> str:
         """Say in one line what was measured and what was estimated."""
