@@ -1,4 +1,4 @@
-"""CPU time of `compatcheck env` beside `pip check`, `pip inspect`, `uv pip check` and `pip-audit --dry-run`.
+"""CPU time of `compatcheck env` and of one file, beside `pip check`, `pip inspect`, `uv pip check`, `pip-audit --dry-run`.
 
     python benchmarks/startup.py --environments DIR [--rounds 15]
 
@@ -33,6 +33,14 @@ BARE, ACTIVE = "`compatcheck env`", "`compatcheck env`, installed elsewhere, env
 POINTED, FULL = "`compatcheck env --python`", "`compatcheck env --python --model --training --training`"
 TERMINAL = ", on a terminal"
 PIP_CHECK, UV_CHECK = "`pip check`", "`uv pip check`"
+FILES = {
+    "`compatcheck check`, four pins": ["check", str(INPUTS / "pins.txt")],
+    "`compatcheck check`, ranges, markers, URLs": ["check", str(INPUTS / "training.txt")],
+    "`compatcheck check`, a finding that fails": ["check", str(INPUTS / "failing.txt")],
+    "`compatcheck facts`": ["facts", str(INPUTS / "facts.yaml")],
+    "`compatcheck estimate`": ["estimate", str(INPUTS / "facts.yaml")],
+}
+"""Commands on one small file."""
 
 
 class Target(NamedTuple):
@@ -48,11 +56,12 @@ class Target(NamedTuple):
 TARGETS = (
     *(Target(subject, PIP_CHECK, 1 / 7, 150) for subject in (BARE, ACTIVE, POINTED)),
     *(Target(subject, PIP_CHECK, 1 / 9, 500) for subject in (BARE, ACTIVE, POINTED)),
-    *(Target(subject, UV_CHECK, 6, 150) for subject in (BARE, ACTIVE, POINTED)),
-    *(Target(subject, UV_CHECK, 3, 500) for subject in (BARE, ACTIVE, POINTED)),
+    *(Target(subject, UV_CHECK, 3, 150) for subject in (BARE, ACTIVE, POINTED)),
+    *(Target(subject, UV_CHECK, 2, 500) for subject in (BARE, ACTIVE, POINTED)),
     Target(FULL, PIP_CHECK, 1 / 4),
     Target(BARE + TERMINAL, BARE, 1.3),
     Target(FULL + TERMINAL, FULL, 1.3),
+    *(Target(subject, POINTED, 2, 150) for subject in FILES),
 )
 
 
@@ -83,6 +92,7 @@ def commands(target: Path, own: Path, uv: str) -> dict[str, Command]:
         POINTED: Command(pointed),
         FULL: Command([*pointed, *CONFIGURED]),
         FULL + TERMINAL: Command([*pointed, *CONFIGURED], terminal=True),
+        **{name: Command([outside[0], *arguments]) for name, arguments in FILES.items()},
     }
 
 
@@ -165,6 +175,9 @@ def main() -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     uv = arguments.uv or environments.find_uv()
     own, targets = prepare(arguments.environments.resolve(), uv, arguments.python, again=arguments.rebuild_compatcheck)
+    empty = arguments.environments.resolve() / "empty"  # no `.venv`, no policy, no configuration to propose
+    empty.mkdir(exist_ok=True)
+    os.chdir(empty)
     print(
         f"{datetime.now(tz=timezone.utc):%Y-%m-%d}, {os.cpu_count()} CPUs, {platform.system()} {platform.machine()}, ",
         end="",

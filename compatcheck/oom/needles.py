@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from compatcheck.oom.forms import FORMS, TORCH_NEEDLE
@@ -53,25 +54,31 @@ def _begins_word(folded: str, match: re.Match[str]) -> bool:
 
 @cache
 def _patterns() -> tuple[re.Pattern[str], ...]:
+    """Return one pattern for all needles that begin with the same literal."""
     needles = dict.fromkeys([TORCH_NEEDLE, *(needle for form in FORMS for needle in form.needle.split("|"))])
-    return tuple(re.compile(pattern, re.ASCII) for needle in needles for pattern in _spell(needle))
+    endings: dict[str, dict[str, None]] = {}
+    for literal, ending in chain.from_iterable(map(_spell, needles)):
+        endings.setdefault(literal, {})[ending] = None
+    return tuple(
+        re.compile(f"{re.escape(literal)}(?:{'|'.join(after)})", re.ASCII) for literal, after in endings.items()
+    )
 
 
-def _spell(needle: str) -> Iterator[str]:
-    """Yield the patterns of a needle, which may be broken over lines between its words; each begins with a literal."""
+def _spell(needle: str) -> Iterator[tuple[str, str]]:
+    """Yield how a needle is written, which may be broken over lines between its words: a literal, and a pattern behind it."""
     end = r"(?!\.?\w)" if needle[-1].isdigit() else ""  # 137, and no part of a number
     if needle.startswith(" "):
-        yield re.escape(needle) + end
-        yield "\n" + re.escape(needle[1:]) + end
+        yield needle, end
+        yield "\n" + needle[1:], end
         return
     first, *words = needle.split(" ")
     pattern = ""
     for word in reversed(words[1:]):
         pattern = rf"(?:\s+{re.escape(word)}{pattern}|{_BREAK})"
     if not words:
-        yield re.escape(first) + end
+        yield first, end
     elif len(first) > _SHORT:
-        yield rf"{re.escape(first)}(?:\s+{re.escape(words[0])}{pattern}|{_BREAK})"
+        yield first, rf"(?:\s+{re.escape(words[0])}{pattern}|{_BREAK})"
     else:
-        yield rf"{re.escape(first)} {re.escape(words[0])}{pattern}"
-        yield from (rf"{before}{re.escape(first)}{_BREAK}" for before in " '")
+        yield first, rf" {re.escape(words[0])}{pattern}"
+        yield first, rf"(?<=[ ']{re.escape(first)}){_BREAK}"
