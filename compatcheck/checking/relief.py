@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from compatcheck.checking.verdict import Variants, judge
 from compatcheck.core.effects import MORE_HARDWARE
 from compatcheck.core.out_of_memory import Relief
+from compatcheck.oom.candidates import BUDGETS
 from compatcheck.resolution.resolve import resolve_with
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ _VARIABLES = {"CUDA": "PYTORCH_CUDA_ALLOC_CONF", "HIP": "PYTORCH_HIP_ALLOC_CONF"
 _SETTINGS = ("training.", "rollout.")
 _FITTED = {"hardware.world_size", "training.tensor_parallel", "training.context_parallel", "training.expert_parallel"}
 """Settings that divide a tensor, which grows when they are lowered."""
+_BATCH = ("training.micro_batch_size", "training.sequence_length")
 _NEEDY = {"need", "nearly_full", "fragmentation", "unclear"}
 
 
@@ -66,14 +68,18 @@ def _from_tensor(facts: Mapping[str, Fact], reading: MessageReading, lines: Line
         for name in match.facts
         if name.startswith(_SETTINGS) and name not in _FITTED and not name.endswith(("trainer", "zero_stage"))
     )
+    solved = any("token" in words or "length" in words for match in reading.matches for words in match.inferred)
+    if solved and not names:  # what is stated bounds the tokens, which were fewer
+        names = dict.fromkeys(BUDGETS if any(name in facts for name in BUDGETS) else _BATCH)
+    lowered = False
     for name in names:
         fact = facts.get(name)
         if fact is None or not isinstance(fact.value, int) or fact.value <= 1:
             continue
         source = fact.sources[0] if fact.sources else None
         yield Relief(f"lower {name}, {fact.value:,} now", None if source is None else lines.with_line(source))
-    solved = any("token" in words or "length" in words for match in reading.matches for words in match.inferred)
-    if solved and not names:
+        lowered = True
+    if solved and not lowered:
         yield Relief("fewer sequences in a micro batch, or shorter ones: no input states either")
 
 

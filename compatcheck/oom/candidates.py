@@ -52,6 +52,9 @@ DEFAULT_BUCKET = 500_000_000
 DEFAULT_SUB_GROUP = 1_000_000_000
 """DeepSpeed's reduce_bucket_size, allgather_bucket_size and sub_group_size: deepspeed/runtime/zero/config.py."""
 
+BUDGETS = ("training.micro_batch_tokens", "rollout.log_prob_micro_batch_tokens")
+"""Tokens that sequences packed into one micro batch may have together."""
+
 
 class Tensor(NamedTuple):
     """A tensor some part of the run may allocate."""
@@ -291,16 +294,14 @@ def activations(run: Dimensions, *, serving: bool) -> Iterator[Tensor]:
                     kind.name, shape, kind.dtypes, kind.parts, formula, (*batch.facts, *length.facts, *kind.facts)
                 )
     vocab = run.model("vocab_size")
-    for name in ("max_num_seqs", "max_num_batched_tokens"):
-        count = run.number(f"rollout.{name}")
+    for name in ("rollout.max_num_seqs", "rollout.max_num_batched_tokens", *BUDGETS):
+        count, of_engine = run.number(name), name not in BUDGETS
         if count is None:
             continue
-        for kind in per_token(run, serving=True):
-            if (kind.name == "logits") == (name == "max_num_seqs"):
-                facts = (f"rollout.{name}", *kind.facts)
-                yield Tensor(
-                    kind.name, (count, *kind.features), kind.dtypes, kind.parts, f"[{name}, {kind.formula}]", facts
-                )
+        for kind in per_token(run, serving=serving or of_engine):
+            if not of_engine or (kind.name == "logits") == (name == "rollout.max_num_seqs"):
+                formula = f"[{name.partition('.')[2]}, {kind.formula}]"
+                yield Tensor(kind.name, (count, *kind.features), kind.dtypes, kind.parts, formula, (name, *kind.facts))
     samples = run.number("training.eval_samples")
     if samples and vocab:
         for length in lengths:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.out_of_memory import Match, Message, MessageReading, Place, Printed
 from compatcheck.oom.budget import count_halves, remark, weigh
-from compatcheck.oom.candidates import QUANTISED, WEIGHTS, activations, buffers, weights
+from compatcheck.oom.candidates import BUDGETS, QUANTISED, WEIGHTS, activations, buffers, weights
 from compatcheck.oom.dimensions import Dimensions
 from compatcheck.oom.frames import find_model_type, find_place
 from compatcheck.oom.shapes import read_shapes
@@ -356,6 +356,8 @@ def _missing(run: Dimensions, place: Place | None) -> tuple[str, ...]:
         "hardware.world_size",
         "training.tensor_parallel",
     ]
+    if any(run.number(name) is not None for name in BUDGETS):  # sequences are packed, however many and long they are
+        wanted = wanted[2:]
     if place is not None and place.phase == "load":
         wanted = ["model.load_dtype", "hardware.world_size", "training.tensor_parallel"]
     if place is not None and place.phase == "rollout":

@@ -123,3 +123,25 @@ def test_a_command_of_reinforcement_learning_in_a_block_is_read() -> None:
     )
     report = read(f"{FENCE}bash\n{command}\n{FENCE}\n{print_log(LOSS, '20.83 GiB', '')}")
     assert report.readings[0].matches[0].shape == (8, 4596, 152064)
+
+
+def test_a_budget_of_tokens_is_lowered_and_nothing_else_asked_for() -> None:
+    log = print_log(LOSS, "9.28 GiB", "transformers==4.49.0\ntorch==2.6.0")
+    for budget, full in (("16384", True), ("24000", False)):
+        report = read(log, f"training.micro_batch_tokens={budget}", model="qwen2.5-7b")
+        assert f"lower training.micro_batch_tokens, {int(budget):,} now" in [relief.words for relief in report.relief]
+        assert not any("no input states" in relief.words for relief in report.relief)
+        assert "training.micro_batch_size" not in report.readings[0].needs
+        if full:
+            (match,) = report.readings[0].matches
+            assert (match.name, match.shape, match.facts[0]) == (
+                "fp32 logits",
+                (16384, 152064),
+                "training.micro_batch_tokens",
+            )
+
+
+def test_a_batch_that_is_stated_is_lowered_where_the_tokens_are_solved_for() -> None:
+    log = print_log(LOSS, "9.28 GiB", "transformers==4.49.0\ntorch==2.6.0")
+    words = [relief.words for relief in read(log, "training.micro_batch_size=8", model="qwen2.5-7b").relief]
+    assert "lower training.micro_batch_size, 8 now" in words
