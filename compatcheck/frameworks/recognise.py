@@ -362,7 +362,8 @@ class _ReferenceReader:
             raise InputError(msg, source=place, hint="name another file")
         if self.files.resolve(file) in self.present or (kind == "program" and not self.files.is_file(file)):
             return ()
-        found = _read_kind(kind, file, self.files)
+        found = _read_kind(kind, file, self.files) if self.files.exists(file) else _read_shipped(kind, name, place)
+        found = found or _read_kind(kind, file, self.files)
         self.present.add(self.files.resolve(file))
         return found
 
@@ -401,6 +402,21 @@ def _read_kind(kind: str, file: str, files: Files) -> tuple[Document, ...]:
         raise InputError("is empty", source=Source(file), hint="was it truncated, or is another file meant?")
     data = expect_mapping(_parse(text, file, lenient=True), file, f"a configuration of {reader.LABEL}")
     return read_filled_in(reader, data, file).documents
+
+
+def _read_shipped(kind: str, name: str, place: Source) -> tuple[Document, ...]:
+    """Read what a program ships under a name that does not lie here; nothing where none does."""
+    from compatcheck.frameworks.shipped import find_shipped  # noqa: PLC0415 (only for a file that is not here)
+
+    shipped, reader = find_shipped(kind, name), find_configuration_reader(kind)
+    if shipped is None or reader is None:
+        return ()
+    first, *others = read_filled_in(reader, shipped.content, f"{shipped.program}'s {name}").documents
+    if not shipped.built_in:
+        reason = f"names {name!r}, which is not here: the file that {shipped.program} ships there is assumed"
+        assumed = Skipped(place, reason, "give the file where it was changed", passes=True)
+        first = first._replace(skipped=(*first.skipped, assumed))
+    return first, *others
 
 
 def _mark(document: Document, naming: Document) -> Document:

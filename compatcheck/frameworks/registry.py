@@ -29,6 +29,8 @@ class Folder(NamedTuple):
     """Modules that are one of its record's tools: ``python -m axolotl.cli train``."""
     refines: str | None = None
     """Reader of which this one is a special case: a command of that one which names a file of this one is this one's."""
+    ships: bool = False
+    """Whether it ships configuration files of libraries beneath it that runs name: ``data/shipped.json``."""
     forks: tuple[str, ...] = ()
     """Programs whose keys it reads as well, under records of their own."""
 
@@ -86,10 +88,10 @@ FOLDERS = (
             "training.gradient_accumulation_steps",
         ),
     ),
-    Folder("axolotl", tool_modules={"axolotl.cli": "axolotl"}),
+    Folder("axolotl", tool_modules={"axolotl.cli": "axolotl"}, ships=True),
     Folder("open_instruct"),
     Folder("ms_swift", tool_modules={"swift.cli.main": "swift"}),
-    Folder("llamafactory", tool_modules={"llamafactory.cli": "llamafactory-cli"}),
+    Folder("llamafactory", tool_modules={"llamafactory.cli": "llamafactory-cli"}, ships=True),
     Folder(
         "accelerate",
         has_commands=False,
@@ -98,7 +100,7 @@ FOLDERS = (
     ),
     DEEPSPEED,
     Folder("model", has_commands=False, shares_keys=True),
-    Folder("trl", shares_keys=True, tool_modules={"trl.cli": "trl"}, refines="hf_trainer"),
+    Folder("trl", shares_keys=True, tool_modules={"trl.cli": "trl"}, refines="hf_trainer", ships=True),
     Folder(
         "hf_trainer",
         shares_keys=True,

@@ -86,6 +86,10 @@ def open_arguments(
     elif inner:
         skipped.append(not_understood(source, "deepspeed", "the path of a DeepSpeed configuration, or its content"))
     leaves.pop("deepspeed", None)
+    launcher = leaves.pop("accelerate_config", None)  # what `trl sft` hands to `accelerate launch`
+    if isinstance(launcher, str) and launcher:
+        references.append(("accelerate", launcher, "accelerate_config"))
+        meanings["num_processes"] = (Key("hardware.world_size"),)
     return Arguments(leaves, meanings, references, skipped, documents, [])
 
 

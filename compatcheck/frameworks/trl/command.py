@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 _OF_TRL = re.compile(r"\btrl\b|^scripts/(run_)?sft\.py$")
 """Scripts called ``sft`` that are TRL's; others need not be."""
 
+_ACCELERATE = "accelerate_config"
+"""Option of ``trl sft``: a file, or the name of one that TRL ships (``trl/cli/accelerate_config.py``)."""
+
 
 def recognise(launch: Launch) -> str | None:
     """Tell whether a launch starts a trainer of TRL."""
@@ -34,10 +37,12 @@ def recognise(launch: Launch) -> str | None:
 
 def read(launch: Launch, _: str) -> tuple[Document, ...]:
     """Translate a launch; the program names the trainer where it can."""
-    options = parse_flags(launch.arguments).options
+    options = dict(parse_flags(launch.arguments).options)
+    if launch.kind == "tool" and _ACCELERATE in options:
+        options["config_file"] = options[_ACCELERATE]
     documents: list[Document | None] = [read_lone_rank(launch)]
     references: list[tuple[str, str, str]] = []
-    if launch.kind == "tool" and "num_processes" in options:
+    if launch.kind == "tool" and options.keys() & {"num_processes", "config_file"}:
         found, settings = Ranks(), list[Document]()
         read_options(options, found, settings, references, launch.command)
         documents += [*settings, found.document(launch.command.source)]
