@@ -19,7 +19,7 @@ from compatcheck.collectors.reports.find import find_reports
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT
 from compatcheck.core.facts import Fact, Facts
-from compatcheck.core.out_of_memory import Explained, OutOfMemoryReport
+from compatcheck.core.out_of_memory import Change, Explained, OutOfMemoryReport
 from compatcheck.core.report import severity_rank
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.lines import LineFinder
@@ -102,6 +102,7 @@ def explain_oom(
         unknown_models=() if origin is not None else mentions.unknown_models,
         facts=tuple(facts[name] for name in sorted(used) if name in facts),
         findings=tuple(_findings(subject, facts, rules, explained)),
+        changes=tuple(_changes(inspection, rules, environ, Log(place, text, mentions), subject)),
         relief=find_relief(facts, explained, lines),
         suggestions=suggest_changes(
             subject, facts, explained, open_criteria(inspection, rules, checks_of(inspection.policy))
@@ -246,6 +247,26 @@ def _findings(
         related = [entry for entry in related if entry.relation != "other" or entry.finding.status == "affected"]
     once = {entry.finding.rule_id: entry for entry in reversed(related)}
     yield from [entry for entry in related if once[entry.finding.rule_id] is entry][:_FINDINGS]
+
+
+def _changes(
+    inspection: Inspection, rules: RuleSet, environ: Mapping[str, str], log: Log, subject: Subject
+) -> Iterator[Change]:
+    """Yield what enters between the two releases that the log names of a package, with all else as it is."""
+    for package, pair in log.mentions.changes.items():
+        if subject.environment is not None and package in subject.environment.packages:
+            continue
+        found = []
+        for version in pair:
+            mentions = log.mentions._replace(packages={**log.mentions.packages, package: version})
+            assumed, _, _ = _gather(inspection, rules, environ, log._replace(mentions=mentions))
+            found.append({one.rule_id: one for one in match(assumed, rules).findings})
+        before, after = found
+        enter = sorted(
+            (one for name, one in after.items() if name not in before),
+            key=lambda one: (one.status != "affected", -severity_rank(one.severity), one.rule_id),
+        )
+        yield Change(package, *pair, tuple(enter))
 
 
 def _concerns(finding: Finding, reading: MessageReading) -> bool:

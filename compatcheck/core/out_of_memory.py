@@ -159,6 +159,16 @@ class Relief(NamedTuple):
     """Where the setting stands."""
 
 
+class Change(NamedTuple):
+    """A package that the log names in several releases, of which one may have worked, and the known problems between them."""
+
+    package: str
+    before: str
+    after: str
+    enter: tuple[Finding, ...]
+    """What may apply under the newer release and not under the older."""
+
+
 class OutOfMemoryReport(NamedTuple):
     """What ``compatcheck oom`` answers."""
 
@@ -175,6 +185,8 @@ class OutOfMemoryReport(NamedTuple):
     facts: tuple[Fact, ...]
     """Facts that took part."""
     findings: tuple[Explained, ...]
+    changes: tuple[Change, ...]
+    """Of packages whose release nothing else tells."""
     relief: tuple[Relief, ...]
     """What the cause asks for, and settings to lower."""
     suggestions: tuple[Suggestion, ...]

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.pasted_text import fold_case
+from compatcheck.core.versions import parse_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -29,8 +30,14 @@ _NAMES = (
 _BEFORE_NAME = frozenset("[]>'\"`- \t\r\n\v\f")
 """What stands in front of a package's name, unless it begins the text."""
 _VERSION = re.compile(
-    r"`?(?:\s*==\s*|\s+version\s*(?:\([^)]*\))?\s*[:=]?\s*|\s*[:=]\s*v?)(?P<version>\d+\.\d+[\w.+!-]*)", re.IGNORECASE
+    r"`?(?:\s*==\s*|\s+version\s*(?:\([^)]*\))?\s*[:=]?\s*|\s*[:=]\s*v?)(?P<version>\d+\.\d+[\w.+!-]*)",
+    re.IGNORECASE | re.ASCII,
 )
+_CHANGE = re.compile(
+    r"`?\s*(?:from|从)\s*`?v?(?P<before>\d+\.\d+[\w.+-]*)`?\s*(?:to|->|=>|→|(?:升级|更新|升)?到|升级为)\s*`?v?(?P<after>\d+\.\d+[\w.+-]*)",
+    re.IGNORECASE | re.ASCII,
+)
+"""``transformers from 4.52.4 to 4.54.0``, behind the name."""
 _TORCH = re.compile(r"pytorch version(?: \([^)]*\))?\s*[:=]\s*(?P<version>\d+\.\d+[\w.+-]*)")
 _VALUE = r"['\"]?\s*[=:\s]\s*(\d{1,18})(?!\d)"
 _SETTINGS = (
@@ -56,6 +63,8 @@ class Mentions(NamedTuple):
     """Hub ids of what look like language models and are not in the catalogue."""
     packages: Mapping[str, str]
     """Version by canonical name; a package that the log gives two versions is left out."""
+    changes: Mapping[str, tuple[str, str]]
+    """Oldest and newest release of packages that it names in several: with one it worked, by what people write."""
     settings: Mapping[str, int]
     """Facts by vocabulary name; one that the log gives two values is left out."""
 
@@ -83,6 +92,11 @@ def read_mentions(log: str, models: Mapping[str, Iterable[str]]) -> Mentions:
         model=next(iter(known)) if len(known) == 1 and not unknown else None,
         unknown_models=tuple(unknown),
         packages={name: next(iter(versions)) for name, versions in packages.items() if len(versions) == 1},
+        changes={
+            name: (str(releases[0]), str(releases[-1]))
+            for name, versions in packages.items()
+            if len(releases := sorted({one for one in map(parse_version, versions) if one is not None})) > 1
+        },
         settings={
             fact: next(iter(values)) for fact, values in settings.items() if len(values) == 1 and min(values) > 0
         },
@@ -135,9 +149,9 @@ def _read_packages(log: str, folded: str) -> Iterator[tuple[str, str]]:
         while (begin := folded.find(name, end)) >= 0:
             end = begin + len(name)
             if begin == 0 or log[begin - 1] in _BEFORE_NAME:
-                match = _VERSION.match(log, end)
-                if match is not None:
-                    yield name, match["version"]
+                match = _VERSION.match(log, end) or _CHANGE.match(log, end)
+                for version in () if match is None else match.groups():
+                    yield name, version
     for match in _TORCH.finditer(folded):
         yield "torch", log[match.start("version") : match.end("version")]
 

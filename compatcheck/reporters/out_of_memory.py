@@ -6,6 +6,7 @@ import json
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from compatcheck.core.out_of_memory import Explained
 from compatcheck.core.units import format_bytes
 from compatcheck.reporters.fix import change_text
 from compatcheck.reporters.json import describe_skipped
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from compatcheck.core.out_of_memory import (
-        Explained,
+        Change,
         Match,
         Message,
         MessageReading,
@@ -73,6 +74,11 @@ def _text(report: OutOfMemoryReport) -> Iterator[str]:
         yield "known problems of this stack that may explain it"
         for explained in report.findings:
             yield from _finding(explained)
+    for change in report.changes:
+        yield ""
+        yield from wrap(_between(change), _WIDTH, break_on_hyphens=False)
+        for finding in change.enter:
+            yield from _finding(Explained(finding, "other"))
     for entry in report.skipped:
         yield f"not read: {entry}"
 
@@ -84,6 +90,12 @@ def _to_change(report: OutOfMemoryReport) -> Iterator[str]:
     for one in report.suggestions:
         words = " + ".join(change_text(change) for change in one.changes if not change.follows)
         yield f"{words} ({one.effect}): saves {format_bytes(one.saved_bytes)} by the estimate{_OUTCOME[one.outcome]}"
+
+
+def _between(change: Change) -> str:
+    """Say what the releases are that a log names."""
+    said = "may enter" if change.enter else "no known problem of this stack enters"
+    return f"{said} between {change.package} {change.before} and {change.after}, both named here"
 
 
 _OUTCOME = {"fits": ", then fits", "marginal": ", then just fits", "does_not_fit": ", not enough alone", "unknown": ""}
@@ -186,6 +198,9 @@ def format_markdown(report: OutOfMemoryReport) -> str:
             lines.append(
                 f"- `{explained.finding.rule_id}`: {explained.finding.title}" + (f" ({relation})" if relation else "")
             )
+    for change in report.changes:
+        lines += ["", _between(change) + (":" if change.enter else "."), ""]
+        lines += [f"- `{finding.rule_id}`: {finding.title}" for finding in change.enter]
     return "\n".join(lines) + "\n"
 
 
@@ -216,6 +231,10 @@ def describe_report(report: OutOfMemoryReport) -> dict[str, object]:
                 "needs": list(explained.finding.needs),
             }
             for explained in report.findings
+        ],
+        "changes": [
+            {**pick(one, "package before after"), "enter": [pick(each, "rule_id title status") for each in one.enter]}
+            for one in report.changes
         ],
         "relief": [
             {"words": relief.words, "source": None if relief.source is None else str(relief.source)}

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import pytest
+
 from compatcheck.checking.out_of_memory import explain_oom
 from compatcheck.checking.request import Request
 from compatcheck.core.out_of_memory import OutOfMemoryReport
+from compatcheck.reporters.out_of_memory import format_markdown, format_text
 from compatcheck.rules.locate import open_rules
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 RULES = open_rules(())
 SIZES = (
@@ -145,3 +153,28 @@ def test_a_batch_that_is_stated_is_lowered_where_the_tokens_are_solved_for() -> 
     log = print_log(LOSS, "9.28 GiB", "transformers==4.49.0\ntorch==2.6.0")
     words = [relief.words for relief in read(log, "training.micro_batch_size=8", model="qwen2.5-7b").relief]
     assert "lower training.micro_batch_size, 8 now" in words
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "I upgraded transformers from 4.52.4 to 4.54.0.",
+        "transformers从4.52.4升级到4.54.0后报错",
+        "`transformers==4.52.4` works, `transformers==4.53.0` too, with `transformers==4.54.0` it dies",
+    ],
+)
+def test_what_enters_between_two_releases_that_are_named_is_said(said: str) -> None:
+    log = f"{said}\nmodel_name_or_path: Qwen/Qwen2.5-7B\n" + print_log(LOSS, "9.28 GiB", "torch==2.6.0")
+    report = read(log)
+    (change,) = report.changes
+    assert change[:3] == ("transformers", "4.52.4", "4.54.0")
+    assert "transformers/padding-mask-copied-per-layer" in {finding.rule_id for finding in change.enter}
+    assert "may enter between transformers 4.52.4 and 4.54.0, both named here" in format_text(report)
+    assert format_markdown(report).count("padding-mask-copied-per-layer") == 1
+
+
+def test_a_release_that_an_input_states_is_not_compared(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("transformers==4.54.0\n", encoding="utf-8")
+    log = "transformers from 4.52.4 to 4.54.0\n" + print_log(LOSS, "9.28 GiB", "torch==2.6.0")
+    assert read(log, paths=(str(tmp_path / "requirements.txt"),)).changes == ()
+    assert read(print_log(LOSS, "9.28 GiB", "torch==2.6.0\ntransformers==4.54.0")).changes == ()
