@@ -120,14 +120,24 @@ def _read_models(log: str, folded: str, models: Mapping[str, Iterable[str]]) -> 
         elif _FAMILY.search(name.partition("/")[2]) and not _FILE_END.search(name):
             unknown[name] = None
     lowered = said.lower()
+    bare = lowered.translate(_JOINED)
     for name, short in names.items():
-        if (
-            name in lowered
-            and "/" not in name
-            and re.search(rf"(?<![\w.-]){re.escape(name)}(?:-instruct|-hf|-chat|-base)?(?![\w.-])", lowered)
-        ):
+        if "/" not in name and name.translate(_JOINED) in bare and re.search(_spell(name), lowered):
             known[short] = None
     return known, unknown
+
+
+_SIZED = re.compile(r"(?:[a-z]+-?\d|\w+-\w+-).*[-.\w]\d[bm]")
+_JOINED = str.maketrans("", "", "-_ ")
+
+
+def _spell(name: str) -> str:
+    """Return the pattern of a model's name; of one with generation and size as people write it, too: ``Qwen2.5-VL 7B``."""
+    if _SIZED.fullmatch(name) is None:
+        return rf"(?<![\w.-]){re.escape(name)}(?:-instruct|-hf|-chat|-base)?(?![\w.-])"
+    words = re.sub(r"(?<=\d)-(?=\d)", "[-_ ]", re.escape(name).replace(r"\-", "-"))
+    words = re.sub(r"(?<!\[)-", "[-_ ]?", words)
+    return rf"(?<![\w.-]){words}(?:[-_ ](?:instruct|hf|chat|base))?(?![\w.-])(?! (?:vl|coder|math|mini|moe|omni|a\d))"
 
 
 def _lines_with(log: str, folded: str, literals: Iterable[str]) -> str:

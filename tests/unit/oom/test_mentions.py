@@ -60,3 +60,23 @@ def test_names_are_told_whatever_their_case() -> None:
     mentions = read_mentions(log, MODELS)
     assert mentions.packages == {"transformers": "4.48.0", "torch": "2.4.0+CU121"}
     assert (mentions.settings, mentions.model) == ({"rollout.tensor_parallel": 4}, "qwen2.5-7b")
+
+
+def test_a_model_is_told_as_people_write_it_and_not_from_a_part_of_another_name() -> None:
+    models = {**MODELS, "llama-7b": (), "phi-4": (), "qwen2.5-vl-7b": (), "llama-3.1-8b": ()}
+    for text, name in {
+        "OOM with Qwen2.5-VL 7B since today": "qwen2.5-vl-7b",
+        "Llama 3.1 8B Instruct on 8 cards": "llama-3.1-8b",
+        "llama3-8b": "llama-3-8b",
+        "Code Llama 7B": None,
+        "Phi 4 mini": None,
+        "Phi-4-mini": None,
+        "llama 31.8b": None,
+        "qwen2.5 7b vl": None,
+    }.items():
+        assert read_mentions(text, models).model == name, text
+
+
+def test_the_oldest_and_the_newest_release_are_told_where_several_are_named() -> None:
+    changes = read_mentions("vllm==0.10.0, then vllm==0.9.1; trl==1.0.0; peft from v0.15.0 -> v0.17.0", MODELS).changes
+    assert changes == {"vllm": ("0.9.1", "0.10.0"), "peft": ("0.15.0", "0.17.0")}
