@@ -69,7 +69,8 @@ def _from_tensor(facts: Mapping[str, Fact], reading: MessageReading, lines: Line
         if name.startswith(_SETTINGS) and name not in _FITTED and not name.endswith(("trainer", "zero_stage"))
     )
     solved = any("token" in words or "length" in words for match in reading.matches for words in match.inferred)
-    if solved and not names:  # what is stated bounds the tokens, which were fewer
+    contradicted = all(name in facts for name in _BATCH)  # or the size would be that of their product
+    if solved and not names and not contradicted:  # what is stated bounds the tokens
         names = dict.fromkeys(BUDGETS if any(name in facts for name in BUDGETS) else _BATCH)
     lowered = False
     for name in names:
@@ -80,7 +81,8 @@ def _from_tensor(facts: Mapping[str, Fact], reading: MessageReading, lines: Line
         yield Relief(f"lower {name}, {fact.value:,} now", None if source is None else lines.with_line(source))
         lowered = True
     if solved and not lowered:
-        yield Relief("fewer sequences in a micro batch, or shorter ones: no input states either")
+        stated = "the inputs state other numbers" if contradicted else "no input states either"
+        yield Relief(f"fewer sequences in a micro batch, or shorter ones: {stated}")
 
 
 def suggest_changes(

@@ -155,6 +155,15 @@ def test_a_batch_that_is_stated_is_lowered_where_the_tokens_are_solved_for() -> 
     assert "lower training.micro_batch_size, 8 now" in words
 
 
+def test_numbers_that_the_size_contradicts_are_not_lowered(tmp_path: Path) -> None:
+    path = tmp_path / "train.sh"
+    arguments = "--stage sft --do_train --model_name_or_path Qwen/Qwen2.5-7B --per_device_train_batch_size 1"
+    path.write_text(f"llamafactory-cli train {arguments} --cutoff_len 12000 --bf16\n", encoding="utf-8")
+    log = print_log(LOSS, "9.28 GiB", "transformers==4.49.0\ntorch==2.6.0")
+    words = [relief.words for relief in read(log, paths=(str(path),)).relief]
+    assert words == ["fewer sequences in a micro batch, or shorter ones: the inputs state other numbers"]
+
+
 @pytest.mark.parametrize(
     "said",
     [
