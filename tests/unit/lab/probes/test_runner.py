@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 
 from compatcheck.core.errors import UsageError
-from compatcheck.core.process import Completed
+from compatcheck.core.process import Completed, find_program
 from compatcheck.lab.environments.installer import find_installer
 from compatcheck.lab.environments.interpreter import Interpreter
 from compatcheck.lab.environments.overlay import Base, Overlays
+from compatcheck.lab.probes import allocator_counter
 from compatcheck.lab.probes.allocator_counter import counter_library
 from compatcheck.lab.probes.probe import Probe
 from compatcheck.lab.probes.runner import Limits, explain_end, make_task, reproducing_command, run_tasks
@@ -333,6 +334,9 @@ def test_an_overlay_that_cannot_be_kept_is_said(tmp_path):
 def test_a_counter_that_cannot_be_kept_is_said(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("COMPATCHECK_CACHE", str(tmp_path / "file" / "cache"))
+    monkeypatch.setattr(
+        allocator_counter, "find_program", lambda _: find_program("true")
+    )  # a compiler need not be here
     counter_library.cache_clear()
     try:
         with pytest.raises(UsageError, match="cannot be written") as error:
