@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from compatcheck.core.errors import UsageError
-from compatcheck.core.process import Completed, find_program
+from compatcheck.core.process import Completed
+from compatcheck.core.programs import find_program
 from compatcheck.lab.environments.installer import find_installer
 from compatcheck.lab.environments.interpreter import Interpreter
 from compatcheck.lab.environments.overlay import Base, Overlays
