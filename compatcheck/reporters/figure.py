@@ -142,42 +142,42 @@ def draw_bars(name: str, title: str, bars: Sequence[Bar], limit: int | None, *, 
     first = top = 6.0 if limit is None else 26.0
     for bar in bars:
         lines = _break(bar.label)
-        texts += [_text("0", top + 13 + 16 * index, line) for index, line in enumerate(lines)]
-        texts.append(_text("100%", top + 13, format_bytes(bar.size.expected), end=True, kind="number"))
+        texts += [draw_text("0", top + 13 + 16 * index, line) for index, line in enumerate(lines)]
+        texts.append(draw_text("100%", top + 13, format_bytes(bar.size.expected), end=True, kind="number"))
         top += 16 * len(lines) + 3
         shapes += _draw_parts(name, bar, top, scale)
         low, high = bar.size.low * scale, bar.size.high * scale
         if low < high:
             marks = ((low, low, 25, 31), (high, high, 25, 31), (low, high, 28, 28))
-            shapes += [_line(x, y + top, to, end + top, "range") for x, to, y, end in marks]
+            shapes += [draw_line(x, y + top, to, end + top, "range") for x, to, y, end in marks]
         roles = _find_roles(bar)
         if len(roles) > 1:
-            texts.append(_text("0", top + 44, " | ".join(roles), kind="small"))
+            texts.append(draw_text("0", top + 44, " | ".join(roles), kind="small"))
             shapes += [
-                _line(start * scale, top - 4, start * scale, top + 26, "border") for start in [*roles.values()][1:]
+                draw_line(start * scale, top - 4, start * scale, top + 26, "border") for start in [*roles.values()][1:]
             ]
         top += 56 if len(roles) > 1 else 42
-    grid = [_line(tick * scale, first, tick * scale, top, "grid") for tick in ticks]
+    grid = [draw_line(tick * scale, first, tick * scale, top, "grid") for tick in ticks]
     for tick in ticks:
         end = tick * scale > 90
         text = f"{tick / GIB:g}" + (" GiB" if tick == ticks[-1] else "")
         middle = bool(tick) and not end
-        texts.append(_text(f"{tick * scale:.3f}%", top + 14, text, end=end, middle=middle, kind="small number"))
+        texts.append(draw_text(f"{tick * scale:.3f}%", top + 14, text, end=end, middle=middle, kind="small number"))
     if limit is not None:
         x = limit * scale
-        shapes.append(_line(x, 20, x, top, "limit"))
-        texts.append(_text(f"{x:.3f}%", 14, f"device {format_bytes(limit)}", end=x > 50, kind="limit-text"))
+        shapes.append(draw_line(x, 20, x, top, "limit"))
+        texts.append(draw_text(f"{x:.3f}%", 14, f"device {format_bytes(limit)}", end=x > 50, kind="limit-text"))
     kinds = [kind for kind in COLOURS if any(part.kind == kind for bar in bars for part in bar.parts)]
     top += 24
     for index, kind in enumerate(kinds):
         x, y = 50 * (index % 2), top + 18 * (index // 2)
         shapes.append(f'<rect class="part" x="{x}%" y="{y:g}" width="14" height="12" {_paint(name, kind)}/>')
-        words = _text("20", 11, kind_text(kind), kind="small")
+        words = draw_text("20", 11, kind_text(kind), kind="small")
         texts.append(f'<svg x="{x}%" y="{y:g}" overflow="visible">{words}</svg>')
     top += 18 * -(-len(kinds) // 2)
     said = "; ".join(f"{bar.label}: {format_bytes(bar.size.expected)}" for bar in bars)
     told = f"{what.capitalize()} on one device{'' if limit is None else f' of {format_bytes(limit)}'}: {said}."
-    return _wrap(name, title, told, top + 4, _HATCHES.format(name) + "".join([*grid, *shapes, *texts]))
+    return wrap_shapes(name, title, told, top + 4, _HATCHES.format(name) + "".join([*grid, *shapes, *texts]))
 
 
 def _draw_parts(name: str, bar: Bar, top: float, scale: float) -> Iterator[str]:
@@ -219,23 +219,23 @@ def draw_steps(
     """
     tell = tell or tell_bytes
     highest, width = max([value for _, value in points] or [0]) or 1, 100 / max(len(points), 1)
-    shapes, texts = [_line(0, 120, 100, 120, "grid")], []
+    shapes, texts = [draw_line(0, 120, 100, 120, "grid")], []
     before: float | None = None
     labelled: list[tuple[float, float]] = []
     for index, (release, value) in enumerate(points):
         x, y = index * width, 120 - 90 * value / highest
-        shapes.append(_line(x, y, x + width, y, "step", f"{release}: {tell(value)}"))
+        shapes.append(draw_line(x, y, x + width, y, "step", f"{release}: {tell(value)}"))
         if before is not None and before != value:
-            shapes.append(_line(x, 120 - 90 * before / highest, x, y, "step"))
+            shapes.append(draw_line(x, 120 - 90 * before / highest, x, y, "step"))
         if before != value and all(abs(y - height) > _APART[0] or x - at > _APART[1] for at, height in labelled):
             labelled.append((x, y))
             end = x > 60
             place = f"{x + width if end else x:.3f}%"
-            texts.append(_text(place, y - 6, f"{release}: {tell(value)}", end=end, kind="small number"))
+            texts.append(draw_text(place, y - 6, f"{release}: {tell(value)}", end=end, kind="small number"))
         before = value
-    texts += [_text("0", 136, points[0][0], kind="small"), _text("100%", 136, points[-1][0], end=True, kind="small")]
+    texts += [draw_text("0", 136, points[0][0], kind="small"), draw_text("100%", 136, points[-1][0], end=True, kind="small")]
     said = "; ".join(f"{release} {tell(value)}" for release, value in points)
-    return _wrap(name, title, said + ".", 144, "".join([*shapes, *texts]))
+    return wrap_shapes(name, title, said + ".", 144, "".join([*shapes, *texts]))
 
 
 def tell_bytes(count: float) -> str:
@@ -261,18 +261,21 @@ def _break(label: str) -> list[str]:
     return lines or [""]
 
 
-def _text(x: str, y: float, text: str, *, end: bool = False, middle: bool = False, kind: str = "") -> str:
+def draw_text(x: str, y: float, text: str, *, end: bool = False, middle: bool = False, kind: str = "") -> str:
+    """Write a text; ``x`` with its unit, ``y`` in pixels, ``kind`` one of the classes of `STYLE`."""
     anchor = ' text-anchor="end"' if end else ' text-anchor="middle"' if middle else ""
     named = f' class="{kind}"' if kind else ""
     return f'<text x="{x}" y="{y:g}"{anchor}{named}>{escape(text)}</text>'
 
 
-def _line(x: float, y: float, to: float, end: float, kind: str, title: str = "") -> str:
+def draw_line(x: float, y: float, to: float, end: float, kind: str, title: str = "") -> str:
+    """Draw a line; across in percent, down in pixels."""
     told = f"<title>{escape(title)}</title>" if title else ""
     return f'<line class="{kind}" x1="{x:.3f}%" y1="{y:g}" x2="{to:.3f}%" y2="{end:g}">{told}</line>'
 
 
-def _wrap(name: str, title: str, said: str, height: float, body: str) -> Figure:
+def wrap_shapes(name: str, title: str, said: str, height: float, body: str) -> Figure:
+    """Make a figure of shapes: ``said`` is all it shows, in words."""
     head = f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-desc">{escape(said)}</desc>'
     start = (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="figure" role="img" aria-labelledby="{name}-title {name}-desc"'

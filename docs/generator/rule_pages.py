@@ -1,0 +1,453 @@
+"""One page a rule, and the list of them by package."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.core.facts import TRAITS
+from compatcheck.core.summary import value_text
+from compatcheck.core.units import format_bytes
+from compatcheck.core.versions import compile_specifier, contains
+from compatcheck.lab.measurement import show_parameter
+from compatcheck.lab.measurement_files import read_measurements
+from compatcheck.lab.release_series import Series
+from compatcheck.lab.reporters.measurement import show_quantity
+from compatcheck.matching.decision import size
+from compatcheck.matching.examples import example_scope
+from compatcheck.reporters.figure import draw_steps
+from compatcheck.rules.expression import fact_names, write
+from compatcheck.rules.load import load_rules
+from compatcheck.rules.locate import CHECKOUT
+from compatcheck.rules.measured import selects
+from compatcheck.rules.named_rule import list_rules
+from compatcheck.rules.rule import COMPONENTS
+from compatcheck.rules.vocabulary import meaning_of
+from docs.generator.page import escape_prose, fold, link, make_page, show_figure, write_code, write_table
+from docs.generator.releases import list_finals
+from docs.generator.series import join_runs
+from docs.generator.strips import Band, Strip, draw_strips
+from docs.generator.words import list_conditions, list_exceptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from compatcheck.lab.measurement import Measurement
+    from compatcheck.rules.database import CompiledRule, RuleSet, Texts
+    from compatcheck.rules.expression import Code
+    from compatcheck.rules.rule import Comparison, EvidenceSelection, Rule
+    from docs.generator.page import Page
+
+INDEX = "rules/index.md"
+FACTS = "reference/facts.md"
+KNOWN = {
+    "measured": "**Measured**: both sides were run here, and the measurements are in the repository.",
+    "fixed-upstream": "**Fixed upstream**: the change that mends it says what was wrong.",
+    "explained": "**Explained**: the cause was read in the code of the releases.",
+    "reported": "**Reported**: people met it; the cause was not found in the code.",
+}
+STACK = "the stack as a whole"
+_WORDS = {"present": "any release", "absent": "not there"}
+_BEFORE = 10
+"""Releases that a timeline begins before the first one affected."""
+_ROOT = Path(CHECKOUT).parent
+
+
+class _Known(NamedTuple):
+    """One rule, as compiled, in words and as its file has it."""
+
+    rule: CompiledRule
+    texts: Texts
+    file: Rule
+
+
+class _Range(NamedTuple):
+    """Releases of a package that a rule is about."""
+
+    package: str
+    specifier: str
+    checked: bool
+    """Whether it is known of them; between a release known bad and one known good it is not."""
+
+    @property
+    def text(self) -> str:
+        """The range in words."""
+        return _range(self.specifier) + ("" if self.checked else ", not checked")
+
+
+def rule_path(rule_id: str) -> str:
+    """Return the page of a rule."""
+    return f"rules/{rule_id.lstrip('_')}.md"
+
+
+def package_of(rule_id: str) -> str:
+    """Return the package whose folder a rule is in, in words."""
+    folder = rule_id.partition("/")[0]
+    return STACK if folder == "_stack" else folder
+
+
+def make_rule_pages(rules: RuleSet) -> Iterator[Page]:
+    """Make the page of each active rule, and their index."""
+    files = {rule.id: rule for rule in load_rules(Path(CHECKOUT))}
+    known = [_Known(rule, rules.texts(rule), files[rule.id]) for rule in list_rules(rules, (), inactive=False)]
+    yield make_page(INDEX, _list_rules(known))
+    for one in known:
+        yield make_page(rule_path(one.rule.id), _write_rule(one, rules))
+
+
+def _list_rules(known: Sequence[_Known]) -> Iterator[str]:
+    yield "# Rules"
+    packages: dict[str, list[_Known]] = {}
+    for one in known:
+        packages.setdefault(package_of(one.rule.id), []).append(one)
+    yield (
+        f"{len(known)} rules about {len(packages) - 1} packages and {STACK}. Each is one file of `rules/`, whose examples are its"
+        " tests; the search above finds them by name, symptom, setting or release. `compatcheck rules list` prints them,"
+        " `compatcheck explain RULE .` says whether one is true of a project, and why."
+    )
+    for package, members in packages.items():
+        yield f"## {package}"
+        head = ("problem", "releases", "kind", "known by")
+        yield write_table(
+            head, [(_cell(one), _ranges_text(one.texts), one.rule.kind, one.rule.confidence) for one in members]
+        )
+
+
+def _cell(one: _Known) -> str:
+    return link(escape_prose(one.rule.title), INDEX, rule_path(one.rule.id))
+
+
+def _ranges_text(texts: Texts) -> str:
+    ranges = dict.fromkeys(
+        f"{name} {_range(specifier)}" for packages, _ in texts.affected for name, specifier in packages.items()
+    )
+    return "; ".join(ranges) or "any"
+
+
+def _range(specifier: str) -> str:
+    return _WORDS.get(specifier, specifier.replace("||", " or ").replace(",", ", "))
+
+
+def _write_rule(one: _Known, rules: RuleSet) -> Iterator[str]:
+    rule, texts = one.rule, one.texts
+    page = rule_path(rule.id)
+    prose = partial(_link_rules, page=page, rules=rules)
+    yield f"# {escape_prose(rule.title)}"
+    yield f"`{rule.id}` · {link(package_of(rule.id), page, INDEX)} · {rule.kind} · {rule.confidence}"
+    yield "## What happens"
+    yield prose(texts.what)
+    yield "## Releases affected"
+    yield from _write_ranges(one, rules)
+    yield from _write_conditions(one, page)
+    yield "## What it costs"
+    yield from _write_cost(one, rules, page)
+    yield from _write_measured(one)
+    if texts.remedies:
+        yield "## What to do"
+        yield "\n".join(f"- {prose(line)}" for line in map(_remedy_text, texts.remedies))
+    yield "## Why"
+    yield prose(texts.why)
+    yield "## How it is known"
+    yield from _write_proof(one, prose)
+
+
+@cache
+def _ids(rules: RuleSet) -> Mapping[str, str]:
+    return {f"`{rule.id}`": rule.id for rule in rules.all_rules() if rule.status == "active"}
+
+
+def _link_rules(text: str, page: str, rules: RuleSet) -> str:
+    written = escape_prose(text)
+    for code, rule_id in _ids(rules).items():
+        if code in written and rule_path(rule_id) != page:
+            written = written.replace(code, link(code, page, rule_path(rule_id)))
+    return written
+
+
+def _write_ranges(one: _Known, rules: RuleSet) -> Iterator[str]:
+    texts = one.texts
+    ranges = [
+        _Range(name, specifier, checked=True) for packages, _ in texts.affected for name, specifier in packages.items()
+    ]
+    ranges += [_Range(name, specifier, checked=False) for name, specifier in texts.unverified.items()]
+    ranges = list(dict.fromkeys(ranges))
+    for index, name in enumerate(dict.fromkeys(one.package for one in ranges)):
+        releases = list_finals(rules.releases(name))
+        found = {
+            each: _find_affected(each.specifier, releases)
+            for each in ranges
+            if each.package == name and each.specifier not in _WORDS
+        }
+        marked = set().union(*found.values())
+        if marked:
+            start = max(0, min(marked) - max(_BEFORE, len(marked)))
+            strips = [
+                Strip(
+                    each.text,
+                    tuple(_bands({place - start for place in places}, len(releases) - start, checked=each.checked)),
+                )
+                for each, places in found.items()
+                if places
+            ]
+            yield show_figure(
+                draw_strips(f"releases-{index}", f"Affected releases of {name}", releases[start:], strips)
+            )
+    if ranges:
+        yield write_table(
+            ("package", "range", "first affected", "last affected", "first after it"),
+            [_tabulate(each, rules) for each in ranges],
+        )
+    else:
+        yield "No release is at fault: it holds whatever is installed."
+    if any(each.package in COMPONENTS for each in ranges):
+        yield "CUDA, its libraries, the driver and Python are compared as they are found on the machine or in the wheels."
+    if texts.checked_through:
+        yield (
+            "Checked through " + ", ".join(f"{name} {version}" for name, version in texts.checked_through.items()) + "."
+        )
+
+
+def _tabulate(one: _Range, rules: RuleSet) -> tuple[str, ...]:
+    """Write the row of a range: its first and last release, and the first that is good again."""
+    releases, dates = list_finals(rules.releases(one.package)), rules.dates(one.package)
+    marked = set() if one.specifier in _WORDS else _find_affected(one.specifier, releases)
+    if not marked:
+        return f"`{one.package}`", one.text, "", "", ""
+    after = releases[max(marked) + 1 :]
+    last = _dated(releases[max(marked)], dates) if after else f"{releases[max(marked)]}, the newest"
+    return (
+        f"`{one.package}`",
+        one.text,
+        _dated(releases[min(marked)], dates),
+        last,
+        _dated(after[0], dates) if after else "none yet",
+    )
+
+
+def _find_affected(specifier: str, releases: Sequence[str]) -> set[int]:
+    bounds = compile_specifier(specifier)
+    return {place for place, release in enumerate(releases) if contains(bounds, release) == "yes"}
+
+
+def _bands(marked: set[int], number: int, *, checked: bool) -> Iterator[Band]:
+    start = 0
+    for place in range(1, number + 1):
+        if place == number or (place in marked) != (start in marked):
+            words = ("bad", "affected") if checked else ("doubt", "not checked")
+            yield Band(start, place - 1, *(words if start in marked else ("none", "not affected")))
+            start = place
+
+
+def _dated(release: str, dates: Mapping[str, str]) -> str:
+    return f"{release} ({dates[release]})" if release in dates else release
+
+
+def _write_conditions(one: _Known, page: str) -> Iterator[str]:
+    rule, texts = one.rule, one.texts
+    codes = [clause.when for clause in rule.clauses if clause.when is not None]
+    if rule.when is None and not codes and rule.unless is None:
+        return
+    yield "## When"
+    if codes:
+        yield "\n".join(
+            f"- for {_clause_text(packages)}: {_and(code)}"
+            for (packages, when), code in zip(texts.affected, [clause.when for clause in rule.clauses], strict=True)
+            if when and code
+        )
+    if rule.when is not None:
+        conditions = list_conditions(rule.when)
+        yield "All of these hold:" if len(conditions) > 1 else "This holds:"
+        yield "\n".join(f"- {text}" for text in conditions)
+        codes.append(rule.when)
+    if rule.unless is not None:
+        yield "Not where"
+        yield "\n".join(f"- {text}" for text in list_exceptions(rule.unless))
+        codes.append(rule.unless)
+    written = "\n".join(
+        ["```python", *(f"{'unless' if code is rule.unless else 'when'}: {write(code)}" for code in codes), "```"]
+    )
+    yield fold("As the rule writes it, and what the names mean", written, _explain_names(codes, page))
+
+
+def _and(code: Code) -> str:
+    return " and ".join(list_conditions(code))
+
+
+def _clause_text(packages: Mapping[str, str]) -> str:
+    return " with ".join(f"{name} {_range(specifier)}" for name, specifier in packages.items()) or "any release"
+
+
+def _explain_names(codes: Sequence[Code], page: str) -> str:
+    names = sorted(set().union(*map(fact_names, codes)))
+    return write_table(
+        ("name", "what it is"), [(link(f"`{name}`", page, f"{FACTS}#{anchor(name)}"), _meaning(name)) for name in names]
+    )
+
+
+def anchor(name: str) -> str:
+    """Return the heading of a fact on the page of facts: that of its group."""
+    return name.partition(".")[0]
+
+
+def _meaning(name: str) -> str:
+    told = escape_prose(meaning_of(name))
+    return f"{told} (known from the program's code)" if name.startswith(TRAITS) else told
+
+
+def _write_cost(one: _Known, rules: RuleSet, page: str) -> Iterator[str]:
+    rule = one.rule
+    if rule.effect != "memory":
+        yield f"It {_EFFECTS.get(rule.effect, rule.effect.replace('_', ' '))}" + (
+            ", and takes memory as well." if rule.expected is not None else "."
+        )
+    where = {"device": "of the device", "host": "of the host", "shm": "of `/dev/shm`"}[rule.memory]
+    if rule.expected is None:
+        if rule.effect == "memory":
+            yield f"Memory {where}, per {rule.scope}; no formula is known for how much."
+        return
+    yield f"Memory {where}, per {rule.scope}, in the phase *{rule.phase}*, in bytes:"
+    yield f"```python\n{write(rule.expected)}\n```"
+    worked = _work_out(one, rules)
+    head, rows = ("name", "what it is", "in the example"), []
+    facts = worked[1] if worked else {}
+    for name in sorted(fact_names(rule.expected)):
+        rows.append((link(f"`{name}`", page, f"{FACTS}#{anchor(name)}"), _meaning(name), facts.get(name, "")))
+    if rows:
+        yield write_table(head, rows)
+    if worked:
+        model, _, total = worked
+        yield f"For {model}: {total:,} bytes, **{format_bytes(total)}** per {rule.scope}."
+
+
+_EFFECTS = {
+    "fails_to_start": "does not start, or stops at once",
+    "falls_back": "falls back to another way of computing",
+    "wrong_result": "gives a wrong result",
+    "slower": "is slower",
+}
+
+
+def _work_out(one: _Known, rules: RuleSet) -> tuple[str, Mapping[str, str], int] | None:
+    """Return model, facts and bytes of the first of the rule's examples with a size; one with a known model before others."""
+    assert one.rule.expected is not None  # noqa: S101 (asked by the caller)
+    for example in sorted(one.file.examples.match, key=lambda one: not isinstance(one.get("model"), str)):
+        scope = example_scope(example, rules, one.rule.id)
+        total, _ = size(one.rule.expected, scope)
+        if total:
+            facts = {name: scope.facts[name].value for name in fact_names(one.rule.expected) if name in scope.facts}
+            model = example.get("model")
+            packages = ", ".join(f"{name} {version}" for name, version in (example.get("packages") or {}).items())
+            named = f"`{model}`" if isinstance(model, str) else "the example in the table"
+            return (
+                named + (f" with {packages}" if packages else ""),
+                {name: _figure(value) for name, value in facts.items()},
+                total,
+            )
+    return None
+
+
+def _figure(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else escape_prose(value_text(value))
+
+
+def _write_measured(one: _Known) -> Iterator[str]:
+    measured = one.texts.measured
+    compared = [row for each in one.file.comparisons for row in _compare(each)]
+    if measured is None and not compared:
+        return
+    yield "## Measured"
+    if measured is not None:
+        metric = measured["metric"]
+        points = [(release, value) for release, value in measured["points"]]
+        title = f"{metric.replace('_', ' ')} over releases of {measured['package']}"
+        yield show_figure(draw_steps("steps", title, points, partial(show_quantity, metric)))
+        series = Series(
+            probe=measured["probe"],
+            parameters=measured["parameters"],
+            backend=measured["backend"],
+            metric=metric,
+            predicted=None,
+            values=dict(points),
+        )
+        yield write_table(
+            (measured["package"], f"{metric.replace('_', ' ')}:"),
+            [
+                (f"{first} to {last}" if first != last else first, show_quantity(metric, value))
+                for first, last, value in join_runs(series)
+            ],
+        )
+        changed = ", ".join(f"{name} = {show_parameter(value)}" for name, value in measured["parameters"].items())
+        yield (
+            f"Probe `{measured['probe']}` ({measured['backend']})"
+            + (f": {changed}." if changed else ".")
+            + " Tiny sizes: it is the step and its formula that count, not the bytes."
+        )
+    if compared:
+        table = write_table(("quantity", "with it", "bytes:", "without it", "bytes:"), compared)
+        yield table if measured is None else fold("Pairs that the formula is held against", table)
+
+
+def _compare(comparison: Comparison) -> Iterator[tuple[str, ...]]:
+    """Write one pair of measurements: with what is lost, and without."""
+    suspect, baseline = comparison.suspect, comparison.baseline
+    cells = [_name_side(suspect.versions, suspect.parameters), _value(suspect, comparison.metric)]
+    if baseline is None:
+        cells += ["", "0"]
+    else:
+        changed = {name: value for name, value in baseline.parameters.items() if suspect.parameters.get(name) != value}
+        cells += [_name_side(baseline.versions, changed), _value(baseline, comparison.metric)]
+    if all(cells[1::2]):
+        yield (f"`{comparison.metric}`", *cells)
+
+
+def _name_side(versions: Mapping[str, str], parameters: Mapping[str, object]) -> str:
+    shown = [f"{name} {version}" for name, version in versions.items()]
+    shown += [f"{name} = {show_parameter(value)}" for name, value in parameters.items()]
+    return escape_prose(", ".join(shown) or "as before")
+
+
+@cache
+def _read(path: str) -> tuple[Measurement, ...]:
+    return read_measurements(path)
+
+
+def _value(part: EvidenceSelection, metric: str) -> str:
+    found = next((one for one in _read(str(_ROOT / part.file)) if selects(part, one.versions, one.parameters)), None)
+    value = None if found is None else found.metric(part.metric or metric)
+    return "" if value is None else f"{value:,.10g}"
+
+
+def _remedy_text(remedy: Mapping[str, object]) -> str:
+    verb, target, note = remedy["verb"], remedy["target"], remedy["note"]
+    words = ""
+    if verb in {"upgrade", "downgrade"}:
+        words = f"{verb} " + ", ".join(f"`{name}{specifier}`" for name, specifier in target.items())
+    elif verb != "note":
+        words = "set " + ", ".join(
+            f"`{name}{'=' if verb == 'env' else ' = '}{value_text(value)}`" for name, value in target.items()
+        )
+    side = "" if remedy["safety"] == "safe" or not words else " (it may change behaviour or speed)"
+    return words + side + (f"{': ' if words else ''}{note}" if note else "")
+
+
+def _write_proof(one: _Known, prose: partial[str]) -> Iterator[str]:
+    rule, texts = one.rule, one.texts
+    yield KNOWN[rule.confidence]
+    if texts.known_problems:
+        yield prose(texts.known_problems)
+    commands = [f"compatcheck explain {rule.id} ."]
+    if texts.probe is not None or one.file.comparisons:
+        commands.append(f"compatcheck confirm {rule.id}")
+    yield "Whether it is true of your project, from its directory" + (
+        ", and the measurement again:" if len(commands) > 1 else ":"
+    )
+    yield "\n".join(["```sh", *commands, "```"])
+    yield "\n".join(
+        f"- {reference['type'].lower()}: <{reference['url']}>"
+        + (f" ({reference['date']})" if reference["date"] else "")
+        for reference in texts.references
+    )
+    if texts.evidence:
+        yield "Measurements: " + ", ".join(write_code(name) for name in texts.evidence) + "."
+    yield f"The rule: `rules/{rule.id}.yaml`."
