@@ -38,8 +38,8 @@ _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 
 def list_documents() -> dict[str, str]:
     """Return file → page of everything written by hand; files are relative to the repository."""
-    found = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").glob("*.md"))]
-    found += [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs" / "guides").glob("*.md"))]
+    folders = [ROOT / "docs", ROOT / "docs" / "guides", ROOT / "docs" / "upstream"]
+    found = [path.relative_to(ROOT).as_posix() for folder in folders for path in sorted(folder.glob("*.md"))]
     pages = {path: path.removeprefix("docs/") for path in found}
     return pages | SOURCES | {HOME: "index.md"}
 

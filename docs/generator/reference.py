@@ -135,7 +135,8 @@ def _rows(key: str, value: Mapping[str, Any], name: str, required: bool) -> Iter
 def _type(value: Mapping[str, Any], name: str) -> str:
     """Say the type of a value in words, with a link to the part it refers to."""
     if "$ref" in value:
-        part = value["$ref"].rpartition("/")[2]
+        file, _, part = value["$ref"].rpartition("#/$defs/")
+        name = file.split(":")[2] if file else name  # urn:compatcheck:report:1
         return link(part, JSON_PAGE, f"#{name}-{part}")
     if "const" in value:
         return write_code(json.dumps(value["const"]))

@@ -1,4 +1,4 @@
-"""README, tour and picture show what the commands print."""
+"""README, tour, guides and picture show what the commands print."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
+from compatcheck.cli.group import group
 from docs import picture
 from tests import ROOT
 
-PAGES = (ROOT / "README.md", ROOT / "docs" / "tour.md", ROOT / "README.zh-CN.md")
+GUIDES = tuple(sorted((ROOT / "docs" / "guides").glob("*.md")))
+PAGES = (ROOT / "README.md", ROOT / "docs" / "tour.md", ROOT / "README.zh-CN.md", *GUIDES)
 BLOCKS = [
     (page, command, shown)
     for page in PAGES
@@ -42,17 +45,22 @@ def run(command: str) -> str:
 
 
 def mask(text: str) -> str:
-    text = re.sub(r"db \S+ \(\d+ rules, [0-9a-f]+\) · [\d.]+ s", "db … · … s", text)
+    text = re.sub(r"db \S+ \(\d+\srules(, [0-9a-f]+)?\) · [\d.]+ s", "db … · … s", text)
     return text.rstrip() + "\n"
 
 
-@pytest.mark.parametrize(("page", "command", "shown"), BLOCKS, ids=[command for _, command, _ in BLOCKS])
+@pytest.mark.parametrize(("page", "command", "shown"), BLOCKS, ids=[f"{page.name}: {command}" for page, command, _ in BLOCKS])
 def test_pages_show_what_the_command_prints(page: Path, command: str, shown: str) -> None:
     assert mask(shown) == run(command), f"python tests/cli/test_readme.py writes {page.name} anew"
 
 
 def test_the_pages_have_commands() -> None:
-    assert [sum(page is one for one, _, _ in BLOCKS) for page in PAGES] == [1, 4, 1]
+    assert [sum(page is one for one, _, _ in BLOCKS) for page in PAGES[:3]] == [1, 4, 1]
+    assert {page.name: number for page in GUIDES if (number := sum(page is one for one, _, _ in BLOCKS))} == {
+        f"{name}{language}.md": number
+        for name, number in (("out-of-memory", 3), ("platform", 1), ("maintainer", 2), ("rule-author", 1))
+        for language in ("", ".zh")
+    }
 
 
 def test_the_picture_shows_what_the_command_prints() -> None:
@@ -83,6 +91,30 @@ def test_the_front_pages_start_alike() -> None:
         re.findall(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL) for page in (PAGES[0], PAGES[2])
     ]
     assert commands[0] == commands[1] != []
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
+def test_the_commands_of_guides_can_be_given(page: Path) -> None:
+    """What is not shown with its output, for it needs files of a person's own or the network, is still what commands take."""
+    for line in "".join(re.findall(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)).splitlines():
+        words = shlex.split(line.rpartition(" | ")[2])
+        assert words[0] == "compatcheck"
+        context, arguments = click.Context(group, info_name="compatcheck"), words[1:]
+        while isinstance(context.command, click.Group):
+            command = context.command.get_command(context, arguments[0])
+            assert command is not None, line
+            context = command.make_context(arguments[0], arguments[1:], parent=context, resilient_parsing=False)
+            arguments = [*context._protected_args, *context.args] if isinstance(command, click.Group) else []
+
+
+def test_the_guides_say_the_same_in_both_languages() -> None:
+    """Each is written for its readers; what is typed is the same, but for devices and what only one of them has."""
+    for page in GUIDES:
+        other = page.with_name(page.name.replace(".md", ".zh.md"))
+        if not page.name.endswith(".zh.md"):
+            assert [command for one, command, _ in BLOCKS if one == page] == [
+                command for one, command, _ in BLOCKS if one == other
+            ]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
