@@ -95,8 +95,7 @@ def _tabulate(records: Iterable[tuple[str, str]]) -> str:
 def _write_schemas() -> Iterator[str]:
     yield "# JSON reports"
     yield (
-        "The reports' JSON Schemas, as tables. Within one `schema_version` keys are added and none is taken away or changed in meaning."
-        " Sizes are bytes; what is not known is `null`."
+        "The reports' JSON Schemas, as tables. Sizes are bytes; what is not known is `null`; nothing but these keys is there."
     )
     for name, where in SCHEMAS.items():
         file = f"{name}.schema.json"
@@ -158,8 +157,8 @@ def _type(value: Mapping[str, Any], name: str) -> str:
 def _write_facts() -> Iterator[str]:
     yield "# Facts"
     yield (
-        "The names that configurations, `--set NAME=VALUE`, facts files and rules share. `compatcheck facts .` shows the value of each,"
-        " with the file and line it comes from. Those of `program` are known from the program's code, and nobody states them."
+        "The names that configurations, `--set NAME=VALUE`, facts files and rules share. `compatcheck facts .` shows the value of"
+        " each, with the file and line it comes from. Those of `program` are known from the program's code, and nobody states them."
     )
     groups: dict[str, list[tuple[str, str, str]]] = {}
     for name, term in vocabulary().items():

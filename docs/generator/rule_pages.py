@@ -12,7 +12,6 @@ from compatcheck.core.units import format_bytes
 from compatcheck.core.versions import compile_specifier, contains
 from compatcheck.lab.measurement import show_parameter
 from compatcheck.lab.measurement_files import read_measurements
-from compatcheck.lab.release_series import Series
 from compatcheck.lab.reporters.measurement import show_quantity
 from compatcheck.matching.decision import size
 from compatcheck.matching.examples import example_scope
@@ -26,7 +25,7 @@ from compatcheck.rules.rule import COMPONENTS
 from compatcheck.rules.vocabulary import meaning_of
 from docs.generator.page import escape_prose, fold, link, make_page, show_figure, write_code, write_table
 from docs.generator.releases import list_finals
-from docs.generator.series import join_runs
+from docs.generator.series import join_runs, run_text
 from docs.generator.strips import Band, Strip, draw_strips
 from docs.generator.words import list_conditions, list_exceptions
 
@@ -137,15 +136,15 @@ def _write_rule(one: _Known, rules: RuleSet) -> Iterator[str]:
     yield f"`{rule.id}` · {link(package_of(rule.id), page, INDEX)} · {rule.kind} · {rule.confidence}"
     yield "## What happens"
     yield prose(texts.what)
+    if texts.remedies:
+        yield "## What to do"
+        yield "\n".join(f"- {prose(line)}" for line in map(_remedy_text, texts.remedies))
     yield "## Releases affected"
     yield from _write_ranges(one, rules)
     yield from _write_conditions(one, page)
     yield "## What it costs"
     yield from _write_cost(one, rules, page)
     yield from _write_measured(one)
-    if texts.remedies:
-        yield "## What to do"
-        yield "\n".join(f"- {prose(line)}" for line in map(_remedy_text, texts.remedies))
     yield "## Why"
     yield prose(texts.why)
     yield "## How it is known"
@@ -280,14 +279,12 @@ def _clause_text(packages: Mapping[str, str]) -> str:
 
 def _explain_names(codes: Sequence[Code], page: str) -> str:
     names = sorted(set().union(*map(fact_names, codes)))
-    return write_table(
-        ("name", "what it is"), [(link(f"`{name}`", page, f"{FACTS}#{anchor(name)}"), _meaning(name)) for name in names]
-    )
+    return write_table(("name", "what it is"), [(_name_fact(name, page), _meaning(name)) for name in names])
 
 
-def anchor(name: str) -> str:
-    """Return the heading of a fact on the page of facts: that of its group."""
-    return name.partition(".")[0]
+def _name_fact(name: str, page: str) -> str:
+    """Write the name of a fact with a link to its group on the page of facts."""
+    return link(f"`{name}`", page, f"{FACTS}#{name.partition('.')[0]}")
 
 
 def _meaning(name: str) -> str:
@@ -309,12 +306,10 @@ def _write_cost(one: _Known, rules: RuleSet, page: str) -> Iterator[str]:
     yield f"Memory {where}, per {rule.scope}, in the phase *{rule.phase}*, in bytes:"
     yield f"```python\n{write(rule.expected)}\n```"
     worked = _work_out(one, rules)
-    head, rows = ("name", "what it is", "in the example"), []
     facts = worked[1] if worked else {}
-    for name in sorted(fact_names(rule.expected)):
-        rows.append((link(f"`{name}`", page, f"{FACTS}#{anchor(name)}"), _meaning(name), facts.get(name, "")))
+    rows = [(_name_fact(name, page), _meaning(name), facts.get(name, "")) for name in sorted(fact_names(rule.expected))]
     if rows:
-        yield write_table(head, rows)
+        yield write_table(("name", "what it is", "in the example"), rows)
     if worked:
         model, _, total = worked
         yield f"For {model}: {total:,} bytes, **{format_bytes(total)}** per {rule.scope}."
@@ -362,21 +357,8 @@ def _write_measured(one: _Known) -> Iterator[str]:
         points = [(release, value) for release, value in measured["points"]]
         title = f"{metric.replace('_', ' ')} over releases of {measured['package']}"
         yield show_figure(draw_steps("steps", title, points, partial(show_quantity, metric)))
-        series = Series(
-            probe=measured["probe"],
-            parameters=measured["parameters"],
-            backend=measured["backend"],
-            metric=metric,
-            predicted=None,
-            values=dict(points),
-        )
-        yield write_table(
-            (measured["package"], f"{metric.replace('_', ' ')}:"),
-            [
-                (f"{first} to {last}" if first != last else first, show_quantity(metric, value))
-                for first, last, value in join_runs(series)
-            ],
-        )
+        rows = [(run_text(run), show_quantity(metric, run[2])) for run in join_runs(points)]
+        yield write_table((measured["package"], f"{metric.replace('_', ' ')}:"), rows)
         changed = ", ".join(f"{name} = {show_parameter(value)}" for name, value in measured["parameters"].items())
         yield (
             f"Probe `{measured['probe']}` ({measured['backend']})"

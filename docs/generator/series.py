@@ -22,10 +22,11 @@ from docs.generator.releases import list_finals
 from docs.generator.strips import Band, Strip, draw_strips
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from compatcheck.lab.measurement import Measurement
     from compatcheck.lab.probes.probe import Probe
-    from compatcheck.rules.database import RuleSet
+    from compatcheck.rules.database import RuleSet, Texts
     from docs.generator.page import Page
 
 INDEX = "releases/index.md"
@@ -33,8 +34,10 @@ _SHOWN = 10
 """Strips of one figure; further ones unfold."""
 _NAMED = 6
 """Members of one history that a label names."""
-_FEW = 2
-"""Measured releases of which one number says nothing of a history."""
+_FEW = 3
+"""Measured releases that a history has at least."""
+_LONG = 400
+"""Characters of a sentence above which it is folded."""
 
 
 class _Swept(NamedTuple):
@@ -42,30 +45,42 @@ class _Swept(NamedTuple):
 
     probe: Probe
     package: str
-    series: tuple[Series, ...]
+    releases: tuple[str, ...]
+    """All that the package has, oldest first."""
+    metrics: Mapping[str, tuple[Series, ...]]
+    """Quantity → its series, one for each set of parameters."""
 
 
 class _History(NamedTuple):
     """Series of one metric that have the same values in the same releases."""
 
-    members: tuple[Series, ...]
+    series: Series
+    """One of them."""
     labels: tuple[str, ...]
+    """What each is of."""
+    runs: tuple[tuple[str, str, float], ...]
 
     @property
     def label(self) -> str:
-        """What it is of, shortened."""
+        """What they are of, shortened."""
         more = len(self.labels) - _NAMED
         return ", ".join(self.labels[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def join_runs(series: Series) -> Iterator[tuple[str, str, float]]:
+def join_runs(points: Iterable[tuple[str, float]]) -> Iterator[tuple[str, str, float]]:
     """Join neighbouring measured releases of one value: the first, the last and the value."""
-    for value, group in groupby(series.values.items(), key=lambda item: item[1]):
+    for value, group in groupby(points, key=lambda item: item[1]):
         versions = [version for version, _ in group]
         yield versions[0], versions[-1], value
 
 
-def make_release_pages(rules: RuleSet, rule_path: partial[str]) -> Iterator[Page]:
+def run_text(run: tuple[str, str, float]) -> str:
+    """Write the releases of a run."""
+    first, last, _ = run
+    return first if first == last else f"{first} to {last}"
+
+
+def make_release_pages(rules: RuleSet, rule_path: Callable[[str], str]) -> Iterator[Page]:
     """Make a page for each package whose releases were swept, and their index.
 
     Args:
@@ -85,108 +100,101 @@ def package_path(package: str) -> str:
     return f"releases/{package}.md"
 
 
-def list_swept(rules: RuleSet) -> list[str]:
-    """Return the packages that have a page."""
-    return sorted({one.package for one in _read_sweeps(rules)})
-
-
 def _read_sweeps(rules: RuleSet) -> Iterator[_Swept]:
     root = exported_evidence()
     assert root is not None  # noqa: S101 (the site is built in a checkout)
     for path in sorted(Path(root).glob("*/releases*.jsonl")):
         probe = find_probe(path.parent.name)
         package = probe.module.PACKAGES[0]
-        order = {release: place for place, release in enumerate(list_finals(rules.releases(package)))}
-        found: dict[str, dict[str, Series]] = {}
-        for one in read_measurements(str(path)):
-            release = one.versions.get(package, "")
-            if not one.succeeded or release not in order:
-                continue
-            for name in _choose_metrics(one.results, probe.module.METRIC):
-                value = one.metric(name)
-                key = json.dumps([dict(one.parameters), one.backend, one.accounting], sort_keys=True)
-                series = found.setdefault(name, {}).setdefault(
-                    key,
-                    Series(
-                        probe=probe.name,
-                        parameters=one.parameters,
-                        backend=one.backend,
-                        metric=name,
-                        predicted=probe.module.predict(one.parameters).get(name),
-                        values={},
-                    ),
-                )
-                if value is not None:
-                    series.values[release] = round(value, 3)  # type: ignore[index]  # filled here
-        series = [
-            Series(
-                probe=one.probe,
-                parameters=one.parameters,
-                backend=one.backend,
-                metric=one.metric,
-                predicted=one.predicted,
-                values=dict(sorted(one.values.items(), key=lambda item: order[item[0]])),
-            )
-            for metric in found.values()
-            for one in metric.values()
-            if len(one.values) > _FEW
-        ]
-        if series:
-            yield _Swept(probe, package, tuple(series))
+        releases = tuple(list_finals(rules.releases(package)))
+        measured = [one for one in read_measurements(str(path)) if one.succeeded and one.versions[package] in releases]
+        measured.sort(key=lambda one: releases.index(one.versions[package]))
+        metrics: dict[str, tuple[Series, ...]] = {}
+        for metric in _choose_metrics(measured, probe.module.METRIC):
+            series = _collect_series(measured, probe, package, metric)
+            # the headline is often another quantity, which a parameter chose
+            if series and [one.values for one in series] not in [
+                [one.values for one in found] for found in metrics.values()
+            ]:
+                metrics[metric] = series
+        if metrics:
+            yield _Swept(probe, package, releases, metrics)
 
 
-def _choose_metrics(results: Iterable[str], headline: str) -> list[str]:
+def _choose_metrics(measured: Iterable[Measurement], headline: str) -> list[str]:
     """Return the quantities per logit, token, parameter or layer, the headline first; that alone where there are none."""
-    per = [name for name in results if "_per_" in name]
+    per = {name: None for one in measured for name in one.results if "_per_" in name}
     return sorted(per, key=lambda name: name != headline) or [headline]
+
+
+def _collect_series(measured: Iterable[Measurement], probe: Probe, package: str, metric: str) -> tuple[Series, ...]:
+    """Put measurements, oldest release first, together by what else they differ in."""
+    found: dict[str, list[Measurement]] = {}
+    for one in measured:
+        key = json.dumps([dict(one.parameters), one.backend, one.accounting], sort_keys=True)
+        found.setdefault(key, []).append(one)
+    return tuple(
+        Series(
+            probe=probe.name,
+            parameters=alike[0].parameters,
+            backend=alike[0].backend,
+            metric=metric,
+            predicted=probe.module.predict(alike[0].parameters).get(metric),
+            values=values,
+        )
+        for alike in found.values()
+        if len(
+            values := {
+                one.versions[package]: round(value, 3) for one in alike if (value := one.metric(metric)) is not None
+            }
+        )
+        >= _FEW
+    )
 
 
 def _write_index(swept: Mapping[str, Sequence[_Swept]]) -> Iterator[str]:
     yield "# Memory across releases"
     yield (
-        "What a package's own code holds per logit, per token, per parameter or per layer, measured in its releases on a CPU, with tiny"
-        " sizes and the dependencies of each release's day. No GPU is needed to see a release double what it keeps. The"
-        " measurements are in `fixtures/measurements/`; `compatcheck sweep` makes them again."
+        "What a package's own code holds per logit, token, parameter or layer, measured in its releases on a CPU, with tiny sizes"
+        " and the dependencies of each release's day. No GPU is needed to see a release double what it keeps. The measurements are in"
+        " `fixtures/measurements/`; `compatcheck sweep` makes them again."
     )
     rows = []
     for package, found in swept.items():
-        releases = sorted(
-            {release for one in found for series in one.series for release in series.values},
-            key=lambda release: [int(part) if part.isdigit() else 0 for part in release.split(".")],
-        )
-        changes = {
-            (change.series.probe, change.before, change.after) for one in found for change in find_changes(one.series)
-        }
+        all_series = [series for one in found for metric in one.metrics.values() for series in metric]
+        measured = {release for series in all_series for release in series.values}
+        known = [release for release in found[0].releases if release in measured]
+        steps = {(change.series.probe, change.before, change.after) for change in find_changes(all_series)}
         rows.append(
             (
                 link(package, INDEX, package_path(package)),
-                f"{releases[0]} to {releases[-1]}",
+                f"{known[0]} to {known[-1]}",
                 str(len(found)),
-                str(len(changes)),
+                str(len(steps)),
             )
         )
     yield write_table(("package", "releases", "probes:", "steps found:"), rows)
     yield "## Where numbers grew"
-    yield "Every step up, by probe. One step may be of many model types or losses; the page of the package has them all."
-    steps: dict[tuple[str, str, str, str], list[tuple[float, float]]] = {}
+    yield "Every step up. One step may be of many model types or losses; the page of the package has them all."
     for package, found in swept.items():
-        for change in (change for one in found for change in find_changes(one.series) if change.difference > 0):
-            values = change.series.values
-            key = package, f"{change.before} → {change.after}", change.series.probe, change.series.metric
-            steps.setdefault(key, []).append((values[change.before], values[change.after]))
-    yield write_table(
-        ("package", "between", "quantity", "from:", "to:"),
-        [
-            (
-                link(package, INDEX, f"{package_path(package)}#{heading(probe)}"),
-                between,
-                _words(metric),
-                _extent(metric, [one for one, _ in pairs]),
-                _extent(metric, [one for _, one in pairs]),
-            )
-            for (package, between, probe, metric), pairs in steps.items()
-        ],
-    )
+        if growth := [*_list_growth(package, found)]:
+            yield f"### {package}"
+            yield write_table(("between", "probe", "quantity", "from:", "to:"), growth)
+
+
+def _list_growth(package: str, found: Sequence[_Swept]) -> Iterator[tuple[str, ...]]:
+    for one in found:
+        probe = _words(one.probe.name)
+        place = link(probe, INDEX, f"{package_path(package)}#{probe.replace(' ', '-')}")
+        for metric, series in one.metrics.items():
+            steps: dict[str, list[tuple[float, float]]] = {}
+            for change in find_changes(series):
+                if change.difference > 0:
+                    pair = change.series.values[change.before], change.series.values[change.after]
+                    steps.setdefault(f"{change.before} → {change.after}".replace(" ", "\u00a0"), []).append(pair)
+            for between, pairs in steps.items():
+                before, after = (_extent(metric, values) for values in zip(*pairs, strict=True))
+                yield between, place, _words(metric), before, after
 
 
 def _extent(metric: str, values: Sequence[float]) -> str:
@@ -194,21 +202,18 @@ def _extent(metric: str, values: Sequence[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def heading(probe: str) -> str:
-    """Return the name of a probe's heading, as the site makes it of its words."""
-    return _words(probe).replace(" ", "-")
-
-
 def _words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _write_package(package: str, found: Sequence[_Swept], rules: RuleSet, rule_path: partial[str]) -> Iterator[str]:
+def _write_package(
+    package: str, found: Sequence[_Swept], rules: RuleSet, rule_path: Callable[[str], str]
+) -> Iterator[str]:
     page = package_path(package)
     yield f"# {package} across releases"
     yield (
-        "Each strip is one history: blue is what a healthy release holds, and the deeper the red, the more above it; pale grey was not"
-        " measured or gave no number. Between two measured releases with one value the others are taken to have it too."
+        "A line is one history, and each strip is one: blue is what a healthy release holds, and the deeper the red, the more above"
+        " it; grey was not measured or gave no number. Between two measured releases with one value the others are taken to have it."
     )
     for one in found:
         yield f"## {_words(one.probe.name)}"
@@ -220,90 +225,113 @@ def _write_package(package: str, found: Sequence[_Swept], rules: RuleSet, rule_p
                 + ", ".join(link(f"`{rule.id}`", page, rule_path(rule.id)) for rule in told)
                 + "."
             )
-        seen: list[list[Mapping[str, float]]] = []
-        for metric in dict.fromkeys(series.metric for series in one.series):
-            values = [series.values for series in one.series if series.metric == metric]
-            if values not in seen:  # the headline is often another quantity, chosen by a parameter
-                seen.append(values)
-                yield from _write_metric(one, metric, rules)
+        for metric in one.metrics:
+            yield f"### {_words(one.probe.name)}: {_words(metric)}"
+            yield from _write_metric(one, metric)
         yield f"```sh\ncompatcheck sweep {one.probe.name} --package {package} --torch 2.13.0+cpu\n```"
 
 
-def _is_about(texts: object, probe: str) -> bool:
-    use, evidence = texts.probe, texts.evidence  # type: ignore[attr-defined]  # `Texts`
-    return (use is not None and use["name"] == probe) or any(f"/{probe}/" in path for path in evidence)
+def _is_about(texts: Texts, probe: str) -> bool:
+    named = texts.probe is not None and texts.probe["name"] == probe
+    return named or any(f"/{probe}/" in path for path in texts.evidence)
 
 
-def _write_metric(one: _Swept, metric: str, rules: RuleSet) -> Iterator[str]:
-    series = [found for found in one.series if found.metric == metric]
-    names = _name_all(series)
-    groups: dict[str, list[Series]] = {}
-    for found in series:
-        groups.setdefault(json.dumps([list(found.values.items()), found.predicted]), []).append(found)
-    histories = [
-        _History(tuple(members), tuple(names[id(member)] for member in members)) for members in groups.values()
-    ]
-    moving = [history for history in histories if len({*history.members[0].values.values()}) > 1]
-    moving.sort(key=lambda history: -len(history.members))
-    still = [history for history in histories if history not in moving]
-    yield f"### {_words(metric)}"
+def _write_metric(one: _Swept, metric: str) -> Iterator[str]:
+    histories = _group(one.metrics[metric])
+    moving = [history for history in histories if len(history.runs) > 1]
+    still = [history for history in histories if len(history.runs) == 1]
     if moving:
-        releases = list_finals(rules.releases(one.package))
-        places = [releases.index(version) for history in moving for version in history.members[0].values]
-        releases = releases[min(places) : max(places) + 1]
-        first = moving[0]
-        name = f"{one.probe.name}-{metric}"
-        title = f"{_words(metric)}, {one.package}"
-        points = list(first.members[0].values.items())
-        yield show_figure(
-            draw_steps(
-                f"{name}-steps",
-                f"{title}: {first.label}" if first.label else title,
-                points,
-                partial(show_quantity, metric),
-            )
+        shown = [*moving[:_SHOWN]]
+        yield _draw_line(one, metric, max(moving, key=lambda history: len(history.labels) * len(history.runs)))
+        yield _draw_histories(one, metric, shown, moving)
+        table = _tabulate(one.package, metric, shown)
+        yield fold("As a table", table) if len(shown) > _SHOWN // 2 else table
+    if rest := moving[_SHOWN:]:
+        yield fold(
+            f"{len(rest)} further histories",
+            _draw_histories(one, metric, rest, moving),
+            _tabulate(one.package, metric, rest),
         )
-        for number, part in enumerate((moving[:_SHOWN], moving[_SHOWN:])):
-            if part:
-                strips = [
-                    Strip(
-                        history.label or one.probe.name, tuple(_bands(history.members[0], releases, one.probe, metric))
-                    )
-                    for history in part
-                ]
-                drawn = show_figure(draw_strips(f"{name}-{number}", f"{title}, each history", releases, strips))
-                table = write_table(
-                    (one.package, "healthy:", "measured"), [_tabulate(history, metric) for history in part]
-                )
-                yield from (
-                    (drawn, fold("As a table", table))
-                    if number == 0 and len(part) > _SHOWN // 2
-                    else (drawn, table)
-                    if number == 0
-                    else (fold(f"{len(part)} further histories", drawn, table),)
-                )
     if still:
         told = "; ".join(
-            f"{history.label or 'it'}: {show_quantity(metric, next(iter(history.members[0].values.values())))}"
+            f"{', '.join(filter(None, history.labels)) or one.package}: {show_quantity(metric, history.runs[0][2])}"
             for history in still
         )
         yield (
-            (f"The same in every measured release: {told}.")
-            if len(told) < 400
+            f"The same in every measured release: {told}."
+            if len(told) < _LONG
             else fold("The same in every measured release", told)
         )
 
 
-def _tabulate(history: _History, metric: str) -> tuple[str, str, str]:
-    series = history.members[0]
-    runs = "; ".join(
-        f"{first if first == last else f'{first} to {last}'}: {show_quantity(metric, value)}"
-        for first, last, value in join_runs(series)
-    )
-    return ", ".join(history.labels) or "all", show_quantity(metric, series.predicted), runs
+def _group(series: Sequence[Series]) -> list[_History]:
+    """Put series of one history together, that of most of them first."""
+    names = _name_all(series)
+    groups: dict[str, list[tuple[Series, str]]] = {}
+    for one, name in zip(series, names, strict=True):
+        groups.setdefault(json.dumps([list(one.values.items()), one.predicted]), []).append((one, name))
+    histories = [
+        _History(found[0][0], tuple(name for _, name in found), tuple(join_runs(found[0][0].values.items())))
+        for found in groups.values()
+    ]
+    return sorted(histories, key=lambda history: -len(history.labels))
 
 
-def _name_all(series: Sequence[Series]) -> dict[int, str]:
+def _draw_line(one: _Swept, metric: str, history: _History) -> str:
+    """Draw one history as steps over all releases in which it is known."""
+    points = [
+        (release, value)
+        for first, last, value in history.runs
+        for release in one.releases[one.releases.index(first) : one.releases.index(last) + 1]
+    ]
+    title = ": ".join(filter(None, (f"{_words(metric)}, {one.package}", history.label)))
+    return show_figure(draw_steps(f"{one.probe.name}-{metric}", title, points, partial(show_quantity, metric)))
+
+
+def _draw_histories(one: _Swept, metric: str, shown: Sequence[_History], moving: Sequence[_History]) -> str:
+    """Draw histories as strips over the releases in which any is known."""
+    places = [one.releases.index(release) for history in moving for release in history.series.values]
+    releases = one.releases[min(places) : max(places) + 1]
+    strips = [
+        Strip(history.label or one.package, tuple(_list_bands(history, releases, one.probe))) for history in shown
+    ]
+    name = f"{one.probe.name}-{metric}-{moving.index(shown[0])}"
+    return show_figure(draw_strips(name, f"{_words(metric)}, {one.package}: each history", releases, strips))
+
+
+def _list_bands(history: _History, releases: Sequence[str], probe: Probe) -> Iterator[Band]:
+    series = history.series
+    values = series.values.values()
+    healthy = min(values) if series.predicted is None else series.predicted
+    allowed = probe.module.tolerance(series.parameters) if series.metric == probe.module.METRIC else 0.02 * healthy
+    place = 0
+    for first, last, value in history.runs:
+        start, end = releases.index(first), releases.index(last)
+        if start > place:
+            yield Band(place, start - 1, "none", "not measured")
+        text = show_quantity(series.metric, value)
+        if value <= healthy + allowed:
+            yield Band(start, end, "good", text)
+        else:
+            yield Band(start, end, "bad", text, 0.3 + 0.55 * (value - healthy) / (max(values) - healthy))
+        place = end + 1
+    if place < len(releases):
+        yield Band(place, len(releases) - 1, "none", "not measured")
+
+
+def _tabulate(package: str, metric: str, histories: Sequence[_History]) -> str:
+    rows = [
+        (
+            ", ".join(filter(None, history.labels)) or "all",
+            show_quantity(metric, history.series.predicted),
+            "; ".join(f"{run_text(run)}: {show_quantity(metric, run[2])}" for run in history.runs),
+        )
+        for history in histories
+    ]
+    return write_table((package, "healthy:", "measured"), rows)
+
+
+def _name_all(series: Sequence[Series]) -> list[str]:
     """Tell series of one metric apart by as few of their parameters as it takes: words in any case, numbers where needed."""
     parameters = [one.parameters for one in series]
     names = [name for name in parameters[0] if len({json.dumps(one.get(name)) for one in parameters}) > 1]
@@ -312,35 +340,10 @@ def _name_all(series: Sequence[Series]) -> dict[int, str]:
         numbers = all(isinstance(one.get(name), int) and not isinstance(one.get(name), bool) for one in parameters)
         if numbers and len({json.dumps([one.get(other) for other in left]) for one in parameters}) == len(parameters):
             names = left
-    return {
-        id(one): " · ".join(filter(None, (_name_parameter(name, one.parameters.get(name)) for name in names)))
-        for one in series
-    }
+    return [" · ".join(filter(None, (_name_parameter(name, one.get(name)) for name in names))) for one in parameters]
 
 
 def _name_parameter(name: str, value: object) -> str:
     if isinstance(value, str):
-        return "" if value == "none" and name != "mask" else value
-    if value is None:
-        return ""
-    return f"{_words(name)} {show_parameter(value)}"
-
-
-def _bands(series: Series, releases: Sequence[str], probe: Probe, metric: str) -> Iterator[Band]:
-    healthy = min(series.values.values()) if series.predicted is None else series.predicted
-    allowed = probe.module.tolerance(series.parameters) if metric == probe.module.METRIC else 0.02 * healthy
-    above = max(series.values.values()) - healthy
-    place = 0
-    for first, last, value in join_runs(series):
-        start, end = releases.index(first), releases.index(last)
-        if start > place:
-            yield Band(place, start - 1, "none", "not measured")
-        text = show_quantity(metric, value)
-        yield (
-            Band(start, end, "good", text)
-            if value <= healthy + allowed
-            else Band(start, end, "bad", text, 0.3 + 0.55 * (value - healthy) / above)
-        )
-        place = end + 1
-    if place < len(releases):
-        yield Band(place, len(releases) - 1, "none", "not measured")
+        return f"{_words(name)} none" if value == "none" else value
+    return "" if value is None else f"{_words(name)} {show_parameter(value)}"

@@ -23,6 +23,8 @@ _MARKS = 5
 _NARROW = 340
 """Width in pixels for which texts of bands are chosen: a phone."""
 _LETTER = 6.6
+_LONGEST = 56
+"""Letters of a label, which has to fit that width."""
 
 
 class Band(NamedTuple):
@@ -57,7 +59,8 @@ def draw_strips(name: str, title: str, releases: Sequence[str], strips: Sequence
     """
     width, top, parts, said = 100 / len(releases), 0.0, [], []
     for strip in strips:
-        parts.append(draw_text("0", top + 13, strip.label, kind="small"))
+        label = strip.label if len(strip.label) <= _LONGEST else f"{strip.label[: _LONGEST - 1]}…"
+        parts.append(draw_text("0", top + 13, label, kind="small"))
         top += 18
         for band in strip.bands:
             parts += _draw_band(band, releases, width, top)
@@ -80,7 +83,8 @@ def _draw_band(band: Band, releases: Sequence[str], width: float, top: float) ->
     told = escape(f"{_span(band, releases)}: {band.text}")
     strong = f' fill-opacity="{band.strength:.2f}"' if band.kind == "bad" else ""
     yield (
-        f'<rect class="band {band.kind}"{strong} x="{x:.3f}%" y="{top:g}" width="{wide:.3f}%" height="20"><title>{told}</title></rect>'
+        f'<rect class="band {band.kind}"{strong} x="{x:.3f}%" y="{top:g}" width="{wide:.3f}%" height="20">'
+        f"<title>{told}</title></rect>"
     )
     if band.kind != "none" and wide / 100 * _NARROW > len(band.text) * _LETTER:
         yield draw_text(f"{x + wide / 2:.3f}%", top + 14, band.text, middle=True, kind="small number")
