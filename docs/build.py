@@ -50,6 +50,7 @@ def write_pages(output: Path) -> None:
         shutil.copyfile(picture, pages / place)
     style = (ROOT / "docs" / "generator" / "style.css").read_text(encoding="utf-8")
     (pages / "style.css").write_text(figure.STYLE + strips.STYLE + style, encoding="utf-8")
+    shutil.copyfile(ROOT / "docs" / "generator" / "focus.js", pages / "focus.js")
     (output / "zensical.toml").write_text(write_configuration(made), encoding="utf-8")
 
 

@@ -33,6 +33,7 @@ MADE = {
 }
 """What a link leads to in the repository, and the page that is made of it; a rule's file has a page of its own."""
 _RULE = re.compile(r"rules/_?([a-z0-9-]+/[a-z0-9-]+)\.yaml")
+_CHINESE = "[\u3000-\u9fff\uff00-\uffef]"
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 
 
@@ -85,4 +86,7 @@ def _rewrite(source: str, page: str, pages: dict[str, str]) -> str:
     text = (ROOT / source).read_text(encoding="utf-8")
     parts = re.split(r"(^```.*?^```$)", text, flags=re.DOTALL | re.MULTILINE)
     written = "".join(part if part.startswith("```") else _LINK.sub(replace, part) for part in parts)
-    return f'<div lang="zh-Hans" markdown="1">\n\n{written}\n\n</div>\n' if source.endswith(".zh.md") else written
+    if not source.endswith(".zh.md"):
+        return written
+    joined = re.sub(rf"(?<={_CHINESE})\n(?={_CHINESE})", "", written)  # a line's end would be a space
+    return f'<div lang="zh-Hans" markdown="1">\n\n{joined}\n\n</div>\n'

@@ -37,9 +37,10 @@ def make_program_pages(rules: RuleSet) -> Iterator[Page]:
 def _write_programs(rules: RuleSet) -> Iterator[str]:
     yield "# Programs"
     yield (
-        "What each program's configuration files and command lines tell, and what they cannot. A key with a meaning states a fact; a"
-        " key without bearing on memory is known and left alone; **any other key is listed as unread**, never passed over. What a"
-        " file leaves out has the default of that very release of the program, as a fact with its own origin."
+        "What each program's configuration files and command lines tell, and what they cannot. A key with a meaning"
+        " states a fact; a key without bearing on memory is known and left alone; **any other key is listed as"
+        " unread**, never passed over. What a file leaves out has the default of that very release of the program, as"
+        " a fact with its own origin."
     )
     records = [record for record in programs().values() if record.kind in _KINDS]
     rows = [
@@ -126,9 +127,9 @@ def _write_folder(folder: Folder, keys: Mapping[str, tuple[str, ...]], names: se
 def _write_models(rules: RuleSet) -> Iterator[str]:
     yield "# Models and devices"
     yield (
-        "Any `config.json`, model directory or model in the local hub cache is read. Parameters are counted exactly, component"
-        f" by component, for the model types below (formulas checked with transformers {CLASS_DEFAULTS_RELEASE}); of another type the"
-        " count is unknown, never guessed."
+        "Any `config.json`, model directory or model in the local hub cache is read. Parameters are counted exactly,"
+        " component by component, for the model types below (formulas checked with transformers"
+        f" {CLASS_DEFAULTS_RELEASE}); of another type the count is unknown, never guessed."
     )
     types = known_model_types()
     yield f"## {len(types)} model types"

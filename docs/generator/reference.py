@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,7 @@ def make_reference_pages() -> Iterator[Page]:
 def _write_commands() -> Iterator[str]:
     yield "# Command line"
     yield "Every command, its options, examples and exit codes, from the code. `compatcheck help COMMAND` prints the same."
-    outer = click.Context(group, info_name="compatcheck")
+    outer = click.Context(group, info_name="compatcheck", **group.context_settings)
     for command, context in _walk(group, outer):
         yield from _write_command(command, context)
     yield "## Shared options"
@@ -65,7 +66,7 @@ def _walk(outer: click.Group, context: click.Context) -> Iterator[tuple[click.Co
 
 def _write_command(command: click.Command, context: click.Context) -> Iterator[str]:
     yield f"## {context.command_path}"
-    yield escape_prose((command.help or "").replace("\b", ""))
+    yield escape_prose(inspect.cleandoc(command.help or "").replace("\b", ""))
     usage = " ".join(command.collect_usage_pieces(context))
     lesson = find_lesson(context.command_path)
     yield "\n".join(["```sh", f"{context.command_path} {usage}", "```"])
@@ -81,7 +82,7 @@ def _write_command(command: click.Command, context: click.Context) -> Iterator[s
         yield write_table(
             ("exit code", "meaning"), [(f"`{code}`", escape_prose(words)) for code, words in lesson.codes.items()]
         )
-    yield f"Read on: {link(lesson.page, COMMAND_PAGE, lesson.page)}."
+    yield f"Read on: {link(lesson.page.removesuffix('.md').replace('-', ' '), COMMAND_PAGE, lesson.page)}."
 
 
 def _is_shared(option: click.Option) -> bool:
@@ -157,8 +158,9 @@ def _type(value: Mapping[str, Any], name: str) -> str:
 def _write_facts() -> Iterator[str]:
     yield "# Facts"
     yield (
-        "The names that configurations, `--set NAME=VALUE`, facts files and rules share. `compatcheck facts .` shows the value of"
-        " each, with the file and line it comes from. Those of `program` are known from the program's code, and nobody states them."
+        "The names that configurations, `--set NAME=VALUE`, facts files and rules share. `compatcheck facts .` shows"
+        " the value of each, with the file and line it comes from. Those of `program` are known from the program's"
+        " code, and nobody states them."
     )
     groups: dict[str, list[tuple[str, str, str]]] = {}
     for name, term in vocabulary().items():

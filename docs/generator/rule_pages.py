@@ -101,9 +101,9 @@ def _list_rules(known: Sequence[_Known]) -> Iterator[str]:
     for one in known:
         packages.setdefault(package_of(one.rule.id), []).append(one)
     yield (
-        f"{len(known)} rules about {len(packages) - 1} packages and {STACK}. Each is one file of `rules/`, whose examples are its"
-        " tests; the search above finds them by name, symptom, setting or release. `compatcheck rules list` prints them,"
-        " `compatcheck explain RULE .` says whether one is true of a project, and why."
+        f"{len(known)} rules about {len(packages) - 1} packages and {STACK}. Each is one file of `rules/`, whose"
+        " examples are its tests; the search above finds them by name, symptom, setting or release. `compatcheck rules"
+        " list` prints them, `compatcheck explain RULE .` says whether one is true of a project, and why."
     )
     for package, members in packages.items():
         yield f"## {package}"

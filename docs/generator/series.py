@@ -155,9 +155,9 @@ def _collect_series(measured: Iterable[Measurement], probe: Probe, package: str,
 def _write_index(swept: Mapping[str, Sequence[_Swept]]) -> Iterator[str]:
     yield "# Memory across releases"
     yield (
-        "What a package's own code holds per logit, token, parameter or layer, measured in its releases on a CPU, with tiny sizes"
-        " and the dependencies of each release's day. No GPU is needed to see a release double what it keeps. The measurements are in"
-        " `fixtures/measurements/`; `compatcheck sweep` makes them again."
+        "What a package's own code holds per logit, token, parameter or layer, measured in its releases on a CPU,"
+        " with tiny sizes and the dependencies of each release's day. No GPU is needed to see a release double what it"
+        " keeps. The measurements are in `fixtures/measurements/`; `compatcheck sweep` makes them again."
     )
     rows = []
     for package, found in swept.items():
@@ -212,8 +212,9 @@ def _write_package(
     page = package_path(package)
     yield f"# {package} across releases"
     yield (
-        "A line is one history, and each strip is one: blue is what a healthy release holds, and the deeper the red, the more above"
-        " it; grey was not measured or gave no number. Between two measured releases with one value the others are taken to have it."
+        "A line is one history, and each strip is one: blue is what a healthy release holds, and the deeper the red,"
+        " the more above it; grey was not measured or gave no number. Between two measured releases with one value the"
+        " others are taken to have it."
     )
     for one in found:
         yield f"## {_words(one.probe.name)}"
@@ -340,10 +341,18 @@ def _name_all(series: Sequence[Series]) -> list[str]:
         numbers = all(isinstance(one.get(name), int) and not isinstance(one.get(name), bool) for one in parameters)
         if numbers and len({json.dumps([one.get(other) for other in left]) for one in parameters}) == len(parameters):
             names = left
-    return [" · ".join(filter(None, (_name_parameter(name, one.get(name)) for name in names))) for one in parameters]
+    for words in (_name_parameter, _name_every_parameter):
+        labels = [" · ".join(filter(None, (words(name, one.get(name)) for name in names))) for one in parameters]
+        if len({*labels} - {""}) == len(labels):
+            return labels
+    return labels
+
+
+def _name_every_parameter(name: str, value: object) -> str:
+    return f"{_words(name)} none" if value == "none" else _name_parameter(name, value)
 
 
 def _name_parameter(name: str, value: object) -> str:
     if isinstance(value, str):
-        return f"{_words(name)} none" if value == "none" else value
+        return "" if value == "none" else value
     return "" if value is None else f"{_words(name)} {show_parameter(value)}"
