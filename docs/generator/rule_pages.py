@@ -27,10 +27,10 @@ from docs.generator.page import escape_prose, fold, link, make_page, show_figure
 from docs.generator.releases import list_finals
 from docs.generator.series import join_runs, run_text
 from docs.generator.strips import Band, Strip, draw_strips
-from docs.generator.words import list_conditions, list_exceptions
+from docs.generator.words import list_conditions, list_exceptions, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.lab.measurement import Measurement
     from compatcheck.rules.database import CompiledRule, RuleSet, Texts
@@ -46,6 +46,7 @@ KNOWN = {
     "explained": "**Explained**: the cause was read in the code of the releases.",
     "reported": "**Reported**: people met it; the cause was not found in the code.",
 }
+FOLKLORE = "folklore"
 STACK = "the stack as a whole"
 _WORDS = {"present": "any release", "absent": "not there"}
 _BEFORE = 10
@@ -134,6 +135,9 @@ def _write_rule(one: _Known, rules: RuleSet) -> Iterator[str]:
     prose = partial(_link_rules, page=page, rules=rules)
     yield f"# {escape_prose(rule.title)}"
     yield f"`{rule.id}` · {link(package_of(rule.id), page, INDEX)} · {rule.kind} · {rule.confidence}"
+    if rule.kind == FOLKLORE:
+        told = [f"`{rule_id}`" for rule_id in rule.debunks]
+        yield "**It is said, and it is not so.**" + (f" What is true: {prose(', '.join(told))}." if told else "")
     yield "## What happens"
     yield prose(texts.what)
     if texts.remedies:
@@ -142,8 +146,9 @@ def _write_rule(one: _Known, rules: RuleSet) -> Iterator[str]:
     yield "## Releases affected"
     yield from _write_ranges(one, rules)
     yield from _write_conditions(one, page)
-    yield "## What it costs"
-    yield from _write_cost(one, rules, page)
+    if rule.kind != FOLKLORE:
+        yield "## What it costs"
+        yield from _write_cost(one, rules, page)
     yield from _write_measured(one)
     yield "## Why"
     yield prose(texts.why)
@@ -263,10 +268,13 @@ def _write_conditions(one: _Known, page: str) -> Iterator[str]:
         yield "Not where"
         yield "\n".join(f"- {text}" for text in list_exceptions(rule.unless))
         codes.append(rule.unless)
-    written = "\n".join(
-        ["```python", *(f"{'unless' if code is rule.unless else 'when'}: {write(code)}" for code in codes), "```"]
-    )
+    written = _fence(f"{'unless' if code is rule.unless else 'when'}: {write(code)}" for code in codes)
     yield fold("As the rule writes it, and what the names mean", written, _explain_names(codes, page))
+
+
+def _fence(lines: Iterable[str]) -> str:
+    """Write expressions, whose lines are long, as code that is folded."""
+    return "\n".join(["```{ .python .formula }", *lines, "```"])
 
 
 def _and(code: Code) -> str:
@@ -304,7 +312,7 @@ def _write_cost(one: _Known, rules: RuleSet, page: str) -> Iterator[str]:
             yield f"Memory {where}, per {rule.scope}; no formula is known for how much."
         return
     yield f"Memory {where}, per {rule.scope}, in the phase *{rule.phase}*, in bytes:"
-    yield f"```python\n{write(rule.expected)}\n```"
+    yield _fence([write(rule.expected)])
     worked = _work_out(one, rules)
     facts = worked[1] if worked else {}
     rows = [(_name_fact(name, page), _meaning(name), facts.get(name, "")) for name in sorted(fact_names(rule.expected))]
@@ -410,7 +418,8 @@ def _remedy_text(remedy: Mapping[str, object]) -> str:
             f"`{name}{'=' if verb == 'env' else ' = '}{value_text(value)}`" for name, value in target.items()
         )
     side = "" if remedy["safety"] == "safe" or not words else " (it may change behaviour or speed)"
-    return words + side + (f"{': ' if words else ''}{note}" if note else "")
+    told = words + side + (f"{': ' if words else ''}{note}" if note else "")
+    return told if remedy["when"] is None else f"{told.rstrip('.')}; where {say(remedy['when'])}"
 
 
 def _write_proof(one: _Known, prose: partial[str]) -> Iterator[str]:

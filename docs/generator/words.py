@@ -5,12 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.rules.expression import conjuncts, disjuncts, write
+from compatcheck.rules.vocabulary import type_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from compatcheck.rules.expression import Code
 
+_NUMBER = ("not 0", "0")
+_TRUTH = {
+    "set": ("not empty", "empty"),
+    "int": _NUMBER,
+    "bytes": _NUMBER,
+    "float": _NUMBER,
+    "str": ("stated", "not stated"),
+}
+"""What a fact of a type is that holds by itself, and one that does not; others are true and false."""
 _COMPARE = {"<": "is below", "<=": "is at most", ">": "is above", ">=": "is at least"}
 
 
@@ -41,7 +51,7 @@ def _say(code: Code, *, holds: bool) -> str:
         case "if":
             return _choose(parts, holds=holds)
         case "fact":
-            return f"`{parts[0]}` is {'true' if holds else 'false'}"
+            return f"`{parts[0]}` is {_TRUTH.get(type_of(parts[0]), ('true', 'false'))[0 if holds else 1]}"
         case "value" if isinstance(parts[0], bool):
             return "always" if parts[0] == holds else "never"
         case "==" | "is" | "!=" | "is not":
@@ -93,6 +103,8 @@ def _call(name: str, arguments: list[Any], *, holds: bool) -> str:
         case "declared":
             return f"`{said[0]}` {is_} stated"
         case "installed":
+            if arguments[1][0] not in {"value", "range"}:
+                return f"a release of `{said[0]}` in `{said[1]}` {is_} installed"
             release = "" if said[1] == "present" else f" {said[1]}"
             return f"`{said[0]}{release}` {is_} installed"
         case "version_in":

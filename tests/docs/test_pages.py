@@ -23,7 +23,7 @@ from docs.build import make_pages, write_pages
 from docs.generator import navigation
 from docs.generator.documents import find_page, list_documents, list_pictures
 from docs.generator.page import Page, escape_prose, link, write_table
-from docs.generator.rule_pages import KNOWN, rule_path
+from docs.generator.rule_pages import FOLKLORE, KNOWN, rule_path
 from docs.generator.strips import Band, Strip, draw_strips
 from docs.generator.words import list_conditions, say
 from tests import ROOT
@@ -53,11 +53,15 @@ def test_every_active_rule_has_a_page() -> None:
     rules = open_rules()
     for rule in list_rules(rules, (), inactive=False):
         page = pages()[rule_path(rule.id)]
+        parts = [
+            "What happens",
+            "Releases affected",
+            "How it is known",
+            *(["What it costs"] if rule.kind != FOLKLORE else []),
+        ]
         assert f"`{rule.id}`" in page
-        assert all(
-            f"\n## {part}\n" in page
-            for part in ("What happens", "Releases affected", "What it costs", "How it is known")
-        )
+        assert all(f"\n## {part}\n" in page for part in parts)
+        assert ("it is not so" in page) == (rule.kind == FOLKLORE)
         assert KNOWN[rule.confidence] in page
         assert f"compatcheck explain {rule.id} ." in page
         assert f"]({rule_path(rule.id).removeprefix('rules/')})" in pages()["rules/index.md"]
@@ -222,6 +226,8 @@ def test_files_of_the_repository_are_shown_on_pages(file: str, page: str | None)
         ("env('NCCL_CUMEM_ENABLE') == '1'", "the variable `NCCL_CUMEM_ENABLE` is `1`"),
         ("installed('liger-kernel', 'present')", "`liger-kernel` is installed"),
         ("not installed('torch', '>=2.5')", "`torch >=2.5` is not installed"),
+        ("environment.duplicated and training.packing", "`environment.duplicated` is not empty and `training.packing` is true"),
+        ("not model.expert_parameters", "`model.expert_parameters` is 0"),
         ("model.parameters > 10**9", "`model.parameters` is above `10 ** 9`"),
     ],
 )  # fmt: skip
