@@ -204,6 +204,9 @@ def _write_ranges(one: _Known, rules: RuleSet) -> Iterator[str]:
         )
     else:
         yield "No release is at fault: it holds whatever is installed."
+    if any(len(packages) > 1 for packages, _ in texts.affected) and not any(when for _, when in texts.affected):
+        clauses = "\n".join(f"- {_clause_text(packages)}" for packages, _ in texts.affected)
+        yield f"What stands on one line has to be there together:\n\n{clauses}"
     if any(each.package in COMPONENTS for each in ranges):
         yield "CUDA, its libraries, the driver and Python are compared as they are found on the machine or in the wheels."
     if texts.checked_through:
