@@ -67,7 +67,7 @@ def _write_programs(rules: RuleSet) -> Iterator[str]:
 
 def _built_on(record: Program) -> str:
     outer = record.runs_as or record.inherits
-    return programs()[outer].label if outer in programs() else ""
+    return programs()[outer].label if outer is not None and outer in programs() else ""
 
 
 def _collect(folder: Folder) -> tuple[Mapping[str, tuple[str, ...]], set[str]]:

@@ -14,6 +14,7 @@ from compatcheck.cli.help import find_lesson, read_codes
 from compatcheck.cli.options import TableOption, make_option, read_table
 from compatcheck.rules.vocabulary import vocabulary
 from docs.generator.page import escape_prose, link, make_page, write_code, write_table
+from docs.generator.words import FUNCTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -161,6 +162,11 @@ def _write_facts() -> Iterator[str]:
         "The names that configurations, `--set NAME=VALUE`, facts files and rules share. `compatcheck facts .` shows"
         " the value of each, with the file and line it comes from. Those of `program` are known from the program's"
         " code, and nobody states them."
+    )
+    yield "## Functions"
+    yield "Conditions and formulas of rules are written in a small part of Python, over these names and with these functions."
+    yield write_table(
+        ("function", "gives"), [(write_code(f"{name}()"), meaning) for name, meaning in FUNCTIONS.items()]
     )
     groups: dict[str, list[tuple[str, str, str]]] = {}
     for name, term in vocabulary().items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.facts import TRAITS
 from compatcheck.core.summary import value_text
@@ -27,7 +27,7 @@ from docs.generator.page import escape_prose, fold, link, make_page, show_figure
 from docs.generator.releases import list_finals
 from docs.generator.series import join_runs, run_text
 from docs.generator.strips import Band, Strip, draw_strips
-from docs.generator.words import list_conditions, list_exceptions, say
+from docs.generator.words import FUNCTIONS, find_functions, list_conditions, list_exceptions, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -319,6 +319,7 @@ def _write_cost(one: _Known, rules: RuleSet, page: str) -> Iterator[str]:
     worked = _work_out(one, rules)
     facts = worked[1] if worked else {}
     rows = [(_name_fact(name, page), _meaning(name), facts.get(name, "")) for name in sorted(fact_names(rule.expected))]
+    rows += [(f"`{name}()`", FUNCTIONS[name], "") for name in sorted(find_functions(rule.expected))]
     if rows:
         yield write_table(("name", "what it is", "in the example"), rows)
     if worked:
@@ -353,7 +354,7 @@ def _work_out(one: _Known, rules: RuleSet) -> tuple[str, Mapping[str, str], int]
     return None
 
 
-def _figure(value: object) -> str:
+def _figure(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else escape_prose(value_text(value))
 
 
@@ -411,7 +412,7 @@ def _value(part: EvidenceSelection, metric: str) -> str:
     return "" if value is None else f"{value:,.10g}"
 
 
-def _remedy_text(remedy: Mapping[str, object]) -> str:
+def _remedy_text(remedy: Mapping[str, Any]) -> str:
     verb, target, note = remedy["verb"], remedy["target"], remedy["note"]
     words = ""
     if verb in {"upgrade", "downgrade"}:
@@ -438,7 +439,7 @@ def _write_proof(one: _Known, prose: partial[str]) -> Iterator[str]:
     )
     yield "\n".join(["```sh", *commands, "```"])
     yield "\n".join(
-        f"- {reference['type'].lower()}: <{reference['url']}>"
+        f"- {str(reference['type']).lower()}: <{reference['url']}>"
         + (f" ({reference['date']})" if reference["date"] else "")
         for reference in texts.references
     )

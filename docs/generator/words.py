@@ -12,6 +12,20 @@ if TYPE_CHECKING:
 
     from compatcheck.rules.expression import Code
 
+FUNCTIONS = {
+    "declared": "whether an input states the fact, and not a default",
+    "installed": "whether a package is there, in a range of releases",
+    "metadata_refutes": "whether an installed package's own requirements allow nothing of a range of another",
+    "version_in": "whether a version lies in a range",
+    "env": "an environment variable, none where it is not set",
+    "table": "a cell of a table: `rules/_tables/NAME.yaml`",
+    "dtype_bytes": "bytes of one element of a dtype, 0 for none",
+    "min": "the smallest",
+    "max": "the largest",
+    "ceil": "rounded up",
+    "pow2_ceil": "rounded up to a power of two",
+}
+"""Functions of conditions and formulas, and what each gives."""
 _NUMBER = ("not 0", "0")
 _TRUTH = {
     "set": ("not empty", "empty"),
@@ -22,6 +36,14 @@ _TRUTH = {
 }
 """What a fact of a type is that holds by itself, and one that does not; others are true and false."""
 _COMPARE = {"<": "is below", "<=": "is at most", ">": "is above", ">=": "is at least"}
+
+
+def find_functions(code: Code) -> set[str]:
+    """Return the functions that an expression calls."""
+    if code[0] in {"value", "fact", "range"}:
+        return set()
+    called = {code[1]} if code[0] == "call" else set()
+    return called.union(*map(find_functions, code[2:] if code[0] == "call" else code[1:]))
 
 
 def list_conditions(code: Code) -> list[str]:

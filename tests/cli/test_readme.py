@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import click
@@ -29,6 +30,7 @@ BLOCKS = [
 PICTURE = ROOT / "docs" / "pictures" / "incident.svg"
 
 
+@cache
 def run(command: str) -> str:
     """Run a compatcheck command in the checkout and hide what changes with every release of the rules."""
     environment = {key: value for key, value in os.environ.items() if key not in {"FORCE_COLOR", "COLUMNS"}}
