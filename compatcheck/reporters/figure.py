@@ -233,7 +233,10 @@ def draw_steps(
             place = f"{x + width if end else x:.3f}%"
             texts.append(draw_text(place, y - 6, f"{release}: {tell(value)}", end=end, kind="small number"))
         before = value
-    texts += [draw_text("0", 136, points[0][0], kind="small"), draw_text("100%", 136, points[-1][0], end=True, kind="small")]
+    texts += [
+        draw_text("0", 136, points[0][0], kind="small"),
+        draw_text("100%", 136, points[-1][0], end=True, kind="small"),
+    ]
     said = "; ".join(f"{release} {tell(value)}" for release, value in points)
     return wrap_shapes(name, title, said + ".", 144, "".join([*shapes, *texts]))
 

@@ -9,33 +9,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from compatcheck.core.facts import TRAITS
 from compatcheck.core.summary import value_text
 from compatcheck.core.units import format_bytes
-from compatcheck.core.versions import compile_specifier, contains
-from compatcheck.lab.measurement import show_parameter
-from compatcheck.lab.measurement_files import read_measurements
-from compatcheck.lab.reporters.measurement import show_quantity
 from compatcheck.matching.decision import size
 from compatcheck.matching.examples import example_scope
-from compatcheck.reporters.figure import draw_steps
 from compatcheck.rules.expression import fact_names, write
 from compatcheck.rules.load import load_rules
 from compatcheck.rules.locate import CHECKOUT
-from compatcheck.rules.measured import selects
 from compatcheck.rules.named_rule import list_rules
-from compatcheck.rules.rule import COMPONENTS
 from compatcheck.rules.vocabulary import meaning_of
-from docs.generator.page import escape_prose, fold, link, make_page, show_figure, write_code, write_table
-from docs.generator.releases import list_finals
-from docs.generator.series import join_runs, run_text
-from docs.generator.strips import Band, Strip, draw_strips
+from docs.generator.page import escape_prose, fold, link, make_page, write_code, write_table
+from docs.generator.steps import write_measured
+from docs.generator.timelines import clause_text, list_ranges, write_releases
 from docs.generator.words import FUNCTIONS, find_functions, list_conditions, list_exceptions, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from compatcheck.lab.measurement import Measurement
     from compatcheck.rules.database import CompiledRule, RuleSet, Texts
     from compatcheck.rules.expression import Code
-    from compatcheck.rules.rule import Comparison, EvidenceSelection, Rule
+    from compatcheck.rules.rule import Rule
     from docs.generator.page import Page
 
 INDEX = "rules/index.md"
@@ -48,10 +39,6 @@ KNOWN = {
 }
 FOLKLORE = "folklore"
 STACK = "the stack as a whole"
-_WORDS = {"present": "any release", "absent": "not there"}
-_BEFORE = 10
-"""Releases that a timeline begins before the first one affected."""
-_ROOT = Path(CHECKOUT).parent
 
 
 class _Known(NamedTuple):
@@ -60,20 +47,6 @@ class _Known(NamedTuple):
     rule: CompiledRule
     texts: Texts
     file: Rule
-
-
-class _Range(NamedTuple):
-    """Releases of a package that a rule is about."""
-
-    package: str
-    specifier: str
-    checked: bool
-    """Whether it is known of them; between a release known bad and one known good it is not."""
-
-    @property
-    def text(self) -> str:
-        """The range in words."""
-        return _range(self.specifier) + ("" if self.checked else ", not checked")
 
 
 def rule_path(rule_id: str) -> str:
@@ -110,23 +83,12 @@ def _list_rules(known: Sequence[_Known]) -> Iterator[str]:
         yield f"## {package}"
         head = ("problem", "releases", "kind", "known by")
         yield write_table(
-            head, [(_cell(one), _ranges_text(one.texts), one.rule.kind, one.rule.confidence) for one in members]
+            head, [(_cell(one), list_ranges(one.texts), one.rule.kind, one.rule.confidence) for one in members]
         )
 
 
 def _cell(one: _Known) -> str:
     return link(escape_prose(one.rule.title), INDEX, rule_path(one.rule.id))
-
-
-def _ranges_text(texts: Texts) -> str:
-    ranges = dict.fromkeys(
-        f"{name} {_range(specifier)}" for packages, _ in texts.affected for name, specifier in packages.items()
-    )
-    return "; ".join(ranges) or "any"
-
-
-def _range(specifier: str) -> str:
-    return _WORDS.get(specifier, specifier.replace("||", " or ").replace(",", ", "))
 
 
 def _write_rule(one: _Known, rules: RuleSet) -> Iterator[str]:
@@ -144,12 +106,12 @@ def _write_rule(one: _Known, rules: RuleSet) -> Iterator[str]:
         yield "## What to do"
         yield "\n".join(f"- {prose(line)}" for line in map(_remedy_text, texts.remedies))
     yield "## Releases affected"
-    yield from _write_ranges(one, rules)
+    yield from write_releases(texts, rules)
     yield from _write_conditions(one, page)
     if rule.kind != FOLKLORE:
         yield "## What it costs"
         yield from _write_cost(one, rules, page)
-    yield from _write_measured(one)
+    yield from write_measured(texts.measured, one.file.comparisons)
     yield "## Why"
     yield prose(texts.why)
     yield "## How it is known"
@@ -169,87 +131,6 @@ def _link_rules(text: str, page: str, rules: RuleSet) -> str:
     return written
 
 
-def _write_ranges(one: _Known, rules: RuleSet) -> Iterator[str]:
-    texts = one.texts
-    ranges = [
-        _Range(name, specifier, checked=True) for packages, _ in texts.affected for name, specifier in packages.items()
-    ]
-    ranges += [_Range(name, specifier, checked=False) for name, specifier in texts.unverified.items()]
-    ranges = list(dict.fromkeys(ranges))
-    for index, name in enumerate(dict.fromkeys(one.package for one in ranges)):
-        releases = list_finals(rules.releases(name))
-        found = {
-            each: _find_affected(each.specifier, releases)
-            for each in ranges
-            if each.package == name and each.specifier not in _WORDS
-        }
-        marked = set().union(*found.values())
-        if marked:
-            start = max(0, min(marked) - max(_BEFORE, len(marked)))
-            strips = [
-                Strip(
-                    each.text,
-                    tuple(_bands({place - start for place in places}, len(releases) - start, checked=each.checked)),
-                )
-                for each, places in found.items()
-                if places
-            ]
-            yield show_figure(
-                draw_strips(f"releases-{index}", f"Affected releases of {name}", releases[start:], strips)
-            )
-    if ranges:
-        yield write_table(
-            ("package", "range", "first affected", "last affected", "first after it"),
-            [_tabulate(each, rules) for each in ranges],
-        )
-    else:
-        yield "No release is at fault: it holds whatever is installed."
-    if any(len(packages) > 1 for packages, _ in texts.affected) and not any(when for _, when in texts.affected):
-        clauses = "\n".join(f"- {_clause_text(packages)}" for packages, _ in texts.affected)
-        yield f"What stands on one line has to be there together:\n\n{clauses}"
-    if any(each.package in COMPONENTS for each in ranges):
-        yield "CUDA, its libraries, the driver and Python are compared as they are found on the machine or in the wheels."
-    if texts.checked_through:
-        yield (
-            "Checked through " + ", ".join(f"{name} {version}" for name, version in texts.checked_through.items()) + "."
-        )
-
-
-def _tabulate(one: _Range, rules: RuleSet) -> tuple[str, ...]:
-    """Write the row of a range: its first and last release, and the first that is good again."""
-    releases, dates = list_finals(rules.releases(one.package)), rules.dates(one.package)
-    marked = set() if one.specifier in _WORDS else _find_affected(one.specifier, releases)
-    if not marked:
-        return f"`{one.package}`", one.text, "", "", ""
-    after = releases[max(marked) + 1 :]
-    last = _dated(releases[max(marked)], dates) if after else f"{releases[max(marked)]}, the newest"
-    return (
-        f"`{one.package}`",
-        one.text,
-        _dated(releases[min(marked)], dates),
-        last,
-        _dated(after[0], dates) if after else "none yet",
-    )
-
-
-def _find_affected(specifier: str, releases: Sequence[str]) -> set[int]:
-    bounds = compile_specifier(specifier)
-    return {place for place, release in enumerate(releases) if contains(bounds, release) == "yes"}
-
-
-def _bands(marked: set[int], number: int, *, checked: bool) -> Iterator[Band]:
-    start = 0
-    for place in range(1, number + 1):
-        if place == number or (place in marked) != (start in marked):
-            words = ("bad", "affected") if checked else ("doubt", "not checked")
-            yield Band(start, place - 1, *(words if start in marked else ("none", "not affected")))
-            start = place
-
-
-def _dated(release: str, dates: Mapping[str, str]) -> str:
-    return f"{release} ({dates[release]})" if release in dates else release
-
-
 def _write_conditions(one: _Known, page: str) -> Iterator[str]:
     rule, texts = one.rule, one.texts
     codes = [clause.when for clause in rule.clauses if clause.when is not None]
@@ -258,7 +139,7 @@ def _write_conditions(one: _Known, page: str) -> Iterator[str]:
     yield "## When"
     if codes:
         yield "\n".join(
-            f"- for {_clause_text(packages)}: {_and(code)}"
+            f"- for {clause_text(packages)}: {_and(code)}"
             for (packages, when), code in zip(texts.affected, [clause.when for clause in rule.clauses], strict=True)
             if when and code
         )
@@ -282,10 +163,6 @@ def _fence(lines: Iterable[str]) -> str:
 
 def _and(code: Code) -> str:
     return " and ".join(list_conditions(code))
-
-
-def _clause_text(packages: Mapping[str, str]) -> str:
-    return " with ".join(f"{name} {_range(specifier)}" for name, specifier in packages.items()) or "any release"
 
 
 def _explain_names(codes: Sequence[Code], page: str) -> str:
@@ -354,62 +231,8 @@ def _work_out(one: _Known, rules: RuleSet) -> tuple[str, Mapping[str, str], int]
     return None
 
 
-def _figure(value: Any) -> str:
+def _figure(value: Any) -> str:  # noqa: ANN401 (what a fact is)
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else escape_prose(value_text(value))
-
-
-def _write_measured(one: _Known) -> Iterator[str]:
-    measured = one.texts.measured
-    compared = [row for each in one.file.comparisons for row in _compare(each)]
-    if measured is None and not compared:
-        return
-    yield "## Measured"
-    if measured is not None:
-        metric = measured["metric"]
-        points = [(release, value) for release, value in measured["points"]]
-        title = f"{metric.replace('_', ' ')} over releases of {measured['package']}"
-        yield show_figure(draw_steps("steps", title, points, partial(show_quantity, metric)))
-        rows = [(run_text(run), show_quantity(metric, run[2])) for run in join_runs(points)]
-        yield write_table((measured["package"], f"{metric.replace('_', ' ')}:"), rows)
-        changed = ", ".join(f"{name} = {show_parameter(value)}" for name, value in measured["parameters"].items())
-        yield (
-            f"Probe `{measured['probe']}` ({measured['backend']})"
-            + (f": {changed}." if changed else ".")
-            + " Tiny sizes: it is the step and its formula that count, not the bytes."
-        )
-    if compared:
-        table = write_table(("quantity", "with it", "bytes:", "without it", "bytes:"), compared)
-        yield table if measured is None else fold("Pairs that the formula is held against", table)
-
-
-def _compare(comparison: Comparison) -> Iterator[tuple[str, ...]]:
-    """Write one pair of measurements: with what is lost, and without."""
-    suspect, baseline = comparison.suspect, comparison.baseline
-    cells = [_name_side(suspect.versions, suspect.parameters), _value(suspect, comparison.metric)]
-    if baseline is None:
-        cells += ["", "0"]
-    else:
-        changed = {name: value for name, value in baseline.parameters.items() if suspect.parameters.get(name) != value}
-        cells += [_name_side(baseline.versions, changed), _value(baseline, comparison.metric)]
-    if all(cells[1::2]):
-        yield (f"`{comparison.metric}`", *cells)
-
-
-def _name_side(versions: Mapping[str, str], parameters: Mapping[str, object]) -> str:
-    shown = [f"{name} {version}" for name, version in versions.items()]
-    shown += [f"{name} = {show_parameter(value)}" for name, value in parameters.items()]
-    return escape_prose(", ".join(shown) or "as before")
-
-
-@cache
-def _read(path: str) -> tuple[Measurement, ...]:
-    return read_measurements(path)
-
-
-def _value(part: EvidenceSelection, metric: str) -> str:
-    found = next((one for one in _read(str(_ROOT / part.file)) if selects(part, one.versions, one.parameters)), None)
-    value = None if found is None else found.metric(part.metric or metric)
-    return "" if value is None else f"{value:,.10g}"
 
 
 def _remedy_text(remedy: Mapping[str, Any]) -> str:

@@ -51,7 +51,9 @@ def mask(text: str) -> str:
     return text.rstrip() + "\n"
 
 
-@pytest.mark.parametrize(("page", "command", "shown"), BLOCKS, ids=[f"{page.name}: {command}" for page, command, _ in BLOCKS])
+@pytest.mark.parametrize(
+    ("page", "command", "shown"), BLOCKS, ids=[f"{page.name}: {command}" for page, command, _ in BLOCKS]
+)
 def test_pages_show_what_the_command_prints(page: Path, command: str, shown: str) -> None:
     assert mask(shown) == run(command), f"python tests/cli/test_readme.py writes {page.name} anew"
 
