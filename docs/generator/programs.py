@@ -142,7 +142,7 @@ def _write_models(rules: RuleSet) -> Iterator[str]:
             write_code(name),
             f"{one['parameters']:,}",
             f"`{one['config']['model_type']}`",
-            ", ".join(map(write_code, one.get("aliases", ()))),
+            escape_prose(", ".join(one.get("aliases", ()))),
         )
         for name, one in models.items()
     ]
@@ -157,7 +157,7 @@ def _write_models(rules: RuleSet) -> Iterator[str]:
                 write_code(name),
                 f"{one['gib']} GiB",
                 one["architecture"],
-                ", ".join(map(write_code, one.get("aliases", ()))),
+                escape_prose(", ".join(one.get("aliases", ()))),
             )
             for name, one in gpus.items()
         ],

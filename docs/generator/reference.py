@@ -163,11 +163,6 @@ def _write_facts() -> Iterator[str]:
         " the value of each, with the file and line it comes from. Those of `program` are known from the program's"
         " code, and nobody states them."
     )
-    yield "## Functions"
-    yield "Conditions and formulas of rules are written in a small part of Python, over these names and with these functions."
-    yield write_table(
-        ("function", "gives"), [(write_code(f"{name}()"), meaning) for name, meaning in FUNCTIONS.items()]
-    )
     groups: dict[str, list[tuple[str, str, str]]] = {}
     for name, term in vocabulary().items():
         kind = term.type + (" or none" if term.nullable else "")
@@ -178,3 +173,8 @@ def _write_facts() -> Iterator[str]:
     for name, rows in groups.items():
         yield f"## {name}"
         yield write_table(("name", "type", "meaning"), rows)
+    yield "## Functions"
+    yield "Conditions and formulas of rules are written in a small part of Python, over these names and with these functions."
+    yield write_table(
+        ("function", "gives"), [(write_code(f"{name}()"), meaning) for name, meaning in FUNCTIONS.items()]
+    )

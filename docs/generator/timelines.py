@@ -79,11 +79,11 @@ def write_releases(texts: Texts, rules: RuleSet) -> Iterator[str]:
             yield show_figure(
                 draw_strips(f"releases-{index}", f"Affected releases of {name}", releases[start:], strips)
             )
-    if ranges:
-        yield write_table(
-            ("package", "range", "first affected", "last affected", "first after it"),
-            [_tabulate(each, rules) for each in ranges],
-        )
+    rows = [_tabulate(each, rules) for each in ranges]
+    if any(any(row[2:]) for row in rows):
+        yield write_table(("package", "range", "first affected", "last affected", "first after it"), rows)
+    elif rows:
+        yield "; ".join(f"{package}: {text}" for package, text, *_ in rows) + "."
     else:
         yield "No release is at fault: it holds whatever is installed."
     if any(len(packages) > 1 for packages, _ in texts.affected) and not any(when for _, when in texts.affected):
