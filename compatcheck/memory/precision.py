@@ -9,6 +9,8 @@ from compatcheck.core.units import DTYPE_BYTES
 from compatcheck.memory.run import Precision
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from compatcheck.memory.asked_facts import Given
     from compatcheck.memory.run import Model, Parallelism
 
@@ -18,7 +20,13 @@ BITSANDBYTES = frozenset({"nf4", "fp4", "int8"})
 
 
 def read_precision(
-    source: Given, parallel: Parallelism, model: Model, peft: str | None, *, trains: bool = True
+    source: Given,
+    parallel: Parallelism,
+    model: Model,
+    peft: str | None,
+    versions: Mapping[str, tuple[int, ...]],
+    *,
+    trains: bool = True,
 ) -> Precision:
     """Read what a run stores, computes and reduces in."""
     mixed = source.get("training.mixed_precision")
@@ -69,8 +77,40 @@ def read_precision(
         gradient=gradient,
         reduce=reduce,
         master=master,
+        logits=4.0 if compute >= 4 or _casts_logits(source, parallel, model, versions) else compute,
         autocast=autocast,
     )
+
+
+PLAIN_LOSS = frozenset(
+    ("gpt2", "gpt_bigcode", "opt", "bloom", "biogpt", "gpt_neox", "falcon", "mpt", "persimmon", "stablelm", "xglm")
+)
+"""Types that returned the logits as they were, and computed their loss in 16 bits, until transformers 4.48.3."""
+REMOTE = frozenset(("qwen",))
+"""Types of remote code that do so whatever the release: modeling_qwen.py of Qwen/Qwen-7B."""
+_NEVER_CAST = PLAIN_LOSS | REMOTE | {"olmoe"}
+"""Types whose forward without labels casts nothing in any release (rule transformers/logits-upcast-without-labels)."""
+
+
+def _casts_logits(source: Given, parallel: Parallelism, model: Model, versions: Mapping[str, tuple[int, ...]]) -> bool:
+    """Tell whether a model that computes in 16 bits hands float32 logits to whoever calls it.
+
+    Models did before transformers 4.46, and some programs cast them. Where accelerate runs autocast it wraps the model's forward
+    in ``convert_outputs_to_fp32``: on one device, under DDP and FSDP1, under FSDP2 in 1.6 and 1.7 only; an engine of DeepSpeed it
+    leaves alone, whatever the stage (accelerator.py prepare_model; rule accelerate/outputs-cast-to-float32).
+    """
+    transformers, accelerate = versions.get("transformers"), versions.get("accelerate")
+    if source.get("program.casts_logits"):
+        return True
+    if transformers is not None and transformers < (4, 46) and model.model_type not in _NEVER_CAST:
+        return True
+    if source.get("training.mixed_precision") not in {"bf16", "fp16"} or not source.get("program.converts_outputs"):
+        return False
+    if source.get("training.keep_fp32_outputs") is False or source.get("training.zero_stage") is not None:
+        return False
+    if parallel.sharding == "fsdp" and source.get("training.fsdp_version") == 2:
+        return accelerate is not None and (1, 6) <= accelerate < (1, 8)
+    return parallel.sharding in {"none", "ddp", "fsdp"}
 
 
 def _find_stored(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from compatcheck.architectures.adapters import LOW_RANK, count_adapters
 from compatcheck.core.estimate import Assumption
 from compatcheck.memory.asked_facts import Given
-from compatcheck.memory.closed_form.reference import WITHOUT
 from compatcheck.memory.precision import adapter_bytes, read_precision
 from compatcheck.memory.run import Model, Parallelism, Precision, Run, RunReading, read_numbers
 
@@ -57,7 +56,7 @@ def read_run(
     peft = source.assume("training.peft", None, "no adapter method is named: full fine-tuning")
     peft = str(peft) if isinstance(peft, str) else None
     versions = _versions(environment)
-    precision = read_precision(source, parallel, model, peft, trains=trains)
+    precision = read_precision(source, parallel, model, peft, versions, trains=trains)
     if source.needs:
         return RunReading(None, tuple(source.assumptions.values()), tuple(dict.fromkeys(source.needs)))
     count = source.positive if peft in LOW_RANK else source.integer  # peft refuses a rank of 0
@@ -122,7 +121,8 @@ def read_run(
         loss=_read_loss(source),
         trainer=str(source.get("training.trainer") or "causal_lm"),
         reference_offloads=source.get("program.reference_offloads_with_policy") is not False,
-        without_reference=source.get("training.loss_type") in WITHOUT,
+        loss_type=str(source.get("training.loss_type") or ""),
+        precomputed=source.flag("training.precompute_ref_log_probs", default=False),
         framework=str(source.get("training.framework") or ""),
         code=str(source.get("program.code") or ""),
         makes_logits=source.get("program.makes_logits") is not False,

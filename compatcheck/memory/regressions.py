@@ -20,11 +20,13 @@ COUNTED = frozenset(
         "torch/fsdp1-mixes-frozen-and-trainable",  # closed_form/gradients.py, beside
         "torch/foreach-optimizer-two-temporaries",  # closed_form/optimizer_states.py
         "transformers/float32-logits-kept-as-output",  # closed_form/logits.py, logits (outputs_kept)
-        "transformers/logits-upcast-without-labels",  # closed_form/policy_logits.py, casts
+        "transformers/logits-upcast-without-labels",  # precision.py, logits
         "transformers/loss-shift-copies-logits",  # closed_form/logits.py, per_logit
-        "trl/dpo-keeps-reference-logits",  # closed_form/logits.py, _dpo
-        "trl/grpo-divides-logits-in-place",  # closed_form/policy_logits.py, _trl
-        "trl/grpo-entropy-of-whole-rows",  # closed_form/policy_logits.py, _trl
+        "trl/dpo-keeps-reference-logits",  # closed_form/trl_logits.py
+        "trl/grpo-divides-logits-in-place",  # closed_form/trl_logits.py
+        "trl/grpo-entropy-of-whole-rows",  # closed_form/trl_logits.py
+        "trl/kto-copies-shifted-logits",  # closed_form/trl_logits.py
+        "trl/kto-keeps-kl-logits",  # closed_form/trl_logits.py
         "verl/entropy-computed-when-unused",  # closed_form/policy_logits.py, _verl
     }
 )

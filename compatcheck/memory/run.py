@@ -96,6 +96,9 @@ class Precision(NamedTuple):
     """Gradients while they are reduced."""
     master: float
     """Master weights beside the working parameters; 0 when there are none."""
+    logits: float
+    """Logits as the model's forward returns them, to a loss outside of it: float32 where the model, the program's code or
+    accelerate's wrapper casts them."""
     autocast: bool
     """Products run in a 16-bit dtype on weights kept in float32."""
 
@@ -149,8 +152,10 @@ class Run(NamedTuple):
     trainer: str
     reference_offloads: bool
     """A reference is sharded and offloaded by the same configuration as the policy."""
-    without_reference: bool
-    """The loss compares with no reference, as ORPO's and SimPO's."""
+    loss_type: str
+    """As the trainer names it; empty when not known."""
+    precomputed: bool
+    """The reference's log-probabilities were computed before the training."""
     framework: str
     """Program that trains, as ``training.framework`` names it; empty when not known."""
     code: str

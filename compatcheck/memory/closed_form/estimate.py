@@ -14,13 +14,13 @@ from compatcheck.memory.closed_form.communication import backward_buffers, lasti
 from compatcheck.memory.closed_form.context import context, workspaces
 from compatcheck.memory.closed_form.layers import RECIPES
 from compatcheck.memory.closed_form.live_parameters import autocast_weights, live_parameters
-from compatcheck.memory.closed_form.logits import hole, logits
+from compatcheck.memory.closed_form.logits import hole, logits, outside_loss
 from compatcheck.memory.closed_form.masks import masks
 from compatcheck.memory.closed_form.offload import offload_buffers
 from compatcheck.memory.closed_form.optimizer_states import optimizer_states, step_workspace
 from compatcheck.memory.closed_form.parallel import held as held_parameters
 from compatcheck.memory.closed_form.parameters import dequantised, parameters
-from compatcheck.memory.closed_form.policy_logits import POLICY_TRAINERS, per_policy_logit
+from compatcheck.memory.closed_form.policy_logits import POLICY_TRAINERS
 from compatcheck.memory.closed_form.reference import count_references, reference_parameters
 from compatcheck.memory.closed_form.reserve import Shares, not_itemised, reserve, segments
 from compatcheck.memory.closed_form.verdict import judge
@@ -351,11 +351,7 @@ def _unmodelled(run: Run) -> list[Unmodelled]:
     if run.compiled:
         reason = "torch.compile recomputes norms and activations instead of keeping them"
         found.append(Unmodelled("fusion by torch.compile", "less", reason))
-    if (
-        run.trainer in POLICY_TRAINERS
-        and run.role in {"train", "actor"}
-        and per_policy_logit(run, backward=True) is None
-    ):
+    if run.trainer in POLICY_TRAINERS and run.role in {"train", "actor"} and outside_loss(run, backward=True) is None:
         reason = f"the loss of {run.framework or 'a program nobody names'} was not read; taken as cross entropy over all tokens"
         found.append(Unmodelled("log-probabilities", "either", reason))
     if not run.loop_read:

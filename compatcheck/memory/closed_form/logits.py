@@ -1,7 +1,7 @@
 """Logits and loss: bytes per logit by the loss code of the installed release.
 
-Every figure was measured by the probes logits_and_loss, trl_sft_loss, trl_dpo_loss and trl_grpo_loss over all releases
-(docs/sweeps.md) and is derived in their docstrings.
+Every figure was measured by the probes logits_and_loss and trl_sft_loss over all releases (docs/sweeps.md) and is derived in
+their docstrings; losses outside of the model: policy_logits and trl_logits.
 """
 
 from __future__ import annotations
@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.estimate import Component, Size, exactly
 from compatcheck.memory.closed_form.layers import DECODER, RECIPES
-from compatcheck.memory.closed_form.policy_logits import HEADLESS, POLICY_TRAINERS, casts, per_policy_logit
+from compatcheck.memory.closed_form.policy_logits import HEADLESS, POLICY_TRAINERS, completion_share, per_policy_logit
+from compatcheck.memory.closed_form.policy_logits import PerLogit as Range
+from compatcheck.memory.closed_form.reference import WITHOUT
+from compatcheck.memory.closed_form.trl_logits import trl_logits
+from compatcheck.memory.precision import PLAIN_LOSS, REMOTE
 
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run
@@ -35,15 +39,12 @@ SIXTEEN_BIT = PerLogit(6, 6)
 """Types whose loss stayed in 16 bits: logits, shifted copy, log-probabilities of 2 each."""
 AUTOCAST = PerLogit(12, 12)
 """The same under autocast, which takes cross_entropy in float32 (torch/csrc autocast_mode.h, list of float32 operations)."""
-FACTORY_DPO = PerLogit(20, 12)
-"""LLaMA-Factory's own DPO: the policy's float32 logits and log-probabilities stay while the reference makes both, and a copy of
-the logits; forward of a loss without reference is 12 (benchmarks/preference_logits.py)."""
-_ALWAYS = frozenset(("qwen",))
-"""Types of remote code with such a loss, whatever the release: modeling_qwen.py of Qwen/Qwen-7B."""
-_LATE = frozenset(
-    ("gpt2", "gpt_bigcode", "opt", "bloom", "biogpt", "gpt_neox", "falcon", "mpt", "persimmon", "stablelm", "xglm")
-)
-"""Types that computed their loss in 16 bits until 4.48.3."""
+FACTORY = Range(20, 20, 20)
+"""LLaMA-Factory's own DPO and KTO: the policy's float32 logits and log-probabilities stay while the reference makes both, and a
+copy of the logits; 12 in backward, and of a loss without reference (benchmarks/preference_logits.py)."""
+_UNREAD = PerLogit(12, 16)
+"""Of float32 logits that a loss nobody read takes log-probabilities of: logits, a quotient, log-probabilities; in backward
+logits, log-probabilities and two gradients."""
 _CHUNKS = 8
 """torchtune's CEWithChunkedOutputLoss splits the tokens in as many chunks (modules/loss/ce_chunked_output_loss.py, 0.4)."""
 _TOKENS = 256
@@ -58,13 +59,13 @@ def per_logit(run: Run) -> PerLogit:
     release = run.release("transformers")
     if release is None or release >= (4, 49):
         base = MODERN
-    elif run.model.model_type in _LATE and release < (4, 48, 3):
+    elif run.model.model_type in PLAIN_LOSS and release < (4, 48, 3):
         base = SIXTEEN_BIT
     elif release >= (4, 46):
         base = SHIFTED
     else:
         base = OLD_CAST
-    if run.model.model_type in _ALWAYS:
+    if run.model.model_type in REMOTE:
         base = SIXTEEN_BIT
     if base == SIXTEEN_BIT and run.mixed and run.parallel.sharding in {"none", "ddp"}:
         base = AUTOCAST
@@ -73,10 +74,8 @@ def per_logit(run: Run) -> PerLogit:
         base = base._replace(
             forward=base.forward - copy
         )  # all but the last token of one sequence are contiguous as they are
-    if run.trainer == "dpo" and run.code == "llamafactory":
-        return FACTORY_DPO._replace(forward=12) if run.without_reference else FACTORY_DPO
-    if run.trainer == "dpo":
-        base = _dpo(run.release("trl"))
+    if run.trainer in POLICY_TRAINERS and run.precision.logits >= 4:
+        return _UNREAD
     if run.precision.compute >= 4:
         base = PerLogit(max(8.0, base.forward - 2), base.backward)  # float32 logits are their own copy
     recipe = RECIPES.get(run.model.model_type, DECODER)
@@ -85,18 +84,24 @@ def per_logit(run: Run) -> PerLogit:
     return base
 
 
-def _dpo(release: tuple[int, ...] | None) -> PerLogit:
-    """Return DPO's bytes per logit over a step (docs/sweeps.md, trl 0.12.0 to 1.16.0)."""
-    if release is None:
-        return PerLogit(8, 8)
-    steps = (((1, 16), 0), ((1, 14), 7), ((1, 6), 8), ((0, 29), 11), ((0, 15), 5), ((0, 0), 6))
-    each = next(each for since, each in steps if release >= since)
-    return PerLogit(each, each)
-
-
 def sequences(run: Run) -> int:
     """Return how many sequences one forward takes for each sample: DPO and its kin run chosen and rejected together."""
-    return 2 if run.trainer in {"dpo", "cpo", "orpo", "kto", "bco", "reward"} else 1
+    return 2 if run.trainer in {"dpo", "cpo", "orpo", "reward"} else 1
+
+
+def outside_loss(run: Run, *, backward: bool) -> tuple[Range, str] | None:
+    """Return bytes per logit of a loss that takes the model's logits, and their source; None where none or nobody read it."""
+    own = run.code == "verl-engine" or (run.code == "openrlhf" and run.trainer in _SAME_LOGITS)
+    if own or (run.trainer in POLICY_TRAINERS and run.code != "trl"):
+        return per_policy_logit(run, backward=backward)
+    if run.code == "llamafactory" and run.trainer in {"dpo", "kto"}:
+        one_pass = backward or run.loss_type in WITHOUT
+        return Range(12, 12, 12) if one_pass else FACTORY, "benchmarks/preference_logits.py"
+    found = trl_logits(run)
+    if found is None:
+        return None
+    recipe = RECIPES.get(run.model.model_type, DECODER)
+    return found.plus(run.precision.compute if recipe.softcap and found.high else 0), "measured: docs/sweeps.md"
 
 
 def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
@@ -112,28 +117,27 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
     if run.loss == "fused_linear":
         return _fused(run, tokens, facts)
     count = tokens * vocab
-    own = run.code == "verl-engine" or (run.code == "openrlhf" and run.trainer in _SAME_LOGITS)
-    if own or run.trainer in POLICY_TRAINERS:
-        found = per_policy_logit(run, backward=backward)
-        if found is not None:
-            (low, expected, high), source = found
-            many = f"{run.micro_batch:,} sequences × " if run.micro_batch > 1 else ""
-            words = f"{expected:g} B × {many}{tokens // run.micro_batch:,} tokens × {vocab:,.0f}"
-            size = Size(int(low * count), int(expected * count), int(high * count))
-            name = "logits of the update" if run.optimizer is not None else "log-probability logits"
-            return (Component(name, "logits", size, words, source, run.role, facts),)
+    outside = outside_loss(run, backward=backward)
+    if outside is not None:
+        (low, expected, high), source = outside
+        many = f"{run.micro_batch:,} sequences × " if run.micro_batch > 1 else ""
+        words = f"{expected:g} B × {many}{tokens // run.micro_batch:,} tokens × {vocab:,.0f}"
+        size = Size(int(low * count), int(expected * count), int(high * count))
+        name = "logits and loss" if run.trainer not in POLICY_TRAINERS else "logits of the update"
+        name = name if run.optimizer is not None else "log-probability logits"
+        return (Component(name, "logits", size, words, source, run.role, facts),)
     each = per_logit(run)
     bytes_each = each.backward if backward else each.forward
     if run.loss == "chunked":
         bytes_each = _chunked(run, tokens, backward=backward)
     if run.outputs_kept and backward:
-        bytes_each += run.precision.compute
+        bytes_each += run.precision.logits
     if run.optimizer is None:
-        bytes_each = run.precision.compute
+        copied = run.precision.logits > run.precision.compute
+        bytes_each = run.precision.compute + (run.precision.logits if copied else 0)
     name = "logits and loss" if run.loss == "cross_entropy" else "logits, loss in chunks"
     size = exactly(bytes_each * count)
-    known = run.release("transformers") is not None or (run.trainer, run.code) == ("dpo", "llamafactory")
-    if run.loss == "cross_entropy" and not known and run.optimizer is not None:
+    if run.loss == "cross_entropy" and run.release("transformers") is None and run.optimizer is not None:
         size = Size(int(min(bytes_each, 10) * count), size.expected, int(max(bytes_each, 14) * count))
     elif run.loss == "chunked" and run.compiled:
         size = Size(size.low, size.expected, int((run.precision.compute + 8 / _CHUNKS) * count))
@@ -150,11 +154,16 @@ def hole(run: Run) -> int:
     """
     if run.loss != "cross_entropy" or run.optimizer is None or run.precision.compute >= 4:
         return 0
-    if (run.code == "verl-engine" or (run.code == "verl" and run.trainer in POLICY_TRAINERS)) and not casts(run):
+    engine = run.code == "verl-engine" or (run.code == "verl" and run.trainer in POLICY_TRAINERS)
+    if engine and run.precision.logits == run.precision.compute:
         return 0  # logits and gradients are all of one size
+    outside = outside_loss(run, backward=True)
+    if outside is not None and not outside[0].expected:
+        return 0
     if per_logit(run).backward == SIXTEEN_BIT.backward and run.micro_batch * sequences(run) == 1:
         return 0
-    return int(run.precision.compute * run.tokens * sequences(run) * run.model.vocab / run.parallel.tensor)
+    share = completion_share(run) if run.code == "trl" and outside is not None and run.trainer in POLICY_TRAINERS else 1
+    return int(share * run.precision.compute * run.tokens * sequences(run) * run.model.vocab / run.parallel.tensor)
 
 
 def _chunked(run: Run, tokens: int, *, backward: bool) -> float:

@@ -1,4 +1,4 @@
-"""Bytes per logit of trainers that learn from log-probabilities of what they generated, by program and release.
+"""Bytes per logit of programs that learn from log-probabilities of what they generated, by release; of TRL: trl_logits.
 
 The logits themselves are in each figure. Figures come from the programs' own operations run on a CPU, flash-attn's and
 compiled kernels replaced by what they allocate: benchmarks/policy_logits.py prints them. Where a figure grows with the share of
@@ -26,6 +26,14 @@ class PerLogit(NamedTuple):
     expected: float
     high: float
 
+    def plus(self, more: float) -> PerLogit:
+        """Return these with as much more of each."""
+        return PerLogit(*(one + more for one in self))
+
+    def times(self, share: float) -> PerLogit:
+        """Return this share of each."""
+        return PerLogit(*(one * share for one in self))
+
 
 def per_policy_logit(run: Run, *, backward: bool) -> tuple[PerLogit, str] | None:
     """Return bytes per logit and their source; None for programs nobody read."""
@@ -33,20 +41,12 @@ def per_policy_logit(run: Run, *, backward: bool) -> tuple[PerLogit, str] | None
         return _verl(run, backward=backward)
     if run.code == "openrlhf":
         return _openrlhf(run, backward=backward)
-    if run.code == "trl" and run.trainer == "grpo":
-        return _trl(run)
     return None
 
 
 def completion_share(run: Run) -> float:
     """Return which share of a sequence's tokens is completion; all of it where that is not known."""
     return 1.0 if run.response is None else min(1.0, run.response / run.sequence)
-
-
-def casts(run: Run) -> bool:
-    """Tell whether the model returns float32 logits: before transformers 4.46 (rule logits-upcast-without-labels)."""
-    release = run.release("transformers")
-    return release is not None and release < (4, 46)
 
 
 def _verl(run: Run, *, backward: bool) -> tuple[PerLogit, str]:
@@ -62,7 +62,7 @@ def _verl(run: Run, *, backward: bool) -> tuple[PerLogit, str]:
     trains = run.optimizer is not None
     asked = bool(run.entropy) if trains else run.role != "reference"
     entropy = run.entropy_computed == "always" or (asked and run.entropy_computed != "never")
-    cast = casts(run)
+    cast = run.precision.logits > run.precision.compute
     each = 4.0 if cast else 2.0
     if run.unpadded is False:
         expected = _padded(run, cast=cast, entropy=entropy, backward=trains and backward)
@@ -114,20 +114,3 @@ def _openrlhf(run: Run, *, backward: bool) -> tuple[PerLogit, str]:
     if run.optimizer is None or not backward:
         return PerLogit(8, 8, 10) if old else PerLogit(6, 6, 8 if release is not None else 10), source
     return PerLogit(8, 12, 16) if old else PerLogit(8, 10, 12), source
-
-
-def _trl(run: Run) -> tuple[PerLogit, str]:
-    """Return TRL's GRPO over a step, release by release, for each logit of a completion: prompts have none.
-
-    From 0.20 to 0.22 the entropy takes 6 bytes per logit of one sequence; a sequence that is alone has 6 in backward.
-    """
-    release, share = run.release("trl"), completion_share(run)
-    source = "probe trl_grpo_loss, docs/sweeps.md"
-    if run.optimizer is None:
-        return PerLogit(4 * share, 4 * share, 6 * share), source
-    alone = 6.0 if run.micro_batch == 1 else 4.0
-    row = 4 + 6 / run.micro_batch
-    steps = (((1, 16), 0.0), ((1, 10), 6.0), ((1, 0), 8.0), ((0, 23), alone), ((0, 20), row), ((0, 0), alone))
-    each = 6.0 if release is None else next(each for since, each in steps if release >= since)
-    low, high = (4.0, 8.0) if release is None else (each, each)
-    return PerLogit(low * share, each * share, high * share), source

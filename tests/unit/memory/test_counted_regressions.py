@@ -50,6 +50,12 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str], dict[str, Value]]] = {
     "trl/grpo-entropy-of-whole-rows": (
         {"trl": "0.20.0"}, {"trl": "0.19.1"}, {**TRL, "training.trainer": "grpo"},
     ),
+    "trl/kto-copies-shifted-logits": (
+        {"trl": "1.6.0"}, {"trl": "1.5.1"}, {**TRL, "training.trainer": "kto"},
+    ),
+    "trl/kto-keeps-kl-logits": (
+        {"trl": "0.16.1"}, {"trl": "0.17.0"}, {**TRL, "training.trainer": "kto", "training.loss_type": "kto"},
+    ),
     "verl/entropy-computed-when-unused": (
         {"verl": "0.3.0"}, {"verl": "0.4.0"}, {**VERL, "training.entropy_coefficient": 0.0},
     ),

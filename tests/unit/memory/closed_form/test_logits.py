@@ -66,4 +66,5 @@ def test_the_hole_is_one_copy_of_the_sixteen_bit_logits(make_run):
 @pytest.mark.parametrize(("loss", "expected"), [("sigmoid", (20, 12)), ("orpo", (12, 12))])
 def test_llamafactory_has_a_dpo_of_its_own(make_run, loss, expected):
     run = make_run(training__trainer="dpo", training__framework="llamafactory", training__loss_type=loss)
-    assert per_logit(run) == expected
+    found = [logits(run, backward=backward)[0].size.expected for backward in (False, True)]
+    assert found == [each * 2 * 2048 * 32000 for each in expected]

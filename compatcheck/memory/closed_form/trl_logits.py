@@ -1,0 +1,117 @@
+"""Bytes per logit of TRL's trainers over a step, by release and by the dtype of the logits that their losses receive.
+
+Every figure is measured: probes trl_dpo_loss and trl_grpo_loss over all releases (docs/sweeps.md), with which the tests compare
+this table row by row. The rules about TRL's losses say what stands out in it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.memory.closed_form.policy_logits import PerLogit, completion_share
+
+if TYPE_CHECKING:
+    from compatcheck.memory.run import Run
+
+
+class Peak(NamedTuple):
+    """Bytes per logit at the peak of a step."""
+
+    each: float
+    alone: float = 0
+    """At least so many where one row, or one pair, is the whole batch."""
+    row: float = 0
+    """More for each logit of one row, which is worked on by itself."""
+    high: float = 0
+    """At most, where the GPU's kernel was not run."""
+
+    def of(self, rows: int) -> PerLogit:
+        """Return the figure for a batch of so many rows."""
+        found = max(self.each + self.row / rows, self.alone if rows == 1 else 0)
+        return PerLogit(found, found, max(found, self.high))
+
+
+NONE = Peak(0)
+_Releases = tuple[tuple[tuple[int, ...], Peak, Peak], ...]
+"""First release, peak with 16-bit logits, peak with float32 ones; newest first."""
+# 1.14 on a GPU: a kernel whose allocations a stand-in made, as 16-bit logits; what is measured on a CPU is the high bound
+_POLICY: _Releases = (
+    ((1, 15), NONE, NONE),
+    ((1, 14), Peak(4, alone=6, high=6), Peak(12, alone=16)),
+    ((1, 10), Peak(6), Peak(12, alone=16)),
+    ((1, 0), Peak(8), Peak(16)),
+    ((0, 23), Peak(4, alone=6), Peak(12, alone=16)),
+    ((0, 20), Peak(4, row=6), Peak(12, alone=16)),
+    ((0, 0), Peak(4, alone=6), Peak(12, alone=16)),
+)
+_OLD_DPO: _Releases = (
+    ((0, 15), Peak(5, alone=6), Peak(12)),
+    ((0, 14), Peak(6), Peak(12)),
+    ((0, 0), Peak(6), Peak(16)),
+)
+_WITHOUT_REFERENCE: _Releases = (((0, 15), Peak(6), Peak(14)), ((0, 0), Peak(7), Peak(14)))
+_UNPAIRED: _Releases = (((0, 15), Peak(8), Peak(16)), ((0, 0), Peak(8), Peak(20)))
+_BY_TRAINER: dict[str, _Releases] = {
+    "grpo": _POLICY,
+    "rloo": tuple(entry for entry in _POLICY if entry[0] >= (0, 20)),
+    "dpo": (
+        ((1, 15), NONE, NONE),
+        ((1, 14), Peak(5, alone=6, high=8), Peak(12)),
+        ((1, 6), Peak(8), Peak(12)),
+        ((0, 29), Peak(11, alone=12), Peak(18)),
+        *_OLD_DPO,
+    ),
+    "kto": (
+        ((1, 15), NONE, NONE),
+        ((1, 14), Peak(8, high=9), Peak(14)),
+        ((1, 9), Peak(9), Peak(14)),
+        ((1, 8), Peak(10), Peak(16)),
+        ((1, 7), Peak(8, row=4), Peak(12, row=4)),
+        ((1, 6), Peak(12, row=4), Peak(20, row=4)),
+        *_UNPAIRED,
+    ),
+    "bco": _UNPAIRED,  # get_batch_logps and forward are as those of KTO in 0.17 (v0.19.0 bco_trainer.py)
+    "orpo": _WITHOUT_REFERENCE,
+    "cpo": _WITHOUT_REFERENCE,
+}
+_PRECOMPUTED: _Releases = (
+    ((1, 15), NONE, NONE),
+    ((1, 14), Peak(4, high=6), Peak(12)),
+    ((1, 6), Peak(6), Peak(12)),
+    ((0, 29), Peak(7, alone=8), Peak(12)),
+    *_OLD_DPO,
+)
+"""DPO without the reference's logits and the copy of them, which up to 0.28 are gone before the peak."""
+_FUSED = (1, 15)
+"""From here on the losses take the hidden states, in tiles."""
+_FIRST_RLOO = (0, 22)
+"""Before, RLOOTrainer has a loop of its own, which generates inside of its loss."""
+_MISMATCHED_UNTIL = (0, 17)
+"""Before, KTO keeps the logits of the batch that it estimates the divergence with (rule trl/kto-keeps-kl-logits)."""
+_USUAL = (1, 13)
+"""Stands for a release that is not known: the newest with logits whose losses need no kernel."""
+
+
+def trl_logits(run: Run) -> PerLogit | None:
+    """Return bytes per logit over a step of a trainer of TRL; None for one that was not measured.
+
+    Policy trainers make logits of completions alone.
+    """
+    release = run.release("trl")
+    rows = _BY_TRAINER.get(run.trainer)
+    if rows is None or (run.trainer == "rloo" and release is not None and release < _FIRST_RLOO):
+        return None
+    if run.trainer == "dpo" and run.precomputed:
+        rows = _PRECOMPUTED
+    single = run.precision.logits >= 4
+    if run.optimizer is None:  # logits and their quotient by the temperature
+        found = PerLogit(8, 8, 12) if single else PerLogit(4, 4, 6)
+        return found.times(completion_share(run)) if release is None or release < _FUSED else PerLogit(0, 0, 0)
+    peaks = [(since, single_peak if single else half_peak) for since, half_peak, single_peak in rows]
+    found = next(peak for since, peak in peaks if (release or _USUAL) >= since).of(run.micro_batch)
+    if release is None:
+        others = [peak.of(run.micro_batch).expected for _, peak in peaks if peak != NONE]
+        found = PerLogit(min(others), found.expected, max(others))
+    elif run.trainer == "kto" and release < _MISMATCHED_UNTIL and run.loss_type in {"", "kto"}:
+        found = found.plus(4 if single else 2)
+    return found.times(completion_share(run)) if run.trainer in {"grpo", "rloo"} else found
