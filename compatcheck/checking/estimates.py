@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from compatcheck.checking.tracer import Tracer
     from compatcheck.checking.verdict import Judgement
     from compatcheck.core.estimate import Estimate
-    from compatcheck.core.facts import Facts, Value
+    from compatcheck.core.facts import Value
     from compatcheck.core.report import Finding
     from compatcheck.core.source import Skipped, Source
     from compatcheck.resolution.subject import Subject
@@ -132,9 +132,9 @@ def _estimate_one(subject: Subject, criteria: Criteria, options: EstimateOptions
         from compatcheck.fixing.suggestions import suggest  # noqa: PLC0415 (only when asked)
         from compatcheck.memory.smallest_hardware import place  # noqa: PLC0415 (only when asked)
 
-        def price_on(roles: Mapping[str, Facts]) -> Estimate | None:
+        def price_on(devices: Mapping[str, Value]) -> Estimate | None:
             """Price the run on other devices, None where the stack does not run on them."""
-            judged = variants(subject._replace(roles=roles))
+            judged = variants.on(devices, subject)
             if judged.estimate is not None and not judged.estimate.phases:
                 return judged.estimate  # this many ranks cannot be arranged; others may
             refused = any(one.impact is not None and one.impact.effect == "fails_to_start" for one in _new(judged))

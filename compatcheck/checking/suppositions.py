@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 from compatcheck.core.errors import UsageError
 from compatcheck.core.summary import range_text, value_text
 from compatcheck.memory.regressions import is_worse, widen
-from compatcheck.resolution.resolve import resolve_with
 from compatcheck.rules.values import list_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from compatcheck.core.estimate import Estimate
     from compatcheck.core.facts import Value
     from compatcheck.core.report import Finding
     from compatcheck.resolution.subject import Subject
-    from compatcheck.rules.database import RuleSet
 
     Price = Callable[[Subject], tuple[Sequence[Finding], Estimate]]
     """Gives the findings on a variant of a run, and what it needs with them."""
+    State = Callable[[Subject, Mapping[str, Value]], Subject]
+    """Gives a run with more stated."""
 
 _SETTINGS = ("training.", "model.", "rollout.")
 """What the names of facts begin with that a run's own files state, as opposed to machine, builds and what its code does."""
@@ -31,7 +31,7 @@ _COMES = " (comes with "
 
 
 def suppose_worst(
-    subject: Subject, findings: Sequence[Finding], estimate: Estimate, rules: RuleSet, price: Price
+    subject: Subject, findings: Sequence[Finding], estimate: Estimate, state: State, price: Price
 ) -> Estimate:
     """Leave open whether a run fits that would not where a possible finding about it were certain.
 
@@ -41,18 +41,16 @@ def suppose_worst(
     Args:
         subject: the run.
         findings: about it; those count that wait for settings, or packages of extras that are not selected, alone.
-        estimate: what it needs as it is described.
-        rules: the database.
+        estimate: what it needs as it is described; one that does not fit cannot get worse.
+        state: states more of the run.
         price: judges the run with more stated.
     """
-    if estimate.verdict.outcome not in {"fits", "marginal"}:
-        return estimate
     waiting = sorted((one for one in findings if _waits(one)), key=_size, reverse=True)
     found = estimate
     stated: tuple[str, ...] = ()
     for finding in waiting:
         worst = None
-        for words, variant in _suppose(finding, subject, rules):
+        for words, variant in _suppose(finding, subject, state):
             try:
                 certain, priced = price(variant)
             except UsageError:
@@ -92,7 +90,7 @@ def _size(finding: Finding) -> float:
     return float("inf") if size is None else size
 
 
-def _suppose(finding: Finding, subject: Subject, rules: RuleSet) -> Iterator[tuple[tuple[str, ...], Subject]]:
+def _suppose(finding: Finding, subject: Subject, state: State) -> Iterator[tuple[tuple[str, ...], Subject]]:
     """Yield the ways in which everything is stated that a finding waits for, in words and as a variant of the run."""
     extras = [need for need in finding.needs if _COMES in need]
     names = [need for need in finding.needs if _COMES not in need]
@@ -106,4 +104,4 @@ def _suppose(finding: Finding, subject: Subject, rules: RuleSet) -> Iterator[tup
     for values in ways[:_MOST]:
         facts: dict[str, Value] = dict(zip(names, values, strict=True))
         words = (*brought, *(f"{name} is {value_text(value)}" for name, value in facts.items()))
-        yield words, resolve_with(subject, facts, rules)
+        yield words, state(subject, facts)

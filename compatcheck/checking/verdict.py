@@ -3,7 +3,7 @@
 It is made here and nowhere else; every command prints it or a part of it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import UsageError
@@ -14,11 +14,13 @@ from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
     from compatcheck.checking.checks import Criteria
+    from compatcheck.checking.suppositions import State
     from compatcheck.core.estimate import Estimate
     from compatcheck.core.facts import Fact, Value
     from compatcheck.core.report import Finding
     from compatcheck.matching.memory import Memory
     from compatcheck.resolution.subject import Subject
+    from compatcheck.rules.database import RuleSet
 
 
 class Judgement(NamedTuple):
@@ -32,10 +34,17 @@ class Judgement(NamedTuple):
     """What matching gave, with what could not be decided."""
 
 
-def judge(subject: "Subject", criteria: "Criteria", memory: "Memory | None" = None) -> Judgement:
+def judge(
+    subject: "Subject",
+    criteria: "Criteria",
+    memory: "Memory | None" = None,
+    state: "State | None" = None,
+    doubted: frozenset[str] = frozenset({"fits", "marginal"}),
+) -> Judgement:
     """Match a subject, price its run with what is known to go wrong in it, and tell what fails.
 
-    A run whose sizes make no sense has no estimate; `price` says which one. A memory is of variants of this subject.
+    A run whose sizes make no sense has no estimate; `price` says which one. A memory is of variants of this subject, and
+    ``state`` gives such with more stated. ``doubted`` are the outcomes that what nobody states may make worse.
     """
     outcome, found = _find(subject, criteria, memory)
     estimate = None
@@ -49,7 +58,8 @@ def judge(subject: "Subject", criteria: "Criteria", memory: "Memory | None" = No
 
         try:
             estimate = price(subject, found)
-            estimate = suppose_worst(subject, found, estimate, criteria.rules, price_variant)
+            if estimate.verdict.outcome in doubted:
+                estimate = suppose_worst(subject, found, estimate, state or Resolutions(criteria.rules), price_variant)
         except UsageError:
             pass  # `compatcheck estimate` says which size makes no sense
         else:
@@ -71,6 +81,26 @@ def _waive(findings: "Iterable[Finding]", subject: "Subject", criteria: "Criteri
     return findings if criteria.waivers is None else criteria.waivers.apply(findings, subject)
 
 
+class Resolutions:
+    """Subjects with more stated; the same of the same subject is resolved once."""
+
+    def __init__(self, rules: "RuleSet") -> None:
+        """Resolve by these rules."""
+        self._rules = rules
+        self._known: dict[Hashable, tuple[Subject, Subject]] = {}
+
+    def __call__(self, subject: "Subject", stated: "Mapping[str, Value]") -> "Subject":
+        """Return a subject with more stated; one on other devices as it is on its own."""
+        read_from = subject.environment, subject.as_read, subject.hardware
+        settings = frozenset((*subject.settings.items(), *((name, (value, None)) for name, value in stated.items())))
+        key = (*map(id, read_from), settings)
+        if key not in self._known:
+            from compatcheck.resolution.resolve import resolve_with  # noqa: PLC0415 (only where something is supposed)
+
+            self._known[key] = subject, resolve_with(subject, stated, self._rules)  # what it is read from lives on
+        return self._known[key][1]
+
+
 class Variants:
     """The verdict on subjects, and on variants of them: rules that rest on nothing that differs are matched once."""
 
@@ -80,17 +110,40 @@ class Variants:
         self._first: dict[str, tuple[Subject, Judgement]] = {}
         """Subject → itself as it was read, and its verdict."""
         self._memories: dict[str, Memory] = {}
+        self._resolutions = Resolutions(criteria.rules)
 
     def __call__(self, subject: "Subject") -> Judgement:
         """Return the verdict on a subject, or on what it comes to after changes."""
         if subject.id not in self._first:
-            self._first[subject.id] = subject, judge(subject, self._criteria)
+            self._first[subject.id] = subject, judge(subject, self._criteria, state=self._resolutions)
         as_read, verdict = self._first[subject.id]
-        if subject is as_read:
-            return verdict
+        return (
+            verdict if subject is as_read else judge(subject, self._criteria, self._memory(subject), self._resolutions)
+        )
+
+    def on(self, devices: "Mapping[str, Value]", subject: "Subject") -> Judgement:
+        """Return the verdict on a subject on other devices, whose facts are laid over what was resolved.
+
+        What is supposed of it is supposed on these devices, too, but not of one that may not fit on them anyway.
+        """
+
+        def state(placed: "Subject", stated: "Mapping[str, Value]") -> "Subject":
+            return place(self._resolutions(placed, stated), devices)
+
+        memory = self._memory(subject)
+        return judge(place(subject, devices), self._criteria, memory, state, frozenset({"fits"}))
+
+    def _memory(self, subject: "Subject") -> "Memory":
         from compatcheck.matching.memory import Memory  # noqa: PLC0415 (only where changes are tried)
 
-        return judge(subject, self._criteria, self._memories.setdefault(subject.id, Memory()))
+        return self._memories.setdefault(subject.id, Memory())
+
+
+def place(subject: "Subject", devices: "Mapping[str, Value]") -> "Subject":
+    """Return a subject on other devices, stated as ``--gpu`` states them: rules about devices are silent about others."""
+    from compatcheck.memory.suggest import overlay  # noqa: PLC0415 (only where other devices are tried)
+
+    return subject._replace(roles={role: overlay(facts, devices, "set") for role, facts in subject.roles.items()})
 
 
 _OF_ESTIMATES = frozenset({"_stack/run-cannot-start", "_stack/run-does-not-fit", "_stack/run-may-not-fit"})

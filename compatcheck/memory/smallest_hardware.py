@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Literal
 
 from compatcheck.core.suggestions import Placement
 from compatcheck.core.units import GIB, MIB
-from compatcheck.memory.suggest import overlay
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +21,7 @@ _SHARDED = frozenset({"zero", "fsdp", "megatron"})
 
 
 def place(
-    roles: Mapping[str, Facts], price: Callable[[Mapping[str, Facts]], Estimate | None], rules: RuleSet
+    roles: Mapping[str, Facts], price: Callable[[Mapping[str, Value]], Estimate | None], rules: RuleSet
 ) -> tuple[tuple[Placement, ...], str]:
     """Find, for each kind of device, the fewest that hold the run, and return the ones with the least memory in all.
 
@@ -31,7 +30,7 @@ def place(
 
     Args:
         roles: the facts of the run.
-        price: estimates it, with what is known to go wrong; None where the stack does not run on such a device.
+        price: estimates it on devices with these facts, with what is known to go wrong; None where the stack does not run there.
         rules: the devices.
 
     Returns:
@@ -55,9 +54,7 @@ def place(
             device["hardware.compute_capability"] = float(row["cc"])
 
         def price_on(count: int, device: Mapping[str, Value] = device) -> Estimate | None:
-            # as --gpu states it: rules about devices are silent about one that nobody stated
-            changed = {**device, **_count(first, count)}
-            return price({role: overlay(facts, changed, "set") for role, facts in roles.items()})
+            return price({**device, **_count(first, count)})
 
         most = sorted(one.gpus * one.limit_bytes for one in found)[:_MOST][_MOST - 1 :]
         tried = [one for one in counts if one % engine == 0 and all(one * memory <= total for total in most)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.core.document import enclosing_keys
 from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
-from compatcheck.core.versions import compile_specifier, contains
+from compatcheck.core.versions import compile_specifier
 from compatcheck.frameworks.keys import SILENT
 from compatcheck.resolution.gaps import find_gaps, may_set
 from compatcheck.resolution.gaps import open_facts as find_open_facts
@@ -246,11 +246,6 @@ def _gaps_for(program: Program, documents: Sequence[Document], *, everything: bo
     return tuple(find_gaps(documents if everything or not own else (*own, *scripts)))
 
 
-def _holds(row: Mapping[str, Any], package: str, release: str) -> bool:
-    bounds = row["ranges"].get(package, "present")
-    return isinstance(bounds, str) or contains(bounds, release) == "yes"
-
-
 class _Table:
     """The rows of one program, or of one of its parts, over one run."""
 
@@ -326,22 +321,23 @@ class _Table:
             package = self.scope.package(name)
             if package is not None and package.version is not None:
                 continue
-            specifier = None if package is None else package.specifier
-            begun = missed = False
-            for release in self.scope.rules.releases(name):
-                if specifier and contains(compile_specifier(specifier), release) != "yes":
-                    continue
-                if any(_holds(row, name, release) for row in candidates):
-                    if missed:
-                        return False
-                    begun = True
-                elif (begun or elsewhere) and any(
-                    name in row["ranges"] and _holds(row, name, release) for row in self.rows
-                ):
-                    if begun:
-                        return False
-                    missed = True
+            here = about = 0
+            for row in candidates:
+                here |= self.held(row, name)
+            for row in self.rows:
+                about |= self.held(row, name) if name in row["ranges"] else 0
+            if package is not None and package.specifier:
+                possible = self.scope.rules.held(compile_specifier(package.specifier), name)
+                here, about = here & possible, about & possible
+            before = (here & -here) - 1  # every release older than the first that a candidate is about
+            missed = about & ~here
+            if here and (missed & ~before or (elsewhere and missed & before)):
+                return False
         return True
+
+    def held(self, row: Mapping[str, Any], package: str) -> int:
+        """Return the releases of a package that a row is about, as bits; all of them where it says nothing of it."""
+        return self.scope.rules.held(row["ranges"].get(package, "present"), package)
 
     def is_other_beneath(self, fact: str, value: object) -> bool:
         """Tell whether a program that this one is built upon may have another default."""

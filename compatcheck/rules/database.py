@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from compatcheck.core.errors import RuleError
 from compatcheck.core.source import Source
-from compatcheck.core.versions import Bounds, Verdict, judge
+from compatcheck.core.versions import Bounds, Verdict, contains, judge
 from compatcheck.rules.expression import Code
 
 FORMAT = 4
@@ -218,6 +218,7 @@ class RuleSet:
         """Take the databases; data sections of a later one win."""
         self.databases = databases
         self._judged: dict[tuple[str, str, int], tuple[Bounds, Verdict]] = {}
+        self._held: dict[tuple[str, int], tuple[Bounds | str, int]] = {}
         self._dates: dict[str, Mapping[str, str]] = {}
 
     @property
@@ -290,6 +291,17 @@ class RuleSet:
         kept = self._judged.get(key)
         if kept is None:
             kept = self._judged[key] = bounds, judge(bounds, specifier, self.releases(package))
+        return kept[1]
+
+    def held(self, bounds: Bounds | str, package: str) -> int:
+        """Return the known releases of a package that lie in a range, the oldest as the lowest bit; kept as by `judge`."""
+        kept = self._held.get((package, id(bounds)))
+        if kept is None:
+            names = self.releases(package)
+            bits = (
+                "1" if isinstance(bounds, str) or contains(bounds, name) == "yes" else "0" for name in reversed(names)
+            )
+            kept = self._held[package, id(bounds)] = bounds, int("".join(bits) or "0", 2)
         return kept[1]
 
     def dates(self, package: str) -> Mapping[str, str]:

@@ -98,3 +98,11 @@ def test_the_stage_is_a_setting_of_a_run_that_shards_with_zero(request_of: Reque
     found = look(request_of, "training.use_reentrant=false", "training.offload_optimizer=cpu").subjects[0].estimate
     assert found is not None
     assert found.verdict.outcome != "fits"
+
+
+def test_what_is_supposed_on_other_devices_is_judged_by_their_memory(request_of: Request) -> None:
+    (report,) = estimate(request_of, open_rules(), {}, EstimateOptions(suggest=True)).reports
+    assert report.estimate.verdict.outcome == "marginal"
+    found = {placement.gpu: placement.gpus for placement in report.placements}
+    assert found["H200"] == 16  # 97.4 GiB with the regression of 140.4
+    assert "H100-80GB" not in found

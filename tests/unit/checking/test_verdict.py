@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from compatcheck.checking import Request, check, open_rules
+from compatcheck.checking.verdict import Resolutions, place
+from compatcheck.resolution.resolve import resolve
 from tests import ROOT
 
 if TYPE_CHECKING:
@@ -110,3 +112,18 @@ def test_what_costs_nothing_is_no_finding(look) -> None:
         "a__yaml": "compatcheck: 1\ntraining: {framework: hf_trainer, trainer: sft, gradient_checkpointing: true}\n"
     }
     assert "transformers/reentrant-default-flipped" not in look("transformers==5.3.0 torch==2.8.0", **files)
+
+
+def test_devices_are_stated_as_options_state_them() -> None:
+    subject = place(resolve("run", rules=open_rules()), {"hardware.compute_capability": 9.0})
+    assert {facts["hardware.compute_capability"].origin for facts in subject.roles.values()} == {"set"}
+
+
+def test_what_is_supposed_is_resolved_once_for_all_devices() -> None:
+    subject, state = resolve("run", rules=open_rules()), Resolutions(open_rules())
+    stated = {"training.sharding": "ddp"}
+    first = state(subject, stated)
+    assert first.roles["train"]["training.sharding"].value == "ddp"
+    assert state(place(subject, {"hardware.world_size": 2}), stated) is first
+    assert state(subject, {"training.sharding": "none"}) is not first
+    assert state(first, {"training.peft": None}).settings.keys() == {"training.sharding", "training.peft"}

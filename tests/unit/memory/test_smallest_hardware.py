@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def price(roles: Mapping[str, Facts]) -> Estimate:
+def price(devices: Mapping[str, Value]) -> Estimate:
     """Price a toy run: 630 GiB over the ranks."""
-    facts = roles["train"]
-    ranks, limit = (facts[f"hardware.{name}"].value for name in ("world_size", "memory_bytes"))
+    ranks, limit = (devices[f"hardware.{name}"] for name in ("world_size", "memory_bytes"))
     assert isinstance(ranks, int)
     assert isinstance(limit, int)
     size = 630 * GIB // ranks
@@ -69,8 +68,8 @@ def test_a_device_on_which_the_stack_does_not_start_is_none() -> None:
     run = Facts({"training.sharding": Fact("training.sharding", "zero", "set")})
     (first, *_), _ = place({"train": run}, price, open_rules())
 
-    def refusing(roles: Mapping[str, Facts]) -> Estimate | None:
-        return None if roles["train"]["hardware.gpu"].value == first.gpu else price(roles)
+    def refusing(devices: Mapping[str, Value]) -> Estimate | None:
+        return None if devices["hardware.gpu"] == first.gpu else price(devices)
 
     found, _ = place({"train": run}, refusing, open_rules())
     assert found
@@ -91,18 +90,6 @@ def test_an_engine_that_splits_its_model_starts_on_no_fewer_devices() -> None:
 )
 def test_an_instance_is_named_as_the_option_takes_it(gpu: str, gpus: int, name: str | None) -> None:
     assert name_instance(gpu, gpus, open_rules()) == name
-
-
-def test_devices_are_stated_as_options_state_them() -> None:
-    run = Facts({"training.sharding": Fact("training.sharding", "zero", "set")})
-    origins = set()
-
-    def noting(roles: Mapping[str, Facts]) -> Estimate:
-        origins.add(roles["train"]["hardware.compute_capability"].origin)
-        return price(roles)
-
-    place({"train": run}, noting, open_rules())
-    assert origins == {"set"}  # rules about devices ask whether one is stated
 
 
 def test_where_there_is_no_hardware_it_is_said_why() -> None:
