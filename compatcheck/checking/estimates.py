@@ -13,6 +13,7 @@ from compatcheck.checking.stack import name_unselected
 from compatcheck.checking.tracer import Untraced
 from compatcheck.checking.verdict import Variants
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT, UsageError
+from compatcheck.core.estimate import Assumption
 from compatcheck.core.estimate_report import Doubts, EstimateReport
 from compatcheck.core.redaction import redact
 from compatcheck.core.setting_names import is_about_memory
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from compatcheck.core.facts import Value
     from compatcheck.core.report import Finding
     from compatcheck.core.source import Skipped, Source
+    from compatcheck.core.suggestions import Wall
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
 
@@ -115,8 +117,13 @@ def _place(message: str, subject: Subject) -> Source | None:
 
 def _estimate_one(subject: Subject, criteria: Criteria, options: EstimateOptions) -> EstimateReport:
     rules, variants = criteria.rules, Variants(criteria)
+    walls: dict[str, Wall] = {}
+    assumed: tuple[Assumption, ...] = ()
+    if options.axes:
+        subject, assumed = _supply(subject, options.axes, walls, variants, rules)
     verdict = variants(subject)
     found = verdict.estimate or price(subject, verdict.findings)
+    found = found._replace(assumptions=(*assumed, *found.assumptions))
     model = None if options.model is None else redact(options.model)
     report = EstimateReport(describe_job(subject.roles, model) or subject.id, found)
     if not found.phases:
@@ -147,16 +154,38 @@ def _estimate_one(subject: Subject, criteria: Criteria, options: EstimateOptions
         suggestions = suggest(subject, rules, variants)
         placements, why_none = place(subject.roles, price_on, rules)
         report = report._replace(suggestions=suggestions, placements=placements, no_placement=why_none)
-    if options.axes:
-        from compatcheck.memory.largest_settings import find_wall  # noqa: PLC0415 (only when asked)
-        from compatcheck.resolution.resolve import resolve_with  # noqa: PLC0415 (only when asked)
+    for name in options.axes:
+        if name not in walls:
+            walls[name] = _find_wall(name, subject, variants, rules)
+    return report._replace(walls=tuple(walls[name] for name in options.axes))
 
-        def price_with(facts: Mapping[str, Value]) -> Estimate:
-            changed = resolve_with(subject, facts, rules)
-            return variants(changed).estimate or price(changed)
 
-        report = report._replace(walls=tuple(find_wall(name, subject.roles, price_with) for name in options.axes))
-    return report
+def _find_wall(name: str, subject: Subject, variants: Variants, rules: RuleSet) -> Wall:
+    from compatcheck.memory.largest_settings import find_wall  # noqa: PLC0415 (only when asked)
+    from compatcheck.resolution.resolve import resolve_with  # noqa: PLC0415 (only when asked)
+
+    def price_with(facts: Mapping[str, Value]) -> Estimate:
+        changed = resolve_with(subject, facts, rules)
+        return variants(changed).estimate or price(changed)
+
+    return find_wall(name, subject.roles, price_with)
+
+
+def _supply(
+    subject: Subject, axes: Sequence[str], walls: dict[str, Wall], variants: Variants, rules: RuleSet
+) -> tuple[Subject, tuple[Assumption, ...]]:
+    """State what a run lacks and a sweep looks for: the largest value that fits, whose wall is added to those found."""
+    from compatcheck.memory.largest_settings import AXES  # noqa: PLC0415 (only when asked)
+    from compatcheck.resolution.resolve import resolve_with  # noqa: PLC0415 (only when asked)
+
+    needs = (variants(subject).estimate or price(subject)).needs
+    name = next((name for name in axes if (AXES[name][0],) == needs), None) if set(axes) <= AXES.keys() else None
+    if name is None:
+        return subject, ()
+    wall = walls[name] = _find_wall(name, subject, variants, rules)
+    value = wall.fits or wall.step
+    reason = "nobody states it; the largest value that fits" if wall.fits else "nobody states it; not even that fits"
+    return resolve_with(subject, {wall.fact: value}, rules), (Assumption(wall.fact, value, reason),)
 
 
 def _doubts(subject: Subject, lines: LineFinder, rules: RuleSet) -> Doubts:

@@ -128,6 +128,8 @@ def find_wall(name: str, roles: Mapping[str, Facts], price_with: Callable[[Mappi
     stated = [facts[fact].value for facts in roles.values() if fact in facts]
     current = next((value for value in stated if isinstance(value, int)), None)
     start = current or step
+    if needs := price(start).needs:
+        raise UsageError(f"a sweep of {name} needs {', '.join(needs)}", hint=f"--set {needs[0]}=…, or sweep that first")
     if price(start).verdict.outcome == "unknown":
         raise UsageError("the wall needs to know the device", hint="name it: --gpu 8xH100-80GB")
     if name == "nodes":
@@ -136,7 +138,8 @@ def find_wall(name: str, roles: Mapping[str, Facts], price_with: Callable[[Mappi
     while low is not None and high is not None and high - low > step:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
-    cost = price(start + step).needed.expected - price(start).needed.expected
+    at = current or low or start
+    cost = price(at + step).needed.expected - price(at).needed.expected
     top = high if high is not None else low or start
     for index in range(1, _POINTS + 1):
         price(max(step, top * index // _POINTS))

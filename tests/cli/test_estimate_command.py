@@ -124,6 +124,27 @@ def test_what_cannot_be_done_is_an_error(facts_file: str, arguments: list[str], 
         run(facts_file, *BASE, "--gpu", "8xH100-80GB", *arguments)
 
 
+def test_a_sweep_supplies_the_length_that_nobody_states(facts_file: str) -> None:
+    path = Path(facts_file)
+    path.write_text(path.read_text().replace("  sequence_length: 4096\n", ""))
+    options = (facts_file, *BASE, "--gpu", "8xH100-80GB", "--set", "training.gradient_checkpointing=true")
+    assert run(*options)[0] == 3
+    _, described = run(*options, "--sweep", "sequence_length,micro_batch_size", "--format", "json")
+    (subject,) = json.loads(described)["subjects"]
+    length, size = subject["walls"]
+    assert [wall["fact"] for wall in (length, size)] == ["training.sequence_length", "training.micro_batch_size"]
+    assert length["current"] is None
+    assert length["fails"] == length["fits"] + 1
+    assert length["bytes_per_step"] > 0
+    assert size["fits"] >= size["current"] == 4
+    assumed = subject["estimate"]["assumptions"][0]
+    assert (assumed["fact"], assumed["value"]) == ("training.sequence_length", length["fits"])
+    stated = ("--set", f"training.sequence_length={length['fits']}")
+    (as_stated,) = json.loads(run(*options, *stated, "--format", "json")[1])["subjects"]
+    assert subject["estimate"]["phases"] == as_stated["estimate"]["phases"]
+    assert "no estimate" in run(*options, "--sweep", "micro_batch_size")[1]
+
+
 def test_a_wall_needs_a_device(facts_file: str) -> None:
     with pytest.raises(UsageError, match="device"):
         run(facts_file, *BASE, "--set", "hardware.world_size=8", "--sweep", "micro_batch_size")
