@@ -357,6 +357,23 @@ def test_liger_leaves_the_loss_to_a_program_that_computes_it_itself(rules: RuleS
 
 
 @pytest.mark.parametrize(
+    ("trl", "trainer", "key", "loss"),
+    [
+        ("0.22.2", "dpo", "use_liger_kernel", "cross_entropy"),
+        ("0.22.2", "grpo", "use_liger_kernel", "cross_entropy"),
+        ("0.22.2", "kto", "use_liger_loss", "fused_linear"),
+        ("0.25.0", "dpo", "use_liger_kernel", "fused_linear"),
+        ("1.0.0", "rloo", "use_liger_kernel", "cross_entropy"),
+    ],
+)
+def test_a_model_that_liger_patches_gives_logits_to_a_loss_outside(
+    rules: RuleSet, trl: str, trainer: str, key: str, loss: str
+) -> None:
+    facts = facts_of(rules, written(f"trl {trainer} --model_name_or_path gpt2 --{key} true\n"), trl=trl)
+    assert facts["training.loss_implementation"].value == loss
+
+
+@pytest.mark.parametrize(
     ("launch", "stated"),
     [
         ("--config_file acc.yaml ./mine/run_all --x 1", {}),
