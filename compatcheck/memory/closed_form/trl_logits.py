@@ -92,12 +92,19 @@ _USUAL = (1, 13)
 """Stands for a release that is not known: the newest with logits whose losses need no kernel."""
 
 
+_DIVERGENCE = PerLogit(14, 30, 30)
+"""Beside the logits of student and teacher, 2 each, GKD's divergence of 16-bit logits: both divided by the temperature, their
+log-probabilities, the mixture of both, its divergence from each, what the mask keeps (benchmarks/distillation_logits.py)."""
+
+
 def trl_logits(run: Run) -> PerLogit | None:
     """Return bytes per logit over a step of a trainer of TRL; None for one that was not measured.
 
-    Policy trainers make logits of completions alone.
+    Policy trainers make logits of completions alone; of GKD's samples nobody knows where they begin.
     """
     release = run.release("trl")
+    if run.trainer == "gkd" and run.optimizer is not None:
+        return _DIVERGENCE.plus(4).times(2 if run.precision.logits >= 4 else 1)
     rows = _BY_TRAINER.get(run.trainer)
     if rows is None or (run.trainer == "rloo" and release is not None and release < _FIRST_RLOO):
         return None

@@ -127,6 +127,12 @@ def test_unpaired_samples_are_one_sequence_each(make_run, trainer):
     assert sequences(make_run(training__trainer=trainer)) == 1
 
 
+def test_distillation_takes_both_models_log_probabilities(make_run):
+    gkd = {**TRL, "training__trainer": "gkd"}
+    assert trl_logits(make_run(**gkd)) == (18, 34, 34)
+    assert trl_logits(make_run(**gkd, **BF16)).expected == 68
+
+
 def test_an_unknown_release_holds_all_that_make_logits(make_run):
     low, expected, high = trl_logits(make_run(**TRL, **BF16, training__trainer="grpo"))
     assert (low, expected, high) == (12, 12, 16)
