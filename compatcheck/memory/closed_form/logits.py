@@ -89,10 +89,15 @@ def sequences(run: Run) -> int:
     return 2 if run.trainer in {"dpo", "cpo", "orpo", "reward"} else 1
 
 
+def _is_of_policy(run: Run) -> bool:
+    """Tell whether log-probabilities are taken as a policy's are."""
+    own = run.code == "verl-engine" or (run.code == "openrlhf" and run.trainer in _SAME_LOGITS)
+    return own or run.trainer in POLICY_TRAINERS
+
+
 def outside_loss(run: Run, *, backward: bool) -> tuple[Range, str] | None:
     """Return bytes per logit of a loss that takes the model's logits, and their source; None where none or nobody read it."""
-    own = run.code == "verl-engine" or (run.code == "openrlhf" and run.trainer in _SAME_LOGITS)
-    if own or (run.trainer in POLICY_TRAINERS and run.code != "trl"):
+    if _is_of_policy(run) and run.code != "trl":
         return per_policy_logit(run, backward=backward)
     if run.code == "llamafactory" and run.trainer in {"dpo", "kto"}:
         one_pass = backward or run.loss_type in WITHOUT
@@ -120,10 +125,11 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
     outside = outside_loss(run, backward=backward)
     if outside is not None:
         (low, expected, high), source = outside
-        many = f"{run.micro_batch:,} sequences × " if run.micro_batch > 1 else ""
-        words = f"{expected:g} B × {many}{tokens // run.micro_batch:,} tokens × {vocab:,.0f}"
+        rows = run.micro_batch * sequences(run) if run.micro_batch > 1 else 1
+        many = f"{rows:,} sequences × " if rows > 1 else ""
+        words = f"{expected:g} B × {many}{tokens // rows:,} tokens × {vocab:,.0f}"
         size = Size(int(low * count), int(expected * count), int(high * count))
-        name = "logits and loss" if run.trainer not in POLICY_TRAINERS else "logits of the update"
+        name = "logits of the update" if _is_of_policy(run) else "logits and loss"
         name = name if run.optimizer is not None else "log-probability logits"
         return (Component(name, "logits", size, words, source, run.role, facts),)
     each = per_logit(run)
