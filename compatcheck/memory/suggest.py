@@ -82,7 +82,8 @@ def _loss(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
 
     ms-swift refuses it where a process has several devices (``swift/trainers/arguments.py``, v3.5.0 to v4.5.2).
     """
-    given = values.get("program.passes_labels") is not False or values.get("program.runs_trl_trainers")
+    own = values.get("program.runs_trl_trainers") and values.get("program.has_liger_loss") is not False
+    given = values.get("program.passes_labels") is not False or own
     alone = values.get("hardware.devices_per_rank") in {None, 1}
     known = values.get("model.has_liger_kernels") is not False or values.get("program.passes_labels") is False
     if given and alone and known and values.get("training.loss_implementation") not in {"chunked", "fused_linear"}:

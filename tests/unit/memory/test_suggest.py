@@ -135,6 +135,13 @@ def test_of_nodes_the_wall_is_the_fewest_that_fit() -> None:
     assert find_wall("nodes", {"train": long}, price_of(long)).fits is None
 
 
+@pytest.mark.parametrize(("own", "proposed"), [(None, True), (True, True), (False, False)])
+def test_liger_is_proposed_where_it_has_a_loss_for_the_trainer(own: bool | None, proposed: bool) -> None:  # noqa: FBT001 (parameters)
+    known = {"program.passes_labels": False, "program.runs_trl_trainers": True}
+    run = overlay(RUN, known if own is None else {**known, "program.has_liger_loss": own})
+    assert any("Liger" in change.words for change in candidates({"train": run})) is proposed
+
+
 def test_a_layer_more_has_parameters() -> None:
     run = make_facts(
         model__num_hidden_layers=10, model__parameters_in_blocks=100, model__parameters=130,

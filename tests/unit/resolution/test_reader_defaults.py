@@ -364,6 +364,7 @@ def test_liger_leaves_the_loss_to_a_program_that_computes_it_itself(rules: RuleS
         ("0.22.2", "kto", "use_liger_loss", "fused_linear"),
         ("0.25.0", "dpo", "use_liger_kernel", "fused_linear"),
         ("1.0.0", "rloo", "use_liger_kernel", "cross_entropy"),
+        ("0.22.2", "rloo", "use_liger_loss", "cross_entropy"),
     ],
 )
 def test_a_model_that_liger_patches_gives_logits_to_a_loss_outside(
