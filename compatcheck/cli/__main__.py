@@ -23,6 +23,7 @@ from compatcheck.core.errors import (
     EXIT_USAGE,
     CompatcheckError,
 )
+from compatcheck.core.language import choose, speaking, translate
 
 if _before is not None:
     _signal.signal(_signal.SIGINT, _before)
@@ -57,6 +58,7 @@ def main(arguments: list[str] | None = None) -> None:
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (closed by the caller: `>&-`)
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (see above)
     prepare_output()
+    choose(None)
     try:
         code = _check(given) if given[:1] in (["env"], ["check"]) else _run_command(given)
         sys.stdout.flush()
@@ -67,8 +69,9 @@ def main(arguments: list[str] | None = None) -> None:
         from compatcheck.core.redaction import redact  # noqa: PLC0415 (only on the way to an error)
         from compatcheck.core.terminal import escape_controls  # noqa: PLC0415 (see above)
 
-        # What was given on the command line is often said back.
-        sys.stderr.write(escape_controls(redact(f"error: {error}\n" + (f"  {error.hint}\n" if error.hint else ""))))
+        with speaking(os.environ):
+            said = translate(f"error: {error}") + "\n" + (f"  {translate(error.hint)}\n" if error.hint else "")
+        sys.stderr.write(escape_controls(redact(said)))  # what was given on the command line is often said back
         code = error.exit_code
     except BrokenPipeError:
         sys.stderr.close()

@@ -15,7 +15,18 @@ from compatcheck.cli.help import Command
 @click.command("check", cls=Command)
 @options.argument("paths", "[PATH]...", nargs=-1)
 @options.take(
-    "check", "environment", "image", "inside image", "files", "run", "select", "rules", "gate", "security", "report"
+    "check",
+    "environment",
+    "image",
+    "inside image",
+    "files",
+    "run",
+    "select",
+    "rules",
+    "gate",
+    "security",
+    "report",
+    "language",
 )
 def command(**given: Any) -> int:  # noqa: ANN401 (click's signature)
     """Check requirement files, locks and training configurations, alone or together; directories are walked.

@@ -24,7 +24,9 @@ FORMATS = ("text", "markdown", "json")
 @click.command("diff", cls=Command)
 @options.argument("before", "A")
 @options.argument("after", "B")
-@options.take("diff", "inside image", "files", "run", "select", "rules", "gate", "report text,markdown,json")
+@options.take(
+    "diff", "inside image", "files", "run", "select", "rules", "gate", "report text,markdown,json", "language"
+)
 def command(before: str, after: str, trace: bool, plot: str | None, **given: Any) -> int:  # noqa: ANN401, FBT001 (click's signature)
     """Compare two environments, requirement files or locks under the same run: which regressions enter and leave with a change.
 

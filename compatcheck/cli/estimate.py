@@ -13,6 +13,7 @@ from compatcheck.cli.help import Command
 from compatcheck.cli.laboratory import find_tracer
 from compatcheck.cli.output import unread_lines
 from compatcheck.core.errors import UsageError
+from compatcheck.core.language import speaking
 from compatcheck.core.redaction import redact
 from compatcheck.core.terminal import escape_controls
 from compatcheck.rules.locate import open_rules
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 @click.command("estimate", cls=Command)
 @options.argument("paths", "[PATH]...", nargs=-1)
-@options.take("estimate", "environment", "image", "inside image", "files", "run")
+@options.take("estimate", "environment", "image", "inside image", "files", "run", "language")
 def command(
     *,
     suggest: bool,
@@ -66,9 +67,10 @@ def command(
     if not found.reports and found.failed:
         msg = f"none of the {len(found.failed)} subjects can be estimated"
         raise UsageError(msg, hint="mend what is named above")
-    click.echo(_format(found.reports, format_name, verbose), nl=False)
-    for line in unread_lines(found.skipped):
-        click.echo(line, err=True)
+    with speaking(os.environ, format_name):
+        click.echo(_format(found.reports, format_name, verbose), nl=False)
+        for line in unread_lines(found.skipped):
+            click.echo(line, err=True)
     if plot is not None:
         _plot(found.reports, plot)
     return found.exit_code

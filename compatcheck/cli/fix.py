@@ -30,7 +30,16 @@ FORMATS = ("text", "json", "markdown", "diff")
 @click.command("fix", cls=Command)
 @options.argument("paths", "[PATH]...", nargs=-1)
 @options.take(
-    "fix", "environment", "files", "run", "select", "rules", "gate", "security", "report text,json,markdown,diff"
+    "fix",
+    "environment",
+    "files",
+    "run",
+    "select",
+    "rules",
+    "gate",
+    "security",
+    "report text,json,markdown,diff",
+    "language",
 )
 def command(apply: bool, unsafe: bool, offline: bool, **given: Any) -> int:  # noqa: ANN401, FBT001 (click's signature)
     """Find a small set of changes that clears the findings of PATHs without bringing in others.

@@ -10,6 +10,7 @@ import click
 from compatcheck.cli import options
 from compatcheck.cli.arguments import inspect
 from compatcheck.cli.help import Command
+from compatcheck.core.language import speaking
 from compatcheck.core.terminal import escape_controls
 from compatcheck.core.textfile import STANDARD_INPUT
 from compatcheck.rules.locate import open_rules
@@ -18,7 +19,7 @@ from compatcheck.rules.locate import open_rules
 @click.command("oom", cls=Command)
 @options.argument("log", "LOG")
 @options.argument("paths", "[PATH]...", nargs=-1)
-@options.take("text json markdown", "environment", "files", "run", "rules")
+@options.take("text json markdown", "environment", "files", "run", "rules", "language")
 def command(log: str, rule_directories: tuple[str, ...], format_name: str, **given: Any) -> int:  # noqa: ANN401 (click's signature)
     """Find the tensor whose size was asked for, the phase and the cause in LOG.
 
@@ -37,7 +38,8 @@ def command(log: str, rule_directories: tuple[str, ...], format_name: str, **giv
     text, skipped = read_log(place)
     inspection = inspect(given, files=bool(given["paths"] or given["run"]), on_targets=False)
     report = explain_oom(text, place, inspection, rules, os.environ, skipped)
-    click.echo(escape_controls(FORMATTERS[format_name](report)), nl=False)
+    with speaking(os.environ, format_name):
+        click.echo(escape_controls(FORMATTERS[format_name](report)), nl=False)
     if not report.readings:
         name = "standard input" if log == "-" else log
         words = find_words(text)

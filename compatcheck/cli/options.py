@@ -10,6 +10,7 @@ import click
 
 from compatcheck.cli.completion import find_completion
 from compatcheck.core.data_file import read_text
+from compatcheck.core.language import LANGUAGES, choose
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -113,9 +114,15 @@ def _settings(row: Row) -> dict[str, Any]:
         return {**settings, "type": click.Choice(plain.split(","))}
     if plain.startswith("new"):
         return {**settings, "type": click.Path(file_okay=plain == "newfile", dir_okay=plain != "newfile")}
+    if plain == "language":
+        return {**settings, "type": click.Choice(["en", *LANGUAGES]), "expose_value": False, "callback": _choose}
     if plain == "picture":
         return {**settings, "callback": _check_picture, "shell_complete": find_completion("file")}
     return {**settings, "shell_complete": find_completion(plain)}
+
+
+def _choose(_: click.Context, __: click.Parameter, language: str | None) -> None:
+    choose(language)
 
 
 def _check_picture(_: click.Context, __: click.Parameter, path: str | None) -> str | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import UsageError
+from compatcheck.core.language import speaking, translate
 from compatcheck.core.terminal import escape_controls
 
 if TYPE_CHECKING:
@@ -76,9 +77,14 @@ def write_formatted(
     """
     name = output.format_name
     if to_person or name != "text":
-        text = format_as(name, name == "text" and wants_color(output.color, os.environ))
+        with speaking(os.environ, name):
+            text = format_as(name, name == "text" and wants_color(output.color, os.environ))
         sys.stdout.write(printable(text, sys.stdout.encoding or "utf-8"))
-    write_files([(name, path, format_as(name, False)) for name, path in targets])
+    contents = []
+    for name, path in targets:
+        with speaking(os.environ, name):
+            contents.append((name, path, format_as(name, False)))
+    write_files(contents)
 
 
 def unread_lines(skipped: "Iterable[Skipped]") -> Iterator[str]:
@@ -86,7 +92,7 @@ def unread_lines(skipped: "Iterable[Skipped]") -> Iterator[str]:
     from compatcheck.core.redaction import redact  # noqa: PLC0415 (only when something was not read)
 
     for entry in skipped:
-        yield escape_controls(redact(f"not read: {entry}"))
+        yield escape_controls(redact(translate(f"not read: {entry}")))
 
 
 def write_files(contents: Iterable[tuple[str, str, str]]) -> None:

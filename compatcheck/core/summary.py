@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from compatcheck.core.columns import measure
 from compatcheck.core.document import TAKEN_AS_EMPTY, TAKEN_AS_IDLE
 from compatcheck.core.facts import TRAITS, Fact, Value
+from compatcheck.core.language import translate
 from compatcheck.core.report import SEVERITIES, Finding, FindingImpact, Report, SubjectReport, severity_rank
 from compatcheck.core.source import Source
 from compatcheck.core.units import GIB, TIB, format_bytes
@@ -97,15 +99,16 @@ def checked_anything(report: Report) -> bool:
 def closing_lines(report: Report, width: int) -> list[str]:
     """Return the closing line, broken between its parts where it is longer than ``width`` characters."""
     lines: list[str] = []
-    for part in closing_line(report).split(" · "):
-        if lines and len(lines[-1]) + len(part) + 3 <= width:
+    comma = translate(", ")
+    for part in translate(closing_line(report)).split(" · "):
+        if lines and measure(f"{lines[-1]} · {part}") <= width:
             lines[-1] += f" · {part}"
             continue
-        for index, count in enumerate(part.split(", ")):
-            if index and len(lines[-1]) + len(count) + 3 <= width:  # the comma between them and one behind it
-                lines[-1] += f", {count}"
+        for index, count in enumerate(part.split(comma)):
+            if index and measure(f"{lines[-1]}{comma}{count},") <= width:  # the comma between them and one behind it
+                lines[-1] += f"{comma}{count}"
             elif index:
-                lines[-1] += ","
+                lines[-1] += comma.rstrip()
                 lines.append(f"  {count}")
             else:
                 lines.append(f"  {count}" if lines else count)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from compatcheck.core.columns import pad
 from compatcheck.core.difference import ENTERED, LEFT, STAYED
 from compatcheck.core.errors import EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT
+from compatcheck.core.language import translate
 from compatcheck.core.summary import fact_text, needs_text, place_text, size_text, value_text
 from compatcheck.core.units import format_bytes
 from compatcheck.reporters.figure import draw_bars, make_bar
@@ -45,9 +47,14 @@ class _Writer(Terminal):
         for change in self.difference.findings:
             if change.kind != STAYED or change.changed:
                 finding = change.finding
-                parts = (change.kind.upper(), severity_text(finding), finding.rule_id, change_text(change))
+                parts = (
+                    translate(change.kind.upper()),
+                    severity_text(finding),
+                    finding.rule_id,
+                    translate(change_text(change)),
+                )
                 yield " ".join(part for part in parts if part)
-        yield closing_line(self.difference)
+        yield translate(closing_line(self.difference))
 
     def lines(self) -> Iterator[str]:
         difference = self.difference
@@ -62,7 +69,7 @@ class _Writer(Terminal):
             ("left", left, self.left),
         ):
             if changes:
-                yield self.paint(f"{len(changes)} {title}", "1")
+                yield self.paint(translate(f"{len(changes)} {title}"), "1")
                 possible = [change for change in changes if change.finding.status == "possible"]
                 folded = [change for change in possible if change.finding.folded]
                 open_ones = [change for change in possible if not change.finding.folded]
@@ -75,14 +82,14 @@ class _Writer(Terminal):
         if same:
             shown = same if self.verbose else tuple(change for change in same if change.finding.status == "affected")
             rest = len(same) - len(shown)
-            more = "" if not rest else f", {'all' if not shown else rest} possible; -v lists them"
-            yield self.paint(f"{len(same)} stayed", "1") + more
+            more = "" if not rest else translate(f", {'all' if not shown else rest} possible; -v lists them")
+            yield self.paint(translate(f"{len(same)} stayed"), "1") + more
             yield from (line for change in shown for line in self.head(change.finding))
             yield ""
         yield from self.facts()
         yield from self.packages()
         if difference.peaks is not None:
-            yield self.paint(f"peak allocated on a device, {method_text(difference.peaks)}", "1")
+            yield self.paint(translate(f"peak allocated on a device, {method_text(difference.peaks)}"), "1")
             yield from (f"  {line}" for line in fill(peaks_text(difference.peaks), self.width - 2))
             yield ""
         notes = list(skipped_texts(difference))
@@ -109,7 +116,7 @@ class _Writer(Terminal):
             yield from self.wrapped("because", ", ".join(causes))
         if finding.remedies:
             remedy = finding.remedies[0]
-            yield from self.wrapped("fix", remedy.text + (f": {remedy.command}" if remedy.command else ""))
+            yield from self.wrapped("fix", translate(remedy.text) + (f": {remedy.command}" if remedy.command else ""))
         if finding.suppressed is not None:
             yield from self.wrapped("waived", finding.suppressed.reason)
 
@@ -125,11 +132,11 @@ class _Writer(Terminal):
         flipped = [change for change in self.difference.facts if change.flipped]
         others = [change for change in self.difference.facts if not change.flipped]
         if flipped:
-            yield self.paint(f"{len(flipped)} default{'s' if len(flipped) > 1 else ''} flipped", "1")
+            yield self.paint(translate(f"{len(flipped)} default{'s' if len(flipped) > 1 else ''} flipped"), "1")
             yield from (line for change in flipped for line in self.fact(change))
             yield ""
         if others and self.verbose:
-            yield self.paint("other facts", "1")
+            yield self.paint(translate("other facts"), "1")
             yield from (line for change in others for line in self.fact(change))
             yield ""
 
@@ -141,23 +148,23 @@ class _Writer(Terminal):
     def packages(self) -> Iterator[str]:
         packages = self.difference.packages
         if not packages:
-            yield self.paint("no package changed", "1")
+            yield self.paint(translate("no package changed"), "1")
             yield ""
             return
         shown = packages if self.verbose else tuple(change for change in packages if change.known)
-        yield self.paint(f"{len(packages)} package{'s' if len(packages) > 1 else ''} changed", "1")
+        yield self.paint(translate(f"{len(packages)} package{'s' if len(packages) > 1 else ''} changed"), "1")
         room = max((len(change.name) for change in shown), default=0)
         for change in shown:
-            yield f"  {change.name:<{room}}  {self.version_text(change)}"
+            yield f"  {change.name:<{room}}  {translate(self.version_text(change))}"
         if len(shown) < len(packages):
-            yield f"  {len(packages) - len(shown)} that no rule is about; -v lists them"
+            yield f"  {translate(f'{len(packages) - len(shown)} that no rule is about; -v lists them')}"
         yield ""
 
     def version_text(self, change: PackageChange) -> str:
         return versions_text(change, self.difference)
 
     def wrapped(self, label: str, text: str) -> Iterator[str]:
-        head = f"    {self.paint(f'{label:<{_LABEL}}', '2')}"
+        head = f"    {self.paint(pad(translate(label), _LABEL), '2')}"
         for line in fill(text, self.width - _LABEL - 4):
             yield f"{head}{line}"
             head = " " * (_LABEL + 4)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from compatcheck.core.columns import measure, pad
 from compatcheck.core.estimate import KINDS, OUTCOMES, WHOLE, Size, total
+from compatcheck.core.language import translate
 from compatcheck.core.summary import find_lead, gap_text, range_text, value_text
 from compatcheck.core.units import GIB, format_bytes
 from compatcheck.reporters.fix import change_text, describe_suggestion, suggestion_lines
@@ -42,13 +44,13 @@ def _lines(report: EstimateReport, verbose: int) -> Iterator[str]:
         yield from _doubts(report.doubts)
         return
     if not estimate.phases:
-        yield "  no estimate: it needs"
+        yield f"  {translate('no estimate: it needs')}"
         model = [name for name in estimate.needs if name.startswith("model.")]
         if len(model) > 1:
-            yield "    the model   (name it: --model CONFIG.JSON, a directory or a known id)"
+            yield f"    {translate('the model   (name it: --model CONFIG.JSON, a directory or a known id)')}"
         for name in estimate.needs:
             if len(model) <= 1 or name not in model:
-                yield f"    {name}   (state it: --set {name}=…)"
+                yield f"    {name}   {translate(f'(state it: --set {name}=…)')}"
         yield from _doubts(report.doubts)
         return
     yield ""
@@ -75,7 +77,7 @@ def _gaps(doubts: Doubts) -> Iterator[str]:
     for place, why in doubts.gaps[:_SHOWN_GAPS]:
         yield from wrap_text(f"not read: {place}: {gap_text(why)}", 2, 4)
     if len(doubts.gaps) > _SHOWN_GAPS:
-        yield f"  not read: {len(doubts.gaps) - _SHOWN_GAPS} more (`compatcheck facts` shows all)"
+        yield from wrap_text(f"not read: {len(doubts.gaps) - _SHOWN_GAPS} more (`compatcheck facts` shows all)", 2, 4)
 
 
 _SHOWN_GAPS = 3
@@ -89,7 +91,8 @@ def _verdict(report: EstimateReport) -> Iterator[str]:
     if verdict.condition and find_lead(estimate) is None:
         yield from wrap_text(verdict.condition, 2, 4)
     yield from wrap_text(f"allocated {range_text(estimate.allocated)}, reserved {range_text(estimate.reserved)}", 2, 4)
-    yield f"  estimated, {'in closed form' if estimate.method == 'closed_form' else 'traced on fake tensors'}; not measured"
+    method = "in closed form" if estimate.method == "closed_form" else "traced on fake tensors"
+    yield from wrap_text(f"estimated, {method}; not measured", 2, 4)
 
 
 def headline(report: EstimateReport) -> str:
@@ -130,7 +133,7 @@ def _doubts(doubts: Doubts) -> Iterator[str]:
     lines = doubt_lines(doubts)
     if lines:
         yield ""
-        yield "  not known"
+        yield f"  {translate('not known')}"
     for line in lines:
         yield from wrap_text(line, 4, 6)
 
@@ -160,15 +163,15 @@ def name_phase(phase: Phase) -> str:
 
 
 def _phase(phase: Phase, verbose: int) -> Iterator[str]:
-    yield f"  at the peak ({name_phase(phase)})"
+    yield f"  {translate(f'at the peak ({name_phase(phase)})')}"
     largest = max((part.size.expected for part in phase.components), default=0)
     alone = len({part.role for part in phase.components}) == 1
     shown = [part for part in sorted(phase.components, key=_order) if part.size.expected or verbose]
-    labels = [part.name if alone else f"{part.role}: {part.name}" for part in shown]
-    wide = min(_LABEL[1], max([_LABEL[0], *map(len, labels)]))
+    labels = [translate(part.name) if alone else f"{part.role}: {translate(part.name)}" for part in shown]
+    wide = min(_LABEL[1], max([_LABEL[0], *map(measure, labels)]))
     for part, label in zip(shown, labels, strict=True):
         width = round(_BAR * part.size.expected / largest) if largest else 0
-        yield f"    {label[:wide]:<{wide}} {format_bytes(part.size.expected):>10}  {'█' * width}"
+        yield f"    {pad(label[:wide], wide)} {format_bytes(part.size.expected):>10}  {'█' * width}"
         if verbose:
             yield from wrap_text(f"= {part.formula}", 8, 10)
         if verbose > 1:
@@ -204,7 +207,7 @@ def _unknowns(estimate: Estimate) -> Iterator[str]:
     for heading, lines in (("assumed", assumption_lines(estimate)), ("not modelled", unmodelled_lines(estimate))):
         if lines:
             yield ""
-            yield f"  {heading}"
+            yield f"  {translate(heading)}"
         for line in lines:
             yield from wrap_text(line, 4, 6)
 
@@ -226,7 +229,7 @@ def unmodelled_lines(estimate: Estimate) -> list[str]:
 def _walls(walls: Sequence[Wall]) -> Iterator[str]:
     if walls:
         yield ""
-        yield "  how far it goes"
+        yield f"  {translate('how far it goes')}"
     for wall in walls:
         yield from wrap_text(wall_text(wall), 4, 6)
 
@@ -251,10 +254,10 @@ def _placements(report: EstimateReport) -> Iterator[str]:
     if not (report.placements or report.no_placement):
         return
     yield ""
-    yield "  the smallest hardware it fits on"
+    yield f"  {translate('the smallest hardware it fits on')}"
     for place in report.placements:
         name, needs = placement_texts(place)
-        yield f"    {name:<44} {needs}"
+        yield f"    {name:<44} {translate(needs)}"
         if place.gradient_accumulation_steps is not None:
             yield from wrap_text(_batch_text(place.gradient_accumulation_steps), 6, 8)
     if not report.placements:

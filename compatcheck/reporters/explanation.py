@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from compatcheck.core.language import translate
 from compatcheck.core.summary import place_text, shared_directory, value_text
 from compatcheck.core.units import format_bytes
 from compatcheck.reporters.text import wrap_text
@@ -24,27 +25,27 @@ def format_explanation(explanation: Any) -> str:  # noqa: ANN401 (matching.expla
 def _lines(explanation: Any) -> Iterator[str]:  # noqa: ANN401 (see format_explanation)
     rule, decision, texts = explanation.rule, explanation.decision, explanation.texts
     base = _base(explanation)
-    yield f"{rule.id}: {_VERDICTS[decision.status]}"
-    yield f"  {rule.title}"
+    yield f"{rule.id}: {translate(_VERDICTS[decision.status])}"
+    yield f"  {translate(rule.title)}"
     yield f"  {explanation.subject}" + ("" if explanation.role == "train" else f" ({explanation.role})")
     if rule.status != "active":
-        yield f"  this rule is {rule.status} and never matches: {texts.reason}"
+        yield f"  {translate(f'this rule is {rule.status} and never matches: {texts.reason}')}"
     yield ""
     several = len(explanation.alternatives) > 1
     for index, alternative in enumerate(explanation.alternatives):
         if several:
-            yield f"  affected, alternative {index + 1}"
+            yield f"  {translate(f'affected, alternative {index + 1}')}"
         yield from _conditions(alternative, base)
     if explanation.conditions:
-        yield "  and"
+        yield f"  {translate('and')}"
         yield from _conditions(explanation.conditions, base)
     if explanation.exceptions:
-        yield "  unless"
+        yield f"  {translate('unless')}"
         yield from _conditions(explanation.exceptions, base)
     yield ""
     yield from _size(explanation, base)
     if decision.needs:
-        yield f"  would decide it: {', '.join(decision.needs)}"
+        yield f"  {translate('would decide it: ' + ', '.join(decision.needs))}"
     blocking = _blocking(explanation)
     if blocking:
         yield from wrap_text(f"ruled out by: {'; '.join(blocking)}", 2, 4)
@@ -53,10 +54,11 @@ def _lines(explanation: Any) -> Iterator[str]:  # noqa: ANN401 (see format_expla
     yield ""
     for heading, text in (("what", texts.what), ("why", texts.why), ("known problems", texts.known_problems)):
         if text:
-            yield f"  {heading}"
+            yield f"  {translate(heading)}"
             for paragraph in text.split("\n\n"):
                 yield from wrap_text(" ".join(paragraph.split()), 4, 4)
-    yield f"  confidence: {rule.confidence}" + (f": {_evidence(texts.evidence)}" if texts.evidence else "")
+    evidence = f": {_evidence(texts.evidence)}" if texts.evidence else ""
+    yield f"  {translate(f'confidence: {rule.confidence}{evidence}')}"
     for reference in texts.references:
         yield f"  {reference['type'].lower():<13} {reference['url']}"
     yield ""
@@ -71,26 +73,26 @@ _VERDICTS = {
 
 def _conditions(conditions: Any, base: str) -> Iterator[str]:  # noqa: ANN401 (see format_explanation)
     for condition in conditions:
-        yield from wrap_text(f"{_MARKS[condition.outcome]}  {condition.text}", 4, 9)
+        yield from wrap_text(f"{translate(_MARKS[condition.outcome])}  {condition.text}", 4, 9)
         for fact in condition.facts:
-            yield f"           {_named(fact)}  [{place_text(fact, base)}]"
+            yield f"           {_named(fact)}  [{translate(place_text(fact, base))}]"
         for name in condition.missing:
-            yield f"           {name} is unknown"
+            yield f"           {translate(f'{name} is unknown')}"
 
 
 def _size(explanation: Any, base: str) -> Iterator[str]:  # noqa: ANN401 (see format_explanation)
     formula = explanation.texts.formula
     if formula is None:
-        yield "  size: no formula is established"
+        yield f"  {translate('size: no formula is established')}"
         return
     yield from wrap_text(f"size: {formula}", 2, 8)
     for fact in explanation.size_facts:
-        yield f"           {_named(fact)}  [{place_text(fact, base)}]"
+        yield f"           {_named(fact)}  [{translate(place_text(fact, base))}]"
     if explanation.expected_bytes is None:
-        yield f"        needs {', '.join(explanation.size_needs)}"
+        yield f"        {translate('needs ' + ', '.join(explanation.size_needs))}"
     else:
         size = explanation.expected_bytes
-        yield f"        = {size:,} bytes = {format_bytes(size)} per {explanation.rule.scope}"
+        yield f"        = {size:,} bytes = {translate(f'{format_bytes(size)} per {explanation.rule.scope}')}"
 
 
 def _blocking(explanation: Any) -> list[str]:  # noqa: ANN401 (see format_explanation)

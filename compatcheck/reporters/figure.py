@@ -6,8 +6,10 @@ import os
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.core.columns import fill
 from compatcheck.core.errors import UsageError
 from compatcheck.core.estimate import KINDS, total
+from compatcheck.core.language import translate
 from compatcheck.core.units import GIB, KIB, format_bytes
 
 if TYPE_CHECKING:
@@ -141,7 +143,7 @@ def draw_bars(name: str, title: str, bars: Sequence[Bar], limit: int | None, *, 
     texts: list[str] = []
     first = top = 6.0 if limit is None else 26.0
     for bar in bars:
-        lines = _break(bar.label)
+        lines = fill(translate(bar.label), _LINE) or [""]
         texts += [draw_text("0", top + 13 + 16 * index, line) for index, line in enumerate(lines)]
         texts.append(draw_text("100%", top + 13, format_bytes(bar.size.expected), end=True, kind="number"))
         top += 16 * len(lines) + 3
@@ -186,7 +188,7 @@ def _draw_parts(name: str, bar: Bar, top: float, scale: float) -> Iterator[str]:
         words = f"{part.role}: {kind_text(part.kind)} {format_bytes(part.size)}"
         yield (
             f'<rect class="part" x="{start:.3f}%" y="{top}" width="{part.size * scale:.3f}%" height="22" '
-            f"{_paint(name, part.kind)}><title>{escape(words)}</title></rect>"
+            f"{_paint(name, part.kind)}><title>{escape(translate(words))}</title></rect>"
         )
         start += part.size * scale
 
@@ -254,21 +256,11 @@ def choose_ticks(widest: int) -> list[int]:
     return [round(index * step * GIB) for index in range(_TICKS + 1) if index * step * GIB <= widest * 1.02] or [0]
 
 
-def _break(label: str) -> list[str]:
-    lines: list[str] = []
-    for word in label.split():
-        if lines and len(lines[-1]) + len(word) < _LINE:
-            lines[-1] += f" {word}"
-        else:
-            lines.append(word)
-    return lines or [""]
-
-
 def draw_text(x: str, y: float, text: str, *, end: bool = False, middle: bool = False, kind: str = "") -> str:
     """Write a text; ``x`` with its unit, ``y`` in pixels, ``kind`` one of the classes of `STYLE`."""
     anchor = ' text-anchor="end"' if end else ' text-anchor="middle"' if middle else ""
     named = f' class="{kind}"' if kind else ""
-    return f'<text x="{x}" y="{y:g}"{anchor}{named}>{escape(text)}</text>'
+    return f'<text x="{x}" y="{y:g}"{anchor}{named}>{escape(translate(text))}</text>'
 
 
 def draw_line(x: float, y: float, to: float, end: float, kind: str, title: str = "") -> str:
@@ -279,7 +271,8 @@ def draw_line(x: float, y: float, to: float, end: float, kind: str, title: str =
 
 def wrap_shapes(name: str, title: str, said: str, height: float, body: str) -> Figure:
     """Make a figure of shapes: ``said`` is all it shows, in words."""
-    head = f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-desc">{escape(said)}</desc>'
+    told = translate(said.removesuffix(".")) + ("." if said.endswith(".") else "")
+    head = f'<title id="{name}-title">{escape(translate(title))}</title><desc id="{name}-desc">{escape(told)}</desc>'
     start = (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="figure" role="img" aria-labelledby="{name}-title {name}-desc"'
     )

@@ -6,11 +6,13 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+from compatcheck.core.columns import measure
 from compatcheck.core.effects import PATCH_RELEASE
 from compatcheck.core.errors import EXIT_UNREADABLE_INPUT
 from compatcheck.core.estimate import OUTCOMES
 from compatcheck.core.fix import NOT_NEEDED, REFUSED, RESOLVED, SETTING, VERSION, install_command
 from compatcheck.core.headline import open_lines
+from compatcheck.core.language import translate
 from compatcheck.core.summary import range_text, size_text
 from compatcheck.core.units import format_bytes
 from compatcheck.reporters.json import describe_finding, describe_origin
@@ -114,12 +116,12 @@ class _Writer(Terminal):
         for change in plan.changes:
             yield from self.change(change, applied=applied)
         if not plan.changes:
-            yield "  no change that is known here clears anything"
+            yield f"  {translate('no change that is known here clears anything')}"
         yield from self.resolution(plan.resolution)
         if plan.brings:
             yield from self.labelled("brings in", brings_text(plan))
         for note in plan.notes:
-            yield from self.labelled("note", shorten(note))
+            yield from self.labelled("note", shorten(translate(note)))
         if plan.exhausted:
             yield from self.labelled(
                 "note", "a smaller set may exist: only pairs were looked at together, and within limits"
@@ -164,13 +166,14 @@ class _Writer(Terminal):
         label = finding.severity if finding.status == "affected" else f"{finding.severity}, possible"
         text = f"{finding.rule_id} ({label}, {size_text(finding.impact)})"
         first, *more = fill(text, self.width - 9)
-        yield f"  {self.paint('stays', COLORS[finding.severity])}  {first}"
+        yield f"  {self.paint(translate('stays'), COLORS[finding.severity])}  {first}"
         yield from (f"         {line}" for line in more)
         yield from self.labelled("", shorten(why))
 
     def labelled(self, label: str, text: str) -> Iterator[str]:
-        room = max(10, len(label) + 1)
-        head = f"    {self.paint(label, '2')}{' ' * (room - len(label))}"
+        label = translate(label)
+        room = max(10, measure(label) + 1)
+        head = f"    {self.paint(label, '2')}{' ' * (room - measure(label))}"
         for line in fill(text, self.width - 4 - room):
             yield f"{head if label else ' ' * (room + 4)}{line}"
             label = ""
@@ -179,13 +182,13 @@ class _Writer(Terminal):
 def suggestion_lines(suggestions: Sequence[Suggestion], *, fits: bool) -> Iterator[str]:
     """Write what would help a run, each with what it needs then and how it is stated; say where nothing makes it fit."""
     yield ""
-    yield "  what would help"
+    yield f"  {translate('what would help')}"
     if not fits and all(one.outcome != "fits" for one in suggestions):
         nearest = min(suggestions, key=lambda one: one.needed.expected, default=None)
         words = "" if nearest is None else f"; nearest is {' + '.join(map(change_text, nearest.changes))}"
         yield from wrap_text(f"nothing that can be changed here makes it fit for certain{words}", 4, 6)
     elif not suggestions:
-        yield "    nothing that can be changed here needs less"
+        yield f"    {translate('nothing that can be changed here needs less')}"
     for one in suggestions:
         asked = [change for change in one.changes if not change.follows]
         yield from wrap_text(" + ".join(map(change_text, asked)), 4, 4)

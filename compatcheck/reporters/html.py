@@ -11,6 +11,7 @@ from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, UsageError
 from compatcheck.core.estimate import OUTCOMES
 from compatcheck.core.fix import NOT_NEEDED, VERSION, install_command
 from compatcheck.core.headline import ending, find_worst, headline, missing_text, reason_text
+from compatcheck.core.language import translate
 from compatcheck.reporters import estimate as estimates
 from compatcheck.reporters import fix
 from compatcheck.reporters.figure import STYLE, Bar, Part, draw_bars, draw_steps, make_bar, tell_bytes
@@ -115,10 +116,12 @@ def _open_template() -> Any:  # noqa: ANN401 (of a package that need not be ther
     environment = Environment(
         loader=PackageLoader("compatcheck.reporters"),
         autoescape=True,
+        finalize=lambda value: translate(value) if type(value) is str else value,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals["_"] = translate
     environment.filters |= {
         "size": summary.size_text, "fact": summary.fact_text, "place": summary.place_text, "needs": summary.needs_text,
         "measured": summary.measured_text, "assumed": summary.assumptions_in_words, "clean": summary.clean_text,
@@ -358,7 +361,7 @@ def _prose(text: str) -> Any:  # noqa: ANN401 (Markup of a package that need not
     """Write the paragraphs of a rule's text, with what Markdown in it is code or strong; all else stays as it is."""
     from markupsafe import Markup, escape  # noqa: PLC0415 (comes with Jinja2)
 
-    marked = re.sub(r"`([^`\n]+)`", r"<code>\1</code>", str(escape(text)))
+    marked = re.sub(r"`([^`\n]+)`", r"<code>\1</code>", str(escape(translate(text))))
     marked = re.sub(r"\*\*([^*\n]+)\*\*", r"<strong>\1</strong>", marked)
     paragraphs = "".join(f"<p>{part}</p>" for part in marked.split("\n\n") if part.strip())
     return Markup(paragraphs)  # noqa: S704 (escaped above)

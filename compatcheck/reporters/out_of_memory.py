@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from compatcheck.core.columns import pad
+from compatcheck.core.language import translate
 from compatcheck.core.out_of_memory import Explained
 from compatcheck.core.units import format_bytes
 from compatcheck.reporters.fix import change_text
 from compatcheck.reporters.json import describe_skipped
 from compatcheck.reporters.markdown import table
 from compatcheck.reporters.plain_data import pick
-from compatcheck.reporters.text import wrap_text
+from compatcheck.reporters.text import wrap, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,7 +72,7 @@ def _text(report: OutOfMemoryReport) -> Iterator[str]:
         yield from _entry("" if index else "to change", words, indent="")
     if report.findings:
         yield ""
-        yield "known problems of this stack that may explain it"
+        yield translate("known problems of this stack that may explain it")
         for explained in report.findings:
             yield from _finding(explained)
     for change in report.changes:
@@ -80,7 +81,7 @@ def _text(report: OutOfMemoryReport) -> Iterator[str]:
         for finding in change.enter:
             yield from _finding(Explained(finding, "other"))
     for entry in report.skipped:
-        yield f"not read: {entry}"
+        yield translate(f"not read: {entry}")
 
 
 def _to_change(report: OutOfMemoryReport) -> Iterator[str]:
@@ -107,7 +108,7 @@ def _reading(reading: MessageReading, report: OutOfMemoryReport, *, main: bool) 
     head = f"{report.log}:{message.line}{stream}  {title(message)}"
     notes = [note for note in (message.releases, f"{message.times} times" if message.times > 1 else None) if note]
     head += (f"  ({', '.join(notes)})" if notes else "") + ("  <- explains the failure" if main else "")
-    yield from wrap(head, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    yield from wrap(head, _WIDTH, rest="  ", break_long_words=False, break_on_hyphens=False)
     yield from _entry("asked for" if message.asked else "means", _answer(reading))
     for match in reading.matches:
         yield from _entry("", describe_match(match))
@@ -157,8 +158,8 @@ def describe_match(match: Match) -> str:
 
 
 def _entry(label: str, text: str, indent: str = "  ") -> Iterator[str]:
-    first = f"{indent}{label}".ljust(_INDENT)
-    yield from wrap(text, _WIDTH, initial_indent=first, subsequent_indent=" " * _INDENT, break_on_hyphens=False)
+    first = pad(f"{indent}{translate(label)}", _INDENT)
+    yield from wrap(text, _WIDTH, first, " " * _INDENT, break_on_hyphens=False)
 
 
 def _finding(explained: Explained) -> Iterator[str]:
@@ -166,7 +167,7 @@ def _finding(explained: Explained) -> Iterator[str]:
     size = ""
     if finding.impact is not None and finding.impact.expected_bytes is not None:
         size = f", {format_bytes(finding.impact.expected_bytes)}"
-    yield f"  {finding.rule_id} ({finding.status}{size})" + (f": {relation}" if relation else "")
+    yield f"  {finding.rule_id} ({translate(finding.status)}{size})" + (f": {translate(relation)}" if relation else "")
     yield from wrap_text(finding.title, 4, 4)
     for remedy in finding.remedies[:1]:
         yield from wrap_text(f"remedy: {remedy.text}", 4, 4)

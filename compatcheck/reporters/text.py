@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from compatcheck.core import columns
+from compatcheck.core.columns import measure, pad
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS
 from compatcheck.core.headline import ending, headline
+from compatcheck.core.language import translate
 from compatcheck.core.summary import (
     assumptions_in_words,
     choose,
@@ -67,21 +70,21 @@ class Terminal:
 
     def heading(self, finding: Finding, size: str, *, code: str = "", indent: str = "") -> Iterator[str]:
         """Write severity and rule, and a size at the right or on a line of its own."""
-        label = severity_text(finding)
-        gap = self.width - len(indent) - len(label) - len(finding.rule_id) - len(size) - 1
+        label, size = severity_text(finding), translate(size)
+        gap = self.width - measure(f"{indent}{label} {finding.rule_id}{size}")
         painted = self.paint(size, code) if code else size
         head = f"{indent}{self.paint(label, COLORS[finding.severity])} {self.paint(finding.rule_id, '1')}"
         if gap > 1:
             yield f"{head}{' ' * gap}{painted}".rstrip()
         else:
             yield head
-            yield f"{' ' * max(0, self.width - len(size))}{painted}".rstrip()
+            yield f"{' ' * max(0, self.width - measure(size))}{painted}".rstrip()
 
 
 def severity_text(finding: Finding) -> str:
     """Write the severity of a finding, and whether it is one."""
     word = "POSSIBLE" if finding.status == "possible" else "ADVICE" if finding.advice else None
-    return finding.severity.upper() if word is None else f"{word} ({finding.severity})"
+    return finding.severity.upper() if word is None else f"{translate(word)} ({finding.severity})"
 
 
 class _Writer(Terminal):
@@ -109,7 +112,7 @@ class _Writer(Terminal):
             yield from (self.paint(line, "1") for line in fill(title, self.width))
             fit = fit_text(subject) if len(report.subjects) > 1 else None
             if fit is not None:
-                yield f"  {fit}"
+                yield from (f"  {line}" for line in fill(fit, self.width - 2))
             yield from (
                 self.aside(subject, findings)
                 if subject.aside and not self.verbose
@@ -129,8 +132,8 @@ class _Writer(Terminal):
                 yield ""
         else:
             counted = (entry for entry in report.skipped if entry.named)
-            yield from (" ".join(f"NOT READ {entry.source}: {entry.reason}".split()) for entry in counted)
-            yield from (f"WAIVER {note}" for note in report.waiver_notes)
+            yield from (" ".join(translate(f"NOT READ {entry.source}: {entry.reason}").split()) for entry in counted)
+            yield from (translate(f"WAIVER {note}") for note in report.waiver_notes)
         if report.next_step is not None and not self.quiet:
             yield from self.next_step(report.next_step)
         yield from closing_lines(report, self.width)
@@ -196,7 +199,7 @@ class _Writer(Terminal):
         shown = [finding for finding in findings if finding.suppressed is None]
         certain = [finding for finding in shown if finding.status == "affected"]
         for finding in certain:
-            parts = (f"{finding.severity.upper()} {finding.rule_id}", size_text(finding.impact))
+            parts = (f"{finding.severity.upper()} {finding.rule_id}", translate(size_text(finding.impact)))
             yield from (f"  {line}" for line in fill(" ".join(filter(None, parts)), self.width - 2))
         possible = len(shown) - len(certain)
         if possible:
@@ -265,7 +268,7 @@ class _Writer(Terminal):
         total = len(report.subjects)
         folded = {id(entry.finding): entry for entry in fold_findings(report.findings)}
         choice = choose(entry.finding for entry in folded.values())
-        yield self.paint(f"{total} configurations and environments; -v reports them one by one", "1")
+        yield self.paint(translate(f"{total} configurations and environments; -v reports them one by one"), "1")
         for finding in choice.shown:
             yield ""
             yield from self.finding(finding)
@@ -349,7 +352,7 @@ class _Writer(Terminal):
         if subjects is not None:
             yield from self.wrapped("in", subjects)
         if advisory.url is not None:
-            yield f"  {'see':<{_LABEL}}{advisory.url}"
+            yield f"  {pad(translate('see'), _LABEL)}{advisory.url}"
         yield ""
 
     def skipped(self, report: Report) -> Iterator[str]:
@@ -380,14 +383,14 @@ class _Writer(Terminal):
         waived = [finding for finding in findings if finding.suppressed is not None]
         indent = ""
         if named and (choice.shown or waived):
-            yield f"{subject.id}{' (not counted)' if subject.aside else ''}"
+            yield translate(f"{subject.id} (not counted)") if subject.aside else subject.id
             indent = "  "
         for finding in (*choice.shown, *waived):
-            label = severity_text(finding) if finding.suppressed is None else "WAIVED"
-            parts = (self.paint(label, COLORS[finding.severity]), finding.rule_id, size_text(finding.impact))
+            label = severity_text(finding) if finding.suppressed is None else translate("WAIVED")
+            parts = (self.paint(label, COLORS[finding.severity]), finding.rule_id, translate(size_text(finding.impact)))
             yield indent + " ".join(part for part in parts if part)
         if choice.shown and choice.rest is not None:
-            yield f"{indent}{choice.rest}; -v shows them"
+            yield indent + translate(f"{choice.rest}; -v shows them")
 
     def finding(self, finding: Finding) -> Iterator[str]:
         yield from self.heading(finding, size_text(finding.impact), code="1")
@@ -407,41 +410,42 @@ class _Writer(Terminal):
         if finding.rating is not None:
             yield from self.wrapped("decides", finding.rating, "31")
         message = finding.message if self.verbose else _first_paragraph(finding.message)
-        yield from self.wrapped("what", message.replace("**", ""))  # Markdown's emphasis says nothing on a terminal
+        yield from self.wrapped(
+            "what", translate(message).replace("**", "")
+        )  # Markdown's emphasis says nothing on a terminal
         yield from self.because(finding)
         if finding.impact is not None and finding.impact.expected_bytes is None and finding.impact.needs:
             yield from self.wrapped("size of", "needs " + ", ".join(finding.impact.needs))
         for assumption in finding.assumptions if self.verbose else assumptions_in_words(finding):
             yield from self.wrapped("assumed", assumption)
         for remedy in finding.remedies:
-            yield from self.wrapped("fix", remedy.text + (f" ({remedy.note})" if remedy.note else ""), "32")
+            yield from self.wrapped("fix", translate(remedy.text) + (_note(remedy.note) if remedy.note else ""), "32")
             if remedy.command:
                 yield f"  {'':<{_LABEL}}  {self.paint(remedy.command, '1')}"
         for _, title in finding.folklore:
             yield from self.wrapped("not true", title)
         references = finding.references if self.verbose else finding.references[:1]
         for reference in references:
-            yield f"  {'see':<{_LABEL}}{reference.url}"
+            yield f"  {pad(translate('see'), _LABEL)}{reference.url}"
 
     def because(self, finding: Finding) -> Iterator[str]:
         label = "because"
         for fact in finding.facts:
             text = fact_text(fact)
-            place = place_text(fact, self.base)
-            room = self.width - _LABEL - 2 - len(text) - len(place)
+            place = translate(place_text(fact, self.base))
+            room = self.width - _LABEL - 2 - measure(text + place)
             yield from (
                 self.wrapped(label, text)
                 if room < 2
                 else [self.label(label) + text + " " * room + self.paint(place, "2")]
             )
             if room < 2:
-                from textwrap import wrap  # noqa: PLC0415 (0.8 ms; few places are that long)
-
-                yield from (" " * (_LABEL + 4) + self.paint(line, "2") for line in wrap(place, self.width - _LABEL - 4))
+                lines = wrap(place, self.width - _LABEL - 4)
+                yield from (" " * (_LABEL + 4) + self.paint(line, "2") for line in lines)
             label = ""
 
     def label(self, label: str, code: str = "2") -> str:
-        return f"  {self.paint(f'{label:<{_LABEL}}', code) if label else ' ' * _LABEL}"
+        return f"  {self.paint(pad(translate(label), _LABEL), code) if label else ' ' * _LABEL}"
 
     def wrapped(self, label: str, text: str, code: str = "2") -> Iterator[str]:
         head = self.label(label, code)
@@ -451,22 +455,37 @@ class _Writer(Terminal):
 
 
 def fill(text: str, width: int, rest: int | None = None) -> list[str]:
-    """Break a text at blanks into lines of at most ``width`` characters, of ``rest`` behind the first; a longer word is alone."""
-    lines: list[str] = []
-    for word in text.split():
-        room = width if len(lines) <= 1 or rest is None else rest
-        if lines and len(lines[-1]) + 1 + len(word) <= room:
-            lines[-1] += f" {word}"
-        else:
-            lines.append(word)
-    return lines
+    """Break a sentence, in the language of the reader, into lines of at most ``width`` columns, of ``rest`` behind the first."""
+    return columns.fill(translate(text), width, rest)
+
+
+def wrap(text: str, width: int, first: str = "", rest: str = "", **options: Any) -> list[str]:  # noqa: ANN401 (textwrap's)
+    """Break a sentence as `fill` does; ``first`` and ``rest`` stand in front of the lines.
+
+    Args:
+        text: a sentence.
+        width: columns with what stands in front.
+        first: in front of the first line.
+        rest: in front of the others.
+        options: of `textwrap.wrap`, for a text without wide characters.
+    """
+    text = translate(text)
+    if columns.is_narrow(text):
+        from textwrap import wrap as break_lines  # noqa: PLC0415 (0.8 ms; not on the way to `env`)
+
+        return break_lines(text, width, initial_indent=first, subsequent_indent=rest, **options)
+    lines = columns.fill(text, width - measure(first), width - measure(rest))
+    return [f"{rest if index else first}{line}" for index, line in enumerate(lines)]
 
 
 def wrap_text(text: str, first: int, rest: int) -> list[str]:
-    """Break a text into lines of at most 80 columns; ``first`` and ``rest`` are the blanks in front of them."""
-    from textwrap import wrap  # noqa: PLC0415 (0.8 ms; not on the way to `env`)
+    """Break a sentence into lines of at most 80 columns; ``first`` and ``rest`` are the blanks in front of them."""
+    return wrap(text, 80, " " * first, " " * rest)
 
-    return wrap(text, 80, initial_indent=" " * first, subsequent_indent=" " * rest)
+
+def _note(text: str) -> str:
+    """Write a note in the brackets of the language."""
+    return translate(" (") + translate(text) + translate(")")
 
 
 def _run_of(subject_id: str) -> str:

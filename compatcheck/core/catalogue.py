@@ -1,0 +1,182 @@
+"""A catalogue of messages: ``.po`` files of gettext, looked up by an English sentence whole, or by the template it comes of."""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.core.columns import is_narrow
+from compatcheck.core.data_file import read_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_ESCAPED = re.compile(r'\\[n"\\]')
+_ESCAPES = {r"\n": "\n", r"\"": '"', r"\\": "\\"}
+_NAME = re.compile(r"\{(\w*)\}")
+_WORD = re.compile(r"(?<![\w{}])[A-Za-z]+(?![\w{}])")
+_JOINTS = ("; ", ": ", " · ", " + ", " → ", ", ")
+"""What stands between sentences and parts of them, the loosest first."""
+_FILES = ("messages", "rules")
+
+
+class Entry(NamedTuple):
+    """One message with its translation."""
+
+    context: str
+    """Id of the rule whose text it is; empty for what the program says."""
+    message: str
+    """English, with ``{name}`` for what differs."""
+    translation: str
+
+
+_SIZE = r"[\d.,]+ (?:[KMGT]i)?B"
+_KINDS = {
+    "count": r"[\d,]+",
+    "size": rf"{_SIZE}(?: … {_SIZE})?(?: \([\d.]+[^()]*\))?",
+    "text": ".*?",
+    "inner": r"[^()]*",
+    "plain": r"[^();:,]+",
+    "version": r"\d\S*",
+    "severity": "critical|high|medium|low|info",
+    "rule": r"[\w.-]+/[\w.-]+",
+    "place": r"\S*[./:]\S*(?: \([^()]*\))?",
+}
+"""What may stand for a placeholder, by its name up to ``_``; for any other one a word."""
+
+
+class _Template:
+    """A sentence with placeholders, that is recognised by what stands between them."""
+
+    def __init__(self, message: str, translation: str) -> None:
+        """Keep both; the expression is compiled for the first sentence that has the pieces."""
+        parts = _NAME.split(message)
+        self.pieces, self.names, self.translation = parts[::2], parts[1::2], translation
+        self.has_words = any(sign.isalpha() for sign in "".join(self.pieces))
+        self.word = max(_WORD.findall(message), key=len, default="")
+        """One that stands by itself in every such sentence."""
+        self.pattern: re.Pattern[str] | None = None
+
+    def match(self, text: str) -> dict[str, str] | None:
+        """Return what stands for each placeholder; None for another sentence."""
+        if not text.startswith(self.pieces[0]) or not text.endswith(self.pieces[-1]):
+            return None
+        if not all(piece in text for piece in self.pieces):
+            return None
+        if self.pattern is None:
+            kinds = [_KINDS.get(name.partition("_")[0], r"\S*?") for name in self.names]
+            groups = [f"(?P<{name}>{kind})" for name, kind in zip(self.names, kinds, strict=True)]
+            escaped = [re.escape(piece) for piece in self.pieces]
+            self.pattern = re.compile(escaped[0] + "".join(map("".join, zip(groups, escaped[1:], strict=True))))
+        found = self.pattern.fullmatch(text)
+        return None if found is None else found.groupdict()
+
+
+class Catalogue:
+    """Translations of one language."""
+
+    def __init__(self, entries: tuple[Entry, ...]) -> None:
+        """Sort the messages into those that are one sentence and templates, the most specific first."""
+        self._whole = {entry.message: entry.translation for entry in entries if entry.translation}
+        templates = [_Template(*pair) for pair in self._whole.items() if _NAME.search(pair[0])]
+        self._templates: dict[str, list[tuple[int, _Template]]] = {}
+        """Templates with their rank by a word that only they and few others have; those without any by nothing."""
+        for rank, template in enumerate(sorted(templates, key=lambda one: -sum(map(len, one.pieces)))):
+            self._templates.setdefault(template.word, []).append((rank, template))
+
+    def translate(self, text: str) -> str:
+        """Translate a sentence, and sentences within it; what is not known stays as it is."""
+        whole = self._whole.get(text)
+        if whole is not None or " " not in text:
+            return text if whole is None else whole
+        if "\n" in text:
+            return "\n\n".join(self.translate(" ".join(part.split())) for part in text.split("\n\n"))
+        if ". " in f"{text} " or not is_narrow(
+            text
+        ):  # prose, that is known whole or not at all; what was translated before
+            return text
+        words = {"", *_WORD.findall(text)}
+        for _, template in sorted(ranked for word in words for ranked in self._templates.get(word, ())):
+            values = template.match(text)
+            if values is None:
+                continue
+            said = {name: self.translate(value) for name, value in values.items()}
+            if template.has_words or _tells(values.values(), said.values()):
+                return _NAME.sub(lambda found, said=said: said[found[1]], template.translation)  # type: ignore[misc]
+        return self._translate_parts(text)
+
+    def _translate_parts(self, text: str) -> str:
+        """Translate the parts of what is no sentence that is known; as it is where none of more than a word is known."""
+        if text.startswith(" "):
+            return " " * (len(text) - len(text.lstrip())) + self.translate(text.lstrip())
+        for joint in _JOINTS:
+            parts = _split(text, joint)
+            if joint == ": ":  # what follows may be a sentence with a colon of its own
+                parts = [parts[0], *([joint.join(parts[1:])] if parts[1:] else [])]
+            if len(parts) > 1:
+                said = [self.translate(part) for part in parts]
+                if _tells(parts, said):
+                    return self._whole.get(joint, joint).join(said)
+        start = _find_bracket(text)
+        if start > 0 and text[start - 1] == " ":
+            outer, inner = text[: start - 1], text[start + 1 : -1]
+            said = [self.translate(outer), self.translate(inner)]
+            if _tells((outer, inner), said):
+                return f"{said[0]}{self.translate(' (')}{said[1]}{self.translate(')')}"
+        return text
+
+
+def _tells(parts: Iterable[str], said: Iterable[str]) -> bool:
+    """Tell whether any part of several words was translated; single words may be names of something else."""
+    return any(one != part and " " in part for part, one in zip(parts, said, strict=True))
+
+
+def _split(text: str, joint: str) -> list[str]:
+    """Split a text where a joint stands outside of brackets and code."""
+    parts, held = [], ""
+    for piece in text.split(joint):
+        held = f"{held}{joint}{piece}" if held else piece
+        if held.count("(") == held.count(")") and held.count("`") % 2 == 0:
+            parts.append(held)
+            held = ""
+    return [text] if held else parts
+
+
+def _find_bracket(text: str) -> int:
+    """Return where the bracket opens that closes at the end of a text; -1 where none does."""
+    depth = 0
+    for index in range(len(text) - 1, -1, -1) if text.endswith(")") else ():
+        depth += (text[index] == ")") - (text[index] == "(")
+        if not depth:
+            return index
+    return -1
+
+
+@lru_cache(maxsize=1)
+def open_catalogue(directory: str) -> Catalogue:
+    """Open the catalogue of a directory of ``locale/``."""
+    return Catalogue(tuple(entry for name in _FILES for entry in read_entries(directory, name)))
+
+
+def read_entries(directory: str, name: str) -> tuple[Entry, ...]:
+    """Read the entries of ``locale/DIRECTORY/NAME.po``; without its header and what a translator has marked as fuzzy."""
+    package = os.path.dirname(os.path.dirname(__file__))
+    text = read_file(os.path.join(package, "locale", directory, f"{name}.po")).decode()
+    entries = (_read_entry(block) for block in text.split("\n\n"))
+    return tuple(entry for entry in entries if entry.message)
+
+
+def _read_entry(block: str) -> Entry:
+    """Read one entry: keywords with strings as in C, which go on over lines of their own."""
+    said = {"msgctxt": "", "msgid": "", "msgstr": ""}
+    keyword = ""
+    for line in block.splitlines():
+        if line.startswith("#, ") and "fuzzy" in line:
+            return Entry("", "", "")
+        named, quote, rest = line.partition('"')
+        if quote and not line.startswith("#"):
+            keyword = named.strip() or keyword
+            said[keyword] += rest.rstrip()[:-1]
+    return Entry(*(_ESCAPED.sub(lambda found: _ESCAPES[found[0]], text) for text in said.values()))
