@@ -1,5 +1,6 @@
 """What every test shares."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import settings
 
 from compatcheck.core import programs
 
+os.environ["LC_ALL"] = "C.UTF-8"  # reports are read here as they are in English
 # No test is timed: a busy machine is slow, and that is no defect of what is tested.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")

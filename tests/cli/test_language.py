@@ -1,0 +1,143 @@
+"""Reports in Chinese: whole, within 80 columns, and nowhere that a machine reads."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from compatcheck.core.columns import measure
+from tests import ROOT
+from tests.cli.run_cli import run
+
+EXPECTED = Path(__file__).with_name("chinese")
+CASES = {
+    "openrlhf-llama3-70b": "deepspeed/zero3-params-kept-in-backward",
+    "search-r1-0.5b-retriever": "_stack/retrieval-index-on-training-gpus",
+}
+"""Case → the rule that its report is about."""
+
+
+@pytest.fixture
+def case(request: pytest.FixtureRequest) -> str:
+    """Copy a case into the directory where commands run, so that its path is short."""
+    shutil.copytree(ROOT / "fixtures/cases" / request.param, request.param)
+    return str(request.param)
+
+
+every_case = pytest.mark.parametrize("case", CASES, indirect=True)
+one_case = pytest.mark.parametrize("case", ["openrlhf-llama3-70b"], indirect=True)
+
+
+def leave_out_numbers(text: str) -> str:
+    """Leave out what changes with the database and the clock."""
+    return re.sub(r"数据库 .*\n", "数据库 …\n", text)
+
+
+@every_case
+def test_a_whole_report(case: str):
+    ran = run("check", case, "--select", CASES[case], "--lang", "zh")
+    assert leave_out_numbers(ran.out) == (EXPECTED / f"{case}.txt").read_text(encoding="utf-8")
+
+
+@every_case
+@pytest.mark.parametrize(
+    "command", [("check", "-v"), ("estimate", "--suggest", "-v"), ("fix", "--offline")], ids=" ".join
+)
+def test_lines_fit_80_columns(case: str, command: tuple[str, ...]):
+    ran = run(*command, case, "--lang", "zh")
+    wide = [line for line in ran.out.splitlines() if measure(line) > 80 and len(max(line.split(), key=len)) < 60]
+    assert [line for line in wide if "pip install" not in line and not line.startswith((" # ", "+", "-"))] == []
+    assert re.search("[\u4e00-\u9fff]", ran.out)
+
+
+@one_case
+def test_the_language_of_the_locale_is_spoken_unless_another_is_asked_for(case: str, monkeypatch: pytest.MonkeyPatch):
+    english = run("check", case)
+    assert english.out.startswith("FAILS")
+    monkeypatch.setenv("LC_ALL", "zh_CN.UTF-8")
+    chinese = run("check", case)
+    assert chinese.out.startswith("不通过")
+    assert chinese.code == english.code
+    assert run("check", case, "--lang", "en").out.startswith("FAILS")
+    assert run("check", case).out.startswith("不通过"), "a choice is for one run"
+
+
+@one_case
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("check", "--format", "json"),
+        ("check", "--format", "sarif"),
+        ("check", "--format", "github"),
+        ("estimate", "--suggest", "--format", "json"),
+        ("fix", "--offline", "--format", "json"),
+    ],
+    ids=" ".join,
+)
+def test_formats_for_machines_are_the_same(case: str, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch):
+    english = run(*command, case)
+    monkeypatch.setenv("LC_ALL", "zh_CN.UTF-8")
+    chinese = run(*command, case)
+    seconds = r'"seconds": [\d.]*|time="[\d.]*|[\d.]* s\b'
+    assert re.sub(seconds, "", chinese.out) == re.sub(seconds, "", english.out)
+    assert chinese.code == english.code
+
+
+@one_case
+def test_json_beside_a_chinese_report_is_english(case: str):
+    ran = run("check", case, "--lang", "zh", "--output", "json:report.json")
+    assert ran.out.startswith("不通过")
+    written = json.loads(Path("report.json").read_text(encoding="utf-8"))
+    assert not re.search("[\u4e00-\u9fff]", json.dumps(written, ensure_ascii=False))
+
+
+@one_case
+def test_a_page_says_its_language(case: str):
+    pytest.importorskip("jinja2")
+    page = run("check", case, "--format", "html", "--lang", "zh").out
+    assert '<html lang="zh-CN">' in page
+    assert "单卡显存" in page
+    assert "非重入式梯度检查点下" in page
+    assert "What to do" not in page
+    assert '<html lang="en">' in run("check", case, "--format", "html").out
+
+
+def test_a_rule_that_nobody_translated_is_told_in_english():
+    Path("requirements.txt").write_text("torch==2.7.0\nxformers==0.0.28\n", encoding="utf-8")
+    english, chinese = (run("check", "requirements.txt", "-v", "--lang", name).out for name in ("en", "zh"))
+    titles = [line for line in english.splitlines() if line.startswith("  ") and line[2:3].isupper()]
+    assert any(title in chinese for title in titles)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("check", "nowhere.txt"), "错误：nowhere.txt：没有这个文件"),
+        (("explain", "no/rule"), "错误：没有规则 'no/rule'"),
+    ],
+)
+def test_frequent_errors_are_told_in_chinese(arguments: tuple[str, ...], error: str):
+    ran = run(*arguments, "--lang", "zh")
+    assert error in ran.err
+    assert ran.code == run(*arguments).code
+
+
+@one_case
+def test_explain_and_diff_speak_chinese(case: str):
+    assert "命中当前检查对象" in run("explain", "deepspeed/zero3-params-kept-in-backward", case, "--lang", "zh").out
+    requirements = f"{case}/requirements.txt"
+    assert "没有包变化" in run("diff", requirements, requirements, "--lang", "zh").out
+
+
+def test_a_log_is_explained_in_chinese():
+    Path("train.log").write_text(
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 9.28 GiB. GPU 0 has a total capacity of 79.15 GiB of "
+        "which 3.00 GiB is free. Process 1 has 76.00 GiB memory in use. Of the allocated memory 70.00 GiB is allocated by "
+        "PyTorch, and 1.00 GiB is reserved by PyTorch but unallocated.\n",
+        encoding="utf-8",
+    )
+    assert "显存耗尽，申请 9.28 GiB" in run("oom", "train.log", "--lang", "zh").out
