@@ -354,7 +354,7 @@ def _packages(case: Mapping[str, Any]) -> dict[str, str]:
 def write_script(case: Mapping[str, Any]) -> str:
     """Write the launch command of a reinforcement-learning report: Hydra overrides for verl's forks, flags for OpenRLHF."""
     config = {name: value for name, value in case["config"].items() if not name.startswith("_")}
-    model = case["model"]["hf_id"].replace("-Instruct-1M", "")  # the same dimensions under a well-known name
+    model = case["model"]["hf_id"]
     if case["framework"]["name"] == "OpenRLHF":
         kept = {name: value for name, value in config.items() if name != "deepspeed"}
         flags = (f"--{name}" if value is True else f"--{name} {value}" for name, value in kept.items())

@@ -206,12 +206,49 @@ def _hunyuan_v1_moe(keys: Keys) -> ParameterCounts | None:
     return decoder(keys, Layer(attention + 2 * hidden + experts * hidden + mlp, experts * mlp))
 
 
+def _gemma4_text(keys: Keys) -> ParameterCounts:
+    """Count Gemma 4.
+
+    Its layers of full attention have wider heads; the last layers take their keys and values from earlier ones; experts stand
+    beside the MLP, and every layer may have an embedding of its own.
+    """
+    heads, hidden, layers = Heads.of(keys), keys.size("hidden_size"), keys.amount("num_hidden_layers")
+    types, bias, one = keys.names("layer_types"), keys.flag("attention_bias"), keys.flag("attention_k_eq_v")
+    if types is None:
+        types = [("sliding_attention", "full_attention")[(i + 1) % 6 == 0] for i in range(layers)]
+    full = [i == layers - 1 or "full_attention" in types[i : i + 1] for i in range(layers)]
+    key_value = (keys.optional("num_global_key_value_heads") if one else None) or heads.key_value
+    wide = heads._replace(width=keys.optional("global_head_dim") or 512, key_value=key_value)
+    own = layers - keys.amount("num_kv_shared_layers")
+    beside, routed, experts = 4 * hidden, 0, keys.optional("num_experts") or 0
+    if keys.flag("enable_moe_block"):
+        beside += (experts + 4) * hidden + experts  # a router with two scales, three norms
+        routed = experts * gated_mlp(hidden, keys.size("moe_intermediate_size"))
+    embedded = keys.amount("hidden_size_per_layer_input", 0)
+    beside += 2 * linear(hidden, embedded) + hidden if embedded else 0
+    stack = []
+    for i in range(layers):
+        shape = wide if full[i] else heads
+        width = shape.key_value * shape.width
+        attention = shape.attention(qkv_bias=bias, out_bias=bias) + 2 * shape.width
+        if i >= own:
+            attention -= 2 * linear(hidden, width, bias) + shape.width
+        elif one and full[i]:
+            attention -= linear(hidden, width, bias)
+        twice = 2 if keys.flag("use_double_wide_mlp") and i >= own else 1
+        stack.append(Layer(attention + gated_mlp(hidden, twice * keys.size("intermediate_size")) + beside, routed))
+    packed = layers * embedded
+    other = packed * (keys.size("vocab_size_per_layer_input") + hidden) + embedded if embedded else 0
+    return decoder(keys, stack, final_norm=hidden, other=other)
+
+
 FORMULAS: Mapping[str, Formula] = {
     "dbrx": _dbrx,
     "deepseek_v2": _deepseek_v2,
     "deepseek_v3": _deepseek_v3,
     "dots1": _dots1,
     "ernie4_5_moe": _ernie4_5_moe,
+    "gemma4_text": _gemma4_text,
     "flex_olmo": _uniform(experts="num_experts", qk_norm="full"),
     "glm4_moe": _glm4_moe,
     "glm4_moe_lite": _deepseek_v3,

@@ -128,7 +128,7 @@ class Keys:
 
     def bounded(self, name: str, value: int) -> int:
         """Return the value when it is no larger than a model can be."""
-        largest = MAX_LAYERS if "layer" in name else MAX_DIMENSION
+        largest = MAX_LAYERS if name.endswith(("layer", "layers")) else MAX_DIMENSION
         if value > largest:
             raise self.error(name, f"an integer of at most {largest}")
         return value

@@ -31,6 +31,7 @@ def _qwen2_vl_text(keys: Keys) -> ParameterCounts:
 
 
 _TEXT: Mapping[str, Formula] = {
+    "gemma4_text": experts.FORMULAS["gemma4_text"],
     "llama4_text": experts.FORMULAS["llama4_text"],
     "mllama_text_model": _mllama_text,
     "qwen2_5_vl_text": _qwen2_vl_text,
@@ -150,6 +151,23 @@ def _qwen3_vl(keys: Keys) -> ParameterCounts | None:
     return _join(keys, text, vision)
 
 
+def _gemma4(keys: Keys) -> ParameterCounts | None:
+    """Count Gemma 4, whose towers for images and sound are there where the file describes them."""
+    text = keys.part("text_config", fixed=True)
+    if text is None or "vision_config" not in keys.config or (tied := _tied(keys, text, either=False)) is None:
+        return None
+    towers = 0
+    for name, output in (("vision_config", "hidden_size"), ("audio_config", "output_proj_dims")):
+        if keys.config.get(name) is None:
+            continue
+        tower = keys.part(name)
+        if tower is None or tower.model_type not in TOWERS:
+            return None
+        towers += TOWERS[tower.model_type](tower) + linear(tower.size(output), text.size("hidden_size"))
+    counts = _TEXT["gemma4_text"](text.replace(tie_word_embeddings=tied))
+    return None if counts is None else counts._replace(vision=towers, total=counts.total + towers)
+
+
 def _llama4(keys: Keys) -> ParameterCounts | None:
     text, vision = _parts(keys, *_PARTS)
     if text is None or text.flag("attention_bias"):
@@ -159,6 +177,7 @@ def _llama4(keys: Keys) -> ParameterCounts | None:
 
 FORMULAS: Mapping[str, Formula] = {
     "gemma3": _family(_gemma3_projector, "text_config"),
+    "gemma4": _gemma4,
     "idefics3": _family(_idefics3_projector, "vision_config"),
     "llama4": _llama4,
     "llava": _family(_llava_projector, either=True),

@@ -5,10 +5,11 @@ Their configuration classes are not among the class defaults, so a file that lea
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from compatcheck.architectures.decoders import llama
-from compatcheck.architectures.keys import ClassDefaults
+from compatcheck.architectures.experts import FORMULAS as EXPERTS
+from compatcheck.architectures.keys import ClassDefaults, class_defaults
 from compatcheck.architectures.parts import (
     Heads,
     Layer,
@@ -31,6 +32,8 @@ _CHATGLM_ALIASES = {"num_hidden_layers": "num_layers", "padded_vocab_size": "voc
 CONFIGURATIONS: Mapping[str, ClassDefaults] = {
     "baichuan": ClassDefaults({"tie_word_embeddings": False}, {}, {}, "BaichuanForCausalLM"),
     "chatglm": ClassDefaults({}, _CHATGLM_ALIASES, {}, "ChatGLMModel"),
+    "internlm2": ClassDefaults({"tie_word_embeddings": False}, {}, {}, "InternLM2ForCausalLM"),
+    "kimi_k2": cast("ClassDefaults", class_defaults("deepseek_v3")),  # its class is DeepSeek-V3's
     "qwen": ClassDefaults({"tie_word_embeddings": False}, {"head_dim": "kv_channels"}, {}, "QWenLMHeadModel"),
 }
 """Model type → what its configuration class says about keys that a file leaves out."""
@@ -76,7 +79,18 @@ def _qwen(keys: Keys) -> ParameterCounts | None:
     return decoder(keys, Layer(heads.attention(qkv_bias=True, out_bias=bias) + mlp + 2 * heads.hidden))
 
 
-FORMULAS: Mapping[str, Formula] = {"baichuan": _baichuan, "chatglm": _chatglm, "qwen": _qwen}
+def _internlm2(keys: Keys) -> ParameterCounts | None:
+    """Count InternLM2 and 2.5, which are Llama's with one weight for query, key and value (modeling_internlm2.py)."""
+    return llama(keys, qkv_bias="bias", out_bias="bias") if _has(keys, "intermediate_size") else None
+
+
+FORMULAS: Mapping[str, Formula] = {
+    "baichuan": _baichuan,
+    "chatglm": _chatglm,
+    "internlm2": _internlm2,
+    "kimi_k2": EXPERTS["deepseek_v3"],
+    "qwen": _qwen,
+}
 
 _TYPES = read_data(__file__, "model_types")
 FUSED_QUERY_KEY_VALUE = frozenset(_TYPES["fused_query_key_value"])

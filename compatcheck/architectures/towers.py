@@ -108,8 +108,33 @@ def _mllama(keys: Keys) -> int:
     return _patch_weights(keys, hidden) + hidden + tables + layer_norm(hidden, 2) + layers
 
 
+def _gemma4(keys: Keys) -> int:
+    hidden, width = keys.size("hidden_size"), keys.size("head_dim")
+    attention = 2 * linear(hidden, (keys.size("num_attention_heads") + keys.size("num_key_value_heads")) * width)
+    layer = attention + 2 * width + gated_mlp(hidden, keys.size("intermediate_size")) + 4 * hidden
+    patches = 3 * keys.size("patch_size") ** 2 + 2 * keys.size("position_embedding_size")
+    return patches * hidden + keys.amount("num_hidden_layers") * layer
+
+
+def _gemma4_audio(keys: Keys) -> int:
+    hidden, channels = keys.size("hidden_size"), keys.numbers("subsampling_conv_channels") or (0, 0)
+    first, second = channels[:2]
+    convolutions = 9 * first + first + 9 * first * second + second + linear(first // 4 * second, hidden)
+    # two feed-forward layers with two norms each, attention with relative keys, a depthwise convolution, three norms
+    attention = 5 * linear(hidden, hidden) + hidden // keys.size("num_attention_heads")
+    convolution = 3 * linear(hidden, hidden) + hidden * keys.size("conv_kernel_size") + 2 * hidden
+    layer = 2 * (plain_mlp(hidden, 4 * hidden) + 2 * hidden) + attention + convolution + 3 * hidden
+    return (
+        convolutions
+        + keys.amount("num_hidden_layers") * layer
+        + linear(hidden, keys.size("output_proj_dims"), bias=True)
+    )
+
+
 TOWERS: Mapping[str, Callable[[Keys], int]] = {
     "clip_vision_model": _clip,
+    "gemma4_audio": _gemma4_audio,
+    "gemma4_vision": _gemma4,
     "idefics3_vision": _siglip_body,
     "llama4_vision_model": _llama4,
     "mllama_vision_model": _mllama,

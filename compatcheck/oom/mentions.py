@@ -106,9 +106,11 @@ def read_mentions(log: str, models: Mapping[str, Iterable[str]]) -> Mentions:
 def _read_models(log: str, folded: str, models: Mapping[str, Iterable[str]]) -> tuple[dict[str, None], dict[str, None]]:
     """Return the models of the catalogue that a log names, and the ids of the hub that look like others."""
     names = {alias.lower(): short for short, aliases in models.items() for alias in (short, *aliases)}
-    literals = {*_FAMILIES, *(name.partition("/")[2] or name for name in names)}
-    rarest = [name for name in literals if not any(other in name for other in literals if other != name)]
-    said = _COMMENT.sub("", _lines_with(log, folded, rarest))
+    lasts = {name.partition("/")[2] or name for name in names}
+    # a line is looked at for the family in a name, else for how the name begins: each literal is one pass through the log
+    begins = {name[:5] for name in lasts if not any(family in name for family in _FAMILIES)}
+    literals = (*_FAMILIES, *begins)
+    said = _COMMENT.sub("", _lines_with(log, folded, literals))
     known: dict[str, None] = {}
     unknown: dict[str, None] = {}
     cached = (f"{owner}/{name}" for owner, name in _CACHED.findall(log))

@@ -211,7 +211,7 @@ def _sections(directory: Path) -> Iterator[tuple[str, Any]]:
         pins = [[row["versions"], row["requires"], row.get("source", "wheel"), row.get("extras", {})] for row in rows]
         yield f"pins/{path.stem}", pins
     if (directory / "_models.yaml").exists():
-        yield "models", load_strict(directory / "_models.yaml")[0]
+        yield "models", _compile_models(directory / "_models.yaml")
     gpus: dict[str, Any] = {}
     if (directory / "_gpus.yaml").exists():
         gpus = _without_provenance(load_strict(directory / "_gpus.yaml")[0])
@@ -226,6 +226,12 @@ def _without_provenance(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]
         name: {key: value for key, value in row.items() if key not in _PROVENANCE_OF_DEVICES}
         for name, row in rows.items()
     }
+
+
+def _compile_models(path: Path) -> dict[str, Any]:
+    """Return well-known models with every id that has their dimensions among the aliases."""
+    models = load_strict(path)[0]
+    return {name: {**row, "aliases": [*row["aliases"], *row.get("finetunes", ())]} for name, row in models.items()}
 
 
 def _compile_instances(path: Path, gpus: Mapping[str, Any]) -> dict[str, Any]:

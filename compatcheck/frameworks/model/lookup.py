@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.architectures.count import count_parameters
+from compatcheck.core.document import Statement
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.json_file import parse_json
@@ -22,6 +24,24 @@ if TYPE_CHECKING:
 
 _WELL_KNOWN = "well-known model "
 """Stands in front of a well-known model's name where its source is shown."""
+_STORED_AS: Mapping[str, tuple[str | None, str | None]] = {
+    "bf16": ("bfloat16", None),
+    "fp16": ("float16", None),
+    "bnb-nf4": (None, "nf4"),
+    "bnb-4bit": (None, "nf4"),  # or fp4, which takes the same memory
+    "bnb-8bit": (None, "int8"),
+    "awq": (None, "awq"),
+    "gptq": (None, "gptq"),
+    "fp8": (None, "fp8"),
+    "mxfp4": (None, "mxfp4"),
+}
+"""How a name ends → the dtype and the quantisation that it says weights are stored with."""
+_STORED = re.compile(
+    r"(?i)(?P<base>.+?)(?:-unsloth|_dist_ckpt)?[-_.](?P<stored>bnb-nf4|bnb-[48]bit|awq|gptq|gptq-int8|fp8|nvfp4|mxfp4|gguf|bf16|fp16|mcore)"
+    r"(?:-int4|-dynamic|-block|-bf16)?"
+)
+"""Splits a name that ends with how weights are stored from the model whose dimensions they have."""
+_STORAGE_FACTS = frozenset({"model.stored_dtype", "model.quantization", "model.stored_quantization"})
 
 
 def find_model(
@@ -34,7 +54,7 @@ def find_model(
     """Read a model by path, cached hub id or well-known name.
 
     A configuration names directories of another machine: one that ends in a well-known name is taken for that model, which its
-    document says.
+    document says. A name that ends with how weights are stored (``-AWQ``) has the dimensions of the model without that ending.
 
     Args:
         name: what the person or a configuration calls the model.
@@ -48,20 +68,13 @@ def find_model(
     """
     if files.exists(name):
         return _read_path(name, files)
-    known = _well_known(name, rules)
-    if known is not None:
-        short, config = known
-        return _translate(config, _WELL_KNOWN + short)
-    cached = _cached(name, environ, files)
+    known = _find_known(name, rules, alike=False)
+    cached = None if known is not None and known.stored is None else _cached(name, environ, files)
     if cached is not None:
         return _read_path(cached, files)
-    alike = None if origin is None else _named_alike(name, rules)
-    if origin is not None and alike is not None:
-        short, config = alike
-        reason = f"names {name!r}, which is not here: the dimensions of the well-known model {short} are assumed"
-        assumed = Skipped(origin, reason, "--model with its config.json says otherwise", passes=True)
-        document = _translate(config, _WELL_KNOWN + short)
-        return document._replace(skipped=(*document.skipped, assumed))
+    known = known or (None if origin is None else _find_known(name, rules, alike=True))
+    if known is not None:
+        return _make_known(known, name, origin)
     models = rules.section("models") or {}
     near = nearest(name, [*models, *(alias for entry in models.values() for alias in entry["aliases"])])
     what = "is neither a file nor a directory, nor in the local hub cache, nor a well-known model"
@@ -82,8 +95,8 @@ def find_config(documents: Iterable[Document], rules: RuleSet) -> Mapping[str, A
             continue
         short = document.source.path.removeprefix(_WELL_KNOWN)
         if short != document.source.path:
-            known = _well_known(short, rules)
-            return None if known is None else known[1]
+            known = _find_known(short, rules, alike=False)
+            return None if known is None else known.config
         return expect_mapping(
             parse_json(read_text(document.source.path), document.source.path),
             document.source.path,
@@ -142,23 +155,73 @@ def _with_weights(config: Mapping[str, Any], file: str, directory: str, files: F
     return make_model_document(config, file, counts, "counted from the headers of the weights")
 
 
-def _well_known(name: str, rules: RuleSet) -> tuple[str, Mapping[str, Any]] | None:
+class _Known(NamedTuple):
+    """A well-known model that a name stands for."""
+
+    short: str
+    """Its own name."""
+    config: Mapping[str, Any]
+    """Keys of its config.json."""
+    alike: bool
+    """Whether only the last part of the name is its."""
+    stored: str | None = None
+    """How the name ends where that says how the weights are stored, in lower case."""
+
+
+def _find_known(name: str, rules: RuleSet, *, alike: bool) -> _Known | None:
+    """Find the well-known model that a name stands for, or that a name without its storage does.
+
+    Args:
+        name: what the person or a configuration calls the model.
+        rules: holds the well-known models.
+        alike: whether the last part of a path, or of another owner's hub id, is enough.
+    """
     models = rules.section("models") or {}
-    for short, entry in models.items():
-        if name.lower() == short or name in entry["aliases"]:
-            return short, entry["config"]
+    split = _STORED.fullmatch(name.rstrip("/"))
+    for base, stored in ((name, None), *(() if split is None else ((split["base"], split["stored"].lower()),))):
+        if alike:
+            folder, _, last = _fold(base.rstrip("/")).rpartition("/")
+            found = [
+                (short, entry)
+                for short, entry in models.items()
+                if folder and last in {short, *(_fold(alias).rpartition("/")[2] for alias in entry["aliases"])}
+            ]
+        else:
+            found = [(short, row) for short, row in models.items() if base.lower() == short or base in row["aliases"]]
+        if len(found) == 1:
+            short, entry = found[0]
+            config = entry["config"]
+            if base in entry.get("finetunes", ()):
+                config = {key: value for key, value in config.items() if key not in {"torch_dtype", "dtype"}}
+            return _Known(short, config, alike, stored)
     return None
 
 
-def _named_alike(name: str, rules: RuleSet) -> tuple[str, Mapping[str, Any]] | None:
-    """Find the one well-known model whose name a path, or another owner's hub id, ends with."""
-    folder, _, last = name.rstrip("/").lower().rpartition("/")
-    found = [
-        (short, entry["config"])
-        for short, entry in (rules.section("models") or {}).items()
-        if folder and last in {short, *(alias.lower().rpartition("/")[2] for alias in entry["aliases"])}
-    ]
-    return found[0] if len(found) == 1 else None
+def _fold(name: str) -> str:
+    """Lower a name; directories write ``2_5`` for ``2.5``."""
+    return re.sub(r"(?<=\d)_(?=\d)", ".", name.lower())
+
+
+def _make_known(known: _Known, name: str, origin: Source | None) -> Document:
+    """Translate a well-known model; what is assumed of it since the name is not its own is said."""
+    document = _translate(known.config, _WELL_KNOWN + known.short)
+    if not known.alike and known.stored is None:
+        return document
+    where, held = (", which is not here", "") if known.alike else ("", "")
+    if known.stored is not None:
+        statements = [one for one in document.statements if one.fact not in _STORAGE_FACTS]
+        if known.stored in _STORED_AS:
+            dtype, quantization = _STORED_AS[known.stored]
+            said = {"model.quantization": quantization, "model.stored_quantization": quantization}
+            said |= {} if dtype is None else {"model.stored_dtype": dtype}
+            statements.extend(Statement(fact, "as its name says", value) for fact, value in said.items())
+            held = f", its weights stored in {dtype or quantization}"
+        elif known.stored != "mcore":
+            held = f"; weights stored as {known.stored} are counted as not quantised"
+        document = document._replace(statements=tuple(statements))
+    reason = f"names {name!r}{where}: the dimensions of the well-known model {known.short} are assumed{held}"
+    assumed = Skipped(origin or Source(name), reason, "--model with its config.json says otherwise", passes=True)
+    return document._replace(skipped=(*document.skipped, assumed))
 
 
 def _cached(name: str, environ: Mapping[str, str], files: Files) -> str | None:

@@ -46,6 +46,14 @@ def read_defaults(cls: Any) -> dict[str, Any]:
     }
 
 
+def read(part: Any, name: str) -> Any:
+    """Return a value of a configuration, the global one where layers may differ in it, which its class refuses to tell."""
+    try:
+        return object.__getattribute__(part, name)
+    except AttributeError:
+        return None
+
+
 def read_parts(cls: Any) -> dict[str, dict[str, Any]]:
     """Return, per nested configuration, its type and the keys in which the default one differs from its class."""
     parts: dict[str, dict[str, Any]] = {}
@@ -57,7 +65,7 @@ def read_parts(cls: Any) -> dict[str, dict[str, Any]]:
         plain = type(nested)()
         values = read_defaults(type(nested))
         # the default part may spell values its class leaves to derivation: keep what a bare instance of the class has not
-        differs = {k: getattr(nested, k) for k in values if getattr(nested, k, None) != getattr(plain, k, None)}
+        differs = {k: read(nested, k) for k in values if read(nested, k) != read(plain, k)}
         # a part without a model type is found under its parent alone, with all its defaults
         spec = getattr(cls, "sub_configs_defaults", {}).get(name)
         stated = {k: v for k, v in getattr(spec, "init_kwargs", {}).items() if k in values}

@@ -61,6 +61,29 @@ BAICHUAN = {
     "num_attention_heads": 32,
     "vocab_size": 64000,
 }
+INTERNLM2 = {
+    "model_type": "internlm2",
+    "architectures": ["InternLM2ForCausalLM"],
+    "bias": False,
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 92544,
+}
+KIMI = {
+    "model_type": "kimi_k2",
+    "architectures": ["DeepseekV3ForCausalLM"],
+    "hidden_size": 7168,
+    "intermediate_size": 18432,
+    "moe_intermediate_size": 2048,
+    "num_hidden_layers": 61,
+    "num_attention_heads": 64,
+    "n_routed_experts": 384,
+    "first_k_dense_replace": 1,
+    "vocab_size": 163840,
+}
 
 
 @pytest.mark.parametrize(
@@ -71,8 +94,10 @@ BAICHUAN = {
         (CHATGLM3, 6_243_584_000),
         (GLM4, 9_399_951_360),
         (BAICHUAN, 7_000_559_616),
+        (INTERNLM2, 7_737_708_544),
+        (KIMI, 1_026_408_209_408),
     ],
-    ids=["Qwen-7B", "ChatGLM-6B", "ChatGLM3-6B", "GLM-4-9B", "Baichuan-7B"],
+    ids=["Qwen-7B", "ChatGLM-6B", "ChatGLM3-6B", "GLM-4-9B", "Baichuan-7B", "InternLM2.5-7B", "Kimi-K2"],
 )
 def test_parameters_are_those_the_model_prints(config, total) -> None:
     counts = count_parameters(config)
@@ -80,7 +105,7 @@ def test_parameters_are_those_the_model_prints(config, total) -> None:
     assert counts.total == total
 
 
-@pytest.mark.parametrize("config", [QWEN, CHATGLM, CHATGLM3, BAICHUAN])
+@pytest.mark.parametrize("config", [QWEN, CHATGLM, CHATGLM3, BAICHUAN, INTERNLM2])
 def test_a_file_without_a_dimension_is_not_counted(config) -> None:
     without = {key: value for key, value in config.items() if key != "hidden_size"}
     assert count_parameters(without) is None
@@ -99,3 +124,8 @@ def test_dimensions_are_what_the_code_makes_of_the_keys() -> None:
     assert found["model.head_dim"] == (128, "kv_channels")
     assert found["model.vocab_size"] == (65024, "padded_vocab_size")
     assert found["model.num_hidden_layers"] == (28, "num_layers")
+
+
+def test_latent_attention_has_no_one_width_of_a_head() -> None:
+    assert "model.head_dim" not in dimensions(KIMI)
+    assert dimensions(KIMI)["model.num_experts"] == (384, "n_routed_experts")

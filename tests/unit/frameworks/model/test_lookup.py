@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Source
 from compatcheck.frameworks.model.lookup import find_model
 from compatcheck.rules.locate import open_rules
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 RULES = open_rules(())
 HIDDEN = {"qwen2.5-7b": 3584, "llama-3.2-1b": 2048}
@@ -51,3 +56,74 @@ def test_only_a_whole_name_tells_a_model(name: str) -> None:
 def test_what_a_person_names_has_to_be_there() -> None:
     with pytest.raises(InputError):
         find_model("/srv/models/Qwen2.5-7B-Instruct", RULES, {})
+
+
+def facts(name: str, origin: Source | None = None) -> dict[str | None, object]:
+    return {one.fact: one.value for one in find_model(name, RULES, {}, origin).statements}
+
+
+STORAGE = ("model.stored_dtype", "model.quantization", "model.stored_quantization")
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "quantization"),
+    [
+        ("Qwen/Qwen2.5-7B-Instruct-AWQ", "unsaid", "awq"),
+        ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4", "unsaid", "gptq"),
+        ("unsloth/Qwen2.5-7B-Instruct-unsloth-bnb-4bit", "unsaid", "nf4"),
+        ("someone/Qwen2.5-7B-BNB-NF4-BF16", "unsaid", "nf4"),
+        ("RedHatAI/Qwen2.5-7B-Instruct-FP8-dynamic", "unsaid", "fp8"),
+        ("/srv/models/Qwen2.5-7B-bf16", "bfloat16", None),
+        ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int8", "unsaid", "unsaid"),
+        ("someone/Qwen2.5-7B-Instruct-GGUF", "unsaid", "unsaid"),
+        ("/srv/models/Qwen2.5-7B_dist_ckpt_mcore", "unsaid", "unsaid"),
+    ],
+)
+def test_a_name_says_how_weights_are_stored_and_its_model_says_their_dimensions(
+    name: str, dtype: object, quantization: object
+) -> None:
+    found = facts(name, PLACE)
+    assert found["model.hidden_size"] == HIDDEN["qwen2.5-7b"]
+    assert found["model.parameters"] == 7_615_616_512
+    assert tuple(found.get(fact, "unsaid") for fact in STORAGE) == (dtype, quantization, quantization)
+    (assumed,) = find_model(name, RULES, {}, PLACE).skipped
+    assert "the dimensions of the well-known model qwen2.5-7b are assumed" in assumed.reason
+
+
+def test_a_person_may_name_the_stored_form_of_a_known_id() -> None:
+    assert facts("Qwen/Qwen2.5-7B-Instruct-AWQ")["model.quantization"] == "awq"
+    with pytest.raises(InputError):
+        find_model("unsloth/Qwen2.5-7B-Instruct-AWQ", RULES, {})
+
+
+def test_a_cached_stored_form_is_read_itself(tmp_path: Path) -> None:
+    directory = tmp_path / "models--Qwen--Qwen2.5-7B-Instruct-AWQ" / "snapshots" / "1"
+    directory.mkdir(parents=True)
+    (directory / "config.json").write_text('{"model_type": "qwen2", "hidden_size": 64}')
+    document = find_model("Qwen/Qwen2.5-7B-Instruct-AWQ", RULES, {"HF_HUB_CACHE": str(tmp_path)})
+    assert document.source.path == str(directory / "config.json")
+
+
+def test_a_fine_tune_has_the_dimensions_and_its_own_dtype() -> None:
+    base, tuned = facts("meta-llama/Llama-3.1-8B"), facts("NousResearch/Hermes-3-Llama-3.1-8B")
+    assert {fact for fact in base if base[fact] != tuned.get(fact)} == {"model.stored_dtype"}
+    assert "model.stored_dtype" not in tuned
+
+
+@pytest.mark.parametrize("name", ["/srv/Qwen2_5-7B-Instruct", "/srv/Qwen2.5-7B-Instruct"])
+def test_a_directory_may_write_an_underscore_for_the_point_of_a_version(name: str) -> None:
+    assert hidden_size(name, PLACE) == HIDDEN["qwen2.5-7b"]
+
+
+def test_every_name_of_the_catalogue_tells_one_model() -> None:
+    models = RULES.section("models")
+    told: dict[str, str] = {}
+    for short, entry in models.items():
+        for name in {short, *entry["aliases"]}:
+            document = find_model(name, RULES, {})
+            assert document.source.path == f"well-known model {short}"
+            assert not document.skipped, document.skipped
+            facts = {one.fact for one in document.statements}
+            assert {"model.parameters", "model.hidden_size", "model.vocab_size"} <= facts, name
+            assert told.setdefault(name.rpartition("/")[2].lower(), short) == short, name
+    assert len(models) >= 250
