@@ -89,6 +89,23 @@ def _regular(path: str) -> str:
     return path
 
 
+def open_at_once(path: str, flags: int) -> int:
+    """Open a file for `open` without waiting: a pipe may have taken its place, and some of the kernel's give news alone."""
+    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    try:
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode) and not status.st_size:
+            os.pread(descriptor, 1, 0)  # a stream has no beginning to go back to, or nothing now
+        elif not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+            raise OSError(errno.EINVAL, "is not a regular file", path)
+    except OSError as error:
+        os.close(descriptor)
+        if error.errno == errno.EISDIR:
+            raise
+        raise OSError(errno.EINVAL, "is not a regular file", path) from None
+    return descriptor
+
+
 class LocalFiles:
     """The files of this machine."""
 
@@ -110,7 +127,7 @@ class LocalFiles:
     def is_program(self, path: str) -> bool:
         """See `Files`."""
         try:
-            with open(_regular(path), "rb") as file:
+            with open(_regular(path), "rb", opener=open_at_once) as file:
                 return file.read(4).startswith(_BINARY_STARTS)
         except OSError:
             return False
@@ -121,12 +138,12 @@ class LocalFiles:
 
     def read_text(self, path: str, limit: int = 65536) -> str:
         """See `Files`."""
-        with open(_regular(path), encoding="utf-8", errors="replace") as file:
+        with open(_regular(path), encoding="utf-8", errors="replace", opener=open_at_once) as file:
             return file.read(limit)
 
     def read_bytes(self, path: str, limit: int) -> bytes:
         """See `Files`."""
-        with open(_regular(path), "rb") as file:
+        with open(_regular(path), "rb", opener=open_at_once) as file:
             return file.read(limit)
 
     def size_bytes(self, path: str) -> int:
