@@ -125,9 +125,11 @@ def _gather_environment(request: Request, shared: Shared) -> Gathered:
     from compatcheck.collectors.python.interpreter import locate  # noqa: PLC0415 (not for files)
     from compatcheck.collectors.python.metadata_check import check_records  # noqa: PLC0415 (not for files)
 
-    layout = locate(request.python, request.prefix, shared.environ)
+    files = request.files
+    layout = locate(request.python, request.prefix, shared.environ, files)
     distrust(layout.prefix)
-    environment = check_records(collect_installed(layout), shared.rules.packages, layout.site_packages)
+    installed = collect_installed(layout, files=files)
+    environment = check_records(installed, shared.rules.packages, layout.site_packages, files)
     if shared.variables is None and not request.here:
         pass
     elif shared.variables is None:

@@ -4,7 +4,7 @@ import errno
 import math
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 _BINARY_STARTS = (b"\x7fELF", b"MZ", b"\xfe\xed\xfa", b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
@@ -90,20 +90,26 @@ def _regular(path: str) -> str:
 
 
 def open_at_once(path: str, flags: int) -> int:
-    """Open a file for `open` without waiting: a pipe may have taken its place, and some of the kernel's give news alone."""
+    """Open a file for `open` without waiting: a pipe may have taken its place, and some of the kernel's give news alone.
+
+    Raises:
+        OSError: it cannot be opened, or is none that could be read again.
+    """
     descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-    try:
-        status = os.fstat(descriptor)
-        if stat.S_ISREG(status.st_mode) and not status.st_size:
-            os.pread(descriptor, 1, 0)  # a stream has no beginning to go back to, or nothing now
-        elif not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
-            raise OSError(errno.EINVAL, "is not a regular file", path)
-    except OSError as error:
+    if not _can_be_read_again(descriptor):
         os.close(descriptor)
-        if error.errno == errno.EISDIR:
-            raise
-        raise OSError(errno.EINVAL, "is not a regular file", path) from None
+        raise OSError(errno.EINVAL, "is not a regular file", path)
     return descriptor
+
+
+def _can_be_read_again(descriptor: int) -> bool:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        return stat.S_ISDIR(status.st_mode)  # refused by the system
+    try:
+        return bool(status.st_size or not os.read(descriptor, 1) or not os.lseek(descriptor, 0, os.SEEK_SET))
+    except OSError:
+        return False
 
 
 class LocalFiles:
@@ -221,6 +227,67 @@ class Overlay:
     def identify(self, path: str) -> object:
         """See `Files`."""
         return self.base.identify(path) if self._content(path) is None else self.base.resolve(path)
+
+    def resolve(self, path: str) -> str:
+        """See `Files`."""
+        return self.base.resolve(path)
+
+
+class Confined:
+    """A tree of files of which only what lies in some directories, behind all links, can be seen and read."""
+
+    def __init__(self, base: Files, roots: Iterable[str]) -> None:
+        """Take directories; their own links are followed."""
+        self.base = base
+        self.roots = tuple(os.path.join(base.resolve(root), "") for root in roots)
+
+    def _holds(self, path: str) -> bool:
+        return os.path.join(self.base.resolve(path), "").startswith(self.roots)
+
+    def _inside(self, path: str) -> str:
+        if not self._holds(path):
+            raise PermissionError(errno.EACCES, "lies outside of the directory that may be read", path)
+        return path
+
+    def list_names(self, folder: str) -> list[str]:
+        """See `Files`."""
+        return self.base.list_names(self._inside(folder))
+
+    def exists(self, path: str) -> bool:
+        """See `Files`; nobody is told what there is outside."""
+        return self._holds(path) and self.base.exists(path)
+
+    def is_file(self, path: str) -> bool:
+        """See `Files`."""
+        return self._holds(path) and self.base.is_file(path)
+
+    def is_program(self, path: str) -> bool:
+        """See `Files`."""
+        return self._holds(path) and self.base.is_program(path)
+
+    def is_directory(self, path: str) -> bool:
+        """See `Files`."""
+        return self._holds(path) and self.base.is_directory(path)
+
+    def read_text(self, path: str, limit: int = 65536) -> str:
+        """See `Files`."""
+        return self.base.read_text(self._inside(path), limit)
+
+    def read_bytes(self, path: str, limit: int) -> bytes:
+        """See `Files`."""
+        return self.base.read_bytes(self._inside(path), limit)
+
+    def size_bytes(self, path: str) -> int:
+        """See `Files`."""
+        return self.base.size_bytes(self._inside(path))
+
+    def modified(self, path: str) -> float:
+        """See `Files`."""
+        return self.base.modified(self._inside(path))
+
+    def identify(self, path: str) -> object:
+        """See `Files`."""
+        return self.base.identify(self._inside(path))
 
     def resolve(self, path: str) -> str:
         """See `Files`."""
