@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from typing import TYPE_CHECKING
 
@@ -54,9 +55,17 @@ def unified_diff(changes: Iterable[FileChange]) -> str:
         before, after = _lines(change.before), _lines(change.after)
         parts += [
             line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
-            for line in diff(before, after, f"a/{path}", f"b/{path}")
+            for line in diff(before, after, _quote(f"a/{path}"), _quote(f"b/{path}"))
         ]
     return "".join(parts)
+
+
+def _quote(name: str) -> str:
+    """Write a name as git does: one with a line feed in it would else go on as lines of the diff, about other files."""
+    if re.search(r'[\x00-\x1f\x7f"\\]', name) is None:
+        return name
+    written = re.sub(r'(["\\])', r"\\\1", name)
+    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda sign: f"\\{ord(sign[0]):03o}", written) + '"'
 
 
 def _lines(text: str) -> list[str]:
