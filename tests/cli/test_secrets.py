@@ -86,3 +86,21 @@ def test_an_error_hides_the_credentials_of_the_arguments(words: tuple[str, ...])
     ran = run(*words)
     assert ran.code not in {0, 1, 70}
     assert "SECRETWORD" not in ran.out + ran.err
+
+
+@pytest.mark.parametrize(
+    ("command", "form"),
+    [("check", form) for form in ("text", "json", "sarif", "junit", "markdown", "github", "html")]
+    + [("estimate", form) for form in ("text", "json", "markdown", "html")]
+    + [("facts", form) for form in ("text", "json")],
+)
+def test_a_model_is_named_without_its_credentials(tmp_path: Path, command: str, form: str) -> None:
+    (tmp_path / "requirements.txt").write_text("deepspeed==0.16.4\n")
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}}')
+    (tmp_path / "train.yaml").write_text(
+        f"model_name_or_path: {URL}\ngradient_checkpointing: true\ndeepspeed: ds.json\n"
+        "per_device_train_batch_size: 1\noutput_dir: out\n"
+    )
+    ran = run(command, tmp_path, "--no-policy", "--format", form)
+    assert "SECRETWORD" not in ran.out + ran.err
+    assert form != "json" or "[redacted]@host.example" in ran.out
