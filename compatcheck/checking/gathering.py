@@ -10,7 +10,7 @@ from compatcheck.checking.request import Gathered
 from compatcheck.checking.shared import declared_hardware, declared_settings, read_shared
 from compatcheck.checking.subjects import build_subject
 from compatcheck.core.errors import InputError, NothingToCheckError, UsageError
-from compatcheck.core.programs import distrust
+from compatcheck.core.programs import distrust, show
 from compatcheck.core.selection import Choice
 from compatcheck.core.source import Skipped, Source
 
@@ -96,10 +96,14 @@ def gather(request: Request, rules: RuleSet, environ: Mapping[str, str]) -> Gath
     """
     shared = read_shared(request, rules, environ)
     distrust(*request.paths, *([request.image] if request.image is not None else ()))
+    show(*filter(None, (*request.training, request.model, request.env_file)))
     if request.paths or request.hook:
+        from compatcheck.checking.elsewhere import hide_reasons  # noqa: PLC0415 (only for files)
         from compatcheck.checking.files import gather_paths, gather_touched  # noqa: PLC0415 (only for files)
 
-        return _count_runs(gather_touched(request, shared) if request.hook else gather_paths(request, shared))
+        shared = shared._replace(hides=True)
+        found = _count_runs(gather_touched(request, shared) if request.hook else gather_paths(request, shared))
+        return found._replace(skipped=hide_reasons(found.skipped))
     if request.image is not None:
         from compatcheck.checking.images import gather_image  # noqa: PLC0415 (only for images)
 
