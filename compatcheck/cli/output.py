@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import UsageError
-from compatcheck.core.terminal import escape_controls
+from compatcheck.core.terminal import disarm, escape_controls
 
 if TYPE_CHECKING:
     from compatcheck.core.report import Report
@@ -77,6 +77,8 @@ def write_formatted(
     name = output.format_name
     if to_person or name != "text":
         text = format_as(name, name == "text" and wants_color(output.color, os.environ))
+        if name in {"text", "markdown"} and "GITHUB_ACTIONS" in os.environ:
+            text = disarm(text)
         sys.stdout.write(printable(text, sys.stdout.encoding or "utf-8"))
     write_files([(name, path, format_as(name, False)) for name, path in targets])
 

@@ -73,7 +73,9 @@ class _DataFile(StrictFile):
         row = self.mapping(row, *where)
         for key, kind in kinds.items():
             value = row.get(key)
-            if not isinstance(value, kind) or (kind is list and not all(isinstance(one, str) for one in value)):
+            if not isinstance(value, kind) or (
+                isinstance(value, list) and not all(isinstance(one, str) for one in value)
+            ):
                 raise self.error(f"{key!r} is missing or does not fit", *where, *((key,) if key in row else ()))
 
     def rows(self, key: str) -> list[Any]:

@@ -13,6 +13,7 @@ import pytest
 
 import compatcheck
 from compatcheck.core.errors import CompatcheckError
+from compatcheck.integrations.watch import find_length
 from tests import ROOT
 
 if TYPE_CHECKING:
@@ -154,3 +155,16 @@ def test_a_number_of_nodes_is_one() -> None:
     for nodes in (0, -1, True, "2"):
         with pytest.raises(CompatcheckError, match="nodes"):
             compatcheck.check(CASE, nodes=nodes)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, OSError, ValueError, NotImplementedError])
+def test_a_dataset_that_raises_tells_no_length(error: type[Exception]) -> None:
+    class Dataset:
+        def __len__(self) -> int:
+            return 3
+
+        def __getitem__(self, index: int) -> dict[str, list[int]]:
+            raise error
+
+    assert find_length(Dataset()) is None
+    assert find_length([{"input_ids": [1, 2]}, {"input_ids": [1]}]) == 2
