@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import InputError
@@ -118,14 +119,16 @@ def _replace(change: FileChange) -> None:
 
     real = os.path.realpath(change.path)
     try:
-        mode = stat.S_IMODE(os.stat(real).st_mode)
+        before = os.stat(real)
         handle, scratch = tempfile.mkstemp(prefix=".compatcheck-", dir=os.path.dirname(real))
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(change.after.encode("utf-8"))
                 file.flush()
                 os.fsync(file.fileno())
-            os.chmod(scratch, mode)
+            with suppress(OSError, AttributeError):  # another's file, or a system without owners
+                os.chown(scratch, before.st_uid, before.st_gid)
+            os.chmod(scratch, stat.S_IMODE(before.st_mode))
             os.replace(scratch, real)
         except BaseException:
             os.unlink(scratch)

@@ -225,6 +225,15 @@ def test_writing_keeps_mode_and_links(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["f.txt", "link.txt"]
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root writes files of others")
+def test_writing_keeps_the_owner(tmp_path: Path) -> None:
+    place = tmp_path / "a.txt"
+    place.write_text("a\n")
+    os.chown(place, 12345, 23456)
+    write_changes([FileChange(str(place), "a\n", "b\n")], lambda _: True)
+    assert (place.read_text(), place.stat().st_uid, place.stat().st_gid) == ("b\n", 12345, 23456)
+
+
 def test_a_file_that_changed_meanwhile_is_not_written_nor_any_other(tmp_path: Path) -> None:
     first, second = tmp_path / "a.txt", tmp_path / "b.txt"
     first.write_text("a\n")
