@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import UsageError
+from compatcheck.core.programs import is_led_out
 from compatcheck.core.terminal import disarm, escape_controls
 
 if TYPE_CHECKING:
@@ -99,6 +100,9 @@ def write_files(contents: Iterable[tuple[str, str, str]]) -> None:
     """
     failed = []
     for name, path, content in contents:
+        if is_led_out(path):
+            failed.append(f"--output {name}:{path} is not written: a link in what is inspected leads it elsewhere")
+            continue
         try:
             with open(path, "w", encoding="utf-8") as file:
                 file.write(printable(content.rstrip("\n") + "\n", "utf-8"))

@@ -73,6 +73,13 @@ def leads_out(path: str) -> bool:
     return not any(_lies_in(real, root) for root in _inspected.get() | _shown.get())
 
 
+def is_led_out(path: str) -> bool:
+    """Tell whether a path that begins in what is inspected ends, by a link in it, elsewhere."""
+    plain = os.path.normpath(os.path.join(os.path.realpath(os.curdir), path))
+    real = os.path.realpath(path)
+    return any(_lies_in(plain, root) and not _lies_in(real, root) for root in _inspected.get())
+
+
 def _checkout_of(folder: str) -> str:
     """Return the checkout that a directory lies in, without links; itself where it lies in none, or in that of the home."""
     here = real = os.path.realpath(folder)

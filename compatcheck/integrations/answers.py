@@ -162,6 +162,8 @@ def _request(paths: Sequence[str | PathLike[str]], asked: Asked) -> Request:
     )
     if nodes is not None and (isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1):
         raise UsageError(f"nodes is {nodes!r}", hint="expected a number of nodes, at least 1")
+    if within is not None and not paths and "prefix" not in others:
+        raise UsageError("within is a directory, and what runs this lies elsewhere", hint="name paths, or a prefix")
     if within is not None:
         from compatcheck.core.files import LOCAL, Confined  # noqa: PLC0415 (seldom)
         from compatcheck.frameworks.model.lookup import find_cache  # noqa: PLC0415 (seldom)

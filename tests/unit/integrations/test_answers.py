@@ -151,6 +151,11 @@ def test_nothing_outside_is_read(project: Path, ask: Callable[[Path], Any]) -> N
     assert "peft 0.11.1" not in text
 
 
+def test_this_interpreter_lies_within_no_directory(tmp_path: Path) -> None:
+    with pytest.raises(CompatcheckError, match=r"lies elsewhere"):
+        compatcheck.check(within=tmp_path)
+
+
 def test_a_number_of_nodes_is_one() -> None:
     for nodes in (0, -1, True, "2"):
         with pytest.raises(CompatcheckError, match="nodes"):
