@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 _LARGEST = 48 * 1024
 _SITE = "lib/python3.11/site-packages"
 _DIFF_ID = b"@diff_id@"
-REPORTS = ("text", "json", "sarif", "junit", "markdown", "github")
+REPORTS = ("text", "json", "sarif", "junit", "markdown", "github", "html")
 SHORT = ("text", "json", "markdown")
 
 
@@ -264,7 +264,7 @@ COMMANDS: Mapping[str, Callable[[], list[Seed]]] = {
     "diff": _diff,
     "env": _env,
     "estimate": lambda: _over_files(
-        "estimate", (), ("-vv",), ("--format", "json"), ("--suggest",), ("--gpu", "8xH100-80GB")
+        "estimate", (), ("-vv",), ("--format", "json"), ("--suggest",), ("--gpu", "8xH100-80GB"), ("--format", "html")
     ),
     "evidence": _evidence,
     "explain": lambda: [

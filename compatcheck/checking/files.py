@@ -203,8 +203,10 @@ def _over_installed(subjects: list[Subject], request: Request, shared: Shared, s
     from compatcheck.collectors.python.interpreter import locate  # noqa: PLC0415 (only with --python)
     from compatcheck.collectors.python.metadata_check import check_records  # noqa: PLC0415 (only with --python)
 
-    layout = locate(request.python, request.prefix, shared.environ)
-    installed = check_records(collect_installed(layout), shared.rules.packages, layout.site_packages)
+    files = request.files
+    layout = locate(request.python, request.prefix, shared.environ, files)
+    found = collect_installed(layout, files=files)
+    installed = check_records(found, shared.rules.packages, layout.site_packages, files)
     return [_over(installed, subject, shared) for subject in subjects]
 
 

@@ -10,7 +10,7 @@ from compatcheck.checking.request import Gathered
 from compatcheck.checking.shared import declared_hardware, declared_settings, read_shared
 from compatcheck.checking.subjects import build_subject
 from compatcheck.core.errors import InputError, NothingToCheckError, UsageError
-from compatcheck.core.programs import distrust
+from compatcheck.core.programs import distrust, show
 from compatcheck.core.selection import Choice
 from compatcheck.core.source import Skipped, Source
 
@@ -96,10 +96,14 @@ def gather(request: Request, rules: RuleSet, environ: Mapping[str, str]) -> Gath
     """
     shared = read_shared(request, rules, environ)
     distrust(*request.paths, *([request.image] if request.image is not None else ()))
+    show(*filter(None, (*request.training, request.model, request.env_file)))
     if request.paths or request.hook:
+        from compatcheck.checking.elsewhere import hide_reasons  # noqa: PLC0415 (only for files)
         from compatcheck.checking.files import gather_paths, gather_touched  # noqa: PLC0415 (only for files)
 
-        return _count_runs(gather_touched(request, shared) if request.hook else gather_paths(request, shared))
+        shared = shared._replace(hides=True)
+        found = _count_runs(gather_touched(request, shared) if request.hook else gather_paths(request, shared))
+        return found._replace(skipped=hide_reasons(found.skipped))
     if request.image is not None:
         from compatcheck.checking.images import gather_image  # noqa: PLC0415 (only for images)
 
@@ -125,9 +129,11 @@ def _gather_environment(request: Request, shared: Shared) -> Gathered:
     from compatcheck.collectors.python.interpreter import locate  # noqa: PLC0415 (not for files)
     from compatcheck.collectors.python.metadata_check import check_records  # noqa: PLC0415 (not for files)
 
-    layout = locate(request.python, request.prefix, shared.environ)
+    files = request.files
+    layout = locate(request.python, request.prefix, shared.environ, files)
     distrust(layout.prefix)
-    environment = check_records(collect_installed(layout), shared.rules.packages, layout.site_packages)
+    installed = collect_installed(layout, files=files)
+    environment = check_records(installed, shared.rules.packages, layout.site_packages, files)
     if shared.variables is None and not request.here:
         pass
     elif shared.variables is None:

@@ -17,7 +17,7 @@ from compatcheck.collectors.recognise import (
     walk,
 )
 from compatcheck.core.errors import InputError, NoEnvironmentError, UsageError
-from compatcheck.core.files import Files, Overlay
+from compatcheck.core.files import Files, Overlay, ReadLog
 from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import CONFIGURATIONS, STANDARD_INPUT, read_bytes, read_standard_input
@@ -89,7 +89,8 @@ def walk_files(
     def note(directory: str, reason: str, hint: str) -> None:
         skipped.append(Skipped(Source(directory), reason, hint, named=directory == path))
 
-    listed = walk(path, note)
+    looked_at = files.base if isinstance(files, ReadLog) else files  # a run is not made of what is only looked at
+    listed = walk(path, note, looked_at)
     if path == os.curdir:  # as a person writes it
         listed = ((file.removeprefix(os.path.join(os.curdir, "")), kind) for file, kind in listed)
     yield from read_found(listed, files, skipped, is_named, selection=selection)

@@ -6,7 +6,9 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import UsageError
+from compatcheck.core.files import LOCAL
 from compatcheck.core.source import Source
+from compatcheck.core.textfile import MAX_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -71,9 +73,12 @@ def _has_table(path: str) -> bool:
     tool = rb"[ \t]*[\"']?tool[\"']?[ \t]*"
     table = rb"^(?:\xef\xbb\xbf)?[ \t]*(?:\[*%b(?:\.[ \t]*[\"']?compatcheck\b|=)|\[%b\])" % (tool, tool)
     try:
-        with open(path, "rb") as file:
-            text = file.read()
-        return text.startswith((b"\xff\xfe", b"\xfe\xff")) or re.search(table, text, re.MULTILINE) is not None
+        text = LOCAL.read_bytes(path, MAX_BYTES + 1)
+        return (
+            len(text) > MAX_BYTES
+            or text.startswith((b"\xff\xfe", b"\xfe\xff"))
+            or re.search(table, text, re.MULTILINE) is not None
+        )
     except OSError:
         return True  # its reader says why nobody can tell
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from compatcheck.core.files import LOCAL
 from compatcheck.core.report import NextStep
 from compatcheck.core.textfile import CONFIGURATIONS, may_name_script
 
@@ -118,8 +119,7 @@ def _read_head(path: str) -> bytes:
     try:
         if not os.path.isfile(path) or os.path.getsize(path) > MAX_BYTES:
             return b""
-        with open(path, "rb") as file:
-            return file.read(HEAD_BYTES)
+        return LOCAL.read_bytes(path, HEAD_BYTES)
     except OSError:
         return b""
 

@@ -36,6 +36,8 @@ class Shared(NamedTuple):
     """Whether ``--model`` could not be read: then no other model stands in for it."""
     files: Files = LOCAL
     """See `Request`."""
+    hides: bool = False
+    """Whether files of a checkout are read, which leads where it likes (`compatcheck.checking.elsewhere`)."""
 
 
 def read_shared(request: "Request", rules: "RuleSet", environ: Mapping[str, str]) -> Shared:

@@ -32,6 +32,10 @@ def build_subject(
         from compatcheck.checking.environments import merge_environments  # noqa: PLC0415 (only where a file declares one)
 
         environment = merge_environments(environment, declared)
+    if shared.hides:
+        from compatcheck.checking.elsewhere import hide_lines, hide_words  # noqa: PLC0415 (only for files)
+
+        documents, environment = tuple(map(hide_words, documents)), hide_lines(environment)
     hardware = shared.hardware
     if environment is not None and environment.hardware is not None:
         hardware = (*hardware, (environment.hardware, False))

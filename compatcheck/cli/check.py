@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
@@ -10,9 +11,28 @@ from compatcheck.cli import options
 from compatcheck.cli.arguments import split
 from compatcheck.cli.execution import execute
 from compatcheck.cli.help import Command
+from compatcheck.core.errors import UsageError
 
 
-@click.command("check", cls=Command)
+class _CheckCommand(Command):
+    """`check`, to which hooks give the names of files that a change brings in behind their options."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments, unless a file of a change would be taken for an option.
+
+        Raises:
+            UsageError: it would.
+        """
+        before = args[: args.index("--")] if "--" in args else args
+        if "--hook" in before:
+            odd = next((name for name in before if name.startswith("-") and os.path.lexists(name)), None)
+            if odd is not None:
+                msg = f"{odd!r} is an option and the name of a file here; nobody can tell which is meant"
+                raise UsageError(msg, hint="rename the file")
+        return super().parse_args(ctx, args)
+
+
+@click.command("check", cls=_CheckCommand)
 @options.argument("paths", "[PATH]...", nargs=-1)
 @options.take(
     "check",

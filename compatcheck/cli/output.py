@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import UsageError
 from compatcheck.core.language import speaking, translate
-from compatcheck.core.terminal import escape_controls
+from compatcheck.core.programs import is_led_out
+from compatcheck.core.terminal import disarm, escape_controls
 
 if TYPE_CHECKING:
     from compatcheck.core.report import Report
@@ -79,6 +80,8 @@ def write_formatted(
     if to_person or name != "text":
         with speaking(os.environ, name):
             text = format_as(name, name == "text" and wants_color(output.color, os.environ))
+        if name in {"text", "markdown"} and "GITHUB_ACTIONS" in os.environ:
+            text = disarm(text)
         sys.stdout.write(printable(text, sys.stdout.encoding or "utf-8"))
     contents = []
     for name, path in targets:
@@ -103,6 +106,9 @@ def write_files(contents: Iterable[tuple[str, str, str]]) -> None:
     """
     failed = []
     for name, path, content in contents:
+        if is_led_out(path):
+            failed.append(f"--output {name}:{path} is not written: a link in what is inspected leads it elsewhere")
+            continue
         try:
             with open(path, "w", encoding="utf-8") as file:
                 file.write(printable(content.rstrip("\n") + "\n", "utf-8"))

@@ -301,7 +301,9 @@ def _read_head(path: str, files: Files, size: int = SNIFFED_BYTES) -> bytes:
     return sniffs.plain_head(head)
 
 
-def walk(path: str, passed_over: Callable[[str, str, str], None] | None = None) -> Iterator[tuple[str, str | None]]:
+def walk(
+    path: str, passed_over: Callable[[str, str, str], None] | None = None, files: Files = LOCAL
+) -> Iterator[tuple[str, str | None]]:
     """List the files under a directory with their kinds, sorted by path; a file lists itself.
 
     Links to directories are not followed, so that a loop of links cannot be entered and no checkout leads into the rest of the
@@ -312,9 +314,10 @@ def walk(path: str, passed_over: Callable[[str, str, str], None] | None = None) 
         path: the directory.
         passed_over: takes a directory that was not entered, the reason and the remedy: one that cannot be listed, a link
             that leads out of what is walked.
+        files: the tree in which their beginnings are looked at.
     """
     if not os.path.isdir(path):
-        yield path, recognise(path)
+        yield path, recognise(path, files)
         return
     root = os.path.join(os.path.realpath(path), "")
     pending = [path]
@@ -337,13 +340,13 @@ def walk(path: str, passed_over: Callable[[str, str, str], None] | None = None) 
             if entry.is_dir(follow_symlinks=False):
                 if entry.name not in SKIPPED_DIRECTORIES and not entry.name.endswith((".egg-info", ".dist-info")):
                     below.append(entry.path)
-                if entry.name.lower().endswith(_LIST_SUFFIXES) and (kind := recognise(entry.path, named=False)):
+                if entry.name.lower().endswith(_LIST_SUFFIXES) and (kind := recognise(entry.path, files, named=False)):
                     yield entry.path, kind
             elif entry.is_symlink() and os.path.isdir(entry.path):
                 if passed_over is not None and not os.path.join(os.path.realpath(entry.path), "").startswith(root):
                     passed_over(entry.path, "is a link to a directory elsewhere, and not followed", "name it, too")
             else:
-                yield entry.path, recognise(entry.path, named=False)
+                yield entry.path, recognise(entry.path, files, named=False)
         pending.extend(reversed(below))
 
 

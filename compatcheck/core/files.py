@@ -4,7 +4,7 @@ import errno
 import math
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 _BINARY_STARTS = (b"\x7fELF", b"MZ", b"\xfe\xed\xfa", b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
@@ -89,6 +89,29 @@ def _regular(path: str) -> str:
     return path
 
 
+def open_at_once(path: str, flags: int) -> int:
+    """Open a file for `open` without waiting: a pipe may have taken its place, and some of the kernel's give news alone.
+
+    Raises:
+        OSError: it cannot be opened, or is none that could be read again.
+    """
+    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    if not _can_be_read_again(descriptor):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "is not a regular file", path)
+    return descriptor
+
+
+def _can_be_read_again(descriptor: int) -> bool:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        return stat.S_ISDIR(status.st_mode)  # refused by the system
+    try:
+        return bool(status.st_size or not os.read(descriptor, 1) or not os.lseek(descriptor, 0, os.SEEK_SET))
+    except OSError:
+        return False
+
+
 class LocalFiles:
     """The files of this machine."""
 
@@ -110,7 +133,7 @@ class LocalFiles:
     def is_program(self, path: str) -> bool:
         """See `Files`."""
         try:
-            with open(_regular(path), "rb") as file:
+            with open(_regular(path), "rb", opener=open_at_once) as file:
                 return file.read(4).startswith(_BINARY_STARTS)
         except OSError:
             return False
@@ -121,12 +144,12 @@ class LocalFiles:
 
     def read_text(self, path: str, limit: int = 65536) -> str:
         """See `Files`."""
-        with open(_regular(path), encoding="utf-8", errors="replace") as file:
+        with open(_regular(path), encoding="utf-8", errors="replace", opener=open_at_once) as file:
             return file.read(limit)
 
     def read_bytes(self, path: str, limit: int) -> bytes:
         """See `Files`."""
-        with open(_regular(path), "rb") as file:
+        with open(_regular(path), "rb", opener=open_at_once) as file:
             return file.read(limit)
 
     def size_bytes(self, path: str) -> int:
@@ -204,6 +227,67 @@ class Overlay:
     def identify(self, path: str) -> object:
         """See `Files`."""
         return self.base.identify(path) if self._content(path) is None else self.base.resolve(path)
+
+    def resolve(self, path: str) -> str:
+        """See `Files`."""
+        return self.base.resolve(path)
+
+
+class Confined:
+    """A tree of files of which only what lies in some directories, behind all links, can be seen and read."""
+
+    def __init__(self, base: Files, roots: Iterable[str]) -> None:
+        """Take directories; their own links are followed."""
+        self.base = base
+        self.roots = tuple(os.path.join(base.resolve(root), "") for root in roots)
+
+    def _holds(self, path: str) -> bool:
+        return os.path.join(self.base.resolve(path), "").startswith(self.roots)
+
+    def _inside(self, path: str) -> str:
+        if not self._holds(path):
+            raise PermissionError(errno.EACCES, "lies outside of the directory that may be read", path)
+        return path
+
+    def list_names(self, folder: str) -> list[str]:
+        """See `Files`."""
+        return self.base.list_names(self._inside(folder))
+
+    def exists(self, path: str) -> bool:
+        """See `Files`; nobody is told what there is outside."""
+        return self._holds(path) and self.base.exists(path)
+
+    def is_file(self, path: str) -> bool:
+        """See `Files`."""
+        return self._holds(path) and self.base.is_file(path)
+
+    def is_program(self, path: str) -> bool:
+        """See `Files`."""
+        return self._holds(path) and self.base.is_program(path)
+
+    def is_directory(self, path: str) -> bool:
+        """See `Files`."""
+        return self._holds(path) and self.base.is_directory(path)
+
+    def read_text(self, path: str, limit: int = 65536) -> str:
+        """See `Files`."""
+        return self.base.read_text(self._inside(path), limit)
+
+    def read_bytes(self, path: str, limit: int) -> bytes:
+        """See `Files`."""
+        return self.base.read_bytes(self._inside(path), limit)
+
+    def size_bytes(self, path: str) -> int:
+        """See `Files`."""
+        return self.base.size_bytes(self._inside(path))
+
+    def modified(self, path: str) -> float:
+        """See `Files`."""
+        return self.base.modified(self._inside(path))
+
+    def identify(self, path: str) -> object:
+        """See `Files`."""
+        return self.base.identify(self._inside(path))
 
     def resolve(self, path: str) -> str:
         """See `Files`."""

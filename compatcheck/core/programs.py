@@ -27,6 +27,7 @@ _KEPT = (
 )
 
 _inspected: ContextVar[frozenset[str]] = ContextVar("inspected", default=frozenset())
+_shown: ContextVar[frozenset[str]] = ContextVar("shown", default=frozenset())
 
 
 class Program(NamedTuple):
@@ -54,6 +55,11 @@ def distrust(*paths: str) -> None:
     _inspected.set(_inspected.get() | set(map(_checkout_of, folders)))
 
 
+def show(*paths: str) -> None:
+    """Let the words of these files, which a person named beside what is inspected, and of their checkouts be said back."""
+    _shown.set(_shown.get() | {_checkout_of(os.path.dirname(path) or os.curdir) for path in paths})
+
+
 def is_inspected(path: str) -> bool:
     """Tell whether a file lies, behind all links, in what is inspected or its checkout."""
     return any(_lies_in(os.path.realpath(path), root) for root in _inspected.get())
@@ -61,7 +67,17 @@ def is_inspected(path: str) -> bool:
 
 def leads_out(path: str) -> bool:
     """Tell whether a file that is there lies, behind all links, outside of what is inspected: nobody named it but that."""
-    return bool(_inspected.get()) and os.path.exists(path) and not is_inspected(path)
+    if not _inspected.get() or not os.path.exists(path):
+        return False
+    real = os.path.realpath(path)
+    return not any(_lies_in(real, root) for root in _inspected.get() | _shown.get())
+
+
+def is_led_out(path: str) -> bool:
+    """Tell whether a path that begins in what is inspected ends, by a link in it, elsewhere."""
+    plain = os.path.normpath(os.path.join(os.path.realpath(os.curdir), path))
+    real = os.path.realpath(path)
+    return any(_lies_in(plain, root) and not _lies_in(real, root) for root in _inspected.get())
 
 
 def _checkout_of(folder: str) -> str:

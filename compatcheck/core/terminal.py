@@ -20,5 +20,10 @@ def escape_name(text: str) -> str:
     return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", _escape, text)
 
 
+def disarm(text: str) -> str:
+    """Write what a runner of GitHub would take for a command so that it takes it for none: the name of a file may be one."""
+    return re.sub(r"(?m)^(\s*):(?=:)", r"\1: ", text).replace("##[", "# #[")
+
+
 def _escape(match: re.Match[str]) -> str:
     return f"\\u{ord(match[0]):04x}"

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import IO, NamedTuple
 
 from compatcheck.core.errors import InputError
-from compatcheck.core.files import LOCAL, Files
+from compatcheck.core.files import LOCAL, Files, open_at_once
 from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Source
@@ -95,7 +95,7 @@ def open_file(path: str) -> IO[bytes]:
     """
     with _said_of(path):
         _check_regular(path, LOCAL)
-        return open(path, "rb")
+        return open(path, "rb", opener=open_at_once)
 
 
 def _check_regular(path: str, files: Files) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import InputError
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from compatcheck.fixing.edits.project import Project
     from compatcheck.fixing.resolver import UvResolver
     from compatcheck.resolution.subject import Subject
+
+_PLAIN_WORDS = r"(?:[\w ./:=@%+,~-]|'[^'\\]*')*"
+"""Words that are nothing but themselves to a shell."""
 
 
 class Written(NamedTuple):
@@ -242,13 +246,19 @@ def _manifests(lock: str) -> list[str]:
 
 
 def compile_command(text: str, path: str, upgrades: str) -> str:
-    """Return the command that made a requirement file with hashes, as its header has it, with the upgrades."""
+    """Return the command that made a requirement file with hashes, as its header has it, with the upgrades.
+
+    A header that is more to a shell than one command and its words is not passed on: a person pastes what is shown.
+    """
     for line in text.splitlines()[:12]:
         words = line.lstrip("# \t")
-        if line.startswith("#") and words.startswith(("pip-compile", "uv pip compile")):
+        if line.startswith("#") and re.match(r"(pip-compile|uv pip compile)(?=\s|$)", words):
+            if re.fullmatch(_PLAIN_WORDS, words) is None:
+                break
             return f"{words} {upgrades}"
     name = os.path.basename(path)
-    return f"uv pip compile {name.removesuffix('.txt')}.in --generate-hashes -o {name} {upgrades}"
+    source = f"{name.removesuffix('.txt')}.in"
+    return f"uv pip compile {shlex.quote(source)} --generate-hashes -o {shlex.quote(name)} {upgrades}"
 
 
 def _shown(path: str) -> str:

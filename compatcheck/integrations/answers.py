@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, cast
 
 from compatcheck.checking.checks import Checks
 from compatcheck.checking.request import Request
+from compatcheck.core.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -43,6 +44,8 @@ class Asked(TypedDict, total=False):
     """An environment, or a directory of packages, instead of an interpreter."""
     here: bool
     """Whether the run is on this machine: then its devices and variables take part."""
+    within: str | PathLike[str]
+    """Directory outside of which, links and includes followed, nothing is read but the hub's cache of models."""
 
 
 class Answer(Generic[Value]):
@@ -143,7 +146,9 @@ def explain_oom(
 
 def _request(paths: Sequence[str | PathLike[str]], asked: Asked) -> Request:
     training, settings, model = asked.get("training", ()), asked.get("settings", {}), asked.get("model")
-    others = {name: value for name, value in asked.items() if name not in {"training", "settings", "model"}}
+    within, nodes = asked.get("within"), asked.get("nodes")
+    named = {"training", "settings", "model", "within"}
+    others = {name: value for name, value in asked.items() if name not in named}
     if unknown := others.keys() - Asked.__annotations__.keys():
         raise TypeError(f"unknown argument {min(unknown)}: there are {', '.join(sorted(Asked.__annotations__))}")
     if not paths and "prefix" not in others:
@@ -155,6 +160,15 @@ def _request(paths: Sequence[str | PathLike[str]], asked: Asked) -> Request:
         training=tuple(os.fspath(path) for path in files),
         settings=tuple(f"{name}={_written(value)}" for name, value in settings.items()),
     )
+    if nodes is not None and (isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1):
+        raise UsageError(f"nodes is {nodes!r}", hint="expected a number of nodes, at least 1")
+    if within is not None and not paths and "prefix" not in others:
+        raise UsageError("within is a directory, and what runs this lies elsewhere", hint="name paths, or a prefix")
+    if within is not None:
+        from compatcheck.core.files import LOCAL, Confined  # noqa: PLC0415 (seldom)
+        from compatcheck.frameworks.model.lookup import find_cache  # noqa: PLC0415 (seldom)
+
+        request = request._replace(files=Confined(LOCAL, (os.fspath(within), find_cache(os.environ))))
     return request._replace(**cast("dict[str, Any]", others))
 
 

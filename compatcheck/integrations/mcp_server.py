@@ -1,6 +1,7 @@
 """`compatcheck mcp`: the same answers for an assistant, over the Model Context Protocol on standard input and output.
 
-Every tool reads; none writes, fetches or runs anything. Paths are confined to the directory the server was started for.
+Every tool reads; none writes, fetches or runs anything. Paths are confined to the directory the server was started for, and so is
+what the files there include, source and link to; of models the hub's cache is read, too.
 """
 
 from __future__ import annotations
@@ -50,18 +51,24 @@ def make_server(root: str) -> MCPServer:
     real = os.path.realpath(root)
 
     def confine(path: str) -> str:
-        whole = os.path.realpath(os.path.join(real, path))
+        whole = real if "\0" in path else os.path.realpath(os.path.join(real, path))
         if os.path.commonpath((real, whole)) != real:
             raise ToolError(f"{path} lies outside of {real}, the directory that this server reads")
-        if not os.path.exists(whole):
-            raise ToolError(f"there is no {path} in {real}")
+        if "\0" in path or not os.path.exists(whole):
+            raise ToolError(f"there is no {path!r} in {real}")
         return whole
+
+    def confine_all(paths: list[str]) -> list[str]:
+        if not paths:
+            raise ToolError("no path is given: name files or directories of the project, or . for all of it")
+        return [confine(path) for path in paths]
 
     def asked(training: list[str], model: str | None, **others: Any) -> dict[str, Any]:  # noqa: ANN401 (of several kinds)
         found = {name: value for name, value in others.items() if value is not None}
         if model is not None:
-            found["model"] = confine(model) if os.path.exists(os.path.join(real, model)) else _require_id(model)
-        return {**found, "training": [confine(path) for path in training], "here": False}
+            is_here = "\0" in model or os.path.exists(os.path.join(real, model))
+            found["model"] = confine(model) if is_here else _require_id(model)
+        return {**found, "training": [confine(path) for path in training], "here": False, "within": real}
 
     def answer(ask: Callable[[], Answer[Any]]) -> str:
         try:
@@ -79,7 +86,7 @@ def make_server(root: str) -> MCPServer:
         settings: Settings = {},  # noqa: B006 (see above)
     ) -> str:
         """Check requirement files, locks, configurations and launch scripts: findings with their cause, size in GiB and fix."""
-        files = [confine(path) for path in paths]
+        files = confine_all(paths)
         return answer(lambda: check(*files, **asked(training, model, gpu=gpu, nodes=nodes, settings=settings)))
 
     def estimate_run(
@@ -91,7 +98,7 @@ def make_server(root: str) -> MCPServer:
         settings: Settings = {},  # noqa: B006 (see above)
     ) -> str:
         """Estimate what each device holds, phase by phase, whether the run fits, and which changes would make it fit."""
-        files = [confine(path) for path in paths]
+        files = confine_all(paths)
         given = asked(training, model, gpu=gpu, nodes=nodes, settings=settings)
         return answer(lambda: estimate(*files, suggest=True, **given))
 
@@ -104,7 +111,7 @@ def make_server(root: str) -> MCPServer:
         settings: Settings = {},  # noqa: B006 (see above)
     ) -> str:
         """Name the tensor whose size was asked for, the phase and the cause of a CUDA out-of-memory message."""
-        files = [confine(path) for path in paths]
+        files = confine_all(paths)
         given = asked(training, model, gpu=gpu, settings=settings)
         return answer(lambda: explain_oom(message + "\n", *files, **given))
 

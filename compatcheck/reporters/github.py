@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.headline import ending, open_lines
 from compatcheck.core.summary import choose, closing_line, needs_text, size_text, worst_first
+from compatcheck.core.terminal import disarm
 from compatcheck.reporters.checkout import find_root, path_in_checkout
 
 if TYPE_CHECKING:
@@ -143,5 +144,4 @@ def _escape_property(text: str) -> str:
 
 def _plain(text: str, subject: str = "") -> str:
     """Write a line the runner takes for no command: none of its lines starts with ``::`` or holds ``##[``."""
-    line = " ".join((f"{text} ({subject})" if subject else text).split())
-    return line.replace("##[", "# #[")
+    return disarm(" ".join((f"{text} ({subject})" if subject else text).split()))

@@ -177,7 +177,7 @@ def _describe_estimates(reports: Sequence[EstimateReport]) -> dict[str, Any]:
     told = [(one, estimates.headline(one) if one.estimate.phases else _no_estimate(one.estimate)) for one in reports]
     named = [f"{one.id or one.subject}: {text}" for one, text in told]
     outcomes = {one.estimate.verdict.outcome for one in reports}
-    several = len(reports) > 1
+    several = len(reports) != 1
     return {
         "lines": [f"{len(reports)} runs", *named] if several else [told[0][1], reports[0].subject],
         "reason": f"{len(reports)} estimates" if several else named[0],

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from compatcheck.core.document import AUTO, MISSING, Document, Statement, Unresolved
 from compatcheck.core.facts import Fact, Value
+from compatcheck.core.redaction import redact
 from compatcheck.core.source import Source
 from compatcheck.resolution.subject import Conflict
 from compatcheck.rules.programs import find_program
@@ -79,7 +80,8 @@ def claims_of(documents: Iterable[Document], role: str | None = None) -> dict[st
             wanted = statement.role == role or (statement.role is None and statement.fact not in own)
             if statement.fact is not None and wanted:
                 source = document.place(statement.key)
-                claims.setdefault(statement.fact, []).append(Claim(rank, document.reader, statement.value, source))
+                value = redact(statement.value) if isinstance(statement.value, str) else statement.value
+                claims.setdefault(statement.fact, []).append(Claim(rank, document.reader, value, source))
     return claims
 
 

@@ -17,7 +17,7 @@ from compatcheck.rules.expression import fact_names
 from compatcheck.rules.load import load_rules
 from compatcheck.rules.measured import read_series
 from compatcheck.rules.program_files import read_program_files
-from compatcheck.rules.strict_yaml import StrictFile, load_strict
+from compatcheck.rules.strict_yaml import StrictFile
 from compatcheck.rules.syntax import parse
 from compatcheck.rules.vocabulary import nearest, vocabulary
 
@@ -29,6 +29,16 @@ if TYPE_CHECKING:
     from compatcheck.rules.rule import ProbeUse, Reference, Remedy, Rule
 
 
+_NUMBER = (int, float)
+_DEVICE: Mapping[str, type | tuple[type, ...]] = {
+    "gib": _NUMBER,
+    "mib": (*_NUMBER, type(None)),
+    "cc": (*_NUMBER, type(None)),
+    "sms": (int, type(None)),
+    "architecture": str,
+    "aliases": list,
+}
+"""What a row of a device holds."""
 _PROVENANCE_OF_DEVICES = frozenset({"source", "unverified"})
 
 
@@ -51,6 +61,22 @@ class _DataFile(StrictFile):
         for key in keys:
             if not isinstance(self.data, dict) or self.data.get(key) is None:
                 raise RuleError(f"missing key {key!r}", source=Source(self.path))
+
+    def named_rows(self, kinds: Mapping[str, type | tuple[type, ...]]) -> dict[str, dict[str, Any]]:
+        """Return a file that is rows by name, each with values of these kinds."""
+        for name, row in self.mapping(self.data).items():
+            self.require(row, kinds, name)
+        return dict(self.data)
+
+    def require(self, row: object, kinds: Mapping[str, type | tuple[type, ...]], *where: str | int) -> None:
+        """Check that a row has values of these kinds, in lists texts; one that may be nothing may be left out."""
+        row = self.mapping(row, *where)
+        for key, kind in kinds.items():
+            value = row.get(key)
+            if not isinstance(value, kind) or (
+                isinstance(value, list) and not all(isinstance(one, str) for one in value)
+            ):
+                raise self.error(f"{key!r} is missing or does not fit", *where, *((key,) if key in row else ()))
 
     def rows(self, key: str) -> list[Any]:
         value = self.data[key]
@@ -204,17 +230,21 @@ def _sections(directory: Path) -> Iterator[tuple[str, Any]]:
     yield from read_program_files(directory / "_programs")
     for path in sorted((directory / "_releases").glob("*.yaml")):
         file = _DataFile(path, "releases")
+        dates = file.mapping(file.data["releases"], "releases")
         yield f"releases/{path.stem}", _compile_releases(file)
-        yield f"dates/{path.stem}", {str(version): date for version, date in file.data["releases"].items()}
+        yield f"dates/{path.stem}", {str(version): date for version, date in dates.items()}
     for path in sorted((directory / "_pins").glob("*.yaml")):
-        rows = _DataFile(path, "rows").rows("rows")
+        file = _DataFile(path, "rows")
+        rows = file.rows("rows")
+        for index, row in enumerate(rows):
+            file.require(row, {"versions": list, "requires": dict}, "rows", index)
         pins = [[row["versions"], row["requires"], row.get("source", "wheel"), row.get("extras", {})] for row in rows]
         yield f"pins/{path.stem}", pins
     if (directory / "_models.yaml").exists():
         yield "models", _compile_models(directory / "_models.yaml")
     gpus: dict[str, Any] = {}
     if (directory / "_gpus.yaml").exists():
-        gpus = _without_provenance(load_strict(directory / "_gpus.yaml")[0])
+        gpus = _without_provenance(_DataFile(directory / "_gpus.yaml").named_rows(_DEVICE))
         yield "gpus", gpus
     if (directory / "_instances.yaml").exists():
         yield "instances", _compile_instances(directory / "_instances.yaml", gpus)
@@ -230,7 +260,7 @@ def _without_provenance(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]
 
 def _compile_models(path: Path) -> dict[str, Any]:
     """Return well-known models with every id that has their dimensions among the aliases."""
-    models = load_strict(path)[0]
+    models = _DataFile(path).named_rows({"aliases": list, "config": dict, "finetunes": (list, type(None))})
     return {name: {**row, "aliases": [*row["aliases"], *row.get("finetunes", ())]} for name, row in models.items()}
 
 
@@ -240,9 +270,10 @@ def _compile_instances(path: Path, gpus: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         RuleError: a row has another device or number; naming file, line and key.
     """
-    rows, lines = load_strict(path)
+    file = _DataFile(path)
+    rows = file.named_rows({"cloud": str, "gpu": str, "host_gib": (int, float, type(None))})
     for name, row in rows.items():
-        source = Source(str(path), name, lines.get((name,)))
+        source = Source(str(path), name, file.lines.get((name,)))
         if row.get("gpu") not in gpus:
             near = nearest(str(row.get("gpu")), list(gpus))
             raise RuleError(

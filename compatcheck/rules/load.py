@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from compatcheck.core.errors import RuleError
 from compatcheck.core.markers import canonical_name
+from compatcheck.core.source import Source
 from compatcheck.rules import rule as model
 from compatcheck.rules.strict_yaml import StrictFile
 
@@ -14,16 +17,42 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _KEYS = {field.name for field in fields(model.Rule)} - {"id", "path", "clauses", "comparisons"} | {"affected"}
+_MOST = 100_000
+"""Files and folders below a directory of rules."""
 _REQUIRED = ("title", "kind", "status", "affected", "impact", "confidence", "what", "why", "references", "examples")
 
 
 def rule_files(directory: Path) -> list[Path]:
-    """Return the rule files below a directory, sorted; folders and files that start with ``_`` hold data, save ``_stack``."""
+    """Return the rule files below a directory, sorted; folders and files that start with ``_`` hold data, save ``_stack``.
+
+    Raises:
+        RuleError: a folder cannot be listed, a file leads out of the directory, or there are far more than rules.
+    """
     return sorted(
         path
-        for path in directory.rglob("*.yaml")
+        for path in _walk(directory)
         if all(not part.startswith("_") or part == "_stack" for part in path.relative_to(directory).parts)
     )
+
+
+def _walk(directory: Path) -> Iterator[Path]:
+    """Yield the YAML files below a directory, data among them; a policy may name a directory that is none of rules."""
+
+    def refuse(error: OSError) -> None:
+        raise RuleError(f"could not be listed: {error.strerror}", source=Source(error.filename)) from None
+
+    from pathlib import Path  # noqa: PLC0415 (3 ms; only for directories)
+
+    root, seen = os.path.join(os.path.realpath(directory), ""), 0
+    for folder, folders, names in os.walk(directory, onerror=refuse):
+        seen += len(folders) + len(names)
+        if seen > _MOST:
+            msg = f"holds more than {_MOST:,} files and folders"
+            raise RuleError(msg, source=Source(str(directory)), hint="name the directory that holds PACKAGE/SLUG.yaml")
+        for path in (Path(folder, name) for name in (*folders, *names) if name.endswith(".yaml")):
+            if path.is_symlink() and not os.path.realpath(path).startswith(root):
+                raise RuleError("leads out of the directory of rules", source=Source(str(path)), hint="copy the file")
+            yield path
 
 
 def load_rules(directory: Path) -> list[model.Rule]:

@@ -30,9 +30,12 @@ def expand_braces(word: str, lexer: type[Lexer]) -> list[str]:
 
 
 def _find_pairs(word: str, lexer: Lexer) -> dict[int, tuple[list[int], int]]:
-    """Find the braces that are closed: where each opens, its commas, and where it closes."""
+    """Find the braces that stand for words: where each opens, its commas, and where it closes."""
     pairs: dict[int, tuple[list[int], int]] = {}
-    opened: list[tuple[int, list[int]]] = []
+    opened: list[int] = []
+    commas: list[int] = []
+    before: list[int] = []
+    """How many commas stand before each that is open."""
     i = 0
     while i < len(word):
         match word[i]:
@@ -45,12 +48,16 @@ def _find_pairs(word: str, lexer: Lexer) -> dict[int, tuple[list[int], int]]:
             case "$" | "`":
                 i = lexer.expansion(i) - 1
             case "{":
-                opened.append((i, []))
+                opened.append(i)
+                before.append(len(commas))
             case "," if opened:
-                opened[-1][1].append(i)
+                commas.append(i)
             case "}" if opened:
-                start, commas = opened.pop()
-                pairs[start] = commas, i
+                start, known = opened.pop(), before.pop()
+                own = commas[known:]
+                del commas[known:]
+                if own or _RANGE.fullmatch(word, start + 1, i):
+                    pairs[start] = own, i
         i += 1
     return pairs
 

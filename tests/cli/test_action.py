@@ -231,6 +231,65 @@ def test_a_branch_fails_for_all_there_is(project: Path, temporary: Path) -> None
     assert run_gitlab(project, temporary, COMPATCHECK_ARGS=" ".join(ARGS.split())).returncode == 1
 
 
+def run_change(where: str, project: Path, temporary: Path, files: dict[str, str], folder: Path, base: str = "") -> Done:
+    """Open a pull request and run the action, or the job of GitLab, for it."""
+    base = base or git(project, "rev-parse", "main")
+    checkout = open_pull_request(project, files, depth=50, folder=folder)
+    if where == "action":
+        return run_action(checkout, temporary, "pull_request", base, args=ARGS)
+    options = " ".join(ARGS.split())
+    done = run_gitlab(checkout, temporary, COMPATCHECK_ARGS=options, CI_MERGE_REQUEST_DIFF_BASE_SHA=base)
+    return Done(done.returncode, done.stdout + done.stderr, "", {})
+
+
+@pytest.mark.parametrize("where", ["action", "gitlab"])
+@pytest.mark.parametrize("name", ["--fail-on=never", "--ignore=*", "--output=text:x-requirements.txt"])
+def test_a_file_of_a_change_is_no_option(project: Path, temporary: Path, tmp_path: Path, where: str, name: str) -> None:
+    files = {name: "x\n", "new-requirements.txt": requirements(project, UPGRADE)}
+    files["train.yaml"] = (project / "train.yaml").read_text() + "logging_steps: 1\n"
+    done = run_change(where, project, temporary, files, tmp_path)
+    assert done.code == 1, done.said
+
+
+@pytest.mark.parametrize("where", ["action", "gitlab"])
+def test_a_list_that_becomes_a_link_is_looked_at(project: Path, temporary: Path, tmp_path: Path, where: str) -> None:
+    commit(project, {"lists/plain.lst": requirements(project, UPGRADE)})
+    base = git(project, "rev-parse", "main")
+    git(project, "checkout", "-q", "-b", "link")
+    (project / "requirements.txt").unlink()
+    (project / "requirements.txt").symlink_to("lists/plain.lst")
+    done = run_change(where, project, temporary, {"README.md": "read me again\n"}, tmp_path, base)
+    assert done.code == 1, done.said
+
+
+def test_names_of_a_change_command_no_runner(project: Path, temporary: Path, tmp_path: Path) -> None:
+    name = "a\n::warning::x\nrequirements.txt"
+    commit(project, {name: "torch==2.5.0\n", "##[add-matcher]x-requirements.txt": "torch==2.5.0\n"})
+    files = {name: "torch==2.5.1\n", "##[add-matcher]x-requirements.txt": "torch==2.5.1\n"}
+    said = run_change("action", project, temporary, files, tmp_path).said
+    assert "\n::group::$'a\\n" in said
+    told = re.sub(r"(?ms)^::stop-commands::(compatcheck-\d+)\n.*?^::\1::$", "", said)
+    assert told.count("::stop-commands::") == 0
+    assert "\n::warning::x" not in told
+    assert not re.search(r"^(?!::).*##\[", told, re.MULTILINE), told
+
+
+def test_without_its_base_a_change_does_not_pass(project: Path, temporary: Path, tmp_path: Path) -> None:
+    files = {"requirements.txt": requirements(project, UPGRADE)}
+    assert run_change("gitlab", project, temporary, files, tmp_path, "0" * 40).code == 4
+
+
+def test_the_installation_imports_nothing_of_the_checkout(tmp_path: Path) -> None:
+    step = ACTION["runs"]["steps"][0]
+    (tmp_path / "work").mkdir()
+    for name in ("venv", "pip", "json", "importlib"):
+        (tmp_path / "work" / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a')\nraise SystemExit(0)\n")
+    variables = {name: evaluate(text, {"inputs.python": sys.executable}) for name, text in step["env"].items()}
+    run_bash(step["run"], tmp_path / "work", **variables, RUNNER_TEMP=str(tmp_path), GITHUB_ACTION_PATH="/nonexistent")
+    assert (tmp_path / "compatcheck" / "bin" / "python").exists()
+    assert not (tmp_path / "ran").exists()
+
+
 def test_nothing_of_a_workflow_is_pasted_into_a_shell() -> None:
     scripts = [step["run"] for step in ACTION["runs"]["steps"] if "run" in step]
     assert [script for script in scripts if "${{" in script] == []

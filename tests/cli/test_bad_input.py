@@ -337,3 +337,30 @@ def test_a_device_that_a_facts_file_misspells_is_said(capsys: pytest.CaptureFixt
     code, report = check(capsys, "facts.yaml", "--fail-on", "never")
     assert code == 4
     assert "H100-80GB" in next(entry["hint"] for entry in report["skipped"] if "H100-81GB" in entry["reason"])
+
+
+@pytest.mark.parametrize("name", ["--fail-on=never", "--policy=x.toml", "-q"])
+def test_a_hook_refuses_a_file_that_would_be_an_option(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    write(name, "fail-on = 'never'\n")
+    write("x.toml", "fail-on = 'never'\n")
+    code, _, err = run(capsys, "check", "--hook", name, "requirements.txt")
+    assert (code, "rename the file" in err) == (2, True)
+    assert run(capsys, "check", "--hook", "--", name, "requirements.txt")[0] == 0
+    assert run(capsys, "check", name, "requirements.txt")[0] == 0
+
+
+@pytest.mark.parametrize("form", ["github", "text", "markdown"])
+def test_a_name_commands_no_workflow(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    write("::set-output name=a::b/requirements.txt", "deepspeed==0.16.4\n@@@\n")
+    write("::set-output name=a::b/##[group]-requirements.txt", "deepspeed==0.16.4\n")
+    _, out, err = run(capsys, "check", ".", "--set", "training.zero_stage=3", "--format", form)
+    plain = [
+        line
+        for line in (out + err).splitlines()
+        if form != "github" or not line.startswith(("::notice ", "::warning "))
+    ]
+    assert [line for line in plain if line.lstrip().startswith("::") or "##[" in line] == []
+    assert "set-output" in out

@@ -220,6 +220,27 @@ def test_a_file_outside_of_a_revision_is_not_looked_for_on_the_disk(tmp_path: Pa
     assert (ran.code, "git has no such file" in ran.err) == (4, True), describe(ran)
 
 
+@pytest.mark.parametrize("way", ["file", "directory"])
+def test_no_report_is_written_through_a_link_of_a_checkout(tmp_path: Path, way: str) -> None:
+    checkout = tmp_path / "checkout"
+    (checkout / ".git").mkdir(parents=True)
+    (checkout / "requirements.txt").write_text("torch==2.5.0\n")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "report.json").write_text("mine")
+    place = checkout / "reports"
+    if way == "directory":
+        place.symlink_to("../outside")
+    else:
+        place.mkdir()
+        (place / "report.json").symlink_to("../../outside/report.json")
+    ran = run("check", checkout, "--no-policy", "--output", f"json:{place}/report.json")
+    assert (ran.code, "leads it elsewhere" in ran.err) == (2, True)
+    assert (tmp_path / "outside" / "report.json").read_text() == "mine"
+    (tmp_path / "elsewhere").symlink_to("outside")
+    ran = run("check", checkout, "--no-policy", "--output", f"json:{tmp_path}/elsewhere/report.json")
+    assert (tmp_path / "outside" / "report.json").read_text() != "mine"
+
+
 @pytest.mark.parametrize("way", ["include", "link", "linked directory"])
 @pytest.mark.usefixtures("trap")
 def test_fix_writes_nothing_outside_of_what_is_named(tmp_path: Path, way: str) -> None:

@@ -46,6 +46,42 @@ def test_a_file_elsewhere_is_not_shown(tmp_path: Path, way: str) -> None:
     assert "hunter2" in named.out + named.err or way == "link"
 
 
+ELSEWHERE = {
+    "ds.json": '{"zero_optimization": {"stage": "hunter2"}, "hunter2": 1, "train_batch_size": "hunter2"}',
+    "train.yaml": "per_device_train_batch_size: hunter2\nhunter2: 1\noutput_dir: x\nlearning_rate: 1.0e-5\n",
+    "train.sh": "deepspeed train.py --hunter2 hunter2 --per_device_train_batch_size hunter2\n",
+    "Dockerfile": "FROM x\nRUN pip install deepspeed==hunter2\n",
+    "environment.yml": "name: x\ndependencies:\n  - python=3.11\n  - pip:\n    - torch==hunter2\n",
+}
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_the_words_of_a_file_elsewhere_are_not_shown(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(ELSEWHERE[name])
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    (checkout / name).symlink_to(f"../{name}")
+    (checkout / "requirements.txt").write_text("deepspeed==0.16.4\n")
+    for arguments in (["check", "-v"], ["check", "--format", "json"], ["facts"], ["estimate"]):
+        ran = run(*arguments[:1], checkout, "--no-policy", *arguments[1:])
+        assert "hunter2" not in ran.out + ran.err
+        assert "outside of what was named" in " ".join((ran.out + ran.err).split()) or arguments[0] != "check"
+    ran = run("check", tmp_path / name, checkout / "requirements.txt", "--no-policy", "-v")
+    assert "hunter2" in ran.out + ran.err
+
+
+def test_rules_lead_to_no_file_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "shadow").write_text("root:hunter2:20228:0:99999:7::\n")
+    (tmp_path / "rules" / "torch").mkdir(parents=True)
+    (tmp_path / "rules" / "torch" / "x.yaml").symlink_to("../../shadow")
+    Path("requirements.txt").write_text("torch==2.5.0\n")
+    for ran in (
+        run("check", "requirements.txt", "--rules", tmp_path / "rules"),
+        run("rules", "lint", tmp_path / "rules"),
+    ):
+        assert ("hunter2" in ran.out + ran.err, "leads out of" in ran.out + ran.err) == (False, True)
+
+
 def test_a_crash_log_hides_arguments_and_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError(f"at {URL}")
@@ -86,3 +122,21 @@ def test_an_error_hides_the_credentials_of_the_arguments(words: tuple[str, ...])
     ran = run(*words)
     assert ran.code not in {0, 1, 70}
     assert "SECRETWORD" not in ran.out + ran.err
+
+
+@pytest.mark.parametrize(
+    ("command", "form"),
+    [("check", form) for form in ("text", "json", "sarif", "junit", "markdown", "github", "html")]
+    + [("estimate", form) for form in ("text", "json", "markdown", "html")]
+    + [("facts", form) for form in ("text", "json")],
+)
+def test_a_model_is_named_without_its_credentials(tmp_path: Path, command: str, form: str) -> None:
+    (tmp_path / "requirements.txt").write_text("deepspeed==0.16.4\n")
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}}')
+    (tmp_path / "train.yaml").write_text(
+        f"model_name_or_path: {URL}\ngradient_checkpointing: true\ndeepspeed: ds.json\n"
+        "per_device_train_batch_size: 1\noutput_dir: out\n"
+    )
+    ran = run(command, tmp_path, "--no-policy", "--format", form)
+    assert "SECRETWORD" not in ran.out + ran.err
+    assert form != "json" or "[redacted]@host.example" in ran.out

@@ -44,7 +44,7 @@ class Layout(NamedTuple):
         return self.executable or self.prefix
 
 
-def locate(python: str | None, prefix: str | None, environ: Mapping[str, str]) -> Layout:
+def locate(python: str | None, prefix: str | None, environ: Mapping[str, str], files: Files = LOCAL) -> Layout:
     """Find the environment a person means.
 
     Args:
@@ -52,6 +52,7 @@ def locate(python: str | None, prefix: str | None, environ: Mapping[str, str]) -
         prefix: directory of an environment, or a directory of packages (``pip install --target``).
         environ: environment variables; without ``python`` and ``prefix``, ``VIRTUAL_ENV``, then ``CONDA_PREFIX``, then
             the virtual environment of the working directory, then the tool's own prefix is taken.
+        files: the tree that ``prefix`` lies in.
 
     Raises:
         InputError: no environment lies there.
@@ -62,7 +63,7 @@ def locate(python: str | None, prefix: str | None, environ: Mapping[str, str]) -
     if python is not None:
         return layout_of_executable(_find_executable(python, environ), "--python", environ)
     if prefix is not None:
-        return layout_of_prefix(prefix, "--prefix", environ)
+        return layout_of_prefix(prefix, "--prefix", environ, files=files)
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         value = environ.get(variable)
         if value:

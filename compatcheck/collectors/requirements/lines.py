@@ -82,13 +82,20 @@ class RequirementLines:
         """Name and version that a comment of ``pip freeze`` tells of the line below it."""
         self.compiled: set[str] = set()
         """Files that say they were compiled: everything that a local project requires stands in them."""
+        self._outside: dict[str, bool] = {}
+        """Whether a file lies outside of what is inspected."""
 
     def skip(self, source: Source, reason: str, hint: str, *, by_run: bool = False) -> None:
         """Note what is not read: the file is then one that could not be read whole, which counts where a person named it."""
         # Whoever wrote a checkout includes and links to what he likes, and reports are passed on: nothing of it is quoted.
-        if {"'", '"'} & set(reason) and leads_out(source.path):
+        if {"'", '"'} & set(reason) and self._leads_out(source.path):
             reason = "a line is not read; the file lies outside of what was named, and its text is not shown"
         self.skipped.append(Skipped(source, reason, hint, named=True, by_run=by_run))
+
+    def _leads_out(self, path: str) -> bool:
+        if path not in self._outside:
+            self._outside[path] = leads_out(path)
+        return self._outside[path]
 
 
 class _Line(NamedTuple):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import InputError
@@ -54,9 +56,17 @@ def unified_diff(changes: Iterable[FileChange]) -> str:
         before, after = _lines(change.before), _lines(change.after)
         parts += [
             line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
-            for line in diff(before, after, f"a/{path}", f"b/{path}")
+            for line in diff(before, after, _quote(f"a/{path}"), _quote(f"b/{path}"))
         ]
     return "".join(parts)
+
+
+def _quote(name: str) -> str:
+    """Write a name as git does: one with a line feed in it would else go on as lines of the diff, about other files."""
+    if re.search(r'[\x00-\x1f\x7f"\\]', name) is None:
+        return name
+    written = re.sub(r'(["\\])', r"\\\1", name)
+    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda sign: f"\\{ord(sign[0]):03o}", written) + '"'
 
 
 def _lines(text: str) -> list[str]:
@@ -109,14 +119,16 @@ def _replace(change: FileChange) -> None:
 
     real = os.path.realpath(change.path)
     try:
-        mode = stat.S_IMODE(os.stat(real).st_mode)
+        before = os.stat(real)
         handle, scratch = tempfile.mkstemp(prefix=".compatcheck-", dir=os.path.dirname(real))
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(change.after.encode("utf-8"))
                 file.flush()
                 os.fsync(file.fileno())
-            os.chmod(scratch, mode)
+            with suppress(OSError, AttributeError):  # another's file, or a system without owners
+                os.chown(scratch, before.st_uid, before.st_gid)
+            os.chmod(scratch, stat.S_IMODE(before.st_mode))
             os.replace(scratch, real)
         except BaseException:
             os.unlink(scratch)

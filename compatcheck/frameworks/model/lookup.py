@@ -110,6 +110,15 @@ def is_path(name: str) -> bool:
     return name.startswith((".", "/", "~")) or name.count("/") > 1 or name.endswith(".json") or os.path.exists(name)
 
 
+def find_cache(environ: Mapping[str, str]) -> str:
+    """Return the directory of the hub's cache, whether it is there or not."""
+    home = environ.get("HF_HOME") or os.path.join(
+        environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"),
+        "huggingface",
+    )
+    return environ.get("HF_HUB_CACHE") or environ.get("HUGGINGFACE_HUB_CACHE") or os.path.join(home, "hub")
+
+
 def _translate(config: Mapping[str, Any], path: str) -> Document:
     return make_model_document(config, path, count_parameters(config, path))
 
@@ -180,11 +189,11 @@ def _find_known(name: str, rules: RuleSet, *, alike: bool) -> _Known | None:
     split = _STORED.fullmatch(name.rstrip("/"))
     for base, stored in ((name, None), *(() if split is None else ((split["base"], split["stored"].lower()),))):
         if alike:
-            folder, _, last = _fold(base.rstrip("/")).rpartition("/")
+            _, slash, last = _fold(base.rstrip("/")).rpartition("/")
             found = [
                 (short, entry)
                 for short, entry in models.items()
-                if folder and last in {short, *(_fold(alias).rpartition("/")[2] for alias in entry["aliases"])}
+                if slash and last in {short, *(_fold(alias).rpartition("/")[2] for alias in entry["aliases"])}
             ]
         else:
             found = [(short, row) for short, row in models.items() if base.lower() == short or base in row["aliases"]]
@@ -228,12 +237,7 @@ def _cached(name: str, environ: Mapping[str, str], files: Files) -> str | None:
     """Find the newest snapshot of a hub id in the local cache, without the network."""
     if is_path(name):
         return None
-    home = environ.get("HF_HOME") or os.path.join(
-        environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"),
-        "huggingface",
-    )
-    cache = environ.get("HF_HUB_CACHE") or environ.get("HUGGINGFACE_HUB_CACHE") or os.path.join(home, "hub")
-    repository = os.path.join(cache, "models--" + name.replace("/", "--"))
+    repository = os.path.join(find_cache(environ), "models--" + name.replace("/", "--"))
     try:
         snapshots = [files.read_text(os.path.join(repository, "refs", "main")).strip()]
     except (OSError, ValueError):  # ValueError: a NUL in the name

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from compatcheck.core.errors import InputError
-from compatcheck.core.files import LOCAL, Overlay
+from compatcheck.core.files import LOCAL, Overlay, open_at_once
 from compatcheck.core.textfile import STANDARD_INPUT, read_bytes, read_text
 
 if TYPE_CHECKING:
@@ -51,6 +51,21 @@ def test_what_is_no_regular_file_is_not_opened(tmp_path: Path, read) -> None:
         with pytest.raises(OSError, match="is not a regular file"):
             read(path)
     assert not LOCAL.is_program(pipe)
+
+
+def test_what_became_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    pipe = str(tmp_path / "pipe")
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="is not a regular file"):
+        open_at_once(pipe, os.O_RDONLY)
+
+
+@pytest.mark.skipif(not os.access("/proc/kmsg", os.R_OK), reason="needs root on Linux")
+def test_a_file_of_the_kernel_that_gives_news_alone_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").symlink_to("/proc/kmsg")
+    with pytest.raises(InputError, match="is not a regular file"):
+        read_bytes(str(tmp_path / "requirements.txt"))
+    assert LOCAL.read_text("/proc/self/status")
 
 
 def test_a_path_with_a_nul_names_nothing() -> None:

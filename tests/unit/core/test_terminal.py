@@ -1,6 +1,6 @@
 import pytest
 
-from compatcheck.core.terminal import escape_controls, escape_name
+from compatcheck.core.terminal import disarm, escape_controls, escape_name
 
 
 @pytest.mark.parametrize("code", ["0", "1", "2", "31", "32", "33", "36", "1;31"])
@@ -23,3 +23,9 @@ def test_what_a_file_has_at_the_end_of_its_lines_stays():
 
 def test_a_name_stays_in_its_line():
     assert escape_name("/opt/a\nb\r\u2028c\x1b[0m") == "/opt/a\\u000ab\\u000d\\u2028c\\u001b[0m"
+
+
+def test_a_name_is_no_command_of_a_workflow():
+    assert disarm("::error::x\n  ::set-output name=a::b\na::b ##[group]") == (
+        ": :error::x\n  : :set-output name=a::b\na::b # #[group]"
+    )

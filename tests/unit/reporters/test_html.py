@@ -202,3 +202,9 @@ def test_the_page_itself_says_that_nothing_may_be_loaded() -> None:
     template = (ROOT / "compatcheck/reporters/templates/report.html").read_text(encoding="utf-8")
     assert "default-src 'none'; style-src 'unsafe-inline'" in template
     assert "<script" not in template
+
+
+def test_no_run_is_a_page_as_well() -> None:
+    page = html.format_estimates(())
+    assert "<h1>0 runs</h1>" in page
+    assert "<title>compatcheck: 0 estimates</title>" in page

@@ -130,3 +130,36 @@ def test_an_instance_of_another_device_or_of_none_is_refused(tmp_path: Path, row
     with pytest.raises(RuleError, match=message) as caught:
         compile_directory(directory(tmp_path, _gpus=GPU, _instances=f"# one\nx.large: {row}\n"))
     assert (caught.value.source.key, caught.value.source.line) == ("x.large", 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("_gpus.yaml", "a: b\n"),
+        ("_gpus.yaml", "- a\n"),
+        ("_gpus.yaml", "a: {gib: 1, cc: 8.0, architecture: x}\n"),
+        ("_gpus.yaml", "a: {gib: 1, cc: 8.0, architecture: x, aliases: [1]}\n"),
+        ("_models.yaml", "a: null\n"),
+        ("_models.yaml", "a: {aliases: x, config: {}}\n"),
+        ("_instances.yaml", "a: [1]\n"),
+        ("_releases/torch.yaml", "releases: [a]\n"),
+        ("_pins/torch.yaml", "rows: [a]\n"),
+        ("_pins/torch.yaml", "rows:\n  - {versions: x, requires: {}}\n"),
+        ("_database.yaml", "[]\n"),
+        ("_tables/x.yaml", "keys: x\nrows: x\n"),
+    ],
+)
+def test_data_of_another_shape_is_refused_with_its_place(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(text)
+    with pytest.raises(RuleError) as caught:
+        compile_directory(tmp_path)
+    assert name.rpartition("/")[2] in str(caught.value)
+
+
+def test_a_directory_of_anything_is_not_walked_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("compatcheck.rules.load._MOST", 3)
+    for number in range(4):
+        (tmp_path / str(number)).mkdir()
+    with pytest.raises(RuleError, match="holds more than 3"):
+        compile_directory(tmp_path)

@@ -15,6 +15,7 @@ from compatcheck.core.source import Source
 from compatcheck.fixing.edits.configuration_text import add_value, change_option, change_value, describe_edit
 from compatcheck.fixing.edits.requirement_text import find_statement
 from compatcheck.fixing.edits.text import apply_edits, read_exact, unified_diff, write_changes
+from compatcheck.fixing.files import compile_command
 
 
 def move(text: str, requirement: str, line: int, specifier: str, key: str | None = None) -> str:
@@ -187,6 +188,30 @@ def test_git_applies_the_diff(tmp_path: Path, before: str, after: str) -> None:
     assert place.read_bytes() == after.encode()
 
 
+def test_a_name_is_no_part_of_the_diff(tmp_path: Path) -> None:
+    name = 'x"\\\n+++ b.txt'
+    diff = unified_diff([FileChange(name, "a\n", "b\n")])
+    assert [line[:3] for line in diff.splitlines()] == ["---", "+++", "@@ ", "-a", "+b"]
+    (tmp_path / name).write_text("a\n")
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    subprocess.run(["git", "apply"], cwd=tmp_path, input=diff, text=True, check=True)
+    assert (tmp_path / name).read_text() == "b\n"
+
+
+@pytest.mark.parametrize(
+    ("header", "command"),
+    [
+        ("# pip-compile --generate-hashes a.in", "pip-compile --generate-hashes a.in"),
+        ("#    uv pip compile --python='3.11' a.in", "uv pip compile --python='3.11' a.in"),
+        ("# uv pip compile a.in; touch x #", "uv pip compile 'my list.in' --generate-hashes -o 'my list.txt'"),
+        ("# uv pip compile $(touch x)", "uv pip compile 'my list.in' --generate-hashes -o 'my list.txt'"),
+        ("# uv pip compile-x", "uv pip compile 'my list.in' --generate-hashes -o 'my list.txt'"),
+    ],
+)
+def test_a_header_is_one_command_or_none(header: str, command: str) -> None:
+    assert compile_command(f"{header}\ntorch==2.5.0\n", "lists/my list.txt", "-U") == f"{command} -U"
+
+
 def test_writing_keeps_mode_and_links(tmp_path: Path) -> None:
     place, link = tmp_path / "f.txt", tmp_path / "link.txt"
     place.write_bytes(b"\xef\xbb\xbfa\r\n")
@@ -198,6 +223,15 @@ def test_writing_keeps_mode_and_links(tmp_path: Path) -> None:
     assert place.stat().st_mode & 0o777 == 0o640
     assert link.is_symlink()
     assert sorted(os.listdir(tmp_path)) == ["f.txt", "link.txt"]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root writes files of others")
+def test_writing_keeps_the_owner(tmp_path: Path) -> None:
+    place = tmp_path / "a.txt"
+    place.write_text("a\n")
+    os.chown(place, 12345, 23456)
+    write_changes([FileChange(str(place), "a\n", "b\n")], lambda _: True)
+    assert (place.read_text(), place.stat().st_uid, place.stat().st_gid) == ("b\n", 12345, 23456)
 
 
 def test_a_file_that_changed_meanwhile_is_not_written_nor_any_other(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ def test_a_well_known_model_needs_no_file(name: str) -> None:
     ("name", "known"),
     [
         ("/srv/models/Qwen2.5-7B-Instruct", "qwen2.5-7b"),
+        ("/Qwen2.5-7B-Instruct", "qwen2.5-7b"),
         ("./downloads/models/Qwen/Qwen2.5-7B/", "qwen2.5-7b"),
         ("$HOME/models/Qwen2.5-7B", "qwen2.5-7b"),
         ("NousResearch/Llama-3.2-1B", "llama-3.2-1b"),

@@ -1,0 +1,59 @@
+"""Files outside of what is inspected, to which a checkout links or which it names: their words are not said."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from compatcheck.core.programs import leads_out
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from compatcheck.core.document import Document
+    from compatcheck.core.environment import Environment
+    from compatcheck.core.source import Skipped, Source
+
+_QUOTED = r"(?s)(['\"]).*\1"
+_HIDDEN = "…"
+
+
+def hide_words(document: Document) -> Document:
+    """Leave out what a document of such a file quotes of it: words that were not understood, keys that nobody knows."""
+    if not leads_out(document.source.path):
+        return document
+    return document._replace(
+        unread=tuple((_HIDDEN, None) for _ in document.unread),
+        skipped=hide_reasons(document.skipped),
+        unresolved=tuple(entry._replace(why=_hide(entry.why)) for entry in document.unresolved),
+        gaps=tuple(
+            gap._replace(source=_hide_key(gap.source), why=_hide(gap.why), key=gap.key) for gap in document.gaps
+        ),
+    )
+
+
+def hide_lines(environment: Environment | None) -> Environment | None:
+    """Leave out what an environment quotes of such files."""
+    return None if environment is None else environment._replace(skipped=hide_reasons(environment.skipped))
+
+
+def hide_reasons(skipped: Iterable[Skipped]) -> tuple[Skipped, ...]:
+    """Leave out what is quoted of such files where they were not read."""
+    known: dict[str, bool] = {}
+    entries = []
+    for entry in skipped:
+        path = entry.source.path
+        if path not in known:
+            known[path] = leads_out(path)
+        hidden = entry._replace(source=_hide_key(entry.source), reason=_hide(entry.reason)) if known[path] else entry
+        entries.append(hidden)
+    return tuple(entries)
+
+
+def _hide(text: str) -> str:
+    hidden = re.sub(_QUOTED, _HIDDEN, text)
+    return text if hidden == text else f"{hidden}; the file lies outside of what was named, and its text is not shown"
+
+
+def _hide_key(source: Source) -> Source:
+    return source._replace(key=None if source.key is None else _HIDDEN)
