@@ -233,7 +233,7 @@ def _with_models(subject: Subject) -> tuple[dict[str, Facts], tuple[Assumption, 
 def state_estimate(subject: Subject, estimate: Estimate) -> Subject:
     """Return a subject whose first role has what its estimate came to among its facts."""
     verdict, peak, place = estimate.verdict, estimate.peak_phase, ""
-    cause = verdict.condition if estimate.possible else verdict.primary
+    cause = None if estimate.possible else verdict.primary
     values: dict[str, Value] = {}
     if estimate.phases or verdict.primary is not None:
         values["estimate.verdict"] = verdict.outcome if estimate.phases else "cannot_start"
@@ -244,7 +244,9 @@ def state_estimate(subject: Subject, estimate: Estimate) -> Subject:
         values |= {"estimate.needed_bytes": needed, "estimate.limit_bytes": verdict.limit_bytes}
         place = f"{', at worst' if worst else ''}, in {peak.name}" if peak is not None else ""
     told = {
-        "estimate.verdict": "verdict of the estimate" + (f"; cause: {cause}" if cause else ""),
+        "estimate.verdict": "; ".join(
+            ("verdict of the estimate", *([f"cause: {cause}"] if cause else []), *([verdict.condition] if verdict.condition else []))
+        ),
         "estimate.needed_bytes": f"what it needs on one device{place}",
         "estimate.limit_bytes": "what one device has",
     }

@@ -230,13 +230,16 @@ _DESCRIBED = frozenset({"configuration", "declared", "script", "set"})
 
 
 def _is_folded(finding: "Finding", subject: "Subject") -> bool:
-    """Tell whether a finding is nothing to read: it costs next to nothing, or waits for what no input of this run hints at."""
+    """Tell whether a finding is nothing to read.
+
+    It costs next to nothing, is advice that nothing here can follow, or waits for what no input of this run hints at.
+    """
     impact = finding.impact
     sized = impact is not None and impact.expected_bytes is not None
     if impact is not None and sized and impact.effect == "memory" and (impact.high_bytes or 0) < MIB:
         return True
     if finding.status == "affected":
-        return False
+        return not finding.remedies and _is_advice(finding)
     opened = {name for name, _, _ in subject.unresolved} | {entry.fact for entry in subject.skipped}
     needs = set(finding.needs) - opened
     if any(need.startswith(("run.", "rollout.", "allocator.")) for need in needs):

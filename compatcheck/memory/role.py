@@ -11,6 +11,7 @@ from compatcheck.memory.closed_form import gradients as gradient
 from compatcheck.memory.closed_form.communication import lasting_buffers
 from compatcheck.memory.closed_form.estimate import CHECKPOINTING, estimate_run
 from compatcheck.memory.closed_form.optimizer_states import optimizer_states
+from compatcheck.memory.closed_form.parallel import in_flight
 from compatcheck.memory.closed_form.parameters import parameters
 from compatcheck.memory.closed_form.policy_logits import HEADLESS
 from compatcheck.memory.closed_form.reference import reference_parameters
@@ -171,7 +172,7 @@ def _note(role: str, run: Run, batch: Batch | None, fact: str) -> list[Assumptio
     if batch is None:
         return []
     found = [Assumption(f"{fact} ({role})", batch.sequences, batch.words)] if batch.words and not batch.filled else []
-    if run.unpadded and _may_be_shorter(batch):
+    if run.unpadded and _may_be_shorter(batch, run):
         reason = (
             "sequences follow each other without padding, so that the need follows the data: expected and high are of batches "
             "whose sequences all reach the limit, low is of ones half as long"
@@ -199,7 +200,7 @@ def _for_shorter(phases: list[Phase], run: Run, batch: Batch | None) -> tuple[li
     Returns:
         The phases, and by phase how much less is expected with such sequences.
     """
-    if not run.unpadded or not _may_be_shorter(batch):
+    if not run.unpadded or not _may_be_shorter(batch, run):
         return phases, {}
     half = max(1, run.sequence // 2) if batch is None or batch.half is None else batch.half
     shorter = {phase.name: phase for phase in estimate_run(run._replace(sequence=half)).phases}
@@ -207,11 +208,11 @@ def _for_shorter(phases: list[Phase], run: Run, batch: Batch | None) -> tuple[li
     return [_lower(phase, shorter[phase.name]) for phase in phases], less
 
 
-def _may_be_shorter(batch: Batch | None) -> bool:
-    """Tell whether a batch has fewer tokens where its sequences do not reach their limit."""
+def _may_be_shorter(batch: Batch | None, run: Run) -> bool:
+    """Tell whether fewer tokens are there at once where sequences do not reach their limit; one alone does some day."""
     if batch is None:
         return False
-    return batch.half is not None and batch.half < batch.length if batch.filled else batch.sequences > 1
+    return batch.half is not None and batch.half < batch.length if batch.filled else batch.sequences * in_flight(run) > 1
 
 
 def _lower(phase: Phase, shorter: Phase) -> Phase:

@@ -231,10 +231,10 @@ def test_no_verdict_of_failure_rests_on_every_micro_batch_reaching_the_limit():
 
 
 def test_a_marginal_run_of_one_device_names_the_probe_that_measures_it():
-    command = estimate({**QWEN_7B, "hardware.memory_bytes": 95 * GIB}).verdict.verify
+    command = estimate({**QWEN_7B, "hardware.memory_bytes": 90 * GIB}).verdict.verify
     assert command.startswith("compatcheck probe run training_step --backend cuda --param model_type=qwen2 ")
     assert "--param sequence=2048" in command
-    shared = {**QWEN_7B, "hardware.world_size": 2, "hardware.memory_bytes": 110 * GIB}
+    shared = {**QWEN_7B, "hardware.world_size": 2, "hardware.memory_bytes": 105 * GIB}
     assert estimate(shared).verdict.outcome == "marginal"
     assert estimate(shared).verdict.verify == "compatcheck estimate --trace"
     zero = {**QWEN_7B, "training.zero_stage": 3, "hardware.world_size": 8, "hardware.memory_bytes": 55 * GIB}
