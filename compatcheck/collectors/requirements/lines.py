@@ -14,7 +14,7 @@ import shlex
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.collectors.requirements.pyproject import mark_overridden
+from compatcheck.collectors.requirements.project_overrides import mark_overridden
 from compatcheck.core.data_file import read_data
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files

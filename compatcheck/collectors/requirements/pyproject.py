@@ -5,12 +5,10 @@ Build requirements are left out: they are installed apart from the project.
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.collectors.requirements.project_indexes import torch_index
-from compatcheck.core.errors import InputError
 from compatcheck.core.expected_shapes import as_table, as_text, as_texts
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name, describe_machine
@@ -126,27 +124,6 @@ def read_limits(path: str) -> tuple[Requirement, ...]:
     uv = as_table(as_table(reading.file.data.get("tool")).get("uv"))
     keys = ("constraint-dependencies", "override-dependencies")
     return tuple(item for key in keys for item in reading.read_strings(uv.get(key), "tool.uv", key))
-
-
-def mark_overridden(packages: Mapping[str, Package], folder: str, files: Files = LOCAL) -> dict[str, Package]:
-    """Mark the packages of a list that the project in its folder overrides: uv takes the release whatever others require of it.
-
-    ``uv pip install`` reads the overrides of the project it runs in, and what it compiled or exported there rests on them.
-    """
-    path = os.path.join(folder, "pyproject.toml")
-    if not files.is_file(path):
-        return dict(packages)
-    try:
-        reading = _Reading(read_toml(path, files))
-    except InputError:
-        return dict(packages)  # a file that nobody named
-    uv = as_table(as_table(reading.file.data.get("tool")).get("uv"))
-    key = "override-dependencies"
-    named = {item.name for item in reading.read_strings(uv.get(key), "tool.uv", key)}
-    return {
-        name: package._replace(details={**package.details, "override": "yes"}) if name in named else package
-        for name, package in packages.items()
-    }
 
 
 def _read_stated(reading: _Reading) -> Stated:
