@@ -245,7 +245,11 @@ def state_estimate(subject: Subject, estimate: Estimate) -> Subject:
         place = f"{', at worst' if worst else ''}, in {peak.name}" if peak is not None else ""
     told = {
         "estimate.verdict": "; ".join(
-            ("verdict of the estimate", *([f"cause: {cause}"] if cause else []), *([verdict.condition] if verdict.condition else []))
+            (
+                "verdict of the estimate",
+                *([f"cause: {cause}"] if cause else []),
+                *([verdict.condition] if verdict.condition else []),
+            )
         ),
         "estimate.needed_bytes": f"what it needs on one device{place}",
         "estimate.limit_bytes": "what one device has",
@@ -281,6 +285,20 @@ def rate_deciding(findings: tuple[Finding, ...], estimate: Estimate) -> tuple[Fi
         return finding
 
     return tuple(map(rate, findings))
+
+
+_UPDATES = frozenset({"forward", "backward", "step"})
+
+
+def is_beside_peak(finding: Finding, estimate: Estimate) -> bool:
+    """Tell whether a finding takes memory in the update of a role that leaves room for it: another phase needs more, and decides."""
+    impact, limit = finding.impact, estimate.verdict.limit_bytes
+    if impact is None or limit is None or impact.effect != "memory" or impact.phase not in _UPDATES:
+        return False
+    own, others = [], []
+    for phase in estimate.phases:
+        (own if phase.role == finding.role and phase.name in _UPDATES else others).append(phase.size.expected)
+    return bool(own and others) and max(own) < min(limit, max(others))
 
 
 def does_not_run(estimate: Estimate) -> bool:

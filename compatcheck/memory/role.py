@@ -212,7 +212,9 @@ def _may_be_shorter(batch: Batch | None, run: Run) -> bool:
     """Tell whether fewer tokens are there at once where sequences do not reach their limit; one alone does some day."""
     if batch is None:
         return False
-    return batch.half is not None and batch.half < batch.length if batch.filled else batch.sequences * in_flight(run) > 1
+    return (
+        batch.half is not None and batch.half < batch.length if batch.filled else batch.sequences * in_flight(run) > 1
+    )
 
 
 def _lower(phase: Phase, shorter: Phase) -> Phase:
