@@ -291,7 +291,7 @@ _UPDATES = frozenset({"forward", "backward", "step"})
 
 
 def is_beside_peak(finding: Finding, estimate: Estimate) -> bool:
-    """Tell whether a finding takes memory in the update of a role that leaves room for it: another phase needs more, and decides."""
+    """Tell whether a finding takes memory in an update that leaves room for it: another phase needs more, and decides."""
     impact, limit = finding.impact, estimate.verdict.limit_bytes
     if impact is None or limit is None or impact.effect != "memory" or impact.phase not in _UPDATES:
         return False

@@ -267,6 +267,25 @@ def test_without_padding_the_low_bound_is_of_sequences_half_as_long() -> None:
     assert logits[0].size.low == logits[0].size.expected
 
 
+def test_single_sequences_that_are_kept_at_once_are_not_all_at_the_limit() -> None:
+    alone: dict[str, Value] = {
+        **{name: value for name, value in ACTOR.items() if name != "training.gradient_checkpointing"},
+        "training.gradient_checkpointing": False,
+        "training.sharding": "megatron",
+        "training.use_remove_padding": True,
+        "training.micro_batch_size": 1,
+        "training.global_batch_size": 64,
+        "rollout.global_batch_size": 64,
+    }
+    (one,) = [
+        part.size for part in find_phase(price(alone), "actor", "backward").components if part.kind == "activations"
+    ][:1]
+    staged = find_phase(price({**alone, "training.pipeline_parallel": 4}), "actor", "backward")
+    (many,) = [part.size for part in staged.components if part.kind == "activations"][:1]
+    assert one.low > 0.9 * one.expected  # one alone reaches the limit some day
+    assert many.low < 0.6 * many.expected
+
+
 def test_a_verdict_says_how_long_sequences_may_be_on_average() -> None:
     unpadded: dict[str, Value] = {**ACTOR, "training.use_remove_padding": True, "training.micro_batch_size": 64}
     found = price(unpadded).verdict
