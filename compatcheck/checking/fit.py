@@ -115,7 +115,9 @@ def _doubt(found: Estimate, findings: Iterable[Finding], subject: Subject) -> Es
     first, *more = dict.fromkeys([*launcher, *(str(source.key or source) for source in places)])
     parts = f"{first} and {len(more)} more parts" if more else first
     words = f"with the cheapest that {parts}, not read, may set: {range_text(cheapest.needed)}"
-    return found._replace(verdict=found.verdict._replace(outcome="marginal", condition=words))
+    return found._replace(
+        verdict=found.verdict._replace(outcome="marginal", condition=found.verdict.condition or words)
+    )
 
 
 _DOUBTFUL = "doubtful"

@@ -71,14 +71,8 @@ def explain(
     )
 
 
-_SHORTEST = 0.1
-"""Share of the limit that sequences are taken to reach on average at least."""
-
-
-def doubt_lengths(verdict: Verdict, phases: tuple[Phase, ...], half: Mapping[tuple[str, str], int]) -> Verdict:
+def rests_on(verdict: Verdict, phases: tuple[Phase, ...], half: Mapping[tuple[str, str], int]) -> str | None:
     """Say how long sequences may be on average for a run to fit that does not with all of them at the limit.
-
-    No verdict of failure rests on sequences that are long, where the data decide how long they are.
 
     Args:
         verdict: of the phases.
@@ -87,7 +81,7 @@ def doubt_lengths(verdict: Verdict, phases: tuple[Phase, ...], half: Mapping[tup
     """
     limit = verdict.limit_bytes
     if limit is None or verdict.margin_bytes is None or verdict.margin_bytes >= 0:
-        return verdict
+        return None
     share = 1.0
     for phase in phases:
         over = phase.needed.expected - limit
@@ -95,13 +89,11 @@ def doubt_lengths(verdict: Verdict, phases: tuple[Phase, ...], half: Mapping[tup
             less = half.get((phase.role, phase.name), 0)
             share = min(share, 1 - over / (2 * less)) if less else 0.0
     if share <= 0:
-        return verdict
-    condition = (
+        return None
+    return (
         "sequences are not padded, and all of a batch are taken to be as long as allowed: it fits where they are up to "
         f"{share:.0%} of that on average"
     )
-    refused = verdict.outcome == "does_not_fit" and share < _SHORTEST
-    return verdict._replace(outcome="does_not_fit" if refused else "marginal", condition=condition)
 
 
 def describe(part: Component, phase: Phase, batch: Batch | None) -> str:

@@ -12,7 +12,7 @@ from compatcheck.memory.closed_form.estimate import CHECKPOINTING, estimate, lea
 from compatcheck.memory.closed_form.policy_logits import POLICY_TRAINERS
 from compatcheck.memory.closed_form.reference import count_references
 from compatcheck.memory.closed_form.verdict import judge
-from compatcheck.memory.deciding_component import doubt_lengths, explain
+from compatcheck.memory.deciding_component import explain, rests_on
 from compatcheck.memory.engine import price_engine
 from compatcheck.memory.generation import context_of, generate, generate_in_trainer
 from compatcheck.memory.rank_layout import find_contradiction
@@ -85,7 +85,7 @@ def estimate_job(roles: Mapping[str, Facts], environment: Environment | None = N
             Unmodelled("checkpointing", "less", "nobody says whether activations are checkpointed; taken as kept")
         ] = None
     half = {(role.name, name): less for role in found for name, less in role.half.items()}
-    verdict = doubt_lengths(verdict, phases, half)
+    verdict = verdict._replace(condition=rests_on(verdict, phases, half))
     estimated = Estimate("closed_form", phases, verdict, tuple(assumptions), tuple(unmodelled))
     return estimated if "critic" in roles else leave_out_models(estimated, policy.run.trainer)
 
