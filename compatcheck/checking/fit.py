@@ -297,7 +297,8 @@ def is_beside_peak(finding: Finding, estimate: Estimate) -> bool:
     impact, limit = finding.impact, estimate.verdict.limit_bytes
     if impact is None or limit is None or impact.effect != "memory" or impact.phase not in _UPDATES:
         return False
-    own, others = [], []
+    own: list[int] = []
+    others: list[int] = []
     for phase in estimate.phases:
         (own if phase.role == finding.role and phase.name in _UPDATES else others).append(phase.size.expected)
     return bool(own and others) and max(own) < min(limit, max(others))
