@@ -300,6 +300,25 @@ def test_a_verdict_says_how_long_sequences_may_be_on_average() -> None:
     assert price({**unpadded, "training.micro_batch_size": 1}).verdict.condition is None
 
 
+def test_a_batch_that_is_filled_by_tokens_is_full_of_shorter_sequences_for_a_while() -> None:
+    filled: dict[str, Value] = {
+        **{name: value for name, value in ACTOR.items() if name != "training.micro_batch_size"},
+        "training.use_remove_padding": True,
+        "training.micro_batch_tokens": 96000,
+        "training.global_batch_size": 8 * 64,
+        "rollout.global_batch_size": 8 * 64,
+    }
+    found = price(filled).verdict
+    words = re.search(r"up to (\d+)% of that", str(found.condition))
+    assert words is not None
+    share = int(words[1]) / 100
+    assert share < 96000 / (64 * 2048)  # the batch is full down to this
+    for length, fits in ((int(2048 * (share - 0.04)), True), (int(2048 * (share + 0.04)), False)):
+        margin = price({**filled, "training.sequence_length": length}).verdict.margin_bytes
+        assert margin is not None
+        assert (margin >= 0) is fits
+
+
 def test_batches_without_padding_are_told_by_either_name() -> None:
     long: dict[str, Value] = {**ACTOR, "training.micro_batch_size": 64}
     by_verl, by_swift = (price({**long, f"training.{key}": True}) for key in ("use_remove_padding", "padding_free"))
