@@ -115,7 +115,9 @@ def _doubt(found: Estimate, findings: Iterable[Finding], subject: Subject) -> Es
     first, *more = dict.fromkeys([*launcher, *(str(source.key or source) for source in places)])
     parts = f"{first} and {len(more)} more parts" if more else first
     words = f"with the cheapest that {parts}, not read, may set: {range_text(cheapest.needed)}"
-    return found._replace(verdict=found.verdict._replace(outcome="marginal", condition=words))
+    return found._replace(
+        verdict=found.verdict._replace(outcome="marginal", condition=found.verdict.condition or words)
+    )
 
 
 _DOUBTFUL = "doubtful"
@@ -233,7 +235,7 @@ def _with_models(subject: Subject) -> tuple[dict[str, Facts], tuple[Assumption, 
 def state_estimate(subject: Subject, estimate: Estimate) -> Subject:
     """Return a subject whose first role has what its estimate came to among its facts."""
     verdict, peak, place = estimate.verdict, estimate.peak_phase, ""
-    cause = verdict.condition if estimate.possible else verdict.primary
+    cause = None if estimate.possible else verdict.primary
     values: dict[str, Value] = {}
     if estimate.phases or verdict.primary is not None:
         values["estimate.verdict"] = verdict.outcome if estimate.phases else "cannot_start"
@@ -244,7 +246,13 @@ def state_estimate(subject: Subject, estimate: Estimate) -> Subject:
         values |= {"estimate.needed_bytes": needed, "estimate.limit_bytes": verdict.limit_bytes}
         place = f"{', at worst' if worst else ''}, in {peak.name}" if peak is not None else ""
     told = {
-        "estimate.verdict": "verdict of the estimate" + (f"; cause: {cause}" if cause else ""),
+        "estimate.verdict": "; ".join(
+            (
+                "verdict of the estimate",
+                *([f"cause: {cause}"] if cause else []),
+                *([verdict.condition] if verdict.condition else []),
+            )
+        ),
         "estimate.needed_bytes": f"what it needs on one device{place}",
         "estimate.limit_bytes": "what one device has",
     }
@@ -279,6 +287,21 @@ def rate_deciding(findings: tuple[Finding, ...], estimate: Estimate) -> tuple[Fi
         return finding
 
     return tuple(map(rate, findings))
+
+
+_UPDATES = frozenset({"forward", "backward", "step"})
+
+
+def is_beside_peak(finding: Finding, estimate: Estimate) -> bool:
+    """Tell whether a finding takes memory in an update that leaves room for it: another phase needs more, and decides."""
+    impact, limit = finding.impact, estimate.verdict.limit_bytes
+    if impact is None or limit is None or impact.effect != "memory" or impact.phase not in _UPDATES:
+        return False
+    own: list[int] = []
+    others: list[int] = []
+    for phase in estimate.phases:
+        (own if phase.role == finding.role and phase.name in _UPDATES else others).append(phase.size.expected)
+    return bool(own and others) and max(own) < min(limit, max(others))
 
 
 def does_not_run(estimate: Estimate) -> bool:

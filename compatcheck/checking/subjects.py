@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -9,7 +10,7 @@ if TYPE_CHECKING:
 
     from compatcheck.checking.shared import Shared
     from compatcheck.core.document import Document, Statement
-    from compatcheck.core.environment import Environment
+    from compatcheck.core.environment import Environment, Package
     from compatcheck.resolution.subject import Subject
 
 
@@ -32,6 +33,8 @@ def build_subject(
         from compatcheck.checking.environments import merge_environments  # noqa: PLC0415 (only where a file declares one)
 
         environment = merge_environments(environment, declared)
+    if environment is not None:
+        environment = _with_checkouts(environment, documents, shared)
     if shared.hides:
         from compatcheck.checking.elsewhere import hide_lines, hide_words  # noqa: PLC0415 (only for files)
 
@@ -47,6 +50,29 @@ def build_subject(
         hardware=hardware,
         settings=shared.settings,
     )
+
+
+def _with_checkouts(environment: Environment, documents: Sequence[Document], shared: Shared) -> Environment:
+    """Add the packages that commands run from a checkout around them, where no list has them."""
+    from compatcheck.collectors.python.checkout import read_release  # noqa: PLC0415 (only beside a command)
+    from compatcheck.frameworks.beside import find_beside  # noqa: PLC0415 (as above)
+    from compatcheck.resolution.imported import imported_packages  # noqa: PLC0415 (as above)
+
+    found: dict[str, Package] = {}
+    for document in documents:
+        if not document.is_command:
+            continue
+        for name in imported_packages((document,)):
+            if name in environment.packages or name in found:
+                continue
+            file = find_beside(document.source.path, f"{name.replace('-', '_')}/__init__.py", shared.files)
+            if not shared.files.is_file(file):
+                continue
+            folder = os.path.dirname(os.path.dirname(file))
+            package = read_release(name, folder, shared.rules.releases(name), shared.files)
+            if package is not None:
+                found[name] = package
+    return environment._replace(packages={**environment.packages, **found}) if found else environment
 
 
 def leave_out_models(documents: Iterable[Document], *, facts: bool) -> tuple[Document, ...]:

@@ -49,7 +49,7 @@ def judge(
     outcome, found = _find(subject, criteria, memory)
     estimate = None
     if describes_run(subject):
-        from compatcheck.checking.fit import price, rate_deciding, state_estimate  # noqa: PLC0415 (only where a run is described)
+        from compatcheck.checking.fit import is_beside_peak, price, rate_deciding, state_estimate  # noqa: PLC0415 (only where a run is described)
         from compatcheck.checking.suppositions import suppose_worst  # noqa: PLC0415 (as above)
 
         def price_variant(variant: "Subject") -> "tuple[Sequence[Finding], Estimate]":
@@ -66,6 +66,9 @@ def judge(
             about_run = match(state_estimate(subject, estimate), criteria.rules, lambda rule: rule in _OF_ESTIMATES)
             more = (one for one in about_run.findings if criteria.checks.selects(one.rule_id))
             found = rate_deciding((*_waive(more, subject, criteria), *found), estimate)
+            found = tuple(
+                one._replace(folded=True) if _is_advice(one) and is_beside_peak(one, estimate) else one for one in found
+            )
     marked = sorted((_mark(one, subject, criteria) for one in found), key=worst_first)
     return Judgement(tuple(marked), estimate, outcome)
 
@@ -230,13 +233,17 @@ _DESCRIBED = frozenset({"configuration", "declared", "script", "set"})
 
 
 def _is_folded(finding: "Finding", subject: "Subject") -> bool:
-    """Tell whether a finding is nothing to read: it costs next to nothing, or waits for what no input of this run hints at."""
+    """Tell whether a finding is nothing to read.
+
+    It costs next to nothing, is advice that nothing here can follow, or waits for what no input of this run hints at. What takes
+    memory beside the peak of the run is told once its need is known.
+    """
     impact = finding.impact
     sized = impact is not None and impact.expected_bytes is not None
     if impact is not None and sized and impact.effect == "memory" and (impact.high_bytes or 0) < MIB:
         return True
     if finding.status == "affected":
-        return False
+        return not finding.remedies and _is_advice(finding)
     opened = {name for name, _, _ in subject.unresolved} | {entry.fact for entry in subject.skipped}
     needs = set(finding.needs) - opened
     if any(need.startswith(("run.", "rollout.", "allocator.")) for need in needs):

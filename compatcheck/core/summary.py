@@ -232,7 +232,9 @@ def fit_text(subject: SubjectReport) -> str | None:
     marginal = estimate.verdict.outcome == "marginal"  # what is expected may be far on either side
     needed = range_text(estimate.needed) if marginal else format_bytes(estimate.needed.expected)
     limit = format_bytes(estimate.verdict.limit_bytes)
-    hangs = estimate.possible or estimate.needed.low > estimate.verdict.limit_bytes  # more than the range decides then
+    hangs = (
+        estimate.possible or estimate.needed.expected > estimate.verdict.limit_bytes
+    )  # more than the range decides then
     said = (estimate.verdict.condition if hangs else None) or find_lead(estimate)
     condition = f"; {said}" if said else ""
     return None if words is None else f"{words}: needs {needed} of {limit} a device{condition}"

@@ -407,7 +407,7 @@ def _find_shortage(subject: str, estimate: Estimate, *, at_worst: bool) -> Itera
     At worst is as the verdict has it (`compatcheck.memory.closed_form.verdict.judge`).
     """
     for phase in estimate.phases:
-        worst = min(phase.size.high, int(phase.needed.high / SAFE))
+        worst = min(phase.size.high, max(int(phase.needed.expected / SAFE), phase.needed.high))
         needed = worst if at_worst else phase.needed.expected
         for step in range(count_steps(needed, estimate.verdict.limit_bytes or 0)):
             yield Shortage((subject, phase.role, phase.name), step)

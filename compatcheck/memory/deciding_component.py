@@ -71,13 +71,15 @@ def explain(
     )
 
 
-def rests_on(verdict: Verdict, phases: tuple[Phase, ...], half: Mapping[tuple[str, str], int]) -> str | None:
+def rests_on(
+    verdict: Verdict, phases: tuple[Phase, ...], shorter: Mapping[tuple[str, str], tuple[float, float]]
+) -> str | None:
     """Say how long sequences may be on average for a run to fit that does not with all of them at the limit.
 
     Args:
         verdict: of the phases.
         phases: of all roles.
-        half: bytes less by role and phase, where sequences are not padded and half as long; need is linear between.
+        shorter: by role and phase, where sequences are not padded (`compatcheck.memory.role.Role.shorter`); need is linear.
     """
     limit = verdict.limit_bytes
     if limit is None or verdict.margin_bytes is None or verdict.margin_bytes >= 0:
@@ -86,8 +88,8 @@ def rests_on(verdict: Verdict, phases: tuple[Phase, ...], half: Mapping[tuple[st
     for phase in phases:
         over = phase.needed.expected - limit
         if over > 0:
-            less = half.get((phase.role, phase.name), 0)
-            share = min(share, 1 - over / (2 * less)) if less else 0.0
+            full, less = shorter.get((phase.role, phase.name), (0.0, 0.0))
+            share = min(share, full - over / less) if less else 0.0
     if share <= 0:
         return None
     return (

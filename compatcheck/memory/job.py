@@ -84,8 +84,8 @@ def estimate_job(roles: Mapping[str, Facts], environment: Environment | None = N
         unmodelled[
             Unmodelled("checkpointing", "less", "nobody says whether activations are checkpointed; taken as kept")
         ] = None
-    half = {(role.name, name): less for role in found for name, less in role.half.items()}
-    verdict = verdict._replace(condition=rests_on(verdict, phases, half))
+    shorter = {(role.name, name): slope for role in found for name, slope in role.shorter.items()}
+    verdict = verdict._replace(condition=rests_on(verdict, phases, shorter))
     estimated = Estimate("closed_form", phases, verdict, tuple(assumptions), tuple(unmodelled))
     return estimated if "critic" in roles else leave_out_models(estimated, policy.run.trainer)
 

@@ -144,7 +144,7 @@ def read_run(
         use_cache=source.flag("model.use_cache", False),
         other_resident=source.integer("run.other_resident_bytes", 0),
         limit=source.integer("hardware.memory_bytes", 0) or None,
-        unpadded=_truth(packed),
+        unpadded=True if source.get("training.padding_free") and not source.get("training.packing") else _truth(packed),
         pads_to_longest=bool(source.get("program.pads_to_longest"))
         and not source.get("training.packing")
         and source.get("training.trainer") != "pretrain",

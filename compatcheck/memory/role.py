@@ -11,6 +11,7 @@ from compatcheck.memory.closed_form import gradients as gradient
 from compatcheck.memory.closed_form.communication import lasting_buffers
 from compatcheck.memory.closed_form.estimate import CHECKPOINTING, estimate_run
 from compatcheck.memory.closed_form.optimizer_states import optimizer_states
+from compatcheck.memory.closed_form.parallel import in_flight
 from compatcheck.memory.closed_form.parameters import parameters
 from compatcheck.memory.closed_form.policy_logits import HEADLESS
 from compatcheck.memory.closed_form.reference import reference_parameters
@@ -51,8 +52,9 @@ class Role(NamedTuple):
     phases: tuple[Phase, ...]
     batches: Mapping[str, Batch]
     """By phase."""
-    half: Mapping[str, int]
-    """Bytes less by phase, where sequences are not padded and half as long."""
+    shorter: Mapping[str, tuple[float, float]]
+    """By phase, where sequences are not padded: the share of their limit from which on the phase needs all of it, and the bytes
+    that it needs less for each share below."""
     parameters: Parts
     """What stays of its parameters between uses, when they are on the device."""
     states: Parts
@@ -100,7 +102,7 @@ def read_role(name: str, facts: Facts, environment: Environment | None, referenc
     run = reading.run._replace(references=references)
     estimated = estimate_run(run)
     phases = [phase for phase in estimated.phases if phase.name != "load"]
-    phases, half = _for_shorter(phases, run, batch)
+    phases, shorter = _for_shorter(phases, run, batch)
     batches = {phase.name: batch for phase in phases} if batch is not None else {}
     notes = [*reading.assumptions, *assumed, *_note(name, run, batch, "training.micro_batch_size")]
     if name in POLICY and any(entry in facts for entry in (SCORING_BATCH[0], SCORING_BATCH[2])):
@@ -108,7 +110,7 @@ def read_role(name: str, facts: Facts, environment: Environment | None, referenc
         found = _score(name, facts, changed, scored, environment)
         if found is not None and scored is not None:
             phases = [found[0], *phases]
-            half |= {SCORING_PHASE: found[1]}
+            shorter |= {SCORING_PHASE: found[1]}
             batches[SCORING_PHASE] = scored
             notes += _note(name, run, scored, SCORING_BATCH[0])
     persistent = gradient.component(run, gradient.gradients(run).persistent) if trains else ()
@@ -118,7 +120,7 @@ def read_role(name: str, facts: Facts, environment: Environment | None, referenc
         run,
         tuple(phases),
         batches,
-        half,
+        shorter,
         (*parameters(run), *reference_parameters(run)),
         (*optimizer_states(run), *persistent, *lasting_buffers(run)),
         keeps_parameters=not (habit.moves and values.get("training.offload_param")),
@@ -171,7 +173,7 @@ def _note(role: str, run: Run, batch: Batch | None, fact: str) -> list[Assumptio
     if batch is None:
         return []
     found = [Assumption(f"{fact} ({role})", batch.sequences, batch.words)] if batch.words and not batch.filled else []
-    if run.unpadded and _may_be_shorter(batch):
+    if run.unpadded and _may_be_shorter(batch, run):
         reason = (
             "sequences follow each other without padding, so that the need follows the data: expected and high are of batches "
             "whose sequences all reach the limit, low is of ones half as long"
@@ -182,36 +184,43 @@ def _note(role: str, run: Run, batch: Batch | None, fact: str) -> list[Assumptio
 
 def _score(
     name: str, facts: Facts, changed: Mapping[str, Value], batch: Batch | None, environment: Environment | None
-) -> tuple[Phase, int] | None:
+) -> tuple[Phase, tuple[float, float]] | None:
     """Return the phase in which a trained policy scores what was generated, and what it needs less with shorter sequences."""
     if batch is None:
         return None
     reading = read_run(overlay(facts, {**changed, **batch.as_facts()}), environment, role=name, trains=False)
     if reading.run is None:
         return None
-    phases, half = _for_shorter([estimate_run(reading.run).phases[-1]], reading.run, batch)
-    return phases[0]._replace(name=SCORING_PHASE), half.get(phases[0].name, 0)
+    phases, shorter = _for_shorter([estimate_run(reading.run).phases[-1]], reading.run, batch)
+    return phases[0]._replace(name=SCORING_PHASE), shorter.get(phases[0].name, (0.0, 0.0))
 
 
-def _for_shorter(phases: list[Phase], run: Run, batch: Batch | None) -> tuple[list[Phase], dict[str, int]]:
+def _for_shorter(
+    phases: list[Phase], run: Run, batch: Batch | None
+) -> tuple[list[Phase], dict[str, tuple[float, float]]]:
     """Lower the low bounds of what follows the data to sequences half as long, where they are not padded to the limit.
 
     Returns:
-        The phases, and by phase how much less is expected with such sequences.
+        The phases, and by phase what is expected with shorter ones (`Role.shorter`): a filled batch is full of them for a while.
     """
-    if not run.unpadded or not _may_be_shorter(batch):
+    if not run.unpadded or run.sequence < 2 or not _may_be_shorter(batch, run):
         return phases, {}
     half = max(1, run.sequence // 2) if batch is None or batch.half is None else batch.half
     shorter = {phase.name: phase for phase in estimate_run(run._replace(sequence=half)).phases}
+    whole = run.sequence if batch is None or batch.half is None else 2 * half
     less = {phase.name: phase.needed.expected - shorter[phase.name].needed.expected for phase in phases}
-    return [_lower(phase, shorter[phase.name]) for phase in phases], less
+    per_share = {name: saved * whole / (run.sequence - half) for name, saved in less.items()}
+    slopes = {name: (run.sequence / whole, saved) for name, saved in per_share.items()}
+    return [_lower(phase, shorter[phase.name]) for phase in phases], slopes
 
 
-def _may_be_shorter(batch: Batch | None) -> bool:
-    """Tell whether a batch has fewer tokens where its sequences do not reach their limit."""
+def _may_be_shorter(batch: Batch | None, run: Run) -> bool:
+    """Tell whether fewer tokens are there at once where sequences do not reach their limit; one alone does some day."""
     if batch is None:
         return False
-    return batch.half is not None and batch.half < batch.length if batch.filled else batch.sequences > 1
+    return (
+        batch.half is not None and batch.half < batch.length if batch.filled else batch.sequences * in_flight(run) > 1
+    )
 
 
 def _lower(phase: Phase, shorter: Phase) -> Phase:

@@ -14,6 +14,7 @@ import shlex
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.collectors.requirements.project_overrides import mark_overridden
 from compatcheck.core.data_file import read_data
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
@@ -115,6 +116,7 @@ def read_requirements(path: str, files: Files = LOCAL, selection: Selection = DE
     _read_file(reading, path, as_constraints=False)
     combined = combine(reading.requirements, describe_machine(selection.markers), constraints=reading.constraints)
     packages = with_index(combined.packages, reading.indexes)
+    packages = mark_overridden(packages, os.path.dirname(path), files)
     return combined.describe(path, packages, skipped=reading.skipped, notes=reading.notes)
 
 

@@ -75,7 +75,8 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
         known = (Statement("training.trainer", "(program)", "sft"), *_of_engine(options))
     skipped = tuple(skip_refused(overrides.refused))
     references = tuple(_configurations(overrides))
-    gaps = (*(() if references else _compositions(overrides, launch, kind)), *_choices(overrides, launch))
+    composed = () if references else _compositions(overrides, launch, kind)
+    gaps = (*composed, *_choices(overrides, launch), *_left_to_engine(overrides, launch))
     further = FurtherContent(known, references, skipped, overrides.unknown, gaps)
     document = make_command_document(meanings, source, options, further)
     return (document._replace(options=overrides.values if kind == "rl" else {}, added=overrides.added),)
@@ -91,6 +92,14 @@ def _of_recipe(launch: Launch) -> Iterator[Statement]:
     """Say what a recipe asserts of its configuration: the engine has devices of its own (``assert not self.hybrid_engine``)."""
     if re.search(r"(fully_async_policy[./]fully_async_main|one_step_off_policy[./]main_ppo)(\.py)?$", launch.program):
         yield Statement("rollout.colocated", f"({launch.program})", value=False)
+
+
+def _left_to_engine(overrides: Overrides, launch: Launch) -> Iterator[Gap]:
+    """Say of a reward model that an engine of its own serves: what that takes beside the rest is left out."""
+    loop = overrides.values.get(verl.REWARD_LOOP)
+    if loop is not None and loop.value is True and verl.value_of(overrides.values, "reward_model.enable") is True:
+        place = launch.command.source._replace(key=verl.REWARD_LOOP, line=loop.line)
+        yield Gap(place, "serves the reward model with an engine of its own, which is left out", "reward_model.rollout")
 
 
 def _is_plain_here(key: str) -> bool:

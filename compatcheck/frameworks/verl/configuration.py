@@ -164,6 +164,14 @@ def has_critic(options: Mapping[str, Argument]) -> bool:
     )
 
 
+REWARD_LOOP = "reward_model.use_reward_loop"
+
+
+def has_reward_worker(options: Mapping[str, Argument]) -> bool:
+    """Tell whether a worker runs a reward model: the reward loop of 0.7 serves it with an engine (``RewardModelManager``)."""
+    return value_of(options, "reward_model.enable") is True and value_of(options, REWARD_LOOP) is not True
+
+
 def table_for(options: Mapping[str, Argument], base: str) -> tuple[Table, dict[str, str]]:
     """Return the key table and the keys that name models, without the models this run does not have.
 
@@ -171,7 +179,7 @@ def table_for(options: Mapping[str, Argument], base: str) -> tuple[Table, dict[s
     always do (``workers/megatron_workers.py``, ``models/mcore/model_forward.py``).
     """
     absent = set() if has_critic(options) else {CRITIC}
-    if value_of(options, "reward_model.enable") is not True:
+    if not has_reward_worker(options):
         absent.add(REWARD)
     table: Table = {
         key: tuple(meaning for meaning in meanings if meaning.role not in absent) for key, meanings in TABLE.items()
@@ -317,7 +325,7 @@ def infer(
     if terms and all(value_of(options, key) is False for key in terms):
         yield Statement(None, "(no KL term)", tuple(terms))
     frozen = [REFERENCE]
-    if base and value_of(options, "reward_model.enable") is True:  # a program of its own may train it: recipe/prime
+    if base and has_reward_worker(options):  # a program of its own may train it: recipe/prime
         frozen.append(REWARD)
     yield from state_value_heads((*roles, *frozen))
     for role in frozen:

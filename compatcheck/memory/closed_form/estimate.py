@@ -76,7 +76,7 @@ def estimate_run(run: Run, assumptions: tuple[Assumption, ...] = ()) -> Estimate
     verdict = judge(phases, run.limit, verification(run))
     if verdict.outcome == "does_not_fit" and CHECKPOINTING not in run.known and not run.checkpointing:
         verdict = _reconsider(run, verdict)
-    if verdict.outcome == "does_not_fit" and run.pads_to_longest:
+    if verdict.outcome == "does_not_fit" and (run.pads_to_longest or run.unpadded):
         verdict = _doubt_lengths(run, verdict)
     return Estimate("closed_form", phases, verdict, assumptions, tuple(_unmodelled(run)))
 
@@ -113,7 +113,7 @@ def _reconsider(run: Run, verdict: Verdict) -> Verdict:
 
 
 _SHORTEST = 0.25
-"""Share of the limit that the longest sequence of a micro batch is taken to reach at least."""
+"""Share of the limit that sequences, of a padded micro batch the longest one, are taken to reach at least."""
 
 
 def _doubt_lengths(run: Run, verdict: Verdict) -> Verdict:
@@ -129,10 +129,12 @@ def _doubt_lengths(run: Run, verdict: Verdict) -> Verdict:
     while most - least > run.sequence // 64:
         middle = (most + least) // 2
         most, least = (most, middle) if fits(middle) else (middle, least)
-    condition = (
-        f"micro batches are padded to their longest sequence, which is taken to be as long as allowed: it fits where that "
-        f"is up to {least:,} of {run.sequence:,} tokens"
+    taken = (
+        "sequences are not padded, and all are taken to be as long as allowed: it fits where they are on average"
+        if run.unpadded
+        else "micro batches are padded to their longest sequence, which is taken to be as long as allowed: it fits where that is"
     )
+    condition = f"{taken} up to {least:,} of {run.sequence:,} tokens"
     return verdict._replace(outcome="marginal", condition=condition, verify=verification(run))
 
 

@@ -21,9 +21,10 @@ _FIXED = frozenset({"reserve", "context", "workspace"})
 def judge(phases: tuple[Phase, ...], limit: int | None, verify: str | None = None) -> Verdict:
     """Judge the phases of a run.
 
-    ``fits``: the high bound, with all that the allocator may hold, is within the limit, or the high bound of the need within
-    `SAFE` of it. ``does_not_fit``: even the low bound of the need is above. ``marginal`` in between: a full allocator gives back
-    segments that are wholly free (CUDACachingAllocator.cpp, release_cached_blocks), but not those with one tensor left.
+    ``fits``: the high bound, with all that the allocator may hold, is within the limit; or the need is expected within `SAFE` of
+    it, as those runs were estimated, and its high bound within all of it. ``does_not_fit``: even the low bound of the need is
+    above. ``marginal`` in between: a full allocator gives back segments that are wholly free (CUDACachingAllocator.cpp,
+    release_cached_blocks), but not those with one tensor left.
 
     Args:
         phases: of one role, or of roles that take turns.
@@ -38,7 +39,8 @@ def judge(phases: tuple[Phase, ...], limit: int | None, verify: str | None = Non
         return Verdict("unknown", None, None, primary, contributing, ruled_out)
     low, needed, high = (max(bounds) for bounds in zip(*(phase.needed for phase in phases), strict=True))
     held = max(phase.size.high for phase in phases)
-    outcome = "does_not_fit" if low > limit else "fits" if held <= limit or high <= SAFE * limit else "marginal"
+    fits = held <= limit or (needed <= SAFE * limit and high <= limit)
+    outcome = "does_not_fit" if low > limit else "fits" if fits else "marginal"
     command = verify if outcome == "marginal" else None
     return Verdict(outcome, limit, limit - needed, primary, contributing, ruled_out, command)
 

@@ -143,3 +143,22 @@ def test_the_slurm_header_tells_the_number_of_nodes(rules: RuleSet, project: Pat
     write(project, job__slurm=text)
     (subject,) = read(rules, "job.slurm").subjects
     assert value(subject, "hardware.world_size") == 32
+
+
+def test_a_program_of_a_checkout_that_no_list_has_is_of_the_release_it_states(rules: RuleSet, project: Path) -> None:
+    key = "actor_rollout_ref.model.path"
+    write(
+        project,
+        requirements__txt="torch==2.4.0\n",
+        run__sh=f"python -m verl.trainer.main_ppo --config-name=ppo_megatron_trainer {key}=m trainer.n_gpus_per_node=8\n",
+    )
+    (subject,) = read(rules, "requirements.txt", "run.sh").subjects
+    assert value(subject, "training.tensor_parallel", "actor") is None
+    (project / "verl" / "version").mkdir(parents=True)
+    (project / "verl" / "__init__.py").write_text("")
+    (project / "verl" / "version" / "version").write_text("0.1\n")
+    (subject,) = read(rules, "requirements.txt", "run.sh").subjects
+    assert value(subject, "training.tensor_parallel", "actor") == 4
+    write(project, requirements__txt="torch==2.4.0\nverl==0.4.0\n")  # what is listed counts
+    (subject,) = read(rules, "requirements.txt", "run.sh").subjects
+    assert value(subject, "training.tensor_parallel", "actor") == 1

@@ -127,3 +127,40 @@ def test_what_is_supposed_is_resolved_once_for_all_devices() -> None:
     assert state(place(subject, {"hardware.world_size": 2}), stated) is first
     assert state(subject, {"training.sharding": "none"}) is not first
     assert state(first, {"training.peft": None}).settings.keys() == {"training.sharding", "training.peft"}
+
+
+def test_advice_that_nothing_here_can_follow_is_only_counted(look) -> None:
+    found = look(
+        "openrlhf==0.9.6 deepspeed==0.18.8 torch==2.8.0",
+        run__sh="deepspeed --module openrlhf.cli.train_sft --pretrain Qwen/Qwen2.5-1.5B --dataset d --zero_stage 3"
+        " --param_dtype bf16 --max_len 2048 --micro_train_batch_size 1 --gradient_checkpointing\n",
+        gpu="8xA100-80GB",
+    )
+    bucket = found["deepspeed/large-reduce-bucket"]
+    assert (bucket.status, bucket.advice, bucket.remedies, bucket.folded) == ("affected", True, (), True)
+
+
+def test_advice_that_a_key_of_the_run_can_follow_is_read(look) -> None:
+    found = look(
+        "transformers==4.52.4 torch==2.8.0 deepspeed==0.18.8 accelerate==1.7.0",
+        a__yaml=SFT.replace("7B", "1.5B") + "deepspeed: ds.json\n",
+        ds__json=DEEPSPEED,
+        gpu="8xA100-80GB",
+    )
+    bucket = found["deepspeed/large-reduce-bucket"]
+    assert bucket.remedies
+    assert not bucket.folded
+
+
+def test_advice_about_an_update_that_leaves_room_is_only_counted(look) -> None:
+    words = (
+        "python -m verl.trainer.main_ppo algorithm.adv_estimator=grpo actor_rollout_ref.model.path=Qwen/Qwen2.5-7B"
+        " data.max_prompt_length=512 data.max_response_length=1024 actor_rollout_ref.actor.ppo_micro_batch_size={}"
+        " actor_rollout_ref.model.enable_gradient_checkpointing=True trainer.n_gpus_per_node=8"
+        " actor_rollout_ref.rollout.gpu_memory_utilization=0.6\n"
+    )
+    rule = "_stack/micro-batch-key-counts-all-ranks"
+    few = look("verl==0.3.0.post1 torch==2.6.0 vllm==0.8.2", run__sh=words.format(16), gpu="8xA100-80GB")[rule]
+    assert (few.status, few.advice, few.folded) == ("affected", True, True)  # the rollout needs more
+    many = look("verl==0.3.0.post1 torch==2.6.0 vllm==0.8.2", run__sh=words.format(512), gpu="8xA100-80GB")[rule]
+    assert (many.status, many.folded) == ("affected", False)

@@ -267,6 +267,25 @@ def test_without_padding_the_low_bound_is_of_sequences_half_as_long() -> None:
     assert logits[0].size.low == logits[0].size.expected
 
 
+def test_single_sequences_that_are_kept_at_once_are_not_all_at_the_limit() -> None:
+    alone: dict[str, Value] = {
+        **{name: value for name, value in ACTOR.items() if name != "training.gradient_checkpointing"},
+        "training.gradient_checkpointing": False,
+        "training.sharding": "megatron",
+        "training.use_remove_padding": True,
+        "training.micro_batch_size": 1,
+        "training.global_batch_size": 64,
+        "rollout.global_batch_size": 64,
+    }
+    (one,) = [
+        part.size for part in find_phase(price(alone), "actor", "backward").components if part.kind == "activations"
+    ][:1]
+    staged = find_phase(price({**alone, "training.pipeline_parallel": 4}), "actor", "backward")
+    (many,) = [part.size for part in staged.components if part.kind == "activations"][:1]
+    assert one.low > 0.9 * one.expected  # one alone reaches the limit some day
+    assert many.low < 0.6 * many.expected
+
+
 def test_a_verdict_says_how_long_sequences_may_be_on_average() -> None:
     unpadded: dict[str, Value] = {**ACTOR, "training.use_remove_padding": True, "training.micro_batch_size": 64}
     found = price(unpadded).verdict
@@ -279,6 +298,32 @@ def test_a_verdict_says_how_long_sequences_may_be_on_average() -> None:
         assert (shorter.margin_bytes >= 0) is fits
     assert price({**unpadded, "training.use_remove_padding": False}).verdict.condition is None
     assert price({**unpadded, "training.micro_batch_size": 1}).verdict.condition is None
+
+
+def test_a_batch_that_is_filled_by_tokens_is_full_of_shorter_sequences_for_a_while() -> None:
+    filled: dict[str, Value] = {
+        **{name: value for name, value in ACTOR.items() if name != "training.micro_batch_size"},
+        "training.use_remove_padding": True,
+        "training.micro_batch_tokens": 96000,
+        "training.global_batch_size": 8 * 64,
+        "rollout.global_batch_size": 8 * 64,
+    }
+    found = price(filled).verdict
+    words = re.search(r"up to (\d+)% of that", str(found.condition))
+    assert words is not None
+    share = int(words[1]) / 100
+    assert share < 96000 / (64 * 2048)  # the batch is full down to this
+    for length, fits in ((int(2048 * (share - 0.04)), True), (int(2048 * (share + 0.04)), False)):
+        margin = price({**filled, "training.sequence_length": length}).verdict.margin_bytes
+        assert margin is not None
+        assert (margin >= 0) is fits
+
+
+def test_batches_without_padding_are_told_by_either_name() -> None:
+    long: dict[str, Value] = {**ACTOR, "training.micro_batch_size": 64}
+    by_verl, by_swift = (price({**long, f"training.{key}": True}) for key in ("use_remove_padding", "padding_free"))
+    assert by_verl.verdict.condition == by_swift.verdict.condition
+    assert by_verl.needed == by_swift.needed
 
 
 def test_a_critic_has_no_logits_and_no_head() -> None:

@@ -52,3 +52,14 @@ def test_the_lines_the_pin_and_the_ways_out_are_named(tmp_path: Path) -> None:
 )
 def test_only_what_one_installer_is_asked_for_exactly_counts(tmp_path: Path, kind: str, text: str, number: int) -> None:
     assert len(refused(tmp_path / "file", kind, text)) == number
+
+
+def test_an_override_of_the_project_in_the_same_folder_counts_for_its_lists(tmp_path: Path) -> None:
+    path = tmp_path / "requirements.txt"
+    assert len(refused(path, "requirements", BOTH)) == 1
+    (tmp_path / "pyproject.toml").write_text(OVERRIDE.replace("==0.16.8", ">=0.16.8"))
+    assert refused(path, "requirements", BOTH) == []
+    (tmp_path / "pyproject.toml").write_text('[tool.uv]\noverride-dependencies = ["ray==2.43.0"]\n')
+    assert len(refused(path, "requirements", BOTH)) == 1
+    (tmp_path / "pyproject.toml").write_text("[tool.uv")
+    assert len(refused(path, "requirements", BOTH)) == 1

@@ -230,11 +230,19 @@ def test_no_verdict_of_failure_rests_on_every_micro_batch_reaching_the_limit():
         assert estimate({**padded, **known}).verdict.outcome == "does_not_fit"
 
 
+def test_sequences_without_padding_are_not_all_at_the_limit() -> None:
+    facts = {**QWEN_7B, "training.zero_stage": 3, "hardware.world_size": 8, "training.micro_batch_size": 8}
+    long = {**facts, "training.gradient_checkpointing": True, "training.sequence_length": 8192}
+    verdict = estimate({**long, "training.use_remove_padding": True}).verdict
+    assert verdict.outcome == "marginal"
+    assert "it fits where they are on average up to" in verdict.condition
+
+
 def test_a_marginal_run_of_one_device_names_the_probe_that_measures_it():
-    command = estimate({**QWEN_7B, "hardware.memory_bytes": 95 * GIB}).verdict.verify
+    command = estimate({**QWEN_7B, "hardware.memory_bytes": 90 * GIB}).verdict.verify
     assert command.startswith("compatcheck probe run training_step --backend cuda --param model_type=qwen2 ")
     assert "--param sequence=2048" in command
-    shared = {**QWEN_7B, "hardware.world_size": 2, "hardware.memory_bytes": 110 * GIB}
+    shared = {**QWEN_7B, "hardware.world_size": 2, "hardware.memory_bytes": 105 * GIB}
     assert estimate(shared).verdict.outcome == "marginal"
     assert estimate(shared).verdict.verify == "compatcheck estimate --trace"
     zero = {**QWEN_7B, "training.zero_stage": 3, "hardware.world_size": 8, "hardware.memory_bytes": 55 * GIB}

@@ -1,0 +1,36 @@
+"""The release of a package in a checkout."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from compatcheck.collectors.python.checkout import read_release
+from compatcheck.core.files import LOCAL
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RELEASES = ("0.1rc0", "0.1", "0.2rc1", "0.2", "0.3.0")
+
+
+@pytest.mark.parametrize(
+    ("place", "text", "specifier"),
+    [
+        ("version/version", "0.1\n", ">=0.1,<=0.2"),  # any state up to the next release
+        ("version.py", '__version__ = "0.1.dev3"\n', ">=0.1.dev3,<=0.1"),
+        ("__init__.py", '"""A package."""\n__version__ = "0.3.0"\n', ">=0.3.0"),
+        ("__init__.py", "from .version import __version__\n", None),
+        ("version/version", "unknown\n", None),
+    ],
+)
+def test_sources_lie_between_their_own_release_and_the_next(
+    tmp_path: Path, place: str, text: str, specifier: str | None
+) -> None:
+    file = tmp_path / "a_package" / place
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    package = read_release("a-package", str(tmp_path), RELEASES, LOCAL)
+    assert (None if package is None else package.specifier) == specifier
+    assert package is None or (package.version, package.details) == (None, {"editable": str(tmp_path)})
