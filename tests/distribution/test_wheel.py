@@ -27,6 +27,8 @@ DATA = {
     "compatcheck/reporters/difference.schema.json",
     "compatcheck/reporters/report.schema.json",
     "compatcheck/reporters/templates/report.html",
+    "compatcheck/locale/zh_CN/messages.po",
+    "compatcheck/locale/zh_CN/rules.po",
     *(str(path.relative_to(ROOT)) for path in (ROOT / "compatcheck/frameworks").rglob("*.txt")),
     *(str(path.relative_to(ROOT)) for path in (ROOT / "compatcheck/shell").glob("*.txt")),
     *(str(path.relative_to(ROOT)) for path in (ROOT / "compatcheck").rglob("data/*.*")),
