@@ -138,7 +138,7 @@ def find_wall(name: str, roles: Mapping[str, Facts], price_with: Callable[[Mappi
     while low is not None and high is not None and high - low > step:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
-    at = current or low or start
+    at = low or current or start  # at the wall, where the phase that the setting grows is the peak
     cost = price(at + step).needed.expected - price(at).needed.expected
     top = high if high is not None else low or start
     for index in range(1, _POINTS + 1):

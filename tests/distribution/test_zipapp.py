@@ -95,7 +95,17 @@ def test_it_is_small_and_holds_no_compiled_code(archive: Path) -> None:
     assert archive.read_bytes().startswith(b"#!/usr/bin/env python3\n")
     with zipfile.ZipFile(archive) as held:
         names = held.namelist()
-    assert {Path(name).suffix for name in names} <= {".py", ".txt", ".json", ".jsonl", ".typed", ".md", ".html", ".po", ""}
+    assert {Path(name).suffix for name in names} <= {
+        ".py",
+        ".txt",
+        ".json",
+        ".jsonl",
+        ".typed",
+        ".md",
+        ".html",
+        ".po",
+        "",
+    }
     assert [name for name in names if name.startswith("compatcheck/lab")] == []
     assert "compatcheck/_database.jsonl" in names
     assert [name for name in names if name.endswith("LICENSE")]
