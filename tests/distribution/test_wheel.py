@@ -47,6 +47,24 @@ def tracked() -> set[str]:
     return {name for name in done.stdout.split("\0") if (ROOT / name).exists()}
 
 
+TOP = {
+    *(
+        ".ci .dockerignore .github .gitignore .pre-commit-hooks.yaml CHANGELOG.md CONTRIBUTING.md Dockerfile LICENSE"
+    ).split(),
+    *(
+        "README.md README.zh-CN.md action.yml benchmarks build_zipapp.py compatcheck constraints.txt docs fixtures"
+    ).split(),
+    *("hatch_build.py noxfile.py pyproject.toml rules templates tests zipapp-requirements.txt").split(),
+}
+
+
+def test_nothing_else_lies_at_the_top() -> None:
+    """What was tried out in a checkout does not stay in it, and every name is one on every system."""
+    names = tracked()
+    assert {name.partition("/")[0] for name in names} <= TOP
+    assert [name for name in names if set(name) & set(':*?"<>|\\\n')] == []
+
+
 @pytest.fixture(scope="module")
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("hatchling")
