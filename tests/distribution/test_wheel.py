@@ -47,35 +47,33 @@ def tracked() -> set[str]:
     return {name for name in done.stdout.split("\0") if name and (ROOT / name).exists()}
 
 
-TOP = set(
-    [
-        ".ci",
-        ".dockerignore",
-        ".github",
-        ".gitignore",
-        ".pre-commit-hooks.yaml",
-        "CHANGELOG.md",
-        "CONTRIBUTING.md",
-        "Dockerfile",
-        "LICENSE",
-        "README.md",
-        "README.zh-CN.md",
-        "action.yml",
-        "benchmarks",
-        "build_zipapp.py",
-        "compatcheck",
-        "constraints.txt",
-        "docs",
-        "fixtures",
-        "hatch_build.py",
-        "noxfile.py",
-        "pyproject.toml",
-        "rules",
-        "templates",
-        "tests",
-        "zipapp-requirements.txt",
-    ]
-)
+TOP = {
+    ".ci",
+    ".dockerignore",
+    ".github",
+    ".gitignore",
+    ".pre-commit-hooks.yaml",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "Dockerfile",
+    "LICENSE",
+    "README.md",
+    "README.zh-CN.md",
+    "action.yml",
+    "benchmarks",
+    "build_zipapp.py",
+    "compatcheck",
+    "constraints.txt",
+    "docs",
+    "fixtures",
+    "hatch_build.py",
+    "noxfile.py",
+    "pyproject.toml",
+    "rules",
+    "templates",
+    "tests",
+    "zipapp-requirements.txt",
+}
 
 
 def test_nothing_else_lies_at_the_top() -> None:
