@@ -129,12 +129,13 @@ def _doubt_lengths(run: Run, verdict: Verdict) -> Verdict:
     while most - least > run.sequence // 64:
         middle = (most + least) // 2
         most, least = (most, middle) if fits(middle) else (middle, least)
-    taken = (
-        "sequences are not padded, and all are taken to be as long as allowed: it fits where they are on average"
+    condition = (
+        "sequences are not padded, and all are taken to be as long as allowed: it fits where they are on average up to "
+        f"{least:,} of {run.sequence:,} tokens"
         if run.unpadded
-        else "micro batches are padded to their longest sequence, which is taken to be as long as allowed: it fits where that is"
+        else "micro batches are padded to their longest sequence, which is taken to be as long as allowed: it fits where that is "
+        f"up to {least:,} of {run.sequence:,} tokens"
     )
-    condition = f"{taken} up to {least:,} of {run.sequence:,} tokens"
     return verdict._replace(outcome="marginal", condition=condition, verify=verification(run))
 
 
