@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.core.errors import UsageError
 from compatcheck.core.language import speaking, translate
 from compatcheck.core.programs import is_led_out
-from compatcheck.core.terminal import disarm, escape_controls
+from compatcheck.core.terminal import disarm, escape_controls, printable
 
 if TYPE_CHECKING:
     from compatcheck.core.report import Report
@@ -132,23 +132,6 @@ def write_figures(path: str, figures: "Sequence[Figure]", nothing: str) -> None:
     if figures:
         write_files([("plot", path, make_picture(figures))])
     sys.stderr.write(f"wrote {path}\n" if figures else f"nothing was drawn: {nothing}\n")
-
-
-def printable(text: str, encoding: str) -> str:
-    """Write as escapes what an encoding cannot hold, and what would command the terminal; both come in names of files.
-
-    In JSON these escapes mean the very characters.
-    """
-    text = escape_controls(text)
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        from json import dumps  # noqa: PLC0415 (rare)
-
-        kept = text.encode(encoding, "ignore").decode(encoding)
-        escapes = {ord(sign): dumps(sign)[1:-1] for sign in set(text) - set(kept)}
-        return text.translate(escapes)
-    return text
 
 
 def wants_color(choice: str, environ: Mapping[str, str]) -> bool:

@@ -27,3 +27,20 @@ def disarm(text: str) -> str:
 
 def _escape(match: re.Match[str]) -> str:
     return f"\\u{ord(match[0]):04x}"
+
+
+def printable(text: str, encoding: str) -> str:
+    """Write as escapes what an encoding cannot hold, and what would command the terminal; both come in names of files.
+
+    In JSON these escapes mean the very characters.
+    """
+    text = escape_controls(text)
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        from json import dumps  # noqa: PLC0415 (rare)
+
+        kept = text.encode(encoding, "ignore").decode(encoding)
+        escapes = {ord(sign): dumps(sign)[1:-1] for sign in set(text) - set(kept)}
+        return text.translate(escapes)
+    return text

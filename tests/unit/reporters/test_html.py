@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from compatcheck.checking import Request, check
-from compatcheck.cli.output import printable
 from compatcheck.core.errors import UsageError
 from compatcheck.core.headline import headline
 from compatcheck.core.report import Finding, Report
+from compatcheck.core.terminal import printable
 from compatcheck.reporters import html
 from compatcheck.reporters import json as json_reporter
 from compatcheck.rules.locate import open_rules
