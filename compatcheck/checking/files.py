@@ -152,14 +152,18 @@ def gather_touched(request: Request, shared: Shared) -> Gathered:
     files that cannot be read is one the person named.
     """
     touched = {os.path.realpath(path) for path in request.paths}
+    folders = tuple(
+        os.path.join(path, "") for path in touched if os.path.isdir(path)
+    )  # of a link that took a directory's place
     everything = any(os.path.basename(path) == POLICY_FILE for path in request.paths)
     skipped: list[Skipped] = []
 
     def is_touched(file: str) -> bool:
-        return os.path.realpath(file) in touched
+        return (real := os.path.realpath(file)) in touched or real.startswith(folders)
 
     walk = walk_files(os.curdir, shared.files, skipped, is_touched, selection=request.selection)
     found = list(walk) if touched else []
+    touched.update(os.path.realpath(item.path) for item in found if folders and is_touched(item.path))
     skipped += (Skipped(Source(path), "no such file") for path in request.paths if not os.path.lexists(path))
     roots = [item for item in found if item.is_root]
     locked = find_locks(roots)

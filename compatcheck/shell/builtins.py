@@ -68,6 +68,7 @@ def _printf(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow
     if name is None:
         evaluator.emit(output)
     elif NAME.fullmatch(name):
+        evaluator.expander.check_length(output)
         evaluator.expander.parameters.assign(name, None, output, line)
     return Flow.NEXT
 
@@ -150,9 +151,10 @@ def _let(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow:
 
 
 def _eval(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow:
-    value: Value = ()
+    pieces: list[Piece] = []
     for n, argument in enumerate(arguments):
-        value = (*value, *((Piece(" ", line),) if n else ()), *argument)
+        pieces.extend((*((Piece(" ", line),) if n else ()), *argument))
+    value: Value = tuple(pieces)
     if value and value[0].text is None and value[0].name.startswith("$("):
         evaluator.skip(line, f"eval of {value[0].name}, whose text is not known")
         evaluator.state.status = None

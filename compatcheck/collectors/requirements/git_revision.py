@@ -41,9 +41,14 @@ class RevisionFile(NamedTuple):
 
 
 def parse_revision(text: str) -> tuple[str, str] | None:
-    """Split ``REVISION:PATH``; None for a file that exists, or a text that is no such thing."""
+    """Split ``REVISION:PATH``; None for a file that exists, or a text that is no such thing.
+
+    Behind a whole hash no file is meant: gates write it, and who opens a change may name a file so.
+    """
     match = re.fullmatch(_NAMED, text)
-    return None if match is None or os.path.exists(text) else (match[1], match[2])
+    if match is None or (os.path.exists(text) and not re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", match[1])):
+        return None
+    return match[1], match[2]
 
 
 @contextmanager
@@ -75,6 +80,11 @@ def open_revision(text: str) -> Iterator[RevisionFile]:
                 continue
             seen.add(path)
             content = _show(f"{revision}:{path}")
+            if content is not None and "\n" not in content and _is_link(revision, path):
+                if len(seen) == 1:
+                    msg = f"is a link to {content!r} in that revision"
+                    raise InputError(msg, source=Source(text), hint="name the file that it leads to")
+                content = None
             if content is None:
                 if len(seen) == 1:
                     _refuse(text)
@@ -106,6 +116,10 @@ def _git(*arguments: str) -> Completed:
 def _show(name: str) -> str | None:
     done = _git("cat-file", "blob", name)
     return done.output if done.succeeded else None
+
+
+def _is_link(revision: str, path: str) -> bool:
+    return _git("ls-tree", "--full-tree", revision, "--", path).output.startswith("120000")
 
 
 def _refuse(text: str) -> None:

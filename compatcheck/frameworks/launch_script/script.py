@@ -12,6 +12,7 @@ from compatcheck.core.source import Source
 from compatcheck.core.textfile import read_text
 from compatcheck.frameworks.beside import find_beside
 from compatcheck.frameworks.launch_script.commands import TrainingCommand, read_commands
+from compatcheck.frameworks.registry import FOLDERS
 from compatcheck.rules.programs import installed_tools
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def read_launch_script(
     script = read_script(file, text, variables=variables, arguments=arguments, open_file=_Neighbours(file, files))
     written = {name: word.text for name, word in script.files.items() if word.text is not None}
     runs = read_commands(script.commands, written)
-    if script.skipped and not runs and (named or _find_mark(text, _OF_TRAINING) is not None):
+    if script.skipped and not runs and (named or _find_mark(text, _OF_TRAINING) or _starts_module(text)):
         msg = "starts no training program this release knows; not read: " + "; ".join(
             f"line {skip.source.line} {skip.reason}" if skip.source.path == file else f"{skip.source} {skip.reason}"
             for skip in script.skipped[:_SAID]
@@ -68,6 +69,12 @@ def read_launch_script(
 def _find_mark(text: str, launchers: Sequence[str]) -> re.Match[str] | None:
     """Find a word without which a script starts no training."""
     return re.search(rf"\b({'|'.join(map(re.escape, (*launchers, *installed_tools())))})\b", text)
+
+
+def _starts_module(text: str) -> bool:
+    """Tell whether a script names a module or file of a program that trains: ``verl.trainer.main_ppo``."""
+    names = "|".join(name for folder in FOLDERS if folder.has_commands for name in (folder.name, *folder.forks))
+    return re.search(rf"\b(?:{names})[./][\w./]{{0,80}}?(?:train|main)", text) is not None
 
 
 def _split_line(path: str, files: Files) -> tuple[str, int | None]:

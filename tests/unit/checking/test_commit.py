@@ -157,3 +157,12 @@ def test_an_environment_that_the_hook_is_told_takes_part(project: Path) -> None:
     (subject,) = json.loads(ran.out)["subjects"]
     assert "vllm" in {package["name"] for package in subject["environment"]["packages"]}
     assert run("check", "--hook", "--prefix", "nowhere", "apart/requirements.txt").code == 4
+
+
+def test_a_link_in_place_of_a_directory_touches_what_it_leads_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old/requirements.txt").write_text("torch==2.6.0\n", encoding="utf-8")
+    (tmp_path / "lists").symlink_to("old")
+    monkeypatch.chdir(tmp_path)
+    report = json.loads(run("check", "--hook", "lists", "--format", "json").out)
+    assert [subject["id"] for subject in report["subjects"]] == ["old/requirements.txt"]

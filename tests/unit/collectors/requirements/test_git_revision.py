@@ -114,3 +114,18 @@ def test_without_git(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(InputError, match="git could not be started"), open_revision("HEAD:uv.lock"):
         pass
+
+
+def test_behind_a_whole_hash_no_file_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = f"{'a1' * 20}:requirements.txt"
+    (tmp_path / name).write_text("torch==2.6.0\n", encoding="utf-8")
+    assert parse_revision(name) == ("a1" * 20, "requirements.txt")
+
+
+def test_a_link_of_a_revision_is_not_taken_for_a_list(repository: Path) -> None:
+    (repository / "link.txt").symlink_to("requirements.txt")
+    git("add", "-A")
+    git("commit", "-qm", "a link")
+    with pytest.raises(InputError, match="is a link to"), open_revision("HEAD:link.txt"):
+        pass
