@@ -14,10 +14,15 @@ if TYPE_CHECKING:
     from compatcheck.integrations.answers import explain_oom as explain_oom
 
 __version__ = "0.1.0"
+__all__ = ["Answer", "check", "estimate", "explain_oom"]
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
 
 
 def __getattr__(name: str) -> object:
-    if name not in {"Answer", "check", "estimate", "explain_oom"}:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from compatcheck.integrations import answers  # noqa: PLC0415 (not on the way of a command)
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from compatcheck.checking.shared import Shared
     from compatcheck.core.document import Document
     from compatcheck.core.files import Files
+    from compatcheck.core.fix import Change as ProposedChange
     from compatcheck.core.out_of_memory import MessageReading
     from compatcheck.core.report import Finding
     from compatcheck.oom.mentions import Mentions
@@ -104,8 +105,12 @@ def explain_oom(
         findings=tuple(_findings(subject, facts, rules, explained)),
         changes=tuple(_changes(inspection, rules, environ, Log(place, text, mentions), subject)),
         relief=find_relief(facts, explained, lines),
-        suggestions=suggest_changes(
-            subject, facts, explained, open_criteria(inspection, rules, checks_of(inspection.policy))
+        suggestions=tuple(
+            one
+            for one in suggest_changes(
+                subject, facts, explained, open_criteria(inspection, rules, checks_of(inspection.policy))
+            )
+            if explained is None or not _is_of_engine(explained) or all(map(_is_of_rollout, one.changes))
         ),
         skipped=skipped,
         exit_code=EXIT_UNREADABLE_INPUT if unreadable else EXIT_CLEAN if readings else EXIT_NOTHING_TO_CHECK,
@@ -283,6 +288,10 @@ def _concerns(finding: Finding, reading: MessageReading) -> bool:
 def _is_of_engine(reading: MessageReading) -> bool:
     """Tell whether a message came from a serving engine."""
     return reading.message.form.startswith(("vllm-", "sglang-")) or is_of_engine(reading.message) is True
+
+
+def _is_of_rollout(change: ProposedChange) -> bool:
+    return change.name.startswith("rollout.")
 
 
 def _names(finding: Finding) -> set[str]:

@@ -222,7 +222,7 @@ def versions_text(change: PackageChange, difference: Difference) -> str:
 
 def places_text(change: FactChange) -> str:
     """Say whose values these are on both sides, with the releases."""
-    before, after = place_text(change.before), place_text(change.after)
+    before, after = translate(place_text(change.before)), translate(place_text(change.after))
     return before if before == after else f"{before} → {after}"
 
 

@@ -159,7 +159,9 @@ def test_an_environment_that_the_hook_is_told_takes_part(project: Path) -> None:
     assert run("check", "--hook", "--prefix", "nowhere", "apart/requirements.txt").code == 4
 
 
-def test_a_link_in_place_of_a_directory_touches_what_it_leads_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_in_place_of_a_directory_touches_what_it_leads_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "old").mkdir()
     (tmp_path / "old/requirements.txt").write_text("torch==2.6.0\n", encoding="utf-8")
     (tmp_path / "lists").symlink_to("old")

@@ -20,8 +20,9 @@ def said(text: str) -> list[str]:
     [
         "A=$A$B\n" * 4000,
         "while true; do A=$A$A; done",
+        'printf -v A "%s%s" $A $A\n' * 30,
     ],
-    ids=["appended", "doubled"],
+    ids=["appended", "doubled", "printed"],
 )
 def test_what_grows_is_given_up_and_said(text: str) -> None:
     assert any("more than" in reason or "longer than" in reason for reason in said(f"{text}\ndeepspeed train.py\n"))

@@ -91,3 +91,10 @@ def test_a_key_of_the_named_program_is_answered_with_the_fact(
     assert skipped.source.key == key
     assert skipped.reason.endswith(f"a facts file states {fact}")
     assert skipped.hint == f"write {fact}"
+
+
+def test_a_job_of_ci_may_have_the_name() -> None:
+    assert not native.recognise(
+        {"stages": ["test"], "compatcheck": {"image": "python:3.12-slim", "script": ["compatcheck check"]}}
+    )
+    assert native.recognise({"compatcheck": 2})  # of another version, which is said
