@@ -152,9 +152,8 @@ def gather_touched(request: Request, shared: Shared) -> Gathered:
     files that cannot be read is one the person named.
     """
     touched = {os.path.realpath(path) for path in request.paths}
-    folders = tuple(
-        os.path.join(path, "") for path in touched if os.path.isdir(path)
-    )  # of a link that took a directory's place
+    # A link to a directory that took the place of one touches all it leads to.
+    folders = tuple(os.path.join(path, "") for path in touched if os.path.isdir(path))
     everything = any(os.path.basename(path) == POLICY_FILE for path in request.paths)
     skipped: list[Skipped] = []
 

@@ -19,7 +19,7 @@ from compatcheck.collectors.reports.find import find_reports
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT
 from compatcheck.core.facts import Fact, Facts
-from compatcheck.core.out_of_memory import Change, Explained, OutOfMemoryReport
+from compatcheck.core.out_of_memory import Explained, OutOfMemoryReport, ReleaseChange
 from compatcheck.core.report import severity_rank
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.lines import LineFinder
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from compatcheck.checking.shared import Shared
     from compatcheck.core.document import Document
     from compatcheck.core.files import Files
-    from compatcheck.core.fix import Change as ProposedChange
     from compatcheck.core.out_of_memory import MessageReading
     from compatcheck.core.report import Finding
     from compatcheck.oom.mentions import Mentions
@@ -105,12 +104,12 @@ def explain_oom(
         findings=tuple(_findings(subject, facts, rules, explained)),
         changes=tuple(_changes(inspection, rules, environ, Log(place, text, mentions), subject)),
         relief=find_relief(facts, explained, lines),
-        suggestions=tuple(
-            one
-            for one in suggest_changes(
-                subject, facts, explained, open_criteria(inspection, rules, checks_of(inspection.policy))
-            )
-            if explained is None or not _is_of_engine(explained) or all(map(_is_of_rollout, one.changes))
+        suggestions=suggest_changes(
+            subject,
+            facts,
+            explained,
+            open_criteria(inspection, rules, checks_of(inspection.policy)),
+            of_engine=explained is not None and _is_of_engine(explained),
         ),
         skipped=skipped,
         exit_code=EXIT_UNREADABLE_INPUT if unreadable else EXIT_CLEAN if readings else EXIT_NOTHING_TO_CHECK,
@@ -256,7 +255,7 @@ def _findings(
 
 def _changes(
     inspection: Inspection, rules: RuleSet, environ: Mapping[str, str], log: Log, subject: Subject
-) -> Iterator[Change]:
+) -> Iterator[ReleaseChange]:
     """Yield what enters between the two releases that the log names of a package, with all else as it is."""
     for package, pair in log.mentions.changes.items():
         if subject.environment is not None and package in subject.environment.packages:
@@ -271,7 +270,7 @@ def _changes(
             (one for name, one in after.items() if name not in before),
             key=lambda one: (one.status != "affected", -severity_rank(one.severity), one.rule_id),
         )
-        yield Change(package, *pair, tuple(enter))
+        yield ReleaseChange(package, *pair, tuple(enter))
 
 
 def _concerns(finding: Finding, reading: MessageReading) -> bool:
@@ -288,10 +287,6 @@ def _concerns(finding: Finding, reading: MessageReading) -> bool:
 def _is_of_engine(reading: MessageReading) -> bool:
     """Tell whether a message came from a serving engine."""
     return reading.message.form.startswith(("vllm-", "sglang-")) or is_of_engine(reading.message) is True
-
-
-def _is_of_rollout(change: ProposedChange) -> bool:
-    return change.name.startswith("rollout.")
 
 
 def _names(finding: Finding) -> set[str]:

@@ -86,9 +86,12 @@ def _from_tensor(facts: Mapping[str, Fact], reading: MessageReading, lines: Line
 
 
 def suggest_changes(
-    subject: Subject, facts: Mapping[str, Fact], reading: MessageReading | None, criteria: Criteria
+    subject: Subject, facts: Mapping[str, Fact], reading: MessageReading | None, criteria: Criteria, *, of_engine: bool
 ) -> tuple[Suggestion, ...]:
-    """Return what `estimate --suggest` suggests for a run on the device that a message tells of, more hardware apart."""
+    """Return what `estimate --suggest` suggests for a run on the device that a message tells of, more hardware apart.
+
+    Of a message ``of_engine`` that serves, what changes the engine alone.
+    """
     if reading is None or reading.message.memory != "device" or (reading.place and reading.place.phase == "load"):
         return ()
     if reading.budget is not None and reading.budget.cause not in _NEEDY:
@@ -107,5 +110,10 @@ def suggest_changes(
 
     fails = estimate.verdict.outcome in {"does_not_fit", "marginal"}
     suggestions = suggest(subject, criteria.rules, Variants(criteria))
-    cheap = [suggestion for suggestion in suggestions if suggestion.effect != MORE_HARDWARE]
+    cheap = [
+        one
+        for one in suggestions
+        if one.effect != MORE_HARDWARE
+        and (not of_engine or all(change.name.startswith("rollout.") for change in one.changes))
+    ]
     return tuple(one if fails else one._replace(outcome="unknown") for one in cheap[:_MOST])

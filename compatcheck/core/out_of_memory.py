@@ -159,7 +159,7 @@ class Relief(NamedTuple):
     """Where the setting stands."""
 
 
-class Change(NamedTuple):
+class ReleaseChange(NamedTuple):
     """A package that the log names in several releases, of which one may have worked, and the known problems between them."""
 
     package: str
@@ -185,7 +185,7 @@ class OutOfMemoryReport(NamedTuple):
     facts: tuple[Fact, ...]
     """Facts that took part."""
     findings: tuple[Explained, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[ReleaseChange, ...]
     """Of packages whose release nothing else tells."""
     relief: tuple[Relief, ...]
     """What the cause asks for, and settings to lower."""

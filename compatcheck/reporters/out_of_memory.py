@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from compatcheck.core.out_of_memory import (
-        Change,
         Match,
         Message,
         MessageReading,
         OutOfMemoryReport,
         Printed,
+        ReleaseChange,
     )
 
 SCHEMA_VERSION = "1"
@@ -93,7 +93,7 @@ def _to_change(report: OutOfMemoryReport) -> Iterator[str]:
         yield f"{words} ({one.effect}): saves {format_bytes(one.saved_bytes)} by the estimate{_OUTCOME[one.outcome]}"
 
 
-def _between(change: Change) -> str:
+def _between(change: ReleaseChange) -> str:
     """Say what the releases are that a log names."""
     said = "may enter" if change.enter else "no known problem of this stack enters"
     return f"{said} between {change.package} {change.before} and {change.after}, both named here"

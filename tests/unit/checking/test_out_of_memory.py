@@ -187,3 +187,10 @@ def test_a_release_that_an_input_states_is_not_compared(tmp_path: Path) -> None:
     log = "transformers from 4.52.4 to 4.54.0\n" + print_log(LOSS, "9.28 GiB", "torch==2.6.0")
     assert read(log, paths=(str(tmp_path / "requirements.txt"),)).changes == ()
     assert read(print_log(LOSS, "9.28 GiB", "torch==2.6.0\ntransformers==4.54.0")).changes == ()
+
+
+def test_the_start_of_an_engine_is_not_helped_by_what_trains() -> None:
+    log = "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.\n"
+    report = read(log, "training.sequence_length=8192", model="llama-3-8b", gpu="A100-40GB")
+    assert report.readings[0].message.form.startswith("vllm-")
+    assert all(change.name.startswith("rollout.") for one in report.suggestions for change in one.changes)
