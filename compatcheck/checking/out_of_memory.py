@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from compatcheck import __version__
 from compatcheck.checking.checks import checks_of, open_criteria
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from compatcheck.checking.inspection import Inspection
     from compatcheck.checking.request import Request
     from compatcheck.checking.shared import Shared
+    from compatcheck.collectors.reports.find import FoundReport
     from compatcheck.core.document import Document
     from compatcheck.core.files import Files
     from compatcheck.core.out_of_memory import MessageReading
@@ -47,13 +49,18 @@ _FINDINGS = 12
 """Findings shown at most: those that cost the very size, then those of the phase, then others."""
 
 
-class Log(NamedTuple):
-    """A log, and what it says of the run."""
+class Log:
+    """A log; what it says of the environment is looked for once."""
 
-    place: str
-    """What it is called."""
-    text: str
-    mentions: Mentions
+    def __init__(self, place: str, text: str) -> None:
+        self.place = place
+        """What it is called."""
+        self.text = text
+
+    @cached_property
+    def reports(self) -> tuple[FoundReport, ...]:
+        """Environments that are pasted into it."""
+        return find_reports(self.text, self.place)
 
 
 def explain_oom(
@@ -84,7 +91,8 @@ def explain_oom(
     models = {short: tuple(entry["aliases"]) for short, entry in (rules.section("models") or {}).items()}
     mentions = read_mentions(text, models)
     inspection = as_inspection(asked)
-    subject, skipped, lines = _gather(inspection, rules, environ, Log(place, text, mentions))
+    log = Log(place, text)
+    subject, skipped, lines = _gather(inspection, rules, environ, log, mentions)
     skipped = (*left_out, *skipped)
     origin = _model_origin(subject, mentions)
     facts = _add_settings(subject, mentions, place)
@@ -102,7 +110,7 @@ def explain_oom(
         unknown_models=() if origin is not None else mentions.unknown_models,
         facts=tuple(facts[name] for name in sorted(used) if name in facts),
         findings=tuple(_findings(subject, facts, rules, explained)),
-        changes=tuple(_changes(inspection, rules, environ, Log(place, text, mentions), subject)),
+        changes=tuple(_changes(inspection, rules, environ, log, mentions, subject)),
         relief=find_relief(facts, explained, lines),
         suggestions=suggest_changes(
             subject,
@@ -117,7 +125,7 @@ def explain_oom(
 
 
 def _gather(
-    inspection: Inspection, rules: RuleSet, environ: Mapping[str, str], log: Log
+    inspection: Inspection, rules: RuleSet, environ: Mapping[str, str], log: Log, mentions: Mentions
 ) -> tuple[Subject, tuple[Skipped, ...], LineFinder]:
     """Resolve the run: what the person named, and what the log mentions where nothing else tells."""
     request = inspection.requests[0]
@@ -128,25 +136,28 @@ def _gather(
         chosen = max(gathered.subjects, key=lambda entry: len(next(iter(entry.roles.values()))), default=None)
     if chosen is None or not chosen.documents:
         shared = read_shared(request._replace(files=files), rules, environ)
-        chosen, more, files = _gather_log(shared, log, chosen)
+        chosen, more, files = _gather_log(shared, log, mentions, chosen)
         skipped.extend(entry for entry in more if entry not in skipped)
     skipped.extend(entry for entry in chosen.skipped if entry.named and entry not in skipped)
     lines = LineFinder(files)
     return chosen, place_skipped(skipped, lines), lines
 
 
-def _gather_log(shared: Shared, log: Log, known: Subject | None) -> tuple[Subject, list[Skipped], Files]:
+def _gather_log(
+    shared: Shared, log: Log, mentions: Mentions, known: Subject | None
+) -> tuple[Subject, list[Skipped], Files]:
     """Resolve the run from what the log says itself: the report in it, its blocks of code, and what it mentions in passing.
 
     Args:
         shared: what holds for every subject.
         log: the log.
+        mentions: what it says in passing.
         known: what is known otherwise, of which no configuration says how it ran.
     """
     skipped: list[Skipped] = []
     files, blocks = lay_blocks(log.text, log.place, shared.files)
     shared = shared._replace(files=files)
-    environment, pasted = _environment(log)
+    environment, pasted = _environment(log, mentions)
     if known is not None:
         environment, shared = known.environment, shared._replace(hardware=tuple(known.hardware))
     found = list(read_blocks(blocks, files, skipped))
@@ -163,20 +174,20 @@ def _gather_log(shared: Shared, log: Log, known: Subject | None) -> tuple[Subjec
 
     subject = resolve(())
     first = next(iter(subject.roles.values()))
-    if "model.hidden_size" not in first and log.mentions.model is not None and shared.model is None:
+    if "model.hidden_size" not in first and mentions.model is not None and shared.model is None:
         from compatcheck.frameworks.model.lookup import find_model  # noqa: PLC0415 (only for a log that names one)
 
-        subject = resolve((find_model(log.mentions.model, shared.rules, {}),))
+        subject = resolve((find_model(mentions.model, shared.rules, {}),))
     return subject, [*shared.skipped, *skipped], files
 
 
-def _environment(log: Log) -> tuple[Environment | None, tuple[Document, ...]]:
+def _environment(log: Log, mentions: Mentions) -> tuple[Environment | None, tuple[Document, ...]]:
     """Return what the log says of the environment: the report pasted into it, where there is one alone, and what it mentions.
 
     The second is the configuration of accelerate that such a report may hold.
     """
-    packages = {name: Package(name, version, Source(log.place)) for name, version in log.mentions.packages.items()}
-    reports = find_reports(log.text, log.place)
+    packages = {name: Package(name, version, Source(log.place)) for name, version in mentions.packages.items()}
+    reports = log.reports
     if len(reports) == 1:
         reported = reports[0].environment
         documents: tuple[Document, ...] = ()
@@ -254,16 +265,21 @@ def _findings(
 
 
 def _changes(
-    inspection: Inspection, rules: RuleSet, environ: Mapping[str, str], log: Log, subject: Subject
+    inspection: Inspection,
+    rules: RuleSet,
+    environ: Mapping[str, str],
+    log: Log,
+    mentions: Mentions,
+    subject: Subject,
 ) -> Iterator[ReleaseChange]:
     """Yield what enters between the two releases that the log names of a package, with all else as it is."""
-    for package, pair in log.mentions.changes.items():
+    for package, pair in mentions.changes.items():
         if subject.environment is not None and package in subject.environment.packages:
             continue
         found = []
         for version in pair:
-            mentions = log.mentions._replace(packages={**log.mentions.packages, package: version})
-            assumed, _, _ = _gather(inspection, rules, environ, log._replace(mentions=mentions))
+            said = mentions._replace(packages={**mentions.packages, package: version})
+            assumed, _, _ = _gather(inspection, rules, environ, log, said)
             found.append({one.rule_id: one for one in match(assumed, rules).findings})
         before, after = found
         enter = sorted(

@@ -190,7 +190,7 @@ def test_a_release_that_an_input_states_is_not_compared(tmp_path: Path) -> None:
 
 
 def test_the_start_of_an_engine_is_not_helped_by_what_trains() -> None:
-    log = "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.\n"
+    log = "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing"
     report = read(log, "training.sequence_length=8192", model="llama-3-8b", gpu="A100-40GB")
     assert report.readings[0].message.form.startswith("vllm-")
     assert all(change.name.startswith("rollout.") for one in report.suggestions for change in one.changes)
