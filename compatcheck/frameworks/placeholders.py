@@ -16,8 +16,19 @@ if TYPE_CHECKING:
 _PLACEHOLDER = lazy_compile(r"\$(?:\{(?:(?:oc\.)?env:)?([A-Za-z_]\w*)(?::?[-,][^{}]*)?\}|([A-Z_]\w*))|\{\{[^{}]*\}\}")
 
 
-def read_filled_in(reader: ConfigurationReader, data: Mapping[str, Any], path: str) -> Reading:
+def read_filled_in(
+    reader: ConfigurationReader,
+    data: Mapping[str, Any],
+    path: str,
+    because: str = "is {value}, which is filled in before the file is read",
+) -> Reading:
     """Read a parsed file; what a value that is filled in later would state is unresolved.
+
+    Args:
+        reader: of the program that the file is for.
+        data: the parsed file.
+        path: of the file.
+        because: why such a value is not known; ``{value}`` stands for what is written in its place.
 
     Raises:
         InputError: nothing in the file was understood.
@@ -37,7 +48,7 @@ def read_filled_in(reader: ConfigurationReader, data: Mapping[str, Any], path: s
     except InputError:
         return reading
     first, *others = reading.documents
-    why = {key: f"is {value}, which is filled in before the file is read" for key, value in hidden.items()}
+    why = {key: because.replace("{value}", str(value)) for key, value in hidden.items()}
     unresolved = [  # of every role: what is said of one model may hold for those that follow it
         Unresolved(meaning.fact, key, why[key]) for key in hidden for meaning in reader.TABLE.get(key, ())
     ]

@@ -411,7 +411,8 @@ def _read_shipped(kind: str, name: str, place: Source) -> tuple[Document, ...]:
     shipped, reader = find_shipped(kind, name), find_configuration_reader(kind)
     if shipped is None or reader is None:
         return ()
-    first, *others = read_filled_in(reader, shipped.content, f"{shipped.program}'s {name}").documents
+    because = f"changed between releases of {shipped.program}"
+    first, *others = read_filled_in(reader, shipped.content, f"{shipped.program}'s {name}", because).documents
     if not shipped.built_in:
         reason = f"names {name!r}, which is not here: the file that {shipped.program} ships there is assumed"
         assumed = Skipped(place, reason, "give the file where it was changed", passes=True)
