@@ -154,7 +154,7 @@ _OF_ESTIMATES = frozenset({"_stack/run-cannot-start", "_stack/run-does-not-fit",
 
 
 def describes_run(subject: "Subject") -> bool:
-    """Tell whether the inputs say enough of a run to estimate what it needs: its model, and the tokens of a step.
+    """Tell whether the inputs say enough of a run to estimate what it needs: its model, and the tokens of a step unless it serves.
 
     Of one that is set up for a device, and says no length, what it needs at least may be too much.
     """
@@ -162,6 +162,7 @@ def describes_run(subject: "Subject") -> bool:
         "model.hidden_size" in facts
         and (
             "training.sequence_length" in facts
+            or "program.serves" in facts
             or ("hardware.memory_bytes" in facts and any(map(_is_of_training, facts.values())))
         )
         for facts in subject.roles.values()

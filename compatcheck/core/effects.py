@@ -12,8 +12,9 @@ PATCH_RELEASE = "patch release"
 SLOWER = "same result, slower"
 OTHER_RELEASE = "minor or major release"
 CHANGES_TRAINING = "changes training"
+CHANGES_SERVICE = "changes what is served"
 MORE_HARDWARE = "more hardware"
-EFFECTS = (SAME_RESULT, PATCH_RELEASE, SLOWER, OTHER_RELEASE, CHANGES_TRAINING, MORE_HARDWARE)
+EFFECTS = (SAME_RESULT, PATCH_RELEASE, SLOWER, OTHER_RELEASE, CHANGES_TRAINING, CHANGES_SERVICE, MORE_HARDWARE)
 """What a change costs the person, the least first."""
 SAFE = frozenset({SAME_RESULT, PATCH_RELEASE, SLOWER})
 """Effects of changes after which a run computes the same."""

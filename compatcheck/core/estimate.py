@@ -151,6 +151,15 @@ OUTCOMES = {
 """Outcomes of a verdict in words."""
 
 
+class Capacity(NamedTuple):
+    """What the cache of a server holds."""
+
+    tokens: Size
+    """Tokens of all sequences together."""
+    length: int | None
+    """Tokens that one sequence may have; None where the engine chooses what fits."""
+
+
 class Estimate(NamedTuple):
     """What one device of a run needs."""
 
@@ -171,6 +180,8 @@ class Estimate(NamedTuple):
     possible: tuple[Regression, ...] = ()
     """What would decide that it does not fit, on a condition that nobody states (`Verdict.condition`); the phases hold the high
     bound of each."""
+    capacity: Capacity | None = None
+    """Of a server; None for what trains."""
 
     @property
     def peak_phase(self) -> Phase | None:

@@ -37,7 +37,7 @@ SAMPLER_BYTES, MOST_SEQUENCES = 4 + 4 + 8, 1024
 on large devices from 0.8 on."""
 SEQUENCES = 256
 """Sequences of the profile run: vLLM's default of ``max_num_seqs`` before 0.8."""
-_DEFAULT_SHARE = {"vllm": 0.9, "sglang": 0.88}
+DEFAULT_SHARE = {"vllm": 0.9, "sglang": 0.88}
 """gpu_memory_utilization of vLLM; mem_fraction_static of SGLang is 0.88 on one device (server_args.py)."""
 _LARGER_SHARE = ((0, 20), 0.92)
 """From this release of vLLM on (vllm/config/cache.py)."""
@@ -88,7 +88,7 @@ def price_engine(run: Run, facts: Mapping[str, Fact], beside: Size, habit: Habit
     )  # fmt: skip
     share, release = get("rollout.gpu_memory_utilization"), run.release(kind)
     is_late = kind == "vllm" and release is not None and release >= _LARGER_SHARE[0]
-    usual = _LARGER_SHARE[1] if is_late else _DEFAULT_SHARE[kind]
+    usual = _LARGER_SHARE[1] if is_late else DEFAULT_SHARE[kind]
     fraction = float(share) if isinstance(share, float | int) else usual
     stated = "" if isinstance(share, float | int) else ", by default"
     if get("program.lowers_engine_share") and get("rollout.colocated") and fraction >= _TOO_MUCH:

@@ -18,6 +18,7 @@ from compatcheck.memory.generation import context_of, generate, generate_in_trai
 from compatcheck.memory.rank_layout import find_contradiction
 from compatcheck.memory.role import POLICY, SCORING, SCORING_PHASE, TRAINED, Role, read_role
 from compatcheck.memory.run import read_numbers
+from compatcheck.memory.serving import describe_server, estimate_server, serves
 from compatcheck.memory.suggest import overlay
 from compatcheck.memory.waiting_models import read_habits
 
@@ -47,6 +48,9 @@ def estimate_job(roles: Mapping[str, Facts], environment: Environment | None = N
     refused = find_contradiction(roles, environment)
     if refused is not None:
         return Estimate("closed_form", (), Verdict("unknown", None, None, refused))
+    server = next((facts for facts in roles.values() if serves(facts)), None)
+    if server is not None:
+        return estimate_server(server, environment)
     roles = _without_second_copy(roles)
     copies = _count_copies(roles, environment)
     roles = _with_reference(roles, copies)
@@ -270,6 +274,8 @@ def describe_job(roles: Mapping[str, Facts], model: str | None = None) -> str | 
         return None
 
     parts = [str(model or _get(first, "model.name") or _get(first, "model.model_type") or "")]
+    if serves(first):
+        parts.append(describe_server(first))
     batch, length = read_batch(first, UPDATE, "training.global_batch_size"), _get(first, "training.sequence_length")
     if batch is not None:
         parts.append(f"{batch.sequences} × {batch.length:,} tokens")

@@ -36,7 +36,7 @@ def read_run(
         UsageError: a size is zero, negative or beyond 2**63 - 1.
     """
     source = Given(facts)
-    model = _read_model(source)
+    model = read_model(source)
     parallel = _read_parallelism(source)
     micro = source.positive("training.micro_batch_size", 1, "nobody says how many sequences a device takes at once")
     assumed = source.assumptions.pop("training.micro_batch_size", None)
@@ -55,7 +55,7 @@ def read_run(
         source.assumptions["training.sequence_length"] = Assumption("training.sequence_length", sequence, reason)
     peft = source.assume("training.peft", None, "no adapter method is named: full fine-tuning")
     peft = str(peft) if isinstance(peft, str) else None
-    versions = _versions(environment)
+    versions = read_versions(environment)
     precision = read_precision(source, parallel, model, peft, versions, trains=trains)
     if source.needs:
         return RunReading(None, tuple(source.assumptions.values()), tuple(dict.fromkeys(source.needs)))
@@ -257,7 +257,8 @@ def _number(value: Value) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def _read_model(source: Given) -> Model:
+def read_model(source: Given) -> Model:
+    """Read a model's shape; what nobody states is assumed, or needed."""
     hidden = source.positive("model.hidden_size")
     layers = source.positive("model.num_hidden_layers")
     heads = source.positive("model.num_attention_heads")
@@ -396,7 +397,8 @@ def _count_trainable(
     return trainable, 0, trainable
 
 
-def _versions(environment: Environment | None) -> Mapping[str, tuple[int, ...]]:
+def read_versions(environment: Environment | None) -> Mapping[str, tuple[int, ...]]:
+    """Return the releases that formulas depend on, by distribution."""
     if environment is None:
         return {}
     found = {}

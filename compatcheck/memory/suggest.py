@@ -8,7 +8,7 @@ from compatcheck.core.effects import CHANGES_TRAINING, MORE_HARDWARE, SAME_RESUL
 from compatcheck.core.facts import Fact, Facts
 from compatcheck.core.suggestions import SuggestedChange
 from compatcheck.memory.suggest_roles import propose as propose_for_roles
-from compatcheck.memory.suggest_roles import propose_for_critic
+from compatcheck.memory.suggest_roles import propose_for_critic, propose_for_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,6 +30,9 @@ def candidates(roles: Mapping[str, Facts]) -> Iterator[SuggestedChange]:
     training = next((facts for name, facts in roles.items() if name in {"train", "actor"}), None)
     facts = training if training is not None else next(iter(roles.values()))
     values = {name: fact.value for name, fact in facts.items()}
+    if values.get("program.serves"):
+        yield from propose_for_server(facts)
+        return
     yield from propose_for_roles(facts)
     if "critic" in roles and values.get("rollout.engine") is not None:
         yield from propose_for_critic(roles["critic"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.core.effects import CHANGES_TRAINING, SAME_RESULT, SLOWER
+from compatcheck.core.effects import CHANGES_SERVICE, CHANGES_TRAINING, SAME_RESULT, SLOWER
 from compatcheck.core.suggestions import SuggestedChange
 from compatcheck.memory.batches import SCORING, UPDATE, read_batch
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 _SHORTEST = 256
 """Completions are not proposed to be shorter than this."""
-_LEAST_SHARE = 0.2
+_LEAST_SHARE, _MOST_SHARE = 0.2, 0.95
+_SHORTEST_REQUEST = 2048
+"""A server is not proposed to take shorter ones."""
 
 
 def propose(facts: Facts) -> Iterator[SuggestedChange]:
@@ -35,6 +37,27 @@ def propose(facts: Facts) -> Iterator[SuggestedChange]:
     if values.get("program.code") == "verl" and values.get("training.use_remove_padding") is False:
         note = "the model type must be one verl can unpad"
         yield SuggestedChange("use_remove_padding", {"training.use_remove_padding": True}, SAME_RESULT, note)
+
+
+def propose_for_server(facts: Facts) -> Iterator[SuggestedChange]:
+    """Yield the changes that the settings of a server leave open."""
+    values = {name: fact.value for name, fact in facts.items()}
+    share, length = values.get("rollout.gpu_memory_utilization"), values.get("rollout.max_model_len")
+    if isinstance(share, float) and share < _MOST_SHARE and values.get("rollout.engine") == "vllm":
+        words = f"gpu_memory_utilization {share} → {_MOST_SHARE}"
+        yield SuggestedChange(words, {"rollout.gpu_memory_utilization": _MOST_SHARE}, SAME_RESULT, "a larger KV cache")
+    yield from _wider(values, "tensor parallel", SAME_RESULT)
+    yield from _eager(values)
+    for name, least in (("rollout.max_num_seqs", 256), ("rollout.max_num_batched_tokens", 2048)):
+        count = values.get(name)
+        if isinstance(count, int) and count > least:
+            key = name.rpartition(".")[2]
+            yield SuggestedChange(f"{key} {count:,} → {least:,}", {name: least}, SLOWER, "a smaller profile run")
+    length = length if isinstance(length, int) else values.get("model.max_position_embeddings")
+    for part in (2, 4, 8, 16):
+        if isinstance(length, int) and length // part >= _SHORTEST_REQUEST:
+            changed: dict[str, Value] = {"rollout.max_model_len": length // part}
+            yield SuggestedChange(f"requests of up to {length // part:,} tokens", changed, CHANGES_SERVICE)
 
 
 def propose_for_critic(facts: Facts) -> Iterator[SuggestedChange]:
@@ -107,17 +130,8 @@ def _engine(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
                 yield SuggestedChange(
                     f"gpu_memory_utilization {share} → {smaller}", changed, SLOWER, "a smaller KV pool"
                 )
-    degree, gpus = values.get("rollout.tensor_parallel") or 1, values.get("hardware.gpus_per_node")
-    heads = values.get("model.num_attention_heads")
-    if isinstance(degree, int) and isinstance(gpus, int) and isinstance(heads, int):
-        wider = 2 * degree
-        if gpus % wider == 0 and heads % wider == 0:
-            yield SuggestedChange(
-                f"rollout tensor parallel {degree} → {wider}", {"rollout.tensor_parallel": wider}, SLOWER
-            )
-    if values.get("rollout.cuda_graphs"):
-        eager: dict[str, Value] = {"rollout.enforce_eager": True, "rollout.cuda_graphs": False}
-        yield SuggestedChange("enforce_eager", eager, SLOWER, "no CUDA graphs")
+    yield from _wider(values, "rollout tensor parallel", SLOWER)
+    yield from _eager(values)
     if values.get("rollout.colocated") is not False and not (
         values.get("rollout.sleep_mode") or values.get("rollout.free_cache_engine")
     ):
@@ -125,6 +139,21 @@ def _engine(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
         yield SuggestedChange(
             "the engine sleeps while training runs", {fact: True}, SLOWER, "loads its weights again each step"
         )
+
+
+def _wider(values: Mapping[str, Value], name: str, effect: str) -> Iterator[SuggestedChange]:
+    degree, gpus = values.get("rollout.tensor_parallel") or 1, values.get("hardware.gpus_per_node")
+    heads = values.get("model.num_attention_heads")
+    if isinstance(degree, int) and isinstance(gpus, int) and isinstance(heads, int):
+        wider = 2 * degree
+        if gpus % wider == 0 and heads % wider == 0:
+            yield SuggestedChange(f"{name} {degree} → {wider}", {"rollout.tensor_parallel": wider}, effect)
+
+
+def _eager(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
+    if values.get("rollout.cuda_graphs"):
+        eager: dict[str, Value] = {"rollout.enforce_eager": True, "rollout.cuda_graphs": False}
+        yield SuggestedChange("enforce_eager", eager, SLOWER, "no CUDA graphs")
 
 
 def _host(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:

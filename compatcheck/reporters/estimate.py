@@ -90,6 +90,7 @@ def _verdict(report: EstimateReport) -> Iterator[str]:
         yield from wrap_text(line, 2, 4)
     if verdict.condition and find_lead(estimate) is None:
         yield from wrap_text(verdict.condition, 2, 4)
+    yield from wrap_text(capacity_text(estimate), 2, 4)
     yield from wrap_text(f"allocated {range_text(estimate.allocated)}, reserved {range_text(estimate.reserved)}", 2, 4)
     method = "in closed form" if estimate.method == "closed_form" else "traced on fake tensors"
     yield from wrap_text(f"estimated, {method}; not measured", 2, 4)
@@ -112,6 +113,19 @@ def headline(report: EstimateReport) -> str:
     if lead is not None:
         text = f"{lead}; if not, {text}"
     return f"{OUTCOMES[verdict.outcome]}: {text}"
+
+
+def capacity_text(estimate: Estimate) -> str:
+    """Say what the cache of a server holds; empty for what trains."""
+    if estimate.capacity is None or not estimate.capacity.tokens.high:
+        return ""
+    tokens, length = estimate.capacity
+    text = f"its KV cache holds {tokens.expected:,} tokens"
+    if tokens.low != tokens.high:
+        text += f" ({tokens.low:,} to {tokens.high:,})"
+    if length is None:
+        return text
+    return f"{text}: {tokens.expected / length:.1f} sequences of {length:,} at once"
 
 
 def regression_lines(estimate: Estimate) -> Iterator[str]:
@@ -290,6 +304,9 @@ def format_markdown(report: EstimateReport) -> str:
         return "\n".join([*lines, needs, *(["", *rest] if rest else []), ""])
     outcome, _, text = headline(report).partition(": ")
     lines += [f"**{outcome}**: {text} (estimated)", ""]
+    capacity = capacity_text(estimate)
+    if capacity:
+        lines += [capacity, ""]
     names = [name_phase(phase) for phase in estimate.phases]
     lines += ["| component | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
     labels = list(dict.fromkeys((part.role, part.name) for phase in estimate.phases for part in phase.components))
@@ -393,6 +410,9 @@ def describe_estimate(estimate: Estimate) -> dict[str, Any] | None:
         "without_regressions": None
         if estimate.without is None
         else {"needed_bytes": _size(estimate.without.needed), "verdict": estimate.without.verdict.outcome},
+        "capacity": None
+        if estimate.capacity is None
+        else {"tokens": _size(estimate.capacity.tokens), "length": estimate.capacity.length},
     }
 
 

@@ -2,18 +2,52 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.document import Statement
 from compatcheck.frameworks.launch.arguments import FurtherContent, OptionMeanings, make_command_document
 from compatcheck.frameworks.launch.flags import parse_flags
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.core.command import Word
     from compatcheck.core.document import Document
+    from compatcheck.frameworks.conversions import Convert
     from compatcheck.frameworks.keys import KeyTable
     from compatcheck.frameworks.launch.program import Launch
 
 _MODELS = {"model": "model", "model_path": "model"}
+_UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+"""Endings of numbers as vLLM reads them, human_readable_int of vllm/engine/arg_utils.py."""
+
+
+def read_count(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Read a number that may end with a unit: ``32k`` is 32,000 and ``32K`` 32,768.
+
+    Raises:
+        ValueError: it is no number.
+    """
+    text = str(value).strip()
+    if text[-1:] in _UNITS:
+        return int(float(text[:-1]) * _UNITS[text[-1]])
+    return int(text)
+
+
+def read_length(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Read the longest sequence; ``-1`` and ``auto`` are what fits."""
+    return None if str(value).strip().lower() in {"-1", "auto"} else read_count(value)
+
+
+def _lengthen(word: Word) -> Word:
+    """Write a short option of several letters (``-tp``) as its reader lists it."""
+    short = word.text is not None and word.text in _SHORT
+    return word._replace(text=f"-{word.text}") if short else word
+
+
+_SHORT = frozenset({"-tp", "-pp", "-dp", "-q"})
+CONVERSIONS: Mapping[str, Convert] = {"count": read_count, "length": read_length}
+"""What key files of servers name."""
 
 
 class Server(NamedTuple):
@@ -30,10 +64,11 @@ class Server(NamedTuple):
 
     def read(self, launch: Launch, _: str) -> tuple[Document, ...]:
         """Translate a launch."""
-        flags = parse_flags(launch.arguments)
+        flags = parse_flags(map(_lengthen, launch.arguments))
         named = [word.text for word in flags.positional[:1] if word.text]
         references = tuple(("model", name, "(argument)") for name in named)
-        engine = Statement("rollout.engine", "(program)", self.reader)
-        further = FurtherContent((engine,), references, unknown=flags.unknown)
+        key = "(program)"
+        known = (Statement("rollout.engine", key, self.reader), Statement("program.serves", key, True))
+        further = FurtherContent(known, references, unknown=flags.unknown)
         meanings = OptionMeanings(self.reader, self.table, lambda _: True, _MODELS)
         return (make_command_document(meanings, launch.command.source, flags.options, further),)
