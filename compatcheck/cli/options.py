@@ -137,8 +137,8 @@ def _check_place(_: click.Context, option: click.Parameter, path: str | None) ->
 
 
 def _check_picture(context: click.Context, option: click.Parameter, path: str | None) -> str | None:
-    if _check_place(context, option, path) is not None:
+    if path is not None:
         from compatcheck.reporters.figure import check_picture  # noqa: PLC0415 (only when asked)
 
         check_picture(path)
-    return path
+    return _check_place(context, option, path)
