@@ -28,6 +28,8 @@ MOST = 8 * MIB
 """Bytes kept between them: what stands around a message that says more than those before is some 400 KiB."""
 PRICE = 4096
 """Bytes of those for every needle: a part with a message on each line is few bytes and much to read."""
+DENSE = 256
+"""Needles of a part above which it is kept unread: to tell whether one of them is a message costs what reading it does."""
 LINES = 1 << 20
 """Lines left out that are counted, each an empty one of what is kept."""
 PIECE = 128 * 1024
@@ -136,7 +138,10 @@ def _condense(pieces: Iterator[bytes], path: str) -> LogText:
         before = data
         folded = overlapping.lower().decode("latin-1")
         around = []
-        piece.speaks = has_needle(folded) and (room <= 0 or has_message(overlapping.decode("utf-8", "replace")))
+        needles = len(find_needles(folded)) if room > 0 else int(has_needle(folded))
+        piece.speaks = needles > 0 and (
+            room <= 0 or needles > DENSE or has_message(overlapping.decode("utf-8", "replace"))
+        )
         if piece.speaks:
             around = list(recent)[-3:]
             following = 1
@@ -149,8 +154,7 @@ def _condense(pieces: Iterator[bytes], path: str) -> LogText:
             if not one.wanted and room > 0:
                 one.wanted = True
                 room -= len(one.data)
-        if piece.speaks and around and room > 0:
-            room -= PRICE * len(find_needles(folded))
+        room -= PRICE * needles if piece.speaks else 0
         while pending - len(recent[0].data) >= EDGE:
             pending -= len(recent[0].data)
             left_out += decide()

@@ -94,6 +94,15 @@ def test_a_part_with_a_message_on_each_line_takes_the_room_of_its_messages(tmp_p
     assert len(kept.text.split()) * 10 < 2 * 4096 + 8192 + 4096
 
 
+def test_a_part_of_needles_that_are_no_messages_is_not_looked_through(tmp_path, monkeypatch) -> None:
+    looked_at = []
+    monkeypatch.setattr(module, "DENSE", 8)
+    monkeypatch.setattr(module, "has_message", lambda text: looked_at.append(text) or False)
+    kept = read_log(write(tmp_path, [f"Killed process {number}, out of memory" for number in range(5000)]))
+    assert looked_at == []
+    assert kept.skipped[0].named  # nobody can tell that none of them was one
+
+
 def test_of_messages_that_all_differ_the_first_and_the_last_are_read() -> None:
     lines = [f"CUDA out of memory. Tried to allocate {number}.00 GiB" for number in range(1, 5001)]
     skipped = []
