@@ -7,13 +7,14 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.checking.checks import open_criteria
-from compatcheck.checking.gathering import gather, require_offered
+from compatcheck.checking.gathering import gather, require_image, require_offered
 from compatcheck.checking.inspection import as_inspection
 from compatcheck.checking.report import EVERY_CHECK, add_plans, build_report
 from compatcheck.checking.tracer import Untraced
 from compatcheck.checking.verdict import Variants
 from compatcheck.core.errors import InputError, UsageError
 from compatcheck.core.files import LOCAL
+from compatcheck.core.selection import DEFAULT
 from compatcheck.core.source import Source
 from compatcheck.matching.difference import compare as compare_reports
 
@@ -76,6 +77,9 @@ def compare(
         raise UsageError("--run is given more than once", hint="compare one run at a time")
     if sides == ("-", "-"):
         raise UsageError("standard input is named twice", hint="keep one `-`; it can be read only once")
+    chosen = inspection.requests[0].image_environments
+    if chosen and not any(is_image(side) or os.path.isdir(side) for side in sides):
+        require_image(chosen)
     criteria = open_criteria(inspection, rules, checks)
     before = _read_side(sides[0], inspection.requests[0], criteria, environ)
     failing = frozenset((one.rule_id, one.role) for one in before.report.findings if one.fails)
@@ -97,11 +101,15 @@ def _read_side(
 
     def check(**side: Any) -> Side:  # noqa: ANN401 (fields of a request)
         asked = request._replace(**{"python": None, "prefix": None, "paths": (), "here": False, **side})
+        if asked.image is None:
+            asked = asked._replace(image_environments=())
+        if not asked.paths and asked.image is None:
+            asked = asked._replace(selection=DEFAULT)
         return _judge_side(name, asked, criteria, environ, before)
 
     if parse_revision(name) is not None:
         with open_revision(name) as file:
-            side = check(paths=(file.path,))
+            side = check(paths=(file.path,), within=file.root)
             return side._replace(report=file.rename(side.report))
     if is_image(name):
         return check(image=name)

@@ -27,8 +27,9 @@ from compatcheck.checking.pairing import (
 from compatcheck.checking.request import Gathered
 from compatcheck.checking.subjects import build_subject
 from compatcheck.core.errors import NothingToCheckError, UsageError
+from compatcheck.core.files import Confined
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import STANDARD_INPUT
+from compatcheck.core.textfile import POLICY_FILE, STANDARD_INPUT
 from compatcheck.core.versions import compile_specifier, contains
 from compatcheck.frameworks.recognise import is_launch_script
 
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
     from compatcheck.core.environment import Environment, Package
     from compatcheck.core.files import Files
     from compatcheck.resolution.subject import Subject
-
-POLICY_FILE = "compatcheck.toml"
 
 
 def gather_paths(request: Request, shared: Shared) -> Gathered:
@@ -82,7 +81,8 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
         elif path == DASH:
             explicit.extend(read_standard_input_file(files, skipped, request.selection, blocks[path]))
         else:
-            explicit.extend(read_named_file(path, files, skipped, request.selection, blocks[path]))
+            tree = files if request.within is None else Confined(files, (request.within,))
+            explicit.extend(read_named_file(path, tree, skipped, request.selection, blocks[path]))
     _require_fitting(request, [*explicit, *walked], skipped)
     if explicit:
         launches = [item for item in explicit if item.is_launch]

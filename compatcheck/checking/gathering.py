@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from compatcheck.checking.environments import with_variables
 from compatcheck.checking.request import Gathered
@@ -11,7 +11,7 @@ from compatcheck.checking.shared import declared_hardware, declared_settings, re
 from compatcheck.checking.subjects import build_subject
 from compatcheck.core.errors import InputError, NothingToCheckError, UsageError
 from compatcheck.core.programs import distrust, show
-from compatcheck.core.selection import Choice
+from compatcheck.core.selection import DEFAULT, Choice
 from compatcheck.core.source import Skipped, Source
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ def gather(request: Request, rules: RuleSet, environ: Mapping[str, str]) -> Gath
     Raises:
         CompatcheckError: an option makes no sense, or the environment cannot be found.
     """
+    _require_inputs(request)
     shared = read_shared(request, rules, environ)
     distrust(*request.paths, *([request.image] if request.image is not None else ()))
     show(*filter(None, (*request.training, request.model, request.env_file)))
@@ -109,6 +110,38 @@ def gather(request: Request, rules: RuleSet, environ: Mapping[str, str]) -> Gath
 
         return gather_image(request, shared)
     return _gather_environment(request, shared)
+
+
+def _require_inputs(request: Request) -> None:
+    """Refuse what is chosen of an image or of files where none is named: a choice that nothing offers would be passed over.
+
+    Raises:
+        UsageError: with the option.
+    """
+    if request.image_environments and request.image is None:
+        require_image(request.image_environments)
+    chosen = request.selection
+    if request.paths or request.hook or request.image is not None or chosen == DEFAULT:
+        return
+    options = (
+        *(f"--{choice}" for choice in chosen.named),
+        *(["--all-extras"] if chosen.all_extras else []),
+        *([f"--python-version {chosen.python}"] if chosen.python is not None else []),
+        *([f"--stage {chosen.stage}"] if chosen.stage is not None else []),
+        *(["--script-args"] if chosen.script_arguments is not None and not request.training else []),
+    )
+    if options:
+        raise UsageError(f"{options[0]}: no file is named that it is for", hint="name the file, or leave it out")
+
+
+def require_image(names: Iterable[str]) -> NoReturn:
+    """Refuse environments of an image where there is none.
+
+    Raises:
+        UsageError: always.
+    """
+    message = f"--environment {next(iter(names))}: no image is named"
+    raise UsageError(message, hint="name the image that holds it, or leave it out")
 
 
 def _count_runs(gathered: Gathered) -> Gathered:
@@ -189,7 +222,7 @@ def require_offered(requests: Iterable[Request], subjects: Iterable[Subject], sk
     Raises:
         UsageError: with the nearest name.
     """
-    named = {choice: None for request in requests if request.paths for choice in request.selection.named}
+    named = {choice: None for request in requests for choice in request.selection.named}
     if not named or any(entry.named for entry in skipped):
         return  # what was not read may be the input that has it
     environments = [subject.environment for subject in subjects if subject.environment is not None]

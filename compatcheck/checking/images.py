@@ -10,7 +10,7 @@ from compatcheck.checking.request import Gathered, Request
 from compatcheck.checking.subjects import build_subject
 from compatcheck.collectors.image.archive import open_images
 from compatcheck.collectors.image.environments import ImageEnvironment, ImageReading, read_image
-from compatcheck.core.errors import NothingToCheckError, UsageError
+from compatcheck.core.errors import InputError, NothingToCheckError, UsageError
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.terminal import escape_name
 
@@ -30,7 +30,7 @@ def gather_image(request: Request, shared: Shared) -> Gathered:
 
     Raises:
         InputError: there is no image, or nothing of it can be read.
-        NothingToCheckError: it holds no Python environment and no project.
+        NothingToCheckError: it holds no Python environment and no project, and all of it was read.
         UsageError: the person named an environment that it does not hold.
     """
     subjects: list[Subject] = []
@@ -88,12 +88,12 @@ def read_images(request: Request, shared: Shared) -> list[tuple[Image, ImageRead
     return readings
 
 
-def _find_nothing(readings: Iterable[tuple[Image, ImageReading]]) -> NothingToCheckError:
-    """Return the error that says that no image holds an environment, or why none could be read."""
+def _find_nothing(readings: Iterable[tuple[Image, ImageReading]]) -> InputError | NothingToCheckError:
+    """Return the error that says that no image holds an environment, or what may hold one and could not be read."""
     readings = list(readings)
     for _, reading in readings:
         for entry in reading.skipped:
-            return NothingToCheckError(entry.reason, source=entry.source, hint=entry.hint)
+            return InputError(entry.reason, source=entry.source, hint=entry.hint)
     hint = "name an image with Python in it"
     return NothingToCheckError("holds no Python environment", source=Source(readings[0][0].name), hint=hint)
 

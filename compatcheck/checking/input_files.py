@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.checking.environments import environment_of
+from compatcheck.checking.inspection import PROJECT_FILE, has_table
 from compatcheck.checking.shared import as_skipped, mark_named
 from compatcheck.collectors.read import read_environments
 from compatcheck.collectors.recognise import (
@@ -20,7 +21,7 @@ from compatcheck.core.errors import InputError, NoEnvironmentError, UsageError
 from compatcheck.core.files import Files, Overlay, ReadLog
 from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import CONFIGURATIONS, STANDARD_INPUT, read_bytes, read_standard_input
+from compatcheck.core.textfile import CONFIGURATIONS, POLICY_FILE, STANDARD_INPUT, read_bytes, read_standard_input
 from compatcheck.frameworks.beside import find_beside
 from compatcheck.frameworks.recognise import is_launch_script, read_configurations, starts_training
 
@@ -112,6 +113,7 @@ def read_found(
     scripts: list[str] = []
     for file, kind in listed:
         before, found = len(skipped), False
+        skipped.extend(_check_policy(file, files, named=is_named(file)))
         if kind is None and file.lower().endswith(".py"):
             scripts.append(file)
             continue
@@ -163,8 +165,25 @@ def _read_scripts(
                 skipped.append(as_skipped(error, file)._replace(named=is_named(file)))
 
 
+def _check_policy(file: str, files: Files, *, named: bool) -> Iterator[Skipped]:
+    """Yield why a policy that is only found, and may be of no use here, could not be read."""
+    name = os.path.basename(file)
+    if name != POLICY_FILE and (name != PROJECT_FILE or not files.is_file(file) or not has_table(file, files)):
+        return
+    from compatcheck.checking.policy import read_policy  # noqa: PLC0415 (only where there is one)
+
+    try:
+        read_policy(file, files)
+    except UsageError as error:
+        yield as_skipped(error, file)._replace(named=named)
+
+
 def _is_configuration(file: str, files: Files) -> bool:
-    return file.lower().endswith(CONFIGURATIONS) and files.size_bytes(file) <= MAX_WALKED_BYTES
+    return (
+        file.lower().endswith(CONFIGURATIONS)
+        and os.path.basename(file) != POLICY_FILE
+        and files.size_bytes(file) <= MAX_WALKED_BYTES
+    )
 
 
 def _started(item: InputFile, files: Files) -> set[str]:

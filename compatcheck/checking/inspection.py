@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.core.errors import UsageError
 from compatcheck.core.files import LOCAL
 from compatcheck.core.source import Source
-from compatcheck.core.textfile import MAX_BYTES
+from compatcheck.core.textfile import MAX_BYTES, POLICY_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from compatcheck.checking.policy import NamedRun, Policy, Target
     from compatcheck.checking.request import Request
+    from compatcheck.core.files import Files
 
-POLICY_FILE = "compatcheck.toml"
 PROJECT_FILE = "pyproject.toml"
 
 
@@ -58,7 +58,7 @@ def find_policy(directory: str, home: str | None) -> str | None:
         if os.path.lexists(path):
             return path
         path = os.path.join(here, PROJECT_FILE)
-        if os.path.isfile(path) and _has_table(path):
+        if os.path.isfile(path) and has_table(path):
             return path
         above = os.path.dirname(here)
         if here in {above, home} or os.path.exists(os.path.join(here, ".git")):
@@ -66,14 +66,14 @@ def find_policy(directory: str, home: str | None) -> str | None:
         here = above
 
 
-def _has_table(path: str) -> bool:
+def has_table(path: str, files: Files = LOCAL) -> bool:
     """Tell whether a file may hold the table, in any way TOML can open it: a header or key of it, or of ``tool`` alone."""
     import re  # noqa: PLC0415 (only beside a project file)
 
     tool = rb"[ \t]*[\"']?tool[\"']?[ \t]*"
     table = rb"^(?:\xef\xbb\xbf)?[ \t]*(?:\[*%b(?:\.[ \t]*[\"']?compatcheck\b|=)|\[%b\])" % (tool, tool)
     try:
-        text = LOCAL.read_bytes(path, MAX_BYTES + 1)
+        text = files.read_bytes(path, MAX_BYTES + 1)
         return (
             len(text) > MAX_BYTES
             or text.startswith((b"\xff\xfe", b"\xfe\xff"))

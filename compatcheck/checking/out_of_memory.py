@@ -87,13 +87,14 @@ def explain_oom(
     Raises:
         CompatcheckError: an input named beside the log makes no sense.
     """
-    messages = read_messages(text)
+    unread = list(left_out)
+    messages = read_messages(text, place, unread)
     models = {short: tuple(entry["aliases"]) for short, entry in (rules.section("models") or {}).items()}
     mentions = read_mentions(text, models)
     inspection = as_inspection(asked)
     log = Log(place, text)
     subject, skipped, lines = _gather(inspection, rules, environ, log, mentions)
-    skipped = (*left_out, *skipped)
+    skipped = (*unread, *skipped)
     origin = _model_origin(subject, mentions)
     facts = _add_settings(subject, mentions, place)
     readings = tuple(explain(message, facts) for message in messages)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import InputError, UsageError
 from compatcheck.core.fail_on import parse_threshold
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.selection import DEFAULT, Selection, parse_python, split_arguments
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import read_utf8
@@ -128,7 +129,7 @@ class Policy(NamedTuple):
     waivers: tuple[Waiver, ...] = ()
 
 
-def read_policy(path: str) -> Policy | None:
+def read_policy(path: str, files: Files = LOCAL) -> Policy | None:
     """Read a policy file.
 
     Returns:
@@ -138,7 +139,7 @@ def read_policy(path: str) -> Policy | None:
         UsageError: it cannot be read, or something in it makes no sense; with file, line and key.
     """
     try:
-        text = read_utf8(path)
+        text = read_utf8(path, files)
         data = parse_toml(text, path)
     except InputError as error:
         raise UsageError(error.message, source=error.source, hint="mend the policy file, or pass --no-policy") from None

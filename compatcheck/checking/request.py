@@ -55,6 +55,8 @@ class Request(NamedTuple):
     """Where the keys of the run and the target stand in the policy, settings as ``set.NAME``."""
     files: Files = LOCAL
     """Tree that the paths lie in; a change of it is checked before it is written."""
+    within: str | None = None
+    """Directory that what the paths include does not leave: a revision of git, which is not all there."""
 
 
 class Gathered(NamedTuple):

@@ -17,10 +17,10 @@ def command(root: str) -> int:
     Tools only read, and only below --root; nothing is written, fetched or run. Needs the package `mcp`.
     """
     try:
-        from compatcheck.integrations.mcp_server import make_server  # noqa: PLC0415 (an optional package)
+        from compatcheck.integrations.mcp_server import serve  # noqa: PLC0415 (an optional package)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in {"mcp", "pydantic"}:
             raise
         raise UsageError("the package mcp is not installed", hint="pip install 'mcp>=2.2,<3'") from None
-    make_server(root).run()
+    serve(root)
     return EXIT_CLEAN

@@ -10,6 +10,7 @@ import click
 
 from compatcheck.cli.completion import find_completion
 from compatcheck.core.data_file import read_text
+from compatcheck.core.errors import UsageError
 from compatcheck.core.language import LANGUAGES, choose
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -113,7 +114,8 @@ def _settings(row: Row) -> dict[str, Any]:
     if "," in plain:
         return {**settings, "type": click.Choice(plain.split(","))}
     if plain.startswith("new"):
-        return {**settings, "type": click.Path(file_okay=plain == "newfile", dir_okay=plain != "newfile")}
+        place = click.Path(file_okay=plain != "newdirectory", dir_okay=plain != "newfile")
+        return {**settings, "type": place, "callback": _check_place}
     if plain == "language":
         return {**settings, "type": click.Choice(["en", *LANGUAGES]), "expose_value": False, "callback": _choose}
     if plain == "picture":
@@ -125,9 +127,18 @@ def _choose(_: click.Context, __: click.Parameter, language: str | None) -> None
     choose(language)
 
 
-def _check_picture(_: click.Context, __: click.Parameter, path: str | None) -> str | None:
+def _check_place(_: click.Context, option: click.Parameter, path: str | None) -> str | None:
+    if path is not None:
+        from compatcheck.core.programs import LED_ASTRAY, is_led_astray  # noqa: PLC0415 (only where something is written)
+
+        if is_led_astray(path):
+            raise UsageError(f"{option.opts[0]} {path} is not written: {LED_ASTRAY}", hint="name another file")
+    return path
+
+
+def _check_picture(context: click.Context, option: click.Parameter, path: str | None) -> str | None:
     if path is not None:
         from compatcheck.reporters.figure import check_picture  # noqa: PLC0415 (only when asked)
 
         check_picture(path)
-    return path
+    return _check_place(context, option, path)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import UsageError
 from compatcheck.core.language import speaking, translate
-from compatcheck.core.programs import is_led_out
+from compatcheck.core.programs import LED_ASTRAY, is_led_astray
 from compatcheck.core.terminal import disarm, escape_controls, printable
 
 if TYPE_CHECKING:
@@ -106,8 +106,8 @@ def write_files(contents: Iterable[tuple[str, str, str]]) -> None:
     """
     failed = []
     for name, path, content in contents:
-        if is_led_out(path):
-            failed.append(f"--output {name}:{path} is not written: a link in what is inspected leads it elsewhere")
+        if is_led_astray(path):
+            failed.append(f"--output {name}:{path} is not written: {LED_ASTRAY}")
             continue
         try:
             with open(path, "w", encoding="utf-8") as file:

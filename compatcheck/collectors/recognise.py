@@ -10,7 +10,7 @@ from compatcheck.collectors import signatures as sniffs
 from compatcheck.core.data_file import read_words
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.pattern import lazy_compile
-from compatcheck.core.textfile import MAX_BYTES, SCRIPTS
+from compatcheck.core.textfile import MAX_BYTES, POLICY_FILE, SCRIPTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -190,6 +190,7 @@ def recognise(path: str, files: Files = LOCAL, *, named: bool = True) -> str | N
     """
     name = _last_parts(path)
     head: bytes | None = None
+    unreadable = None  # what a file may be of which nobody can tell what it holds: its reader says why
     for recogniser in RECOGNISERS:
         if recogniser.pattern.fullmatch(name) is None or (recogniser.kind in ONLY_NAMED and not named):
             continue
@@ -197,9 +198,11 @@ def recognise(path: str, files: Files = LOCAL, *, named: bool = True) -> str | N
             return recogniser.kind
         if head is None:
             head = _read_head(path, files)
+            unreadable = recogniser.kind if head is None else None
+            head = head or b""
         if recogniser.sniff(head):
             return recogniser.kind
-    return None
+    return unreadable
 
 
 def tell_by_name(path: str) -> str | None:
@@ -229,11 +232,11 @@ def recognise_named(path: str, files: Files = LOCAL) -> str | None:
         return kind
     if path.lower().endswith(CONFIGURATION_SUFFIXES):
         # Files of conda, SBOMs and pipenv's lock say themselves what they are.
-        head = _read_head(path, files)
+        head = _read_head(path, files) or b""
         return sniffs.identify_content(head) or ("pipfile_lock" if looks_like_pipfile_lock(head) else None)
     if path.endswith(REPORT_SUFFIXES) and not path.endswith(".txt"):
         return "report"
-    content = _read_head(path, files, MAX_BYTES)
+    content = _read_head(path, files, MAX_BYTES) or b""
     kind = recognise_content(content) if content.strip() else None
     if path.endswith((".txt", ".in")):
         return kind or "requirements"
@@ -291,14 +294,13 @@ def recognise_content(content: bytes) -> str | None:
     return "report" if looks_like_list(head) else None
 
 
-def _read_head(path: str, files: Files, size: int = SNIFFED_BYTES) -> bytes:
+def _read_head(path: str, files: Files, size: int = SNIFFED_BYTES) -> bytes | None:
+    """Return how a file begins, or None where it is no regular file, or cannot be read."""
     try:
-        if not files.is_file(path):
-            return b""
-        head = files.read_bytes(path, size)
+        head = files.read_bytes(path, size) if files.is_file(path) else None
     except (OSError, ValueError):
-        return b""  # the reader will say why it cannot be read
-    return sniffs.plain_head(head)
+        return None
+    return None if head is None else sniffs.plain_head(head)
 
 
 def walk(
@@ -340,10 +342,12 @@ def walk(
             if entry.is_dir(follow_symlinks=False):
                 if entry.name not in SKIPPED_DIRECTORIES and not entry.name.endswith((".egg-info", ".dist-info")):
                     below.append(entry.path)
-                if entry.name.lower().endswith(_LIST_SUFFIXES) and (kind := recognise(entry.path, files, named=False)):
-                    yield entry.path, kind
+                if _is_of_a_file(entry.path):
+                    yield entry.path, recognise(entry.path, files, named=False)
             elif entry.is_symlink() and os.path.isdir(entry.path):
-                if passed_over is not None and not os.path.join(os.path.realpath(entry.path), "").startswith(root):
+                if _is_of_a_file(entry.path):
+                    yield entry.path, recognise(entry.path, files, named=False)
+                elif passed_over is not None and not os.path.join(os.path.realpath(entry.path), "").startswith(root):
                     passed_over(entry.path, "is a link to a directory elsewhere, and not followed", "name it, too")
             else:
                 yield entry.path, recognise(entry.path, files, named=False)
@@ -352,4 +356,17 @@ def walk(
 
 _OF_ENVIRONMENTS = {"bin", "lib", "lib64", "Scripts", "Lib"}
 """What a virtual environment holds beside its ``pyvenv.cfg``, which alone would hide a directory."""
-_LIST_SUFFIXES = (".txt", ".in", ".lock", ".toml", ".yml", ".yaml")
+_FILE_ENDS = (".txt", ".in", ".lock", ".pip", ".toml", ".yml", ".yaml", ".json", ".xml", ".spdx", ".cfg", ".py", "file")
+_OF_ANYTHING = frozenset({"script", "pip_inspect", "pip_list"})
+"""Kinds whose names are those of other things, too: programs write directories that end with ``.json``."""
+
+
+def _is_of_a_file(path: str) -> bool:
+    """Tell whether a name is one of an input and of no directory."""
+    name = path.lower()
+    if name.endswith(SCRIPTS) or os.path.basename(name) == POLICY_FILE:
+        return True
+    parts = _last_parts(path)
+    return name.endswith(_FILE_ENDS) and any(
+        one.kind not in _OF_ANYTHING and one.pattern.fullmatch(parts) is not None for one in RECOGNISERS
+    )

@@ -26,6 +26,10 @@ _KEPT = (
     r"|\w+_PROXY|SSL_CERT_\w+|\w+_CA_BUNDLE|(?:XDG|PIP|UV)_\w+)"
 )
 
+LED_ASTRAY = "a link in a checkout, in what is inspected or into .git leads there"
+_MOST_LINKS = 40
+"""On the way to a file, as of Linux."""
+
 _inspected: ContextVar[frozenset[str]] = ContextVar("inspected", default=frozenset())
 _shown: ContextVar[frozenset[str]] = ContextVar("shown", default=frozenset())
 
@@ -73,11 +77,36 @@ def leads_out(path: str) -> bool:
     return not any(_lies_in(real, root) for root in _inspected.get() | _shown.get())
 
 
-def is_led_out(path: str) -> bool:
-    """Tell whether a path that begins in what is inspected ends, by a link in it, elsewhere."""
-    plain = os.path.normpath(os.path.join(os.path.realpath(os.curdir), path))
-    real = os.path.realpath(path)
-    return any(_lies_in(plain, root) and not _lies_in(real, root) for root in _inspected.get())
+def is_led_astray(path: str) -> bool:
+    """Tell whether a path to write to goes through a link of a checkout, or of what is inspected, or by a link into a ``.git``.
+
+    Whoever wrote the checkout chose where such a link leads; one that stands elsewhere is the person's own.
+    """
+    place, waiting, led = os.path.splitdrive(os.path.abspath(os.curdir))[0] + os.sep, _split(os.path.abspath(path)), 0
+    while waiting:
+        part = waiting.pop()
+        whole = os.path.dirname(place) if part == os.pardir else os.path.join(place, part)
+        if not os.path.islink(whole):
+            place = whole
+            continue
+        led += 1
+        if led > _MOST_LINKS or any(_lies_in(place, root) for root in {*_inspected.get(), *_git_above(place)}):
+            return True
+        target = os.readlink(whole)
+        place = os.sep if os.path.isabs(target) else place
+        waiting += _split(target)
+    return bool(led) and ".git" in place.split(os.sep)
+
+
+def _split(path: str) -> list[str]:
+    """Return the parts of a path, the first at the end."""
+    return [part for part in reversed(os.path.splitdrive(path)[1].split(os.sep)) if part not in {"", os.curdir}]
+
+
+def _git_above(folder: str) -> tuple[str, ...]:
+    """Return the checkout that a directory lies in, unless it is that of the home, or there is none."""
+    checkout = _checkout_of(folder)
+    return (checkout,) if os.path.exists(os.path.join(checkout, ".git")) else ()
 
 
 def _checkout_of(folder: str) -> str:

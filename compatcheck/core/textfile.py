@@ -18,6 +18,7 @@ SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".zsh", ".ksh", ".pbs", ".qsub",
 """Ends of the names of launch scripts."""
 CONFIGURATIONS = (".json", ".yaml", ".yml", ".hjson", ".jsonc", ".toml")
 """Ends of the names of configurations."""
+POLICY_FILE = "compatcheck.toml"
 _JOBS = (".job", ".sub", ".submit", ".run", ".cmd", ".command", ".batch", ".slrm")
 """Ends of names that launch scripts have, too."""
 _SHELL = lazy_compile(rb"(?:\xef\xbb\xbf)?#![ \t]*\S*?(?:/env[ \t]+(?:-\S+[ \t]+)*)?(?:ba|z|k|da)?sh\b")

@@ -6,8 +6,11 @@ what the files there include, source and link to; of models the hub's cache is r
 
 from __future__ import annotations
 
+import io
 import os
-from typing import TYPE_CHECKING, Annotated, Any
+import re
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -43,6 +46,40 @@ Nodes = Annotated[int | None, Field(description="Machines of the run.")]
 Settings = Annotated[
     dict[str, str | int | float | bool], Field(description="Facts that no file states, such as training.zero_stage: 3.")
 ]
+
+
+_ESCAPE = re.compile(rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[dD][89a-fA-F][0-9a-fA-F]{2}|.)")
+_LONE = 6
+"""Length of the escape of one half of a character; a whole one has two."""
+
+
+class WholeCharacters(io.BufferedIOBase):
+    """Lines of JSON in which a half of a character, which no text can hold, is the sign for one that is not known.
+
+    The protocol's own parser drops a request with one, and whoever asked would wait for ever.
+    """
+
+    def __init__(self, source: BinaryIO) -> None:
+        """Take what the lines are read from."""
+        self._source = source
+
+    def readable(self) -> bool:
+        """See `io.IOBase`."""
+        return True
+
+    def read1(self, _: int = -1) -> bytes:
+        """Return a line."""
+        return _ESCAPE.sub(_make_whole, self._source.readline())
+
+
+def _make_whole(escape: re.Match[bytes]) -> bytes:
+    return rb"\ufffd" if len(escape[0]) == _LONE else escape[0]
+
+
+def serve(root: str) -> None:
+    """Answer what standard input asks about what lies below a directory, until it ends."""
+    sys.stdin = io.TextIOWrapper(WholeCharacters(sys.stdin.buffer), encoding="utf-8", errors="replace")
+    make_server(root).run()
 
 
 def make_server(root: str) -> MCPServer:

@@ -17,7 +17,7 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import STANDARD_INPUT, open_file, open_standard_input
 from compatcheck.core.units import MIB, format_bytes
 from compatcheck.oom.message import has_message
-from compatcheck.oom.needles import find_speech, has_needle
+from compatcheck.oom.needles import find_needles, find_speech, has_needle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +26,12 @@ EDGE = 2 * MIB
 """Bytes at the start and at the end of a log that are kept whatever they hold; a log of twice as many is kept whole."""
 MOST = 8 * MIB
 """Bytes kept between them: what stands around a message that says more than those before is some 400 KiB."""
+PRICE = 4096
+"""Bytes of those for every needle: a part with a message on each line is few bytes and much to read."""
+DENSE = 256
+"""Needles of a part above which it is kept unread: to tell whether one of them is a message costs what reading it does."""
+LINES = 1 << 20
+"""Lines left out that are counted, each an empty one of what is kept."""
 PIECE = 128 * 1024
 """Bytes looked at together: about a thousand lines, and at least as many are kept before and behind a message."""
 _OVERLAP = 4096
@@ -111,13 +117,16 @@ def _condense(pieces: Iterator[bytes], path: str) -> LogText:
     """Keep the start, the end, and what stands around messages about memory."""
     kept: list[bytes] = []
     recent: deque[_Piece] = deque()
-    position, pending, following, room, left_out = 0, 0, 0, MOST, 0
+    position, pending, following, room, left_out, lines = 0, 0, 0, MOST, 0, 0
     before, spoken = b"", False
 
     def decide() -> int:
         """Keep the oldest piece or its lines' number; return whether a message was left out."""
         piece = recent.popleft()
-        kept.append(piece.data if piece.wanted else b"\n" * _count_breaks(piece.data))
+        nonlocal lines
+        breaks = 0 if piece.wanted else _count_breaks(piece.data)
+        kept.append(piece.data if piece.wanted else b"\n" * min(breaks, max(0, LINES - lines)))
+        lines += breaks
         return piece.speaks and not piece.wanted
 
     for data in pieces:
@@ -129,7 +138,10 @@ def _condense(pieces: Iterator[bytes], path: str) -> LogText:
         before = data
         folded = overlapping.lower().decode("latin-1")
         around = []
-        piece.speaks = has_needle(folded) and (room <= 0 or has_message(overlapping.decode("utf-8", "replace")))
+        needles = len(find_needles(folded)) if room > 0 else int(has_needle(folded))
+        piece.speaks = needles > 0 and (
+            room <= 0 or needles > DENSE or has_message(overlapping.decode("utf-8", "replace"))
+        )
         if piece.speaks:
             around = list(recent)[-3:]
             following = 1
@@ -142,18 +154,23 @@ def _condense(pieces: Iterator[bytes], path: str) -> LogText:
             if not one.wanted and room > 0:
                 one.wanted = True
                 room -= len(one.data)
+        room -= PRICE * needles if piece.speaks else 0
         while pending - len(recent[0].data) >= EDGE:
             pending -= len(recent[0].data)
             left_out += decide()
     kept.extend(piece.data for piece in recent)
     text = b"".join(kept).decode("utf-8-sig", errors="replace")
-    if not left_out:
-        return LogText(text)
-    reason = (
-        f"{left_out} parts of {format_bytes(PIECE)} speak of memory and were not read: of what stands between the first "
-        f"and the last {format_bytes(EDGE)}, {format_bytes(MOST)} are"
-    )
-    return LogText(text, (Skipped(Source(path), reason, "give the part of the log that you mean", named=True),))
+    skipped = []
+    if left_out:
+        reason = (
+            f"{left_out} parts of {format_bytes(PIECE)} speak of memory and were not read: of what stands between the first "
+            f"and the last {format_bytes(EDGE)}, {format_bytes(MOST)} are, counting {format_bytes(PRICE)} a message"
+        )
+        skipped.append(Skipped(Source(path), reason, "give the part of the log that you mean", named=True))
+    if lines > LINES:
+        reason = f"{lines} lines were left out, of which {LINES} are counted: the numbers of later lines are too small"
+        skipped.append(Skipped(Source(path), reason, "give a part of the log where you want its lines"))
+    return LogText(text, tuple(skipped))
 
 
 def _count_breaks(data: bytes) -> int:

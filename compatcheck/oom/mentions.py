@@ -38,6 +38,8 @@ _CHANGE = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 """``transformers from 4.52.4 to 4.54.0``, behind the name."""
+_MOST_RELEASES = 64
+"""Of one package; a text that names more tells of none that it changed from one to the other."""
 _TORCH = re.compile(r"pytorch version(?: \([^)]*\))?\s*[:=]\s*(?P<version>\d+\.\d+[\w.+-]*)")
 _VALUE = r"['\"]?\s*[=:\s]\s*(\d{1,18})(?!\d)"
 _SETTINGS = (
@@ -95,7 +97,8 @@ def read_mentions(log: str, models: Mapping[str, Iterable[str]]) -> Mentions:
         changes={
             name: (str(releases[0]), str(releases[-1]))
             for name, versions in packages.items()
-            if len(releases := sorted({one for one in map(parse_version, versions) if one is not None})) > 1
+            if len(versions) <= _MOST_RELEASES
+            and len(releases := sorted({one for one in map(parse_version, versions) if one is not None})) > 1
         },
         settings={
             fact: next(iter(values)) for fact, values in settings.items() if len(values) == 1 and min(values) > 0

@@ -8,15 +8,17 @@ about processes, a limit and private pools. Forks print the same with another de
 from __future__ import annotations
 
 import re
+from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.out_of_memory import Frame, Message, Printed
 from compatcheck.core.pasted_text import fold_case
+from compatcheck.core.source import Skipped, Source
 from compatcheck.core.units import parse_count
 from compatcheck.oom.forms import FORMS, TORCH_NEEDLE, Form
 from compatcheck.oom.needles import find_speech
 from compatcheck.oom.sizes import SIZE, parse_size, tell_rounding
-from compatcheck.oom.text import Stream, find_frames, split_streams, windows
+from compatcheck.oom.text import Stream, find_frames, split_streams
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,32 +49,55 @@ _CLAUSES = {
     "private_pools": re.compile(rf"with ({SIZE}) allocated in private pools", re.IGNORECASE),
     "unallocated": re.compile(rf"({SIZE}) is reserved by PyTorch but unallocated", re.IGNORECASE),
 }
+DISTINCT = 100
+"""Messages read from the start and from the end of a log, of those that differ: each costs what a whole explanation does."""
+_SAID_AGAIN = 32
+"""Equal messages of which one may have the traceback that the first has not: as many ranks as a node or two."""
 _COMPILED: dict[str, re.Pattern[str]] = {}
 _FORMS = tuple((form, form.needle.split("|")) for form in FORMS)
 """A log of a large cluster has a stream a worker, and each is asked for every needle."""
 
 
-def read_messages(log: str) -> tuple[Message, ...]:
-    """Read every message of a log, in the order of its lines; equal ones once, with their number."""
-    found = [message for stream in split_streams(log) for message in _read_stream(stream)]
-    found.sort(key=lambda message: message.line)
-    merged: dict[tuple[object, ...], Message] = {}
-    for message in found:
-        key = (message.form, message.asked and message.asked.text, message.details)
-        first = merged.get(key)
-        if first is None:
-            merged[key] = message
-            continue
+def read_messages(log: str, place: str = "", skipped: list[Skipped] | None = None) -> tuple[Message, ...]:
+    """Read every message of a log, in the order of its lines; equal ones once, with their number.
+
+    Args:
+        log: its text.
+        place: what it is called.
+        skipped: takes what is left out: a log may hold another message on every line.
+    """
+    found = [said for stream in split_streams(log) for said in _find_said(stream)]
+    found.sort(key=lambda said: said.line)
+    groups: dict[tuple[object, ...], list[_Said]] = {}
+    for said in found:
+        groups.setdefault(_tell_apart(said.span), []).append(said)
+    kept = list(groups.values())
+    if len(kept) > 2 * DISTINCT:
+        left_out = kept[DISTINCT:-DISTINCT]
+        kept[DISTINCT:-DISTINCT] = []
+        if skipped is not None:
+            reason = (
+                f"{len(left_out)} messages between line {left_out[0][0].line} and {left_out[-1][-1].line} were not read: "
+                f"of those that differ, the first and the last {DISTINCT} are"
+            )
+            skipped.append(Skipped(Source(place), reason, "give the part of the log that you mean", named=True))
+    return tuple(map(_merge, kept))
+
+
+def _merge(group: list[_Said]) -> Message:
+    """Return one message for equal ones: with frames and the size of the device where one of the first has them."""
+    first, *others = map(_read_said, group[:_SAID_AGAIN])
+    for message in others:
         kept = first if first.frames or not message.frames else message
         if (kept.total is None) != (first.total is None or message.total is None):
             kept = first if first.total is not None else message._replace(frames=first.frames or message.frames)
-        merged[key] = kept._replace(times=first.times + message.times, line=first.line)
-    return tuple(merged.values())
+        first = kept._replace(line=first.line)
+    return first._replace(times=len(group))
 
 
 def has_message(log: str) -> bool:
     """Tell whether a log holds a message."""
-    return any(True for stream in split_streams(log) for _ in _read_stream(stream))
+    return any(True for stream in split_streams(log) for _ in _find_said(stream))
 
 
 def find_words(log: str) -> tuple[int, str] | None:
@@ -85,25 +110,38 @@ def find_words(log: str) -> tuple[int, str] | None:
     return len(before), " ".join(log[begin : begin + _TAIL_LENGTH].splitlines()[0].split())
 
 
-def _read_stream(stream: Stream) -> Iterator[Message]:
+def _find_said(stream: Stream) -> Iterator[_Said]:
+    """Find where messages stand in a stream."""
     lowered = fold_case(stream.text)
     spans = [_Span(match.start(), match.end(), match, None) for match in _find_torch(stream.text, lowered)]
     for form, needles in _FORMS:
         if any(needle in lowered for needle in needles):
             found = _pattern(form).finditer(stream.text)
             spans.extend(_Span(match.start(), match.end(), match, form) for match in found)
+    spans.sort(key=lambda span: (span.start, -span.end))
     kept: list[_Span] = []
-    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+    for span in spans:
         if not kept or span.start >= kept[-1].end:
             kept.append(span)
-    before = windows(stream.text, [span.start for span in kept], [span.end for span in kept])
-    for index, span in enumerate(kept):
-        place = _Found(stream.name, stream.line_at(span.start), find_frames(before[index]))
-        if span.form is None:
-            limit = kept[index + 1].start if index + 1 < len(kept) else len(stream.text)
-            yield _torch_message(span.match, stream.text[span.end : min(limit, span.end + _TAIL_LENGTH)], place)
-        else:
-            yield _other_message(span.form, span.match, place)
+    begin = 0
+    for span, following in zip_longest(kept, kept[1:]):
+        limit = len(stream.text) if following is None else following.start
+        yield _Said(stream, span, stream.line_at(span.start), begin, limit)
+        begin = span.end
+
+
+def _tell_apart(span: _Span) -> tuple[object, ...]:
+    """Return what two messages differ in."""
+    asked = (span.match.groupdict().get("asked") or "").strip()
+    return "torch" if span.form is None else span.form.name, asked, _details(span.match)
+
+
+def _read_said(said: _Said) -> Message:
+    text, span = said.stream.text, said.span
+    found = _Found(said.stream.name, said.line, find_frames(text[said.begin : span.start]))
+    if span.form is None:
+        return _torch_message(span.match, text[span.end : min(said.limit, span.end + _TAIL_LENGTH)], found)
+    return _other_message(span.form, span.match, found)
 
 
 def _find_torch(text: str, lowered: str) -> Iterator[re.Match[str]]:
@@ -124,6 +162,18 @@ class _Span(NamedTuple):
     match: re.Match[str]
     form: Form | None
     """None for torch's caching allocator."""
+
+
+class _Said(NamedTuple):
+    """One message that is not read yet: a log has thousands of equal ones."""
+
+    stream: Stream
+    span: _Span
+    line: int
+    begin: int
+    """Where the message before it in the stream ends."""
+    limit: int
+    """Where the next one starts."""
 
 
 class _Found(NamedTuple):
@@ -222,6 +272,10 @@ def _other_message(form: Form, match: re.Match[str], found: _Found) -> Message:
         total=_size(match, "total"),
         free=_size(match, "free"),
         allocated=_size(match, "allocated"),
-        details=tuple((name[2:], value) for name, value in groups.items() if name.startswith("d_")),
+        details=_details(match),
         frames=found.frames,
     )
+
+
+def _details(match: re.Match[str]) -> tuple[tuple[str, str], ...]:
+    return tuple((name[2:], value) for name, value in match.groupdict().items() if value and name.startswith("d_"))

@@ -7,7 +7,7 @@ blanks, and a position in it leads back to the line it came from.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _BOX = re.compile(r"[│┃╭╮╰╯─━┏┓┗┛┌┐└┘├┤]+")
 _BEFORE, _AFTER = 800, 60
 """Lines of a traceback (of several ranks, at that) and of a message broken into short lines."""
+_BLOCK = 64 * 1024
+"""Characters that are split into lines together."""
 _FRAME = re.compile(
     r"""File\s"(?P<a_file>[^"\n]{1,400})",\s+line\s+(?P<a_line>\d{1,18})(?:,\s+in\s+(?P<a_function>[\w<>.]+))?
     |File\s(?P<b_file>[^\s"]{1,400}?):(?P<b_line>\d{1,18}),\s+in\s+(?P<b_function>[\w<>.]+)
@@ -54,24 +56,39 @@ class Stream(NamedTuple):
 def split_streams(log: str) -> tuple[Stream, ...]:
     """Split a log into streams, the one whose first line comes first at the front."""
     pieces: dict[str, list[tuple[int, str]]] = {}
-    lines = log.splitlines(keepends=True)
-    for number in _near(lines, find_needles(fold_case(log))):
-        name, rest = _strip(lines[number - 1])
+    for number, line in _near(log, sorted(find_needles(fold_case(log)))):
+        name, rest = _strip(line)
         if rest:
             pieces.setdefault(name, []).append((number, rest))
     return tuple(_join(name, parts) for name, parts in pieces.items())
 
 
-def _near(lines: list[str], hits: list[int]) -> Iterator[int]:
-    """Yield the numbers of the lines around those with a needle, so that long logs are read fast."""
-    if not hits:
-        return
-    ends = list(accumulate(map(len, lines)))
-    until = 0
-    for index in sorted({bisect_right(ends, hit) for hit in hits}):
-        end = min(len(lines), index + _AFTER)
-        yield from range(max(until, index - _BEFORE) + 1, end + 1)
-        until = end
+def _near(log: str, hits: list[int]) -> Iterator[tuple[int, str]]:
+    """Yield the lines around those with a needle with their numbers; of a long log few lines are held at a time."""
+    before: list[str] = []
+    number, begin, index, after = 1, 0, 0, 0
+    while index < len(hits) or after:
+        end = log.find("\n", begin + _BLOCK) + 1 or len(log)
+        lines = log[begin:end].splitlines(keepends=True)
+        if begin == end:
+            return
+        rows = before + lines
+        first, until = number - len(before), 0
+        spans = [(len(before), len(before) + after)] if after else []
+        if index < len(hits) and hits[index] < end:
+            ends = list(accumulate(map(len, lines), initial=begin))[1:]
+            last = bisect_left(hits, end)
+            hit_rows = sorted({len(before) + bisect_right(ends, hit) for hit in hits[index:last]})
+            spans += [(row - _BEFORE, row + _AFTER) for row in hit_rows]
+            index = last
+        for low, high in spans:
+            for row in range(max(until, low), min(len(rows), high)):
+                yield first + row, rows[row]
+            until = max(until, high)
+        after = max(0, until - len(rows))
+        before = rows[max(until, len(rows) - _BEFORE) :]
+        number += len(lines)
+        begin = end
 
 
 def _strip(line: str) -> tuple[str, str]:
@@ -113,8 +130,3 @@ def find_frames(text: str) -> tuple[Frame, ...]:
             ),
         )
     return tuple(frames)
-
-
-def windows(text: str, starts: list[int], ends: list[int]) -> tuple[str, ...]:
-    """Cut the text before each message, from the end of the message before it."""
-    return tuple(text[begin:start] for begin, start in zip([0, *ends[:-1]], starts, strict=True)) if starts else ()

@@ -6,7 +6,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import UsageError
-from compatcheck.core.programs import is_led_out
+from compatcheck.core.programs import LED_ASTRAY, is_led_astray
 from compatcheck.core.units import GIB, format_bytes
 from compatcheck.reporters.estimate import headline, name_phase
 from compatcheck.reporters.figure import COLOURS, HATCHED, LIMIT, check_picture, kind_text, make_bar
@@ -48,8 +48,8 @@ def write_plot(report: EstimateReport, path: str, timeline: Sequence[tuple[int, 
         UsageError: another suffix, or matplotlib is missing.
     """
     check_plot(path)
-    if is_led_out(path):
-        raise UsageError(f"--plot {path}: a link in what is inspected leads it elsewhere", hint="name another file")
+    if is_led_astray(path):
+        raise UsageError(f"--plot {path} is not written: {LED_ASTRAY}", hint="name another file")
     from matplotlib.figure import Figure  # noqa: PLC0415 (heavy, and an extra)
 
     phases = len(report.estimate.phases)

@@ -166,6 +166,14 @@ def _eval(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow:
     return evaluator.evaluate_text(value, line)
 
 
+def _trap(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow:
+    """Read what runs on a signal or at the end; it changes nothing that stands behind it."""
+    words = arguments[1:] if arguments and text_of(arguments[0]) == "--" else arguments
+    if len(words) > 1 and not show(words[0]).startswith("-"):
+        evaluator.aside(lambda: evaluator.evaluate_value(words[0], line))
+    return _succeed(evaluator, arguments, line)
+
+
 def _source(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow:
     path = show(arguments[0]) if arguments else ""
     text = evaluator.stand_in([from_text("source", line), *arguments])
@@ -492,6 +500,7 @@ BUILTINS: dict[str | None, Callable[[ScriptReading, list[Value], int], Flow]] = 
     "shift": _shift,
     "source": _source,
     "test": _test,
+    "trap": _trap,
     "type": _look_up,
     "unset": _unset,
 }

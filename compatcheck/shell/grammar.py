@@ -47,7 +47,8 @@ _END = r"(?=[ \t\n;&|()<>]|$)"
 _CLOSING = re.compile(rf"(?:then|elif|else|fi|do|done|esac|\}}){_END}|;;&|;;|;&|\)|;|&&|\|\||\|&|&(?!>)|\|")
 """What no statement begins with."""
 _OPENING = re.compile(rf"(?:if|for|select|while|until|case|function|\{{){_END}")
-_PREFIX = re.compile(r"(!|time(?:[ \t]+-p)?)(?=[ \t\n;&|(]|$)")
+_COPROC = r"coproc(?:[ \t]+[A-Za-z_]\w*(?=[ \t]+(?:[{(]|(?:if|for|while|until|case|select)[ \t])))?"
+_PREFIX = re.compile(rf"(!|time(?:[ \t]+-p)?|{_COPROC})(?=[ \t\n;&|(]|$)")
 _PARENTHESES = re.compile(r"[ \t]*\([ \t]*\)")
 _DESCRIPTOR = re.compile(r"[0-9]{1,9}(?=[<>])|\{[A-Za-z_]\w*\}(?=[<>])")
 _NAMED = 10

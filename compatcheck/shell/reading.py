@@ -98,7 +98,7 @@ class ScriptReading(ABC):
         )
         self.commands: list[Command] = []
         self.queries: list[Command] = []
-        """Commands run for their output, inside of ``$( … )``."""
+        """Commands run for their output, inside of ``$( … )``, or on a signal."""
         self.skipped: dict[tuple[int, str], Skipped] = {}
         self.assumptions: dict[str, int] = {}
         """What the reading rests on, and the line that first needed it."""
@@ -304,6 +304,12 @@ class ScriptReading(ABC):
         outer.status = self.state.status if flow is Flow.NEXT else None
         self.state = outer
         return Flow.NEXT
+
+    def aside(self, read: Callable[[], Flow]) -> None:
+        """Read statements that are no step of the script: what they run counts as a query."""
+        querying, self._querying = self._querying, True
+        self.subshell(read)
+        self._querying = querying
 
     # Streams -----------------------------------------------------------------------------------------------------
 

@@ -39,7 +39,7 @@ class Script(NamedTuple):
     commands: tuple[Command, ...]
     """In the order they would run; bash's own (``export``, ``echo``, ``test``) and plain text filters are read, not listed."""
     queries: tuple[Command, ...]
-    """Commands run only for their output, inside of ``$( … )``."""
+    """Commands run only for their output, inside of ``$( … )``, or on a signal."""
     files: Mapping[str, Word]
     """Text that the script writes into files, by the path as the script spells it: a ds_config.json in a here-document."""
     variables: Mapping[str, Word]

@@ -317,6 +317,7 @@ class SimpleCommands(StartedShells):
         self._calls += 1
         if parsed.problems or self._calls > MAX_CALLS:
             self._calls -= 1
+            self.skip(line, "$( … ) is not understood: what it runs is not known")
             return hidden
         sink, doubts = self.sink, self._sink_doubts
         querying, assumed, outer_line = self._querying, len(self.expander.assumed), self.line

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -206,6 +208,37 @@ def test_a_revision_against_the_working_tree() -> None:
     ]
     assert "HEAD:requirements.txt" in locations
     assert "compatcheck-" not in json.dumps(described)
+
+
+def test_a_revision_reads_nothing_beside_itself(tmp_path: Path) -> None:
+    git("init", "-q")
+    elsewhere = tmp_path.parent / "elsewhere.txt"
+    elsewhere.write_text("vllm==0.8.4\n")
+    beside = Path(tempfile.gettempdir(), f"compatcheck-beside-{os.getpid()}.txt")
+    beside.write_text("vllm==0.8.4\n")
+    Path("sub").mkdir()
+    Path("sub/a.txt").write_text(f"torch==2.6.0\n-r ../../{beside.name}\n-r {elsewhere}\n")
+    git("add", "sub")
+    git("commit", "-qm", "one")
+    try:
+        described = describe("HEAD:sub/a.txt", "HEAD:sub/a.txt")
+    finally:
+        beside.unlink()
+    assert [entry["reason"].partition(": ")[2] for entry in described["before"]["skipped"]] == [
+        "could not be read: lies outside of the directory that may be read"
+    ] * 2
+    assert described["code"] == 4
+
+
+def test_a_revision_with_too_many_files_is_refused() -> None:
+    git("init", "-q")
+    Path("a.txt").write_text("".join(f"-r r{number}.txt\n" for number in range(120)))
+    for number in range(120):
+        Path(f"r{number}.txt").write_text("torch==2.6.0\n")
+    git("add", "-A")
+    git("commit", "-qm", "one")
+    ran = run("diff", "HEAD:a.txt", "old.txt")
+    assert (ran.code, "HEAD:a.txt: includes more than 100 files" in ran.err) == (4, True)
 
 
 def test_standard_input_is_read_once() -> None:

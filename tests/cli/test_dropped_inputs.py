@@ -37,6 +37,19 @@ def dangling(path: Path) -> None:
     path.symlink_to("nowhere")
 
 
+def loop(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+def link_to_directory(path: Path) -> None:
+    (path.parent / "folder").mkdir()
+    path.symlink_to("folder")
+
+
+def no_memory(path: Path) -> None:
+    path.symlink_to("/proc/1/mem")
+
+
 def device(path: Path) -> None:
     path.symlink_to("/dev/zero")
 
@@ -92,6 +105,28 @@ UNREAD: dict[str, tuple[str, Callable[[Path], None]]] = {
         *("poetry.lock", "pyproject.toml", "compatcheck.toml", "setup.py"),
     )
 }
+UNREAD |= {
+    f"{make.__name__} {name}": (name, make)
+    for name in (
+        *(
+            "requirements.txt",
+            "environment.yml",
+            "Dockerfile",
+            "Containerfile",
+            "train.Dockerfile",
+            "Pipfile",
+            "train.sh",
+        ),
+        *("train.slurm", "setup.cfg", "setup.py", "spec-list.txt", "conda-lock.yml", "uv.lock", "poetry.lock"),
+        *("conda-linux-64.lock", "sbom.json", "bom.xml", "compatcheck.toml"),
+    )
+    for make in (pipe, dangling, loop, device, no_memory, link_to_directory, Path.mkdir)
+}
+UNREAD |= {
+    "policy that is no TOML": ("sub/compatcheck.toml", holding("{{")),
+    "policy with an unknown key": ("sub/compatcheck.toml", holding("nope = 1\n")),
+    "policy in a project's file": ("sub/pyproject.toml", holding(f"{PROJECT}[tool.compatcheck]\nnope = 1\n")),
+}
 
 
 @pytest.fixture
@@ -133,6 +168,18 @@ def test_an_odd_name_hides_nothing(directory: Path, name: str) -> None:
         shown = run("check", directory, "--no-policy", "--format", form).out
         assert not {"\r", "\u202e"} & set(shown)
         assert not any(line.startswith("b/") for line in shown.split("\n") if form == "github")
+
+
+@pytest.mark.parametrize("name", ["requirements", "Dockerfile.d", "part.json", "reqs", "env"])
+def test_a_folder_of_a_folder_s_name_is_not_said(directory: Path, name: str) -> None:
+    (directory / name).mkdir()
+    assert json.loads(run("check", directory, "--no-policy", "--format", "json").out)["skipped"] == []
+
+
+def test_a_policy_elsewhere_that_can_be_read_is_not_said(directory: Path) -> None:
+    (directory / "sub").mkdir()
+    (directory / "sub/compatcheck.toml").write_text('fail-on = "high"\n')
+    assert json.loads(run("check", directory, "--no-policy", "--format", "json").out)["skipped"] == []
 
 
 def test_a_link_that_stays_inside_is_not_said(directory: Path) -> None:

@@ -234,11 +234,40 @@ def test_no_report_is_written_through_a_link_of_a_checkout(tmp_path: Path, way: 
         place.mkdir()
         (place / "report.json").symlink_to("../../outside/report.json")
     ran = run("check", checkout, "--no-policy", "--output", f"json:{place}/report.json")
-    assert (ran.code, "leads it elsewhere" in ran.err) == (2, True)
+    assert (ran.code, "leads there" in ran.err) == (2, True)
     assert (tmp_path / "outside" / "report.json").read_text() == "mine"
     (tmp_path / "elsewhere").symlink_to("outside")
     ran = run("check", checkout, "--no-policy", "--output", f"json:{tmp_path}/elsewhere/report.json")
     assert (tmp_path / "outside" / "report.json").read_text() != "mine"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("check", ".", "--no-policy", "--output", "json:report"),
+        ("diff", "requirements.txt", "requirements.txt", "--output", "json:report"),
+        ("check", ".", "--no-policy", "--output", "json:../own"),
+        ("rules", "export", "--format", "constraints", "--output", "report"),
+        ("estimate", ".", "--plot", "report.svg"),
+        ("sweep", "tensor", "--package", "torch", "--export", "report"),
+        ("probe", "run", "tensor", "--output", "report"),
+        ("bisect", "tensor", "--package", "torch", "--report", "report"),
+    ],
+)
+def test_nothing_is_written_through_a_link_inside_of_a_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    checkout = tmp_path / "checkout"
+    (checkout / ".git").mkdir(parents=True)
+    (checkout / "requirements.txt").write_text("torch==2.5.0\n")
+    (checkout / ".git/config").write_text("mine")
+    for name in ("report", "report.svg"):
+        (checkout / name).symlink_to(".git/config")
+    (tmp_path / "own").symlink_to("checkout/.git/config")
+    monkeypatch.chdir(checkout)
+    ran = run(*command)
+    assert (ran.code, "leads there" in ran.err) == (2, True), ran.err
+    assert (checkout / ".git/config").read_text() == "mine"
 
 
 @pytest.mark.parametrize("way", ["include", "link", "linked directory"])

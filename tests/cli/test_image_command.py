@@ -293,6 +293,25 @@ def test_what_is_no_image_is_an_error(name: str, content: bytes | None, code: in
     assert name in ran.err
 
 
+def test_an_image_whose_one_layer_is_garbage_is_no_image_without_python(tmp_path: Path) -> None:
+    blobs = tmp_path / "layout/blobs/sha256"
+    blobs.mkdir(parents=True)
+
+    def add(content: bytes) -> dict[str, object]:
+        digest = hashlib.sha256(content).hexdigest()
+        (blobs / digest).write_bytes(content)
+        return {"digest": f"sha256:{digest}", "size": len(content)}
+
+    layer = add(b"garbage" * 1000)
+    rootfs = {"type": "layers", "diff_ids": [layer["digest"]]}
+    config = add(json.dumps({"architecture": "amd64", "os": "linux", "config": {}, "rootfs": rootfs}).encode())
+    manifest = add(json.dumps({"schemaVersion": 2, "config": config, "layers": [layer]}).encode())
+    (tmp_path / "layout/index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [manifest]}))
+    (tmp_path / "layout/oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
+    ran = run("image", tmp_path / "layout")
+    assert (ran.code, "the archive is damaged" in ran.err) == (4, True), ran.err
+
+
 def test_image_without_python_is_nothing_to_check() -> None:
     ran = run("image", save("image.tar", {"/bin/sh": "\x7fELF"}))
     assert ran.code == 3

@@ -214,3 +214,26 @@ def test_a_script_is_read_with_the_arguments_it_is_started_with() -> None:
         "training.micro_batch_size = 4"
         in run("facts", "--training", "train.sh", "--script-args", "8 m 4", "ds.json").out
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("check", "requirements.txt", "--environment", "nosuch"), "--environment nosuch: no image is named"),
+        (("facts", "--prefix", "venv", "--environment", "nosuch"), "--environment nosuch: no image is named"),
+        (("diff", "requirements.txt", "requirements.txt", "--environment", "nosuch"), "no image is named"),
+        (("facts", "--prefix", "venv", "--extra", "nosuch"), "--extra nosuch: no file is named"),
+        (("facts", "--prefix", "venv", "--group", "nosuch"), "--group nosuch: no file is named"),
+        (("facts", "--prefix", "venv", "--all-extras"), "--all-extras: no file is named"),
+        (("facts", "--prefix", "venv", "--stage", "nosuch"), "--stage nosuch: no file is named"),
+        (("facts", "--prefix", "venv", "--python-version", "3.9"), "--python-version 3.9: no file is named"),
+        (("facts", "--prefix", "venv", "--script-args", "8"), "--script-args: no file is named"),
+        (("diff", "requirements.txt", "venv", "--extra", "nosuch"), "--extra nosuch: no input has such an extra"),
+    ],
+)
+def test_what_is_chosen_of_an_input_that_is_not_named_is_said(arguments: tuple[str, ...], message: str) -> None:
+    Path("requirements.txt").write_text("torch==2.9.0\n")
+    Path("venv/lib/python3.11/site-packages").mkdir(parents=True)
+    Path("venv/pyvenv.cfg").write_text("version = 3.11.7\n")
+    ran = run(*arguments)
+    assert (ran.code, message in ran.err) == (2, True), ran.err

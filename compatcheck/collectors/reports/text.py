@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import re
+from array import array
 from bisect import bisect_right
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
@@ -105,7 +106,7 @@ def split_parts(text: str, marks: Iterable[str]) -> tuple[tuple[Part, ...], str 
     for number, raw in enumerate(lines, start=1):
         if not raw and number == last:
             break
-        if len(raw) <= _PREFIX and any(word in raw for word in writing):
+        if writing and len(raw) <= _PREFIX and any(word in raw for word in writing):
             named = _find_writer(_clean(raw)[0])
             if named is not None:
                 writer = named
@@ -130,7 +131,7 @@ def split_parts(text: str, marks: Iterable[str]) -> tuple[tuple[Part, ...], str 
 def _near(text: str, lines: list[str], marks: Iterable[str]) -> bytearray:
     """Tell of each line by its number whether it is near one with a mark."""
     near = bytearray(len(lines) + 2)
-    begins = [0, *accumulate(len(line) + 1 for line in lines)]
+    begins = array("Q", accumulate((len(line) + 1 for line in lines), initial=0))
     folded = "\n" + fold_case(text)  # so that a position is one behind that of its line's break
     hits = {bisect_right(begins, match.start()) - 1 for mark in marks for match in re.finditer(mark, folded)}
     for index in hits:

@@ -74,10 +74,13 @@ def open_revision(text: str) -> Iterator[RevisionFile]:
         _refuse(text)  # it would be looked for beside the directory of this block
     with TemporaryDirectory(prefix="compatcheck-") as root:
         waiting, seen = [first], set[str]()
-        while waiting and len(seen) < _MAX_FILES:
+        while waiting:
             path = waiting.pop()
             if path in seen or path.startswith(("..", "/")):
                 continue
+            if len(seen) == _MAX_FILES:
+                msg = f"includes more than {_MAX_FILES} files, which is not read"
+                raise InputError(msg, source=Source(text), hint="check out the revision, and name the file there")
             seen.add(path)
             content = _show(f"{revision}:{path}")
             if content is not None and "\n" not in content and _is_link(revision, path):

@@ -46,6 +46,11 @@ class TrainingCommand(NamedTuple):
         )
 
     @property
+    def is_training(self) -> bool:
+        """Whether it surely trains: a program that is known to, or one that is started on many ranks."""
+        return self.documents[0].reader != "script" or not _MANY_RANKS.isdisjoint(self.launch.launchers)
+
+    @property
     def line(self) -> int | None:
         """Where the command stands."""
         return self.launch.command.source.line

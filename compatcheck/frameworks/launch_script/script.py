@@ -49,6 +49,8 @@ def read_launch_script(
     script = read_script(file, text, variables=variables, arguments=arguments, open_file=_Neighbours(file, files))
     written = {name: word.text for name, word in script.files.items() if word.text is not None}
     runs = read_commands(script.commands, written)
+    # a training may be started for its output: `log=$(torchrun …)`, `tee log < <(deepspeed …)`
+    runs = (*runs, *(run for run in read_commands(script.queries, written) if run.is_training))
     if script.skipped and not runs and (named or _find_mark(text, _OF_TRAINING) or _starts_module(text)):
         msg = "starts no training program this release knows; not read: " + "; ".join(
             f"line {skip.source.line} {skip.reason}" if skip.source.path == file else f"{skip.source} {skip.reason}"

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import json
 import os
 import shutil
+import subprocess
+import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -60,3 +65,43 @@ def test_what_makes_no_sense_is_refused_with_a_reason(project: Path, arguments: 
 
     with pytest.raises(ToolError, match=r"no path is given|nodes is|there is no"):
         call(project, "check_files", **arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("check_files", r'{"paths": ["a\ud800b"]}'),
+        ("check_files", r'{"paths": ["\ud83d\udc4d\udc4d"]}'),
+        ("check_files", r'{"paths": ["."], "settings": {"training.zero_stage": "\uDFFF"}}'),
+        ("explain_out_of_memory", r'{"message": "\\\ud800 out of memory", "paths": ["."]}'),
+        ("check_\ud800", r'{"paths": ["."]}'),
+    ],
+)
+def test_half_a_character_is_answered(project: Path, name: str, arguments: str) -> None:
+    start = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}
+    called = f'{{"name": {json.dumps(name)}, "arguments": {arguments}}}'
+    lines = [
+        json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": start}),
+        '{"jsonrpc": "2.0", "method": "notifications/initialized"}',
+        f'{{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {called}}}',
+    ]
+    command = [sys.executable, "-m", "compatcheck", "mcp", "--root", str(project)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        alarm = threading.Timer(60, server.kill)  # what is not answered is not waited for
+        alarm.start()
+        server.stdin.write("\n".join([*lines, ""]))
+        server.stdin.flush()
+        answers = [json.loads(server.stdout.readline() or "{}") for _ in range(2)]
+        server.stdin.close()
+        alarm.cancel()
+    assert [answer.get("id") for answer in answers] == [1, 2]
+    assert "error" in answers[1] or "content" in answers[1]["result"]
+
+
+def test_whole_characters_and_backslashes_stay() -> None:
+    from compatcheck.integrations.mcp_server import WholeCharacters
+
+    given = rb'"\ud83d\udc4d \\ud800 \n \u00e4" "\ud800" "\\\udc00"'
+    assert WholeCharacters(io.BytesIO(given)).read1() == rb'"\ud83d\udc4d \\ud800 \n \u00e4" "\ufffd" "\\\ufffd"'

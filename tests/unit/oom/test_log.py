@@ -11,6 +11,7 @@ from compatcheck.core import textfile
 from compatcheck.core.errors import InputError
 from compatcheck.core.textfile import STANDARD_INPUT
 from compatcheck.oom import log as module
+from compatcheck.oom import message as messages_module
 from compatcheck.oom import text
 from compatcheck.oom.log import read_log
 from compatcheck.oom.message import find_words, read_messages
@@ -26,7 +27,8 @@ WORKER = (
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch) -> None:
-    for name, size in {"EDGE": 4096, "MOST": 8192, "PIECE": 1024, "_OVERLAP": 512, "_LONGEST_LINE": 256}.items():
+    sizes = {"EDGE": 4096, "MOST": 8192, "PRICE": 64, "PIECE": 1024, "_OVERLAP": 512, "_LONGEST_LINE": 256}
+    for name, size in sizes.items():
         monkeypatch.setattr(module, name, size)
     monkeypatch.setattr(textfile, "MAX_BYTES", 16384)
 
@@ -82,6 +84,48 @@ def test_messages_beyond_what_is_kept_are_said(tmp_path) -> None:
     assert "were not read" in kept.skipped[0].reason
     assert kept.skipped[0].named
     assert {"0.50 GiB", "39.50 GiB"} <= {message.asked.text for message in read_messages(kept.text)}
+
+
+def test_a_part_with_a_message_on_each_line_takes_the_room_of_its_messages(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(module, "PRICE", 2048)
+    lines = [f"CUDA out of memory. Tried to allocate {number}.00 GiB" for number in range(1000)]
+    kept = read_log(write(tmp_path, lines))
+    assert "were not read" in kept.skipped[0].reason
+    assert len(kept.text.split()) * 10 < 2 * 4096 + 8192 + 4096
+
+
+def test_a_part_of_needles_that_are_no_messages_is_not_looked_through(tmp_path, monkeypatch) -> None:
+    looked_at = []
+    monkeypatch.setattr(module, "DENSE", 8)
+    monkeypatch.setattr(module, "has_message", lambda text: looked_at.append(text) or False)
+    kept = read_log(write(tmp_path, [f"Killed process {number}, out of memory" for number in range(5000)]))
+    assert looked_at == []
+    assert kept.skipped[0].named  # nobody can tell that none of them was one
+
+
+def test_of_messages_that_all_differ_the_first_and_the_last_are_read() -> None:
+    lines = [f"CUDA out of memory. Tried to allocate {number}.00 GiB" for number in range(1, 5001)]
+    skipped = []
+    messages = read_messages("\n".join(lines), "train.log", skipped)
+    assert [messages[0].line, messages[99].line, messages[100].line, messages[-1].line] == [1, 100, 4901, 5000]
+    assert (len(messages), str(skipped[0].source), skipped[0].named) == (200, "train.log", True)
+    assert "4800 messages between line 101 and 4900" in skipped[0].reason
+
+
+def test_equal_messages_are_counted_and_few_of_them_read(monkeypatch) -> None:
+    read = []
+    monkeypatch.setattr(messages_module, "find_frames", lambda before: read.append(before) or ())
+    (message,) = read_messages("CUDA out of memory. Tried to allocate 2.00 GiB\n" * 5000)
+    assert message.times == 5000
+    assert len(read) < 100
+
+
+def test_lines_left_out_are_counted_up_to_a_limit_that_is_said(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(module, "LINES", 1000)
+    kept = read_log(write(tmp_path, ["x"] * 50_000))
+    assert len(kept.text) < 4 * 4096
+    assert "are counted" in kept.skipped[0].reason
+    assert not kept.skipped[0].named
 
 
 def test_words_of_no_known_form_are_kept(tmp_path) -> None:

@@ -80,3 +80,7 @@ def test_a_model_is_told_as_people_write_it_and_not_from_a_part_of_another_name(
 def test_the_oldest_and_the_newest_release_are_told_where_several_are_named() -> None:
     changes = read_mentions("vllm==0.10.0, then vllm==0.9.1; trl==1.0.0; peft from v0.15.0 -> v0.17.0", MODELS).changes
     assert changes == {"vllm": ("0.9.1", "0.10.0"), "peft": ("0.15.0", "0.17.0")}
+
+
+def test_a_list_of_all_releases_is_no_change() -> None:
+    assert read_mentions("\n".join(f"vllm==0.{minor}.0" for minor in range(100)), MODELS).changes == {}

@@ -111,6 +111,7 @@ STATEMENTS = {
     "exit in a function": "f() { run a; exit; }; f; run never",
     "exec": "exec 2>/dev/null; run a; set -e; set -x; set -euo pipefail; run b; trap 'run t' USR1; run c",
     "noglob": "set -f; run * a?; set +f",
+    "coproc": "coproc run a; wait; coproc X { run b; }; wait; coproc if true; then run c; fi; wait",
     "time and negation": "time run a; ! run b; time -p run c",
     "groups with redirections": "{ run a; run b; } > /dev/null 2>&1\nfor i in 1 2; do run $i; done >> /dev/null\nif true; then run c; fi 2>&1 | cat\n(run d) > /dev/null\nrun e > /dev/null | cat\nrun f > /dev/null | cat\nrun g",
     "joined lines": "true &&\n  run b ||\n  true\nrun d |\n cat\nif [ 1 = 1 ] &&\n   [ 2 = 2 ]; then run e; fi",

@@ -229,3 +229,31 @@ WORDS = "openrlhf.cli.train_sft \\\n  --zero_stage 3 \\\n  --micro_train_batch_s
 def test_a_word_of_a_text_stands_in_its_own_line(tmp_path: Path, text: str, place: str) -> None:
     run = read_one(tmp_path, text)
     assert run.documents[0].place("zero_stage").place == f"{tmp_path}/{place}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x=$(CMD)", "x=`CMD`", 'echo "$(CMD)"', "export X=$(CMD)", "x=(a $(CMD))", ": > $(CMD)", "cat <<< $(CMD)",
+        "if CMD; then echo ok; fi", "! CMD", "while ! CMD; do sleep 1; done", "[[ $(CMD) == ok ]]", '[ "$(CMD)" = 1 ]',
+        "case $(CMD) in a) ;; esac", "for x in $(CMD); do echo $x; done", "(( $(CMD) > 3 ))", 'echo "${x:-$(CMD)}"',
+        "coproc CMD", "coproc X { CMD; }", "coproc X (CMD)", "cat <(CMD)", "tee >(CMD)", "mapfile -t a < <(CMD)",
+        "go() { CMD; }; x=$(go)", "x=$(cd a && CMD | tee log)", "x=$(bash -c 'CMD')", "cat << EOF\n$(CMD)\nEOF",
+        "trap 'CMD' EXIT", "trap -- 'CMD' USR1",
+    ],
+)  # fmt: skip
+def test_a_training_that_is_started_for_its_output_is_read(tmp_path: Path, text: str) -> None:
+    (tmp_path / "run.sh").write_text(f"#!/bin/bash\n{text.replace('CMD', CMD)}\n")
+    ((name, run),) = read_launch_script(str(tmp_path / "run.sh"), named=False)
+    assert name == str(tmp_path / "run.sh")
+    assert facts(run.documents[0])["training.micro_batch_size"] == 2
+
+
+@pytest.mark.parametrize("text", ["x=$(python3 count.py --seed 1)", "n=$(accelerate env)", "trap 'kill 0' EXIT"])
+def test_a_question_is_no_training(tmp_path: Path, text: str) -> None:
+    assert [run.launch.program for run in read(tmp_path, f"{text}\n{CMD}")] == ["openrlhf.cli.train_sft"]
+
+
+def test_a_substitution_that_is_not_understood_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"line 2 \$\( … \) is not understood"):
+        read(tmp_path, "x=$(if deepspeed train.py)")
