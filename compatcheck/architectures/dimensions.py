@@ -102,7 +102,12 @@ def _read_heads(keys: Keys, found: Mapping[str, Found | None]) -> dict[str, Foun
             width = (hidden[0] // heads[0], _join_keys(hidden[1], heads[1]))
     compressed, rotated = _integer(keys, ("kv_lora_rank",)), _integer(keys, ("qk_rope_head_dim",))
     latent: Found | None = None
-    if compressed is not None and rotated is not None and isinstance(compressed[0], int) and isinstance(rotated[0], int):
+    if (
+        compressed is not None
+        and rotated is not None
+        and isinstance(compressed[0], int)
+        and isinstance(rotated[0], int)
+    ):
         latent = (compressed[0] + rotated[0], _join_keys(compressed[1], rotated[1]))
     return {"num_key_value_heads": key_value, "head_dim": width, "latent_cache_width": latent}
 

@@ -154,7 +154,7 @@ _OF_ESTIMATES = frozenset({"_stack/run-cannot-start", "_stack/run-does-not-fit",
 
 
 def describes_run(subject: "Subject") -> bool:
-    """Tell whether the inputs say enough of a run to estimate what it needs: its model, and the tokens of a step unless it serves.
+    """Tell whether the inputs say enough of a run to estimate what it needs: its model, and what a step takes unless it serves.
 
     Of one that is set up for a device, and says no length, what it needs at least may be too much.
     """

@@ -210,7 +210,9 @@ def _work(server: _Server) -> Iterator[Component]:
     if server.kind == "vllm":
         release = server.release
         least, most = (
-            (SAMPLER_BYTES[False], SAMPLER_BYTES[True]) if release is None else (SAMPLER_BYTES[release < NEW_SAMPLER],) * 2
+            (SAMPLER_BYTES[False], SAMPLER_BYTES[True])
+            if release is None
+            else (SAMPLER_BYTES[release < NEW_SAMPLER],) * 2
         )
         logits = [count * model.vocab for count in server.sequences]
         rest = 0 if release is not None and release < NEW_SAMPLER else SAMPLER_REST
@@ -258,9 +260,7 @@ def _bytes_per_token(server: _Server) -> float:
     model = server.model
     if server.latent:
         return server.latent * server.cache_dtype * -(-model.layers // server.pipeline)
-    return bytes_per_token(
-        model, server.cache_dtype, tensor_parallel=server.tensor, pipeline_parallel=server.pipeline
-    )
+    return bytes_per_token(model, server.cache_dtype, tensor_parallel=server.tensor, pipeline_parallel=server.pipeline)
 
 
 def _pool(
@@ -300,9 +300,7 @@ def _pool(
     return Component("KV cache", "kv_cache", size, words, path, facts=facts)
 
 
-def _serve(
-    server: _Server, pool: Component, limit: int | None, inside: Parts, parts: Parts, each: float
-) -> Parts:
+def _serve(server: _Server, pool: Component, limit: int | None, inside: Parts, parts: Parts, each: float) -> Parts:
     """Return all that is there while it serves: what the rest of a share takes, the cache does not get.
 
     The engine starts where the cache holds one sequence (vllm/v1/core/kv_cache_utils.py). One that does not start needs what the

@@ -120,9 +120,7 @@ def capacity_text(estimate: Estimate) -> str:
     if estimate.capacity is None or not estimate.capacity.tokens.high:
         return ""
     tokens, length = estimate.capacity
-    text = f"its KV cache holds {tokens.expected:,} tokens"
-    if tokens.low != tokens.high:
-        text += f" ({tokens.low:,} to {tokens.high:,})"
+    text = f"its KV cache holds {tokens.expected:,} tokens ({tokens.low:,} to {tokens.high:,})"
     if length is None:
         return text
     return f"{text}: {tokens.expected / length:.1f} sequences of {length:,} at once"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from compatcheck.core.effects import (
+    CHANGES_SERVICE,
     CHANGES_TRAINING,
     EFFECTS,
     MORE_HARDWARE,
@@ -18,7 +19,15 @@ from compatcheck.core.effects import (
 def test_what_can_alter_results_costs_more_than_what_cannot() -> None:
     safe = [effect in SAFE for effect in EFFECTS]
     assert safe == sorted(safe, reverse=True)
-    assert EFFECTS == (SAME_RESULT, PATCH_RELEASE, SLOWER, OTHER_RELEASE, CHANGES_TRAINING, MORE_HARDWARE)
+    assert EFFECTS == (
+        SAME_RESULT,
+        PATCH_RELEASE,
+        SLOWER,
+        OTHER_RELEASE,
+        CHANGES_TRAINING,
+        CHANGES_SERVICE,
+        MORE_HARDWARE,
+    )
 
 
 def test_of_several_the_worst_counts() -> None:
