@@ -10,6 +10,7 @@ def test_a_server_is_an_engine_with_its_model() -> None:
     assert [reference[:2] for reference in document.references] == [("model", "org/model")]
     assert facts(document) == {
         "rollout.engine": "sglang",
+        "program.serves": True,
         "rollout.gpu_memory_utilization": 0.8,
         "rollout.tensor_parallel": 2,
     }

@@ -14,6 +14,7 @@ def test_a_server_is_an_engine_with_its_model(start: str) -> None:
     assert [reference[:2] for reference in document.references] == [("model", "org/model")]
     assert facts(document) == {
         "rollout.engine": "vllm",
+        "program.serves": True,
         "rollout.gpu_memory_utilization": 0.9,
         "rollout.tensor_parallel": 2,
         "rollout.enforce_eager": True,
