@@ -55,7 +55,8 @@ def explain(
     )
     if verdict.limit_bytes is not None:
         contributing += tuple(
-            f"{phase.name.replace('_', ' ')} of {phase.role} is too large as well: {format_bytes(phase.needed.expected)}"
+            f"{phase.name.replace('_', ' ')}{'' if phase.role == 'train' else f' of {phase.role}'} is too large as well: "
+            f"{format_bytes(phase.needed.expected)}"
             for phase in phases
             if phase is not peak
             and phase.needed.expected > verdict.limit_bytes

@@ -17,7 +17,11 @@ _SPLITS = {
     "pipeline": "training.pipeline_parallel",
     "context": "training.context_parallel",
 }
-
+_OF_SERVERS = {
+    "tensor": "rollout.tensor_parallel",
+    "pipeline": "rollout.pipeline_parallel",
+    "data": "rollout.data_parallel",
+}
 
 _NOT_STATED = frozenset({"derived", "reader-default", "library-default"})
 
@@ -29,7 +33,8 @@ def find_contradiction(roles: Mapping[str, Facts], environment: Environment | No
     initialize_model_parallel) and heads that are none of the tensor-parallel ranks (core/transformer/transformer_config.py,
     core_r0.11.0); torch's device meshes and the sharding of attention by heads ask for the same. verl before 0.8 and its forks
     divide a micro batch over all ranks by them without a remainder, and then a batch by what is left
-    (verl/workers/fsdp_workers.py "normalize config", v0.7.0; Search-R1 a14dc3a).
+    (verl/workers/fsdp_workers.py "normalize config", v0.7.0; Search-R1 a14dc3a). A server takes as many devices as it splits its
+    model over and leaves others alone.
     """
     for role, facts in roles.items():
         sharding, stage = facts.get("training.sharding"), facts.get("training.zero_stage")
@@ -42,16 +47,18 @@ def find_contradiction(roles: Mapping[str, Facts], environment: Environment | No
         ):
             return f"FSDP and DeepSpeed's ZeRO-{stage.value} exclude each other, and both are asked for: leave one out"
         of = "" if len(roles) == 1 else f" of {role}"
-        sizes = {name: _count(facts, fact) for name, fact in _SPLITS.items()}
+        serves = "program.serves" in facts
+        sizes = {name: _count(facts, fact) for name, fact in (_OF_SERVERS if serves else _SPLITS).items()}
         stated = {name: size for name, size in sizes.items() if size is not None and size > 1}
         split = 1
         for size in stated.values():
             split *= size
         world = _count(facts, "hardware.world_size")
-        if world is not None and world % split:
+        if world is not None and (world < split if serves else world % split):
             words = " × ".join(f"{name} {size}" for name, size in stated.items())
+            count = f"{split} devices" if serves else f"a multiple of {split} ranks"
             return (
-                f"{words} parallel{of} needs a multiple of {split} ranks, and there are {world}: "
+                f"{words} parallel{of} needs {count}, and there {'is' if serves and world == 1 else 'are'} {world}: "
                 "name all devices (--gpu N×…, --set hardware.world_size=…) or change the split"
             )
         key, whole = _count(facts, "training.micro_batch_size"), facts.get("training.micro_batch_is_global")

@@ -144,3 +144,11 @@ def test_a_model_of_no_stated_length_is_asked_for(tmp_path: Path) -> None:
                                   "vocab_size": 1000}), encoding="utf-8")  # fmt: skip
     found = _estimate(tmp_path, f"vllm serve {tmp_path}", "H100-80GB").estimate
     assert found.needs == ("rollout.max_model_len",)
+
+
+def test_a_server_needs_as_many_devices_as_it_splits_its_model_over(tmp_path: Path) -> None:
+    found = _estimate(tmp_path, "vllm serve Qwen/Qwen2.5-7B-Instruct -tp 2 -pp 2", "2xH100-80GB").estimate
+    assert not found.phases
+    assert found.verdict.primary is not None
+    assert "needs 4 devices, and there are 2" in found.verdict.primary
+    assert _estimate(tmp_path, "vllm serve Qwen/Qwen2.5-7B-Instruct -tp 2", "8xH100-80GB").estimate.phases
