@@ -91,10 +91,22 @@ def test_key_value_heads_default_to_the_heads_of_the_file():
             "sliding_window",
             (128, "sliding_window"),
         ),
-        ({"model_type": "qwen3_next", "full_attention_interval": 4, "num_hidden_layers": 48}, "attention_layers", (12, "full_attention_interval")),
-        ({"model_type": "lfm2", "layer_types": ["conv", "full_attention", "conv"], "num_hidden_layers": 3}, "attention_layers", (1, "layer_types")),
         (
-            {"model_type": "qwen3_5_text", "layer_types": ["linear_attention", "full_attention"] * 2, "num_hidden_layers": 4},
+            {"model_type": "qwen3_next", "full_attention_interval": 4, "num_hidden_layers": 48},
+            "attention_layers",
+            (12, "full_attention_interval"),
+        ),
+        (
+            {"model_type": "lfm2", "layer_types": ["conv", "full_attention", "conv"], "num_hidden_layers": 3},
+            "attention_layers",
+            (1, "layer_types"),
+        ),
+        (
+            {
+                "model_type": "qwen3_5_text",
+                "layer_types": ["linear_attention", "full_attention"] * 2,
+                "num_hidden_layers": 4,
+            },
             "attention_layers",
             (2, "layer_types"),
         ),
