@@ -51,6 +51,7 @@ def dimensions(config: Mapping[str, object], path: str = "config.json") -> Mappi
     found: dict[str, Found | None] = {name: _integer(text, names) for name, names in _NAMES.items()}
     found |= _read_heads(text, found)
     found |= _read_widths(text, found)
+    found["attention_layers"] = _count_attention(text, found["num_hidden_layers"])
     found |= _read_switches(keys, text, known=known)
     found["load_dtype"] = _read_dtype(keys, text)
     found["quantization"] = _read_quantization(keys)
@@ -110,6 +111,22 @@ def _read_heads(keys: Keys, found: Mapping[str, Found | None]) -> dict[str, Foun
     ):
         latent = (compressed[0] + rotated[0], _join_keys(compressed[1], rotated[1]))
     return {"num_key_value_heads": key_value, "head_dim": width, "latent_cache_width": latent}
+
+
+def _count_attention(keys: Keys, layers: Found | None) -> Found | None:
+    """Count the blocks with attention scores where others have linear attention, a state-space model or a convolution."""
+    amount = layers[0] if layers and isinstance(layers[0], int) else 0
+    for name in ("layer_types", "layers_block_type"):
+        value, key = keys.find(name)
+        if key is not None and isinstance(value, list) and value:
+            kinds = [str(kind) for kind in value[: amount or None]]
+            attending = sum("attention" in kind and "linear" not in kind for kind in kinds)
+            return (attending, key) if 0 < attending < len(kinds) else None
+    for name in ("full_attention_interval", "attn_layer_period"):
+        value, key = keys.find(name)
+        if key is not None and type(value) is int and 1 < value <= amount:
+            return amount // value, key
+    return None
 
 
 def _join_keys(*keys: str) -> str:

@@ -118,8 +118,8 @@ def _try_releases(
     """Return the remedy with the nearest releases that hold what it promises, or with the pin that is in their way."""
     names = list(remedy["target"])
     series = [
-        itertools.islice(good_releases(rule, name, str(specifier), remedy["verb"], scope), _MOST_TRIED)
-        for name, specifier in remedy["target"].items()
+        itertools.islice(good_releases(rule, name, remedy["target"], remedy["verb"], scope), _MOST_TRIED)
+        for name in names
     ]
     blocked: tuple[Pin, Mapping[str, str]] | None = None
     costly: FindingRemedy | None = None

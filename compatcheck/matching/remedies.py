@@ -171,7 +171,7 @@ def _change_release(
     for name, specifier in target.items():
         package = scope.package(name)
         current = package.version if package is not None else None
-        nearest = releases.get(name) or next(good_releases(rule, name, str(specifier), verb, scope), None)
+        nearest = releases.get(name) or next(good_releases(rule, name, target, verb, scope), None)
         if nearest is None and _leads_back(str(specifier), verb, current, scope.rules.releases(name)):
             return None
         if nearest is None:
@@ -203,20 +203,27 @@ def _leads_back(specifier: str, verb: str, current: str | None, releases: Sequen
     return behind is not None or contains(allowed, current) == "yes"
 
 
-def good_releases(rule: CompiledRule, name: str, specifier: str, verb: str, scope: FactScope) -> Iterator[str]:
-    """Yield the releases that a rule does not hold and its remedy allows, from the nearest to the installed one on."""
+def good_releases(
+    rule: CompiledRule, name: str, target: Mapping[str, Any], verb: str, scope: FactScope
+) -> Iterator[str]:
+    """Yield the releases that a rule does not hold and its remedy allows, from the nearest to the installed one on.
+
+    A clause that asks for another release of a package that stays as it is holds none.
+    """
     package = scope.package(name)
     current = package.version if package is not None else None
     bad = [
         bounds
         for clause in rule.clauses
         for key, bounds in clause.packages.items()
-        if key == name and not isinstance(bounds, str)
+        if key == name
+        and not isinstance(bounds, str)
+        and not any(scope.in_range(*other) == "no" for other in clause.packages.items() if other[0] not in target)
     ]
     if current is None or not bad:
         return
     try:
-        allowed = compile_specifier(specifier)
+        allowed = compile_specifier(str(target[name]))
     except ValueError:
         return
     held = [part for bounds in bad for part in bounds]

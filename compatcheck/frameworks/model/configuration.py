@@ -39,6 +39,7 @@ OWN_FACTS = frozenset(_COUNTS) | {
         "hidden_size",
         "intermediate_size",
         "num_hidden_layers",
+        "attention_layers",
         "num_attention_heads",
         "num_key_value_heads",
         "head_dim",

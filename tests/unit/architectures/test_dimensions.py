@@ -91,6 +91,25 @@ def test_key_value_heads_default_to_the_heads_of_the_file():
             "sliding_window",
             (128, "sliding_window"),
         ),
+        (
+            {"model_type": "qwen3_next", "full_attention_interval": 4, "num_hidden_layers": 48},
+            "attention_layers",
+            (12, "full_attention_interval"),
+        ),
+        (
+            {"model_type": "lfm2", "layer_types": ["conv", "full_attention", "conv"], "num_hidden_layers": 3},
+            "attention_layers",
+            (1, "layer_types"),
+        ),
+        (
+            {
+                "model_type": "qwen3_5_text",
+                "layer_types": ["linear_attention", "full_attention"] * 2,
+                "num_hidden_layers": 4,
+            },
+            "attention_layers",
+            (2, "layer_types"),
+        ),
         ({"model_type": "qwen2_vl"}, "has_conv3d", (True, "model_type")),
         ({"model_type": "llama"}, "has_conv3d", (False, "model_type")),
         ({"model_type": "llama", "dtype": "float16", "torch_dtype": "float32"}, "load_dtype", ("float16", "dtype")),
@@ -104,6 +123,12 @@ def test_key_value_heads_default_to_the_heads_of_the_file():
 )
 def test_names_of_other_model_types_are_read(config, name, expected):
     assert dimensions(config)[f"model.{name}"] == expected
+
+
+def test_layers_that_all_attend_are_not_counted_apart():
+    assert "model.attention_layers" not in dimensions(LLAMA)
+    config = {"model_type": "gemma2", "layer_types": ["sliding_attention", "full_attention"], "num_hidden_layers": 2}
+    assert "model.attention_layers" not in dimensions(config)
 
 
 def test_the_language_model_of_a_multimodal_one_is_read():

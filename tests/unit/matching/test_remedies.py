@@ -73,6 +73,20 @@ def test_the_nearest_good_release_with_the_installer_of_the_environment() -> Non
     assert entry.command == "uv pip install 'deepspeed==0.16.8'"
 
 
+def test_a_clause_about_another_release_of_a_package_that_stays_holds_nothing() -> None:
+    made = rule(
+        clauses=(
+            Clause(packages={"deepspeed": ">=0.16.8", "torch": "<2.5"}),
+            Clause(packages={"deepspeed": ">=0.16,<0.16.8", "torch": "<2.2"}),
+        ),
+        remedies=(remedy("downgrade", {"deepspeed": "<0.16.8"}),),
+    )
+    (entry,) = written(made, stack(deepspeed="0.16.9", torch="2.4.1"))
+    assert entry.text == "downgrade deepspeed to 0.16.7 (nearest good release)"
+    (entry,) = written(made, stack(deepspeed="0.16.9", torch="2.1.2"))
+    assert entry.text == "downgrade deepspeed to 0.15.9 (nearest good release)"
+
+
 def test_a_change_that_leads_nowhere_new_is_left_out() -> None:
     made = rule(
         clauses=(Clause(packages={"deepspeed": "<0.16 || >=0.17"}),),
