@@ -185,7 +185,7 @@ def _phase(phase: Phase, verbose: int) -> Iterator[str]:
         width = round(_BAR * part.size.expected / largest) if largest else 0
         yield f"    {pad(label[:wide], wide)} {format_bytes(part.size.expected):>10}  {'█' * width}"
         if verbose:
-            yield from wrap_text(f"= {part.formula}", 8, 10)
+            yield from wrap_text(f"= {translate(part.formula)}", 8, 10)
         if verbose > 1:
             yield from wrap_text(f"[{part.source}]", 8, 10)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from compatcheck.core.columns import pad
 from compatcheck.core.language import translate
 from compatcheck.core.summary import place_text, shared_directory, value_text
 from compatcheck.core.units import format_bytes
@@ -67,7 +68,7 @@ def _lines(explanation: Any) -> Iterator[str]:  # noqa: ANN401 (see format_expla
     evidence = f": {_evidence(texts.evidence)}" if texts.evidence else ""
     yield f"  {translate(f'confidence: {rule.confidence}{evidence}')}"
     for reference in texts.references:
-        yield f"  {reference['type'].lower():<13} {reference['url']}"
+        yield f"  {pad(translate(reference['type'].lower()), 13)} {reference['url']}"
     yield ""
 
 
@@ -99,7 +100,7 @@ def _size(explanation: Any, base: str) -> Iterator[str]:  # noqa: ANN401 (see fo
         yield f"        {translate('needs ' + ', '.join(explanation.size_needs))}"
     else:
         size = explanation.expected_bytes
-        yield f"        = {size:,} bytes = {translate(f'{format_bytes(size)} per {explanation.rule.scope}')}"
+        yield f"        = {translate(f'{size:,} bytes')} = {translate(f'{format_bytes(size)} per {explanation.rule.scope}')}"
 
 
 def _blocking(explanation: Any) -> list[str]:  # noqa: ANN401 (see format_explanation)
