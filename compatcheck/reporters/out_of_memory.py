@@ -165,8 +165,9 @@ def _entry(label: str, text: str, indent: str = "  ") -> Iterator[str]:
 def _finding(explained: Explained) -> Iterator[str]:
     finding, relation = explained.finding, _RELATIONS[explained.relation]
     known = finding.impact is not None and finding.impact.expected_bytes is not None
-    size = f", {format_bytes(finding.impact.expected_bytes)}" if known else ""
-    yield f"  {translate(f'{finding.rule_id} ({finding.status}{size})' + (f': {relation}' if relation else ''))}"
+    size = translate(", ") + format_bytes(finding.impact.expected_bytes) if known else ""
+    head = finding.rule_id + translate(" (") + translate(finding.status) + size + translate(")")
+    yield f"  {head}" + (translate(": ") + translate(relation) if relation else "")
     yield from wrap_text(finding.title, 4, 4)
     for remedy in finding.remedies[:1]:
         yield from wrap_text(f"remedy: {remedy.text}", 4, 4)
