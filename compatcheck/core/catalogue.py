@@ -134,7 +134,7 @@ class Catalogue:
                     return _put_together(["", *between, ""], said)
         start = _find_bracket(text)
         if start > 0 and text[start - 1] == " ":
-            outer, inner = text[: start - 1], text[start + 1 : -1]
+            outer, inner = text[:start].rstrip(), text[start + 1 : -1]
             said = [self.translate(outer), self.translate(inner)]
             if _tells((outer, inner), said):
                 return _put_together(["", self.translate(" ("), self.translate(")")], said)
