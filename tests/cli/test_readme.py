@@ -140,7 +140,9 @@ def write() -> None:
     for page, command, shown in BLOCKS:
         text = page.read_text(encoding="utf-8")
         old = f"```console\n$ {command}\n{shown}```"
-        page.write_text(text.replace(old, f"```console\n$ {command}\n{run(command, language_of(page))}```"), encoding="utf-8")
+        page.write_text(
+            text.replace(old, f"```console\n$ {command}\n{run(command, language_of(page))}```"), encoding="utf-8"
+        )
 
 
 if __name__ == "__main__":

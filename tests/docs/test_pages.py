@@ -60,7 +60,9 @@ def test_every_active_rule_has_a_page() -> None:
             "How it is known",
             *(["What it costs"] if rule.kind != FOLKLORE else []),
         ]
-        assert page.startswith(f"# {ID.format(rule.id)} {escape_prose(rule.title)}\n"), "a search for an id finds its page"
+        assert page.startswith(f"# {ID.format(rule.id)} {escape_prose(rule.title)}\n"), (
+            "a search for an id finds its page"
+        )
         assert all(f"\n## {part}\n" in page for part in parts)
         assert ("it is not so" in page) == (rule.kind == FOLKLORE)
         assert KNOWN[rule.confidence] in page
@@ -75,7 +77,10 @@ def test_steps_up_stand_in_the_order_of_releases_and_say_what_codes_stand_for() 
     packages = re.findall(r"^### (\S+)\n\n(.*?)(?=\n#|\Z)", page, re.DOTALL | re.MULTILINE)
     assert [name for name, _ in packages] == sorted(name for name, _ in packages)
     for _, table in packages:
-        grown = [Version(row.split("\u00a0→\u00a0")[1].split(" ")[0]) for row in re.findall(r"^\| (\d.*)$", table, re.MULTILINE)]
+        grown = [
+            Version(row.split("\u00a0→\u00a0")[1].split(" ")[0])
+            for row in re.findall(r"^\| (\d.*)$", table, re.MULTILINE)
+        ]
         assert grown == sorted(grown) != []
     assert "attention-default): implementation | sdpa or flash → eager |" in page
 
