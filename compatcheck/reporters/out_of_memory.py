@@ -164,8 +164,9 @@ def _entry(label: str, text: str, indent: str = "  ") -> Iterator[str]:
 
 def _finding(explained: Explained) -> Iterator[str]:
     finding, relation = explained.finding, _RELATIONS[explained.relation]
-    known = finding.impact is not None and finding.impact.expected_bytes is not None
-    size = translate(", ") + format_bytes(finding.impact.expected_bytes) if known else ""
+    size = ""
+    if finding.impact is not None and finding.impact.expected_bytes is not None:
+        size = translate(", ") + format_bytes(finding.impact.expected_bytes)
     head = finding.rule_id + translate(" (") + translate(finding.status) + size + translate(")")
     yield f"  {head}" + (translate(": ") + translate(relation) if relation else "")
     yield from wrap_text(finding.title, 4, 4)
