@@ -163,7 +163,9 @@ def _put_together(pieces: list[str], values: list[str]) -> str:
 
 
 def _join(left: str, right: str) -> str:
-    """Join two texts with a blank between a Chinese character and a Latin letter or digit, and none between Chinese ones."""
+    """Join two texts with a blank between a Chinese character and a Latin letter or digit, none between Chinese ones or signs."""
+    if right[:1] in _NARROW and left.strip():
+        return left.rstrip() + right
     if _IDEOGRAPH.match(right) and left.endswith(" ") and _IDEOGRAPH.match(left[-2:]):
         return left[:-1] + right
     before, after = left[-1:], right[:1]
