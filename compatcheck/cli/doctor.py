@@ -10,13 +10,14 @@ from compatcheck.cli import options
 from compatcheck.cli.help import Command
 from compatcheck.cli.laboratory import is_installed
 from compatcheck.core.errors import EXIT_CLEAN
+from compatcheck.core.language import speaking
 from compatcheck.core.redaction import redact
 from compatcheck.core.terminal import escape_controls
 from compatcheck.rules.locate import open_rules
 
 
 @click.command("doctor", cls=Command)
-@options.take("text json")
+@options.take("text json", "language")
 def command(format_name: str) -> int:
     """Show what this installation has of what commands need, and how to get the rest.
 
@@ -26,6 +27,7 @@ def command(format_name: str) -> int:
     from compatcheck.reporters import installation as reporter  # noqa: PLC0415 (beside its use)
 
     found = examine(open_rules(), os.environ, laboratory=is_installed())
-    text = reporter.format_json(found) if format_name == "json" else reporter.format_text(found)
+    with speaking(os.environ, format_name):
+        text = reporter.format_json(found) if format_name == "json" else reporter.format_text(found)
     click.echo(escape_controls(redact(text)), nl=False)
     return EXIT_CLEAN

@@ -13,7 +13,7 @@ from compatcheck.cli.help import Command
 from compatcheck.cli.laboratory import find_tracer
 from compatcheck.cli.output import unread_lines
 from compatcheck.core.errors import UsageError
-from compatcheck.core.language import speaking
+from compatcheck.core.language import speaking, translate
 from compatcheck.core.redaction import redact
 from compatcheck.core.terminal import escape_controls
 from compatcheck.rules.locate import open_rules
@@ -61,9 +61,11 @@ def command(
         raise UsageError(msg, hint="for example --sweep micro_batch_size,sequence_length")
     tracer = find_tracer(given["python"]) if trace else None
     found = estimate(inspection, rules, os.environ, EstimateOptions(given["model"], suggest, names, tracer))
-    for entry in found.failed:
-        place = f"{entry.source}: " if entry.source is not None else ""
-        click.echo(escape_controls(redact(f"not estimated: {entry.subject}: {place}{entry.reason}")), err=True)
+    with speaking(os.environ):
+        for entry in found.failed:
+            place = f"{entry.source}: " if entry.source is not None else ""
+            said = translate(f"not estimated: {entry.subject}: {place}{entry.reason}")
+            click.echo(escape_controls(redact(said)), err=True)
     if not found.reports and found.failed:
         msg = f"none of the {len(found.failed)} subjects can be estimated"
         raise UsageError(msg, hint="mend what is named above")

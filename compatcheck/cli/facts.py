@@ -11,13 +11,14 @@ from compatcheck.cli import options
 from compatcheck.cli.arguments import inspect
 from compatcheck.cli.help import Command
 from compatcheck.core.errors import EXIT_CLEAN
+from compatcheck.core.language import speaking
 from compatcheck.core.terminal import escape_controls
 from compatcheck.rules.locate import open_rules
 
 
 @click.command("facts", cls=Command)
 @options.argument("paths", "[PATH]...", nargs=-1)
-@options.take("facts", "environment", "image", "inside image", "files", "run")
+@options.take("facts", "environment", "image", "inside image", "files", "run", "language")
 def command(names: bool, format_name: str, **given: Any) -> int:  # noqa: FBT001, ANN401 (click's signature)
     """Show every fact with its value, origin and line; conflicts, `auto` values nobody fills in, unread keys.
 
@@ -35,5 +36,6 @@ def command(names: bool, format_name: str, **given: Any) -> int:  # noqa: FBT001
 
     inspection = inspect(given, files=bool(given["paths"] or given["run"]))
     found = describe(inspection, open_rules(), os.environ)
-    click.echo(escape_controls(reporter.FORMATTERS[format_name](found.subjects, found.skipped)), nl=False)
+    with speaking(os.environ, format_name):
+        click.echo(escape_controls(reporter.FORMATTERS[format_name](found.subjects, found.skipped)), nl=False)
     return found.exit_code

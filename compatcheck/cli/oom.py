@@ -10,7 +10,7 @@ import click
 from compatcheck.cli import options
 from compatcheck.cli.arguments import inspect
 from compatcheck.cli.help import Command
-from compatcheck.core.language import speaking
+from compatcheck.core.language import speaking, translate
 from compatcheck.core.terminal import escape_controls
 from compatcheck.core.textfile import STANDARD_INPUT
 from compatcheck.rules.locate import open_rules
@@ -44,13 +44,13 @@ def command(log: str, rule_directories: tuple[str, ...], format_name: str, **giv
         name = "standard input" if log == "-" else log
         words = find_words(text)
         if words is None:
-            click.echo(f"error: {name}: no message about memory found", err=True)
+            lines = [f"error: {name}: no message about memory found"]
         else:
             line, said = words
-            click.echo(
-                f"error: {name}:{line}: speaks of memory in a form that is not known here: {said[:120]}", err=True
-            )
-            click.echo(
-                "hint: give the error itself with its traceback; docs/oom.md lists the forms that are read", err=True
-            )
+            lines = [
+                f"error: {name}:{line}: speaks of memory in a form that is not known here: {said[:120]}",
+                "hint: give the error itself with its traceback; docs/oom.md lists the forms that are read",
+            ]
+        with speaking(os.environ):
+            click.echo("\n".join(map(translate, lines)), err=True)
     return report.exit_code

@@ -17,9 +17,18 @@ _ESCAPED = re.compile(r'\\[n"\\]')
 _ESCAPES = {r"\n": "\n", r"\"": '"', r"\\": "\\"}
 _NAME = re.compile(r"\{(\w*)\}")
 _WORD = re.compile(r"(?<![\w{}])[A-Za-z]+(?![\w{}])")
-_JOINTS = ("; ", ": ", " · ", " + ", " → ", ", ")
+_JOINTS = ("; ", ": ", " · ", " + ", " → ", ", ", " × ", " / ")
 """What stands between sentences and parts of them, the loosest first."""
 _FILES = ("messages", "rules")
+_NARROW = {"：": ": ", "；": "; ", "，": ", ", "（": " (", "）": ")"}
+"""Signs of a language with wide ones → what stands beside a sentence that stayed English."""
+_ENGLISH = re.compile(
+    r"(?<![\w.`'\"/-])(?:an|the|and|are|is|was|were|has|have|had|not|nor|of|to|by|for|from|in|it|its|that|which|with)(?![\w.`'\"/-])"
+)
+"""Words of a sentence, and not of names, numbers and commands."""
+_IDEOGRAPH, _LATIN = re.compile("[\u4e00-\u9fff]"), re.compile("[A-Za-z0-9]")
+_TYPED = {"threshold"}
+"""Placeholders for what a person types, and so stays as it is."""
 
 
 class Entry(NamedTuple):
@@ -39,6 +48,8 @@ _KINDS = {
     "text": ".*?",
     "inner": r"[^()]*",
     "plain": r"[^();:,]+",
+    "number": r"[+-]?[\d.,]+%?",
+    "role": "actor|critic|policy|reference|reward|rollout|teacher|train",
     "version": r"\d\S*",
     "severity": "critical|high|medium|low|info",
     "rule": r"[\w.-]+/[\w.-]+",
@@ -102,9 +113,10 @@ class Catalogue:
             values = template.match(text)
             if values is None:
                 continue
-            said = {name: self.translate(value) for name, value in values.items()}
+            said = {name: value if name in _TYPED else self.translate(value) for name, value in values.items()}
             if template.has_words or _tells(values.values(), said.values()):
-                return _NAME.sub(lambda found, said=said: said[found[1]], template.translation)  # type: ignore[misc]
+                parts = _NAME.split(template.translation)
+                return _put_together(parts[::2], [said[name] for name in parts[1::2]])
         return self._translate_parts(text)
 
     def _translate_parts(self, text: str) -> str:
@@ -118,19 +130,47 @@ class Catalogue:
             if len(parts) > 1:
                 said = [self.translate(part) for part in parts]
                 if _tells(parts, said):
-                    return self._whole.get(joint, joint).join(said)
+                    between = [self._whole.get(joint, joint)] * (len(parts) - 1)
+                    return _put_together(["", *between, ""], said)
         start = _find_bracket(text)
         if start > 0 and text[start - 1] == " ":
-            outer, inner = text[: start - 1], text[start + 1 : -1]
+            outer, inner = text[:start].rstrip(), text[start + 1 : -1]
             said = [self.translate(outer), self.translate(inner)]
             if _tells((outer, inner), said):
-                return f"{said[0]}{self.translate(' (')}{said[1]}{self.translate(')')}"
+                return _put_together(["", self.translate(" ("), self.translate(")")], said)
         return text
 
 
 def _tells(parts: Iterable[str], said: Iterable[str]) -> bool:
     """Tell whether any part of several words was translated; single words may be names of something else."""
     return any(one != part and " " in part for part, one in zip(parts, said, strict=True))
+
+
+def _put_together(pieces: list[str], values: list[str]) -> str:
+    """Put values between the pieces of a sentence; the signs beside one that stayed English are English."""
+    for index, value in enumerate(values):
+        if not is_narrow(value) or _ENGLISH.search(value) is None:
+            continue
+        before, after = pieces[index], pieces[index + 1]
+        if before[-1:] in _NARROW:
+            pieces[index] = before[:-1] + _NARROW[before[-1]]
+        if after[:1] in _NARROW:
+            pieces[index + 1] = _NARROW[after[0]] + after[1:]
+    said = pieces[0]
+    for value, piece in zip(values, pieces[1:], strict=True):
+        said = _join(_join(said, value), piece)
+    return said
+
+
+def _join(left: str, right: str) -> str:
+    """Join two texts with a blank between a Chinese character and a Latin letter or digit, none between Chinese ones or signs."""
+    if right[:1] in _NARROW and left.strip():
+        return left.rstrip() + right
+    if _IDEOGRAPH.match(right) and left.endswith(" ") and _IDEOGRAPH.match(left[-2:]):
+        return left[:-1] + right
+    before, after = left[-1:], right[:1]
+    apart = (_IDEOGRAPH.match(before) and _LATIN.match(after)) or (_LATIN.match(before) and _IDEOGRAPH.match(after))
+    return f"{left} {right}" if apart else left + right
 
 
 def _split(text: str, joint: str) -> list[str]:

@@ -375,7 +375,7 @@ def place_text(fact: Fact, base: str = "") -> str:
         return source.path + (f" {fact.note}" if fact.note else "")
     place = source._replace(path=source.path.removeprefix(base)).place
     if source.key is not None and source.key not in {fact.name, fact.name.partition(".")[2]}:
-        place += f" ({source.key})"
+        place = str(source._replace(path=source.path.removeprefix(base)))
     return f"{place}: {fact.note}" if fact.name.startswith(TRAITS) and fact.note else place
 
 

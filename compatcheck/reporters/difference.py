@@ -116,7 +116,9 @@ class _Writer(Terminal):
             yield from self.wrapped("because", ", ".join(causes))
         if finding.remedies:
             remedy = finding.remedies[0]
-            yield from self.wrapped("fix", translate(remedy.text) + (f": {remedy.command}" if remedy.command else ""))
+            yield from self.wrapped(
+                "fix", translate(remedy.text) + (translate(": ") + remedy.command if remedy.command else "")
+            )
         if finding.suppressed is not None:
             yield from self.wrapped("waived", finding.suppressed.reason)
 

@@ -179,13 +179,13 @@ def _phase(phase: Phase, verbose: int) -> Iterator[str]:
     largest = max((part.size.expected for part in phase.components), default=0)
     alone = len({part.role for part in phase.components}) == 1
     shown = [part for part in sorted(phase.components, key=_order) if part.size.expected or verbose]
-    labels = [translate(part.name) if alone else f"{part.role}: {translate(part.name)}" for part in shown]
+    labels = [translate(part.name) if alone else part.role + translate(": ") + translate(part.name) for part in shown]
     wide = min(_LABEL[1], max([_LABEL[0], *map(measure, labels)]))
     for part, label in zip(shown, labels, strict=True):
         width = round(_BAR * part.size.expected / largest) if largest else 0
         yield f"    {pad(label[:wide], wide)} {format_bytes(part.size.expected):>10}  {'█' * width}"
         if verbose:
-            yield from wrap_text(f"= {part.formula}", 8, 10)
+            yield from wrap_text(f"= {translate(part.formula)}", 8, 10)
         if verbose > 1:
             yield from wrap_text(f"[{part.source}]", 8, 10)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
+from compatcheck.core.columns import pad
 from compatcheck.core.language import translate
 from compatcheck.core.summary import place_text, shared_directory, value_text
 from compatcheck.core.units import format_bytes
@@ -14,12 +16,18 @@ if TYPE_CHECKING:
 
     from compatcheck.core.facts import Fact
 
+_BULLET = "- "
 _MARKS = {True: "yes", False: "no ", None: "?  "}
 
 
 def format_explanation(explanation: Any) -> str:  # noqa: ANN401 (matching.explain.Explanation: reporters import only core)
     """Format an explanation."""
     return "\n".join(_lines(explanation)) + "\n"
+
+
+def split_prose(text: str) -> list[str]:
+    """Split Markdown into its paragraphs and items of lists, each on one line."""
+    return [" ".join(part.split()) for part in re.split(rf"\n\n|\n(?={_BULLET})", text.strip())]
 
 
 def _lines(explanation: Any) -> Iterator[str]:  # noqa: ANN401 (see format_explanation)
@@ -55,12 +63,12 @@ def _lines(explanation: Any) -> Iterator[str]:  # noqa: ANN401 (see format_expla
     for heading, text in (("what", texts.what), ("why", texts.why), ("known problems", texts.known_problems)):
         if text:
             yield f"  {translate(heading)}"
-            for paragraph in text.split("\n\n"):
-                yield from wrap_text(" ".join(paragraph.split()), 4, 4)
+            for part in split_prose(text):
+                yield from wrap_text(part, 4, 6 if part.startswith(_BULLET) else 4)
     evidence = f": {_evidence(texts.evidence)}" if texts.evidence else ""
     yield f"  {translate(f'confidence: {rule.confidence}{evidence}')}"
     for reference in texts.references:
-        yield f"  {reference['type'].lower():<13} {reference['url']}"
+        yield f"  {pad(translate(reference['type'].lower()), 13)} {reference['url']}"
     yield ""
 
 
@@ -92,7 +100,7 @@ def _size(explanation: Any, base: str) -> Iterator[str]:  # noqa: ANN401 (see fo
         yield f"        {translate('needs ' + ', '.join(explanation.size_needs))}"
     else:
         size = explanation.expected_bytes
-        yield f"        = {size:,} bytes = {translate(f'{format_bytes(size)} per {explanation.rule.scope}')}"
+        yield f"        = {translate(f'{size:,} bytes')} = {translate(f'{format_bytes(size)} per {explanation.rule.scope}')}"
 
 
 def _blocking(explanation: Any) -> list[str]:  # noqa: ANN401 (see format_explanation)

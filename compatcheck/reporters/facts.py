@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from compatcheck.core.columns import measure, pad
+from compatcheck.core.language import translate
 from compatcheck.core.report import SubjectReport
 from compatcheck.core.source import Skipped
 from compatcheck.core.summary import gap_text, place_text, shared_directory
@@ -37,33 +39,32 @@ def format_text(subjects: Sequence[SubjectReport], skipped: Sequence[Skipped]) -
     for subject in subjects:
         lines.append(subject.id)
         if subject.origin != subject.id:
-            lines.append(f"  environment  {subject.origin}")
+            lines.append(f"  {pad(translate('environment'), 12)} {subject.origin}")
         if subject.packages:
             known = "complete" if subject.complete else "what is not listed is unknown"
             unsure = f"; {len(subject.optional)} may be there or not" if subject.optional else ""
-            lines.append(f"  packages     {len(subject.packages)} ({known}{unsure})")
-        lines.extend(f"  not read: {source}: {gap_text(why)}" for source, why in subject.gaps)
+            counted = translate(f"{len(subject.packages)} ({known}{unsure})")
+            lines.append(f"  {pad(translate('packages'), 12)} {counted}")
+        lines.extend(translate(f"  not read: {source}: {gap_text(why)}") for source, why in subject.gaps)
         base = shared_directory(source for _, fact in subject.facts for source in fact.sources)
         for role, facts in _by_role(subject.facts):
             if role is not None:
                 lines.append(f"  {role}")
             for fact in facts:
-                lines.append(_row(f"{fact.name} = {show(fact.value, fact.name)}", place_text(fact, base)))
-                lines.extend(
-                    _row(f"  not {show(value, fact.name)}", str(source)) for value, source in fact.alternatives
-                )
+                lines.append(_row(f"{fact.name} = {show(fact.value, fact.name)}", translate(place_text(fact, base))))
+                others = ((f"  not {show(value, fact.name)}", source) for value, source in fact.alternatives)
+                lines.extend(_row(translate(other), translate(str(source))) for other, source in others)
         for name, values in subject.conflicts:
             told = "; ".join(f"{show(value, name)} at {source}" for value, source in values)
-            lines.append(f"  conflict: {name}: {told}")
-        lines.extend(f"  not filled in: {name} at {source}: {why}" for name, source, why in subject.unresolved)
-        lines.extend(
-            f"  unread: {source}" + (f" (did you mean {near}?)" if near else "") for source, near in subject.unread_keys
-        )
-        lines.extend(f"  note: {note}" for note in subject.notes)
+            lines.append(translate(f"  conflict: {name}: {told}"))
+        unresolved = (f"  not filled in: {name} at {source}: {why}" for name, source, why in subject.unresolved)
+        guesses = ((source, f" (did you mean {near}?)" if near else "") for source, near in subject.unread_keys)
+        unread = (f"  unread: {source}{guess}" for source, guess in guesses)
+        lines.extend(map(translate, (*unresolved, *unread, *(f"  note: {note}" for note in subject.notes))))
     for entry in skipped:
-        lines.append(f"not read: {entry.source}: {entry.reason}")
+        lines.append(translate(f"not read: {entry.source}: {entry.reason}"))
         if entry.hint:
-            lines.append(f"  {entry.hint}")
+            lines.append(f"  {translate(entry.hint)}")
     return "\n".join(lines) + "\n"
 
 
@@ -83,7 +84,7 @@ def _by_role(facts: Sequence[tuple[str, Fact]]) -> Iterator[tuple[str | None, li
 
 def _row(text: str, place: str) -> str:
     """Write a fact at the left and where it comes from at the right, on two lines when one is too short."""
-    room = _WIDTH - 2 - len(text) - len(place)
+    room = _WIDTH - 2 - measure(text) - measure(place)
     return f"  {text}{' ' * room}{place}" if room > 1 else f"  {text}\n      {place}"
 
 

@@ -60,8 +60,10 @@ HATCHED = ("regression", "reserve")
 """Kinds behind those of all roles, hatched."""
 _TICKS = 5
 """Most marks of an axis."""
-_APART = (14, 30)
-"""How far labels of steps are apart: in height, or in percent of the width."""
+_APART = 14
+"""How far labels of steps are apart in height where they stand above each other."""
+_LETTER = 2.1
+"""Width of a letter of a label in percent of that of a phone."""
 _LINE = 38
 """Characters of a line of a label, which has to fit a phone beside the number."""
 
@@ -223,17 +225,22 @@ def draw_steps(
     highest, width = max([value for _, value in points] or [0]) or 1, 100 / max(len(points), 1)
     shapes, texts = [draw_line(0, 120, 100, 120, "grid")], []
     before: float | None = None
-    labelled: list[tuple[float, float]] = []
+    labelled: list[tuple[float, float, float]] = []
     for index, (release, value) in enumerate(points):
         x, y = index * width, 120 - 90 * value / highest
         shapes.append(draw_line(x, y, x + width, y, "step", f"{release}: {tell(value)}"))
         if before is not None and before != value:
             shapes.append(draw_line(x, 120 - 90 * before / highest, x, y, "step"))
-        if before != value and all(abs(y - height) > _APART[0] or x - at > _APART[1] for at, height in labelled):
-            labelled.append((x, y))
-            end = x > 60
-            place = f"{x + width if end else x:.3f}%"
-            texts.append(draw_text(place, y - 6, f"{release}: {tell(value)}", end=end, kind="small number"))
+        label = f"{release}: {tell(value)}"
+        wide = len(label) * _LETTER
+        end = x + 1 + wide > 100  # only where it has no room: to the left it may cross a step
+        left = x + width - wide if end else x + 1
+        if before != value and all(
+            abs(y - height) > _APART or left > last or left + wide < first for first, last, height in labelled
+        ):
+            labelled.append((left, left + wide, y))
+            place = f"{x + width if end else left:.3f}%"
+            texts.append(draw_text(place, y - 6, label, end=end, kind="small number"))
         before = value
     texts += [
         draw_text("0", 136, points[0][0], kind="small"),

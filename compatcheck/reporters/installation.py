@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from textwrap import wrap
 from typing import TYPE_CHECKING
+
+from compatcheck.core.language import translate
+from compatcheck.reporters.text import wrap_text
 
 if TYPE_CHECKING:
     from compatcheck.core.installation import Installation, Part
@@ -12,19 +14,20 @@ if TYPE_CHECKING:
 
 def format_text(found: Installation) -> str:
     """Format what is there, then what is missing and how to get it."""
+    article, age = "an" if found.kind == "archive" else "a", found.rules_age_days
     lines = [
-        f"compatcheck {found.version}, a{'n' if found.kind == 'archive' else ''} {found.kind} at {found.place}",
+        translate(f"compatcheck {found.version}, {article} {found.kind} at {found.place}"),
         f"Python {found.python} ({found.interpreter})",
-        f"{found.rules_count} rules of {found.rules_date}, reviewed {found.rules_age_days} days ago ({found.rules_id})",
+        translate(f"{found.rules_count} rules of {found.rules_date}, reviewed {age} days ago ({found.rules_id})"),
         "",
-        "there",
+        translate("there"),
         *(line for part in found.parts if part.remedy is None for line in _format_part(part)),
     ]
     missing = [part for part in found.parts if part.remedy is not None]
     if missing:
         lines += [
             "",
-            "missing; everything else works without",
+            translate("missing; everything else works without"),
             *(line for part in missing for line in _format_part(part)),
         ]
     return "\n".join(lines) + "\n"
@@ -37,7 +40,7 @@ def format_json(found: Installation) -> str:
 
 
 def _format_part(part: Part) -> list[str]:
-    version = part.version or ("" if part.remedy else "version not known")
-    head = f"  {part.name:<11} {version}" + (f"  ({part.place})" if part.place else "")
-    get = [] if part.remedy is None else [f"    get it  {part.remedy}"]
-    return [head.rstrip(), *wrap(part.enables, 80, initial_indent="    ", subsequent_indent="    "), *get]
+    version = part.version or ("" if part.remedy else translate("version not known"))
+    head = f"  {part.name:<11} {version}" + (f"  ({translate(part.place)})" if part.place else "")
+    get = [] if part.remedy is None else [f"    {translate('get it')}  {translate(part.remedy)}"]
+    return [head.rstrip(), *wrap_text(part.enables, 4, 4), *get]

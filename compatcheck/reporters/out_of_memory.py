@@ -166,8 +166,9 @@ def _finding(explained: Explained) -> Iterator[str]:
     finding, relation = explained.finding, _RELATIONS[explained.relation]
     size = ""
     if finding.impact is not None and finding.impact.expected_bytes is not None:
-        size = f", {format_bytes(finding.impact.expected_bytes)}"
-    yield f"  {finding.rule_id} ({translate(finding.status)}{size})" + (f": {translate(relation)}" if relation else "")
+        size = translate(", ") + format_bytes(finding.impact.expected_bytes)
+    head = finding.rule_id + translate(" (") + translate(finding.status) + size + translate(")")
+    yield f"  {head}" + (translate(": ") + translate(relation) if relation else "")
     yield from wrap_text(finding.title, 4, 4)
     for remedy in finding.remedies[:1]:
         yield from wrap_text(f"remedy: {remedy.text}", 4, 4)

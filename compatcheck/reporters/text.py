@@ -84,7 +84,7 @@ class Terminal:
 def severity_text(finding: Finding) -> str:
     """Write the severity of a finding, and whether it is one."""
     word = "POSSIBLE" if finding.status == "possible" else "ADVICE" if finding.advice else None
-    return finding.severity.upper() if word is None else f"{translate(word)} ({finding.severity})"
+    return translate(finding.severity.upper()) if word is None else translate(word) + _note(finding.severity)
 
 
 class _Writer(Terminal):
@@ -199,7 +199,7 @@ class _Writer(Terminal):
         shown = [finding for finding in findings if finding.suppressed is None]
         certain = [finding for finding in shown if finding.status == "affected"]
         for finding in certain:
-            parts = (f"{finding.severity.upper()} {finding.rule_id}", translate(size_text(finding.impact)))
+            parts = (f"{translate(finding.severity.upper())} {finding.rule_id}", translate(size_text(finding.impact)))
             yield from (f"  {line}" for line in fill(" ".join(filter(None, parts)), self.width - 2))
         possible = len(shown) - len(certain)
         if possible:

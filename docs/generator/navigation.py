@@ -68,7 +68,7 @@ def _entries(paths: Sequence[str], titles: Mapping[str, str]) -> list[dict[str, 
 
 
 def _title(page: Page) -> str:
-    found = re.search(r"^# (.+)$", page.text, re.MULTILINE)
+    found = re.search(r"^# (?:<code.*?</code> )?(.+)$", page.text, re.MULTILINE)
     return (
         re.sub(r"\\(.)|`", r"\1", found[1]).replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
         if found

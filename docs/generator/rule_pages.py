@@ -38,6 +38,8 @@ KNOWN = {
     "reported": "**Reported**: people met it; the cause was not found in the code.",
 }
 FOLKLORE = "folklore"
+ID = '<code class="id">{}</code>'
+"""Id of a rule in the heading of its page, at its start: whoever searches for it finds the page before all that name it."""
 STACK = "the stack as a whole"
 
 
@@ -95,8 +97,8 @@ def _write_rule(one: _Known, rules: RuleSet) -> Iterator[str]:
     rule, texts = one.rule, one.texts
     page = rule_path(rule.id)
     prose = partial(_link_rules, page=page, rules=rules)
-    yield f"# {escape_prose(rule.title)}"
-    yield f"`{rule.id}` · {link(package_of(rule.id), page, INDEX)} · {rule.kind} · {rule.confidence}"
+    yield f"# {ID.format(rule.id)} {escape_prose(rule.title)}"
+    yield f"{link(package_of(rule.id), page, INDEX)} · {rule.kind} · {rule.confidence}"
     if rule.kind == FOLKLORE:
         told = [f"`{rule_id}`" for rule_id in rule.debunks]
         yield "**It is said, and it is not so.**" + (f" What is true: {prose(', '.join(told))}." if told else "")

@@ -36,6 +36,8 @@ _NAMED = 6
 """Members of one history that a label names."""
 _FEW = 3
 """Measured releases that a history has at least."""
+_CODES = {"implementation": ("sdpa or flash", "eager")}
+"""Metric that is a code → what its values stand for, as the probe says."""
 _LONG = 400
 """Characters of a sentence above which it is folded."""
 
@@ -74,6 +76,11 @@ def join_runs(points: Iterable[tuple[str, float]]) -> Iterator[tuple[str, str, f
         yield versions[0], versions[-1], value
 
 
+def tell_quantity(metric: str, value: float | None) -> str:
+    """Show a number of a metric, or what it stands for."""
+    return _CODES[metric][int(value)] if metric in _CODES and value is not None else show_quantity(metric, value)
+
+
 def run_text(run: tuple[str, str, float]) -> str:
     """Write the releases of a run."""
     first, last, _ = run
@@ -90,6 +97,7 @@ def make_release_pages(rules: RuleSet, rule_path: Callable[[str], str]) -> Itera
     swept: dict[str, list[_Swept]] = {}
     for one in _read_sweeps(rules):
         swept.setdefault(one.package, []).append(one)
+    swept = dict(sorted(swept.items()))
     yield make_page(INDEX, _write_index(swept))
     for package, found in swept.items():
         yield make_page(package_path(package), _write_package(package, found, rules, rule_path))
@@ -169,37 +177,43 @@ def _write_index(swept: Mapping[str, Sequence[_Swept]]) -> Iterator[str]:
             (
                 link(package, INDEX, package_path(package)),
                 f"{known[0]} to {known[-1]}",
-                str(len(found)),
-                str(len(steps)),
+                f"{len(steps)} by {len(found)} probes",
             )
         )
-    yield write_table(("package", "releases", "probes:", "steps found:"), rows)
+    yield write_table(("package", "releases", "steps found"), rows)
     yield "## Where numbers grew"
-    yield "Every step up. One step may be of many model types or losses; the page of the package has them all."
+    yield (
+        "Every step up, the oldest release first. One step may be of many model types or losses; the page of the package"
+        " has them all."
+    )
     for package, found in swept.items():
-        if growth := [*_list_growth(package, found)]:
+        if growth := _list_growth(package, found):
             yield f"### {package}"
-            yield write_table(("between", "probe", "quantity", "from:", "to:"), growth)
+            yield write_table(("releases", "quantity", "from → to"), growth)
 
 
-def _list_growth(package: str, found: Sequence[_Swept]) -> Iterator[tuple[str, ...]]:
+def _list_growth(package: str, found: Sequence[_Swept]) -> list[tuple[str, ...]]:
+    rows: list[tuple[tuple[int, int], tuple[str, ...]]] = []
     for one in found:
         probe = _words(one.probe.name)
         place = link(probe, INDEX, f"{package_path(package)}#{probe.replace(' ', '-')}")
         for metric, series in one.metrics.items():
-            steps: dict[str, list[tuple[float, float]]] = {}
+            steps: dict[tuple[str, str], list[tuple[float, float]]] = {}
             for change in find_changes(series):
                 if change.difference > 0:
                     pair = change.series.values[change.before], change.series.values[change.after]
-                    steps.setdefault(f"{change.before} → {change.after}".replace(" ", "\u00a0"), []).append(pair)
-            for between, pairs in steps.items():
-                before, after = (_extent(metric, values) for values in zip(*pairs, strict=True))
-                yield between, place, _words(metric), before, after
+                    steps.setdefault((change.before, change.after), []).append(pair)
+            for releases, pairs in steps.items():
+                sizes = (_extent(metric, values) for values in zip(*pairs, strict=True))
+                order = one.releases.index(releases[1]), one.releases.index(releases[0])
+                row = " → ".join(releases).replace(" ", "\u00a0"), f"{place}: {_words(metric)}", " → ".join(sizes)
+                rows.append((order, row))
+    return [row for _, row in sorted(rows, key=lambda item: item[0])]
 
 
 def _extent(metric: str, values: Sequence[float]) -> str:
-    low, high = show_quantity(metric, min(values)), show_quantity(metric, max(values))
-    return low if low == high else f"{low} to {high}"
+    low, high = tell_quantity(metric, min(values)), tell_quantity(metric, max(values))
+    return low if low == high else f"{low} … {high}"
 
 
 def _words(name: str) -> str:
@@ -255,7 +269,7 @@ def _write_metric(one: _Swept, metric: str) -> Iterator[str]:
         )
     if still:
         told = "; ".join(
-            f"{', '.join(filter(None, history.labels)) or one.package}: {show_quantity(metric, history.runs[0][2])}"
+            f"{', '.join(filter(None, history.labels)) or one.package}: {tell_quantity(metric, history.runs[0][2])}"
             for history in still
         )
         yield (
@@ -286,7 +300,7 @@ def _draw_line(one: _Swept, metric: str, history: _History) -> str:
         for release in one.releases[one.releases.index(first) : one.releases.index(last) + 1]
     ]
     title = ": ".join(filter(None, (f"{_words(metric)}, {one.package}", history.label)))
-    return show_figure(draw_steps(f"{one.probe.name}-{metric}", title, points, partial(show_quantity, metric)))
+    return show_figure(draw_steps(f"{one.probe.name}-{metric}", title, points, partial(tell_quantity, metric)))
 
 
 def _draw_histories(one: _Swept, metric: str, shown: Sequence[_History], moving: Sequence[_History]) -> str:
@@ -310,7 +324,7 @@ def _list_bands(history: _History, releases: Sequence[str], probe: Probe) -> Ite
         start, end = releases.index(first), releases.index(last)
         if start > place:
             yield Band(place, start - 1, "none", "not measured")
-        text = show_quantity(series.metric, value)
+        text = tell_quantity(series.metric, value)
         if value <= healthy + allowed:
             yield Band(start, end, "good", text)
         else:
@@ -324,8 +338,8 @@ def _tabulate(package: str, metric: str, histories: Sequence[_History]) -> str:
     rows = [
         (
             ", ".join(filter(None, history.labels)) or "all",
-            show_quantity(metric, history.series.predicted),
-            "; ".join(f"{run_text(run)}: {show_quantity(metric, run[2])}" for run in history.runs),
+            tell_quantity(metric, history.series.predicted),
+            "; ".join(f"{run_text(run)}: {tell_quantity(metric, run[2])}" for run in history.runs),
         )
         for history in histories
     ]

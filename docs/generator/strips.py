@@ -23,6 +23,8 @@ _MARKS = 5
 _NARROW = 340
 """Width in pixels for which texts of bands are chosen: a phone."""
 _LETTER = 6.6
+_GAP = 6
+"""Pixels between two names of releases."""
 _LONGEST = 56
 """Letters of a label, which has to fit that width."""
 
@@ -66,7 +68,7 @@ def draw_strips(name: str, title: str, releases: Sequence[str], strips: Sequence
             parts += _draw_band(band, releases, width, top)
         said.append(f"{strip.label}: " + "; ".join(f"{_span(band, releases)} {band.text}" for band in strip.bands))
         top += 28
-    places = sorted({round(index * (len(releases) - 1) / (_MARKS - 1)) for index in range(_MARKS)})
+    places = _choose_marks(releases, width)
     for place in places:
         x = (place + 0.5) * width
         end, middle = place == places[-1], place not in (places[0], places[-1])
@@ -76,6 +78,19 @@ def draw_strips(name: str, title: str, releases: Sequence[str], strips: Sequence
             draw_text(at, top + 15, releases[place], end=end, middle=middle, kind="small number"),
         ]
     return wrap_shapes(name, title, ". ".join(said) + ".", top + 22, "".join(parts))
+
+
+def _choose_marks(releases: Sequence[str], width: float) -> list[int]:
+    """Return the releases that are named: the first, the last, and between them those whose names have room on a phone."""
+    last = len(releases) - 1
+    places = sorted({round(index * last / (_MARKS - 1)) for index in range(_MARKS)})
+    chosen, free = places[:1], len(releases[0]) * _LETTER
+    for place in places[1:-1]:
+        middle, half = (place + 0.5) * width / 100 * _NARROW, len(releases[place]) * _LETTER / 2
+        if free + _GAP < middle - half and middle + half + _GAP < _NARROW - len(releases[last]) * _LETTER:
+            chosen.append(place)
+            free = middle + half
+    return [*chosen, *places[1:][-1:]]
 
 
 def _draw_band(band: Band, releases: Sequence[str], width: float, top: float) -> Iterator[str]:

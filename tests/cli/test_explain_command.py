@@ -50,6 +50,13 @@ def test_nothing_to_explain_on(tmp_path: Path) -> None:
     assert run("explain", RULE, empty).code == 3
 
 
+def test_known_problems_are_a_list_within_the_width(file: Path) -> None:
+    told = run("explain", "transformers/dtype-unset-loads-float32", file).out.partition("\n  known problems\n")[2]
+    lines = told.partition("\n  confidence")[0].splitlines()
+    assert sum(line.startswith("    - ") for line in lines) == 4
+    assert all(line.startswith(("    - ", "      ")) and len(line) <= 80 for line in lines)
+
+
 def test_an_exception_rules_out_only_as_a_whole() -> None:
     """Of "one rank, and nothing offloaded" the second half alone holds."""
     case = ROOT / "fixtures" / "cases" / "openrlhf-llama3-70b"

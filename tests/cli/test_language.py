@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from compatcheck.core.catalogue import Catalogue, Entry
 from compatcheck.core.columns import measure
 from tests import ROOT
 from tests.cli.run_cli import run
@@ -106,11 +107,50 @@ def test_a_page_says_its_language(case: str):
     assert '<html lang="en">' in run("check", case, "--format", "html").out
 
 
-def test_a_rule_that_nobody_translated_is_told_in_english():
-    Path("requirements.txt").write_text("torch==2.7.0\nxformers==0.0.28\n", encoding="utf-8")
-    english, chinese = (run("check", "requirements.txt", "-v", "--lang", name).out for name in ("en", "zh"))
-    titles = [line for line in english.splitlines() if line.startswith("  ") and line[2:3].isupper()]
-    assert any(title in chinese for title in titles)
+def test_what_nobody_translated_of_a_rule_is_told_in_english():
+    Path("requirements.txt").write_text("torch==2.7.0\n", encoding="utf-8")
+    rule = "bitsandbytes/imports-removed-triton-module"
+    english, chinese = (run("explain", rule, "requirements.txt", "--lang", name).out for name in ("en", "zh"))
+    why = english.partition("\n  why\n")[2].partition("\n  c")[0].partition("\n  known")[0]
+    assert len(why.split()) > 9
+    assert f"\n  原因\n{why}\n" in chinese
+
+
+def test_signs_beside_a_reason_that_nobody_translated_are_english():
+    catalogue = Catalogue(
+        (
+            Entry("", "not read: {place}: {text_why}", "未读取：{place}：{text_why}"),
+            Entry("", "no such file", "没有这个文件"),
+        )
+    )
+    assert catalogue.translate("not read: a.txt: no such file") == "未读取：a.txt：没有这个文件"
+    assert catalogue.translate("not read: a.txt: it is of no use to us") == "未读取：a.txt: it is of no use to us"
+
+
+@one_case
+def test_facts_doctor_and_arithmetic_speak_chinese(case: str):
+    facts = run("facts", case, "--lang", "zh").out
+    assert re.search(r"training\.use_reentrant = false +OpenRLHF 的默认值（openrlhf 0\.6\.1）", facts)
+    assert json.loads(run("facts", case, "--lang", "zh", "--format", "json").out) == json.loads(
+        run("facts", case, "--format", "json").out
+    )
+    assert "缺少；不影响其它功能" in run("doctor", "--lang", "zh").out
+    estimate = run("estimate", case, "-v", "--lang", "zh").out
+    assert "= 16,384 B × 2,048 个 token × 80 个 block 输入" in estimate
+    assert "反向 142.5" in estimate
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"train_batch_size": }', "不是合法的 JSON"),
+        ("a: [1", "不是合法的 YAML"),
+    ],
+)
+def test_frequent_reasons_are_told_in_chinese(text: str, reason: str):
+    Path("ds.json" if text.startswith("{") else "train.yaml").write_text(text, encoding="utf-8")
+    ran = run("check", ".", "--lang", "zh")
+    assert reason in ran.out + ran.err
 
 
 @pytest.mark.parametrize(

@@ -31,23 +31,31 @@ PICTURE = ROOT / "docs" / "pictures" / "incident.svg"
 
 
 @cache
-def run(command: str) -> str:
+def run(command: str, language: str) -> str:
     """Run a compatcheck command in the checkout and hide what changes with every release of the rules."""
-    environment = {key: value for key, value in os.environ.items() if key not in {"FORCE_COLOR", "COLUMNS"}}
+    apart = {"FORCE_COLOR", "COLUMNS", "LC_ALL", "LC_MESSAGES", "LANGUAGE"}
+    environment = {key: value for key, value in os.environ.items() if key not in apart}
+    environment |= {"LANG": language, "PYTHONIOENCODING": "utf-8"}
     done = subprocess.run(
         [sys.executable, "-m", "compatcheck", *shlex.split(command)[1:]],
         cwd=ROOT,
         env=environment,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         check=False,
     )
     assert done.returncode in {0, 1}, done.stderr
     return mask(done.stdout)
 
 
+def language_of(page: Path) -> str:
+    """Return the locale that the commands of a page are run in: Chinese pages show what their readers see."""
+    return "zh_CN.UTF-8" if ".zh" in page.name else "en_US.UTF-8"
+
+
 def mask(text: str) -> str:
     text = re.sub(r"db \S+ \(\d+\srules(, [0-9a-f]+)?\) · [\d.]+ s", "db … · … s", text)
+    text = re.sub(r"数据库\s\S+（\d+ 条规则(，[0-9a-f]+)?）\s·\s[\d.]+ s", "数据库 … · … s", text)
     return text.rstrip() + "\n"
 
 
@@ -55,7 +63,7 @@ def mask(text: str) -> str:
     ("page", "command", "shown"), BLOCKS, ids=[f"{page.name}: {command}" for page, command, _ in BLOCKS]
 )
 def test_pages_show_what_the_command_prints(page: Path, command: str, shown: str) -> None:
-    assert mask(shown) == run(command), f"python tests/cli/test_readme.py writes {page.name} anew"
+    assert mask(shown) == run(command, language_of(page)), f"python tests/cli/test_readme.py writes {page.name} anew"
 
 
 def test_the_pages_have_commands() -> None:
@@ -132,7 +140,9 @@ def write() -> None:
     for page, command, shown in BLOCKS:
         text = page.read_text(encoding="utf-8")
         old = f"```console\n$ {command}\n{shown}```"
-        page.write_text(text.replace(old, f"```console\n$ {command}\n{run(command)}```"), encoding="utf-8")
+        page.write_text(
+            text.replace(old, f"```console\n$ {command}\n{run(command, language_of(page))}```"), encoding="utf-8"
+        )
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 import pytest
+from packaging.version import Version
 
 from compatcheck.cli.group import group
 from compatcheck.rules.locate import open_rules
@@ -23,7 +24,7 @@ from docs.build import make_pages, write_pages
 from docs.generator import navigation
 from docs.generator.documents import find_page, list_documents, list_pictures
 from docs.generator.page import Page, escape_prose, link, write_table
-from docs.generator.rule_pages import FOLKLORE, KNOWN, rule_path
+from docs.generator.rule_pages import FOLKLORE, ID, KNOWN, rule_path
 from docs.generator.strips import Band, Strip, draw_strips
 from docs.generator.words import FUNCTIONS, find_functions, list_conditions, say
 from tests import ROOT
@@ -59,7 +60,9 @@ def test_every_active_rule_has_a_page() -> None:
             "How it is known",
             *(["What it costs"] if rule.kind != FOLKLORE else []),
         ]
-        assert f"`{rule.id}`" in page
+        assert page.startswith(f"# {ID.format(rule.id)} {escape_prose(rule.title)}\n"), (
+            "a search for an id finds its page"
+        )
         assert all(f"\n## {part}\n" in page for part in parts)
         assert ("it is not so" in page) == (rule.kind == FOLKLORE)
         assert KNOWN[rule.confidence] in page
@@ -67,6 +70,19 @@ def test_every_active_rule_has_a_page() -> None:
         assert f"]({rule_path(rule.id).removeprefix('rules/')})" in pages()["rules/index.md"]
         assert all(reference["url"] in page for reference in rules.texts(rule).references)
         assert ("<figure" in page.partition("## Measured")[2]) == (rules.texts(rule).measured is not None)
+
+
+def test_steps_up_stand_in_the_order_of_releases_and_say_what_codes_stand_for() -> None:
+    page = pages()["releases/index.md"]
+    packages = re.findall(r"^### (\S+)\n\n(.*?)(?=\n#|\Z)", page, re.DOTALL | re.MULTILINE)
+    assert [name for name, _ in packages] == sorted(name for name, _ in packages)
+    for _, table in packages:
+        grown = [
+            Version(row.split("\u00a0→\u00a0")[1].split(" ")[0])
+            for row in re.findall(r"^\| (\d.*)$", table, re.MULTILINE)
+        ]
+        assert grown == sorted(grown) != []
+    assert "attention-default): implementation | sdpa or flash → eager |" in page
 
 
 def test_a_page_of_a_rule_works_its_size_out() -> None:

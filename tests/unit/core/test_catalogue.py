@@ -10,6 +10,7 @@ import pytest
 
 from compatcheck.core.catalogue import Catalogue, Entry, open_catalogue, read_entries
 from compatcheck.core.language import LANGUAGES
+from compatcheck.reporters.explanation import split_prose
 from compatcheck.rules.locate import open_rules
 from tests import ROOT
 
@@ -53,13 +54,14 @@ def placeholders_of(entries: tuple[Entry, ...]) -> set[str]:
 
 
 def texts_of(rule_id: str) -> set[str]:
-    """Return what of a rule is shown and may have an entry: title, paragraphs of `what`, notes of remedies."""
+    """Return what of a rule is shown and may have an entry: title, paragraphs and items of its prose, notes of remedies."""
     rules = open_rules(())
     rule = rules.find(rule_id)
     assert rule is not None, f"there is no rule {rule_id}"
     texts = rules.texts(rule)
     notes = (remedy["note"] for remedy in texts.remedies if remedy["note"])
-    return {" ".join(text.split()) for text in (rule.title, *texts.what.split("\n\n"), *notes)}
+    prose = (part for text in (texts.what, texts.why, texts.known_problems or "") for part in split_prose(text))
+    return {" ".join(text.split()) for text in (rule.title, *prose, *notes)}
 
 
 @every_language
@@ -95,7 +97,9 @@ def test_no_entry_is_left_of_a_sentence_that_is_said_no_more(directory: str):
         + [path.read_text(encoding="utf-8") for path in PACKAGE.glob("*/data/*")]
     )
     entries = read_entries(directory, "messages")
-    runs = {run for entry in entries if entry.context != "composed" for run in split_words(entry.message)}
+    runs = {
+        run for entry in entries if entry.context not in {"composed", "library"} for run in split_words(entry.message)
+    }
     words = {
         word for entry in entries if entry.context == "composed" for word in re.findall("[a-z]{3,}", entry.message)
     }
@@ -115,8 +119,12 @@ def test_entries_of_a_rule_are_what_it_says_now(directory: str):
 
 
 @every_language
-def test_the_most_frequent_rules_are_translated(directory: str):
-    assert len({entry.context for entry in read_entries(directory, "rules")}) >= 60
+def test_nearly_every_rule_has_a_title_in_it(directory: str):
+    """A new rule may wait for a translator: until then it speaks English."""
+    known = {entry.message for entry in read_entries(directory, "rules")}
+    active = [rule for rule in open_rules(()).all_rules() if rule.status == "active"]
+    missing = [rule.id for rule in active if " ".join(rule.title.split()) not in known]
+    assert len(missing) <= len(active) / 20, missing
 
 
 @every_language
