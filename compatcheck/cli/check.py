@@ -34,20 +34,7 @@ class _CheckCommand(Command):
 
 @click.command("check", cls=_CheckCommand)
 @options.argument("paths", "[PATH]...", nargs=-1)
-@options.take(
-    "check",
-    "environment",
-    "image",
-    "inside image",
-    "files",
-    "run",
-    "select",
-    "rules",
-    "gate",
-    "security",
-    "report",
-    "language",
-)
+@options.take_check("check", *options.INPUTS)
 def command(**given: Any) -> int:  # noqa: ANN401 (click's signature)
     """Check requirement files, locks and training configurations, alone or together; directories are walked.
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @click.command("estimate", cls=Command)
 @options.argument("paths", "[PATH]...", nargs=-1)
-@options.take("estimate", "environment", "image", "inside image", "files", "run", "language")
+@options.take("estimate", *options.INPUTS, "run", "language")
 def command(
     *,
     suggest: bool,

@@ -19,7 +19,7 @@ from compatcheck.rules.locate import open_rules
 @click.command("explain", cls=Command)
 @options.argument("rule_id", "RULE", "rule")
 @options.argument("paths", "[PATH]...", nargs=-1)
-@options.take("environment", "image", "inside image", "files", "run", "rules", "language")
+@options.take(*options.INPUTS, "run", "rules", "language")
 def command(rule_id: str, rule_directories: tuple[str, ...], **given: Any) -> int:  # noqa: ANN401 (click's signature)
     """Show each condition of RULE with the facts it read, the size step by step, and what rules it out or would decide it.
 

@@ -17,7 +17,7 @@ from compatcheck.rules.locate import open_rules
 
 @click.command("facts", cls=Command)
 @options.argument("paths", "[PATH]...", nargs=-1)
-@options.take("facts", "environment", "image", "inside image", "files", "run")
+@options.take("facts", *options.INPUTS, "run")
 def command(names: bool, format_name: str, **given: Any) -> int:  # noqa: FBT001, ANN401 (click's signature)
     """Show every fact with its value, origin and line; conflicts, `auto` values nobody fills in, unread keys.
 

@@ -29,18 +29,7 @@ FORMATS = ("text", "json", "markdown", "diff")
 
 @click.command("fix", cls=Command)
 @options.argument("paths", "[PATH]...", nargs=-1)
-@options.take(
-    "fix",
-    "environment",
-    "files",
-    "run",
-    "select",
-    "rules",
-    "gate",
-    "security",
-    "report text,json,markdown,diff",
-    "language",
-)
+@options.take_check("fix", "environment", "files", formats="text,json,markdown,diff")
 def command(apply: bool, unsafe: bool, offline: bool, **given: Any) -> int:  # noqa: ANN401, FBT001 (click's signature)
     """Find a small set of changes that clears the findings of PATHs without bringing in others.
 
@@ -85,9 +74,6 @@ def execute(inspection: Inspection, checks: Checks, output: Output, *, apply: bo
     if "-" in {path for request in inspection.requests for path in request.paths} and apply:
         msg = "standard input cannot be written"
         raise UsageError(msg, hint="name the file")
-    if checks.security:
-        msg = "--security finds advisories, which fix does not clear"
-        raise UsageError(msg, hint="`pip-audit --fix` does; or leave it out")
     rules = open_rules(checks.rule_directories)
     criteria = open_criteria(inspection, rules, checks)
     try:
