@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from compatcheck.core.installation import Installation, Part
 
+_KINDS = {"archive": "an archive", "checkout": "a checkout", "package": "a package"}
+
 
 def format_text(found: Installation) -> str:
     """Format what is there, then what is missing and how to get it."""
     lines = [
-        f"compatcheck {found.version}, a{'n' if found.kind == 'archive' else ''} {found.kind} at {found.place}",
+        f"compatcheck {found.version}, {_KINDS.get(found.kind, f'installed by {found.kind}')} at {found.place}",
         f"Python {found.python} ({found.interpreter})",
         f"{found.rules_count} rules of {found.rules_date}, reviewed {found.rules_age_days} days ago ({found.rules_id})",
         "",
