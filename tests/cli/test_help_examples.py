@@ -109,7 +109,7 @@ def test_an_example_runs(code: str, text: str, project: Path, tmp_path: Path, mo
     if "evidence" in text:
         run_here("evidence", "import", copy / "measured")
         (copy / "cuda.jsonl").write_text("")
-    if {"|", ">"} & set(text.split()):
+    if {"|", ">", "<"} & set(text.split()):
         done = run(text, copy, tmp_path)
         assert str(done.returncode) == code, done.stdout + done.stderr
         return
