@@ -14,6 +14,7 @@ from compatcheck.checking.stack import holds_stack, name_unselected
 from compatcheck.checking.verdict import Variants
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT
 from compatcheck.core.fail_on import parse_threshold
+from compatcheck.core.progress import follow
 from compatcheck.core.report import Finding, Report, SubjectReport
 from compatcheck.core.summary import checked_anything
 from compatcheck.frameworks.lines import LineFinder
@@ -128,7 +129,7 @@ def build_report(
     skipped = list(gathered.skipped)
     lines = LineFinder(gathered.files)
     subjects = []
-    for subject in gathered.subjects:
+    for subject in follow(gathered.subjects, "judging runs"):
         verdict = variants(subject)
         outcome, aside = verdict.outcome, subject.id in gathered.aside
         found = verdict.findings

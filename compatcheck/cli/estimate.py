@@ -12,6 +12,7 @@ from compatcheck.cli.arguments import inspect
 from compatcheck.cli.help import Command
 from compatcheck.cli.laboratory import find_tracer
 from compatcheck.cli.output import unread_lines
+from compatcheck.cli.progress import showing_progress
 from compatcheck.core.errors import UsageError
 from compatcheck.core.language import speaking
 from compatcheck.core.redaction import redact
@@ -60,7 +61,8 @@ def command(
         msg = f"--sweep {axes!r} names no setting"
         raise UsageError(msg, hint="for example --sweep micro_batch_size,sequence_length")
     tracer = find_tracer(given["python"]) if trace else None
-    found = estimate(inspection, rules, os.environ, EstimateOptions(given["model"], suggest, names, tracer))
+    with showing_progress():
+        found = estimate(inspection, rules, os.environ, EstimateOptions(given["model"], suggest, names, tracer))
     for entry in found.failed:
         place = f"{entry.source}: " if entry.source is not None else ""
         click.echo(escape_controls(redact(f"not estimated: {entry.subject}: {place}{entry.reason}")), err=True)

@@ -11,6 +11,7 @@ from compatcheck.cli import options
 from compatcheck.cli.arguments import inspect
 from compatcheck.cli.help import Command
 from compatcheck.cli.output import unread_lines
+from compatcheck.cli.progress import showing_progress
 from compatcheck.core.language import speaking
 from compatcheck.core.terminal import escape_controls
 from compatcheck.rules.locate import open_rules
@@ -30,7 +31,8 @@ def command(rule_id: str, rule_directories: tuple[str, ...], **given: Any) -> in
 
     inspection = inspect(given, files=bool(given["paths"] or given["run"]))
     directories = (*(() if inspection.policy is None else inspection.policy.rules), *rule_directories)
-    found = explain(rule_id, inspection, open_rules(directories), os.environ)
+    with showing_progress():
+        found = explain(rule_id, inspection, open_rules(directories), os.environ)
     with speaking(os.environ):
         for explanation in found.explanations:
             click.echo(escape_controls(format_explanation(explanation)), nl=False)

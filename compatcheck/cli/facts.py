@@ -10,6 +10,7 @@ import click
 from compatcheck.cli import options
 from compatcheck.cli.arguments import inspect
 from compatcheck.cli.help import Command
+from compatcheck.cli.progress import showing_progress
 from compatcheck.core.errors import EXIT_CLEAN
 from compatcheck.core.terminal import escape_controls
 from compatcheck.rules.locate import open_rules
@@ -34,6 +35,7 @@ def command(names: bool, format_name: str, **given: Any) -> int:  # noqa: FBT001
     from compatcheck.checking.description import describe  # noqa: PLC0415 (beside its use)
 
     inspection = inspect(given, files=bool(given["paths"] or given["run"]))
-    found = describe(inspection, open_rules(), os.environ)
+    with showing_progress():
+        found = describe(inspection, open_rules(), os.environ)
     click.echo(escape_controls(reporter.FORMATTERS[format_name](found.subjects, found.skipped)), nl=False)
     return found.exit_code
