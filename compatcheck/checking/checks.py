@@ -36,6 +36,9 @@ class Checks(NamedTuple):
     security_service: str | None = None
     """Whom it asks: ``pypi``, ``osv`` or the URL of an OSV endpoint; None is its own setting."""
 
+    baseline: str | None = None
+    """JSON report of an earlier check: what stood there is counted, and fails no more."""
+
     def selects(self, rule_id: str) -> bool:
         """Tell whether a rule takes part."""
         if not (self.select or self.ignore):

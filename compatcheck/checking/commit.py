@@ -1,4 +1,4 @@
-"""Which runs of the policy the files of a commit belong to: those that read one of them, each checked as a whole."""
+"""Which runs of the policy files belong to: those of a commit, or of the directory that the policy stands in."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
 
 class Commit:
-    """The files of a commit, as far as they have not been found to belong to a run."""
+    """The files of a commit, or of a directory with runs, as far as they have not been found to belong to a run."""
 
     def __init__(self, inspection: Inspection) -> None:
         """Take the files that a hook names; without any, every run takes part."""
         runs = any(request.run is not None for request in inspection.requests)
         self.paths = frozenset(map(os.path.realpath, inspection.touched or ())) if runs else frozenset()
+        self.beside_runs = runs and any(request.run is None for request in inspection.requests) and not self.paths
+        """Whether a directory is walked for what is there beside its runs."""
         self.manifests = _find_manifests(self.paths)
         policy = None if inspection.policy is None else os.path.realpath(inspection.policy.path)
         self.holds_policy = policy in self.paths
@@ -31,6 +33,8 @@ class Commit:
 
     def narrow(self, request: Request) -> Request | None:
         """Leave what belongs to runs out of the request for all other files; None where no file is left."""
+        if self.beside_runs and request.run is None:
+            return request._replace(covered=frozenset(path for path in self.read if path is not None))
         if not request.hook:
             return request
         rest = tuple(path for path in request.paths if os.path.realpath(path) not in self.read)
@@ -38,11 +42,14 @@ class Commit:
 
     def watch(self, files: Files) -> ReadLog | None:
         """Return a tree that tells what is read of it; None where every run takes part."""
-        return ReadLog(files) if self.paths else None
+        return ReadLog(files) if self.paths or self.beside_runs else None
 
     def concerns(self, request: Request, log: ReadLog | None) -> bool:
         """Tell whether a request that has been read takes part: a run for which no file of the commit was read does not."""
         if log is None or request.run is None:
+            return True
+        if self.beside_runs:
+            self.read |= log.read
             return True
         locked = {self.manifests[path] for path in log.read & self.manifests.keys()}
         if self.holds_policy or locked or not log.read.isdisjoint(self.paths):  # a policy belongs to every run

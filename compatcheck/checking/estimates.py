@@ -15,6 +15,7 @@ from compatcheck.checking.verdict import Variants
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT, UsageError
 from compatcheck.core.estimate import Assumption
 from compatcheck.core.estimate_report import Doubts, EstimateReport
+from compatcheck.core.progress import follow
 from compatcheck.core.redaction import redact
 from compatcheck.core.setting_names import is_about_memory
 from compatcheck.frameworks.lines import LineFinder
@@ -95,7 +96,7 @@ def _estimate_all(
     """Estimate every subject; one that makes no sense does not lose the others."""
     reports: list[EstimateReport] = []
     failed: list[Unestimated] = []
-    for subject in subjects:
+    for subject in follow(subjects, "estimating runs"):
         try:
             report = _estimate_one(subject, criteria, options)._replace(doubts=_doubts(subject, lines, criteria.rules))
         except UsageError as error:

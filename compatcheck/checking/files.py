@@ -77,7 +77,7 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
             roots = [item for item in found if item.is_root]
             locked = {} if request.manifests else find_locks(roots)
             roots = [root for root in leave_out_included(roots) if root.path not in locked]
-            subjects.extend(pair_subjects(group_runs(found), roots, shared))
+            subjects.extend(pair_subjects(*_leave_out_covered(request, group_runs(found), roots), shared))
         elif path == DASH:
             explicit.extend(read_standard_input_file(files, skipped, request.selection, blocks[path]))
         else:
@@ -101,7 +101,7 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
     if not subjects and (shared.documents or shared.model):
         subjects.append(build_subject("command line", None, shared.documents, shared))
     if not subjects and not any(entry.named for entry in skipped):
-        if skipped and request.paths != (DASH,):
+        if request.covered or (skipped and request.paths != (DASH,)):
             return Gathered((), tuple(skipped))
         if skipped:
             raise NothingToCheckError(skipped[0].reason, source=skipped[0].source, hint=skipped[0].hint)
@@ -114,6 +114,19 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
         )
         raise NothingToCheckError(f"{named}: no environment and no training configuration found", hint=hint)
     return Gathered(tuple(subjects), tuple(skipped), files=files)
+
+
+def _leave_out_covered(
+    request: Request, runs: list[ConfigurationSet], roots: list[InputFile]
+) -> tuple[list[ConfigurationSet], list[InputFile]]:
+    """Leave out what runs of the policy are about; packages of theirs stay beside what else they are paired with."""
+
+    def is_covered(path: str) -> bool:
+        return os.path.realpath(path) in request.covered
+
+    kept = [run for run in runs if not all(map(is_covered, run.paths))]
+    wanted = {root.path for run in kept for root in nearest_roots(run.directory, roots)}
+    return kept, [root for root in roots if root.path in wanted or not is_covered(root.path)]
 
 
 def _open_all_blocks(paths: Iterable[str], files: Files) -> tuple[Files, dict[str, tuple[str, ...] | None]]:

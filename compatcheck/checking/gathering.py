@@ -60,7 +60,7 @@ def gather_all(inspection: Inspection, rules: RuleSet, environ: Mapping[str, str
                 files = part.files  # standard input can be read only once
             done.append((inputs, part))
         except (InputError, NothingToCheckError) as error:
-            if len(inspection.requests) == 1:
+            if len(inspection.requests) == 1 or (commit.beside_runs and request.run is None and request.target is None):
                 raise
             if commit.concerns(request, log):
                 skipped.append(_skipped_run(error, request, inspection))

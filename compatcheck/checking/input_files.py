@@ -20,6 +20,7 @@ from compatcheck.collectors.recognise import (
 from compatcheck.core.errors import InputError, NoEnvironmentError, UsageError
 from compatcheck.core.files import Files, Overlay, ReadLog
 from compatcheck.core.pattern import lazy_compile
+from compatcheck.core.progress import follow
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import CONFIGURATIONS, POLICY_FILE, STANDARD_INPUT, read_bytes, read_standard_input
 from compatcheck.frameworks.beside import find_beside
@@ -111,7 +112,7 @@ def read_found(
     """
     started: set[str] = set()
     scripts: list[str] = []
-    for file, kind in listed:
+    for file, kind in follow(listed, "reading files"):
         before, found = len(skipped), False
         skipped.extend(_check_policy(file, files, named=is_named(file)))
         if kind is None and file.lower().endswith(".py"):

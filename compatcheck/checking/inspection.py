@@ -11,7 +11,7 @@ from compatcheck.core.source import Source
 from compatcheck.core.textfile import MAX_BYTES, POLICY_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from compatcheck.checking.policy import NamedRun, Policy, Target
     from compatcheck.checking.request import Request
@@ -38,7 +38,7 @@ class PolicyUse(NamedTuple):
     """Its file; None for the nearest one at or above the working directory."""
     disabled: bool = False
     runs: tuple[str, ...] = ()
-    """Names of the runs that are inspected; empty for all of them where files are, and nothing else names any."""
+    """Names of the runs that are inspected; empty for all of them where no file is named, or the directory of the policy."""
     targets: tuple[str, ...] = ()
     """Names of the machines it is for; empty for all of them."""
     narrowed: bool = False
@@ -139,7 +139,10 @@ def make_inspection(request: Request, use: PolicyUse, *, files: bool, on_targets
             raise _unknown_run(name, runs, policy)
     chosen = [runs[name] for name in use.runs]
     touched = request.paths if request.hook else None
-    if files and not use.runs and (request.hook or not request.paths):
+    holds = (
+        files and policy is not None and runs and not (use.runs or request.hook) and _holds(request.paths, policy.path)
+    )
+    if files and not use.runs and (request.hook or not request.paths or holds):
         chosen = list(runs.values())
         if not chosen and request.training and not request.hook:
             request = request._replace(paths=request.training, training=())
@@ -151,12 +154,18 @@ def make_inspection(request: Request, use: PolicyUse, *, files: bool, on_targets
     targets = choose_targets(use.targets, policy) if on_targets or use.targets else ()
     complete = not (use.narrowed or request.hook or use.targets) and len(chosen) == len(runs)
     requests: list[Request] = []
-    rest = () if chosen and (use.runs or not (request.hook and request.paths)) else (None,)
+    rest = () if chosen and (use.runs or not request.paths) else (None,)
     for run in (*chosen, *rest):
-        laid = request if run is None else lay_over(request, run, files=files)
+        laid = request if run is None else lay_over(request._replace(paths=()) if holds else request, run, files=files)
         names = () if run is None or use.targets else run.targets
         requests += lay_targets(laid, [target for target in targets if not names or target.name in names])
     return Inspection(tuple(requests), policy, complete, touched)
+
+
+def _holds(paths: Iterable[str], policy: str) -> bool:
+    """Tell whether one of the paths is a directory that the policy stands in: what it declares of it is part of what is there."""
+    place = os.path.realpath(policy)
+    return any(place.startswith(os.path.join(os.path.realpath(path), "")) for path in paths if os.path.isdir(path))
 
 
 def choose_targets(names: Sequence[str], policy: Policy | None) -> tuple[Target, ...]:

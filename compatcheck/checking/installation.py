@@ -21,7 +21,7 @@ from compatcheck.core.programs import Program, find_program
 from compatcheck.rules.locate import is_checkout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from compatcheck.rules.database import RuleSet
 
@@ -40,10 +40,10 @@ def examine(rules: RuleSet, environ: Mapping[str, str], *, laboratory: bool) -> 
     from datetime import date  # noqa: PLC0415 (beside its use)
 
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    archive = not os.path.isdir(package)
+    kind = _find_kind(package)
     return Installation(
         version=__version__,
-        kind="archive" if archive else "checkout" if is_checkout() else "package",
+        kind=kind,
         place=os.path.dirname(package),
         python=".".join(map(str, sys.version_info[:3])),
         interpreter=sys.executable,
@@ -51,46 +51,90 @@ def examine(rules: RuleSet, environ: Mapping[str, str], *, laboratory: bool) -> 
         rules_age_days=max((date.today() - date.fromisoformat(rules.date)).days, 0),  # noqa: DTZ011 (days are enough)
         rules_count=rules.count,
         rules_id=rules.id,
-        parts=tuple(_find_parts(rules, environ, laboratory=laboratory)),
+        parts=tuple(_find_parts(rules, environ, _Ways(kind, environ), laboratory=laboratory)),
     )
 
 
-def _find_parts(rules: RuleSet, environ: Mapping[str, str], *, laboratory: bool) -> Iterator[Part]:
-    yield from _find_machine(rules, environ)
-    uv = find_program("uv", environ)
-    to_get_uv = "pipx install uv" if uv.refused else _install("uv", uv)
-    yield _part(uv, "`fix` checks that releases fit together; --torch and bisect build environments with it", to_get_uv)
-    yield _module(
-        "pip", "pip", "bisect, sweep and confirm install releases where there is no uv", "python -m ensurepip"
-    )
-    own = _module("pip-audit", "pip_audit", "--security asks for advisories", _install("pip-audit", uv))
+def _find_kind(package: str) -> str:
+    """Tell how compatcheck was installed, from where its package lies and what its installer leaves beside it."""
+    if not os.path.isdir(package):
+        return "archive"
+    if is_checkout():
+        return "checkout"
+    tools = {"pipx_metadata.json": "pipx", "uv-receipt.toml": "uv tool"}
+    return next((tool for name, tool in tools.items() if os.path.exists(os.path.join(sys.prefix, name))), "package")
+
+
+class _Ways:
+    """How what is missing is got, by the way that this was installed."""
+
+    def __init__(self, kind: str, environ: Mapping[str, str]) -> None:
+        self.kind = kind
+        self.uv = find_program("uv", environ)
+
+    def install(self, name: str) -> str:
+        """Say how a package comes to where compatcheck runs."""
+        if self.kind == "pipx":
+            return f"pipx inject compatcheck {name}"
+        if self.kind == "uv tool":
+            return f"uv tool install compatcheck --with {name}"
+        if find_spec("pip") is None and self.uv.path is not None:
+            return f"uv pip install --python {sys.executable} {name}"
+        return f"{sys.executable} -m pip install {name}"
+
+    def replace(self, what: str) -> str:
+        """Say what to do where this installation cannot have a part."""
+        way = "run it from a checkout or an installed package instead" if self.kind == "archive" else "install it whole"
+        return f"this {self.kind} comes without {what}: {way}"
+
+
+def _find_parts(rules: RuleSet, environ: Mapping[str, str], ways: _Ways, *, laboratory: bool) -> Iterator[Part]:
+    """Find what commands of this installation need; what only measuring needs, where it can measure."""
+
+    def uses(own: str, measuring: str) -> str:
+        return f"{own}; {measuring}" if laboratory else own
+
+    yield from _find_machine(rules, environ, uses)
+    uv, to_get_uv = ways.uv, "pipx install uv" if ways.uv.refused else ways.install("uv")
+    checks = "`fix` checks that releases fit together"
+    yield _part(uv, uses(checks, "--torch and bisect build environments with it"), to_get_uv)
+    own = _module("pip-audit", "pip_audit", "--security asks for advisories", ways.install("pip-audit"))
     yield own if own.remedy is None else _part(find_program("pip-audit", environ), own.enables, own.remedy or "")
     git = find_program("git", environ)
     yield _part(git, "`diff` compares revisions: HEAD~1:uv.lock", "install git, as in `apt install git`")
     zstd = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
-    yield _module("zstd", zstd, "`image` reads layers compressed with zstd", _install("backports.zstd", uv))
-    yield _module("matplotlib", "matplotlib", "`estimate --plot` draws", _install("matplotlib", uv))
-    yield _module("Jinja2", "jinja2", "`--format html` writes a page", _install("Jinja2", uv))
-    yield _module("mcp", "mcp", "`compatcheck mcp` answers an assistant", _install("mcp", uv))
-    yield _module("libyaml", "yaml._yaml", "large YAML files are read several times faster", _install("PyYAML", uv))
+    yield _module("zstd", zstd, "`image` reads layers compressed with zstd", ways.install("backports.zstd"))
+    yield _module("matplotlib", "matplotlib", "`estimate --plot` draws", ways.install("matplotlib"))
+    yield _module("Jinja2", "jinja2", "`--format html` writes a page", ways.install("Jinja2"))
+    yield _module("mcp", "mcp", "`compatcheck mcp` answers an assistant", ways.install("mcp"))
+    compiled = ways.replace("what is compiled") if ways.kind == "archive" else ways.install("PyYAML")
+    yield _module("libyaml", "yaml._yaml", "large YAML files are read several times faster", compiled)
+    if laboratory:
+        yield from _find_measuring(environ)
+    yield Part(
+        "laboratory",
+        "confirm, bisect, sweep, probe, evidence and --trace measure",
+        __version__ if laboratory else None,
+        remedy=None if laboratory else ways.replace("what measures"),
+    )
+
+
+def _find_measuring(environ: Mapping[str, str]) -> Iterator[Part]:
+    """Find what the laboratory alone has a use for."""
+    installs = "bisect, sweep and confirm install releases where there is no uv"
+    yield _module("pip", "pip", installs, f"{sys.executable} -m ensurepip")
     found = next((one for name in _COMPILERS if (one := find_program(name, environ)).path), Program("C compiler", None))
     yield _part(
         found,
         "probes on a CPU count the allocator's bytes instead of tensors' storages",
         "install a C compiler, as in `apt install gcc`",
     )
-    yield Part(
-        "laboratory",
-        "confirm, bisect, sweep, probe, evidence and --trace measure",
-        __version__ if laboratory else None,
-        remedy=None if laboratory else "install the whole package: this one came without it",
-    )
 
 
-def _find_machine(rules: RuleSet, environ: Mapping[str, str]) -> Iterator[Part]:
+def _find_machine(rules: RuleSet, environ: Mapping[str, str], uses: Callable[[str, str], str]) -> Iterator[Part]:
     """Find what `env` looks at: the environment and its torch, devices and driver."""
-    trace = "what `env` checks; --trace and probes run in an interpreter with it"
-    devices = "`env` knows what a run has to fit into; probes run on CUDA"
+    trace = uses("what `env` checks", "--trace and probes run in an interpreter with it")
+    devices = uses("`env` knows what a run has to fit into", "probes run on CUDA")
     activate = "activate an environment with torch, or name one: --python PYTHON"
     try:
         (subject, *_) = gather_all(as_inspection(Request()), rules, environ).subjects
@@ -135,10 +179,3 @@ def _module(name: str, module: str, enables: str, remedy: str) -> Part:
     except PackageNotFoundError:  # a part of Python itself
         version = None
     return Part(name, enables, version)
-
-
-def _install(name: str, uv: Program) -> str:
-    """Say how a package comes into the environment that compatcheck runs in."""
-    if find_spec("pip") is None and uv.path is not None:
-        return f"uv pip install --python {sys.executable} {name}"
-    return f"{sys.executable} -m pip install {name}"

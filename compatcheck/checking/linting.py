@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import CompatcheckError, RuleError, UsageError
+from compatcheck.core.progress import follow
+from compatcheck.core.source import Source
 from compatcheck.matching.examples import check_rule
 from compatcheck.rules.load import load_rule, rule_files
 from compatcheck.rules.locate import CHECKOUT, is_checkout, open_rules
+from compatcheck.rules.skeleton import find_placeholders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -65,7 +68,11 @@ def lint(
         return Linted(len(files), (f"{error}" + (f" ({error.hint})" if error.hint else ""),), readable=False)
     check_evidence = find_evidence_check(rules)
     problems: list[str] = []
-    for file, root in files:
+    for file, root in follow(files, "checking rules"):
+        problems += [
+            f"{Source(str(file), key, line)}: the skeleton's placeholder stands here: {words or 'give your own'}"
+            for line, key, words in find_placeholders(file.read_text(encoding="utf-8", errors="replace"))
+        ]
         try:
             found = check_rule(load_rule(file, root), rules, root.parent, check_evidence)
         except CompatcheckError as error:

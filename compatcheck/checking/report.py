@@ -14,13 +14,16 @@ from compatcheck.checking.stack import holds_stack, name_unselected
 from compatcheck.checking.verdict import Variants
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT
 from compatcheck.core.fail_on import parse_threshold
+from compatcheck.core.progress import follow
 from compatcheck.core.report import Finding, Report, SubjectReport
+from compatcheck.core.summary import checked_anything
 from compatcheck.frameworks.lines import LineFinder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from compatcheck.checking.annotator import Annotator
+    from compatcheck.checking.baseline import Baseline
     from compatcheck.checking.inspection import Inspection
     from compatcheck.checking.request import Request
     from compatcheck.checking.waivers import Waivers
@@ -62,10 +65,17 @@ def check(
     inspection = as_inspection(asked)
     criteria = open_criteria(inspection, rules, checks)
     auditor = find_auditor(checks)
+    baseline = None if checks.baseline is None else _open_baseline(checks.baseline)
     gathered = gather_all(inspection, rules, environ)
     audit = None if auditor is None else auditor(gathered.subjects)
     variants = Variants(criteria)
     report = build_report(gathered, criteria, audit, annotate, variants)
+    if baseline is not None:
+        checked = checked_anything(report)
+        report = baseline.leave_entered(report)
+        fails = any(one.fails for one in report.findings)
+        code = choose_exit_code(report.skipped, fails=fails, checked=checked, strict=checks.strict, audit=report.audit)
+        report = report._replace(exit_code=code)
     report = add_plans(report, gathered, criteria, variants)
     waivers = criteria.waivers
     report = report._replace(
@@ -76,6 +86,12 @@ def check(
     if report.exit_code == EXIT_NOTHING_TO_CHECK and gathered.passes:
         report = report._replace(exit_code=EXIT_CLEAN)
     return report
+
+
+def _open_baseline(path: str) -> Baseline:
+    from compatcheck.checking.baseline import read_baseline  # noqa: PLC0415 (only with --baseline)
+
+    return read_baseline(path)
 
 
 MOST_PLANNED = 6
@@ -113,7 +129,7 @@ def build_report(
     skipped = list(gathered.skipped)
     lines = LineFinder(gathered.files)
     subjects = []
-    for subject in gathered.subjects:
+    for subject in follow(gathered.subjects, "judging runs"):
         verdict = variants(subject)
         outcome, aside = verdict.outcome, subject.id in gathered.aside
         found = verdict.findings

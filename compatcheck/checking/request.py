@@ -51,6 +51,8 @@ class Request(NamedTuple):
     """What is chosen of what the files offer: extras, groups, a stage."""
     run_files: frozenset[str] = frozenset()
     """Real paths that runs of the policy name: the person named them, also where a walk meets them."""
+    covered: frozenset[str] = frozenset()
+    """Real paths that were read for runs of the policy: what a walk makes of these alone is no further subject."""
     sources: Mapping[str, Source] = {}
     """Where the keys of the run and the target stand in the policy, settings as ``set.NAME``."""
     files: Files = LOCAL

@@ -86,6 +86,7 @@ def split(given: Mapping[str, Any], *, files: bool) -> tuple[Inspection, Checks,
         fail_unread=own.fail_unread if fail_unread is None else fail_unread,
         security=bool(given.get("security") or given.get("security_service")),
         security_service=given.get("security_service"),
+        baseline=given.get("baseline"),
     )
     output = Output(**{name: given[name] for name in Output._fields if name in given})
     return inspection, checks, output

@@ -34,24 +34,12 @@ class _CheckCommand(Command):
 
 @click.command("check", cls=_CheckCommand)
 @options.argument("paths", "[PATH]...", nargs=-1)
-@options.take(
-    "check",
-    "environment",
-    "image",
-    "inside image",
-    "files",
-    "run",
-    "select",
-    "rules",
-    "gate",
-    "security",
-    "report",
-    "language",
-)
+@options.take_check("check", *options.INPUTS)
 def command(**given: Any) -> int:  # noqa: ANN401 (click's signature)
     """Check requirement files, locks and training configurations, alone or together; directories are walked.
 
     PATH `-` reads one input from standard input and tells by its content what it is: `pip freeze | compatcheck check -`.
-    Without a PATH the runs of the policy are checked. Looks at no installed package unless --python or --prefix is given.
+    Without a PATH the runs of the policy are checked; a directory that it stands in is checked with them.
+    Looks at no installed package unless --python or --prefix is given.
     """
     return execute(*split(given, files=True))

@@ -1,8 +1,9 @@
-"""What a shell completes where a value is taken: files, rules, models, devices, facts, probes."""
+"""What a shell completes where a value is taken: files, rules, models, devices, facts, probes, words."""
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from click.shell_completion import BashComplete, CompletionItem, ZshComplete, add_completion_class
@@ -15,10 +16,10 @@ if TYPE_CHECKING:
 
 @add_completion_class
 class _Bash(BashComplete):
-    """Puts no blank behind ``NAME=``, as fish does by itself."""
+    """Puts no blank behind ``NAME=`` and ``FORMAT:``, as fish does by itself."""
 
     source_template = BashComplete.source_template.replace(
-        "COMPREPLY+=($value)", "COMPREPLY+=($value)\n            [[ $value == *= ]] && compopt -o nospace"
+        "COMPREPLY+=($value)", "COMPREPLY+=($value)\n            [[ $value == *[=:] ]] && compopt -o nospace"
     )
 
 
@@ -44,19 +45,52 @@ class Complete(Protocol):
 def find_completion(kind: str) -> Complete:
     """Return what completes values of a kind of the table of options; of plain text there is nothing to say."""
 
-    def complete(ctx: Context, param: Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 (click's signature)
+    def complete(ctx: Context, param: Parameter, incomplete: str) -> list[CompletionItem]:
         if kind in {"file", "directory"}:
             return [CompletionItem(incomplete, type=kind.removesuffix("ectory"))]
-        number = re.match(r"\d*x|", incomplete)[0] if kind == "gpu" else ""  # type: ignore[index]  # always a match
-        values = ((number + value, text) for value, text in _list_values(kind))
+        typed = {"gpu": r"\d*x", "axis": ".*,"}.get(kind, "")
+        begun = re.match(f"{typed}|", incomplete)[0]  # type: ignore[index]  # always a match
+        values = ((begun + value, text) for value, text in _list_values(kind, ctx, param))
         found = [CompletionItem(value, help=text) for value, text in values if value.startswith(incomplete)]
         return found or ([CompletionItem(incomplete, type="file")] if kind == "model" else [])
 
     return complete
 
 
-def _list_values(kind: str) -> Iterator[tuple[str, str | None]]:
+def _list_values(kind: str, ctx: Context, param: Parameter) -> Iterator[tuple[str, str | None]]:
     """List what there is of a kind, each with a line about it."""
+    if kind == "word":
+        yield from ((word, None) for word in (param.metavar or "").split("|") if word.islower())
+    elif kind == "output":
+        formats = next(other for other in ctx.command.params if other.name == "format_name")
+        yield from ((f"{name}:", None) for name in formats.type.choices)  # type: ignore[attr-defined]
+    elif kind == "axis":
+        from compatcheck.memory.largest_settings import AXES  # noqa: PLC0415 (not to start a command)
+
+        yield from ((name, fact) for name, (fact, _) in AXES.items())
+    elif kind == "level":
+        from compatcheck.core.report import SEVERITIES  # noqa: PLC0415 (see above)
+
+        yield from ((name, None) for name in (*SEVERITIES, "never"))
+    elif kind in {"run", "target"}:
+        yield from ((name, None) for name in _list_names(kind, ctx.params.get("policy")))
+    else:
+        yield from _list_data(kind)
+
+
+def _list_names(kind: str, path: str | None) -> Iterator[str]:
+    """List the runs or targets of the policy; of one that cannot be read there are none."""
+    from compatcheck.checking.inspection import load_policy  # noqa: PLC0415 (not to start a command)
+    from compatcheck.core.errors import CompatcheckError  # noqa: PLC0415 (see above)
+
+    with suppress(CompatcheckError):
+        policy = load_policy(path, disabled=False)
+        entries = () if policy is None else policy.runs if kind == "run" else policy.targets
+        yield from (entry.name for entry in entries if entry.name is not None)
+
+
+def _list_data(kind: str) -> Iterator[tuple[str, str | None]]:
+    """List what the rules' data have of a kind, each with a line about it."""
     from compatcheck.rules.locate import open_builtin  # noqa: PLC0415 (not to start a command)
 
     if kind == "rule":

@@ -24,9 +24,7 @@ FORMATS = ("text", "markdown", "json")
 @click.command("diff", cls=Command)
 @options.argument("before", "A")
 @options.argument("after", "B")
-@options.take(
-    "diff", "inside image", "files", "run", "select", "rules", "gate", "report text,markdown,json", "language"
-)
+@options.take_check("diff", "inside image", "files", formats="text,markdown,json")
 def command(before: str, after: str, trace: bool, plot: str | None, **given: Any) -> int:  # noqa: ANN401, FBT001 (click's signature)
     """Compare two environments, requirement files or locks under the same run: which regressions enter and leave with a change.
 

@@ -13,7 +13,7 @@ from compatcheck.cli.help import Command
 
 
 @click.command("env", cls=Command)
-@options.take("environment", "run", "select", "rules", "gate", "security", "report", "language")
+@options.take_check("environment")
 def command(**given: Any) -> int:  # noqa: ANN401 (click's signature)
     """Check what is installed in one interpreter, with this model, training configuration and hardware.
 

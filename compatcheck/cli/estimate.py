@@ -12,6 +12,7 @@ from compatcheck.cli.arguments import inspect
 from compatcheck.cli.help import Command
 from compatcheck.cli.laboratory import find_tracer
 from compatcheck.cli.output import unread_lines
+from compatcheck.cli.progress import showing_progress
 from compatcheck.core.errors import UsageError
 from compatcheck.core.language import speaking, translate
 from compatcheck.core.redaction import redact
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 @click.command("estimate", cls=Command)
 @options.argument("paths", "[PATH]...", nargs=-1)
-@options.take("estimate", "environment", "image", "inside image", "files", "run", "language")
+@options.take("estimate", *options.INPUTS, "run", "language")
 def command(
     *,
     suggest: bool,
@@ -60,7 +61,8 @@ def command(
         msg = f"--sweep {axes!r} names no setting"
         raise UsageError(msg, hint="for example --sweep micro_batch_size,sequence_length")
     tracer = find_tracer(given["python"]) if trace else None
-    found = estimate(inspection, rules, os.environ, EstimateOptions(given["model"], suggest, names, tracer))
+    with showing_progress():
+        found = estimate(inspection, rules, os.environ, EstimateOptions(given["model"], suggest, names, tracer))
     with speaking(os.environ):
         for entry in found.failed:
             place = f"{entry.source}: " if entry.source is not None else ""

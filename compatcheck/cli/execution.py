@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.checking.report import check, describe_nothing
 from compatcheck.cli.output import Output, format_report, parse_outputs, write_formatted
+from compatcheck.cli.progress import showing_progress
 from compatcheck.core.errors import NothingToCheckError
 from compatcheck.rules.locate import open_rules
 
@@ -50,7 +51,8 @@ def execute(inspection: Inspection, checks: Checks, output: Output) -> int:
         )
 
     try:
-        report = check(inspection, rules, os.environ, checks, annotate=_annotate)
+        with showing_progress():
+            report = check(inspection, rules, os.environ, checks, annotate=_annotate)
     except NothingToCheckError as error:
         write(describe_nothing(error, rules, checks), to_person=False)
         raise

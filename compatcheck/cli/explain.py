@@ -11,6 +11,7 @@ from compatcheck.cli import options
 from compatcheck.cli.arguments import inspect
 from compatcheck.cli.help import Command
 from compatcheck.cli.output import unread_lines
+from compatcheck.cli.progress import showing_progress
 from compatcheck.core.language import speaking
 from compatcheck.core.terminal import escape_controls
 from compatcheck.rules.locate import open_rules
@@ -19,7 +20,7 @@ from compatcheck.rules.locate import open_rules
 @click.command("explain", cls=Command)
 @options.argument("rule_id", "RULE", "rule")
 @options.argument("paths", "[PATH]...", nargs=-1)
-@options.take("environment", "image", "inside image", "files", "run", "rules", "language")
+@options.take(*options.INPUTS, "run", "rules", "language")
 def command(rule_id: str, rule_directories: tuple[str, ...], **given: Any) -> int:  # noqa: ANN401 (click's signature)
     """Show each condition of RULE with the facts it read, the size step by step, and what rules it out or would decide it.
 
@@ -30,7 +31,8 @@ def command(rule_id: str, rule_directories: tuple[str, ...], **given: Any) -> in
 
     inspection = inspect(given, files=bool(given["paths"] or given["run"]))
     directories = (*(() if inspection.policy is None else inspection.policy.rules), *rule_directories)
-    found = explain(rule_id, inspection, open_rules(directories), os.environ)
+    with showing_progress():
+        found = explain(rule_id, inspection, open_rules(directories), os.environ)
     with speaking(os.environ):
         for explanation in found.explanations:
             click.echo(escape_controls(format_explanation(explanation)), nl=False)

@@ -10,6 +10,7 @@ import click
 from compatcheck.cli import options
 from compatcheck.cli.arguments import inspect
 from compatcheck.cli.help import Command
+from compatcheck.cli.progress import showing_progress
 from compatcheck.core.errors import EXIT_CLEAN
 from compatcheck.core.language import speaking
 from compatcheck.core.terminal import escape_controls
@@ -18,7 +19,7 @@ from compatcheck.rules.locate import open_rules
 
 @click.command("facts", cls=Command)
 @options.argument("paths", "[PATH]...", nargs=-1)
-@options.take("facts", "environment", "image", "inside image", "files", "run", "language")
+@options.take("facts", *options.INPUTS, "run", "language")
 def command(names: bool, format_name: str, **given: Any) -> int:  # noqa: FBT001, ANN401 (click's signature)
     """Show every fact with its value, origin and line; conflicts, `auto` values nobody fills in, unread keys.
 
@@ -35,7 +36,8 @@ def command(names: bool, format_name: str, **given: Any) -> int:  # noqa: FBT001
     from compatcheck.checking.description import describe  # noqa: PLC0415 (beside its use)
 
     inspection = inspect(given, files=bool(given["paths"] or given["run"]))
-    found = describe(inspection, open_rules(), os.environ)
+    with showing_progress():
+        found = describe(inspection, open_rules(), os.environ)
     with speaking(os.environ, format_name):
         click.echo(escape_controls(reporter.FORMATTERS[format_name](found.subjects, found.skipped)), nl=False)
     return found.exit_code

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from compatcheck.cli import options
 from compatcheck.cli.arguments import split
 from compatcheck.cli.help import Command
 from compatcheck.cli.output import Output, parse_outputs, terminal_width, write_formatted
+from compatcheck.cli.progress import show_progress, showing_progress
 from compatcheck.core.errors import UsageError
 from compatcheck.core.programs import is_inspected
 from compatcheck.core.redaction import redact
@@ -29,18 +29,7 @@ FORMATS = ("text", "json", "markdown", "diff")
 
 @click.command("fix", cls=Command)
 @options.argument("paths", "[PATH]...", nargs=-1)
-@options.take(
-    "fix",
-    "environment",
-    "files",
-    "run",
-    "select",
-    "rules",
-    "gate",
-    "security",
-    "report text,json,markdown,diff",
-    "language",
-)
+@options.take_check("fix", "environment", "files", formats="text,json,markdown,diff")
 def command(apply: bool, unsafe: bool, offline: bool, **given: Any) -> int:  # noqa: ANN401, FBT001 (click's signature)
     """Find a small set of changes that clears the findings of PATHs without bringing in others.
 
@@ -85,14 +74,12 @@ def execute(inspection: Inspection, checks: Checks, output: Output, *, apply: bo
     if "-" in {path for request in inspection.requests for path in request.paths} and apply:
         msg = "standard input cannot be written"
         raise UsageError(msg, hint="name the file")
-    if checks.security:
-        msg = "--security finds advisories, which fix does not clear"
-        raise UsageError(msg, hint="`pip-audit --fix` does; or leave it out")
     rules = open_rules(checks.rule_directories)
     criteria = open_criteria(inspection, rules, checks)
     try:
         ways = find_ways(offline=offline, say=show_line)._replace(announce=show_progress)
-        fix = find_fix(inspection, criteria, os.environ, ways)
+        with showing_progress():
+            fix = find_fix(inspection, criteria, os.environ, ways)
     finally:
         show_progress("")
     if apply and not unsafe:
@@ -110,13 +97,6 @@ def show_line(line: str) -> None:
     """Write what is run and asked on a line of its own, wherever standard error goes."""
     show_progress("")
     click.echo(escape_controls(line), err=True)
-
-
-def show_progress(line: str) -> None:
-    """Write what takes long over the line before it, on a terminal alone."""
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{line[: terminal_width() - 1]}")
-        sys.stderr.flush()
 
 
 def format_as(name: str, fix: Fix, output: Output, *, color: bool) -> str:

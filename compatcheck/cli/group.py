@@ -45,6 +45,15 @@ class LazyGroup(Group):
         entry = COMMANDS.get(name)
         return None if entry is None else import_module(entry[0]).command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; files and text that come without a command are given to the one that they are for."""
+        if not ctx.resilient_parsing and (not args or args[0] not in COMMANDS):
+            from compatcheck.cli.bare import complete_line, is_input  # noqa: PLC0415 (without a command)
+
+            if not args or is_input(args[0]):
+                args = complete_line(args) or args
+        return super().parse_args(ctx, args)
+
     def resolve_command(
         self,
         ctx: click.Context,
@@ -55,7 +64,7 @@ class LazyGroup(Group):
             from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
 
             near = get_close_matches(args[0], COMMANDS, n=1)
-            ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
+            ctx.fail(f"No such command or file {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 (click's signature)
@@ -69,7 +78,11 @@ class LazyGroup(Group):
 def group() -> None:
     """Find known memory regressions in a training stack, sized in GiB for your model.
 
-    Start with `compatcheck env`, or `compatcheck check DIRECTORY`. Nothing inspected is imported or executed.
+    Start with `compatcheck env`, `compatcheck check DIRECTORY`, or the text of a failed run: `compatcheck < thread.txt`.
+    Without a command text and files are answered by `oom` where they hold an out-of-memory message, else by `check`; a file
+    that has the name of a command is written `./env`.
+
+    Nothing inspected is imported or executed.
     Only commands that measure releases (bisect, sweep, confirm, probe run, and --trace) use the network, to install them
     in environments of their own; fix, to ask an index what fits together; and --security, which asks for advisories.
     """

@@ -32,7 +32,7 @@ class Command(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write examples, the command's own options, the names of the shared ones, exit codes and the page."""
-        lesson = find_lesson(ctx.command_path)
+        lesson = find_lesson(ctx)
         write_examples(lesson, formatter)
         own, shared = [], {}  # type: ignore[var-annotated]
         for option in (parameter for parameter in self.get_params(ctx) if isinstance(parameter, click.Option)):
@@ -59,10 +59,10 @@ class Group(click.Group):
         return super().get_command(ctx, name) or (make_help(self) if name == "help" else None)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands, examples and the page."""
-        self.format_commands(ctx, formatter)
-        lesson = find_lesson(ctx.command_path)
+        """Write examples, the commands and the page."""
+        lesson = find_lesson(ctx)
         write_examples(lesson, formatter)
+        self.format_commands(ctx, formatter)
         write_end(lesson, formatter)
 
 
@@ -72,7 +72,7 @@ def make_help(group: click.Group) -> click.Command:
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
         return [name for name in (*group.list_commands(ctx), *TOPICS) if name.startswith(incomplete)]
 
-    @click.command("help")
+    @click.command("help", cls=Command)
     @click.argument("names", nargs=-1, metavar="[COMMAND]...", shell_complete=complete)
     @click.pass_context
     def command(ctx: click.Context, names: tuple[str, ...]) -> None:
@@ -113,9 +113,11 @@ def read_lessons() -> dict[str, Lesson]:
     return lessons
 
 
-def find_lesson(path: str) -> Lesson:
-    """Find what the help of a command teaches, given with the name of the program."""
-    return read_lessons().get(path.partition(" ")[2], Lesson("commands.md", {}, ()))
+def find_lesson(ctx: click.Context) -> Lesson:
+    """Find what the help of a command teaches; of its exit codes what its options can bring about."""
+    lesson = read_lessons().get(ctx.command_path.partition(" ")[2], Lesson("commands.md", {}, ()))
+    taken = {name for parameter in ctx.command.params for name in parameter.opts}
+    return lesson._replace(codes={code: _narrow(words, taken) for code, words in lesson.codes.items()})
 
 
 def find_page(name: str) -> str:
@@ -148,6 +150,15 @@ def write_end(lesson: Lesson, formatter: click.HelpFormatter) -> None:
     if lesson.codes:
         _write_codes(lesson.codes, formatter)
     formatter.write(f"\nRead on: {find_page(lesson.page)}\n")
+
+
+def _narrow(words: str, taken: set[str]) -> str:
+    """Leave out of the words of an exit code the clauses about options that a command does not take."""
+
+    def keep(clause: re.Match[str]) -> str:
+        return clause[0] if all(name in taken for name in re.findall(r"`(--[\w-]+)", clause[0])) else ""
+
+    return re.sub(r" \([^()]*\)|; [^;()]*", keep, words)
 
 
 def _fold(command: str, formatter: click.HelpFormatter) -> Iterator[str]:

@@ -14,7 +14,7 @@ from compatcheck.cli.help import Command
 
 @click.command("image", cls=Command)
 @options.argument("image", "TAR|DIR|-")
-@options.take("image command", "inside image", "run", "select", "rules", "gate", "security", "report", "language")
+@options.take_check("image command", "inside image")
 def command(**given: Any) -> int:  # noqa: ANN401 (click's signature)
     """Check the environments inside a container image, without a daemon and without unpacking it.
 

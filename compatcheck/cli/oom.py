@@ -10,6 +10,7 @@ import click
 from compatcheck.cli import options
 from compatcheck.cli.arguments import inspect
 from compatcheck.cli.help import Command
+from compatcheck.cli.progress import showing_progress
 from compatcheck.core.language import speaking, translate
 from compatcheck.core.terminal import escape_controls
 from compatcheck.core.textfile import STANDARD_INPUT
@@ -37,7 +38,8 @@ def command(log: str, rule_directories: tuple[str, ...], format_name: str, **giv
     place = STANDARD_INPUT if log == "-" else log
     text, skipped = read_log(place)
     inspection = inspect(given, files=bool(given["paths"] or given["run"]), on_targets=False)
-    report = explain_oom(text, place, inspection, rules, os.environ, skipped)
+    with showing_progress():
+        report = explain_oom(text, place, inspection, rules, os.environ, skipped)
     with speaking(os.environ, format_name):
         click.echo(escape_controls(FORMATTERS[format_name](report)), nl=False)
     if not report.readings:

@@ -19,6 +19,10 @@ LABORATORY = ("interpreter", "releases", "measurement", "again", "progress")
 """Sections that every command has that measures releases; `compatcheck.lab.settings.Settings` takes their values."""
 
 
+INPUTS = ("environment", "image", "inside image", "files")
+"""Sections that name what is read."""
+
+
 class Row(NamedTuple):
     """One option as the table has it."""
 
@@ -57,6 +61,17 @@ def take(*sections: str) -> Callable[[F], F]:
         return function
 
     return decorate
+
+
+def take_check(*sections: str, formats: str = "") -> Callable[[F], F]:
+    """Return a decorator that adds the options of a command that holds runs against the rules, behind sections of its own.
+
+    Args:
+        sections: names of sections that say what it does and reads.
+        formats: those of its report, where it is not that of a check, which may name advisories, too.
+    """
+    report = (f"report {formats}",) if formats else ("security", "report")
+    return take(*sections, "run", "select", "rules", "gate", *report, "language")
 
 
 def make_option(row: Row) -> TableOption:

@@ -9,6 +9,7 @@ import click
 from compatcheck.cli import options
 from compatcheck.cli.help import Group
 from compatcheck.cli.laboratory import find_evidence_check
+from compatcheck.cli.progress import showing_progress
 from compatcheck.cli.rules_export import command as export_command
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS
 from compatcheck.rules.locate import CHECKOUT, is_checkout, open_rules
@@ -71,7 +72,8 @@ def lint_command(paths: tuple[str, ...], rule_directories: tuple[str, ...]) -> i
     """
     from compatcheck.checking.linting import lint  # noqa: PLC0415 (imports YAML)
 
-    found = lint(paths, rule_directories, find_evidence_check)
+    with showing_progress():
+        found = lint(paths, rule_directories, find_evidence_check)
     for problem in found.problems:
         click.echo(problem)
     if not found.proven:

@@ -24,7 +24,7 @@ class Installation(NamedTuple):
 
     version: str
     kind: str
-    """``checkout``, ``package`` or ``archive`` (one file that Python runs)."""
+    """``checkout``, ``package``, ``pipx``, ``uv tool`` or ``archive`` (one file that Python runs)."""
     place: str
     python: str
     interpreter: str

@@ -193,6 +193,8 @@ class Report(NamedTuple):
     """Security advisories about the same packages; None without ``--security``."""
     plans: "tuple[Plan, ...]" = ()
     """What clears the findings that fail, for each group of subjects that share files; not asked of a resolver."""
+    stood_before: int | None = None
+    """Findings and advisories that an earlier report has, too, and this one leaves out; None without ``--baseline``."""
     next_step: NextStep | None = None
     """What a person can run where little could be checked."""
 

@@ -79,6 +79,7 @@ def closing_line(report: Report) -> str:
         parts += [f"{left} of them not counted"] if left else []
         if summary.possible:
             parts.append(f"{summary.possible} possible")
+        parts += [f"{report.stood_before} stood before"] if report.stood_before is not None else []
         parts += [f"{summary.waived} waived", f"{summary.not_checked} not checked"]
     else:
         parts = ["nothing was checked", *([f"{summary.not_checked} not read"] if report.skipped else [])]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.core.effects import CHANGES_TRAINING, EFFECTS, worst_effect
 from compatcheck.core.errors import InputError
 from compatcheck.core.fix import NOT_CHECKED, NOT_NEEDED, REFUSED, VERSION, Plan, Resolution
+from compatcheck.core.progress import follow
 from compatcheck.core.units import format_bytes
 from compatcheck.fixing.confirmation import Confirmed, Questions, search_confirmed
 from compatcheck.fixing.evaluation import Evaluation, resolve_changed, target_of, targets_of
@@ -104,7 +105,8 @@ def find_plans(
     hit -= {name for name in hit if EditableFiles.manifests_of(by_id[name]) & locked}
     plans: list[Plan] = []
     evaluations = 0
-    for names in group_by_files({name: EditableFiles.paths_of(one) or [name] for name, one in by_id.items()}):
+    groups = group_by_files({name: EditableFiles.paths_of(one) or [name] for name, one in by_id.items()})
+    for names in follow(groups, "planning changes"):
         if hit & set(names) and (most is None or len(names) * (len(plans) + 1) <= most):
             group = Group([by_id[name] for name in names], failing, rules, judge, ways)
             plans.append(group.plan())

@@ -127,7 +127,7 @@ def explain_oom(
 
     Args:
         log: a text with the message (an exception's ``str()``, a traceback), or the path of a log.
-        paths: files of the run, as for `check`, whose other arguments and errors these are.
+        paths: files of the run, as for `check`, whose other arguments and errors these are; with ``within`` there may be none.
         asked: see `check`.
     """
     from compatcheck.checking.out_of_memory import explain_oom as run  # noqa: PLC0415 (beside its use)
@@ -138,20 +138,24 @@ def explain_oom(
     is_text = isinstance(log, str) and ("\n" in log or not os.path.isfile(log))
     text, skipped = LogText(str(log)) if is_text else read_log(os.fspath(log))
     place = "the message" if is_text else os.fspath(log)
-    report = run(text, place, _request(paths, asked), open_rules(), os.environ, skipped)
+    report = run(text, place, _request(paths, asked, alone=True), open_rules(), os.environ, skipped)
     return Answer(
         report, report.exit_code, lambda: reporter.format_text(report), lambda: reporter.format_markdown(report)
     )
 
 
-def _request(paths: Sequence[str | PathLike[str]], asked: Asked) -> Request:
+def _request(paths: Sequence[str | PathLike[str]], asked: Asked, *, alone: bool = False) -> Request:
+    """Ask about files, or the environment of this interpreter; where a text can stand alone, nothing."""
     training, settings, model = asked.get("training", ()), asked.get("settings", {}), asked.get("model")
     within, nodes = asked.get("within"), asked.get("nodes")
     named = {"training", "settings", "model", "within"}
     others = {name: value for name, value in asked.items() if name not in named}
     if unknown := others.keys() - Asked.__annotations__.keys():
         raise TypeError(f"unknown argument {min(unknown)}: there are {', '.join(sorted(Asked.__annotations__))}")
-    if not paths and "prefix" not in others:
+    confined = within is not None and not paths and "prefix" not in others
+    if confined and not (alone and "python" not in others):
+        raise UsageError("within is a directory, and what runs this lies elsewhere", hint="name paths, or a prefix")
+    if not paths and "prefix" not in others and not confined:
         others.setdefault("python", sys.executable)
     files = (training,) if isinstance(training, (str, os.PathLike)) else training
     request = Request(
@@ -162,8 +166,6 @@ def _request(paths: Sequence[str | PathLike[str]], asked: Asked) -> Request:
     )
     if nodes is not None and (isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1):
         raise UsageError(f"nodes is {nodes!r}", hint="expected a number of nodes, at least 1")
-    if within is not None and not paths and "prefix" not in others:
-        raise UsageError("within is a directory, and what runs this lies elsewhere", hint="name paths, or a prefix")
     if within is not None:
         from compatcheck.core.files import LOCAL, Confined  # noqa: PLC0415 (seldom)
         from compatcheck.frameworks.model.lookup import find_cache  # noqa: PLC0415 (seldom)

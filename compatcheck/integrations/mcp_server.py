@@ -140,15 +140,20 @@ def make_server(root: str) -> MCPServer:
         return answer(lambda: estimate(*files, suggest=True, **given))
 
     def explain_out_of_memory(
-        message: Annotated[str, Field(description="The error with its traceback, or the part of the log around it.")],
-        paths: Paths,
+        message: Annotated[
+            str, Field(description="The error with its traceback, the part of the log around it, or a pasted issue.")
+        ],
+        paths: Paths = [],  # noqa: B006 (see above)
         training: Training = [],  # noqa: B006 (see above)
         model: Model = None,
         gpu: Gpu = None,
         settings: Settings = {},  # noqa: B006 (see above)
     ) -> str:
-        """Name the tensor whose size was asked for, the phase and the cause of a CUDA out-of-memory message."""
-        files = confine_all(paths)
+        """Name the tensor whose size was asked for, the phase and the cause of a CUDA out-of-memory message.
+
+        The message alone is enough; what else is known of the run (its files, model, devices) lets more tensors be tried.
+        """
+        files = [confine(path) for path in paths]
         given = asked(training, model, gpu=gpu, settings=settings)
         return answer(lambda: explain_oom(message + "\n", *files, **given))
 

@@ -9,10 +9,10 @@ from compatcheck.core.columns import pad
 from compatcheck.core.language import translate
 from compatcheck.core.summary import place_text, shared_directory, value_text
 from compatcheck.core.units import format_bytes
-from compatcheck.reporters.text import wrap_text
+from compatcheck.reporters.text import wrap_names, wrap_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from compatcheck.core.facts import Fact
 
@@ -33,11 +33,12 @@ def split_prose(text: str) -> list[str]:
 def _lines(explanation: Any) -> Iterator[str]:  # noqa: ANN401 (see format_explanation)
     rule, decision, texts = explanation.rule, explanation.decision, explanation.texts
     base = _base(explanation)
-    yield f"{rule.id}: {translate(_VERDICTS[decision.status])}"
-    yield f"  {translate(rule.title)}"
-    yield f"  {explanation.subject}" + ("" if explanation.role == "train" else f" ({explanation.role})")
+    yield from wrap_names(f"{rule.id}: {translate(_VERDICTS[decision.status])}", "", "  ")
+    yield from wrap_names(rule.title, "  ", "  ")
+    role = "" if explanation.role == "train" else f" ({explanation.role})"
+    yield from wrap_names(f"{explanation.subject}{role}", "  ", "    ")
     if rule.status != "active":
-        yield f"  {translate(f'this rule is {rule.status} and never matches: {texts.reason}')}"
+        yield from wrap_names(f"this rule is {rule.status} and never matches: {texts.reason}", "  ", "    ")
     yield ""
     several = len(explanation.alternatives) > 1
     for index, alternative in enumerate(explanation.alternatives):
@@ -53,10 +54,10 @@ def _lines(explanation: Any) -> Iterator[str]:  # noqa: ANN401 (see format_expla
     yield ""
     yield from _size(explanation, base)
     if decision.needs:
-        yield f"  {translate('would decide it: ' + ', '.join(decision.needs))}"
+        yield from wrap_names("would decide it: " + ", ".join(decision.needs), "  ", "    ")
     blocking = _blocking(explanation)
     if blocking:
-        yield from wrap_text(f"ruled out by: {'; '.join(blocking)}", 2, 4)
+        yield from wrap_names(f"ruled out by: {'; '.join(blocking)}", "  ", "    ")
     for assumption in decision.assumptions:
         yield from wrap_text(f"assumed: {assumption}", 2, 4)
     yield ""
@@ -66,7 +67,7 @@ def _lines(explanation: Any) -> Iterator[str]:  # noqa: ANN401 (see format_expla
             for part in split_prose(text):
                 yield from wrap_text(part, 4, 6 if part.startswith(_BULLET) else 4)
     evidence = f": {_evidence(texts.evidence)}" if texts.evidence else ""
-    yield f"  {translate(f'confidence: {rule.confidence}{evidence}')}"
+    yield from wrap_names(f"confidence: {rule.confidence}{evidence}", "  ", "    ")
     for reference in texts.references:
         yield f"  {pad(translate(reference['type'].lower()), 13)} {reference['url']}"
     yield ""
@@ -81,11 +82,15 @@ _VERDICTS = {
 
 def _conditions(conditions: Any, base: str) -> Iterator[str]:  # noqa: ANN401 (see format_explanation)
     for condition in conditions:
-        yield from wrap_text(f"{translate(_MARKS[condition.outcome])}  {condition.text}", 4, 9)
-        for fact in condition.facts:
-            yield f"           {_named(fact)}  [{translate(place_text(fact, base))}]"
+        yield from wrap_names(f"{translate(_MARKS[condition.outcome])}  {condition.text}", " " * 4, " " * 9)
+        yield from _facts(condition.facts, base)
         for name in condition.missing:
             yield f"           {translate(f'{name} is unknown')}"
+
+
+def _facts(facts: Iterable[Fact], base: str) -> Iterator[str]:
+    for fact in facts:
+        yield from wrap_names(f"{_named(fact)}  [{translate(place_text(fact, base))}]", " " * 11, " " * 13)
 
 
 def _size(explanation: Any, base: str) -> Iterator[str]:  # noqa: ANN401 (see format_explanation)
@@ -93,11 +98,10 @@ def _size(explanation: Any, base: str) -> Iterator[str]:  # noqa: ANN401 (see fo
     if formula is None:
         yield f"  {translate('size: no formula is established')}"
         return
-    yield from wrap_text(f"size: {formula}", 2, 8)
-    for fact in explanation.size_facts:
-        yield f"           {_named(fact)}  [{translate(place_text(fact, base))}]"
+    yield from wrap_names(f"size: {formula}", "  ", " " * 8)
+    yield from _facts(explanation.size_facts, base)
     if explanation.expected_bytes is None:
-        yield f"        {translate('needs ' + ', '.join(explanation.size_needs))}"
+        yield from wrap_names("needs " + ", ".join(explanation.size_needs), " " * 8, " " * 10)
     else:
         size = explanation.expected_bytes
         yield f"        = {translate(f'{size:,} bytes')} = {translate(f'{format_bytes(size)} per {explanation.rule.scope}')}"

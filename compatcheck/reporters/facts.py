@@ -13,6 +13,7 @@ from compatcheck.core.source import Skipped
 from compatcheck.core.summary import gap_text, place_text, shared_directory
 from compatcheck.core.units import format_bytes
 from compatcheck.reporters.plain_data import pick
+from compatcheck.reporters.text import wrap_names
 
 if TYPE_CHECKING:
     from compatcheck.core.facts import Fact, Value
@@ -37,34 +38,37 @@ def format_text(subjects: Sequence[SubjectReport], skipped: Sequence[Skipped]) -
     """Format facts for a terminal."""
     lines: list[str] = []
     for subject in subjects:
-        lines.append(subject.id)
+        lines += wrap_names(subject.id, "", "  ")
         if subject.origin != subject.id:
-            lines.append(f"  {pad(translate('environment'), 12)} {subject.origin}")
+            lines += wrap_names(subject.origin, f"  {pad(translate('environment'), 12)} ", " " * 15)
         if subject.packages:
             known = "complete" if subject.complete else "what is not listed is unknown"
             unsure = f"; {len(subject.optional)} may be there or not" if subject.optional else ""
             counted = translate(f"{len(subject.packages)} ({known}{unsure})")
             lines.append(f"  {pad(translate('packages'), 12)} {counted}")
-        lines.extend(translate(f"  not read: {source}: {gap_text(why)}") for source, why in subject.gaps)
+        notes = [f"not read: {source}: {gap_text(why)}" for source, why in subject.gaps]
+        lines.extend(line for note in notes for line in wrap_names(note, "  ", "    "))
         base = shared_directory(source for _, fact in subject.facts for source in fact.sources)
         for role, facts in _by_role(subject.facts):
             if role is not None:
                 lines.append(f"  {role}")
             for fact in facts:
-                lines.append(_row(f"{fact.name} = {show(fact.value, fact.name)}", translate(place_text(fact, base))))
-                others = ((f"  not {show(value, fact.name)}", source) for value, source in fact.alternatives)
-                lines.extend(_row(translate(other), translate(str(source))) for other, source in others)
-        for name, values in subject.conflicts:
-            told = "; ".join(f"{show(value, name)} at {source}" for value, source in values)
-            lines.append(translate(f"  conflict: {name}: {told}"))
-        unresolved = (f"  not filled in: {name} at {source}: {why}" for name, source, why in subject.unresolved)
-        guesses = ((source, f" (did you mean {near}?)" if near else "") for source, near in subject.unread_keys)
-        unread = (f"  unread: {source}{guess}" for source, guess in guesses)
-        lines.extend(map(translate, (*unresolved, *unread, *(f"  note: {note}" for note in subject.notes))))
+                lines += _row(f"{fact.name} = {show(fact.value, fact.name)}", translate(place_text(fact, base)))
+                for value, source in fact.alternatives:
+                    lines += _row(translate(f"  not {show(value, fact.name)}"), translate(str(source)))
+        notes = [
+            f"conflict: {name}: " + "; ".join(f"{show(value, name)} at {source}" for value, source in values)
+            for name, values in subject.conflicts
+        ]
+        notes += [f"not filled in: {name} at {source}: {why}" for name, source, why in subject.unresolved]
+        notes += [
+            f"unread: {source}" + (f" (did you mean {near}?)" if near else "") for source, near in subject.unread_keys
+        ]
+        notes += [f"note: {note}" for note in subject.notes]
+        lines.extend(line for note in notes for line in wrap_names(note, "  ", "    "))
     for entry in skipped:
-        lines.append(translate(f"not read: {entry.source}: {entry.reason}"))
-        if entry.hint:
-            lines.append(f"  {translate(entry.hint)}")
+        lines += wrap_names(f"not read: {entry.source}: {entry.reason}", "", "  ")
+        lines += wrap_names(entry.hint, "  ", "  ") if entry.hint else []
     return "\n".join(lines) + "\n"
 
 
@@ -82,10 +86,13 @@ def _by_role(facts: Sequence[tuple[str, Fact]]) -> Iterator[tuple[str | None, li
             yield role, sorted(own, key=lambda fact: fact.name)
 
 
-def _row(text: str, place: str) -> str:
-    """Write a fact at the left and where it comes from at the right, on two lines when one is too short."""
+def _row(text: str, place: str) -> list[str]:
+    """Write a fact at the left and where it comes from at the right, on lines of their own when one is too short."""
     room = _WIDTH - 2 - measure(text) - measure(place)
-    return f"  {text}{' ' * room}{place}" if room > 1 else f"  {text}\n      {place}"
+    if room > 1:
+        return [f"  {text}{' ' * room}{place}"]
+    begun = "  " + " " * (len(text) - len(text.lstrip()))
+    return [*wrap_names(text.lstrip(), begun, f"{begun}    "), *wrap_names(place, " " * 6, " " * 6)]
 
 
 def format_json(subjects: Sequence[SubjectReport], skipped: Sequence[Skipped]) -> str:
@@ -172,13 +179,12 @@ def _key(name: str) -> str:
 
 
 def format_names(terms: Sequence[object]) -> str:
-    """List the vocabulary."""
-    rows = [
-        (str(getattr(term, "name", "")), str(getattr(term, "type", "")), str(getattr(term, "meaning", "")))
-        for term in terms
-    ]
-    width = max(len(name) for name, _, _ in rows)
-    return "\n".join(f"{name:<{width}}  {kind:<7}  {meaning}" for name, kind, meaning in rows)
+    """List the vocabulary: name and type of each fact, and what it means on lines of their own."""
+    lines: list[str] = []
+    for term in terms:
+        lines.append(f"{getattr(term, 'name', '')} ({getattr(term, 'type', '')})")
+        lines += wrap_names(str(getattr(term, "meaning", "")), "  ", "  ")
+    return "\n".join(lines)
 
 
 Formatter = Callable[[Sequence[SubjectReport], Sequence[Skipped]], str]

@@ -11,12 +11,16 @@ from compatcheck.reporters.text import wrap_text
 if TYPE_CHECKING:
     from compatcheck.core.installation import Installation, Part
 
+_KINDS = {"archive": "an archive", "checkout": "a checkout", "package": "a package"}
+
 
 def format_text(found: Installation) -> str:
     """Format what is there, then what is missing and how to get it."""
-    article, age = "an" if found.kind == "archive" else "a", found.rules_age_days
+    age = found.rules_age_days
     lines = [
-        translate(f"compatcheck {found.version}, {article} {found.kind} at {found.place}"),
+        translate(
+            f"compatcheck {found.version}, {_KINDS.get(found.kind, f'installed by {found.kind}')} at {found.place}"
+        ),
         f"Python {found.python} ({found.interpreter})",
         translate(f"{found.rules_count} rules of {found.rules_date}, reviewed {age} days ago ({found.rules_id})"),
         "",

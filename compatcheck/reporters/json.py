@@ -48,6 +48,7 @@ def describe_report(report: Report) -> dict[str, object]:
             "open": open_lines(report),
             "exit_code": report.exit_code,
             "waivers": list(report.waiver_notes),
+            "stood_before": report.stood_before,
             "policy": report.policy,
             "seconds": round(report.seconds, 3),
         },

@@ -13,7 +13,7 @@ from compatcheck.reporters.fix import change_text
 from compatcheck.reporters.json import describe_skipped
 from compatcheck.reporters.markdown import table
 from compatcheck.reporters.plain_data import pick
-from compatcheck.reporters.text import wrap, wrap_text
+from compatcheck.reporters.text import wrap, wrap_names, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,7 +81,7 @@ def _text(report: OutOfMemoryReport) -> Iterator[str]:
         for finding in change.enter:
             yield from _finding(Explained(finding, "other"))
     for entry in report.skipped:
-        yield translate(f"not read: {entry}")
+        yield from wrap_names(f"not read: {entry}", "", "  ")
 
 
 def _to_change(report: OutOfMemoryReport) -> Iterator[str]:
@@ -108,7 +108,7 @@ def _reading(reading: MessageReading, report: OutOfMemoryReport, *, main: bool) 
     head = f"{report.log}:{message.line}{stream}  {title(message)}"
     notes = [note for note in (message.releases, f"{message.times} times" if message.times > 1 else None) if note]
     head += (f"  ({', '.join(notes)})" if notes else "") + ("  <- explains the failure" if main else "")
-    yield from wrap(head, _WIDTH, rest="  ", break_long_words=False, break_on_hyphens=False)
+    yield from wrap_names(head, rest="  ")
     yield from _entry("asked for" if message.asked else "means", _answer(reading))
     for match in reading.matches:
         yield from _entry("", describe_match(match))
@@ -168,7 +168,7 @@ def _finding(explained: Explained) -> Iterator[str]:
     if finding.impact is not None and finding.impact.expected_bytes is not None:
         size = translate(", ") + format_bytes(finding.impact.expected_bytes)
     head = finding.rule_id + translate(" (") + translate(finding.status) + size + translate(")")
-    yield f"  {head}" + (translate(": ") + translate(relation) if relation else "")
+    yield from wrap_names(head + (translate(": ") + translate(relation) if relation else ""), "  ", "    ")
     yield from wrap_text(finding.title, 4, 4)
     for remedy in finding.remedies[:1]:
         yield from wrap_text(f"remedy: {remedy.text}", 4, 4)

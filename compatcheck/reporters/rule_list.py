@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from compatcheck.reporters.text import wrap_names
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -13,10 +15,11 @@ _COLUMNS = ("id", "title", "kind", "status", "confidence")
 
 def format_text(rules: Iterable[Any]) -> str:
     """Format rules as text: id and, on a line of its own, what it is about."""
-    return "".join(
-        f"{rule.id}{'' if rule.status == 'active' else f' [{rule.status}]'}\n  {rule.title} ({rule.kind}, {rule.confidence})\n"
-        for rule in rules
-    )
+    lines: list[str] = []
+    for rule in rules:
+        lines.append(rule.id if rule.status == "active" else f"{rule.id} [{rule.status}]")
+        lines += wrap_names(f"{rule.title} ({rule.kind}, {rule.confidence})", "  ", "  ")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def format_json(rules: Iterable[Any]) -> str:

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from compatcheck.reporters.text import wrap_names
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
 def format_rule(rule: Any, texts: Any) -> str:  # noqa: ANN401 (rules.database types: reporters import only core)
-    """Format a rule as Markdown."""
-    return "\n".join(_lines(rule, texts)) + "\n"
+    """Format a rule as Markdown, in lines that a terminal shows whole."""
+    lines = (line for block in _blocks(rule, texts) for text in block.split("\n") for line in _wrap(text))
+    return "\n".join(lines) + "\n"
 
 
-def _lines(rule: Any, texts: Any) -> Iterator[str]:  # noqa: ANN401 (see format_rule)
+def _wrap(text: str) -> list[str]:
+    """Break a line of Markdown; a heading is one."""
+    if text.startswith("#"):
+        return [text]
+    item = "- " if text.startswith("- ") else ""
+    return wrap_names(text.removeprefix(item), item, " " * len(item)) or [""]
+
+
+def _blocks(rule: Any, texts: Any) -> Iterator[str]:  # noqa: ANN401 (see format_rule)
     yield f"# {rule.title}"
     yield ""
     yield f"`{rule.id}` · {rule.kind} · {rule.status} · {rule.confidence}"

@@ -483,6 +483,11 @@ def wrap_text(text: str, first: int, rest: int) -> list[str]:
     return wrap(text, 80, " " * first, " " * rest)
 
 
+def wrap_names(text: str, first: str = "", rest: str = "") -> list[str]:
+    """Break a text that is full of names into lines of at most 80 columns, and no name, path or address of it."""
+    return wrap(text, 80, first, rest, break_long_words=False, break_on_hyphens=False)
+
+
 def _note(text: str) -> str:
     """Write a note in the brackets of the language."""
     return translate(" (") + translate(text) + translate(")")

@@ -7,31 +7,34 @@ from typing import TYPE_CHECKING
 from compatcheck.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
+PLACEHOLDER = "TODO"
+"""What stands where a new rule has nothing of its own yet, in a value or in the comment behind one."""
 SKELETON = """\
-title: One line, at most 80 characters, saying what goes wrong
+title: "TODO: one line, at most 80 characters, saying what goes wrong"
 kind: regression              # regression | default-change | pitfall | incompatibility | folklore
 status: draft                 # becomes active when both sides of every boundary were read or measured
 reason: boundaries not checked yet
-affected: {PACKAGE: ">=0"}
-checked_through: {PACKAGE: "0"}
-when: "training.zero_stage == 3"
+affected: {PACKAGE: ">=0"}  # TODO: the releases it holds for
+checked_through: {PACKAGE: "0"}  # TODO: the newest release whose code was read
+when: "training.zero_stage == 3"  # TODO: the settings it holds under
 impact:
   effect: memory
   memory: device
   scope: rank
   phase: whole
-  bytes: "dtype_bytes(training.param_dtype) * model.parameters"
+  bytes: "dtype_bytes(training.param_dtype) * model.parameters"  # TODO: what it costs
 confidence: reported
 verifiable: []
-what: What a person sees, in your own words.
-why: The mechanism, with the place in the source.
-known_problems: Limits, and what could not be established.
+what: "TODO: what a person sees, in your own words"
+why: "TODO: the mechanism, with the place in the source"
+known_problems: "TODO: limits, and what could not be established"
 remedies:
-  - {note: "what to do", safety: safe}
+  - {note: "TODO: what to do", safety: safe}
 references:
-  - {type: REPORT, url: "https://example.invalid/issue"}
+  - {type: REPORT, url: "https://example.invalid/TODO"}
 # probe: NAME, or {name: NAME, parameters: {layers: 4}, metric: kept_bytes}: what confirms the rule
 # evidence:                   # for `confidence: measured`: files, and differences of them that the formula must give
 #   - fixtures/measurements/PROBE/SLUG.json
@@ -41,9 +44,9 @@ references:
 #     facts: {model.parameters: 1000000}   # of the measured run, where the probe does not tell them
 examples:
   match:
-    - {packages: {PACKAGE: "0"}, training: {zero_stage: 3}}
+    - {packages: {PACKAGE: "0"}, training: {zero_stage: 3}}  # TODO: a run that it holds for
   no_match:
-    - {packages: {PACKAGE: "0"}, training: {zero_stage: 2}}
+    - {packages: {PACKAGE: "0"}, training: {zero_stage: 2}}  # TODO: one that differs from it in one condition
 """
 
 
@@ -65,3 +68,13 @@ def write_skeleton(rule_id: str, root: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(SKELETON.replace("PACKAGE", package), encoding="utf-8")
     return path
+
+
+def find_placeholders(text: str) -> Iterator[tuple[int, str, str]]:
+    """Yield line, key and words of each placeholder that a rule file still has from the skeleton."""
+    key = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if line[:1].isalpha():
+            key = line.partition(":")[0]
+        if PLACEHOLDER in line:
+            yield number, key, line[line.index(PLACEHOLDER) + len(PLACEHOLDER) :].partition('"')[0].strip(" :}")

@@ -69,7 +69,7 @@ def _write_command(command: click.Command, context: click.Context) -> Iterator[s
     yield f"## {context.command_path}"
     yield escape_prose(inspect.cleandoc(command.help or "").replace("\b", ""))
     usage = " ".join(command.collect_usage_pieces(context))
-    lesson = find_lesson(context.command_path)
+    lesson = find_lesson(context)
     yield "\n".join(["```sh", f"{context.command_path} {usage}", "```"])
     if lesson.examples:
         yield "\n".join(["Examples:", "", "```sh", *(text for _, text in lesson.examples), "```"])

@@ -144,12 +144,29 @@ def complete(*words: str, program: str = "import sys; from compatcheck.cli.__mai
         (("env", "--model", "./mo"), "file,./mo"),
         (("check", "--gpu", "2xp4d."), "plain,2xp4d.24xlarge"),
         (("help", "exi"), "plain,exit-codes"),
+        (("check", "--fail-on", "crit"), "plain,critical"),
+        (("diff", "--fail-on", "nev"), "plain,never"),
+        (("estimate", "--sweep", "seq"), "plain,sequence_length"),
+        (("estimate", "--sweep", "lora_rank,seq"), "plain,lora_rank,sequence_length"),
+        (("check", "--security-service", "o"), "plain,osv"),
+        (("check", "--output", "jun"), "plain,junit:"),
+        (("fix", "--output", "di"), "plain,diff:"),
+        (("bisect", "zero3_release", "--exclude-newer", "n"), "plain,never"),
         (("check", "--select", "torch/alloc-conf"), "plain,torch/alloc-conf-new-name-ignored"),
     ],
     ids=lambda given: " ".join(given) if isinstance(given, tuple) else "",
 )
 def test_values_are_completed(words: tuple[str, ...], wanted: str) -> None:
     assert complete(*words) == [wanted]
+
+
+def test_names_of_the_policy_are_completed(tmp_path: Path) -> None:
+    policy = tmp_path / "compatcheck.toml"
+    policy.write_text('[runs.train]\nlock = "x.txt"\n[targets.small]\ngpu = "T4"\n')
+    assert complete("check", "--policy", str(policy), "--run", "t") == ["plain,train"]
+    assert complete("env", "--policy", str(policy), "--target", "") == ["plain,small"]
+    policy.write_text("[")
+    assert complete("check", "--policy", str(policy), "--run", "t") == [""]
 
 
 def test_completing_loads_nothing_costly(tmp_path: Path) -> None:

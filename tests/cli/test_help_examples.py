@@ -15,27 +15,26 @@ import click
 import pytest
 
 from compatcheck.cli.group import COMMANDS, LazyGroup, group
-from compatcheck.cli.help import find_lesson, read_codes, read_lessons
+from compatcheck.cli.help import Lesson, find_lesson, read_codes, read_lessons
 from tests import ROOT
 from tests.cli.run_cli import run as run_here
 
 PAGES = (ROOT / "README.md", ROOT / "docs" / "ci.md")
 EXAMPLES = [pytest.param(code, text, id=text) for lesson in read_lessons().values() for code, text in lesson.examples]
-WITHOUT_HELP = {"help"}
 
 
 def commands() -> dict[str, click.Command]:
-    """Return every command and command of a group by its name."""
+    """Return every command and command of a group by its name; that of the program itself is empty."""
     assert isinstance(group, LazyGroup)
     context = click.Context(group)
-    found = {name: group.get_command(context, name) for name in COMMANDS if name not in WITHOUT_HELP}
+    found = {name: group.get_command(context, name) for name in COMMANDS}
     inner = {
         f"{name} {one}": command
         for name, outer in found.items()
         if isinstance(outer, click.Group)
         for one, command in outer.commands.items()
     }
-    return {**{name: command for name, command in found.items() if command is not None}, **inner}
+    return {"": group, **{name: command for name, command in found.items() if command is not None}, **inner}
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +109,7 @@ def test_an_example_runs(code: str, text: str, project: Path, tmp_path: Path, mo
     if "evidence" in text:
         run_here("evidence", "import", copy / "measured")
         (copy / "cuda.jsonl").write_text("")
-    if {"|", ">"} & set(text.split()):
+    if {"|", ">", "<"} & set(text.split()):
         done = run(text, copy, tmp_path)
         assert str(done.returncode) == code, done.stdout + done.stderr
         return
@@ -144,18 +143,31 @@ def test_every_help_teaches(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (ROOT / "docs" / lesson.page).is_file()
     assert lines[-1].endswith(f"/docs/{lesson.page}")
     ends = next(number for number in range(lines.index("Examples:"), len(lines)) if not lines[number].strip())
-    assert ends <= 24 or name in {"probe", "evidence", "rules"}, "examples are on the first screen of a terminal"
+    assert ends <= 24, "examples are on the first screen of a terminal"
     joined = shown.replace(" \\\n", " ")
     assert all(" ".join(text.split()) in " ".join(joined.split()) for _, text in lesson.examples)
     assert run_here("help", *name.split()).out == shown
-    *outer, inner = name.split()
-    if outer:
-        assert run_here(outer[0], "help", inner).out == shown
+    if " " in name:
+        outer, inner = name.split()
+        assert run_here(outer, "help", inner).out == shown
 
 
 def test_lessons_are_about_commands() -> None:
     assert set(read_lessons()) == set(commands())
-    assert find_lesson("compatcheck check") == read_lessons()["check"]
+    assert told("check") == read_lessons()["check"]
+
+
+def told(name: str) -> Lesson:
+    return find_lesson(click.Context(commands()[name], info_name=f"compatcheck {name}"))
+
+
+@pytest.mark.parametrize("name", commands())
+def test_exit_codes_speak_of_the_options_there_are(name: str) -> None:
+    taken = {option for parameter in commands()[name].params for option in parameter.opts}
+    for words in told(name).codes.values():
+        assert set(re.findall(r"--[\w-]+", words)) <= taken
+        assert words.count("(") == words.count(")")
+        assert words[0] not in " ;"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -315,3 +315,43 @@ def test_without_a_policy_none_of_its_modules_is_imported(project) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+RUN = '[runs.train]\nlock = "requirements.txt"\ntraining = "facts.yaml"\ngpu = "8xH100-80GB"\n'
+
+
+def subjects(data: dict) -> list[str]:
+    return [subject["id"] for subject in data["subjects"]]
+
+
+def test_the_directory_of_the_policy_holds_its_runs(project, run) -> None:
+    policy(project, RUN)
+    whole, named = report(run, "check"), report(run, "check", ".")
+    assert named["subjects"] == whole["subjects"]
+    assert named["summary"]["exit_code"] == whole["summary"]["exit_code"]
+    assert {finding["severity"] for finding in named["findings"]} == {
+        finding["severity"] for finding in whole["findings"]
+    }
+    assert run("estimate", ".")[1] == run("estimate", "--run", "train")[1]
+
+
+def test_what_lies_beside_the_runs_is_checked_with_them(project, run, monkeypatch) -> None:
+    policy(project, RUN)
+    (project / "below" / "requirements.txt").write_text("vllm==0.6.3.post1\ntorch==2.6.0\n")
+    (project / "other.yaml").write_text(FACTS.replace("zero_stage: 3", "zero_stage: 2"))
+    wanted = ["train: requirements.txt", "requirements.txt + other.yaml", "below/requirements.txt"]
+    assert sorted(subjects(report(run, "check", "."))) == sorted(wanted)
+    assert subjects(report(run, "check", "below")) == ["below/requirements.txt"]
+    assert subjects(report(run, "check", "requirements.txt")) == ["requirements.txt"]
+    monkeypatch.chdir(project / "below")
+    assert len(subjects(report(run, "check", ".."))) == 3
+    code, _, err = run("check", "..", "missing.txt")
+    assert (code, "missing.txt: no such file" in err) == (4, True)
+
+
+def test_a_policy_without_runs_leaves_a_directory_as_it_is(project, run) -> None:
+    before = report(run, "check", ".")
+    policy(project, 'fail-on = "high"\n')
+    assert subjects(report(run, "check", ".")) == subjects(before)
+    policy(project, RUN)
+    assert subjects(report(run, "check", ".", "--no-policy")) == subjects(before)

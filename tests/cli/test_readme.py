@@ -105,6 +105,21 @@ def test_the_front_pages_start_alike() -> None:
     assert commands[0] == commands[1] != []
 
 
+def test_what_is_run_from_nothing_is_what_the_first_lines_say() -> None:
+    """`.ci/run` takes these two lines out of the page on a bare machine."""
+    job, tests = re.findall(r"```sh\n(.*)\n```", PAGES[0].read_text(encoding="utf-8"))[:2]
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    taken = [
+        next(line for line in PAGES[0].read_text(encoding="utf-8").splitlines() if re.search(pattern, line))
+        for pattern in re.findall(r"\$\(grep -m1 '(.*)' README\.md\)", script)
+    ]
+    assert taken == [job, tests]
+    for line in taken:
+        assert line.startswith("python3 -m venv .venv && .venv/bin/pip install -q -c constraints.txt -e '.[test]' && ")
+    assert ".venv/bin/compatcheck check fixtures/cases/openrlhf-llama3-70b; .venv/bin/compatcheck env" in job
+    assert tests.endswith(" .venv/bin/pytest -n auto")
+
+
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
 def test_the_commands_of_guides_can_be_given(page: Path) -> None:
     """What is not shown with its output, for it needs files of a person's own or the network, is still what commands take."""

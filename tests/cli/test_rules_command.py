@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -40,7 +41,15 @@ def test_new_then_lint(tmp_path: Path) -> None:
     assert run("rules", "new", "deepspeed/bad-pattern", "--directory", rules).code == 2
     assert run("rules", "new", "bad pattern", "--directory", rules).code == 2
     assert run("rules", "new", "../../etc/passwd", "--directory", rules).code == 2
-    assert "1 rule, " in run("rules", "lint", rules).err
+    ran = run("rules", "lint", rules)
+    assert ran.code == 1
+    assert "1 rule, " in ran.err
+    keys = re.findall(r"bad-pattern\.yaml:\d+ \((\w+)\): the skeleton's placeholder stands here: \w", ran.out)
+    texts = ["title", "affected", "checked_through", "when", "impact", "what", "why", "known_problems", "remedies"]
+    assert keys == [*texts, "references", "examples", "examples"]
+    filled = re.sub(r"TODO:?", "", Path(f"{rules}/deepspeed/bad-pattern.yaml").read_text(encoding="utf-8"))
+    (rules / "deepspeed/bad-pattern.yaml").write_text(filled, encoding="utf-8")
+    assert run("rules", "lint", rules).code == 0
 
 
 def test_lint_of_ones_own_rules(tmp_path: Path) -> None:

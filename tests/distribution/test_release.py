@@ -30,7 +30,8 @@ def release(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_version_stands_in_one_place() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert re.findall(r"^## \[(.+?)\]", changelog, re.MULTILINE)[0] in {__version__, "Unreleased"}
+    first, newest = re.findall(r"^## \[(.+?)\](?: - (\d{4}-\d\d-\d\d))?$", changelog, re.MULTILINE)[:2]
+    assert (first, newest[0], bool(newest[1])) == (("Unreleased", ""), __version__, True)
     assert 'dynamic = ["version"]' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     page = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
     assert set(re.findall(r"rev: v(\S+)", page)) == {__version__}
@@ -53,7 +54,7 @@ def test_the_workflow_publishes_without_a_token() -> None:
 def test_the_script_builds_and_tries_a_release(tmp_path: Path) -> None:
     if shutil.which("git") is None or not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
-    done = release(ROOT, str(tmp_path / "dist"))
+    done = release(ROOT, str(tmp_path / "dist"), f"v{__version__}")
     assert done.returncode == 0, done.stderr[-2000:]
     names = {path.name for path in (tmp_path / "dist").iterdir()}
     assert names == {

@@ -87,11 +87,15 @@ def test_it_names_what_it_is_without(archive: Path, tmp_path: Path) -> None:
     assert (found["kind"], found["place"], found["version"]) == ("archive", str(archive), __version__)
     missing = {part["name"] for part in found["parts"] if not part["found"]}
     assert missing >= {"laboratory", "libyaml", "matplotlib"}
+    assert not {part["name"] for part in found["parts"]} & {"pip", "cc", "gcc", "clang", "C compiler"}
     assert "docs/ci.md of the sources" in run(sys.executable, archive, "check", "--help", folder=tmp_path).stdout
 
 
 def test_it_is_small_and_holds_no_compiled_code(archive: Path) -> None:
     assert archive.stat().st_size < 3 * 2**20
+    told = re.search(r"`compatcheck.pyz` \(([\d.]+) MiB\)", (ROOT / "docs" / "installation.md").read_text())
+    assert told is not None
+    assert float(told[1]) == pytest.approx(archive.stat().st_size / 2**20, abs=0.15)
     assert archive.read_bytes().startswith(b"#!/usr/bin/env python3\n")
     with zipfile.ZipFile(archive) as held:
         names = held.namelist()

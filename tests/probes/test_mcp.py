@@ -61,6 +61,7 @@ def test_a_client_gets_the_answers_of_the_commands(overlays: Overlays) -> None:
         ("check_files", {"paths": [CASE]}),
         ("estimate_run", {"paths": [CASE], "settings": {"training.micro_batch_size": 2}}),
         ("explain_out_of_memory", {"paths": [CASE], "message": MESSAGE}),
+        ("explain_out_of_memory", {"message": MESSAGE}),
         ("check_files", {"paths": [CASE], "gpu": "8xH1000"}),
         ("check_files", {"paths": ["../README.md"]}),
         ("check_files", {"paths": [CASE], "model": "/etc/hostname"}),
@@ -69,11 +70,12 @@ def test_a_client_gets_the_answers_of_the_commands(overlays: Overlays) -> None:
     )
     assert set(found["tools"].values()) == {True}
     assert len(found["tools"]) == 4
-    checked, estimated, explained, *refused = found["answers"]
-    assert [is_error for is_error, _ in (checked, estimated, explained)] == [False] * 3
+    checked, estimated, explained, alone, *refused = found["answers"]
+    assert [is_error for is_error, _ in (checked, estimated, explained, alone)] == [False] * 4
     assert "deepspeed/zero3-params-kept-in-backward" in checked[1]
     assert "does not fit" in estimated[1]
     assert "asked for 2.00 GiB" in explained[1]
+    assert "asked for 2.00 GiB" in alone[1]
     assert [is_error for is_error, _ in refused] == [True] * 5
     assert "H1000" in refused[0][1]
     assert all("outside of" in text for _, text in refused[1:])

@@ -83,3 +83,45 @@ def test_the_installation_itself() -> None:
     assert found.kind == "checkout"
     assert found.rules_age_days >= 0
     assert next(part for part in found.parts if part.name == "laboratory").remedy is not None
+
+
+def make_examined(programs: Path, *, laboratory: bool) -> dict[str, Part]:
+    found = installation.examine(open_rules(), {"PATH": str(programs)}, laboratory=laboratory)
+    return {part.name: part for part in found.parts}
+
+
+def test_what_measures_alone_has_a_use_for_is_no_part_of_what_cannot_measure(
+    programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(programs, "cc", "echo cc 12.2.0")
+    monkeypatch.setattr(installation, "_find_kind", lambda _: "archive")
+    parts = make_examined(programs, laboratory=False)
+    assert {"cc", "pip", "C compiler"} & set(parts) == set()
+    assert {"cc", "pip"} <= set(make_examined(programs, laboratory=True))
+    said = " ".join(part.enables for name, part in parts.items() if name != "laboratory")
+    assert [word for word in ("bisect", "--torch", "--trace", "probes") if word in said] == []
+    monkeypatch.setattr(installation, "find_spec", lambda _: None)
+    missing = make_examined(programs, laboratory=False)
+    instead = "run it from a checkout or an installed package instead"
+    assert missing["libyaml"].remedy == f"this archive comes without what is compiled: {instead}"
+    assert missing["laboratory"].remedy == f"this archive comes without what measures: {instead}"
+
+
+@pytest.mark.parametrize(
+    ("left", "kind", "remedy"),
+    [
+        ("pipx_metadata.json", "pipx", "pipx inject compatcheck Jinja2"),
+        ("uv-receipt.toml", "uv tool", "uv tool install compatcheck --with Jinja2"),
+        ("other", "package", f"{sys.executable} -m pip install Jinja2"),
+    ],
+)
+def test_parts_are_got_as_it_was_installed(
+    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: str, kind: str, remedy: str
+) -> None:
+    (tmp_path / "prefix").mkdir()
+    (tmp_path / "prefix" / left).write_text("")
+    monkeypatch.setattr(installation, "is_checkout", lambda: False)
+    monkeypatch.setattr(installation, "find_spec", lambda name: object() if name == "pip" else None)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix"))
+    assert make_examined(programs, laboratory=True)["Jinja2"].remedy == remedy
+    assert installation.examine(open_rules(), {}, laboratory=True).kind == kind

@@ -124,6 +124,7 @@ def project(tmp_path: Path) -> Path:
         lambda root: compatcheck.check(root / "requirements.txt", training=root / "train.sh", within=root, here=False),
         lambda root: compatcheck.estimate(root / "train.yaml", model=root / "model", suggest=True, within=root),
         lambda root: compatcheck.explain_oom(MESSAGE, root / "train.yaml", root, within=root, here=False),
+        lambda root: compatcheck.explain_oom(MESSAGE, training=root / "train.yaml", within=root, here=False),
         lambda root: compatcheck.check(prefix=root / "venv", training=root / "train.yaml", within=root, here=False),
         lambda root: compatcheck.check(root / "facts.yaml", prefix=root / "venv", within=root, here=False),
     ],

@@ -44,6 +44,14 @@ def test_what_lies_below_is_checked(project: Path) -> None:
     assert "(exit code 3)" in call(project, "explain_out_of_memory", message=os.fspath(CASE), paths=["facts.yaml"])
 
 
+def test_a_message_alone_is_explained(project: Path) -> None:
+    thread = "Llama-3-8B on one A100-80GB\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1002.00 MiB."
+    shown = call(project, "explain_out_of_memory", message=thread)
+    assert "1002" in shown
+    assert "(exit code 0)" in shown
+    assert "deepspeed" not in shown
+
+
 @pytest.mark.parametrize("path", ["../elsewhere.txt", "/etc/passwd", "link.txt", "a\0b", "-", "~", "none.txt"])
 def test_what_lies_elsewhere_is_refused(project: Path, path: str) -> None:
     from mcp.server.mcpserver.exceptions import ToolError

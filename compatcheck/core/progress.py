@@ -1,0 +1,36 @@
+"""How far work of many steps is, told to whoever listens: a command on a terminal, else nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    Listener = Callable[[str, int, int | None], None]
+    """Takes what is done, how many steps of it are done, and how many there are, None where nobody knows."""
+
+T = TypeVar("T")
+_listener: Listener | None = None
+
+
+def follow(items: Iterable[T], doing: str) -> Iterator[T]:
+    """Yield the items of some work, and tell before each how far it is."""
+    total = len(items) if isinstance(items, Sized) else None
+    for done, item in enumerate(items):
+        if _listener is not None:
+            _listener(doing, done, total)
+        yield item
+
+
+@contextmanager
+def heard_by(listener: Listener) -> Iterator[None]:
+    """Let a listener hear of the work within."""
+    global _listener  # noqa: PLW0603 (the work is many layers below who asks for it)
+    before, _listener = _listener, listener
+    try:
+        yield
+    finally:
+        _listener = before

@@ -1,0 +1,65 @@
+"""A command line without a command: text and files are answered by the command that they are for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import ROOT
+
+THREAD = "Llama-3-8B on one A100-80GB\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1002.00 MiB.\n"
+
+
+def run(*arguments: str, folder: Path, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    hidden = {"FORCE_COLOR", "COLUMNS", "VIRTUAL_ENV", "CONDA_PREFIX"}
+    environment = {key: value for key, value in os.environ.items() if key not in hidden}
+    return subprocess.run(
+        [sys.executable, "-m", "compatcheck", *arguments],
+        cwd=folder,
+        env={**environment, "PYTHONPATH": str(ROOT)},
+        **({"stdin": subprocess.DEVNULL} if text is None else {"input": text}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def said(done: subprocess.CompletedProcess[str]) -> tuple[int, list[str], str]:
+    return done.returncode, [line for line in done.stdout.splitlines() if "db 20" not in line], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "command"), [(THREAD, "oom"), ("deepspeed==0.16.4\n", "check"), ("nothing of the kind\n", "check")]
+)
+def test_text_is_answered_by_its_command(tmp_path: Path, text: str, command: str) -> None:
+    named = run(command, "-", folder=tmp_path, text=text)
+    assert said(run(folder=tmp_path, text=text)) == said(run("-", folder=tmp_path, text=text)) == said(named)
+
+
+@pytest.mark.parametrize("text", ["", None])
+def test_without_text_there_is_help(tmp_path: Path, text: str | None) -> None:
+    done = run(folder=tmp_path, text=text)
+    assert "Commands:" in done.stdout + done.stderr
+
+
+def test_files_are_answered_by_their_command(tmp_path: Path) -> None:
+    (tmp_path / "thread.txt").write_text(THREAD)
+    (tmp_path / "requirements.txt").write_text("torch==2.6.0\ndeepspeed==0.16.4\n")
+    explained = run("oom", "thread.txt", "requirements.txt", "--gpu", "A100-80GB", folder=tmp_path)
+    for names in (("requirements.txt", "thread.txt"), ("thread.txt", "requirements.txt")):
+        assert said(run(*names, "--gpu", "A100-80GB", folder=tmp_path)) == said(explained)
+    assert said(run("requirements.txt", folder=tmp_path)) == said(run("check", "requirements.txt", folder=tmp_path))
+    assert said(run(".", folder=tmp_path)) == said(run("check", ".", folder=tmp_path))
+    mixed = run("-", "requirements.txt", "--gpu", "A100-80GB", folder=tmp_path, text=THREAD)
+    assert mixed.stdout == explained.stdout.replace("thread.txt", "<stdin>")
+
+
+def test_a_word_that_is_nothing_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "env").mkdir()
+    done = run("chekc", folder=tmp_path)
+    assert (done.returncode, "No such command or file 'chekc'. Did you mean 'check'?" in done.stderr) == (2, True)
+    assert run("env", "--prefix", "env", folder=tmp_path).stderr != run("./env", folder=tmp_path).stderr

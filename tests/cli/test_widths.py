@@ -1,0 +1,70 @@
+"""What a terminal shows fits 80 columns; only a word that cannot be broken, an address or a name, may be longer."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from compatcheck.core.columns import measure
+from compatcheck.rules.database import RuleSet
+from compatcheck.rules.locate import open_builtin
+from tests import ROOT
+from tests.cli.run_cli import run
+
+CASES = ROOT / "fixtures" / "cases"
+RULES = sorted(rule.id for rule in RuleSet((open_builtin(),)).all_rules())
+INCIDENT = CASES / "openrlhf-llama3-70b"
+
+
+@pytest.fixture(autouse=True)
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(ROOT)
+
+
+def too_long(text: str) -> list[str]:
+    """Return the lines that could be broken and are not: neither a title nor one word, with a label where it is an address."""
+    wide = [line.removeprefix("- ").split() for line in text.splitlines() if measure(line) > 80 and line[0] != "#"]
+    return [" ".join(words) for words in wide if len(words) > 1 + ("://" in words[-1])]
+
+
+@pytest.mark.parametrize("command", ["rules list", "rules list --all", "facts --names", "doctor", "help options"])
+def test_lists_fit(command: str) -> None:
+    assert too_long(run(*shlex.split(command)).out) == []
+
+
+def test_pages_of_rules_fit() -> None:
+    assert {name: lines for name in RULES if (lines := too_long(run("rules", "show", name).out))} == {}
+
+
+def test_explanations_fit() -> None:
+    shown = {name: run("explain", name, str(INCIDENT.relative_to(ROOT))).out for name in RULES[::4]}
+    assert {name: lines for name, text in shown.items() if (lines := too_long(text))} == {}
+
+
+@pytest.mark.parametrize(
+    "case", sorted(path for path in CASES.iterdir() if path.is_dir())[::6], ids=lambda path: path.name
+)
+def test_facts_fit(case: Path) -> None:
+    assert too_long(run("facts", str(case.relative_to(ROOT))).out) == []
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 31.31 GiB. GPU 0 has a total capacity of 79.10 GiB",
+        "RuntimeError: CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported at some other API call",
+        (
+            "deepspeed 0.15.4, upgraded from transformers 4.46.0 to 4.57.0\ntorch.OutOfMemoryError: CUDA out of memory. "
+            "Tried to allocate 1002.00 MiB. GPU 0 has a total capacity of 79.10 GiB of which 512.00 MiB is free. Including "
+            "non-PyTorch memory, this process has 78.60 GiB memory in use."
+        ),
+    ],
+    ids=["asked", "kernel", "thread"],
+)
+def test_explained_messages_fit(log: str, tmp_path: Path) -> None:
+    (tmp_path / "train.log").write_text(log)
+    for files in ((), (str(INCIDENT),)):
+        assert too_long(run("oom", str(tmp_path / "train.log"), *files).out) == []
