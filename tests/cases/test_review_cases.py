@@ -289,6 +289,15 @@ def test_sleep_mode_is_the_engine_s_default_and_refuses_expandable_segments() ->
     assert "vllm/sleep-mode-refuses-expandable-segments" in affected(".", "--gpu", "8xH100-80GB", "--driver", "570")
 
 
+def test_sleep_mode_does_not_see_the_new_name_of_the_allocator_s_variable() -> None:
+    require(torch="2.10.0", vllm="0.19.0")
+    serve = "_ALLOC_CONF=expandable_segments:True vllm serve Qwen/Qwen2.5-7B --enable-sleep-mode\n"
+    write("run.sh", "PYTORCH" + serve)
+    assert "vllm/sleep-mode-refuses-expandable-segments" not in affected(".", "--gpu", "1xH100-80GB")
+    write("run.sh", "PYTORCH_CUDA" + serve)
+    assert "vllm/sleep-mode-refuses-expandable-segments" in affected(".", "--gpu", "1xH100-80GB")
+
+
 def test_openrlhf_passes_no_labels() -> None:
     require(torch="2.5.1", transformers="4.46.3", openrlhf="0.5.2", deepspeed="0.15.0")
     write(
