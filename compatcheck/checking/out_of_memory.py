@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,8 @@ from compatcheck.collectors.reports.find import find_reports
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT
 from compatcheck.core.facts import Fact, Facts
-from compatcheck.core.out_of_memory import Explained, OutOfMemoryReport, ReleaseChange
+from compatcheck.core.out_of_memory import WORDS, Explained, OutOfMemoryReport, ReleaseChange
+from compatcheck.core.pasted_text import fold_case
 from compatcheck.core.report import severity_rank
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.lines import LineFinder
@@ -29,6 +31,7 @@ from compatcheck.oom.explain import explain, is_of_engine
 from compatcheck.oom.mentions import read_mentions
 from compatcheck.oom.message import read_messages
 from compatcheck.oom.sizes import UNINFORMATIVE, prints_as, segment_size
+from compatcheck.oom.told import attach_frames, say_nothing, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
     from compatcheck.collectors.reports.find import FoundReport
     from compatcheck.core.document import Document
     from compatcheck.core.files import Files
-    from compatcheck.core.out_of_memory import MessageReading
+    from compatcheck.core.out_of_memory import Message, MessageReading
     from compatcheck.core.report import Finding
     from compatcheck.oom.mentions import Mentions
     from compatcheck.resolution.subject import Subject
@@ -47,6 +50,17 @@ if TYPE_CHECKING:
 
 _FINDINGS = 12
 """Findings shown at most: those that cost the very size, then those of the phase, then others."""
+
+_TOPIC = 5
+"""Letters of a word that tells what a rule is about."""
+_NO_TOPICS = frozenset(
+    {
+        "after", "batch", "batches", "before", "default", "device", "float32", "gradients", "labels", "layer", "layers",
+        "loading", "logits", "memory", "model", "outputs", "steps", "tensor", "tensors", "training", "twice", "weights",
+        "without",
+    }
+)  # fmt: skip
+"""Words of rules' names that any thread about memory has."""
 
 
 class Log:
@@ -88,16 +102,21 @@ def explain_oom(
         CompatcheckError: an input named beside the log makes no sense.
     """
     unread = list(left_out)
-    messages = read_messages(text, place, unread)
+    messages = attach_frames(read_messages(text, place, unread), text)
+    if not messages:
+        told = tell(text)
+        messages = () if told is None else (told,)
     models = {short: tuple(entry["aliases"]) for short, entry in (rules.section("models") or {}).items()}
     mentions = read_mentions(text, models)
     inspection = as_inspection(asked)
     log = Log(place, text)
     subject, skipped, lines = _gather(inspection, rules, environ, log, mentions)
     skipped = (*unread, *skipped)
+    if not messages and text.strip():
+        messages = (say_nothing(),)
     origin = _model_origin(subject, mentions)
     facts = _add_settings(subject, mentions, place)
-    readings = tuple(explain(message, facts) for message in messages)
+    readings = tuple(_ask_for_run(explain(message, facts), subject, facts) for message in messages)
     primary = choose_primary(readings)
     explained = None if primary is None else readings[primary]
     used = {name for reading in readings for match in reading.matches for name in match.facts}
@@ -110,10 +129,12 @@ def explain_oom(
         model=origin,
         unknown_models=() if origin is not None else mentions.unknown_models,
         facts=tuple(facts[name] for name in sorted(used) if name in facts),
-        findings=tuple(_findings(subject, facts, rules, explained)),
+        findings=tuple(_findings(subject, facts, rules, explained, fold_case(text))),
         changes=tuple(_changes(inspection, rules, environ, log, mentions, subject)),
         relief=find_relief(facts, explained, lines),
-        suggestions=suggest_changes(
+        suggestions=()
+        if explained is not None and explained.message.form in WORDS and not _states_run(subject)
+        else suggest_changes(
             subject,
             facts,
             explained,
@@ -121,8 +142,29 @@ def explain_oom(
             of_engine=explained is not None and _is_of_engine(explained),
         ),
         skipped=skipped,
-        exit_code=EXIT_UNREADABLE_INPUT if unreadable else EXIT_CLEAN if readings else EXIT_NOTHING_TO_CHECK,
+        exit_code=EXIT_UNREADABLE_INPUT
+        if unreadable
+        else EXIT_CLEAN
+        if _says_something(messages)
+        else EXIT_NOTHING_TO_CHECK,
     )
+
+
+def _ask_for_run(reading: MessageReading, subject: Subject, facts: Mapping[str, Fact]) -> MessageReading:
+    """Add what the estimate of a run lacks whose failure is only told: the model, the device."""
+    if reading.message.form not in WORDS or not _states_run(subject):
+        return reading
+    wanted = {"--model": "model.hidden_size", "--gpu": "hardware.memory_bytes"}
+    return reading._replace(needs=tuple(flag for flag, name in wanted.items() if name not in facts))
+
+
+def _states_run(subject: Subject) -> bool:
+    """Tell whether an input states how the run trains, and no mention of it in passing does."""
+    return any(name.startswith("training.") for role in subject.roles.values() for name in role)
+
+
+def _says_something(messages: Sequence[Message]) -> bool:
+    return any(message.form not in WORDS for message in messages)
 
 
 def _gather(
@@ -236,9 +278,9 @@ def choose_primary(readings: Sequence[MessageReading]) -> int | None:
 
 
 def _findings(
-    subject: Subject, facts: dict[str, Fact], rules: RuleSet, reading: MessageReading | None
+    subject: Subject, facts: dict[str, Fact], rules: RuleSet, reading: MessageReading | None, text: str
 ) -> Iterator[Explained]:
-    """Yield the findings that may explain a message, the likeliest first."""
+    """Yield the findings that may explain a message, the likeliest first; ``text`` is the log in lower case."""
     if reading is None:
         return
 
@@ -256,11 +298,11 @@ def _findings(
             entry.finding.rule_id,
         )
     )
-    if reading.place is not None or reading.outcome in {
-        "named",
-        "tied",
-    }:  # what may be, and is of another place, is no explanation
+    if reading.place is not None or reading.outcome in {"named", "tied"} or reading.message.form not in WORDS:
+        # what may be, and is of another place, is no explanation
         related = [entry for entry in related if entry.relation != "other" or entry.finding.status == "affected"]
+    else:
+        related = [entry for entry in related if entry.finding.status == "affected" or _is_named(entry.finding, text)]
     once = {entry.finding.rule_id: entry for entry in reversed(related)}
     yield from [entry for entry in related if once[entry.finding.rule_id] is entry][:_FINDINGS]
 
@@ -299,6 +341,12 @@ def _concerns(finding: Finding, reading: MessageReading) -> bool:
         if of_training or impact.phase in {"forward", "backward", "step", "save"}:
             return False
     return impact.memory == reading.message.memory
+
+
+def _is_named(finding: Finding, text: str) -> bool:
+    """Tell whether a text in lower case names what a rule is about: a word of the rule's own name."""
+    words = finding.rule_id.partition("/")[2].split("-")
+    return any(len(word) >= _TOPIC and word not in _NO_TOPICS and re.search(rf"\b{word}", text) for word in words)
 
 
 def _is_of_engine(reading: MessageReading) -> bool:

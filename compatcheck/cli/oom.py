@@ -30,8 +30,8 @@ def command(log: str, rule_directories: tuple[str, ...], format_name: str, **giv
     the log itself says of it is used where nothing else does.
     """
     from compatcheck.checking.out_of_memory import explain_oom  # noqa: PLC0415 (beside its use)
+    from compatcheck.core.out_of_memory import TOLD, WORDS  # noqa: PLC0415 (beside its use)
     from compatcheck.oom.log import read_log  # noqa: PLC0415 (beside its use)
-    from compatcheck.oom.message import find_words  # noqa: PLC0415 (beside its use)
     from compatcheck.reporters.out_of_memory import FORMATTERS  # noqa: PLC0415 (beside its use)
 
     rules = open_rules(rule_directories)
@@ -42,15 +42,16 @@ def command(log: str, rule_directories: tuple[str, ...], format_name: str, **giv
         report = explain_oom(text, place, inspection, rules, os.environ, skipped)
     with speaking(os.environ, format_name):
         click.echo(escape_controls(FORMATTERS[format_name](report)), nl=False)
-    if not report.readings:
+    if all(reading.message.form in WORDS for reading in report.readings):
         name = "standard input" if log == "-" else log
-        words = find_words(text)
-        if words is None:
-            lines = [f"error: {name}: no message about memory found"]
+        told = next((reading.message for reading in report.readings if reading.message.form == TOLD), None)
+        kind = "note" if report.readings else "error"
+        if told is None:
+            lines = [f"{kind}: {name}: no message about memory found"]
         else:
-            line, said = words
+            said = dict(told.details)["words"][:120]
             lines = [
-                f"error: {name}:{line}: speaks of memory in a form that is not known here: {said[:120]}",
+                f"{kind}: {name}:{told.line}: speaks of memory in a form that is not known here: {said}",
                 "hint: give the error itself with its traceback; docs/oom.md lists the forms that are read",
             ]
         with speaking(os.environ):

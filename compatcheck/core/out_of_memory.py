@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from compatcheck.core.source import Skipped, Source
     from compatcheck.core.suggestions import Suggestion
 
+TOLD, CUT, NO_MESSAGE = "told", "cut-traceback", "no-message"
+WORDS = frozenset({TOLD, CUT, NO_MESSAGE})
+"""Forms that stand for a message that is missing: told in words, a traceback without its end, or neither."""
+
 
 class Printed(NamedTuple):
     """A size as a message prints it."""
@@ -140,6 +144,8 @@ class MessageReading(NamedTuple):
     budget: Budget | None
     remarks: tuple[str, ...] = ()
     """Arithmetic on what was already allocated, and other evidence."""
+    question: str = ""
+    """What would decide where the message leaves it open; empty where nothing is."""
 
 
 class Explained(NamedTuple):

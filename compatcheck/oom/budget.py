@@ -32,6 +32,9 @@ SHARE = 0.05
 FRAGMENTED = 0.10
 """Share of the card from which unused memory of the allocator counts as fragmentation; less is left over in any run."""
 
+LEFTOVER = 0.01
+"""Share of the card below which what the allocator keeps unused would carry no run any further."""
+
 
 def weigh(message: Message) -> Budget | None:
     """Weigh the numbers of a message, or None when it prints none of the card."""
@@ -67,12 +70,18 @@ def _outside(message: Message, asked: Printed, total: Printed, free: Printed, he
             "refused_with_free_memory", f"{free.text} was free and {asked.text} refused: {blame}", out, foreign
         )
     out = (*out, "refused although free")
-    contexts = _contexts(message, held)
+    contexts, fits = _contexts(message, held), free.low_bytes >= asked.high_bytes
     for cause, count, holder in _holders(message, total, free, held):
         worth = count >= SHARE * _middle(total) or (cause == "other_processes" and contexts)
+        if fits and count < SHARE * _middle(total):
+            continue
         if worth and _middle(free) + count >= asked.low_bytes:
             holder = f"{holder}: {contexts}" if cause == "other_processes" and contexts else holder  # noqa: PLW2901 (the same, with its sign)
-            reason = f"{format_bytes(count)} of the device is held by {holder}; with it, {asked.text} would have fitted"
+            at_least = "at least " if cause == "foreign_memory" else ""
+            then = (
+                f"the {free.text} still free are the last of it" if fits else f"with it, {asked.text} would have fitted"
+            )
+            reason = f"{at_least}{format_bytes(count)} of the device is held by {holder}; {then}"
             return Budget(cause, reason, out, foreign)
     return None
 
@@ -99,8 +108,8 @@ def _contexts(message: Message, held: int | None) -> str | None:
         return None
     each = " to ".join(dict.fromkeys(size.text for size in (min(sizes, key=_middle), max(sizes, key=_middle))))
     return (
-        f"{len(sizes)} processes of {each} each, a CUDA context and little more: other ranks of the run that touch this "
-        "device before they choose their own (torch.cuda.set_device or CUDA_VISIBLE_DEVICES first)"
+        f"{len(sizes)} processes of {each} each, a CUDA context and little more: small programs, or other ranks of the run "
+        "that touch this device before they choose their own (torch.cuda.set_device or CUDA_VISIBLE_DEVICES first)"
     )
 
 
@@ -136,8 +145,26 @@ def _inside(message: Message, asked: Printed, total: Printed, free: Printed, hel
     joined = f"{unused.text} is reserved and unused, {free.text} free: together {asked.text} and more, but in pieces"
     if unused.low_bytes >= FRAGMENTED * _middle(total) and unused.low_bytes + free.low_bytes >= asked.high_bytes:
         return Budget("fragmentation", joined, tuple(out), foreign)
-    reason = f"{joined}; joined they would do, so that expandable_segments may carry it once"
+    if free.low_bytes >= asked.high_bytes:
+        reason = f"{free.text} was free and {asked.text} refused: the driver cannot hand out the last of a device"
+        out.remove("refused although free")
+    elif _is_left_over(unused, total):
+        reason = f"{joined}, and next to nothing of the device"
+    else:
+        reason = f"{joined}; joined they would do, so that expandable_segments may carry it once"
     return Budget("nearly_full", reason, tuple(out), foreign)
+
+
+def is_worth_joining(message: Message) -> bool:
+    """Tell whether what the allocator keeps unused would have been enough, and be of use, in one piece."""
+    asked, total, free, unused = message.asked, message.total, message.free, _unused(message)
+    if asked is None or total is None or free is None or unused is None:
+        return False
+    return free.low_bytes < asked.high_bytes and not _is_left_over(unused, total)
+
+
+def _is_left_over(unused: Printed, total: Printed) -> bool:
+    return unused.high_bytes < LEFTOVER * _middle(total)
 
 
 def _foreign(total: Printed, free: Printed, held: int | None) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from compatcheck.core.out_of_memory import Match, Message, MessageReading, Place, Printed
+from compatcheck.core.out_of_memory import CUT, TOLD, Match, Message, MessageReading, Place, Printed
 from compatcheck.oom.budget import count_halves, remark, weigh
 from compatcheck.oom.candidates import BUDGETS, QUANTISED, WEIGHTS, activations, buffers, weights
 from compatcheck.oom.dimensions import Dimensions
@@ -53,15 +53,42 @@ _KEEPS_SCORES = re.compile(
     r"attn_weights|attention_scores|attention_probs|baddbmm|matmul\(quer|query_states.*key_states|\bscores\b"
 )
 """Source lines of attention that keeps its scores; a fused kernel does not."""
+_WIDE = {"training", "engine_start", "serving", "rollout", "wake_up"}
+"""Parts of a run in which any tensor of it may be asked for."""
 _SHARDS_LOGITS = re.compile(r"megatron|vocab_parallel")
 """Frames of programs that divide the vocabulary over tensor-parallel ranks."""
 _LOOK_ALIKES = {
     "triton-shared-memory": "a kernel wants more {resource} than a multiprocessor has; no device memory is short",
     "one-exabyte": "the size computed for a tensor overflowed; the shape is wrong, no memory is short",
+    "sglang-decode": "the pool of tokens that holds the KV cache had no room for the next ones (it gives whole pages); no device "
+    "memory was asked for: raise --mem-fraction-static, or lower --max-running-requests",
+    "sglang-retract": "the pool of tokens was full, requests ({requests}) were put back and run again: no failure, and no device "
+    "memory is short",
+    "torch-summary": "it counts no failed allocation; {now} are allocated, at most {peak} were",
 }
+_REST = "the rest of the message, from 'of which … is free' to its end: it tells whether others hold the device"
+_LEDGER = "the lines before it that say what weights, the profiled forward pass and CUDA graphs took"
+_HOST = "dmesg, or the events of the container, and how much memory the host has: which process held how much"
+_HELD = "what the trainer still holds when the engine wakes up: torch.cuda.memory_allocated() and memory_reserved() just before"
+_QUESTIONS = {
+    "told": "the message itself, from 'Tried to allocate' (or what the engine prints) to its end, with the traceback above it",
+    "cut-traceback": "the lines behind it, with the message",
+    "no-message": "the message itself, with the traceback above it; or, where nothing failed, `compatcheck check` and `estimate`",
+    "vllm-no-blocks": _LEDGER, "vllm-kv-blocks": _LEDGER, "vllm-sampler": _LEDGER, "sglang-kv-cache": _LEDGER,
+    "vllm-utilization": "nvidia-smi before the start: who holds the rest",
+    "vllm-cumem": _HELD, "torch-memory-saver": _HELD,
+    "killed": _HOST, "kernel-oom": _HOST, "oom-killed": _HOST, "errno-12": _HOST, "ray-workers-killed": _HOST,
+    "ray-memory-monitor": _HOST, "ray-worker-died": _HOST,
+    "cuda-error": "nvidia-smi just before: whether the device was full, and who held it",
+    "nccl": "nvidia-smi just before: whether the device was full, and who held it",
+    "cublas": "nvidia-smi just before: whether the device was full, and who held it",
+}  # fmt: skip
+"""What would decide, by form."""
 _NO_SIZE = {
     "vllm-kv-blocks": "the KV cache is too small for one longest request: lower max_model_len or raise gpu_memory_utilization",
     "vllm-no-blocks": "weights and the profiled forward pass leave nothing for the KV cache within gpu_memory_utilization",
+    "vllm-ledger": "weights ({weights}) and the profiled forward pass ({activations}) take {short} more than "
+    "gpu_memory_utilization leaves to vLLM: nothing is left for the KV cache",
     "vllm-utilization": "less of the device was free than gpu_memory_utilization demands: others hold the rest",
     "vllm-sampler": "the sampler's warm-up did not fit beside weights and KV cache: lower max_num_seqs or gpu_memory_utilization",
     "vllm-cumem": "the sleep-mode allocator maps memory outside PyTorch's: what wakes up finds the device occupied",
@@ -79,7 +106,8 @@ _NO_SIZE = {
     "neuron": "the Neuron runtime does not say how much of the device was taken",
     "ray-worker-died": "a worker ended without a word; Ray always lists the kernel's OOM killer first among what may have ended "
     "it, and has no evidence for it: look at the end of the worker's own log, and into dmesg on its node",
-    "cuda-error": "allocated outside the caching allocator (context, kernel, library): the device was full already",
+    "cuda-error": "a call outside the caching allocator failed: the device was full already (context, kernel, library), or host "
+    "memory could not be pinned",
     "nvml-assert": "memory ran out, and the driver's library (NVML) could not tell who holds it (Jetson, WSL, containers)",
     "triton-cuda": "a kernel was loaded outside the caching allocator: the device was full already",
     "ray-memory-monitor": "Ray kills what it thinks will exhaust the host; the device is not involved",
@@ -87,6 +115,10 @@ _NO_SIZE = {
     "killed": "the process was killed from outside, as the kernel does when the host's memory is exhausted; look into dmesg",
     "oom-killed": "the container exceeded its limit of host memory",
     "kernel-oom": "the host's memory was exhausted",
+    "errno-12": "the host refused memory, mostly to a process that was to be started (fork): limits of the job count",
+    "told": "the text says so, without the program's own message: how much was asked for, and of what, cannot be told",
+    "cut-traceback": "it ends before its message: whether memory ran out cannot be told",
+    "no-message": "nothing in it says that memory ran out",
     "shm-dataloader": "a data loader's worker died: shared memory (/dev/shm) or host memory was exhausted",
     "xla": "XLA's allocator does not say what it was asked for",
 }
@@ -95,9 +127,11 @@ _NO_SIZE = {
 def explain(message: Message, facts: Mapping[str, Fact]) -> MessageReading:
     """Explain one message."""
     place = find_place(message.frames)
+    if place is not None and not place.frame.line and message.form == TOLD:
+        place = place._replace(why=f"the text names {place.frame.code}")
     budget = weigh(message)
     remarks = tuple(remark(message))
-    base = MessageReading(message, place, "no_size", (), 0, None, "", (), budget, remarks)
+    base = MessageReading(message, place, "no_size", (), 0, None, "", (), budget, remarks, _ask(message, place))
     if message.memory == "none":
         words = _LOOK_ALIKES[message.form].format(**dict(message.details))
         return base._replace(reason=words)
@@ -106,7 +140,10 @@ def explain(message: Message, facts: Mapping[str, Fact]) -> MessageReading:
         words = _NO_SIZE.get(
             "bitsandbytes-managed" if managed else message.form, "the message does not say how much was asked for"
         )
-        return base._replace(reason=words)
+        return base._replace(reason=words.format(**dict(message.details)) if "{" in words else words)
+    if message.form == "nccl":
+        words = f"{_NO_SIZE['nccl']}; {message.asked.text} of its own, no tensor"
+        return base._replace(outcome="not_derivable", reason=words)
     if message.form == "vllm-kv-cache":
         words = (
             f"the KV cache of one request of {dict(message.details)['max_seq_len']} tokens, as the message says itself"
@@ -116,7 +153,22 @@ def explain(message: Message, facts: Mapping[str, Fact]) -> MessageReading:
         detail = dict(message.details)
         words = f"an array of the host with shape {detail['shape']} of {detail['dtype']}, as the message says itself"
         return base._replace(reason=words)
-    return _find(base, message.asked, Dimensions(facts, serving=is_of_engine(message)))
+    wide = place is not None and place.part in _WIDE
+    run = Dimensions(facts, serving=is_of_engine(message))
+    return _find(base._replace(place=None) if wide else base, message.asked, run)._replace(place=place)
+
+
+def _ask(message: Message, place: Place | None) -> str:
+    """Return what would decide, where the message leaves it open."""
+    if message.form == TOLD and message.memory == "host":
+        return _HOST
+    if message.form in {TOLD, CUT} and place is not None and place.phase == "rollout":
+        return f"{_QUESTIONS[message.form]}; {_LEDGER}"
+    if message.form == "torch" and message.allocated is None and message.reserved is None:
+        return _REST
+    if message.form == "torch" and place is None:
+        return "the traceback above it: which phase asked"
+    return _QUESTIONS.get(message.form, "")
 
 
 def is_of_engine(message: Message) -> bool | None:

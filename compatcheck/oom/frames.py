@@ -54,6 +54,7 @@ _GENERIC = re.compile(
     r"torch/nn/modules/(?!loss)|torch/_dynamo|torch/utils/_contextlib|torch/_ops|accelerate/hooks\.py|accelerate/utils/operations\.py"
     r"|torch/_functorch|torch/_inductor|torch/utils/checkpoint\.py|torch/_prims|torch/_refs|torch/utils/_device|torch/_compile|torch/_tensor\.py$"
     r"|torch/autograd/|peft/(?:peft_model|tuners/tuners_utils)\.py|torch/overrides|<frozen|<string>"
+    r"|vllm/(?:utils|entrypoints|tracing|(?:v1/)?executor|(?:v1/)?engine)[/.]|worker_base\.py|multiproc_worker_utils"
 )
 _TRAINERS = re.compile(r"generate|rollout|generate_sequences")
 _EVALUATION = re.compile(r"evaluate|evaluation_loop|prediction_step|prediction_loop|predict|validate|_validate")
@@ -65,7 +66,7 @@ def find_place(frames: Sequence[Frame]) -> Place | None:
     for index in range(len(frames) - 1, -1, -1):
         frame = frames[index]
         sign = _sign(frame)
-        if sign is not None and not (sign.part == "forward" and _GENERIC.search(frame.file)):
+        if sign is not None and not (sign.part in {"forward", "rollout"} and _GENERIC.search(frame.file)):
             return _place(frames, index, sign, backward)
         if backward is not None and index <= backward:
             break

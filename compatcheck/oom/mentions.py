@@ -11,7 +11,18 @@ from compatcheck.core.versions import parse_version
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-_HUB_ID = re.compile(r"(?<![\w./@:-])([A-Za-z][\w.-]{1,40}/[A-Za-z][\w.-]{2,80})(?![\w/])")
+_HUB_ID = re.compile(r"(?<![\w./@:-])([A-Za-z][\w.-]{1,40}/[A-Za-z][\w.-]{2,80})(?![\w/.-])")
+_REPOSITORY = re.compile(r"(?: · |#\d|/(?:issues|pull|tree|blob)/)")
+"""What stands behind the name of a repository of code."""
+_DIRECTORIES = frozenset(
+    {
+        "output", "outputs", "out", "save", "saves", "saved", "data", "path", "ckpt", "ckpts", "checkpoint", "checkpoints",
+        "models", "model", "results", "logs", "experiments", "work_dirs", "runs", "pretrained", "pretrained_models", "weights",
+    }
+)  # fmt: skip
+"""First parts of local paths, which are no owners on the hub."""
+_MIRRORS = frozenset({"unsloth"})
+"""Owners that publish others' models under their names, as they are."""
 _CACHED = re.compile(r"models--([\w.-]+?)--([\w.-]+)")
 _FAMILIES = (
     "llama", "qwen", "mistral", "mixtral", "gemma", "phi", "falcon", "bloom", "gpt", "opt-", "deepseek", "yi-", "baichuan",
@@ -25,9 +36,11 @@ _FILE_END = re.compile(r"(?i)\.(?:py|json|sh|yaml|yml|txt|md|so|c|cpp|cu|h|log|j
 _NAMES = (
     "torch", "transformers", "deepspeed", "accelerate", "peft", "trl", "vllm", "verl", "bitsandbytes", "flash-attn", "flash_attn",
     "liger-kernel", "liger_kernel", "openrlhf", "axolotl", "xformers", "unsloth", "llamafactory", "ms-swift", "ms_swift",
-    "sglang", "torchao", "ray", "triton",
+    "sglang", "torchao", "ray", "triton", "transformer",
 )  # fmt: skip
-_BEFORE_NAME = frozenset("[]>'\"`- \t\r\n\v\f")
+_CALLED = {"transformer": "transformers"}
+"""What people write for a package's name."""
+_BEFORE_NAME = frozenset("[]>'\"`- \t\r\n\v\f将把从")
 """What stands in front of a package's name, unless it begins the text."""
 _VERSION = re.compile(
     r"`?(?:\s*==\s*|\s+version\s*(?:\([^)]*\))?\s*[:=]?\s*|\s*[:=]\s*v?)(?P<version>\d+\.\d+[\w.+!-]*)",
@@ -109,7 +122,8 @@ def read_mentions(log: str, models: Mapping[str, Iterable[str]]) -> Mentions:
 def _read_models(log: str, folded: str, models: Mapping[str, Iterable[str]]) -> tuple[dict[str, None], dict[str, None]]:
     """Return the models of the catalogue that a log names, and the ids of the hub that look like others."""
     names = {alias.lower(): short for short, aliases in models.items() for alias in (short, *aliases)}
-    lasts = {name.partition("/")[2] or name for name in names}
+    by_last = {name.partition("/")[2] or name: short for name, short in names.items()}
+    lasts = set(by_last)
     # a line is looked at for the family in a name, else for how the name begins: each literal is one pass through the log
     begins = {name[:5] for name in lasts if not any(family in name for family in _FAMILIES)}
     literals = (*_FAMILIES, *begins)
@@ -117,9 +131,14 @@ def _read_models(log: str, folded: str, models: Mapping[str, Iterable[str]]) -> 
     known: dict[str, None] = {}
     unknown: dict[str, None] = {}
     cached = (f"{owner}/{name}" for owner, name in _CACHED.findall(log))
-    for found in (*(match.group(1) for match in _HUB_ID.finditer(said)), *cached):
+    ids = (match.group(1) for match in _HUB_ID.finditer(said) if _REPOSITORY.match(said, match.end()) is None)
+    for found in (*ids, *cached):
         name = found.rstrip(".")
-        short = names.get(name.lower())
+        owner, _, last = name.lower().partition("/")
+        mirrored = owner in _DIRECTORIES or owner in _MIRRORS
+        short = names.get(name.lower()) or (by_last.get(last) if mirrored else None)
+        if short is None and owner in _DIRECTORIES:
+            continue
         if short is not None:
             known[short] = None
         elif _FAMILY.search(name.partition("/")[2]) and not _FILE_END.search(name):
@@ -166,7 +185,7 @@ def _read_packages(log: str, folded: str) -> Iterator[tuple[str, str]]:
             if begin == 0 or log[begin - 1] in _BEFORE_NAME:
                 match = _VERSION.match(log, end) or _CHANGE.match(log, end)
                 for version in () if match is None else match.groups():
-                    yield name, version
+                    yield _CALLED.get(name, name), version
     for match in _TORCH.finditer(folded):
         yield "torch", log[match.start("version") : match.end("version")]
 

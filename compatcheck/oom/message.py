@@ -16,7 +16,6 @@ from compatcheck.core.pasted_text import fold_case
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.units import parse_count
 from compatcheck.oom.forms import FORMS, TORCH_NEEDLE, Form
-from compatcheck.oom.needles import find_speech
 from compatcheck.oom.sizes import SIZE, parse_size, tell_rounding
 from compatcheck.oom.text import Stream, find_frames, split_streams
 
@@ -45,9 +44,9 @@ _PROCESS = re.compile(rf"Process (\d{{1,18}}) has ({SIZE}) memory in use", re.IG
 _CLAUSES = {
     "process": re.compile(rf"this process has ({SIZE}) memory in use", re.IGNORECASE),
     "allowed": re.compile(rf"({SIZE}) allowed; Of the", re.IGNORECASE),
-    "allocated": re.compile(rf"Of the allocated memory ({SIZE}) is allocated by PyTorch", re.IGNORECASE),
+    "allocated": re.compile(rf"Of the allocated memory ({SIZE}) is allocated", re.IGNORECASE),
     "private_pools": re.compile(rf"with ({SIZE}) allocated in private pools", re.IGNORECASE),
-    "unallocated": re.compile(rf"({SIZE}) is reserved by PyTorch but unallocated", re.IGNORECASE),
+    "unallocated": re.compile(rf"({SIZE}) is reserved by P", re.IGNORECASE),
 }
 DISTINCT = 100
 """Messages read from the start and from the end of a log, of those that differ: each costs what a whole explanation does."""
@@ -88,9 +87,9 @@ def _merge(group: list[_Said]) -> Message:
     """Return one message for equal ones: with frames and the size of the device where one of the first has them."""
     first, *others = map(_read_said, group[:_SAID_AGAIN])
     for message in others:
-        kept = first if first.frames or not message.frames else message
-        if (kept.total is None) != (first.total is None or message.total is None):
-            kept = first if first.total is not None else message._replace(frames=first.frames or message.frames)
+        kept, other = (first, message) if first.frames or not message.frames else (message, first)
+        if kept.total is None and other.total is not None:
+            kept = other._replace(frames=kept.frames)
         first = kept._replace(line=first.line)
     return first._replace(times=len(group))
 
@@ -98,16 +97,6 @@ def _merge(group: list[_Said]) -> Message:
 def has_message(log: str) -> bool:
     """Tell whether a log holds a message."""
     return any(True for stream in split_streams(log) for _ in _find_said(stream))
-
-
-def find_words(log: str) -> tuple[int, str] | None:
-    """Return the first line of a log that speaks of exhausted memory, in whatever form, with its number."""
-    said = find_speech(fold_case(log))
-    if said is None:
-        return None
-    before = log[: said + 1].splitlines()
-    begin = said + 1 - len(before[-1])
-    return len(before), " ".join(log[begin : begin + _TAIL_LENGTH].splitlines()[0].split())
 
 
 def _find_said(stream: Stream) -> Iterator[_Said]:

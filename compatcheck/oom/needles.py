@@ -23,7 +23,8 @@ _SHORT = 3
 _SPEECH = (
     r"oom", r"out[ _-]?of[ _-]?(?:\w+[ _-])?memory", r"memory (?:exhausted|allocation fail)", r"cannot (?:re)?alloc",
     r"can't (?:re)?alloc", r"failed to (?:re)?alloc", r"unable to (?:re)?alloc", r"not enough (?:\w+ )?memory",
-    r"insufficient (?:\w+ )?memory", r"alloc\w* fail",
+    r"insufficient (?:\w+ )?memory", r"alloc\w* (?:fail|error)", r"(?:显存|内存)(?:不足|不够|溢出|爆|用完)",
+    r"爆(?:显存|内存)", r"(?:被|自动) ?kill",
 )  # fmt: skip
 """What speaks of exhausted memory in whatever form; the first only where a word begins."""
 
@@ -49,7 +50,13 @@ def find_speech(folded: str) -> int | None:
 
 def _begins_word(folded: str, match: re.Match[str]) -> bool:
     before = folded[match.start() - 1 : match.start()]
-    return match[0] != "oom" or not (before.isalnum() or before == "_")
+    after = folded[match.end() : match.end() + 1]
+    word = (
+        (before.isascii() and before.isalnum())
+        or before == "_"
+        or (after.isascii() and after.isalpha() and after != "s")
+    )
+    return match[0] != "oom" or not word
 
 
 @cache

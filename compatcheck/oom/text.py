@@ -34,6 +34,10 @@ _CODE_LENGTH = 400
 _ARROW = re.compile(r"(?:❱|-+>)\s*\d+\s*(.{1,200}?)(?=\s+\d+\s|$)")
 _ERROR = re.compile(r"\s*(?:[\w.]+(?:Error|Exception|Warning)\s*:?\s*)+$")
 """Name of the exception behind the last source line."""
+_BARE_FRAME = re.compile(
+    r"(?P<a_file>[^\s\"]{1,400}\.py)\",\s+line\s+(?P<a_line>\d{1,18}),\s+in\s+(?P<a_function>[\w<>.]+)"
+)
+"""A frame whose beginning was not copied."""
 TRACEBACK = "Traceback (most recent call last)"
 
 
@@ -53,10 +57,15 @@ class Stream(NamedTuple):
         return self.lines[max(0, bisect_right(self.starts, position) - 1)]
 
 
-def split_streams(log: str) -> tuple[Stream, ...]:
-    """Split a log into streams, the one whose first line comes first at the front."""
+def split_streams(log: str, hits: list[int] | None = None) -> tuple[Stream, ...]:
+    """Split what stands near some positions of a log into streams, the one whose first line comes first at the front.
+
+    Args:
+        log: the log.
+        hits: the positions, None for those of the known messages.
+    """
     pieces: dict[str, list[tuple[int, str]]] = {}
-    for number, line in _near(log, sorted(find_needles(fold_case(log)))):
+    for number, line in _near(log, sorted(find_needles(fold_case(log)) if hits is None else hits)):
         name, rest = _strip(line)
         if rest:
             pieces.setdefault(name, []).append((number, rest))
@@ -112,7 +121,7 @@ def find_frames(text: str) -> tuple[Frame, ...]:
     start = text.rfind(TRACEBACK)
     if start >= 0:
         text = text[start:]
-    found = list(_FRAME.finditer(text))
+    found = list(_FRAME.finditer(text)) or list(_BARE_FRAME.finditer(text))
     ends = [match.start() for match in found[1:]] + [len(text)] * bool(found)
     frames = []
     for match, end in zip(found, ends, strict=True):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.columns import pad
 from compatcheck.core.language import translate
-from compatcheck.core.out_of_memory import Explained
+from compatcheck.core.out_of_memory import CUT, NO_MESSAGE, TOLD, Explained
 from compatcheck.core.units import format_bytes
 from compatcheck.reporters.fix import change_text
 from compatcheck.reporters.json import describe_skipped
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = "1"
 _WIDTH = 80
 _INDENT = 14
+_QUOTE = 100
+"""Characters of a line that are quoted."""
 _CAUSES = {
     "need": "the run needs more than the device has",
     "nearly_full": "the device is nearly full",
@@ -130,10 +132,24 @@ def _reading(reading: MessageReading, report: OutOfMemoryReport, *, main: bool) 
         yield from _entry(
             "would help", " ".join(need if need.startswith("-") else f"--set {need}=…" for need in reading.needs)
         )
+    if reading.question:
+        yield from _entry("question", reading.question)
 
 
 def title(message: Message) -> str:
     """Say in one line what a message is."""
+    if message.form == TOLD:
+        said = dict(message.details)["words"]
+        short = said if len(said) <= _QUOTE else f"{said[: _QUOTE - 1]}…"
+        return f"{'host memory, ' if message.memory == 'host' else ''}told in words: {short}"
+    if message.form == CUT:
+        return "a traceback without its end"
+    if message.form == "torch-summary":
+        return f"{message.allocator}: no failure"
+    if message.form in {"sglang-decode", "sglang-retract"}:
+        return f"{message.allocator}: its pool of tokens was full"
+    if message.form == NO_MESSAGE:
+        return "no message about memory"
     if message.memory == "none":
         return f"{message.allocator}: looks like a shortage of memory and is none"
     if message.memory == "unknown":
@@ -213,14 +229,15 @@ def format_json(report: OutOfMemoryReport) -> str:
 
 def describe_report(report: OutOfMemoryReport) -> dict[str, object]:
     """Describe a report as plain data."""
+    readings = [reading for reading in report.readings if reading.message.form != NO_MESSAGE]
     return {
         "schema_version": SCHEMA_VERSION,
         "tool": {"name": "compatcheck", "version": report.version},
         "log": report.log,
         "model": report.model,
         "unknown_models": list(report.unknown_models),
-        "messages": [_describe_reading(reading) for reading in report.readings],
-        "primary": report.primary,
+        "messages": [_describe_reading(reading) for reading in readings],
+        "primary": report.primary if readings else None,
         "facts": [
             {**pick(fact, "name value origin"), "source": str(fact.sources[0]) if fact.sources else None}
             for fact in report.facts
@@ -248,8 +265,8 @@ def describe_report(report: OutOfMemoryReport) -> dict[str, object]:
         ],
         "skipped": describe_skipped(report.skipped),
         "summary": {
-            "messages": len(report.readings),
-            **{outcome: sum(reading.outcome == outcome for reading in report.readings) for outcome in _OUTCOMES},
+            "messages": len(readings),
+            **{outcome: sum(reading.outcome == outcome for reading in readings) for outcome in _OUTCOMES},
             "exit_code": report.exit_code,
         },
     }
@@ -277,6 +294,7 @@ def _describe_reading(reading: MessageReading) -> dict[str, object]:
         ],
         "candidates_tried": reading.tried,
         **pick(reading, "chance needs"),
+        "question": reading.question or None,
         "place": None
         if place is None
         else {**pick(place, "phase part"), **pick(place.frame, "file line function"), "why": place.why},

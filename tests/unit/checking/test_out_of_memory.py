@@ -9,7 +9,7 @@ import pytest
 from compatcheck.checking.out_of_memory import explain_oom
 from compatcheck.checking.request import Request
 from compatcheck.core.out_of_memory import OutOfMemoryReport
-from compatcheck.reporters.out_of_memory import format_markdown, format_text
+from compatcheck.reporters.out_of_memory import describe_report, format_markdown, format_text
 from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
@@ -194,3 +194,77 @@ def test_the_start_of_an_engine_is_not_helped_by_what_trains() -> None:
     report = read(log, "training.sequence_length=8192", model="llama-3-8b", gpu="A100-40GB")
     assert report.readings[0].message.form.startswith("vllm-")
     assert all(change.name.startswith("rollout.") for one in report.suggestions for change in one.changes)
+
+
+UTILIZATION = (
+    "ValueError: Free memory on device ({free}/80.0 GiB) on startup is less than desired GPU memory utilization "
+    "(0.9, 72.0 GiB). Decrease GPU memory utilization"
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        (UTILIZATION.format(free="67.24"), "lower gpu_memory_utilization to 0.84"),
+        (UTILIZATION.format(free="0.49"), "free the device"),
+        ("CUDA out of memory occurred when warming up sampler with 1024 dummy requests.", "lower max_num_seqs, 1024 now"),
+        ("No available memory for the cache blocks. Try", "raise gpu_memory_utilization, where"),
+        ("CUDA Error: out of memory at /w/cumem_allocator.cpp:62", "lower gpu_memory_utilization of the engine"),
+        ("[torch_memory_saver.cpp] cuMemCreate CUDA_ERROR_OUT_OF_MEMORY", "lower --mem-fraction-static of the engine"),
+        ("Not enough memory. Please try to increase --mem-fraction-static.", "raise --mem-fraction-static"),
+        ("exitcode: -9", "fewer processes and data-loader workers"),
+    ],
+)  # fmt: skip
+def test_messages_of_engines_and_of_the_host_end_with_a_plan(log: str, words: str) -> None:
+    assert read(log).relief[0].words.startswith(words)
+
+
+def test_what_an_input_states_is_what_is_lowered() -> None:
+    wakes = read("CUDA Error: out of memory at /w/cumem_allocator.cpp:62", "rollout.gpu_memory_utilization=0.6")
+    assert wakes.relief[0].words == "lower rollout.gpu_memory_utilization, 0.6 now"
+    killed = read("exitcode: -9", "training.offload_optimizer=cpu", "training.offload_param=none")
+    assert [relief.words for relief in killed.relief][:-1] == ["keep it off the host: training.offload_optimizer"]
+
+
+def test_what_is_left_over_is_not_offered_to_the_allocator() -> None:
+    log = (
+        "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 2 has a total capacity of 14.62 GiB of which 3.31 MiB is free. "
+        "Including non-PyTorch memory, this process has 14.61 GiB memory in use. Of the allocated memory 14.42 GiB is allocated "
+        "by PyTorch, and 23.14 MiB is reserved by PyTorch but unallocated."
+    )
+    assert not any("expandable" in relief.words for relief in read(log).relief)
+
+
+@pytest.mark.parametrize(
+    ("text", "messages"), [("transformers==4.51.2 is installed", 0), ("the run is out of memory", 1)]
+)
+def test_a_text_without_a_message_is_answered_with_a_question(text: str, messages: int) -> None:
+    report = read(text)
+    assert report.exit_code == 3
+    assert report.readings[0].question
+    assert len(describe_report(report)["messages"]) == messages
+
+
+def test_an_engine_that_starts_is_no_training_of_its_longest_sequence() -> None:
+    log = "Insufficient memory when vLLM starts\nINFO: config: model='meta-llama/Llama-3.1-8B', max_seq_len=131072"
+    assert read(log, gpu="A100-80GB").suggestions == ()
+
+
+def test_a_cut_traceback_in_the_trainer_hides_no_tensor() -> None:
+    frames = '  File "/env/transformers/trainer.py", line 8, in training_step\n    loss = self.do(model)\n'
+    log = print_log(frames, "9.28 GiB", "torch==2.6.0")
+    report = read(log, "training.micro_batch_size=1", "training.sequence_length=16384", model="qwen2.5-7b")
+    assert report.readings[0].place.phase == "training"
+    assert report.readings[0].outcome == "named"
+
+
+def test_a_rule_that_may_apply_explains_words_that_name_what_it_is_about() -> None:
+    packages = "transformers==4.51.3\ntorch==2.7.0\ntrl==0.17.0\npeft==0.15.2\naccelerate==1.10.1\n"
+    assert all(entry.finding.status == "affected" for entry in read(f"{packages}OOM in the first step").findings)
+    named = read(f"{packages}OOM: FSDP2 takes more than FSDP with LoRA").findings
+    assert "accelerate/fsdp2-upcasts-frozen-weights" in {entry.finding.rule_id for entry in named}
+
+
+def test_a_change_of_releases_is_read_of_the_package_as_people_call_it() -> None:
+    report = read("将transformer从4.52.4升级到4.54.0后OOM，模型 Qwen/Qwen2.5-7B")
+    assert [change[:3] for change in report.changes] == [("transformers", "4.52.4", "4.54.0")]

@@ -116,3 +116,35 @@ def test_memory_of_others_is_not_ruled_out_where_it_would_have_done() -> None:
     sizes = {"total": "79.11 GiB", "free": "1.50 MiB", "allocated": "75.00 GiB", "unallocated": "0.50 MiB"}
     budget = cause("2.00 MiB", others=[(11, "77.00 GiB"), (20, "2.10 GiB")], **sizes)
     assert "memory of others" not in budget.ruled_out
+
+
+def test_what_is_left_over_is_not_joined() -> None:
+    left = cause("20.00 MiB", total="14.62 GiB", free="3.31 MiB", allocated="14.42 GiB", unallocated="23.14 MiB")
+    assert left.cause == "nearly_full"
+    assert "next to nothing" in left.reason
+    assert "expandable_segments" not in left.reason
+
+
+def test_what_others_hold_is_no_cause_where_enough_was_free() -> None:
+    sizes = {
+        "total": "24.00 GiB",
+        "free": "562.00 MiB",
+        "allocated": "21.00 GiB",
+        "unallocated": "1.20 GiB",
+        "process": "22.60 GiB",
+    }
+    others = [(7, "384.00 MiB"), (8, "516.00 MiB")]
+    refused = cause("388.00 MiB", **sizes, others=others)
+    assert (refused.cause, "last of a device" in refused.reason) == ("nearly_full", True)
+    assert "refused although free" not in refused.ruled_out
+    held = cause("388.00 MiB", **{**sizes, "free": "62.00 MiB", "process": "23.00 GiB"}, others=others)
+    assert held.cause == "other_processes"
+    assert "small programs, or other ranks" in held.reason
+
+
+def test_a_share_without_processes_is_a_lower_bound() -> None:
+    held = cause(
+        "258.00 MiB", era="1.11", total="23.54 GiB", free="572.50 MiB", allocated="11.75 GiB", reserved="12.40 GiB"
+    )
+    assert held.reason.startswith("at least ")
+    assert "would have fitted" not in held.reason

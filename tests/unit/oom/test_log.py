@@ -14,7 +14,8 @@ from compatcheck.oom import log as module
 from compatcheck.oom import message as messages_module
 from compatcheck.oom import text
 from compatcheck.oom.log import read_log
-from compatcheck.oom.message import find_words, read_messages
+from compatcheck.oom.message import read_messages
+from compatcheck.oom.told import find_words
 
 MESSAGE = (
     'Traceback (most recent call last):\n  File "/job/train.py", line 7, in step\n    loss.backward()\n'

@@ -84,3 +84,20 @@ def test_the_oldest_and_the_newest_release_are_told_where_several_are_named() ->
 
 def test_a_list_of_all_releases_is_no_change() -> None:
     assert read_mentions("\n".join(f"vllm==0.{minor}.0" for minor in range(100)), MODELS).changes == {}
+
+
+def test_a_repository_and_a_directory_are_no_models() -> None:
+    for said in (
+        "QwenLM/Qwen3-VL · issue #3",
+        "hiyouga/LlamaFactory#12",
+        "fixed in QwenLM/Qwen3-VL/pull/7",
+        "output/Qwen9-7B-mine",
+    ):
+        assert read_mentions(said, MODELS).unknown_models == ()
+    for said in (
+        "--model path/Qwen2.5-7B-Instruct",
+        "model_name = unsloth/Qwen2.5-7B",
+        "Qwen/Qwen2.5-7B, saved to saves/qwen2_5-7b",
+    ):
+        assert read_mentions(said, MODELS).model == "qwen2.5-7b"
+    assert read_mentions("unsloth/Qwen9-7B", MODELS).unknown_models == ("unsloth/Qwen9-7B",)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatcheck.oom.message import find_words, read_messages
+from compatcheck.oom.message import read_messages
+from compatcheck.oom.told import find_words
 from tests.unit.oom.printed_messages import ERAS, FORMATS, format_size, print_message, print_other
 
 SIZE = st.one_of(st.integers(0, 3 * 2**20), st.integers(0, 2**38)).map(format_size)
@@ -218,3 +219,55 @@ def test_other_text_holds_no_message(text) -> None:
 @given(st.text(max_size=400))
 def test_any_text_can_be_read(text) -> None:
     read_messages(text)
+
+
+LEDGER = (
+    "worker.py:267] model weights take 5.20GiB; non_torch_memory takes 0.03GiB; PyTorch activation peak memory takes 1.42GiB; "
+    "the rest of the memory reserved for KV Cache"
+)
+ON_THE_NODE = (
+    "Memory on the node (IP: 10.0.0.1, ID: 5f) where the task (task ID: 7, name=head) was running was 1.00GB / 1.05GB (0.95), "
+    "which exceeds the memory usage threshold of 0.95"
+)
+SUMMARY = (
+    "| CUDA OOMs: {} | cudaMalloc retries: 2 |\n|====|\n| Metric | Cur Usage | Peak Usage |\n"
+    "| Allocated memory | 7 MiB | 9 MiB | 9 MiB |"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "memory"),
+    [
+        (f"{LEDGER} is -1.05GiB.", "vllm-ledger", "device"),
+        ("RuntimeError: Decode out of memory. Try to lower your batch size.\nTry to allocate 8 tokens.\nAvailable tokens: 64", "sglang-decode", "none"),
+        ("[TP1] Decode out of memory happened. #retracted_reqs: 3, #new_token_ratio: 0.1 -> 0.2", "sglang-retract", "none"),
+        ("[TP1] KV cache pool is full. Retract requests. #retracted_reqs: 3, #new_token_ratio: 0.1 -> 0.2", "sglang-retract", "none"),
+        ("FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::4096000 (3)MB", "habana", "device"),
+        ("OSError: [Errno 12] Cannot allocate memory", "errno-12", "host"),
+        (ON_THE_NODE, "ray-memory-monitor", "host"),
+        (SUMMARY.format(0), "torch-summary", "none"),
+    ],
+)  # fmt: skip
+def test_messages_of_engines_hosts_and_other_devices(text, form, memory) -> None:
+    message = only(text)
+    assert (message.form, message.memory) == (form, memory)
+
+
+def test_a_ledger_that_leaves_room_and_a_summary_with_failures_are_none() -> None:
+    assert read_messages(f"{LEDGER} is 1.05GiB.") == ()
+    assert read_messages(SUMMARY.format(3)) == ()
+
+
+def test_a_title_and_the_whole_message_are_one_with_its_numbers() -> None:
+    message = only("Tried to allocate 9.28 GiB\n\n" + print_message("2.2", EXAMPLE))
+    assert (message.times, message.line, message.total.text) == (2, 1, "79.10 GiB")
+
+
+def test_a_terminal_that_breaks_words_leaves_the_numbers() -> None:
+    text = (
+        print_message("2.2", EXAMPLE)
+        .replace("by PyTorch", "by P                 yTorch")
+        .replace("unallocated", "unalloc     ated")
+    )
+    message = only(text)
+    assert (message.allocated.text, message.unallocated.text) == ("70.00 GiB", "4.10 GiB")
