@@ -149,4 +149,8 @@ def terminal_width() -> int:
     """Return the columns to write for: of the terminal, within reason; 80 in a file or pipe."""
     if not sys.stdout.isatty():
         return 80
-    return max(40, min(os.get_terminal_size().columns, 100))
+    try:
+        columns = os.get_terminal_size().columns
+    except OSError:  # what says that it is a terminal need not have a size
+        return 80
+    return max(40, min(columns, 100))
