@@ -32,6 +32,8 @@ class Judgement(NamedTuple):
     """What the run needs on each device, the certain regressions in it; None where no run is described."""
     outcome: Outcome
     """What matching gave, with what could not be decided."""
+    work: int = 1
+    """How often the rules were matched for it: once, and for each variant that was supposed."""
 
 
 def judge(
@@ -47,12 +49,14 @@ def judge(
     ``state`` gives such with more stated. ``doubted`` are the outcomes that what nobody states may make worse.
     """
     outcome, found = _find(subject, criteria, memory)
-    estimate = None
+    estimate, work = None, 1
     if describes_run(subject):
         from compatcheck.checking.fit import is_beside_peak, price, rate_deciding, state_estimate  # noqa: PLC0415 (only where a run is described)
         from compatcheck.checking.suppositions import suppose_worst  # noqa: PLC0415 (as above)
 
         def price_variant(variant: "Subject") -> "tuple[Sequence[Finding], Estimate]":
+            nonlocal work
+            work += 1
             findings = _find(variant, criteria, memory)[1]
             return findings, price(variant, findings)
 
@@ -70,7 +74,7 @@ def judge(
                 one._replace(folded=True) if _is_advice(one) and is_beside_peak(one, estimate) else one for one in found
             )
     marked = sorted((_mark(one, subject, criteria) for one in found), key=worst_first)
-    return Judgement(tuple(marked), estimate, outcome)
+    return Judgement(tuple(marked), estimate, outcome, work)
 
 
 def _find(subject: "Subject", criteria: "Criteria", memory: "Memory | None") -> "tuple[Outcome, tuple[Finding, ...]]":

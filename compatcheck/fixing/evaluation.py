@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from compatcheck.rules.database import RuleSet
 
 
+MOST_IN_ALL, MOST_OF_ONE = 600, 100
+"""How often rules are matched at most for the plan of a group, and for each of its subjects where they are
+many; once takes some 9 ms."""
+
+
 class Target(NamedTuple):
     """What tells a finding from another one, whatever else changes."""
 
@@ -45,6 +50,10 @@ class Judged(Protocol):
     @property
     def estimate(self) -> Estimate | None:
         """What its run needs."""
+
+    @property
+    def work(self) -> int:
+        """How often rules were matched for it."""
 
 
 class Judge(Protocol):
@@ -66,7 +75,9 @@ class Evaluation:
         self.rules = rules
         self.judge = judge
         self.count = 0
-        """Subjects judged, each time."""
+        """How often rules were matched: once for each subject judged, and for each variant supposed of it."""
+        self.most = max(MOST_IN_ALL, MOST_OF_ONE * len(subjects))
+        """The count at which every search stops."""
         self._known: dict[tuple[str, frozenset[tuple[str, object]]], tuple[Subject, Judged]] = {}
         self._companions = {one.id: companions for one, companions in _pinned_alike(subjects, rules)}
         """Subject → its pins; subjects with the same releases share them."""
@@ -159,9 +170,9 @@ class Evaluation:
             own = [change for change in changes if subject.id in change.subjects]
             key = subject.id, frozenset((change.lever, change.facts or change.value) for change in own)
             if key not in self._known:
-                self.count += 1
                 changed = resolve_changed(subject, own, self.rules) if own else subject
-                self._known[key] = changed, self.judge(changed)
+                self._known[key] = changed, (verdict := self.judge(changed))
+                self.count += verdict.work
             yield subject, *self._known[key]
 
     def findings(self, changes: Sequence[Change]) -> list[Finding]:

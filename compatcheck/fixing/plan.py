@@ -166,6 +166,11 @@ class Group:
         """The evaluations so far."""
         return self.evaluation.count
 
+    @property
+    def most(self) -> int:
+        """The count at which every search stops."""
+        return self.evaluation.most
+
     def __call__(self, changes: Sequence[Change]) -> Mapping[Hashable, frozenset[str]]:
         """Return what fails after some changes, each with the levers it blames: the problem that is searched."""
         pin = self.evaluation.obstacle(changes)

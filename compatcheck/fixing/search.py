@@ -36,6 +36,10 @@ class Evaluate(Protocol):
     def count(self) -> int:
         """The evaluations so far."""
 
+    @property
+    def most(self) -> int:
+        """The count at which every search stops."""
+
 
 class Changes(Mapping[str, Sequence["Change"]]):
     """Changes by lever, those of one made when they are first asked for: most packages are blamed for nothing."""
@@ -94,7 +98,7 @@ class Search:
         """Keep the problem; ``most`` is the count of evaluations to stop at, by default `MOST_EVALUATIONS` from now."""
         self.levers = levers
         self.evaluate = evaluate
-        self._most = evaluate.count + MOST_EVALUATIONS if most is None else most
+        self._most = min(evaluate.count + MOST_EVALUATIONS, evaluate.most) if most is None else most
         self._unmoved: set[tuple[Hashable, frozenset[str], str]] = set()
         """What fails, whom it blames, and a lever of theirs that clears it nowhere."""
         self._turns: dict[str, dict[frozenset[Hashable], Change]] = {}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.pattern import lazy_compile
+from compatcheck.core.redaction import redact
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import is_script
 from compatcheck.frameworks import unread
@@ -326,7 +327,7 @@ def _leave_open(kind: str, name: str, key: str, place: Source) -> tuple[Document
     if role:
         return (Document(MISSING, place._replace(key=None), (Statement(None, key, name, role),)),)
     folder = find_folder(kind)
-    why = f"stands in {name}, which could not be read"
+    why = f"stands in {redact(name)}, which could not be read"
     unresolved = tuple(Unresolved(fact, key, why) for fact in (() if folder is None else folder.decides))
     return (Document(MISSING, place._replace(key=None), (), unresolved=unresolved),) if unresolved else ()
 

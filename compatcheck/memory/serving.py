@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.estimate import Capacity, Component, Estimate, Phase, Size, Unmodelled, exactly, total
+from compatcheck.core.estimate import Capacity, Component, Estimate, Phase, Size, Unmodelled, Verdict, exactly, total
 from compatcheck.core.units import MIB, format_bytes
 from compatcheck.memory.asked_facts import Given
 from compatcheck.memory.closed_form.context import CONTEXT
@@ -105,9 +105,16 @@ def estimate_server(facts: Facts, environment: Environment | None = None) -> Est
     """
     source = Given(facts)
     server = _read(source, environment)
+    if server.kind not in _LABELS:
+        source.needs.append("rollout.engine")
     if source.needs:
         needs = tuple(dict.fromkeys(source.needs))
         return Estimate("closed_form", (), judge((), None), tuple(source.assumptions.values()), (), needs)
+    share = source.get("rollout.gpu_memory_utilization")
+    if isinstance(share, int | float) and not 0 < share <= 1:
+        return Estimate(
+            "closed_form", (), Verdict("unknown", None, None, f"{share:g} is no share of a device: above 0, up to 1")
+        )
     weights, work = tuple(_weights(server)), tuple(_work(server))
     joined = source.get("hardware.nvlink") is not False
     outside = OUTSIDE_TORCH if server.tensor == 1 else OF_RANKS[joined]
@@ -332,5 +339,3 @@ def _unmodelled(source: Given, server: _Server) -> Iterator[Unmodelled]:
         yield Unmodelled("speculative decoding", "more", "a draft model and its cache, whose sizes nobody read")
     if source.get("rollout.adapters"):
         yield Unmodelled("adapters", "more", "room for as many LoRA adapters as are served at once")
-    if server.kind not in _LABELS:
-        yield Unmodelled("engine", "either", "its code was not read")

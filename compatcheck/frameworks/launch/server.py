@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.document import Statement
+from compatcheck.core.pattern import lazy_compile
 from compatcheck.frameworks.launch.arguments import FurtherContent, OptionMeanings, make_command_document
 from compatcheck.frameworks.launch.flags import parse_flags
 
@@ -14,12 +16,15 @@ if TYPE_CHECKING:
     from compatcheck.core.command import Word
     from compatcheck.core.document import Document
     from compatcheck.frameworks.conversions import Convert
-    from compatcheck.frameworks.keys import KeyTable
+    from compatcheck.frameworks.keys import KeyTable, Names
     from compatcheck.frameworks.launch.program import Launch
 
-_MODELS = {"model": "model", "model_path": "model"}
+_REFERENCES = {"model": "model", "model_path": "model", "config": "config"}
 _UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 """Endings of numbers as vLLM reads them, human_readable_int of vllm/engine/arg_utils.py."""
+
+
+_COUNT = lazy_compile(r"(-?\d{1,15}|\d{1,9}\.\d{1,9}(?=[kmgtKMGT]))([kmgtKMGT]?)", re.ASCII)
 
 
 def read_count(value: Any) -> Any:  # noqa: ANN401 (configuration)
@@ -29,9 +34,10 @@ def read_count(value: Any) -> Any:  # noqa: ANN401 (configuration)
         ValueError: it is no number.
     """
     text = str(value).strip()
-    if text[-1:] in _UNITS:
-        return int(float(text[:-1]) * _UNITS[text[-1]])
-    return int(text)
+    if (found := _COUNT.fullmatch(text)) is None:
+        msg = "a whole number, which may end with k, K, m, M, g or G"
+        raise ValueError(msg)
+    return int(float(found[1]) * _UNITS[found[2]]) if found[2] else int(text)
 
 
 def read_length(value: Any) -> Any:  # noqa: ANN401 (configuration)
@@ -41,7 +47,7 @@ def read_length(value: Any) -> Any:  # noqa: ANN401 (configuration)
 
 def _lengthen(word: Word) -> Word:
     """Write a short option of several letters (``-tp``) as its reader lists it."""
-    short = word.text is not None and word.text in _SHORT
+    short = word.text is not None and word.text.partition("=")[0] in _SHORT
     return word._replace(text=f"-{word.text}") if short else word
 
 
@@ -50,12 +56,24 @@ CONVERSIONS: Mapping[str, Convert] = {"count": read_count, "length": read_length
 """What key files of servers name."""
 
 
+_SWITCHES = frozenset(
+    {
+        "disable_cuda_graph", "disable_log_requests", "disable_log_stats", "disable_radix_cache", "enable_auto_tool_choice",
+        "enable_expert_parallel", "enable_lora", "enable_memory_saver", "enable_metrics", "enable_prefix_caching",
+        "enable_reasoning", "enable_sleep_mode", "enforce_eager", "trust_remote_code",
+    }
+)  # fmt: skip
+"""Options that take no value, behind which the model may stand."""
+
+
 class Server(NamedTuple):
     """A `CommandReader` of one inference server."""
 
     reader: str
     table: KeyTable
     """Option → meaning."""
+    names: Names
+    """Options without a meaning."""
     commands: frozenset[str]
 
     def recognise(self, launch: Launch) -> str | None:
@@ -64,11 +82,11 @@ class Server(NamedTuple):
 
     def read(self, launch: Launch, _: str) -> tuple[Document, ...]:
         """Translate a launch."""
-        flags = parse_flags(map(_lengthen, launch.arguments))
+        flags = parse_flags(map(_lengthen, launch.arguments), switches=_SWITCHES, single=True)
         named = [word.text for word in flags.positional[:1] if word.text]
         references = tuple(("model", name, "(argument)") for name in named)
         key = "(program)"
         known = (Statement("rollout.engine", key, self.reader), Statement("program.serves", key, True))
         further = FurtherContent(known, references, unknown=flags.unknown)
-        meanings = OptionMeanings(self.reader, self.table, lambda _: True, _MODELS)
+        meanings = OptionMeanings(self.reader, self.table, self.names.__contains__, _REFERENCES)
         return (make_command_document(meanings, launch.command.source, flags.options, further),)

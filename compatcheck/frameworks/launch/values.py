@@ -61,7 +61,7 @@ def as_argument(word: Word, text: str | None = None) -> Argument:
     return Argument(read_scalar(word.text if text is None else text), word.source.line, None, word.source.used)
 
 
-_INNER = lazy_compile(r"(?<=\S)--(?P<flag>[A-Za-z][\w.-]*)|(?P<key>\w+(?:\.\w+)+)=")
+_INNER = lazy_compile(r"(?<=\S)--(?P<flag>[A-Za-z][\w.-]*)|(?<![\w.])(?P<key>\w+(?:\.\w+)+)=")
 """An option, or a dotted key with its equals sign, inside of a value."""
 
 
@@ -75,10 +75,11 @@ def part_joined(options: Mapping[str, Argument], known: Collection[str]) -> dict
         known: keys of the program.
     """
     found: dict[str, Argument] = {}
+    longest = max(map(len, known), default=0)
     for key, argument in options.items():
         parts = argument.value if isinstance(argument.value, list) else [argument.value]
         text = " ".join(part for part in parts if isinstance(part, str) and part[:1] not in {"'", '"', "[", "{"})
-        matches = (_longest(match, known) for match in _INNER.finditer(text))
+        matches = (_find_end(match, known, longest) for match in _INNER.finditer(text))
         inner = [name for name in matches if name is not None]
         if argument.why is None and inner:
             why = f"{text!r} holds {', '.join(inner)} as well: a blank is missing"
@@ -87,10 +88,10 @@ def part_joined(options: Mapping[str, Argument], known: Collection[str]) -> dict
     return found
 
 
-def _longest(match: re.Match[str], known: Collection[str]) -> str | None:
+def _find_end(match: re.Match[str], known: Collection[str], longest: int) -> str | None:
     """Return the known key that a match is or ends with: ``64data.n=`` ends with ``data.n``."""
     if match["flag"]:
         name = match["flag"].replace("-", "_")
         return name if name in known else None
-    written = match["key"]
+    written = match["key"][-longest:]
     return next((written[at:] for at in range(len(written)) if written[at:] in known), None)

@@ -1,7 +1,7 @@
 """Commands that start SGLang as a server."""
 
-from compatcheck.frameworks.keys import KeyTable
+from compatcheck.frameworks.keys import KeyTable, Names
 from compatcheck.frameworks.launch.server import Server
 
-_SERVER = Server("sglang", KeyTable(__file__), frozenset({"sglang serve", "sglang.launch_server"}))
+_SERVER = Server("sglang", KeyTable(__file__), Names(__file__), frozenset({"sglang serve", "sglang.launch_server"}))
 TABLE, recognise, read = _SERVER.table, _SERVER.recognise, _SERVER.read

@@ -37,6 +37,8 @@ def holds(parts: tuple[tuple[str, frozenset[int]], ...], versions: Mapping[str, 
 class MadeUp:
     """A problem whose findings are given."""
 
+    most = 10**9
+
     def __init__(self, findings: Sequence[Finding]) -> None:
         start = dict.fromkeys(NAMES, 0)
         self.findings = [one for one in findings if bool(one.reasons(start)) == one.target]
@@ -163,7 +165,7 @@ def test_a_series_whose_newest_release_changes_nothing_is_passed_over() -> None:
         stays.count += 1
         return {} if after(State(tuple(changes), {})) == {"a": "2.2"} else {0: frozenset({"a"})}
 
-    problem = type("Problem", (), {"__call__": lambda _, changes: evaluate(changes), "count": 0})()
+    problem = type("Problem", (), {"__call__": lambda _, changes: evaluate(changes), "count": 0, "most": 10**9})()
     state = Search({"a": [*far, change("a", 2)]}, problem).run()
     assert after(state) == {"a": "2.2"}
     assert stays.count < len(far)
@@ -205,7 +207,7 @@ def test_a_setting_goes_no_farther_than_the_finding_needs() -> None:
     class Halved:
         """Fails with what is less than 2."""
 
-        count = 0
+        count, most = 0, 10**9
 
         def __call__(self, changes: Sequence[Change]) -> dict[Hashable, frozenset[str]]:
             enough = any(int(str(one.value)) >= 2 for one in changes)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from compatcheck import estimate
+from compatcheck import check, estimate
 from compatcheck.core.units import GIB
 
 if TYPE_CHECKING:
@@ -152,3 +152,37 @@ def test_a_server_needs_as_many_devices_as_it_splits_its_model_over(tmp_path: Pa
     assert found.verdict.primary is not None
     assert "needs 4 devices, and there are 2" in found.verdict.primary
     assert _estimate(tmp_path, "vllm serve Qwen/Qwen2.5-7B-Instruct -tp 2", "8xH100-80GB").estimate.phases
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--max-model-len 9e999k",
+        "--max-model-len infk",
+        "--max-model-len ٣k",
+        "--max-model-lenn 4096",
+        "--config serve.yaml",
+    ],
+)
+def test_what_is_not_understood_is_said(tmp_path: Path, options: str) -> None:
+    script = tmp_path / "serve.sh"
+    script.write_text(f"vllm serve {options} Qwen/Qwen2.5-7B-Instruct\n", encoding="utf-8")
+    found = check(training=[script], gpu="A100-80GB")
+    assert found.exit_code == 4 or any(one.gaps for one in found.value.subjects)
+
+
+@pytest.mark.parametrize("share", ["-0.5", "0", "1.5", "1e308"])
+def test_a_share_that_is_none_is_refused(tmp_path: Path, share: str) -> None:
+    found = _estimate(
+        tmp_path, f"vllm serve Qwen/Qwen2.5-7B-Instruct --gpu-memory-utilization {share}", "A100-80GB"
+    ).estimate
+    assert not found.phases
+    assert "is no share of a device" in str(found.verdict.primary)
+
+
+def test_a_switch_takes_no_model(tmp_path: Path) -> None:
+    report = _estimate(
+        tmp_path, "vllm serve --enforce-eager --max-model-len 8192 Qwen/Qwen2.5-7B-Instruct", "A100-80GB"
+    )
+    assert report.subject.startswith("Qwen/Qwen2.5-7B-Instruct")
+    assert report.estimate.phases
