@@ -3,7 +3,7 @@
 It is made here and nowhere else; every command prints it or a part of it.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import UsageError
@@ -53,6 +53,7 @@ def judge(
     if describes_run(subject):
         from compatcheck.checking.fit import is_beside_peak, price, rate_deciding, state_estimate  # noqa: PLC0415 (only where a run is described)
         from compatcheck.checking.suppositions import suppose_worst  # noqa: PLC0415 (as above)
+        from compatcheck.memory.regressions import find_deciding  # noqa: PLC0415 (as above)
 
         def price_variant(variant: "Subject") -> "tuple[Sequence[Finding], Estimate]":
             nonlocal work
@@ -69,7 +70,8 @@ def judge(
         else:
             about_run = match(state_estimate(subject, estimate), criteria.rules, lambda rule: rule in _OF_ESTIMATES)
             more = (one for one in about_run.findings if criteria.checks.selects(one.rule_id))
-            found = rate_deciding((*_waive(more, subject, criteria), *found), estimate)
+            about = _waive_with(_waive(more, subject, criteria), found, find_deciding(estimate))
+            found = rate_deciding((*about, *found), estimate)
             found = tuple(
                 one._replace(folded=True) if _is_advice(one) and is_beside_peak(one, estimate) else one for one in found
             )
@@ -86,6 +88,16 @@ def _find(subject: "Subject", criteria: "Criteria", memory: "Memory | None") -> 
 
 def _waive(findings: "Iterable[Finding]", subject: "Subject", criteria: "Criteria") -> "Iterable[Finding]":
     return findings if criteria.waivers is None else criteria.waivers.apply(findings, subject)
+
+
+def _waive_with(
+    about: "Iterable[Finding]", found: "Iterable[Finding]", deciding: frozenset[tuple[str, str]]
+) -> "Iterator[Finding]":
+    """Waive that a run does not fit where nothing but waived findings makes it so; what it needs is said all the same."""
+    waived = [one.suppressed for one in found if one.suppressed is not None and (one.rule_id, one.role) in deciding]
+    for one in about:
+        covered = one.suppressed is None and deciding and len(waived) == len(deciding)
+        yield one._replace(suppressed=waived[0]) if covered else one
 
 
 class Resolutions:

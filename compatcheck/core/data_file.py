@@ -23,7 +23,12 @@ def read_text(module: str, name: str) -> str:
 
 def read_file(path: str) -> bytes:
     """Read a file of this package by its path, which may lead into the archive that Python runs (``python -m zipapp``)."""
-    return bytes(__spec__.loader.get_data(path))  # type: ignore[union-attr]  # whatever loads this has it
+    loader: Any = __spec__.loader
+    archive = getattr(loader, "archive", None)
+    if archive is not None:  # known to its loader as the person wrote it: ./x.pyz, ../x.pyz
+        inside = os.path.relpath(os.path.realpath(path), os.path.realpath(archive))
+        path = os.path.join(archive, inside)
+    return bytes(loader.get_data(path))
 
 
 def _find(module: str, name: str) -> str:

@@ -132,11 +132,12 @@ def reason_text(report: Report) -> str:
 
 
 def find_worst(report: Report) -> Finding | None:
-    """Return the worst certain finding; of a run that does not fit what decides that, where something does by itself."""
+    """Return the worst of what fails, else of what is certain; of a run that does not fit what alone decides that."""
     open_ones = (one for one in report.findings if one.suppressed is None and not one.aside and not one.folded)
     certain = sorted((one for one in open_ones if one.status == "affected"), key=worst_first)
     deciding = (one for one in certain if one.rating is not None and one.fails)
-    return next(deciding, certain[0] if certain else None)
+    failing = sorted((one for one in report.findings if one.fails and one.suppressed is None), key=worst_first)
+    return next(deciding, None) or next(iter((*failing, *certain)), None)
 
 
 def worst_text(report: Report, finding: Finding) -> str:
@@ -144,7 +145,7 @@ def worst_text(report: Report, finding: Finding) -> str:
     subjects = len({one.subject for one in report.findings})
     where = f" in {finding.subject}" if len(report.subjects) > 1 and subjects > 1 else ""
     size = size_text(finding.impact)
-    advice = " (advice)" if finding.advice else ""
+    advice = " (advice)" if finding.advice else " (possible)" if finding.status == "possible" else ""
     return f"{finding.severity}{advice} {finding.rule_id}{f', {size}' if size else ''}{where}"
 
 

@@ -142,7 +142,7 @@ class Choice(NamedTuple):
     """What a person is shown of the findings of a subject, or of several, and what is only counted."""
 
     shown: tuple[Finding, ...]
-    """Worst first: all that are certain and cost something, then the worst of the possible ones."""
+    """Worst first: all that are certain and cost something, then possible ones: all that fail, the worst of the others."""
     rest: str | None
     """What is left out, in words; None where nothing is."""
 
@@ -157,9 +157,14 @@ def choose(findings: Iterable[Finding], *, every: bool = False) -> Choice:
     ordered = sorted((finding for finding in findings if finding.suppressed is None), key=worst_first)
     if every:
         return Choice(tuple(ordered), None)
+    fails = [
+        finding for finding in ordered if finding.fails and finding.status == "possible"
+    ]  # nobody waits to be told why
     free = [finding for finding in ordered if finding.folded and finding.status == "affected"]
-    hidden = [finding for finding in ordered if finding.folded and finding.status == "possible"]
-    open_ones = [finding for finding in ordered if not finding.folded and finding.status == "possible"]
+    hidden = [finding for finding in ordered if finding.folded and finding.status == "possible" and not finding.fails]
+    open_ones = [
+        finding for finding in ordered if not (finding.folded or finding.fails) and finding.status == "possible"
+    ]
     waiting = [finding for finding in open_ones if MODEL in finding.needs or _needs_only_machine(finding)]
     possible = [finding for finding in open_ones if finding not in waiting]
     shown = [finding for finding in ordered if not finding.folded and finding.status == "affected"]
@@ -178,7 +183,7 @@ def choose(findings: Iterable[Finding], *, every: bool = False) -> Choice:
         words = f"{sum(count for count, _ in parts)} more depend: {words}"
     said = [words] if parts else []
     said += [f"{len(free)} cost{'s' if len(free) == 1 else ''} less than 1 MiB here"] if free else []
-    return Choice((*shown, *possible[:MAX_POSSIBLE]), "; ".join(said) or None)
+    return Choice((*shown, *fails, *possible[:MAX_POSSIBLE]), "; ".join(said) or None)
 
 
 def _needs_only_machine(finding: Finding) -> bool:

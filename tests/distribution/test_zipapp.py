@@ -78,6 +78,19 @@ def test_it_says_what_the_package_says(
     assert SECONDS.sub("", alone.stdout) == SECONDS.sub("", whole.out)
 
 
+@pytest.mark.parametrize(
+    "written", ["./compatcheck.pyz", "../x/compatcheck.pyz", "{folder}//compatcheck.pyz", "link.pyz"]
+)
+def test_it_is_found_however_its_path_is_written(archive: Path, tmp_path: Path, written: str) -> None:
+    folder = tmp_path / "x"
+    folder.mkdir()
+    shutil.copy(archive, folder / "compatcheck.pyz")
+    (folder / "link.pyz").symlink_to("compatcheck.pyz")
+    (folder / "requirements.txt").write_text("deepspeed==0.16.4\n", encoding="utf-8")
+    found = run(sys.executable, "-I", "-S", written.format(folder=folder), "check", "requirements.txt", folder=folder)
+    assert (found.returncode, found.stderr) == (0, "")
+
+
 def test_it_names_what_it_is_without(archive: Path, tmp_path: Path) -> None:
     done = run(
         sys.executable, "-I", "-S", archive, "confirm", "deepspeed/zero3-params-kept-in-backward", folder=tmp_path
