@@ -11,7 +11,7 @@ from compatcheck.core.versions import parse_version
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-_HUB_ID = re.compile(r"(?<![\w./@:-])([A-Za-z][\w.-]{1,40}/[A-Za-z][\w.-]{2,80})(?![\w/.-])")
+_HUB_ID = re.compile(r"(?<![\w./@:-])([A-Za-z][\w.-]{1,40}/[A-Za-z][\w.-]{2,80})(?![\w/.-])", re.ASCII)  # a sentence in Chinese has no blanks around it
 _REPOSITORY = re.compile(r"(?: · |#\d|/(?:issues|pull|tree|blob)/)")
 """What stands behind the name of a repository of code."""
 _DIRECTORIES = frozenset(
@@ -146,7 +146,7 @@ def _read_models(log: str, folded: str, models: Mapping[str, Iterable[str]]) -> 
     lowered = said.lower()
     bare = lowered.translate(_JOINED)
     for name, short in names.items():
-        if "/" not in name and name.translate(_JOINED) in bare and re.search(_spell(name), lowered):
+        if "/" not in name and name.translate(_JOINED) in bare and re.search(_spell(name), lowered, re.ASCII):
             known[short] = None
     return known, unknown
 

@@ -11,6 +11,9 @@ def test_the_one_known_model_is_taken() -> None:
     assert read_mentions("--model_name_or_path Qwen/Qwen2.5-7B-Instruct --bf16", MODELS).model == "qwen2.5-7b"
     assert read_mentions("loading /hub/models--Qwen--Qwen2.5-7B/snapshots/0a1b", MODELS).model == "qwen2.5-7b"
     assert read_mentions("I train llama-3-8b on two cards", MODELS).model == "llama-3-8b"
+    for text in ("Qwen2.5-7B全参微调", "模型Qwen2.5-7B，全参", "Qwen/Qwen2.5-7B全参", "用Qwen2.5-7B-Instruct训练"):
+        assert read_mentions(text, MODELS).model == "qwen2.5-7b", text
+    assert read_mentions("用Qwen2.5-7B-Instructor训练", MODELS).model is None
 
 
 def test_several_models_are_no_model() -> None:
