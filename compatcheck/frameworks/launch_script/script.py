@@ -48,9 +48,11 @@ def read_launch_script(
     variables = {"PWD": ".", **variables_of_header(text)}  # what is relative is so to where the script is started
     script = read_script(file, text, variables=variables, arguments=arguments, open_file=_Neighbours(file, files))
     written = {name: word.text for name, word in script.files.items() if word.text is not None}
-    runs = read_commands(script.commands, written)
-    # a training may be started for its output: `log=$(torchrun …)`, `tee log < <(deepspeed …)`
-    runs = (*runs, *(run for run in read_commands(script.queries, written) if run.is_training))
+    # a training may be started for its output: `log=$(torchrun …)`, or only if something is given: `[ -n "$RUN" ] && torchrun …`
+    found = read_commands((*script.commands, *script.queries, *script.alternatives), written)
+    steps = set(map(id, script.commands))
+    runs = [run for run in found if id(run.launch.command) in steps or run.is_training]
+    defaults = [run for run in runs if id(run.launch.command) not in set(map(id, script.alternatives))]
     if script.skipped and not runs and (named or _find_mark(text, _OF_TRAINING) or _starts_module(text)):
         msg = "starts no training program this release knows; not read: " + "; ".join(
             f"line {skip.source.line} {skip.reason}" if skip.source.path == file else f"{skip.source} {skip.reason}"
@@ -65,7 +67,8 @@ def read_launch_script(
     for run in runs:
         if line is None or run.line == line:
             documents = (*run.documents, *([about] if script.skipped else []))
-            yield (file if len(runs) == 1 else str(run.launch.command.source)), run._replace(documents=documents)
+            is_one = runs == [run] or defaults == [run]
+            yield (file if is_one else str(run.launch.command.source)), run._replace(documents=documents)
 
 
 def _find_mark(text: str, launchers: Sequence[str]) -> re.Match[str] | None:
