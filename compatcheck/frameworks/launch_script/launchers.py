@@ -273,7 +273,7 @@ def _module(module: str, state: _Remainder) -> tuple[str, str] | None:
 
 def _next_program(state: _Remainder, launcher: str, *, is_module: bool, plain: bool = False) -> tuple[str, str] | None:
     state.launchers.append(launcher)
-    program = _program(state.words[0]) if state.words else None
+    program = _program(state.words[0]) or state.words[0].written if state.words else None
     if program is None:
         state.stopped = True
         return None

@@ -44,12 +44,16 @@ def find_unread_launches(commands: Iterable[Command], files: Mapping[str, str]) 
         if named is not None:
             program = os.path.basename(first.text or first.written)
             reason = f"names a training that {program} may start, which is not read: {named}"
-            yield Skipped(command.source, reason, "name the script that starts it, or state what it sets in a facts file")
+            yield Skipped(
+                command.source, reason, "name the script that starts it, or state what it sets in a facts file"
+            )
 
 
 def _find_among(words: Sequence[Word], command: Command) -> str | None:
     starts = (n for n, word in enumerate(words) if word.text and is_launcher(os.path.basename(word.text)))
-    return next((found for _, n in zip(range(_MAX_TRIALS), starts, strict=False) if (found := _name(words[n:], command))), None)
+    return next(
+        (found for _, n in zip(range(_MAX_TRIALS), starts, strict=False) if (found := _name(words[n:], command))), None
+    )
 
 
 def _find_in_text(text: str, command: Command) -> str | None:

@@ -260,7 +260,7 @@ def test_a_byte_order_mark_hides_nothing(tmp_path: Path, name: str, content: str
 @pytest.mark.parametrize(
     ("name", "is_told"),
     [
-        ("Dockerfile", True), ("Dockerfile2", True), ("Dockerfile2.gpu", True), ("DockerfileGpu", True), ("DockerfileSglang", True),
+        ("Dockerfile", True), ("Dockerfile2", True), ("Dockerfile2.gpu", True), ("DockerfileSglang", True),
         ("Dockerfile.gpu", True), ("Containerfile-cu121", True), ("train.dockerfile", True), ("Dockerfile.dockerignore", False),
         ("Dockerfile2~", False), ("Dockerfiles", False), ("Dockerfiles.md", False), ("gpu-constraints-cu121.txt", True),
         ("myconstraints.in", True), ("constraints.pip", True), ("my-constraint-solver.txt", False),
