@@ -123,8 +123,14 @@ _CONDA_TEXTS = r"(?:requirements?|conda|spec[-_]|explicit|environment|env|packag
 _LISTS = "pip|packages|freeze|requirement|environment|installed"
 """What a file that holds a list of packages is called."""
 
-_DOCKERFILE = r"(?:docker|container)file(?:[._-](?!dockerignore$)[^/]+)?|[^/]+\.(?:docker|container)file"
-_CONSTRAINTS = r"(?:constraints?(?:[-_.][^/]*)?|[^/]*[-_.]constraints|constraints?/[^/]+)\.(?:txt|in)"
+_DOCKERFILE = (
+    r"(?:docker|container)file(?:[._-](?!dockerignore$)[^/]+|\d[^/~]*|(?!s(?![a-z]))[a-z][^/.~]*)?"
+    r"|[^/]+\.(?:docker|container)file"
+)
+_CONSTRAINTS = (
+    r"(?:(?![^/]*requirement)[^/]*constraints[^/]*|[^/]*[-_.]constraints|constraint(?:[-_.][^/]*)?|constraints?/[^/]+)"
+    r"\.(?:txt|in|lock|pip)"
+)
 _REQUIREMENTS = (
     r"(?:[^/]*requirements?[^/]*|requirements?/(?:[^/]+/)?[^/]+|(?:[^/]+[-_.])?reqs?(?:[-_.][^/]+)?)\.(?:txt|in|lock|pip)"
     r"|[^/.]*requirements(?:[-_][^/.]+)?|(?:[^/]+\.)?reqs|[^/]*freeze[^/]*\.txt"

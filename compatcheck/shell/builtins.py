@@ -421,6 +421,8 @@ def assign_words(evaluator: ScriptReading, words: list[Raw]) -> Flow:
             flags += word.text[1:]
         elif re.fullmatch(r"\+[A-Za-z]+", word.text):
             removed += word.text[1:]
+        elif "n" in flags and kind != "export":
+            evaluator.skip(word.line, f"makes {word.text} another name of a variable, which is not followed")
         elif match := ASSIGNMENT.match(word.text):
             _declare(evaluator, kind, match[1], flags, removed)
             evaluator.assign(word)

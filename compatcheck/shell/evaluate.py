@@ -168,19 +168,24 @@ class Evaluator(Loops):
         mark = len(self.expander.assumed)
         self.expander.assumed.extend(assumptions_of(word))
         branches: list[Branch] = []
+        others: list[Branch] = []
+        decided = False
         for n, clause in enumerate(choice.clauses):
-            answer = self._matches(clause, text)
-            if answer is False:
-                continue
+            answer = False if decided else self._matches(clause, text)
             condition = f"case {shown} in {clause.written}"
-            branches.append((condition, lambda n=n: self._clause(choice.clauses, n)))  # type: ignore[misc]
-            if answer:
-                break
-        else:
+            branch: Branch = (condition, lambda n=n: self._clause(choice.clauses, n))  # type: ignore[misc]
+            (others if answer is False else branches).append(branch)
+            decided = decided or answer is True
+        if not decided:
             branches.append((f"case {shown} in something else", self._nothing))
         if len(branches) > 1:
             return self.fork(branches)
-        return self.decide(True, mark, branches[0][1], lambda: Flow.NEXT, (branches[0][0], f"not ({branches[0][0]})"))
+        condition, read = branches[0]
+
+        def otherwise() -> Flow:
+            return self.fork(others) if others else Flow.NEXT
+
+        return self.decide(True, mark, read, otherwise, (condition, f"not ({condition})"))
 
     def _nothing(self) -> Flow:
         self.state.status = True

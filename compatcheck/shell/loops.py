@@ -45,16 +45,15 @@ class Loops(SimpleCommands):
             return self.statements(loop.body)
 
         if any(is_many(item) for item in items):
+            written = f"for {name} in {' '.join(show(item) for item in items[:SHOWN])}"[:SHOWN]
             hidden = [piece for item in items for piece in item if piece.many]
             if all(piece.name in {"$@", "$*"} and piece.implicit for piece in hidden):
                 self._assume([NO_ARGUMENTS])
                 items = [item for item in items if not is_many(item)]
-                self.leave_open(self.state.copy(), lambda: self._for(loop), [NO_ARGUMENTS])
+                self.leave_open(self.state.copy(), (written, lambda: self._for(loop)), [NO_ARGUMENTS])
             else:
                 self.expander.parameters.assign(name, None, unknown(f"${name}", line), line)
-                return self._widen(
-                    read, f"for {name} in {' '.join(show(item) for item in items[:SHOWN])}"[:SHOWN], keep=name
-                )
+                return self._widen(read, written, keep=name)
         mark, depth = len(self.jumps), len(self.doubts)
         if len(items) > MAX_ITERATIONS:
             raise LimitError(f"a loop has more than {MAX_ITERATIONS} rounds")
@@ -146,13 +145,13 @@ class Loops(SimpleCommands):
             if status is None and self.state.arguments is None and re.search(r"\$\{?[#1@*]|getopts", written):
                 self._assume([NO_ARGUMENTS])
                 self.state = before
-                self.leave_open(before.copy(), lambda: self._while(loop), [NO_ARGUMENTS])
+                self.leave_open(before.copy(), (written, lambda: self._while(loop)), [NO_ARGUMENTS])
                 return self._end_loop(mark, depth, Flow.NEXT)
             if status is not None and status == loop.until:
                 rests = self.expander.assumed[assumed:]
                 self._assume(rests)
                 if outside := self.expander.outside.intersection(rests):
-                    self.leave_open(before, lambda: self._while(loop), outside)
+                    self.leave_open(before, (written, lambda: self._while(loop)), outside)
                 return self._end_loop(mark, depth, Flow.NEXT)
             if status is None or any(kind is Flow.BREAK for kind, _ in self.jumps[mark:]):
                 break
@@ -178,11 +177,14 @@ class Loops(SimpleCommands):
             )
             before, muted, self._muted = self.state, self._muted, True
             self.state = trial
-            flow = self._round(read, counts[2])
+            try:
+                flow = self._round(read, counts[2])
+            finally:
+                self._muted = muted  # a limit that is met in it is said
             after = join([before, self.state, *(state for _, state in self.jumps[counts[2] :])], self.line, again=True)
             if flow is Flow.EXIT:
                 after = before
-            self.state, self._muted = before, muted
+            self.state = before
             del self.commands[counts[0] :], self.queries[counts[1] :], self.jumps[counts[2] :], self.doubts[counts[3] :]
             changed = {
                 name: two

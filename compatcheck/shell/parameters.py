@@ -8,11 +8,11 @@ from compatcheck.core.units import parse_count
 from compatcheck.shell.limits import MAX_WORDS, LimitError
 from compatcheck.shell.patterns import PatternError, remove_prefix, remove_suffix, substitute, translate
 from compatcheck.shell.state import ALWAYS_SET, INHERITED, State, Variable
-from compatcheck.shell.values import Value, from_text, is_many, single, unknown
+from compatcheck.shell.values import Value, assumptions_of, from_text, is_many, single, unknown
 from compatcheck.shell.versions import Versions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 
 NO_ARGUMENTS = "no arguments are given"
@@ -45,6 +45,8 @@ class Parameters:
         """Take where the state is, and whether the script is a batch job, which surely has ``SLURM_*`` variables."""
         self.get_state = get_state
         self.slurm = slurm
+        self._resting: dict[str, dict[str, None]] = {}
+        """Variables that may hold a value which rests on something, by that."""
 
     def find(self, name: str, subscript: str | None, line: int) -> Found:
         """Look a parameter up; the subscript is ``@``, ``*``, an index or a key."""
@@ -140,6 +142,8 @@ class Parameters:
         old = state.variables.get(name) or Variable(exported=name in INHERITED or "a" in state.options)
         if key is None and old.elements is None:
             state.variables[name] = old._replace(value=single(value), line=line)
+            for assumption in assumptions_of(value):
+                self._resting.setdefault(assumption, {})[name] = None
             return
         elements = old.copy_elements()
         if old.has_unknown_places and not old.associative:
@@ -153,6 +157,10 @@ class Parameters:
             if not in_order:
                 elements = Versions(dict(sorted(elements.items(), key=lambda item: int(item[0]))))
         self.set_elements(name, elements, line, opened=old.has_unknown_places or is_many(value))
+
+    def resting_on(self, assumptions: Iterable[str]) -> set[str]:
+        """Return the variables whose text may rest on one of these assumptions: the defaults for what is not given."""
+        return {name for one in assumptions for name in (one[1:].partition(" ")[0], *self._resting.get(one, ()))}
 
     def replace_array(self, name: str, elements: Mapping[int, Value], line: int) -> None:
         """Set a whole array."""

@@ -30,7 +30,7 @@ from compatcheck.shell.values import (
 from compatcheck.shell.versions import Versions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from compatcheck.shell.statements import HereDocument, Parsed, Raw, Redirection, Statement
 
@@ -99,6 +99,8 @@ class ScriptReading(ABC):
         self.commands: list[Command] = []
         self.queries: list[Command] = []
         """Commands run for their output, inside of ``$( … )``, or on a signal."""
+        self.alternatives: list[Command] = []
+        """Commands of ways that are left out because something is taken as not given from outside."""
         self.skipped: dict[tuple[int, str], Skipped] = {}
         self.assumptions: dict[str, int] = {}
         """What the reading rests on, and the line that first needed it."""
@@ -216,39 +218,53 @@ class ScriptReading(ABC):
         before = self.state.copy(), len(self.commands), len(self.queries), len(self.jumps), len(self.doubts)
         flow = yes() if status else no()
         outside = self.expander.outside.intersection(assumed)
-        if flow is Flow.EXIT or (flow is Flow.RETURN and outside):
+        if flow is not Flow.NEXT:
             # Whoever starts the script gives what it asks for: `if [ -z "$1" ]; then usage; exit 1; fi`.
             self.state, commands, queries, jumps, doubts = before
             del self.commands[commands:], self.queries[queries:], self.jumps[jumps:], self.doubts[doubts:]
             return self.fork(branches)
         self._assume(assumed)
-        if outside:
-            self.leave_open(before[0], no if status else yes, outside)
+        self.leave_open(before[0], branches[1 if status else 0], outside or assumed, joins=bool(outside))
         return flow
 
-    def leave_open(self, before: State, read: Callable[[], Flow], absent: Iterable[str]) -> None:
-        """Leave open what the way sets that is not gone because something is taken as not given from outside.
+    def leave_open(self, before: State, other_way: Branch, absent: Collection[str], *, joins: bool = True) -> None:
+        """Leave open what the way does that is not gone because something is taken as not given from outside.
 
         Args:
             before: the state that way starts in.
-            read: reads it; its commands are not those of the script.
+            other_way: its condition, and what reads it; its commands are alternatives to those of the script.
             absent: what is taken as not given.
+            joins: whether what that way sets is left open, too: the script says no value for what is not given.
         """
+        condition, read = other_way
         names = {one[1:].partition(" ")[0] if one[0] == "$" else "@" for one in absent}
         taken, sink, line, muted = self.state, self.sink, self.line, self._muted
         found = self.commands, self.queries, self.jumps, self.doubts, self.expander.assumed
         marks = [len(one) for one in found]
+        self.doubts.append(condition)
         given = {name: Variable(unknown(f"${name}", line), line=line) for name in names if NAME.fullmatch(name)}
         before.variables.update((name, one) for name, one in given.items() if name not in before.variables)
+        defaults = self.expander.parameters.resting_on(absent)
+        self.expander.work(4 * len(defaults))
         self.state, self.sink, self._muted = before, None if sink is None else [], True
+        for name in defaults:  # they give way to what is given
+            variable = before.variables.get(name)
+            if variable and not set(assumptions_of(variable.value or ())).isdisjoint(absent):
+                before.variables[name] = variable._replace(value=unknown(f"${name}", line))
         if before.arguments is None and len(given) < len(names):
             before.arguments = (unknown("$@", line, many=True),)
-        flow = read()
+        try:
+            flow = read()
+        finally:
+            self._muted = muted  # a limit that is met in it is said
         other, printed = self.state, self.sink
-        self.state, self.sink, self.line, self._muted = taken, sink, line, muted
+        self.state, self.sink, self.line = taken, sink, line
+        self.alternatives += (*self.commands[marks[0] :], *self.queries[marks[1] :])
         for one, mark in zip(found, marks, strict=True):
             del one[mark:]  # type: ignore[attr-defined]
-        if flow is not Flow.EXIT:
+        if len(self.alternatives) > MAX_COMMANDS:
+            raise LimitError(f"more than {MAX_COMMANDS} commands may be run")
+        if joins and flow is not Flow.EXIT:
             self.state = join_unless(taken, other, absent, names, line)
             if printed:
                 self.emit(unknown("$(…)", line))

@@ -40,6 +40,8 @@ class Script(NamedTuple):
     """In the order they would run; bash's own (``export``, ``echo``, ``test``) and plain text filters are read, not listed."""
     queries: tuple[Command, ...]
     """Commands run only for their output, inside of ``$( … )``, or on a signal."""
+    alternatives: tuple[Command, ...]
+    """Commands of ways that it goes only if something is given from outside that is taken as not given."""
     files: Mapping[str, Word]
     """Text that the script writes into files, by the path as the script spells it: a ds_config.json in a here-document."""
     variables: Mapping[str, Word]
@@ -104,6 +106,7 @@ def read_script(  # noqa: PLR0913 (what surrounds a script, by keyword)
         path,
         tuple(evaluator.commands),
         tuple(evaluator.queries),
+        tuple(evaluator.alternatives),
         {
             name: evaluator.word(value, None, 1)
             for name, value in state.files.items()

@@ -41,9 +41,9 @@ class TrainingCommand(NamedTuple):
             *command.words,
             *(command.variables[name] for name in self.launch.variables if name in command.variables),
         )
-        return tuple(
-            dict.fromkeys(f"{command.source.path}: assumed: {text}" for word in words for text in word.assumes)
-        )
+        started = [] if command.condition is None else [f"{command.source}: starts only under: {command.condition}"]
+        assumed = (f"{command.source.path}: assumed: {text}" for word in words for text in word.assumes)
+        return tuple(dict.fromkeys((*started, *assumed)))
 
     @property
     def is_training(self) -> bool:

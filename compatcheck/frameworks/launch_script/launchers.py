@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 
 PYTHON = re.compile(r"python(\d+(\.\d+)*)?w?(\.exe)?$|pypy3?$")
+_TORCHRUN = {"torchrun", "torchrun-hpu"}
 _TORCHRUN_SWITCHES = {"standalone", "no_python", "run_path", "virtual_local_rank", "use_env", "legacy"}
 _DEEPSPEED_SWITCHES = Names(__file__, "deepspeed_switches.txt")
 _ACCELERATE_SWITCHES = Names(__file__, "accelerate_switches.txt")
@@ -134,11 +135,17 @@ def remove_launchers(command: Command) -> Launch | None:
 _MAX_LAYERS = 12
 
 
+def is_launcher(name: str) -> bool:
+    """Tell whether a program starts others, or trains by its sub-commands."""
+    starts = name in _LAUNCHERS or name in _TORCHRUN or PYTHON.fullmatch(name) is not None
+    return starts or name in _OTHER_TOOLS or name in installed_tools()
+
+
 def _remove_launcher(name: str, state: _Remainder) -> tuple[str, str] | None:
     """Take one layer off; return the program and its kind when it is the last one."""
     if PYTHON.fullmatch(name):
         return _python(state)
-    if name in {"torchrun", "torchrun-hpu"}:
+    if name in _TORCHRUN:
         return _torchrun(state)
     if name in _LAUNCHERS:
         return _LAUNCHERS[name](state)
@@ -266,7 +273,7 @@ def _module(module: str, state: _Remainder) -> tuple[str, str] | None:
 
 def _next_program(state: _Remainder, launcher: str, *, is_module: bool, plain: bool = False) -> tuple[str, str] | None:
     state.launchers.append(launcher)
-    program = _program(state.words[0]) if state.words else None
+    program = _program(state.words[0]) or state.words[0].written if state.words else None
     if program is None:
         state.stopped = True
         return None

@@ -12,6 +12,7 @@ from compatcheck.core.source import Source
 from compatcheck.core.textfile import read_text
 from compatcheck.frameworks.beside import find_beside
 from compatcheck.frameworks.launch_script.commands import TrainingCommand, read_commands
+from compatcheck.frameworks.launch_script.unread_launches import find_unread_launches
 from compatcheck.frameworks.registry import FOLDERS
 from compatcheck.rules.programs import installed_tools
 
@@ -48,24 +49,30 @@ def read_launch_script(
     variables = {"PWD": ".", **variables_of_header(text)}  # what is relative is so to where the script is started
     script = read_script(file, text, variables=variables, arguments=arguments, open_file=_Neighbours(file, files))
     written = {name: word.text for name, word in script.files.items() if word.text is not None}
-    runs = read_commands(script.commands, written)
-    # a training may be started for its output: `log=$(torchrun …)`, `tee log < <(deepspeed …)`
-    runs = (*runs, *(run for run in read_commands(script.queries, written) if run.is_training))
-    if script.skipped and not runs and (named or _find_mark(text, _OF_TRAINING) or _starts_module(text)):
+    # a training may be started for its output: `log=$(torchrun …)`, or only if something is given: `[ -n "$RUN" ] && torchrun …`
+    every = (*script.commands, *script.queries, *script.alternatives)
+    found = read_commands(every, written)
+    steps = set(map(id, script.commands))
+    runs = [run for run in found if id(run.launch.command) in steps or run.is_training]
+    defaults = [run for run in runs if id(run.launch.command) not in set(map(id, script.alternatives))]
+    unread = tuple(dict.fromkeys(find_unread_launches(every, written)))
+    skipped = (*script.skipped, *unread)
+    if skipped and not runs and (named or unread or _find_mark(text, _OF_TRAINING) or _starts_module(text)):
         msg = "starts no training program this release knows; not read: " + "; ".join(
             f"line {skip.source.line} {skip.reason}" if skip.source.path == file else f"{skip.source} {skip.reason}"
-            for skip in script.skipped[:_SAID]
+            for skip in (*unread, *script.skipped)[:_SAID]
         )
         raise InputError(
             msg,
             source=Source(file),
             hint="name the script that starts it, or state what it sets in a facts file (compatcheck: 1)",
         )
-    about = Document("shell", Source(file), (), skipped=script.skipped)
+    about = Document("shell", Source(file), (), skipped=skipped)
     for run in runs:
         if line is None or run.line == line:
-            documents = (*run.documents, *([about] if script.skipped else []))
-            yield (file if len(runs) == 1 else str(run.launch.command.source)), run._replace(documents=documents)
+            documents = (*run.documents, *([about] if skipped else []))
+            is_one = runs == [run] or defaults == [run]
+            yield (file if is_one else str(run.launch.command.source)), run._replace(documents=documents)
 
 
 def _find_mark(text: str, launchers: Sequence[str]) -> re.Match[str] | None:

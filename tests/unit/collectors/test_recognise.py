@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from compatcheck.collectors.recognise import SNIFFED_BYTES, recognise, recognise_content, recognise_named, walk
+from compatcheck.collectors.recognise import (
+    SNIFFED_BYTES,
+    recognise,
+    recognise_content,
+    recognise_named,
+    tell_by_name,
+    walk,
+)
 from tests import ROOT
 
 TEXT = "# x\ntorch==2.6.0\n-r base.txt\n"
@@ -26,6 +33,11 @@ TEXT = "# x\ntorch==2.6.0\n-r base.txt\n"
         ("constraints.txt", "constraints"),
         ("constraints-3.11.txt", "constraints"),
         ("upper-constraints.txt", "constraints"),
+        ("gpu-constraints-cu121.txt", "constraints"),
+        ("myconstraints.txt", "constraints"),
+        ("constraints.lock", "constraints"),
+        ("constraints.pip", "constraints"),
+        ("requirements-with-constraints-cu121.txt", "requirements"),
         ("pylock.toml", "pylock"),
         ("pylock.gpu.toml", "pylock"),
         ("uv.lock", "uv_lock"),
@@ -243,3 +255,18 @@ def test_a_byte_order_mark_hides_nothing(tmp_path: Path, name: str, content: str
     path.write_bytes(content.encode(encoding))
     assert recognise_named(str(path)) == kind
     assert recognise_content(content.encode(encoding)) == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "is_told"),
+    [
+        ("Dockerfile", True), ("Dockerfile2", True), ("Dockerfile2.gpu", True), ("DockerfileSglang", True),
+        ("Dockerfile.gpu", True), ("Containerfile-cu121", True), ("train.dockerfile", True), ("Dockerfile.dockerignore", False),
+        ("Dockerfile2~", False), ("Dockerfiles", False), ("Dockerfiles.md", False), ("gpu-constraints-cu121.txt", True),
+        ("myconstraints.in", True), ("constraints.pip", True), ("my-constraint-solver.txt", False),
+    ],
+)  # fmt: skip
+def test_a_name_that_says_what_a_file_is_says_it_whatever_follows(tmp_path: Path, name: str, *, is_told: bool) -> None:
+    (tmp_path / name).write_text("FROM python:3.11\n" if "file" in name else TEXT)
+    assert (recognise(str(tmp_path / name)) is not None) is is_told
+    assert (tell_by_name(str(tmp_path / name)) is not None) is is_told

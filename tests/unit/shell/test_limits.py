@@ -111,3 +111,11 @@ def test_a_list_that_a_loop_writes_stays_within_the_limit() -> None:
     script = read_script("a.sh", 'for i in $(seq 1 1999); do LIST="$LIST,$i"; done\ndeepspeed train.py --list $LIST\n')
     assert script.skipped == ()
     assert MAX_WORK >= 1_000_000
+
+
+@pytest.mark.parametrize(
+    "text", ['if [ -n "$X" ]; then LOOP; fi', '[ "${X:-a}" = b ] && { LOOP; }', "while read -r x; do LOOP; done"]
+)
+def test_a_limit_that_is_met_on_a_way_that_may_be_taken_is_said(text: str) -> None:
+    loop = "for i in $(seq 3000); do run $i; done"
+    assert any("more than 2000 rounds" in reason for reason in said(text.replace("LOOP", loop)))

@@ -257,3 +257,47 @@ def test_a_question_is_no_training(tmp_path: Path, text: str) -> None:
 def test_a_substitution_that_is_not_understood_is_said(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"line 2 \$\( … \) is not understood"):
         read(tmp_path, "x=$(if deepspeed train.py)")
+
+
+@pytest.mark.parametrize(
+    ("text", "condition"),
+    [
+        ('if [ -n "$RUN" ]; then\nCMD\nfi', '[ -n "$RUN" ]'),
+        ('[ -n "$RUN" ] && CMD', '[ -n "$RUN" ]'),
+        ("[ $# -gt 0 ] && CMD", "[ $# -gt 0 ]"),
+        ("[[ -n $CUDA_VISIBLE_DEVICES ]] && CMD", "[[ -n $CUDA_VISIBLE_DEVICES ]]"),
+        ('if [ -n "${SLURM_JOB_ID:-}" ]; then CMD; fi', '[ -n "${SLURM_JOB_ID:-}" ]'),
+        ('MODE=${MODE:-debug}; if [ "$MODE" = full ]; then CMD; fi', '[ "$MODE" = full ]'),
+        ("N=${NODES:-1}; if (( N > 1 )); then CMD; fi", "(( N > 1 ))"),
+        ("case ${MODE:-debug} in full) CMD;; *) :;; esac", "case ${MODE:-debug} in full"),
+        ('[ -z "$RUN" ] || CMD', '[ -z "$RUN" ]'),
+        ('go() { [ "${MODE:-debug}" = full ] || return; CMD; }; go', '[ "${MODE:-debug}" = full ]'),
+        ('for s in a b; do [ -z "$RUN" ] && continue; CMD --seed $s; done', '[ -z "$RUN" ]'),
+        ('for seed in "$@"; do CMD --seed "$seed"; done', "for seed in $@"),
+        ('x=$([ -n "$RUN" ] && CMD)', '[ -n "$RUN" ]'),
+    ],
+)  # fmt: skip
+def test_a_training_that_starts_only_if_something_is_given_is_read(tmp_path: Path, text: str, condition: str) -> None:
+    (tmp_path / "run.sh").write_text(f"#!/bin/bash\n{text.replace('CMD', CMD)}\n")
+    _, run = next(read_launch_script(str(tmp_path / "run.sh"), named=False))
+    assert facts(run.documents[0])["training.micro_batch_size"] == 2
+    (said,) = [note for note in run.assumptions if "starts only under" in note]
+    assert condition in said
+
+
+def test_the_run_of_a_script_that_is_given_nothing_keeps_its_name(tmp_path: Path) -> None:
+    text = f'if [ -n "$SLURM_JOB_ID" ]; then {CMD} --max_len 8192; else\n{CMD}; fi'
+    path = tmp_path / "run.sh"
+    path.write_text(f"#!/bin/bash\n{text}\n")
+    found = [(name, run.assumptions) for name, run in read_launch_script(str(path), named=False)]
+    assert found == [(str(path), ()), (f"{path}:2", (f'{path}:2: starts only under: [ -n "$SLURM_JOB_ID" ]',))]
+
+
+def test_the_same_training_on_both_ways_counts_once(tmp_path: Path) -> None:
+    read_one(tmp_path, f'if [ -n "$DEBUG" ]; then set -x; {CMD}; else {CMD}; fi')
+
+
+def test_a_default_gives_way_where_another_value_is_asked_for(tmp_path: Path) -> None:
+    text = f'N=${{N:-1}}; if [ "$N" -gt 1 ]; then {CMD} --seed $N; else {CMD} --seed 0$N; fi'
+    one, two = read(tmp_path, text)
+    assert [one.launch.arguments[-1].text, two.launch.arguments[-1].text] == ["01", None]
