@@ -84,11 +84,14 @@ def open_pull_request(project: Path, files: dict[str, str], *, depth: int, folde
     return folder / "checkout"
 
 
-def run_action(folder: Path, temporary: Path, event: str, base: str = "", **inputs: str) -> Done:
-    """Run the steps of the action that come behind the installation, as a runner does."""
+def run_action(folder: Path, temporary: Path, event: str, base: str = "", tip: str = "", **inputs: str) -> Done:
+    """Run the steps behind the installation as a runner does; the branch of a pull request is `change`."""
+    if event == "pull_request":
+        tip = tip or git(folder, "ls-remote", "origin", "change").partition("\t")[0]
     values = {f"inputs.{name}": str(row.get("default", "")) for name, row in ACTION["inputs"].items()}
     values |= {f"inputs.{name}": value for name, value in inputs.items()}
     values |= {"github.event_name": event, "github.event.pull_request.base.sha": base}
+    values |= {"github.event.pull_request.head.sha": tip}
     said, outputs = "", {}
     summary = temporary / "summary.md"
     for step in ACTION["runs"]["steps"][1:]:
@@ -303,6 +306,61 @@ def test_places_in_the_checkout_are_those_of_the_base_there(project: Path, tempo
 def test_without_its_base_a_change_does_not_pass(project: Path, temporary: Path, tmp_path: Path) -> None:
     files = {"requirements.txt": requirements(project, UPGRADE)}
     assert run_change("gitlab", project, temporary, files, tmp_path, "0" * 40).code == 4
+
+
+@pytest.mark.parametrize("depth", [1, 50])
+@pytest.mark.parametrize("merges", [0, 1, 2])
+def test_a_merge_in_the_branch_is_no_base(
+    project: Path, temporary: Path, tmp_path: Path, merges: int, depth: int
+) -> None:
+    git(project, "checkout", "-q", "-b", "change")
+    commit(project, {"requirements.txt": requirements(project, UPGRADE)})
+    for number in range(merges):
+        git(project, "checkout", "-q", "main")
+        commit(project, {f"later-{number}.txt": "of somebody else\n"})
+        git(project, "checkout", "-q", "change")
+        git(project, "merge", "-q", "--no-ff", "-m", "merge main", "main")
+    git(tmp_path, "clone", "-q", "--depth", str(depth), "--branch", "change", f"file://{project}", "checkout")
+    base = git(project, "rev-parse", "main")
+    done = run_action(tmp_path / "checkout", temporary, "pull_request", base, args=ARGS)
+    assert (done.code, "stood before" in done.said) == (1, True), done.said
+
+
+def test_what_came_to_main_meanwhile_is_not_the_branch_s(project: Path, temporary: Path, tmp_path: Path) -> None:
+    git(project, "checkout", "-q", "-b", "change")
+    commit(project, {"README.md": "read me again\n"})
+    git(project, "checkout", "-q", "main")
+    commit(project, {"requirements.txt": requirements(project, HEALTHY | UPGRADE)})
+    git(project, "checkout", "-q", "change")
+    git(tmp_path, "clone", "-q", "--branch", "change", f"file://{project}", "checkout")
+    base = git(project, "rev-parse", "main")
+    assert run_action(tmp_path / "checkout", temporary, "pull_request", base, args=ARGS).code == 0
+
+
+@pytest.mark.parametrize("depth", [1, 50])
+def test_a_checkout_of_something_else_is_refused(project: Path, temporary: Path, tmp_path: Path, depth: int) -> None:
+    files = {"requirements.txt": requirements(project, UPGRADE)}
+    checkout = open_pull_request(project, files, depth=depth, folder=tmp_path)
+    base = git(project, "rev-parse", "main")
+    done = run_action(checkout, temporary, "pull_request", base, tip=base, args=ARGS)
+    assert done.code == 4
+    assert "is not the head of the pull request, nor its merge with the base" in done.said
+    done = run_action(checkout, temporary, "pull_request", "0" * 40, tip=git(checkout, "rev-parse", "HEAD"), args=ARGS)
+    assert done.code == 4
+    assert "where the pull request branched off could not be told" in done.said
+
+
+def test_a_merged_result_is_compared_with_what_it_was_merged_with(
+    project: Path, temporary: Path, tmp_path: Path
+) -> None:
+    base = git(project, "rev-parse", "main")
+    commit(project, {"requirements.txt": requirements(project, UPGRADE)})
+    checkout = open_pull_request(project, {"README.md": "read me again\n"}, depth=50, folder=tmp_path)
+    shas = {
+        "CI_MERGE_REQUEST_DIFF_BASE_SHA": base,
+        "CI_MERGE_REQUEST_TARGET_BRANCH_SHA": git(project, "rev-parse", "main"),
+    }
+    assert run_gitlab(checkout, temporary, COMPATCHECK_ARGS=" ".join(ARGS.split()), **shas).returncode == 0
 
 
 def test_the_installation_imports_nothing_of_the_checkout(tmp_path: Path) -> None:
