@@ -240,13 +240,15 @@ def test_a_branch_fails_for_all_there_is(project: Path, temporary: Path) -> None
     assert run_gitlab(project, temporary, COMPATCHECK_ARGS=" ".join(ARGS.split())).returncode == 1
 
 
-def run_change(where: str, project: Path, temporary: Path, files: dict[str, str], folder: Path, base: str = "") -> Done:
+def run_change(
+    where: str, project: Path, temporary: Path, files: dict[str, str], folder: Path, base: str = "", args: str = ARGS
+) -> Done:
     """Open a pull request and run the action, or the job of GitLab, for it."""
     base = base or git(project, "rev-parse", "main")
     checkout = open_pull_request(project, files, depth=50, folder=folder)
     if where == "action":
-        return run_action(checkout, temporary, "pull_request", base, args=ARGS)
-    options = " ".join(ARGS.split())
+        return run_action(checkout, temporary, "pull_request", base, args=args)
+    options = " ".join(args.split())
     done = run_gitlab(checkout, temporary, COMPATCHECK_ARGS=options, CI_MERGE_REQUEST_DIFF_BASE_SHA=base)
     return Done(done.returncode, done.stdout + done.stderr, "", {})
 
@@ -306,6 +308,45 @@ def test_places_in_the_checkout_are_those_of_the_base_there(project: Path, tempo
 def test_without_its_base_a_change_does_not_pass(project: Path, temporary: Path, tmp_path: Path) -> None:
     files = {"requirements.txt": requirements(project, UPGRADE)}
     assert run_change("gitlab", project, temporary, files, tmp_path, "0" * 40).code == 4
+
+
+GOOD = (ROOT / "fixtures/upgrade/before.txt").read_text().replace("deepspeed==0.16.4", "deepspeed==0.16.8")
+BAD = GOOD.replace("deepspeed==0.16.8", "deepspeed==0.16.4").replace("transformers==4.49.0", "transformers==5.0.0")
+INCLUDING = {"requirements.txt": "-r deps/base.list\n", "deps/base.list": GOOD}
+CONSTRAINED = {"requirements.txt": re.sub("==.*", "", GOOD) + "-c constraints.txt\n", "constraints.txt": GOOD}
+APART = {"requirements.txt": GOOD, "apart/requirements.txt": "torch==2.6.0\n"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "args", "code"),
+    [
+        pytest.param(
+            {"requirements.txt": GOOD}, {"requirements.txt": BAD}, "", 1, id="a training that no option names"
+        ),
+        pytest.param(INCLUDING, {"deps/base.list": BAD}, ARGS, 1, id="an included list of any name"),
+        pytest.param(CONSTRAINED, {"constraints.txt": None}, "", 4, id="constraints go"),
+        pytest.param({"requirements.txt": GOOD}, {"ds.json": None}, "", 4, id="a file that the training names goes"),
+        pytest.param(APART, {"requirements.txt": "# none\n"}, "", 4, id="a list is emptied"),
+        pytest.param(APART, {"requirements.txt": None, "stack.lst": BAD}, "", 4, id="a list is renamed"),
+    ],
+)
+@pytest.mark.parametrize("where", ["action", "gitlab"])
+def test_whatever_of_a_run_changes_fails_the_change(
+    project: Path,
+    temporary: Path,
+    tmp_path: Path,
+    where: str,
+    before: dict[str, str],
+    after: dict[str, str | None],
+    args: str,
+    code: int,
+) -> None:
+    commit(project, before)
+    for name in after:
+        (project / name).unlink(missing_ok=True)
+    written = {name: text for name, text in after.items() if text is not None}
+    done = run_change(where, project, temporary, written, tmp_path, args=args)
+    assert done.code == code, done.said
 
 
 @pytest.mark.parametrize("depth", [1, 50])
