@@ -241,7 +241,7 @@ def test_a_branch_fails_for_all_there_is(project: Path, temporary: Path) -> None
 
 
 def run_change(
-    where: str, project: Path, temporary: Path, files: dict[str, str], folder: Path, base: str = "", args: str = ARGS
+    where: str, project: Path, temporary: Path, files: dict[str, str], folder: Path, *, base: str = "", args: str = ARGS
 ) -> Done:
     """Open a pull request and run the action, or the job of GitLab, for it."""
     base = base or git(project, "rev-parse", "main")
@@ -269,7 +269,7 @@ def test_a_list_that_becomes_a_link_is_looked_at(project: Path, temporary: Path,
     git(project, "checkout", "-q", "-b", "link")
     (project / "requirements.txt").unlink()
     (project / "requirements.txt").symlink_to("lists/plain.lst")
-    done = run_change(where, project, temporary, {"README.md": "read me again\n"}, tmp_path, base)
+    done = run_change(where, project, temporary, {"README.md": "read me again\n"}, tmp_path, base=base)
     assert done.code == 1, done.said
 
 
@@ -307,7 +307,7 @@ def test_places_in_the_checkout_are_those_of_the_base_there(project: Path, tempo
 
 def test_without_its_base_a_change_does_not_pass(project: Path, temporary: Path, tmp_path: Path) -> None:
     files = {"requirements.txt": requirements(project, UPGRADE)}
-    assert run_change("gitlab", project, temporary, files, tmp_path, "0" * 40).code == 4
+    assert run_change("gitlab", project, temporary, files, tmp_path, base="0" * 40).code == 4
 
 
 GOOD = (ROOT / "fixtures/upgrade/before.txt").read_text().replace("deepspeed==0.16.4", "deepspeed==0.16.8")
@@ -317,36 +317,37 @@ CONSTRAINED = {"requirements.txt": re.sub("==.*", "", GOOD) + "-c constraints.tx
 APART = {"requirements.txt": GOOD, "apart/requirements.txt": "torch==2.6.0\n"}
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "args", "code"),
-    [
-        pytest.param(
-            {"requirements.txt": GOOD}, {"requirements.txt": BAD}, "", 1, id="a training that no option names"
-        ),
-        pytest.param(INCLUDING, {"deps/base.list": BAD}, ARGS, 1, id="an included list of any name"),
-        pytest.param(CONSTRAINED, {"constraints.txt": None}, "", 4, id="constraints go"),
-        pytest.param({"requirements.txt": GOOD}, {"ds.json": None}, "", 4, id="a file that the training names goes"),
-        pytest.param(APART, {"requirements.txt": "# none\n"}, "", 4, id="a list is emptied"),
-        pytest.param(APART, {"requirements.txt": None, "stack.lst": BAD}, "", 4, id="a list is renamed"),
-    ],
-)
+class Change(NamedTuple):
+    """What a pull request does to a run, and what its gate has to say."""
+
+    before: dict[str, str]
+    after: dict[str, str | None]
+    """None deletes."""
+    code: int
+    args: str = ""
+
+
+CHANGES = {
+    "a training that no option names": Change({"requirements.txt": GOOD}, {"requirements.txt": BAD}, 1),
+    "an included list of any name": Change(INCLUDING, {"deps/base.list": BAD}, 1, ARGS),
+    "constraints go": Change(CONSTRAINED, {"constraints.txt": None}, 4),
+    "a file that the training names goes": Change({"requirements.txt": GOOD}, {"ds.json": None}, 4),
+    "a list is emptied": Change(APART, {"requirements.txt": "# none\n"}, 4),
+    "a list is renamed": Change(APART, {"requirements.txt": None, "stack.lst": BAD}, 4),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 @pytest.mark.parametrize("where", ["action", "gitlab"])
 def test_whatever_of_a_run_changes_fails_the_change(
-    project: Path,
-    temporary: Path,
-    tmp_path: Path,
-    where: str,
-    before: dict[str, str],
-    after: dict[str, str | None],
-    args: str,
-    code: int,
+    project: Path, temporary: Path, tmp_path: Path, where: str, change: Change
 ) -> None:
-    commit(project, before)
-    for name in after:
+    commit(project, change.before)
+    for name in change.after:
         (project / name).unlink(missing_ok=True)
-    written = {name: text for name, text in after.items() if text is not None}
-    done = run_change(where, project, temporary, written, tmp_path, args=args)
-    assert done.code == code, done.said
+    written = {name: text for name, text in change.after.items() if text is not None}
+    done = run_change(where, project, temporary, written, tmp_path, args=change.args)
+    assert done.code == change.code, done.said
 
 
 @pytest.mark.parametrize("depth", [1, 50])
