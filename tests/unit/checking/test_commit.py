@@ -240,6 +240,13 @@ def test_a_part_that_no_name_tells_is_checked_through_what_reads_it(
     assert outcome("check", "--hook", "web/app.json") == (0, [], [], 0)
 
 
+def test_a_part_of_a_run_of_the_policy_that_became_a_link_to_nowhere_fails_it(project: Path) -> None:
+    (project / "base.txt").unlink()
+    (project / "base.txt").symlink_to("nowhere")
+    code, subjects, *_ = outcome("check", "--hook", "base.txt")
+    assert (code, subjects[0]) == (4, "train: requirements.txt")
+
+
 @pytest.mark.parametrize("kind", ["garbage", "dangling link", "link to a directory"])
 def test_a_part_that_cannot_be_read_fails_the_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
