@@ -84,10 +84,12 @@ def open_pull_request(project: Path, files: dict[str, str], *, depth: int, folde
     return folder / "checkout"
 
 
-def run_action(folder: Path, temporary: Path, event: str, base: str = "", tip: str = "", **inputs: str) -> Done:
+def run_action(
+    folder: Path, temporary: Path, event: str, base: str = "", tip: str | None = None, **inputs: str
+) -> Done:
     """Run the steps behind the installation as a runner does; the branch of a pull request is `change`."""
-    if event == "pull_request":
-        tip = tip or git(folder, "ls-remote", "origin", "change").partition("\t")[0]
+    if tip is None:
+        tip = git(folder, "ls-remote", "origin", "change").partition("\t")[0] if event == "pull_request" else ""
     values = {f"inputs.{name}": str(row.get("default", "")) for name, row in ACTION["inputs"].items()}
     values |= {f"inputs.{name}": value for name, value in inputs.items()}
     values |= {"github.event_name": event, "github.event.pull_request.base.sha": base}
@@ -384,9 +386,14 @@ def test_a_checkout_of_something_else_is_refused(project: Path, temporary: Path,
     files = {"requirements.txt": requirements(project, UPGRADE)}
     checkout = open_pull_request(project, files, depth=depth, folder=tmp_path)
     base = git(project, "rev-parse", "main")
-    done = run_action(checkout, temporary, "pull_request", base, tip=base, args=ARGS)
-    assert done.code == 4
-    assert "is not the head of the pull request, nor its merge with the base" in done.said
+    for tip in (base, ""):
+        done = run_action(checkout, temporary, "pull_request", base, tip=tip, args=ARGS)
+        assert done.code == 4
+        assert "is not the head of the pull request, nor its merge with the base" in done.said
+    if depth > 1:  # one parent, and an event that names no head
+        git(checkout, "checkout", "-q", "HEAD^2")
+        assert run_action(checkout, temporary, "pull_request", base, tip="", args=ARGS).code == 4
+        git(checkout, "checkout", "-q", "merge")
     done = run_action(checkout, temporary, "pull_request", "0" * 40, tip=git(checkout, "rev-parse", "HEAD"), args=ARGS)
     assert done.code == 4
     assert "where the pull request branched off could not be told" in done.said
