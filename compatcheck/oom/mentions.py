@@ -11,9 +11,7 @@ from compatcheck.core.versions import parse_version
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-_HUB_ID = re.compile(
-    r"(?<![\w./@:-])([A-Za-z][\w.-]{1,40}/[A-Za-z][\w.-]{2,80})(?![\w/.-])", re.ASCII
-)  # a sentence in Chinese has no blanks around it
+_HUB_ID = re.compile(r"(?<![\w./@:-])([A-Za-z][\w.-]{1,40}/[A-Za-z][\w.-]{2,80})(?![\w/.-])", re.ASCII)  # a sentence in Chinese has no blanks around it
 _REPOSITORY = re.compile(r"(?: · |#\d|/(?:issues|pull|tree|blob)/)")
 """What stands behind the name of a repository of code."""
 _DIRECTORIES = frozenset(
