@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from compatcheck.core.errors import UsageError
 from compatcheck.core.json_file import read_json
 from compatcheck.core.report import SEVERITIES, severity_rank
-from compatcheck.core.source import Source
+from compatcheck.core.source import Skipped, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from compatcheck.core.advisory import Advisory
-    from compatcheck.core.report import Finding, Report
-    from compatcheck.core.source import Skipped
+    from compatcheck.core.report import Finding, Report, SubjectReport
 
 _RANKS = {"possible": 0, "affected": 1}
 _LINE = re.compile(r":\d+\b")
 """A line of a place: it moves with what is written above it."""
+_BEHIND_FILE = re.compile(r"(?::\d+\b| \().*", re.DOTALL)
+"""Line and key of a place."""
 
 
 class Baseline(NamedTuple):
@@ -32,18 +33,48 @@ class Baseline(NamedTuple):
     """Subject, package and id."""
     skipped: frozenset[tuple[str, str]]
     """Place without its line, and reason."""
+    lists: frozenset[str]
+    """Files that packages were read from."""
+    runs: Mapping[str, frozenset[str]]
+    """Subjects of which packages were known → the files that configured them."""
 
-    def leave_entered(self, report: Report) -> Report:
-        """Leave of a report what was not there before, and count the rest; the exit code is judged by who calls this."""
+    def leave_entered(self, report: Report, *, fail_unread: bool) -> Report:
+        """Leave of a report what was not there before, and count the rest; the exit code is judged by who calls this.
+
+        What was read before and cannot be any more entered, too: a list that states nothing now, a run without its list.
+
+        Args:
+            report: of now.
+            fail_unread: whether these count as if they were named.
+        """
         gone = self.subjects - {subject.id for subject in report.subjects}
         findings = tuple(finding for finding in report.findings if not self._held(finding, gone))
-        skipped = tuple(entry for entry in report.skipped if _key_of(entry) not in self.skipped)
+        entered = (entry for entry in report.skipped if _key_of(entry) not in self.skipped)
+        emptied = (
+            entry._replace(passes=False, named=entry.named or fail_unread) if entry.source.path in self.lists else entry
+            for entry in entered
+        )
+        bare = (self._find_bare(subject, gone, named=fail_unread) for subject in report.subjects)
+        skipped = (*emptied, *(entry for entry in bare if entry is not None))
         audit, stood = report.audit, len(report.findings) - len(findings)
         if audit is not None:
-            entered = tuple(entry for entry in audit.advisories if not self._held_advisory(entry, gone))
-            stood += len(audit.advisories) - len(entered)
-            audit = audit._replace(advisories=entered)
+            advisories = tuple(entry for entry in audit.advisories if not self._held_advisory(entry, gone))
+            stood += len(audit.advisories) - len(advisories)
+            audit = audit._replace(advisories=advisories)
         return report._replace(findings=findings, skipped=skipped, audit=audit, stood_before=stood)
+
+    def _find_bare(self, subject: SubjectReport, gone: Iterable[str], *, named: bool) -> Skipped | None:
+        """Say of a run that its packages are no longer known, where they were under a name that is gone."""
+        if subject.packages or subject.id in self.subjects:
+            return None
+        facts = (fact for _, fact in subject.facts if fact.origin == "configuration" and fact.sources)
+        files = dict.fromkeys(_file_of(str(fact.sources[0])) for fact in facts)
+        before = next((name for name in gone if not self.runs.get(name, frozenset()).isdisjoint(files)), None)
+        if before is None:
+            return None
+        reason = f"no package is known of this run any more; before it was {before}"
+        hint = "restore its list, or name list and configuration as a run of the policy"
+        return Skipped(Source(next(iter(files))), reason, hint, named=named)
 
     def _held(self, finding: Finding, gone: Iterable[str]) -> bool:
         """Tell whether a finding stood before and counts no more than it did.
@@ -76,8 +107,9 @@ def read_baseline(path: str) -> Baseline:
 
 
 def _read(report: Mapping[str, Any]) -> Baseline:
+    subjects = report["subjects"]
     return Baseline(
-        frozenset(str(subject["id"]) for subject in report["subjects"]),
+        frozenset(str(subject["id"]) for subject in subjects),
         {
             (str(entry["subject"]), str(entry["rule_id"]), str(entry["role"])): (
                 _RANKS[entry["status"]],
@@ -87,6 +119,14 @@ def _read(report: Mapping[str, Any]) -> Baseline:
         },
         frozenset((str(one["subject"]), str(one["package"]), str(one["id"])) for one in report["advisories"]),
         frozenset((_LINE.sub("", str(one["source"])), str(one["reason"])) for one in report["skipped"]),
+        frozenset(_file_of(str(one["source"])) for subject in subjects for one in subject["environment"]["packages"]),
+        {
+            str(subject["id"]): frozenset(
+                _file_of(str(fact["source"])) for fact in subject["facts"] if fact["origin"] == "configuration"
+            )
+            for subject in subjects
+            if subject["environment"]["packages"]
+        },
     )
 
 
@@ -102,3 +142,7 @@ def _weigh(entry: Mapping[str, Any]) -> int:
 
 def _key_of(entry: Skipped) -> tuple[str, str]:
     return _LINE.sub("", str(entry.source)), entry.reason
+
+
+def _file_of(place: str) -> str:
+    return _BEHIND_FILE.sub("", place)

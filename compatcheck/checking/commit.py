@@ -52,7 +52,9 @@ class Commit:
             self.read |= log.read
             return True
         locked = {self.manifests[path] for path in log.read & self.manifests.keys()}
-        if self.holds_policy or locked or not log.read.isdisjoint(self.paths):  # a policy belongs to every run
+        if (
+            self.holds_policy or locked or not (log.read | log.asked).isdisjoint(self.paths)
+        ):  # a policy belongs to every run
             self.read |= log.read | locked
             self.runs.add(request.run)
         return request.run in self.runs

@@ -160,9 +160,10 @@ def _require_fitting(request: Request, found: Sequence[InputFile], skipped: Iter
 def gather_touched(request: Request, shared: Shared) -> Gathered:
     """Read what belongs to the files a commit touches: runs that one of them is part of, with the locks they pair with.
 
-    The working directory is walked, so that the outcome does not depend on which half of a run a commit holds; a policy
-    belongs to everything. Files that are no input are passed over, and finding none is no error; an input among the touched
-    files that cannot be read is one the person named.
+    The working directory is walked, so that the outcome does not depend on which half of a run a commit holds. What includes,
+    sources or runs one of the files is touched, too, whatever that is called, and a policy belongs to everything. Files that
+    are no input are passed over, and finding none is no error; an input among the touched files that cannot be read is one the
+    person named.
     """
     touched = {os.path.realpath(path) for path in request.paths}
     # A link to a directory that took the place of one touches all it leads to.
@@ -173,7 +174,11 @@ def gather_touched(request: Request, shared: Shared) -> Gathered:
     def is_touched(file: str) -> bool:
         return (real := os.path.realpath(file)) in touched or real.startswith(folders)
 
-    walk = walk_files(os.curdir, shared.files, skipped, is_touched, selection=request.selection)
+    def note_parts(file: str, parts: set[str]) -> None:
+        if not touched.isdisjoint(parts):
+            touched.add(os.path.realpath(file))
+
+    walk = walk_files(os.curdir, shared.files, skipped, is_touched, note_parts, selection=request.selection)
     found = list(walk) if touched else []
     touched.update(os.path.realpath(item.path) for item in found if folders and is_touched(item.path))
     skipped += (Skipped(Source(path), "no such file") for path in request.paths if not os.path.lexists(path))
@@ -182,7 +187,7 @@ def gather_touched(request: Request, shared: Shared) -> Gathered:
     for path, locks in locked.items():  # what a manifest may do to the run shows in its lock
         if os.path.realpath(path) in touched:
             touched.update(map(os.path.realpath, locks))
-    roots = [root for root in roots if root.path not in locked]
+    roots = leave_out_included([root for root in roots if root.path not in locked])
     kept: list[ConfigurationSet] = []
     wanted = [root for root in roots if everything or os.path.realpath(root.path) in touched]
     for run in group_runs(found):

@@ -75,6 +75,7 @@ def walk_files(
     files: Files,
     skipped: list[Skipped],
     is_named: Callable[[str], bool] = _names_none,
+    note_parts: Callable[[str, set[str]], None] | None = None,
     *,
     selection: Selection,
 ) -> Iterator[InputFile]:
@@ -85,6 +86,7 @@ def walk_files(
         files: the tree it lies in.
         skipped: takes what could not be read.
         is_named: tells which of its files the person named.
+        note_parts: takes each file with all that it was read from, without links: what it includes, sources or runs.
         selection: what is chosen of what they offer; arguments are none of a script that is only found.
     """
 
@@ -95,7 +97,7 @@ def walk_files(
     listed = walk(path, note, looked_at)
     if path == os.curdir:  # as a person writes it
         listed = ((file.removeprefix(os.path.join(os.curdir, "")), kind) for file, kind in listed)
-    yield from read_found(listed, files, skipped, is_named, selection=selection)
+    yield from read_found(listed, files, skipped, is_named, note_parts, selection=selection)
 
 
 def read_found(
@@ -103,6 +105,7 @@ def read_found(
     files: Files,
     skipped: list[Skipped],
     is_named: Callable[[str], bool] = _names_none,
+    note_parts: Callable[[str, set[str]], None] | None = None,
     *,
     selection: Selection,
 ) -> Iterator[InputFile]:
@@ -118,11 +121,12 @@ def read_found(
         if kind is None and file.lower().endswith(".py"):
             scripts.append(file)
             continue
+        tree = files if note_parts is None else ReadLog(files)
         try:
             if kind is not None:
-                made = _read_lists(file, kind, files, skipped, selection, named=is_named(file))
+                made = _read_lists(file, kind, tree, skipped, selection, named=is_named(file))
             elif is_launch_script(file, files) or _is_configuration(file, files):
-                made = _read_configurations(file, files, named=False, mark=is_named(file))
+                made = _read_configurations(file, tree, named=False, mark=is_named(file))
             else:
                 made = iter(())
             for item in made:
@@ -140,6 +144,8 @@ def read_found(
             skipped.append(as_skipped(error, file)._replace(named=False, passes=True))  # the stage is of another one
         except OSError as error:
             skipped.append(Skipped(Source(file), f"cannot be read: {error.strerror}", named=is_named(file)))
+        if note_parts is not None and isinstance(tree, ReadLog):
+            note_parts(file, tree.read | tree.asked)
     yield from _read_scripts([file for file in scripts if files.resolve(file) not in started], files, skipped, is_named)
 
 

@@ -72,7 +72,7 @@ def check(
     report = build_report(gathered, criteria, audit, annotate, variants)
     if baseline is not None:
         checked = checked_anything(report)
-        report = baseline.leave_entered(report)
+        report = baseline.leave_entered(report, fail_unread=checks.strict or checks.fail_unread)
         fails = any(one.fails for one in report.findings)
         code = choose_exit_code(report.skipped, fails=fails, checked=checked, strict=checks.strict, audit=report.audit)
         report = report._replace(exit_code=code)

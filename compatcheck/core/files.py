@@ -302,6 +302,13 @@ class ReadLog(Overlay):
         super().__init__(base, {})
         self.read: set[str] = set()
         """Paths without links."""
+        self.asked: set[str] = set()
+        """Those whose kind was asked for, as before each reading: also what is no file."""
+
+    def is_directory(self, path: str) -> bool:
+        """See `Files`."""
+        self.asked.add(self.base.resolve(path))
+        return self.base.is_directory(path)
 
     def read_text(self, path: str, limit: int = 65536) -> str:
         """See `Files`."""

@@ -84,11 +84,16 @@ def open_pull_request(project: Path, files: dict[str, str], *, depth: int, folde
     return folder / "checkout"
 
 
-def run_action(folder: Path, temporary: Path, event: str, base: str = "", **inputs: str) -> Done:
-    """Run the steps of the action that come behind the installation, as a runner does."""
+def run_action(
+    folder: Path, temporary: Path, event: str, base: str = "", tip: str | None = None, **inputs: str
+) -> Done:
+    """Run the steps behind the installation as a runner does; the branch of a pull request is `change`."""
+    if tip is None:
+        tip = git(folder, "ls-remote", "origin", "change").partition("\t")[0] if event == "pull_request" else ""
     values = {f"inputs.{name}": str(row.get("default", "")) for name, row in ACTION["inputs"].items()}
     values |= {f"inputs.{name}": value for name, value in inputs.items()}
     values |= {"github.event_name": event, "github.event.pull_request.base.sha": base}
+    values |= {"github.event.pull_request.head.sha": tip}
     said, outputs = "", {}
     summary = temporary / "summary.md"
     for step in ACTION["runs"]["steps"][1:]:
@@ -237,13 +242,15 @@ def test_a_branch_fails_for_all_there_is(project: Path, temporary: Path) -> None
     assert run_gitlab(project, temporary, COMPATCHECK_ARGS=" ".join(ARGS.split())).returncode == 1
 
 
-def run_change(where: str, project: Path, temporary: Path, files: dict[str, str], folder: Path, base: str = "") -> Done:
+def run_change(
+    where: str, project: Path, temporary: Path, files: dict[str, str], folder: Path, *, base: str = "", args: str = ARGS
+) -> Done:
     """Open a pull request and run the action, or the job of GitLab, for it."""
     base = base or git(project, "rev-parse", "main")
     checkout = open_pull_request(project, files, depth=50, folder=folder)
     if where == "action":
-        return run_action(checkout, temporary, "pull_request", base, args=ARGS)
-    options = " ".join(ARGS.split())
+        return run_action(checkout, temporary, "pull_request", base, args=args)
+    options = " ".join(args.split())
     done = run_gitlab(checkout, temporary, COMPATCHECK_ARGS=options, CI_MERGE_REQUEST_DIFF_BASE_SHA=base)
     return Done(done.returncode, done.stdout + done.stderr, "", {})
 
@@ -264,7 +271,7 @@ def test_a_list_that_becomes_a_link_is_looked_at(project: Path, temporary: Path,
     git(project, "checkout", "-q", "-b", "link")
     (project / "requirements.txt").unlink()
     (project / "requirements.txt").symlink_to("lists/plain.lst")
-    done = run_change(where, project, temporary, {"README.md": "read me again\n"}, tmp_path, base)
+    done = run_change(where, project, temporary, {"README.md": "read me again\n"}, tmp_path, base=base)
     assert done.code == 1, done.said
 
 
@@ -302,7 +309,107 @@ def test_places_in_the_checkout_are_those_of_the_base_there(project: Path, tempo
 
 def test_without_its_base_a_change_does_not_pass(project: Path, temporary: Path, tmp_path: Path) -> None:
     files = {"requirements.txt": requirements(project, UPGRADE)}
-    assert run_change("gitlab", project, temporary, files, tmp_path, "0" * 40).code == 4
+    assert run_change("gitlab", project, temporary, files, tmp_path, base="0" * 40).code == 4
+
+
+GOOD = (ROOT / "fixtures/upgrade/before.txt").read_text().replace("deepspeed==0.16.4", "deepspeed==0.16.8")
+BAD = GOOD.replace("deepspeed==0.16.8", "deepspeed==0.16.4").replace("transformers==4.49.0", "transformers==5.0.0")
+INCLUDING = {"requirements.txt": "-r deps/base.list\n", "deps/base.list": GOOD}
+CONSTRAINED = {"requirements.txt": re.sub("==.*", "", GOOD) + "-c constraints.txt\n", "constraints.txt": GOOD}
+APART = {"requirements.txt": GOOD, "apart/requirements.txt": "torch==2.6.0\n"}
+
+
+class Change(NamedTuple):
+    """What a pull request does to a run, and what its gate has to say."""
+
+    before: dict[str, str]
+    after: dict[str, str | None]
+    """None deletes."""
+    code: int
+    args: str = ""
+
+
+CHANGES = {
+    "a training that no option names": Change({"requirements.txt": GOOD}, {"requirements.txt": BAD}, 1),
+    "an included list of any name": Change(INCLUDING, {"deps/base.list": BAD}, 1, ARGS),
+    "constraints go": Change(CONSTRAINED, {"constraints.txt": None}, 4),
+    "a file that the training names goes": Change({"requirements.txt": GOOD}, {"ds.json": None}, 4),
+    "a list is emptied": Change(APART, {"requirements.txt": "# none\n"}, 4),
+    "a list is renamed": Change(APART, {"requirements.txt": None, "stack.lst": BAD}, 4),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("where", ["action", "gitlab"])
+def test_whatever_of_a_run_changes_fails_the_change(
+    project: Path, temporary: Path, tmp_path: Path, where: str, change: Change
+) -> None:
+    commit(project, change.before)
+    for name in change.after:
+        (project / name).unlink(missing_ok=True)
+    written = {name: text for name, text in change.after.items() if text is not None}
+    done = run_change(where, project, temporary, written, tmp_path, args=change.args)
+    assert done.code == change.code, done.said
+
+
+@pytest.mark.parametrize("depth", [1, 50])
+@pytest.mark.parametrize("merges", [0, 1, 2])
+def test_a_merge_in_the_branch_is_no_base(
+    project: Path, temporary: Path, tmp_path: Path, merges: int, depth: int
+) -> None:
+    git(project, "checkout", "-q", "-b", "change")
+    commit(project, {"requirements.txt": requirements(project, UPGRADE)})
+    for number in range(merges):
+        git(project, "checkout", "-q", "main")
+        commit(project, {f"later-{number}.txt": "of somebody else\n"})
+        git(project, "checkout", "-q", "change")
+        git(project, "merge", "-q", "--no-ff", "-m", "merge main", "main")
+    git(tmp_path, "clone", "-q", "--depth", str(depth), "--branch", "change", f"file://{project}", "checkout")
+    base = git(project, "rev-parse", "main")
+    done = run_action(tmp_path / "checkout", temporary, "pull_request", base, args=ARGS)
+    assert (done.code, "stood before" in done.said) == (1, True), done.said
+
+
+def test_what_came_to_main_meanwhile_is_not_the_branch_s(project: Path, temporary: Path, tmp_path: Path) -> None:
+    git(project, "checkout", "-q", "-b", "change")
+    commit(project, {"README.md": "read me again\n"})
+    git(project, "checkout", "-q", "main")
+    commit(project, {"requirements.txt": requirements(project, HEALTHY | UPGRADE)})
+    git(project, "checkout", "-q", "change")
+    git(tmp_path, "clone", "-q", "--branch", "change", f"file://{project}", "checkout")
+    base = git(project, "rev-parse", "main")
+    assert run_action(tmp_path / "checkout", temporary, "pull_request", base, args=ARGS).code == 0
+
+
+@pytest.mark.parametrize("depth", [1, 50])
+def test_a_checkout_of_something_else_is_refused(project: Path, temporary: Path, tmp_path: Path, depth: int) -> None:
+    files = {"requirements.txt": requirements(project, UPGRADE)}
+    checkout = open_pull_request(project, files, depth=depth, folder=tmp_path)
+    base = git(project, "rev-parse", "main")
+    for tip in (base, ""):
+        done = run_action(checkout, temporary, "pull_request", base, tip=tip, args=ARGS)
+        assert done.code == 4
+        assert "is not the head of the pull request, nor its merge with the base" in done.said
+    if depth > 1:  # one parent, and an event that names no head
+        git(checkout, "checkout", "-q", "HEAD^2")
+        assert run_action(checkout, temporary, "pull_request", base, tip="", args=ARGS).code == 4
+        git(checkout, "checkout", "-q", "merge")
+    done = run_action(checkout, temporary, "pull_request", "0" * 40, tip=git(checkout, "rev-parse", "HEAD"), args=ARGS)
+    assert done.code == 4
+    assert "where the pull request branched off could not be told" in done.said
+
+
+def test_a_merged_result_is_compared_with_what_it_was_merged_with(
+    project: Path, temporary: Path, tmp_path: Path
+) -> None:
+    base = git(project, "rev-parse", "main")
+    commit(project, {"requirements.txt": requirements(project, UPGRADE)})
+    checkout = open_pull_request(project, {"README.md": "read me again\n"}, depth=50, folder=tmp_path)
+    shas = {
+        "CI_MERGE_REQUEST_DIFF_BASE_SHA": base,
+        "CI_MERGE_REQUEST_TARGET_BRANCH_SHA": git(project, "rev-parse", "main"),
+    }
+    assert run_gitlab(checkout, temporary, COMPATCHECK_ARGS=" ".join(ARGS.split()), **shas).returncode == 0
 
 
 def test_the_installation_imports_nothing_of_the_checkout(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ import os
 import posixpath
 import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.process import Completed, run
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 _NAMED = r"([^-:][^:]*):(?:\./)?([^:]+)"
 _INCLUDE = re.compile(r"^[^\S\n]*(?:-r|-c|--requirement|--constraint)[\s=]*([^\s#]+)", re.MULTILINE)
 _MAX_FILES = 100
-_TIMEOUT_SECONDS = 20.0
+TIMEOUT_SECONDS = 10.0
+"""For all that git is asked about one file: what lies in a ``.git`` may never give an answer."""
 
 Described = TypeVar("Described")
 
@@ -67,11 +69,19 @@ def open_revision(text: str) -> Iterator[RevisionFile]:
         msg = "is not REVISION:PATH"
         raise InputError(msg, source=Source(text), hint="for example HEAD~1:uv.lock")
     revision, first = named
+    deadline = monotonic() + TIMEOUT_SECONDS
+
+    def ask(*arguments: str) -> Completed:
+        done = _git(*arguments, timeout_seconds=max(0.1, round(deadline - monotonic(), 1)))
+        if done.failure is not None:
+            _refuse(text, done)
+        return done
+
     if re.match(r"[^:]+:\./", text):
-        first = posixpath.join(_git("rev-parse", "--show-prefix").output.strip(), first)
+        first = posixpath.join(ask("rev-parse", "--show-prefix").output.strip(), first)
     first = posixpath.normpath(first)
     if first.startswith(("..", "/")):
-        _refuse(text)  # it would be looked for beside the directory of this block
+        _refuse(text, ask("cat-file", "blob", text))  # it would be looked for beside the directory of this block
     with TemporaryDirectory(prefix="compatcheck-") as root:
         waiting, seen = [first], set[str]()
         while waiting:
@@ -82,15 +92,17 @@ def open_revision(text: str) -> Iterator[RevisionFile]:
                 msg = f"includes more than {_MAX_FILES} files, which is not read"
                 raise InputError(msg, source=Source(text), hint="check out the revision, and name the file there")
             seen.add(path)
-            content = _show(f"{revision}:{path}")
-            if content is not None and "\n" not in content and _is_link(revision, path):
+            shown = ask("cat-file", "blob", f"{revision}:{path}")
+            content = shown.output if shown.succeeded else None
+            entry = ("ls-tree", "--full-tree", revision, "--", path)
+            if content is not None and "\n" not in content and ask(*entry).output.startswith("120000"):
                 if len(seen) == 1:
                     msg = f"is a link to {content!r} in that revision"
                     raise InputError(msg, source=Source(text), hint="name the file that it leads to")
                 content = None
             if content is None:
                 if len(seen) == 1:
-                    _refuse(text)
+                    _refuse(text, shown)
                 continue  # the reader of the file that includes it says so
             place = os.path.join(root, *path.split("/"))
             os.makedirs(os.path.dirname(place), exist_ok=True)
@@ -102,7 +114,7 @@ def open_revision(text: str) -> Iterator[RevisionFile]:
         yield RevisionFile(os.path.join(root, *first.split("/")), root, revision)
 
 
-def _git(*arguments: str) -> Completed:
+def _git(*arguments: str, timeout_seconds: float) -> Completed:
     """Run git without a pager, a prompt or a download."""
     program = find_program("git")
     if program.path is None:
@@ -113,23 +125,15 @@ def _git(*arguments: str) -> Completed:
     )
     environ = {**small_environment(more=r"GIT_\w+"), **quiet}
     command = (program.path, "-C", os.getcwd(), "--no-pager", *arguments)
-    return run(command, timeout_seconds=_TIMEOUT_SECONDS, output_limit_bytes=MAX_BYTES, environ=environ)
+    return run(command, timeout_seconds=timeout_seconds, output_limit_bytes=MAX_BYTES, environ=environ)
 
 
-def _show(name: str) -> str | None:
-    done = _git("cat-file", "blob", name)
-    return done.output if done.succeeded else None
-
-
-def _is_link(revision: str, path: str) -> bool:
-    return _git("ls-tree", "--full-tree", revision, "--", path).output.startswith("120000")
-
-
-def _refuse(text: str) -> None:
+def _refuse(text: str, done: Completed) -> NoReturn:
     """Raise an error that says why a file could not be had."""
-    reason = _git("cat-file", "blob", text).describe()
+    if done.failure is not None:
+        raise InputError(done.failure, source=Source(text), hint="check out the revision, and name the file there")
     hint = "name a revision and a path of this repository, as git knows them: HEAD~1:uv.lock"
-    raise InputError(f"git has no such file: {reason}", source=Source(text), hint=hint)
+    raise InputError(f"git has no such file: {done.describe()}", source=Source(text), hint=hint)
 
 
 def _replace(value: Any, places: tuple[str, ...], revision: str) -> Any:  # noqa: ANN401 (any part of a report)

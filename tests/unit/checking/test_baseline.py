@@ -88,6 +88,63 @@ def test_a_subject_that_was_renamed_is_known() -> None:
     assert RULE in rules(judge(baseline=known))
 
 
+HEALTHY = "deepspeed==0.16.8\n"
+
+
+def lay_out(**folders: str) -> None:
+    """Write lists into folders, the first with the run."""
+    Path("requirements.txt").unlink(missing_ok=True)
+    for number, (folder, text) in enumerate(folders.items()):
+        Path(folder).mkdir(exist_ok=True)
+        Path(folder, "requirements.txt").write_text(text)
+        if number == 0:
+            Path("facts.yaml").rename(Path(folder, "facts.yaml"))
+
+
+@pytest.mark.parametrize("text", ["# none\n", "", "--index-url https://x.invalid/simple\n"])
+def test_a_list_that_states_nothing_any_more_is_not_read(text: str) -> None:
+    lay_out(a=HEALTHY, b=HEALTHY)
+    known = keep()
+    Path("b/requirements.txt").write_text(text)
+    now = judge(baseline=known)
+    assert [(str(entry.source), entry.named) for entry in now.skipped] == [("b/requirements.txt", True)]
+    assert now.exit_code == 4
+    Path("c").mkdir()
+    Path("c/requirements.txt").write_text(text)  # that never stated anything
+    Path("b/requirements.txt").write_text(HEALTHY)
+    assert judge(baseline=known).exit_code == 0
+
+
+@pytest.mark.parametrize("name", [None, "a/stack.lst", "c/requirements.txt"])
+def test_a_run_whose_list_is_gone_is_not_read(name: str | None) -> None:
+    lay_out(a=HEALTHY, b=HEALTHY)
+    known = keep()
+    moved = Path("a/requirements.txt")
+    if name is None:
+        moved.unlink()
+    else:
+        Path(name).parent.mkdir(exist_ok=True)
+        moved.rename(name)
+        Path(name).write_text("deepspeed==0.16.4\n")
+    now = judge(baseline=known)
+    assert [entry.reason for entry in now.skipped] == [
+        "no package is known of this run any more; before it was a: requirements.txt + facts.yaml"
+    ]
+    assert now.exit_code == 4
+    Path("a/facts.yaml").unlink()  # the run is gone with its list
+    assert judge(baseline=known).exit_code == 0
+
+
+def test_a_run_that_never_had_a_list_is_no_loss() -> None:
+    lay_out(a=HEALTHY, b=HEALTHY)
+    known = keep()
+    Path("c").mkdir()
+    Path("c/facts.yaml").write_text(FACTS)
+    Path("b/requirements.txt").unlink()
+    now = judge(baseline=known)
+    assert (now.skipped, now.exit_code) == ((), 0)
+
+
 def test_what_is_no_report_is_refused() -> None:
     for text in ("{}", "[]", '{"subjects": [1], "findings": [], "advisories": [], "skipped": []}'):
         Path("other.json").write_text(text)

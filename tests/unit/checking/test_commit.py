@@ -168,3 +168,94 @@ def test_a_link_in_place_of_a_directory_touches_what_it_leads_to(
     monkeypatch.chdir(tmp_path)
     report = json.loads(run("check", "--hook", "lists", "--format", "json").out)
     assert [subject["id"] for subject in report["subjects"]] == ["old/requirements.txt"]
+
+
+BAD = "deepspeed==0.16.4\ntorch==2.6.0\ntransformers==4.49.0\n"
+RUN = {
+    "requirements.txt": BAD,
+    "facts.yaml": "compatcheck: 1\nmodel: llama-3-70b\n"
+    "training: {zero_stage: 3, gradient_checkpointing: true, use_reentrant: false, param_dtype: bfloat16}\n",
+    "web/app.json": '{"name": "web"}\n',
+}
+SCRIPT = (
+    "deepspeed --num_gpus 8 train.py --model_name_or_path Qwen/Qwen2.5-32B-Instruct --deepspeed ds.json --bf16 true"
+)
+PARTS = {
+    "included": ("deps/gpu.list", {"requirements.txt": "-r deps/gpu.list\n", "deps/gpu.list": BAD}),
+    "a list by its name": (
+        "requirements/b.txt",
+        {"requirements.txt": "-r requirements/b.txt\n", "requirements/b.txt": BAD},
+    ),
+    "constraints": (
+        "limits/gpu",
+        {"requirements.txt": "-c limits/gpu\ndeepspeed\ntorch\ntransformers\n", "limits/gpu": BAD},
+    ),
+    "included twice": (
+        "deps/gpu.list",
+        {"requirements.txt": "-r deps/all.list\n", "deps/all.list": "-r gpu.list\n", "deps/gpu.list": BAD},
+    ),
+    "installed by a Dockerfile": (
+        "deps/gpu.list",
+        {
+            "Dockerfile": "FROM python:3.11\nCOPY . .\nRUN pip install -r deps/gpu.list\n",
+            "deps/gpu.list": BAD,
+            "requirements.txt": "",
+        },
+    ),
+    "run by a Dockerfile": (
+        "deps/install",
+        {
+            "Dockerfile": "FROM python:3.11\nCOPY . .\nRUN bash deps/install\n",
+            "deps/install": f"pip install {' '.join(BAD.split())}\n",
+            "requirements.txt": "",
+        },
+    ),
+    "sourced": (
+        "conf/common.env",
+        {
+            "facts.yaml": "",
+            "train.sh": f"source conf/common.env\n{SCRIPT} --per_device_train_batch_size $B --gradient_checkpointing true\n",
+            "conf/common.env": "B=4\n",
+            "ds.json": '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}\n',
+        },
+    ),
+}
+
+
+def lay_out(files: dict[str, str]) -> None:
+    for name, text in files.items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize(("name", "files"), PARTS.values(), ids=PARTS)
+def test_a_part_that_no_name_tells_is_checked_through_what_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, files: dict[str, str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lay_out({**RUN, **files})
+    whole = outcome("check", ".")
+    assert outcome("check", "--hook", name) == whole
+    assert whole[1]
+    assert outcome("check", "--hook", "web/app.json") == (0, [], [], 0)
+
+
+def test_a_part_of_a_run_of_the_policy_that_became_a_link_to_nowhere_fails_it(project: Path) -> None:
+    (project / "base.txt").unlink()
+    (project / "base.txt").symlink_to("nowhere")
+    code, subjects, *_ = outcome("check", "--hook", "base.txt")
+    assert (code, subjects[0]) == (4, "train: requirements.txt")
+
+
+@pytest.mark.parametrize("kind", ["garbage", "dangling link", "link to a directory"])
+def test_a_part_that_cannot_be_read_fails_the_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lay_out({"requirements.txt": "-r deps/gpu.list\n", "deps/gpu.list": "???\n", "web/app.json": "{}"})
+    if kind != "garbage":
+        Path("deps/gpu.list").unlink()
+        Path("deps/gpu.list").symlink_to("../web" if "directory" in kind else "nowhere")
+    code, _, skipped, count = outcome("check", "--hook", "--fail-unread", "deps/gpu.list")
+    assert (code, count) == (4, 1), skipped
+    assert outcome("check", "--hook", "--fail-unread", "web/app.json") == (0, [], [], 0)

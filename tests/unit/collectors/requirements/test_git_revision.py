@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from compatcheck.collectors.requirements import git_revision
 from compatcheck.collectors.requirements.git_revision import open_revision, parse_revision
 from compatcheck.collectors.requirements.lines import read_requirements
 from compatcheck.core.errors import InputError
+from compatcheck.core.process import run
 
 
 def git(*arguments: str) -> None:
@@ -114,6 +116,40 @@ def test_without_git(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(InputError, match="git could not be started"), open_revision("HEAD:uv.lock"):
         pass
+
+
+@pytest.mark.parametrize("pipe", ["HEAD", "packed-refs", "included"])
+@pytest.mark.parametrize("text", ["HEAD:constraints.txt", "HEAD:./constraints.txt", "v1:constraints.txt"])
+def test_a_git_that_gives_no_answer_is_not_asked_again(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, text: str, pipe: str
+) -> None:
+    if pipe == "included":
+        git("config", "include.path", "included")
+    (repository / ".git" / pipe).unlink(missing_ok=True)
+    os.mkfifo(repository / ".git" / pipe)
+    monkeypatch.setattr(git_revision, "TIMEOUT_SECONDS", 0.4)
+    asked = []
+    monkeypatch.setattr(
+        git_revision, "run", lambda *command, **options: asked.append(command) or run(*command, **options)
+    )
+    with pytest.raises(InputError, match=r"git did not answer within 0\.4 s and was stopped"), open_revision(text):
+        pass
+    assert len(asked) == (2 if "./" in text and pipe == "packed-refs" else 1)  # the prefix needs no reference
+
+
+def test_all_that_git_is_asked_about_a_file_has_ten_seconds(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = []
+    clock = iter(range(0, 1000, 4))
+    monkeypatch.setattr(git_revision, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(
+        git_revision,
+        "run",
+        lambda *command, **options: left.append(options["timeout_seconds"]) or run(*command, **options),
+    )
+    with open_revision("HEAD:requirements/train.txt"):
+        pass
+    assert repository.exists()
+    assert left[:3] == [6, 2, 0.1]
 
 
 def test_behind_a_whole_hash_no_file_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
