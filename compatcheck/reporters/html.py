@@ -86,7 +86,9 @@ def check_page() -> None:
     from importlib.util import find_spec  # noqa: PLC0415 (only where a page is asked for)
 
     if find_spec("jinja2") is None:
-        raise UsageError("--format html needs Jinja2", hint="pip install jinja2")
+        from compatcheck.core.installation import tell_remedy  # noqa: PLC0415 (only where it is missing)
+
+        raise UsageError("--format html needs Jinja2", hint=tell_remedy("Jinja2"))
 
 
 def format_report(report: Report) -> str:
