@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 RELATIVE_TOLERANCE = 0.005
 """Smaller changes are not reported: no regression anyone would file, and more than any probe varies by."""
 _LEAST_BYTES = 0.5
-"""Bytes, of one logit, token or other unit, below which a difference is what the slope of peaks leaves of an allocator's rounding."""
+"""Bytes, also of one logit or token, below which a difference is what the slope of peaks leaves of an allocator's rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
