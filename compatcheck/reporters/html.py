@@ -305,7 +305,7 @@ def _tabulate(phases: Iterable[Phase]) -> Iterable[_Row]:
             for phase in phases
         )
         if any(sizes):
-            yield _Row(name if alone else f"{role}: {name}", sizes)
+            yield _Row(name if alone else f"{role}{translate(': ')}{translate(name)}", sizes)
 
 
 def _group(report: Report) -> tuple[list[_Group], str | None]:
@@ -374,5 +374,5 @@ def _link(url: str | None, text: str | None = None) -> Any:  # noqa: ANN401 (see
     from markupsafe import Markup, escape  # noqa: PLC0415 (see _prose)
 
     if url is None or not url.startswith(("https://", "http://")):
-        return escape(text or url or "")
+        return escape(translate(text or url or ""))
     return Markup('<a href="{}" rel="noreferrer noopener external">{}</a>').format(url, text or url)
