@@ -81,3 +81,16 @@ def test_one_place_says_how_a_missing_part_is_got():
         if (found := told.search(path.read_text(encoding="utf-8"))) and path.name != "programs.py"
     }
     assert others == {}
+
+
+def test_no_hint_names_a_file_of_the_sources():
+    """An installed package has neither `docs/` nor `rules/`; only what it is told of the sources may name one."""
+    named = re.compile(
+        r"""hint\b[^\n]*["' (](?:docs|rules|fixtures|tests)/[\w/]*\.(?:md|yaml|py)\b(?! of the sources)"""
+    )
+    said = {
+        os.path.relpath(path, PACKAGE): found[0]
+        for path in PACKAGE.rglob("*.py")
+        if (found := named.search(path.read_text(encoding="utf-8")))
+    }
+    assert said == {}
