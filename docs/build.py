@@ -1,4 +1,4 @@
-"""Build the documentation site: ``python -m docs.build``, with ``docs/requirements.txt`` installed; ``--pages`` needs nothing.
+"""Build the documentation site: ``python -m docs.build``, with ``docs/requirements.txt`` installed, ``--pages`` with compatcheck.
 
 Pages are plain Markdown, made of what is written by hand, of ``rules/``, of the measurements and of the code. They and the site
 are written to ``build/docs``.

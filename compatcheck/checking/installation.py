@@ -15,7 +15,7 @@ from compatcheck.checking.gathering import gather_all
 from compatcheck.checking.inspection import as_inspection
 from compatcheck.checking.request import Request
 from compatcheck.core.errors import CompatcheckError
-from compatcheck.core.installation import Installation, Part
+from compatcheck.core.installation import Installation, Part, find_tool, tell_remedy, tell_remedy_of_pip
 from compatcheck.core.process import run
 from compatcheck.core.programs import Program, find_program
 from compatcheck.rules.locate import is_checkout
@@ -51,7 +51,7 @@ def examine(rules: RuleSet, environ: Mapping[str, str], *, laboratory: bool) -> 
         rules_age_days=max((date.today() - date.fromisoformat(rules.date)).days, 0),  # noqa: DTZ011 (days are enough)
         rules_count=rules.count,
         rules_id=rules.id,
-        parts=tuple(_find_parts(rules, environ, _Ways(kind, environ), laboratory=laboratory)),
+        parts=tuple(_find_parts(rules, environ, kind, laboratory=laboratory)),
     )
 
 
@@ -61,53 +61,35 @@ def _find_kind(package: str) -> str:
         return "archive"
     if is_checkout():
         return "checkout"
-    tools = {"pipx_metadata.json": "pipx", "uv-receipt.toml": "uv tool"}
-    return next((tool for name, tool in tools.items() if os.path.exists(os.path.join(sys.prefix, name))), "package")
+    return find_tool() or "package"
 
 
-class _Ways:
-    """How what is missing is got, by the way that this was installed."""
-
-    def __init__(self, kind: str, environ: Mapping[str, str]) -> None:
-        self.kind = kind
-        self.uv = find_program("uv", environ)
-
-    def install(self, name: str) -> str:
-        """Say how a package comes to where compatcheck runs."""
-        if self.kind == "pipx":
-            return f"pipx inject compatcheck {name}"
-        if self.kind == "uv tool":
-            return f"uv tool install compatcheck --with {name}"
-        if find_spec("pip") is None and self.uv.path is not None:
-            return f"uv pip install --python {sys.executable} {name}"
-        return f"{sys.executable} -m pip install {name}"
-
-    def replace(self, what: str) -> str:
-        """Say what to do where this installation cannot have a part."""
-        way = "run it from a checkout or an installed package instead" if self.kind == "archive" else "install it whole"
-        return f"this {self.kind} comes without {what}: {way}"
+def _tell_replacement(kind: str, what: str) -> str:
+    """Say what to do where this installation cannot have a part."""
+    way = "run it from a checkout or an installed package instead" if kind == "archive" else "install it whole"
+    return f"this {kind} comes without {what}: {way}"
 
 
-def _find_parts(rules: RuleSet, environ: Mapping[str, str], ways: _Ways, *, laboratory: bool) -> Iterator[Part]:
+def _find_parts(rules: RuleSet, environ: Mapping[str, str], kind: str, *, laboratory: bool) -> Iterator[Part]:
     """Find what commands of this installation need; what only measuring needs, where it can measure."""
 
     def uses(own: str, measuring: str) -> str:
         return f"{own}; {measuring}" if laboratory else own
 
     yield from _find_machine(rules, environ, uses)
-    uv, to_get_uv = ways.uv, "pipx install uv" if ways.uv.refused else ways.install("uv")
     checks = "`fix` checks that releases fit together"
-    yield _part(uv, uses(checks, "--torch and bisect build environments with it"), to_get_uv)
-    own = _module("pip-audit", "pip_audit", "--security asks for advisories", ways.install("pip-audit"))
+    builds = uses(checks, "--torch and bisect build environments with it")
+    yield _part(find_program("uv", environ), builds, tell_remedy("uv", environ))
+    own = _module("pip-audit", "pip_audit", "--security asks for advisories", tell_remedy("pip-audit", environ))
     yield own if own.remedy is None else _part(find_program("pip-audit", environ), own.enables, own.remedy or "")
     git = find_program("git", environ)
     yield _part(git, "`diff` compares revisions: HEAD~1:uv.lock", "install git, as in `apt install git`")
     zstd = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
-    yield _module("zstd", zstd, "`image` reads layers compressed with zstd", ways.install("backports.zstd"))
-    yield _module("matplotlib", "matplotlib", "`estimate --plot` draws", ways.install("matplotlib"))
-    yield _module("Jinja2", "jinja2", "`--format html` writes a page", ways.install("Jinja2"))
-    yield _module("mcp", "mcp", "`compatcheck mcp` answers an assistant", ways.install("mcp"))
-    compiled = ways.replace("what is compiled") if ways.kind == "archive" else ways.install("PyYAML")
+    yield _module("zstd", zstd, "`image` reads layers compressed with zstd", tell_remedy("backports.zstd", environ))
+    yield _module("matplotlib", "matplotlib", "`estimate --plot` draws", tell_remedy("matplotlib", environ))
+    yield _module("Jinja2", "jinja2", "`--format html` writes a page", tell_remedy("Jinja2", environ))
+    yield _module("mcp", "mcp", "`compatcheck mcp` answers an assistant", tell_remedy("mcp", environ))
+    compiled = _tell_replacement(kind, "what is compiled") if kind == "archive" else tell_remedy("PyYAML", environ)
     yield _module("libyaml", "yaml._yaml", "large YAML files are read several times faster", compiled)
     if laboratory:
         yield from _find_measuring(environ)
@@ -115,14 +97,14 @@ def _find_parts(rules: RuleSet, environ: Mapping[str, str], ways: _Ways, *, labo
         "laboratory",
         "confirm, bisect, sweep, probe, evidence and --trace measure",
         __version__ if laboratory else None,
-        remedy=None if laboratory else ways.replace("what measures"),
+        remedy=None if laboratory else _tell_replacement(kind, "what measures"),
     )
 
 
 def _find_measuring(environ: Mapping[str, str]) -> Iterator[Part]:
     """Find what the laboratory alone has a use for."""
     installs = "bisect, sweep and confirm install releases where there is no uv"
-    yield _module("pip", "pip", installs, f"{sys.executable} -m ensurepip")
+    yield _module("pip", "pip", installs, tell_remedy_of_pip(environ))
     found = next((one for name in _COMPILERS if (one := find_program(name, environ)).path), Program("C compiler", None))
     yield _part(
         found,

@@ -66,11 +66,14 @@ def main(arguments: list[str] | None = None) -> None:
         sys.stderr.write("interrupted\n")
         code = EXIT_INTERRUPTED
     except CompatcheckError as error:
-        from compatcheck.core.redaction import redact  # noqa: PLC0415 (only on the way to an error)
+        from compatcheck.cli.output import terminal_width  # noqa: PLC0415 (only on the way to an error)
+        from compatcheck.core.columns import break_list  # noqa: PLC0415 (see above)
+        from compatcheck.core.redaction import redact  # noqa: PLC0415 (see above)
         from compatcheck.core.terminal import escape_controls  # noqa: PLC0415 (see above)
 
         with speaking(os.environ):
-            said = translate(f"error: {error}") + "\n" + (f"  {translate(error.hint)}\n" if error.hint else "")
+            remedy = break_list(translate(error.hint), terminal_width(sys.stderr) - 2) if error.hint else ()
+            said = translate(f"error: {error}") + "\n" + "".join(f"  {line}\n" for line in remedy)
         sys.stderr.write(escape_controls(redact(said)))  # what was given on the command line is often said back
         code = error.exit_code
     except BrokenPipeError:

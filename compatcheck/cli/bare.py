@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import stat
 import sys
 from contextlib import suppress
 from io import BytesIO, TextIOWrapper
 
-from compatcheck.core.errors import InputError
+from compatcheck.core.errors import InputError, UsageError
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import STANDARD_INPUT, read_standard_input
 from compatcheck.oom.log import decode_log, read_log
@@ -29,10 +28,15 @@ def complete_line(arguments: list[str]) -> list[str] | None:
 
     Raises:
         InputError: standard input cannot be read.
+        UsageError: it is empty.
     """
     if not arguments:
-        if not _is_piped() or not _keep_standard_input():
+        if not _is_given():
             return None
+        if not _keep_standard_input().strip():
+            raise UsageError(
+                "nothing on standard input, and no command or file", hint="`compatcheck --help` shows both"
+            )
         arguments = ["-"]
     elif "-" in arguments:
         _keep_standard_input()
@@ -49,10 +53,10 @@ def is_input(word: str) -> bool:
     return word == "-" or os.path.exists(word)
 
 
-def _is_piped() -> bool:
-    """Tell whether something other than a terminal, or nothing at all, is on standard input."""
+def _is_given() -> bool:
+    """Tell whether standard input is there and no terminal."""
     with suppress(OSError, ValueError, AttributeError):
-        return not stat.S_ISCHR(os.fstat(sys.stdin.fileno()).st_mode)
+        return not os.isatty(sys.stdin.fileno())
     return False
 
 

@@ -14,7 +14,7 @@ from compatcheck.cli.progress import showing_progress
 from compatcheck.core.errors import EXIT_CLEAN
 from compatcheck.core.language import speaking
 from compatcheck.core.terminal import escape_controls
-from compatcheck.rules.locate import open_rules
+from compatcheck.rules.locate import open_builtin, open_rules
 
 
 @click.command("facts", cls=Command)
@@ -31,7 +31,8 @@ def command(names: bool, format_name: str, **given: Any) -> int:  # noqa: FBT001
     if names:
         from compatcheck.rules.vocabulary import vocabulary  # noqa: PLC0415 (only to list it)
 
-        click.echo(reporter.format_names(tuple(vocabulary().values())))
+        devices = tuple(name for section in ("gpus", "instances") for name in open_builtin().section(section))
+        click.echo(reporter.format_names(tuple(vocabulary().values()), {"hardware.gpu": devices}))
         return EXIT_CLEAN
     from compatcheck.checking.description import describe  # noqa: PLC0415 (beside its use)
 

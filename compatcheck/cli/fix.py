@@ -12,12 +12,11 @@ from compatcheck.checking.checks import Checks, open_criteria
 from compatcheck.cli import options
 from compatcheck.cli.arguments import split
 from compatcheck.cli.help import Command
-from compatcheck.cli.output import Output, parse_outputs, terminal_width, write_formatted
+from compatcheck.cli.output import Output, parse_outputs, terminal_width, write_formatted, write_notice
 from compatcheck.cli.progress import show_progress, showing_progress
 from compatcheck.core.errors import UsageError
 from compatcheck.core.programs import is_inspected
 from compatcheck.core.redaction import redact
-from compatcheck.core.terminal import escape_controls
 from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ def execute(inspection: Inspection, checks: Checks, output: Output, *, apply: bo
 def show_line(line: str) -> None:
     """Write what is run and asked on a line of its own, wherever standard error goes."""
     show_progress("")
-    click.echo(escape_controls(line), err=True)
+    write_notice(line)
 
 
 def format_as(name: str, fix: Fix, output: Output, *, color: bool) -> str:

@@ -89,10 +89,9 @@ def find_tracer(python: str | None) -> Tracer:
         UsageError: there is no laboratory.
     """
     require_laboratory("--trace")
-    import click  # noqa: PLC0415 (not on the way to `env`)
-
+    from compatcheck.cli.output import write_notice  # noqa: PLC0415 (not on the way to `env`)
     from compatcheck.lab.environments.choice import EnvironmentChoice  # noqa: PLC0415 (only when asked)
     from compatcheck.lab.tracing import trace_subject  # noqa: PLC0415 (only when asked)
 
-    click.echo(f"--trace {EnvironmentChoice(python, None, (), None).describe()}", err=True)
+    write_notice(f"--trace {EnvironmentChoice(python, None, (), None).describe()}")
     return lambda subject, rules: trace_subject(subject, rules, python)

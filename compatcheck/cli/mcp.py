@@ -21,6 +21,8 @@ def command(root: str) -> int:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in {"mcp", "pydantic"}:
             raise
-        raise UsageError("the package mcp is not installed", hint="pip install 'mcp>=2.2,<3'") from None
+        from compatcheck.core.installation import tell_remedy  # noqa: PLC0415 (only where it is missing)
+
+        raise UsageError("the package mcp is not installed", hint=tell_remedy("mcp")) from None
     serve(root)
     return EXIT_CLEAN

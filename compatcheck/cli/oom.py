@@ -52,7 +52,7 @@ def command(log: str, rule_directories: tuple[str, ...], format_name: str, **giv
             said = dict(told.details)["words"][:120]
             lines = [
                 f"{kind}: {name}:{told.line}: speaks of memory in a form that is not known here: {said}",
-                "hint: give the error itself with its traceback; docs/oom.md lists the forms that are read",
+                "hint: give the error itself with its traceback; `compatcheck oom --help` says where the forms are listed",
             ]
         with speaking(os.environ):
             click.echo("\n".join(map(translate, lines)), err=True)

@@ -11,6 +11,8 @@ from compatcheck.core.programs import LED_ASTRAY, is_led_astray
 from compatcheck.core.terminal import disarm, escape_controls, printable
 
 if TYPE_CHECKING:
+    from typing import TextIO
+
     from compatcheck.core.report import Report
     from compatcheck.core.source import Skipped
     from compatcheck.reporters.figure import Figure
@@ -134,6 +136,15 @@ def write_figures(path: str, figures: "Sequence[Figure]", nothing: str) -> None:
     sys.stderr.write(f"wrote {path}\n" if figures else f"nothing was drawn: {nothing}\n")
 
 
+def write_notice(text: str) -> None:
+    """Say on standard error what is done, before it is; broken between words, and none of its paths and addresses is."""
+    from compatcheck.core.columns import fill  # noqa: PLC0415 (before something that takes seconds)
+
+    sys.stderr.write(
+        "".join(f"{escape_controls(line)}\n" for line in fill(translate(text), terminal_width(sys.stderr)))
+    )
+
+
 def wants_color(choice: str, environ: Mapping[str, str]) -> bool:
     """Decide about colour: the option, then NO_COLOR and FORCE_COLOR, then whether this is a terminal."""
     if choice != "auto":
@@ -145,12 +156,13 @@ def wants_color(choice: str, environ: Mapping[str, str]) -> bool:
     return sys.stdout.isatty() and environ.get("TERM") != "dumb"
 
 
-def terminal_width() -> int:
-    """Return the columns to write for: of the terminal, within reason; 80 in a file or pipe."""
-    if not sys.stdout.isatty():
+def terminal_width(stream: "TextIO | None" = None) -> int:
+    """Return the columns to write for, on standard output by default: of the terminal, within reason; 80 in a file or pipe."""
+    stream = stream or sys.stdout
+    if not stream.isatty():
         return 80
     try:
-        columns = os.get_terminal_size().columns
+        columns = os.get_terminal_size(stream.fileno()).columns
     except OSError:  # what says that it is a terminal need not have a size
         return 80
     return max(40, min(columns, 100))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 _WIDE = "\u2e80"
 """No character before this one that is written here takes two columns."""
+_ITEM = re.compile(r".+?(?:[,;] |[，；、]|$)", re.DOTALL)
 _OPENING = "（《「『【“‘"
 _CLOSING = "，。、；：！？）》」』】”’…"
 
@@ -43,6 +46,16 @@ def fill(text: str, width: int, rest: int | None = None) -> list[str]:
             else:
                 lines.append(part)
     return lines
+
+
+def break_list(text: str, width: int) -> list[str]:
+    """Break a text behind commas and semicolons alone, where it is wider: names stay whole, and commands that a person copies."""
+    lines = [""]
+    for part in _ITEM.findall(text):
+        if lines[-1] and measure(f"{lines[-1]}{part.rstrip()}") > width:
+            lines.append("")
+        lines[-1] += part
+    return [line.rstrip() for line in lines]
 
 
 def _split(word: str) -> list[str]:

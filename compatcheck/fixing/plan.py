@@ -58,7 +58,9 @@ def find_ways(*, offline: bool, say: Callable[[str], None] = lambda _: None) -> 
         return Ways(None, None, "--offline")
     resolver = find_resolver(say)
     if not isinstance(resolver, UvResolver):
-        return Ways(None, None, f"{resolver.describe_absence()}; `pipx install uv` puts one where it is run from")
+        from compatcheck.core.installation import tell_remedy  # noqa: PLC0415 (only where it is missing)
+
+        return Ways(None, None, f"{resolver.describe_absence()}; get it: {tell_remedy('uv')}")
 
     def list_releases(package: str) -> Sequence[str]:
         resolver.say_index()

@@ -182,7 +182,7 @@ def read_configuration(path: str, files: Files = LOCAL, *, named: bool) -> Readi
     labels = sorted((reader.LABEL for reader in configuration_readers()), key=str.lower)
     kinds = ", ".join("facts (with the line `compatcheck: 1`)" if label == "facts" else label for label in labels)
     kinds += ", launch scripts (.sh), training scripts (.py)"
-    hint = f"known: locks, requirements and other lists of packages (docs/inputs.md), {kinds}"
+    hint = f"known: locks, requirements and other lists of packages, {kinds}"
     msg = "lists no packages and is no configuration this release can read"
     raise InputError(msg, source=Source(path), hint=hint)
 

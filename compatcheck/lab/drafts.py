@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compatcheck.lab.evidence.files import write_measurements
-from compatcheck.lab.sweep import RELATIVE_TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,7 +67,7 @@ def find_end(change: SeriesChange) -> str | None:
     healthy = series.values[change.before]
     versions = list(series.values)
     for version in versions[versions.index(change.after) + 1 :]:
-        if series.values[version] <= healthy + RELATIVE_TOLERANCE * abs(healthy):
+        if series.values[version] <= healthy or not series.tells_apart(series.values[version], healthy):
             return version
     return None
 

@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+RELATIVE_TOLERANCE = 0.005
+"""Smaller changes are not reported: no regression anyone would file, and more than any probe varies by."""
+_LEAST_BYTES = 0.5
+"""Bytes, also of one logit or token, below which a difference is what the slope of peaks leaves of an allocator's rounding."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
@@ -21,6 +26,12 @@ class Series:
     """The metric in a healthy release."""
     values: Mapping[str, float]
     """Release → value, oldest first; releases without a result are missing."""
+
+    def tells_apart(self, one: float, other: float) -> bool:
+        """Tell whether two values of the metric differ by more than a probe varies."""
+        least = _LEAST_BYTES if "bytes" in self.metric.split("_") else 0
+        difference = abs(one - other)
+        return difference >= least and difference > RELATIVE_TOLERANCE * max(abs(one), abs(other))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +49,6 @@ class SeriesChange:
 
     @property
     def ratio(self) -> float | None:
-        """Value after over value before, None from nothing."""
-        before = self.series.values[self.before]
-        return self.series.values[self.after] / before if before else None
+        """Value after over value before; None from nothing, to nothing, or below it."""
+        before, after = self.series.values[self.before], self.series.values[self.after]
+        return after / before if before > 0 and after > 0 else None

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from compatcheck.lab.measurement import Measurement
     from compatcheck.lab.probes.runner import Task
 
-RELATIVE_TOLERANCE = 0.005
-"""Smaller changes are not reported: no regression anyone would file, and more than any probe varies by."""
-
 
 def vary(parameters: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     """Return every combination of parameter values, in the order given."""
@@ -81,8 +78,7 @@ def find_changes(series: Sequence[Series]) -> list[SeriesChange]:
         SeriesChange(series=one, before=before, after=after)
         for one in series
         for before, after in pairwise(one.values)
-        if abs(one.values[after] - one.values[before])
-        > RELATIVE_TOLERANCE * max(abs(one.values[after]), abs(one.values[before]))
+        if one.tells_apart(one.values[before], one.values[after])
     ]
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from compatcheck.core.difference import Difference, FactChange, FindingChange, PackageChange
     from compatcheck.core.estimate import Estimate
     from compatcheck.core.report import Finding, Report
+    from compatcheck.core.source import Skipped
     from compatcheck.reporters.figure import Figure
 
 MAX_POSSIBLE = 5
@@ -54,7 +55,10 @@ class _Writer(Terminal):
                     translate(change_text(change)),
                 )
                 yield " ".join(part for part in parts if part)
+        unread = (entry for entry in skipped_of(self.difference) if entry.named)
+        yield from (" ".join(translate(f"NOT READ {entry.source}: {entry.reason}").split()) for entry in unread)
         yield translate(closing_line(self.difference))
+        yield translate(ending(self.difference))
 
     def lines(self) -> Iterator[str]:
         difference = self.difference
@@ -69,14 +73,15 @@ class _Writer(Terminal):
             ("left", left, self.left),
         ):
             if changes:
-                yield self.paint(translate(f"{len(changes)} {title}"), "1")
                 possible = [change for change in changes if change.finding.status == "possible"]
                 folded = [change for change in possible if change.finding.folded]
                 open_ones = [change for change in possible if not change.finding.folded]
                 hidden = [] if self.verbose or title == "changed" else [*folded, *open_ones[MAX_POSSIBLE:]]
+                more = ", all possible; -v lists them" if len(hidden) == len(changes) else ""
+                yield self.paint(translate(f"{len(changes)} {title}"), "1") + translate(more)
                 for change in changes:
                     yield from show(change) if change not in hidden else ()
-                if hidden:
+                if hidden and not more:
                     yield from self.wrapped("possible", f"{len(hidden)} more depend on unknown facts; -v shows them")
                 yield ""
         if same:
@@ -92,12 +97,11 @@ class _Writer(Terminal):
             yield self.paint(translate(f"peak allocated on a device, {method_text(difference.peaks)}"), "1")
             yield from (f"  {line}" for line in fill(peaks_text(difference.peaks), self.width - 2))
             yield ""
-        notes = list(skipped_texts(difference))
-        yield from (line for note in notes for line in self.wrapped("not read", note))
+        notes = skipped_of(difference)
+        yield from (line for note in notes for line in self.wrapped("not read", str(note)))
         yield from [""] if notes else []
-        if difference.exit_code == EXIT_NOTHING_TO_CHECK:
-            yield from (*fill(NOTHING_COMPARED, self.width), "")
         yield from fill(closing_line(difference), self.width)
+        yield from fill(ending(difference), self.width)
 
     def head(self, finding: Finding, size: str | None = None) -> Iterator[str]:
         return self.heading(finding, size_text(finding.impact) if size is None else size, indent="  ")
@@ -228,10 +232,9 @@ def places_text(change: FactChange) -> str:
     return before if before == after else f"{before} → {after}"
 
 
-def skipped_texts(difference: Difference) -> Iterator[str]:
-    """Say what was not read of either side; what was said of both is said once."""
-    for entry in dict.fromkeys((*difference.before.skipped, *difference.after.skipped)):
-        yield str(entry)
+def skipped_of(difference: Difference) -> list[Skipped]:
+    """Return what was not read of either side; what was said of both is said once."""
+    return list(dict.fromkeys((*difference.before.skipped, *difference.after.skipped)))
 
 
 def closing_line(difference: Difference) -> str:
@@ -246,6 +249,25 @@ def closing_line(difference: Difference) -> str:
     )
 
 
+def ending(difference: Difference) -> str:
+    """Return the last line of a comparison: the exit code and its reason."""
+    return f"exit {difference.exit_code}: {reason_text(difference)}"
+
+
+def reason_text(difference: Difference, quote: str = "") -> str:
+    """Say why a comparison has its exit code, with the sign in which options are quoted."""
+    failing = sum(change.newly_fails for change in difference.findings)
+    threshold = f"at or above {quote}--fail-on {difference.after.threshold}{quote}"
+    if failing:
+        return f"{failing} finding{'s' if failing > 1 else ''} newly {threshold}"
+    if difference.exit_code == EXIT_NOTHING_TO_CHECK:
+        return NOTHING_COMPARED
+    if difference.exit_code == EXIT_UNREADABLE_INPUT:
+        unread = sum(entry.named for entry in skipped_of(difference))
+        return f"{unread} input{'' if unread == 1 else 's'} could not be read"
+    return f"nothing new {threshold}"
+
+
 def format_markdown(difference: Difference) -> str:
     """Format a comparison as Markdown for a comment of a pull request."""
     return "\n".join(_markdown(difference)).rstrip("\n") + "\n"
@@ -253,7 +275,7 @@ def format_markdown(difference: Difference) -> str:
 
 def _markdown(difference: Difference) -> Iterator[str]:
     entered, left, stayed = (difference.of_kind(kind) for kind in (ENTERED, LEFT, STAYED))
-    yield f"## compatcheck: {_verdict(difference)}"
+    yield f"## compatcheck: {reason_text(difference, quote='`')}"
     yield ""
     yield f"{escape(difference.names[0])} → {escape(difference.names[1])}"
     yield ""
@@ -297,25 +319,13 @@ def _markdown(difference: Difference) -> Iterator[str]:
             ((_severity(change), rule_link(change.finding), escape(_size(change))) for change in same),
         )
         yield from _folded(f"{len(same)} finding{'s' * (len(same) > 1)} stayed", rows)
-    notes = list(skipped_texts(difference))
+    notes = skipped_of(difference)
     if notes:
         yield "### Not read"
         yield ""
-        yield from (f"- {escape(note)}" for note in notes)
+        yield from (f"- {escape(str(note))}" for note in notes)
         yield ""
     yield escape(closing_line(difference))
-
-
-def _verdict(difference: Difference) -> str:
-    failing = sum(change.newly_fails for change in difference.findings)
-    threshold = f"at or above `--fail-on {difference.after.threshold}`"
-    if failing:
-        return f"{failing} finding{'s' if failing > 1 else ''} newly {threshold}"
-    if difference.exit_code == EXIT_NOTHING_TO_CHECK:
-        return NOTHING_COMPARED
-    if difference.exit_code == EXIT_UNREADABLE_INPUT:
-        return "an input could not be read"
-    return f"nothing new {threshold}"
 
 
 def _table(

@@ -171,7 +171,8 @@ _NAMED = 6
 
 def name_phase(phase: Phase) -> str:
     """Name a phase, with its role where there are several."""
-    return phase.name if phase.role in {"train", phase.name} else f"{phase.role} {phase.name.replace('_', ' ')}"
+    words = phase.name.replace("_", " ")
+    return words if phase.role in {"train", phase.name} else f"{phase.role} {words}"
 
 
 def _phase(phase: Phase, verbose: int) -> Iterator[str]:

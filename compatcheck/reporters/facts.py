@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from compatcheck.core.columns import measure, pad
@@ -178,12 +178,14 @@ def _key(name: str) -> str:
     return name if "_" in name else json.dumps(name)
 
 
-def format_names(terms: Sequence[object]) -> str:
-    """List the vocabulary: name and type of each fact, and what it means on lines of their own."""
+def format_names(terms: Sequence[object], known: Mapping[str, Sequence[str]]) -> str:
+    """List the vocabulary: name and type of each fact, what it means on lines of their own, and names it knows."""
     lines: list[str] = []
     for term in terms:
         lines.append(f"{getattr(term, 'name', '')} ({getattr(term, 'type', '')})")
         lines += wrap_names(str(getattr(term, "meaning", "")), "  ", "  ")
+        if names := known.get(getattr(term, "name", "")):
+            lines += wrap_names(f"known: {', '.join(names)}", "  ", "    ")
     return "\n".join(lines)
 
 

@@ -187,10 +187,11 @@ def draw_bars(name: str, title: str, bars: Sequence[Bar], limit: int | None, *, 
 def _draw_parts(name: str, bar: Bar, top: float, scale: float) -> Iterator[str]:
     start = 0.0
     for part in bar.parts:
-        words = f"{part.role}: {kind_text(part.kind)} {format_bytes(part.size)}"
+        kind = translate(kind_text(part.kind))
+        words = f"{part.role}{translate(': ')}{kind} {format_bytes(part.size)}"
         yield (
             f'<rect class="part" x="{start:.3f}%" y="{top}" width="{part.size * scale:.3f}%" height="22" '
-            f"{_paint(name, part.kind)}><title>{escape(translate(words))}</title></rect>"
+            f"{_paint(name, part.kind)}><title>{escape(words)}</title></rect>"
         )
         start += part.size * scale
 

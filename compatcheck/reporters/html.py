@@ -86,7 +86,9 @@ def check_page() -> None:
     from importlib.util import find_spec  # noqa: PLC0415 (only where a page is asked for)
 
     if find_spec("jinja2") is None:
-        raise UsageError("--format html needs Jinja2", hint="pip install jinja2")
+        from compatcheck.core.installation import tell_remedy  # noqa: PLC0415 (only where it is missing)
+
+        raise UsageError("--format html needs Jinja2", hint=tell_remedy("Jinja2"))
 
 
 def format_report(report: Report) -> str:
@@ -303,7 +305,7 @@ def _tabulate(phases: Iterable[Phase]) -> Iterable[_Row]:
             for phase in phases
         )
         if any(sizes):
-            yield _Row(name if alone else f"{role}: {name}", sizes)
+            yield _Row(name if alone else f"{role}{translate(': ')}{translate(name)}", sizes)
 
 
 def _group(report: Report) -> tuple[list[_Group], str | None]:
@@ -372,5 +374,5 @@ def _link(url: str | None, text: str | None = None) -> Any:  # noqa: ANN401 (see
     from markupsafe import Markup, escape  # noqa: PLC0415 (see _prose)
 
     if url is None or not url.startswith(("https://", "http://")):
-        return escape(text or url or "")
+        return escape(translate(text or url or ""))
     return Markup('<a href="{}" rel="noreferrer noopener external">{}</a>').format(url, text or url)

@@ -33,9 +33,9 @@ def check_plot(path: str) -> None:
     from importlib.util import find_spec  # noqa: PLC0415 (only with --plot)
 
     if find_spec("matplotlib") is None:
-        raise UsageError(
-            "--plot needs matplotlib", hint="pip install matplotlib; `compatcheck doctor` says into which environment"
-        )
+        from compatcheck.core.installation import tell_remedy  # noqa: PLC0415 (only where it is missing)
+
+        raise UsageError("--plot needs matplotlib", hint=tell_remedy("matplotlib"))
 
 
 def write_plot(report: EstimateReport, path: str, timeline: Sequence[tuple[int, int, int]] = ()) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.advisory import Advisory, Audit, Unaudited, advisory_url, fold_unaudited
 from compatcheck.core.errors import UsageError
+from compatcheck.core.installation import tell_remedy
 from compatcheck.core.json_file import parse_json
 from compatcheck.core.process import Completed, run
 from compatcheck.core.programs import find_program
@@ -72,7 +73,7 @@ def find_command() -> list[str]:
         why = "which is not installed" if program.refused is None else program.describe_absence()
         raise UsageError(
             f"--security needs pip-audit, {why}",
-            hint="pip install pip-audit; `compatcheck doctor` says into which environment",
+            hint=tell_remedy("pip-audit"),
         )
     return [program.path]
 

@@ -300,7 +300,7 @@ def test_what_a_requirement_file_leaves_unread_counts_where_a_person_named_it(
 @pytest.mark.parametrize(
     ("setting", "words", "hint"),
     [
-        ("hardware.gpu=Zork", "unknown device 'Zork'", "for what is known"),
+        ("hardware.gpu=Zork", "unknown device 'Zork'", "`compatcheck facts --names` lists devices"),
         ("hardware.gpu=H100-81GB", "unknown device 'H100-81GB'", "did you mean H100-80GB"),
         ("hardware.gpu=8xH100-80GB", "how many devices a node has", "--gpu 8xH100-80GB"),
         ("hardware.world_size=0", "hardware.world_size cannot be '0'", "a whole number from 1 on"),

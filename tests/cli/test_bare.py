@@ -41,9 +41,11 @@ def test_text_is_answered_by_its_command(tmp_path: Path, text: str, command: str
 
 
 @pytest.mark.parametrize("text", ["", None])
-def test_without_text_there_is_help(tmp_path: Path, text: str | None) -> None:
+def test_without_text_there_is_a_sentence(tmp_path: Path, text: str | None) -> None:
     done = run(folder=tmp_path, text=text)
-    assert "Commands:" in done.stdout + done.stderr
+    hint = "  `compatcheck --help` shows both\n"
+    assert done.stderr == f"error: nothing on standard input, and no command or file\n{hint}"
+    assert (done.returncode, done.stdout) == (2, "")
 
 
 def test_files_are_answered_by_their_command(tmp_path: Path) -> None:

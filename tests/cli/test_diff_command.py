@@ -117,7 +117,7 @@ def test_markdown_goes_to_a_file_beside_the_text() -> None:
 def test_quiet_is_one_line_per_change() -> None:
     lines = run("diff", "old.txt", "new.txt", *RUN, "-q").out.splitlines()
     assert lines[0] == "ENTERED HIGH deepspeed/zero3-params-kept-in-backward 127.5 GiB per rank"
-    assert lines[-1].startswith("compatcheck: ")
+    assert lines[-2].startswith("compatcheck: ")
     assert not any(line.startswith("STAYED") for line in lines)
 
 
@@ -352,3 +352,24 @@ def test_a_picture_of_no_run_is_none() -> None:
 def test_a_picture_of_another_kind_is_refused() -> None:
     ran = run("diff", "old.txt", "new.txt", *RUN, "--plot", "peaks.png")
     assert (ran.code, "--plot writes .svg, not 'peaks.png'" in ran.err) == (2, True)
+
+
+def test_what_was_not_read_and_the_exit_code_are_said_however_quiet() -> None:
+    Path("ds.json").unlink()
+    quiet, full = (run("diff", *q, "old.txt", "new.txt", "--training", "train.yaml") for q in (("-q",), ()))
+    assert quiet.code == full.code == 4
+    assert "NOT READ train.yaml:8 (deepspeed): names 'ds.json': ds.json: no such file\n" in quiet.out
+    for ran in (quiet, full):
+        assert ran.out.endswith("\nexit 4: 1 input could not be read\n")
+    clean = run("diff", "-q", "old.txt", "old.txt", "--model", "llama-3-70b")
+    assert clean.out.endswith("\nexit 0: nothing new at or above --fail-on medium\n")
+
+
+def test_a_kind_of_change_that_shows_nothing_says_so() -> None:
+    Path("old.txt").write_text("torch==2.6.0\ndeepspeed==0.16.4\n")
+    Path("new.txt").write_text("torch==2.6.0\ndeepspeed==0.17.1\n")
+    Path("args.yaml").write_text("per_device_train_batch_size: 1\noutput_dir: out\ndeepspeed: missing.json\n")
+    lines = run("diff", "old.txt", "new.txt", "--training", "args.yaml").out.splitlines()
+    for title in ("entered", "left"):
+        (place,) = (index for index, line in enumerate(lines) if f" {title}, all possible; -v lists them" in line)
+        assert lines[place + 1] == ""

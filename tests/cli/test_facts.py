@@ -83,6 +83,10 @@ def test_names_and_exit_codes(tmp_path: Path) -> None:
     ran = run("facts", "--names")
     assert ran.code == 0
     assert "training.zero_stage" in ran.out
+    _, _, about = ran.out.partition("hardware.gpu (str)\n")
+    known = about.partition("(int)")[0].replace(",", "").split()
+    assert {"known:", "A100-80GB", "p4d.24xlarge", "MI300X"} <= set(known)
+    assert max(map(len, ran.out.splitlines())) <= 80
     empty = tmp_path / "empty"
     empty.mkdir()
     assert run("facts", empty).code == 3

@@ -104,6 +104,11 @@ def test_a_page_says_its_language(case: str):
     assert "单卡显存" in page
     assert "非重入式梯度检查点下" in page
     assert "What to do" not in page
+    left = re.findall(
+        r">((?:[\w ]+: )?(?:communication|workspace|context|NCCL|parameters)|[\w-]+, explained)\b[^<]*<", page
+    )
+    assert left == []
+    assert not re.search(r">one copy for each|>replays of|>rollout<|>[a-z ]+ over releases of", page)
     assert '<html lang="en">' in run("check", case, "--format", "html").out
 
 

@@ -120,6 +120,11 @@ def test_what_is_run_from_nothing_is_what_the_first_lines_say() -> None:
     assert tests.endswith(" .venv/bin/pytest -n auto")
 
 
+def test_pages_that_begin_with_a_virtual_environment_say_what_debian_needs_for_one() -> None:
+    for page in (PAGES[0], PAGES[2], ROOT / "docs" / "installation.md"):
+        assert "`apt install python3-venv`" in page.read_text(encoding="utf-8"), page.name
+
+
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
 def test_the_commands_of_guides_can_be_given(page: Path) -> None:
     """What is not shown with its output, for it needs files of a person's own or the network, is still what commands take."""

@@ -68,3 +68,26 @@ def test_explained_messages_fit(log: str, tmp_path: Path) -> None:
     (tmp_path / "train.log").write_text(log)
     for files in ((), (str(INCIDENT),)):
         assert too_long(run("oom", str(tmp_path / "train.log"), *files).out) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("explain", "deepspeed/zero3"),
+        ("check", "nothing_here"),
+        ("confirm", "deepspeed/zero3-params-kept-in-backward", "--no-store", "--python", "/usr/bin/nothing"),
+        ("estimate", str(INCIDENT), "--trace", "--python", "/usr/bin/nothing"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_what_standard_error_says_fits(words: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "nothing_here").mkdir()
+    ran = run(*(str(tmp_path / word) if word == "nothing_here" else word for word in words))
+    lines = [line for line in ran.err.splitlines() if not line.startswith("error: ")]
+    assert lines
+    assert too_long("\n".join(lines)) == []
+
+
+def test_a_dry_run_does_not_say_that_it_runs_code() -> None:
+    ran = run("confirm", "deepspeed/zero3-params-kept-in-backward", "--dry-run")
+    assert (ran.code, ran.err) == (0, "")

@@ -65,3 +65,12 @@ def test_the_script_builds_and_tries_a_release(tmp_path: Path) -> None:
     }
     wrong = release(ROOT, str(tmp_path / "other"), "v99.0.0")
     assert (wrong.returncode, f"the tag is v99.0.0 and the package is {__version__}" in wrong.stderr) == (2, True)
+
+
+def test_what_the_workflow_runs_of_others_is_pinned_by_hash() -> None:
+    steps = [
+        step for job in yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))["jobs"].values() for step in job["steps"]
+    ]
+    used = [step["uses"] for step in steps if "uses" in step]
+    assert used
+    assert [one for one in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", one)] == []

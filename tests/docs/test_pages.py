@@ -294,8 +294,9 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
         pytest.skip("the generator needs Python 3.11")
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     python = tmp_path / "venv" / "bin" / "python"
-    subprocess.run([python, "-m", "pip", "install", "-q", "-r", ROOT / "docs" / "requirements.txt"], check=True)
-    write_pages(tmp_path)
+    subprocess.run([python, "-m", "pip", "install", "-q", "-r", "docs/requirements.txt"], cwd=ROOT, check=True)
+    write = "import pathlib, sys, docs.build; docs.build.write_pages(pathlib.Path(sys.argv[1]))"
+    subprocess.run([python, "-c", write, tmp_path], cwd=ROOT, check=True)
     done = subprocess.run(
         [python, "-m", "zensical", "build", "--strict"], cwd=tmp_path, capture_output=True, text=True, check=False
     )

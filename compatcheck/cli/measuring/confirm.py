@@ -41,7 +41,7 @@ def command(
     rules = open_rules(rule_directories)
     request = TrialRequest(suspect, baseline, parse_one_set(settings.parameters))
     progress = Progress(None, quiet=settings.quiet)
-    announce("confirm", settings.environment, quiet=settings.quiet)
+    announce("confirm", settings.environment, quiet=settings.quiet or dry_run)
     trials = Trials(settings, rules, progress)
     if cells is not None:
         results = [

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from compatcheck.cli.output import write_notice
 from compatcheck.lab.measurement import show_parameter
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 def announce(command: str, choice: EnvironmentChoice, *, quiet: bool = False, installs: bool = True) -> None:
     """Say on standard error what a command will run, and which index it asks, before it does."""
     if not quiet:
-        click.echo(f"{command} {choice.describe(installs=installs)}", err=True)
+        write_notice(f"{command} {choice.describe(installs=installs)}")
 
 
 class Progress:

@@ -157,7 +157,7 @@ def _expand(stream: Stream, compression: str, path: str, job: Job) -> Stream:
     try:
         head, expanded = peek(decompress(stream, compression, job.expansion), BLOCK)
     except UnavailableError as error:
-        raise InputError(str(error), source=Source(path), hint=UnavailableError.hint) from None
+        raise InputError(str(error), source=Source(path), hint=error.hint) from None
     except TarError as error:
         raise InputError(str(error), source=Source(path), hint=_SAVE) from None
     if not looks_like_tar(head):

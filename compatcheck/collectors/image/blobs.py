@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.collectors.image.cache import LayerCache, identify_file
 from compatcheck.collectors.image.compression import (
     NONE,
-    ZSTD,
     Expansion,
     UnavailableError,
     decompress,
@@ -116,8 +115,7 @@ def read_layer_stream(
             hashed = Hashed(stream, algorithm) if verifiable else None
             record = scan_layer(decompress(hashed or stream, compression, job.expansion), job.budget)
     except UnavailableError as error:
-        hint = UnavailableError.hint if compression == ZSTD else None
-        return LayerRead(LayerRecord((), problems=(str(error),)), size, compression, hint=hint)
+        return LayerRead(LayerRecord((), problems=(str(error),)), size, compression, hint=error.hint)
     if (
         hashed is None
         and algorithm in {"sha256", "sha512"}

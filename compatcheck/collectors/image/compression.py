@@ -28,7 +28,10 @@ _OTHER = {b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"PK\x03\x04": "zip"}
 class UnavailableError(ValueError):
     """The packages installed here cannot read this compression."""
 
-    hint = "pip install backports.zstd; `compatcheck doctor` says into which environment"
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        """Keep the remedy, where a package is one."""
+        super().__init__(message)
+        self.hint = hint
 
 
 class Expansion:
@@ -210,4 +213,7 @@ def _open_zstd(stream: Stream, expansion: Expansion) -> Stream:
             return _Zstd(stream, expansion, import_module(name))
         except ImportError:
             continue
-    raise UnavailableError("is compressed with zstd, which this Python cannot read without another package")
+    from compatcheck.core.installation import tell_remedy  # noqa: PLC0415 (only where it is missing)
+
+    what = "is compressed with zstd, which this Python cannot read without another package"
+    raise UnavailableError(what, tell_remedy("backports.zstd"))

@@ -30,7 +30,7 @@ class UnknownDeviceError(UsageError):
 
     def __init__(self, name: str, near: Iterable[str], source: Source) -> None:
         """Name what was asked for, and what it may have been meant to be."""
-        known = "see rules/_gpus.yaml and rules/_instances.yaml for what is known"
+        known = "`compatcheck facts --names` lists devices and machines, under hardware.gpu"
         near = tuple(near)
         hint = "did you mean " + ", ".join(near) + "?" if near else known
         super().__init__(f"unknown device {name!r}", source=source, hint=hint)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from compatcheck.core.errors import CompatcheckError, UsageError
+from compatcheck.core.installation import tell_remedy
 from compatcheck.core.process import Completed, run
 from compatcheck.core.programs import find_program, small_environment
 from compatcheck.core.redaction import redact
@@ -91,7 +92,7 @@ class Pip:
         """Install with `pip install --target` in two steps."""
         if exclude_newer:
             msg = "pip cannot leave out releases by date"
-            raise UsageError(msg, hint="pipx install uv")
+            raise UsageError(msg, hint=tell_remedy("uv"))
         pip = _pip_for(python)
         environ = _build_environ({})
         with tempfile.TemporaryDirectory(prefix="compatcheck-pip-") as scratch:
@@ -121,7 +122,7 @@ def find_installer(name: str | None = None) -> Installer:
     if name == "uv":
         raise UsageError(
             uv.describe_absence(),
-            hint="`pipx install uv` puts one where it is run from; or --python PYTHON --installer pip",
+            hint=f"{tell_remedy('uv')}; or --python PYTHON --installer pip",
         )
     return Pip()
 
@@ -137,7 +138,7 @@ def _pip_for(python: str) -> list[str]:
         if run([*pip, "--version"], timeout_seconds=30).succeeded:
             return pip if owner == python else [*pip, "--python", python]
     msg = "there is neither uv nor pip to install releases with"
-    raise UsageError(msg, hint="`pipx install uv` puts one where it is run from")
+    raise UsageError(msg, hint=tell_remedy("uv"))
 
 
 def _is_shared(name: str) -> bool:

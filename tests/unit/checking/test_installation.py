@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from compatcheck.checking import installation, open_rules
+from compatcheck.core import installation as remedies
 from compatcheck.core.installation import Part
 
 
@@ -30,6 +31,12 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+def have(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
+    """Let this interpreter have these modules alone."""
+    for place in (installation, remedies):
+        monkeypatch.setattr(place, "find_spec", lambda name: object() if name in modules else None)
+
+
 def write(folder: Path, name: str, says: str) -> None:
     (folder / name).write_text(f"#!/bin/sh\n{says}\n")
     (folder / name).chmod(0o755)
@@ -46,12 +53,12 @@ def test_programs_say_their_version(programs: Path) -> None:
 
 
 def test_what_is_missing_comes_with_a_way_to_get_it(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(installation, "find_spec", lambda name: object() if name == "pip" else None)
+    have(monkeypatch, "pip")
     parts = examine(programs)
     assert parts["pip-audit"].remedy == f"{sys.executable} -m pip install pip-audit"
     assert parts["uv"].remedy == f"{sys.executable} -m pip install uv"
     assert {name for name, part in parts.items() if part.remedy is None} == {"pip", "laboratory"}
-    monkeypatch.setattr(installation, "find_spec", lambda _: None)
+    have(monkeypatch)
     write(programs, "uv", "echo uv 0.9.17")
     assert examine(programs)["pip-audit"].remedy == f"uv pip install --python {sys.executable} pip-audit"
 
@@ -65,7 +72,7 @@ def test_a_program_of_the_active_environment_is_not_run(tmp_path: Path) -> None:
     uv = examine(active / "bin", VIRTUAL_ENV=str(active))["uv"]
     assert uv.version is None
     assert f"{active / 'bin' / 'uv'} is not run" in (uv.remedy or "")
-    assert (uv.remedy or "").endswith("pipx install uv")
+    assert (uv.remedy or "").endswith(f"; {remedies.tell_remedy('uv')}")
     assert not (tmp_path / "ran").exists()
 
 
@@ -121,7 +128,7 @@ def test_parts_are_got_as_it_was_installed(
     (tmp_path / "prefix").mkdir()
     (tmp_path / "prefix" / left).write_text("")
     monkeypatch.setattr(installation, "is_checkout", lambda: False)
-    monkeypatch.setattr(installation, "find_spec", lambda name: object() if name == "pip" else None)
+    have(monkeypatch, "pip")
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix"))
     assert make_examined(programs, laboratory=True)["Jinja2"].remedy == remedy
     assert installation.examine(open_rules(), {}, laboratory=True).kind == kind

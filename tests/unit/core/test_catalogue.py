@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from compatcheck.core.catalogue import Catalogue, Entry, open_catalogue, read_entries
+from compatcheck.core.estimate import KINDS
 from compatcheck.core.language import LANGUAGES
 from compatcheck.reporters.explanation import split_prose
+from compatcheck.reporters.figure import kind_text
 from compatcheck.rules.locate import open_rules
 from tests import ROOT
 
@@ -141,6 +143,22 @@ def test_a_sentence_is_known_whole_or_by_its_template(directory: str):
     assert "deepspeed 到 0.16.8" in tell("upgrade deepspeed to 0.16.8 (nearest good release)")
     assert tell("a sentence that nobody translated") == "a sentence that nobody translated"
     assert tell("/data/what.yaml") == "/data/what.yaml"
+
+
+@every_language
+def test_every_word_of_a_table_or_a_legend_is_known(directory: str):
+    """Single words are translated where they stand alone; `logits` is the word in every language."""
+    tell = open_catalogue(directory).translate
+    kinds = [kind_text(kind) for kind in (*KINDS, "whole") if kind != "logits"]
+    phases = ["forward", "backward", "step", "rollout", "log probabilities", "log probabilities 2", "forward (peak)"]
+    rules = [word for rule in open_rules(()).all_rules() for word in (rule.kind, rule.confidence)]
+    other = [
+        "NCCL",
+        "role critic",
+        "replays of the caching allocator",
+        "alive after backward bytes over releases of deepspeed",
+    ]
+    assert [word for word in dict.fromkeys((*kinds, *phases, *rules, *other)) if tell(word) == word] == []
 
 
 def make(*pairs: tuple[str, str]) -> Catalogue:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compatcheck.core.columns import fill, measure, pad
+from compatcheck.core.columns import break_list, fill, measure, pad
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,11 @@ def test_words_without_wide_characters_are_not_broken():
 def test_a_longer_rest_is_used_behind_the_first_line():
     assert fill("aa bb cc dd", 8, 2) == ["aa bb cc", "dd"]
     assert fill("", 8) == []
+
+
+def test_a_list_is_broken_behind_its_signs_and_a_command_never_is():
+    assert break_list("known: uv.lock, pdm.lock; see docs", 16) == ["known: uv.lock,", "pdm.lock;", "see docs"]
+    command = "apt install pipx && pipx install 'mcp>=2.2,<3'"
+    assert break_list(command, 16) == [command]
+    assert break_list("已知：甲，乙丙、丁", 10) == ["已知：甲，", "乙丙、丁"]
+    assert break_list("", 16) == [""]

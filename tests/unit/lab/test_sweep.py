@@ -14,6 +14,7 @@ from compatcheck.lab.measurement_files import read_measurements
 from compatcheck.lab.measuring import Laboratory, unbuildable
 from compatcheck.lab.probes.probe import find_probe
 from compatcheck.lab.probes.runner import make_task
+from compatcheck.lab.release_series import Series
 from compatcheck.lab.reporters import bisection, confirmation, sweep
 from compatcheck.lab.sweep import collect_series, find_changes, group_changes, vary
 from compatcheck.rules.load import load_rule
@@ -317,3 +318,37 @@ def test_a_count_that_was_taken_beside_a_mode_is_taken_again():
         known = replace(BASE, accounting=accounting, phases=phases)
         laboratory = Laboratory(overlays=Overlays(), package="deepspeed", store=Store(known))
         assert (laboratory._known(task, {"torch": "2.13.0"}) is known) is remembered
+
+
+@pytest.mark.parametrize(
+    ("metric", "before", "after", "found"),
+    [
+        ("bytes_per_logit", -0.0004456, 0.0, False),
+        ("bytes_per_logit", 0.0, 0.0021, False),
+        ("bytes_per_logit", 4.0, 4.999, True),
+        ("bytes_per_logit", 0.0, 1.0, True),
+        ("live_bytes", 0.0, 512.0, True),
+        ("copies", 0.0, 0.25, True),
+    ],
+)
+def test_what_the_slope_of_peaks_leaves_of_rounding_is_no_change(metric, before, after, found):
+    values = {"1.14.0": before, "1.15.0": after}
+    one = Series(probe="p", parameters={}, backend="cpu", metric=metric, predicted=None, values=values)
+    assert bool(find_changes([one])) is found
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "ratio"), [(-1.0, 4.0, None), (4.0, 0.0, None), (0.0, 4.0, None), (2.0, 4.0, 2)]
+)
+def test_a_ratio_is_of_two_sizes(before, after, ratio):
+    one = Series(
+        probe="p",
+        parameters={},
+        backend="cpu",
+        metric="bytes_per_logit",
+        predicted=None,
+        values={"1": before, "2": after},
+    )
+    (change,) = find_changes([one])
+    assert change.ratio == ratio
+    assert ("(x" in sweep.format_text("trl", [one], [[change]], {})) is (ratio is not None)

@@ -12,7 +12,7 @@ from compatcheck.core.estimate import Assumption, Component, Estimate, Phase, Si
 from compatcheck.core.estimate_report import EstimateReport
 from compatcheck.core.fix import SETTING, VERSION, Change
 from compatcheck.core.suggestions import Placement, Suggestion, Wall
-from compatcheck.reporters.estimate import format_json, format_markdown, format_text
+from compatcheck.reporters.estimate import format_json, format_markdown, format_text, name_phase
 from compatcheck.reporters.plot import write_plot
 
 GIB = 2**30
@@ -183,3 +183,8 @@ def test_a_plot_draws_known_regressions_and_a_wall_without_points(tmp_path: Path
     path = tmp_path / "memory.svg"
     write_plot(REPORT._replace(estimate=ESTIMATE._replace(phases=(PHASES[0], known)), walls=walls), str(path))
     assert {"known regression", "134.5 GiB"} <= set(re.findall(r"<!-- (.*?) -->", path.read_text()))
+
+
+@pytest.mark.parametrize("role", ["train", "policy"])
+def test_a_phase_is_named_in_words(role: str) -> None:
+    assert name_phase(Phase("log_probabilities", role, ())).endswith("log probabilities")

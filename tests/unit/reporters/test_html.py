@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from compatcheck.checking import Request, check
 from compatcheck.core.errors import UsageError
 from compatcheck.core.headline import headline
+from compatcheck.core.installation import tell_remedy
 from compatcheck.core.report import Finding, Report
 from compatcheck.core.terminal import printable
 from compatcheck.reporters import html
@@ -195,7 +196,7 @@ def test_without_jinja_the_way_to_get_it_is_said_before_anything_is_read(monkeyp
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(UsageError, match="--format html needs Jinja2") as caught:
         html.check_page()
-    assert "pip install jinja2" in str(caught.value.hint)
+    assert caught.value.hint == tell_remedy("Jinja2")
 
 
 def test_the_page_itself_says_that_nothing_may_be_loaded() -> None:

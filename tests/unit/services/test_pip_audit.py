@@ -20,6 +20,7 @@ from compatcheck.collectors.python.interpreter import locate
 from compatcheck.core.advisory import advisory_url, audit_text
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import UsageError
+from compatcheck.core.installation import tell_remedy
 from compatcheck.core.process import Completed
 from compatcheck.core.programs import Program
 from compatcheck.core.source import Source
@@ -320,7 +321,7 @@ def test_missing_program_is_said(monkeypatch) -> None:
     monkeypatch.setattr(pip_audit, "find_program", lambda name: Program(name, None))
     with pytest.raises(UsageError, match="not installed") as caught:
         pip_audit.find_command()
-    assert caught.value.hint == "pip install pip-audit; `compatcheck doctor` says into which environment"
+    assert caught.value.hint == tell_remedy("pip-audit")
 
 
 def advisory(name: str, aliases: list[str], product: str, events: list[dict[str, str]]) -> dict[str, object]:

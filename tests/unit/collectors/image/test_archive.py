@@ -10,6 +10,7 @@ import pytest
 
 from compatcheck.collectors.image.archive import open_images
 from compatcheck.core.errors import InputError
+from compatcheck.core.installation import tell_remedy
 from tests import ROOT
 from tests.unit.collectors.image.archives import (
     To,
@@ -413,7 +414,7 @@ def test_without_a_package_for_zstd_the_layer_is_skipped_with_the_remedy(tmp_pat
     image = open_image(path, cache=None)
     (skipped,) = image.skipped
     assert "zstd" in skipped.reason
-    assert skipped.hint == "pip install backports.zstd; `compatcheck doctor` says into which environment"
+    assert skipped.hint == tell_remedy("backports.zstd")
     assert distributions(image) == ["torch-2.5.0.dist-info"]
     (tmp_path / "whole.tar.zst").write_bytes(zstd_frame(Path(path).read_bytes()))
     assert "zstd" in failure(tmp_path / "whole.tar.zst")
