@@ -172,6 +172,7 @@ class FileBlobs:
         if len(self._members) + len(self._links) >= MAX_MEMBERS:
             raise LimitError(f"has more than {MAX_MEMBERS:,} documents and layers; the rest was not read")
         name, target = named
+        self._links.pop(name, None)  # the last one of a name counts, as where an archive is unpacked
         if target is not None:
             self._links[name] = target
         elif not entry.sparse:
@@ -291,6 +292,7 @@ class StreamBlobs:
         if len(self._documents) + len(self._layers) + len(self._links) >= MAX_MEMBERS:
             raise LimitError(f"has more than {MAX_MEMBERS:,} documents and layers; the rest was not read")
         name, target = named
+        self._links.pop(name, None)  # see `FileBlobs`
         if target is not None:
             self._links[name] = target
             return
