@@ -17,6 +17,7 @@ from compatcheck.collectors.image.compression import (
     recognise_compression,
 )
 from compatcheck.collectors.image.layers import (
+    NO_ROOM,
     Budget,
     LayerRecord,
     LayerScan,
@@ -91,6 +92,8 @@ def read_layer_stream(
     """
     head, stream = peek(stream, BLOCK)
     compression = recognise_compression(head)
+    if job.budget.entries < 0:  # said of the layer that it ended in
+        return LayerRead(LayerRecord((), problems=(NO_ROOM,)), size, compression)
     algorithm, _, stated = (digest or "").partition(":")
     verifiable = compression != NONE and algorithm in {"sha256", "sha512"}
     # The same file may be stated to have another digest elsewhere.
