@@ -90,9 +90,9 @@ def make_server(root: str) -> MCPServer:
     def confine(path: str) -> str:
         whole = real if "\0" in path else os.path.realpath(os.path.join(real, path))
         if os.path.commonpath((real, whole)) != real:
-            raise ToolError(f"{path} lies outside of {real}, the directory that this server reads")
+            raise _refusal(f"{path} lies outside of {real}, the directory that this server reads")
         if "\0" in path or not os.path.exists(whole):
-            raise ToolError(f"there is no {path!r} in {real}")
+            raise _refusal(f"there is no {path!r} in {real}")
         return whole
 
     def confine_all(paths: list[str]) -> list[str]:
@@ -180,6 +180,11 @@ def make_server(root: str) -> MCPServer:
     return server
 
 
+def _refusal(text: str) -> ToolError:
+    """Return an error that says what was asked without credentials and control characters."""
+    return ToolError(escape_controls(redact(text)))
+
+
 def _require_id(model: str) -> str:
     """Let a hub id pass, and no path: that would be one outside.
 
@@ -187,5 +192,5 @@ def _require_id(model: str) -> str:
         ToolError: it names a file or directory.
     """
     if os.path.isabs(model) or model.startswith((".", "~")) or os.path.exists(model):
-        raise ToolError(f"{model} lies outside of the directory that this server reads")
+        raise _refusal(f"{model} lies outside of the directory that this server reads")
     return model

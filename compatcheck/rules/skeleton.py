@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import UsageError
+from compatcheck.core.programs import LED_ASTRAY, is_led_astray
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,6 +66,8 @@ def write_skeleton(rule_id: str, root: Path) -> Path:
     path = root / package / f"{slug}.yaml"
     if path.exists():
         raise UsageError(f"{path} exists already")
+    if is_led_astray(str(path)):
+        raise UsageError(f"{path} is not written: {LED_ASTRAY}", hint="name another directory")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(SKELETON.replace("PACKAGE", package), encoding="utf-8")
     return path

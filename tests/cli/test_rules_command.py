@@ -33,6 +33,17 @@ def test_show() -> None:
     assert run("rules", "show", "deepspeed/unheard-of").code == 2
 
 
+def test_new_writes_through_no_link_of_a_checkout(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    checkout = tmp_path / "checkout"
+    (checkout / ".git").mkdir(parents=True)
+    (checkout / "rules").mkdir()
+    (checkout / "rules" / "deepspeed").symlink_to(tmp_path / "outside")
+    ran = run("rules", "new", "deepspeed/bad-pattern", "--directory", checkout / "rules")
+    assert ran.code == 2
+    assert not list((tmp_path / "outside").iterdir())
+
+
 def test_new_then_lint(tmp_path: Path) -> None:
     rules = tmp_path / "rules"
     ran = run("rules", "new", "deepspeed/bad-pattern", "--directory", rules)

@@ -17,6 +17,7 @@ from compatcheck.collectors.image.compression import (
     recognise_compression,
 )
 from compatcheck.collectors.image.layers import (
+    NO_ROOM,
     Budget,
     LayerRecord,
     LayerScan,
@@ -91,6 +92,8 @@ def read_layer_stream(
     """
     head, stream = peek(stream, BLOCK)
     compression = recognise_compression(head)
+    if job.budget.entries < 0:  # said of the layer that it ended in
+        return LayerRead(LayerRecord((), problems=(NO_ROOM,)), size, compression)
     algorithm, _, stated = (digest or "").partition(":")
     verifiable = compression != NONE and algorithm in {"sha256", "sha512"}
     # The same file may be stated to have another digest elsewhere.
@@ -172,6 +175,7 @@ class FileBlobs:
         if len(self._members) + len(self._links) >= MAX_MEMBERS:
             raise LimitError(f"has more than {MAX_MEMBERS:,} documents and layers; the rest was not read")
         name, target = named
+        self._links.pop(name, None)  # the last one of a name counts, as where an archive is unpacked
         if target is not None:
             self._links[name] = target
         elif not entry.sparse:
@@ -291,6 +295,7 @@ class StreamBlobs:
         if len(self._documents) + len(self._layers) + len(self._links) >= MAX_MEMBERS:
             raise LimitError(f"has more than {MAX_MEMBERS:,} documents and layers; the rest was not read")
         name, target = named
+        self._links.pop(name, None)  # see `FileBlobs`
         if target is not None:
             self._links[name] = target
             return

@@ -47,6 +47,9 @@ class LimitError(ValueError):
     """Something hostile or far larger than any image: reading stops here, what came before it holds."""
 
 
+NO_ROOM = f"has more than {MAX_ENTRIES:,} entries; {_REST}"
+
+
 class Budget:
     """What may still be spent on the images of one input; shared by all its layers, so that many small ones count too.
 
@@ -69,6 +72,8 @@ class Budget:
     def charge(self, record: LayerRecord) -> None:
         """Count a layer that was not read again."""
         self.entries -= record.entries
+        if self.entries < 0:
+            raise LimitError(NO_ROOM)
         for kept in record.kept:
             self.keep(kept.path, kept.content)
 
@@ -76,7 +81,7 @@ class Budget:
         """Count an entry."""
         self.entries -= 1
         if self.entries < 0:
-            raise LimitError(f"has more than {MAX_ENTRIES:,} entries; {_REST}")
+            raise LimitError(NO_ROOM)
 
     def keep(self, path: str | bytes, content: bytes | None) -> None:
         """Count what is kept of an entry."""

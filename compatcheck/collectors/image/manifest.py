@@ -177,8 +177,9 @@ class _Found:
             annotations = as_table(descriptor.get("annotations"))
             name = next((text for key in _NAMES if (text := _text(annotations.get(key)))), name)
             platform = _platform(as_table(descriptor.get("platform")))
-            # Provenance and SBOMs that buildkit attaches have the platform unknown/unknown.
-            if digest in seen or "vnd.docker.reference.type" in annotations or platform == "unknown/unknown":
+            # Provenance and SBOMs that buildkit attaches have the platform unknown/unknown; the annotation alone hides no image.
+            attached = annotations.get("vnd.docker.reference.type") == "attestation-manifest" and platform is None
+            if digest in seen or attached or platform == "unknown/unknown":
                 continue
             if len(seen) >= MAX_DESCRIPTORS:
                 self.problems.append(f"names more than {MAX_DESCRIPTORS:,} manifests; the rest was not looked at")

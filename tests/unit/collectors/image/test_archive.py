@@ -13,6 +13,7 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.installation import tell_remedy
 from tests import ROOT
 from tests.unit.collectors.image.archives import (
+    Same,
     To,
     as_tar,
     digest,
@@ -184,6 +185,30 @@ def test_every_platform_whose_blobs_are_there_is_an_image(tmp_path):
     assert [image.origin.partition(" ")[2] for image in images] == ["(train, linux/amd64)", "(train, linux/arm64)"]
     assert [image.skipped for image in images] == [(), ()]
     assert images[0].notes == ("linux/ppc64le is in the index, but not in the archive",)
+
+
+def test_an_annotation_alone_hides_no_image(tmp_path):
+    layers = [tar(dist(SITE, "torch", "2.4.0"))]
+    files = oci_files([(layers, layers, "train", "linux/amd64", True)])
+    index = json.loads(files["index.json"])
+    for value in ("x", "attestation-manifest"):
+        index["manifests"][0]["annotations"]["vnd.docker.reference.type"] = value
+        files["index.json"] = json.dumps(index).encode()
+        (image,) = open_images(write_files(tmp_path / value, files), cache=None)
+        assert distributions(image) == ["torch-2.4.0.dist-info"]
+
+
+@pytest.mark.parametrize("link", [Same, To])
+@pytest.mark.parametrize("form", ["file", "pipe"])
+def test_the_last_member_of_a_name_counts(tmp_path, link, form):
+    clean, real = tar(dist(SITE, "torch", "2.4.0")), tar(dist(SITE, "torch", "2.5.0"))
+    files = docker_files([real], form="podman")
+    name = files[0][0]
+    data = tar([("clean.tar", clean), (name, link("clean.tar")), *files])
+    place = str(tmp_path / "a.tar")
+    Path(place).write_bytes(data)
+    image = open_image(pipe_of(data) if form == "pipe" else place, cache=None)
+    assert distributions(image) == ["torch-2.5.0.dist-info"]
 
 
 def test_docker_saves_the_index_of_platforms_that_were_not_pulled(tmp_path):

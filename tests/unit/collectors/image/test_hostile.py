@@ -9,6 +9,7 @@ import tarfile
 
 import pytest
 
+from compatcheck.collectors.image import layers
 from compatcheck.collectors.image.compression import FREE_BYTES
 from compatcheck.collectors.image.layers import MAX_KEPT
 from compatcheck.core.units import MIB
@@ -18,12 +19,14 @@ from tests.unit.collectors.image.archives import (
     Same,
     To,
     as_tar,
+    config,
     digest,
     dist,
     docker_archive,
     docker_files,
     member,
     oci_files,
+    open_image,
     squeeze,
     tar,
     write_files,
@@ -295,3 +298,16 @@ def test_a_layer_may_not_name_a_device_or_a_directory(tmp_path):
     result = read(tmp_path / "a.tar")
     assert torch_of(result) == ["torch-2.6.0.dist-info"]
     assert result["reasons"] == ["is not in the archive"] * 5
+
+
+def test_a_layer_that_is_named_again_and_again_is_counted_each_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(layers, "MAX_ENTRIES", 100)
+    layer = tar([(f"d{number}/", b"") for number in range(40)])
+    data = config([layer] * 9)
+    manifest = [{"Config": "c.json", "Layers": ["a.tar", *(f"{number}/../a.tar" for number in range(8))]}]
+    (tmp_path / "a.tar").write_bytes(
+        tar([("a.tar", layer), ("c.json", data), ("manifest.json", json.dumps(manifest).encode())])
+    )
+    for _ in range(2):
+        image = open_image(str(tmp_path / "a.tar"), cache=str(tmp_path / "cache"))
+        assert [entry for entry in image.skipped if "entries; the rest was not read" in entry.reason]
