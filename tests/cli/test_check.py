@@ -236,5 +236,5 @@ def test_a_page_without_what_writes_it_is_refused_before_anything_is_read(tmp_pa
     ran = run("check", "requirements.txt", *words)
     assert (ran.code, ran.out) == (2, "")
     assert "--format html needs Jinja2" in ran.err
-    assert "pip install jinja2" in ran.err
+    assert "pip install Jinja2" in ran.err
     assert not (tmp_path / "report.html").exists()

@@ -95,10 +95,10 @@ def test_version() -> None:
     assert run("--version").stdout == f"compatcheck {__version__}\n"
 
 
-def test_no_arguments_show_the_help() -> None:
+def test_no_arguments_and_nothing_on_standard_input_are_told_in_a_sentence() -> None:
     done = run()
-    assert "Commands:" in done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: nothing on standard input")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
