@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sized
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -13,24 +14,24 @@ if TYPE_CHECKING:
     """Takes what is done, how many steps of it are done, and how many there are, None where nobody knows."""
 
 T = TypeVar("T")
-_listener: Listener | None = None
+_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
 def follow(items: Iterable[T], doing: str) -> Iterator[T]:
     """Yield the items of some work, and tell before each how far it is."""
     total = len(items) if isinstance(items, Sized) else None
+    listener = _listener.get()
     for done, item in enumerate(items):
-        if _listener is not None:
-            _listener(doing, done, total)
+        if listener is not None:
+            listener(doing, done, total)
         yield item
 
 
 @contextmanager
 def heard_by(listener: Listener) -> Iterator[None]:
     """Let a listener hear of the work within."""
-    global _listener  # noqa: PLW0603 (the work is many layers below who asks for it)
-    before, _listener = _listener, listener
+    token = _listener.set(listener)
     try:
         yield
     finally:
-        _listener = before
+        _listener.reset(token)
