@@ -157,9 +157,7 @@ def choose(findings: Iterable[Finding], *, every: bool = False) -> Choice:
     ordered = sorted((finding for finding in findings if finding.suppressed is None), key=worst_first)
     if every:
         return Choice(tuple(ordered), None)
-    fails = [
-        finding for finding in ordered if finding.fails and finding.status == "possible"
-    ]  # nobody waits to be told why
+    fails = [finding for finding in ordered if finding.fails and finding.status == "possible"]
     free = [finding for finding in ordered if finding.folded and finding.status == "affected"]
     hidden = [finding for finding in ordered if finding.folded and finding.status == "possible" and not finding.fails]
     open_ones = [

@@ -35,7 +35,7 @@ def read_count(value: Any) -> Any:  # noqa: ANN401 (configuration)
     """
     text = str(value).strip()
     if (found := _COUNT.fullmatch(text)) is None:
-        msg = "a whole number, which may end with k, K, m, M, g or G"
+        msg = "a whole number, which may end with k, m, g, t (thousands) or K, M, G, T (1,024)"
         raise ValueError(msg)
     return int(float(found[1]) * _UNITS[found[2]]) if found[2] else int(text)
 
