@@ -95,7 +95,8 @@ def price_engine(run: Run, facts: Mapping[str, Fact], beside: Size, habit: Habit
         fraction, stated = LOWERED, ", which OpenRLHF sets with colocate_all_models"
     own_worker = habit.share_of_free
     work = _work(run, ranks) if own_worker else None
-    needed = bytes_per_token(run.model, DTYPE_BYTES["bfloat16"], tensor_parallel=ranks) * run.sequence
+    each = bytes_per_token(run.model, DTYPE_BYTES["bfloat16"], tensor_parallel=ranks, compressed=True)
+    needed = each * run.sequence
     problem = None
     if run.limit is None:
         pool = _smallest_pool(run, needed)

@@ -38,6 +38,8 @@ class Model(NamedTuple):
     activation: str
     """Of the MLP, as transformers names it; empty when not known."""
     quantization: str | None
+    latent: int = 0
+    """Width of what latent attention keeps of a token in each layer; 0 where keys and values are kept."""
 
     @property
     def query_width(self) -> int:

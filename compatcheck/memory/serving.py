@@ -9,7 +9,7 @@ from compatcheck.core.units import MIB, format_bytes
 from compatcheck.memory.asked_facts import Given
 from compatcheck.memory.closed_form.context import CONTEXT
 from compatcheck.memory.closed_form.kv_cache import bytes_per_token
-from compatcheck.memory.closed_form.parameters import QUANTISED_BYTES
+from compatcheck.memory.closed_form.parameters import QUANTISED_BYTES, count_quantised
 from compatcheck.memory.closed_form.verdict import judge
 from compatcheck.memory.deciding_component import explain
 from compatcheck.memory.engine import DEFAULT_SHARE, GRAPHS, GRAPHS_IN_BUDGET
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     Parts = tuple[Component, ...]
 
-SAMPLER_BYTES = {True: 39, False: 14}
-"""Bytes that vLLM's sampler takes for each logit of its profile run, before and from 0.17: sorted copies with 64-bit indices, or
-16-bit and float32 logits, probabilities and random numbers. Measured on one H100 with 1,024 sequences: 5.64 GiB at 0.15.0 and
-0.16.0, 2.23 at 0.17.0 and 0.18.0 for 151,936 words, and 26 models of 32,000 to 262,144 words at 0.19.0
+SAMPLER_BYTES = (14, 39)
+"""Bytes that vLLM's sampler takes for each logit of its profile run, from 0.17 on and before: 16-bit and float32 logits,
+probabilities and random numbers; sorted copies with 64-bit indices. Measured on one H100 with 1,024 sequences: 5.64 GiB at 0.15.0
+and 0.16.0, 2.23 at 0.17.0 and 0.18.0 for 151,936 words, and 26 models of 32,000 to 262,144 words at 0.19.0
 (https://github.com/llm-d-incubation/llm-d-planner/pull/205, accuracy_report.md)."""
 SAMPLER_REST = 192_000_000
 """What the same profile holds beside it from 0.17 on, whatever the model (fitted to those runs)."""
@@ -66,8 +66,6 @@ class _Server(NamedTuple):
     """Bytes of an unquantised weight."""
     cache_dtype: float
     """Bytes of a key or value."""
-    latent: int
-    """Width of the compressed cache of a token and layer; 0 where keys and values are kept."""
     length: int
     fitted: bool
     """The engine chooses the length that fits."""
@@ -128,7 +126,13 @@ def estimate_server(facts: Facts, environment: Environment | None = None) -> Est
     inside = weights
     if server.kind == "vllm":
         inside = (*weights, *work, lasting[1], *(graphs if _counts_graphs(server) else ()))
-    each = _bytes_per_token(server)
+    each = bytes_per_token(
+        server.model,
+        server.cache_dtype,
+        tensor_parallel=server.tensor,
+        pipeline_parallel=server.pipeline,
+        compressed=True,
+    )
     pool = _pool(source, server, limit, inside, lasting[1], each)
     capacity = Capacity(Size(*(int(bound / each) for bound in pool.size)), None if server.fitted else server.length)
     phases = (
@@ -170,7 +174,6 @@ def _read(source: Given, environment: Environment | None) -> _Server:
         replicas=source.positive("rollout.data_parallel", 1),
         dtype=dtype,
         cache_dtype=1.0 if cache.startswith("fp8") or cache == "int8" else dtype,
-        latent=source.integer("model.latent_cache_width", 0),
         length=max(1, length),
         fitted=fitted,
         window=source.integer("model.sliding_window", 0),
@@ -182,25 +185,24 @@ def _read(source: Given, environment: Environment | None) -> _Server:
 def _weights(server: _Server) -> Iterator[Component]:
     """Return the weights of the fullest stage: its blocks, and the larger one of embedding and head; one stage has both."""
     model = server.model
-    blocks = server.split(model.in_blocks - model.expert + model.expert / server.replicas)
+    dense, experts = server.split(model.in_blocks - model.expert), server.split(model.expert / server.replicas)
     ends = model.embedding + model.lm_head if server.pipeline == 1 else max(model.embedding, model.lm_head)
     rest = (ends + model.other + model.vision) / server.tensor
     ranks = f" / {server.tensor} ranks" if server.tensor > 1 else ""
     stage = f", one of {server.pipeline} stages" if server.pipeline > 1 else ""
     facts = ("model.parameters", "rollout.tensor_parallel", "rollout.pipeline_parallel")
-    each = QUANTISED_BYTES.get(str(model.quantization))
-    if each is not None:
-        count = model.expert if model.quantization == "mxfp4" else model.in_blocks
-        quantised = blocks * count / model.in_blocks
-        rest += blocks - quantised
-        words = f"{each:.3f} B × {count:,}{ranks}{stage}"
+    quantised = count_quantised(model.quantization, dense, experts)
+    if quantised:
+        each = QUANTISED_BYTES[str(model.quantization)]
+        rest += dense + experts - quantised
+        words = f"{each:.3f} B × {quantised * server.tensor:,.0f}{ranks}{stage}"
         yield Component("quantised weights", "parameters", exactly(each * quantised), words, "bytes of a weight with its scales",
                         facts=("model.quantization", *facts))  # fmt: skip
         words = f"{server.dtype:g} B × {rest * server.tensor:,.0f}{ranks}, the others"
         yield Component("weights", "parameters", exactly(server.dtype * rest), words, "not quantised", facts=facts)
         return
     words = f"{server.dtype:g} B × {model.parameters:,}{ranks}{stage}"
-    size = exactly(server.dtype * (blocks + rest))
+    size = exactly(server.dtype * (dense + experts + rest))
     yield Component("weights", "parameters", size, words, "vLLM's own figures: llm-d-planner pull 205", facts=facts)
 
 
@@ -214,22 +216,14 @@ def _work(server: _Server) -> Iterator[Component]:
     width = 3 * model.intermediate / server.tensor if not model.experts else 0.0
     each = 2 * (width + 4 * model.hidden)
     forward = Size(*(int(each * count) for count in server.tokens))
-    if server.kind == "vllm":
-        release = server.release
-        least, most = (
-            (SAMPLER_BYTES[False], SAMPLER_BYTES[True])
-            if release is None
-            else (SAMPLER_BYTES[release < NEW_SAMPLER],) * 2
-        )
-        logits = [count * model.vocab for count in server.sequences]
-        rest = 0 if release is not None and release < NEW_SAMPLER else SAMPLER_REST
-        low = 0 if server.tensor > 1 and (release is None or release < _EVERY_RANK) else least * logits[0]
-        sampler = Size(low, least * logits[1] + rest, most * logits[2] + rest)
-        words = f"{least} B × {server.sequences.expected:,} sequences × {model.vocab:,}"
-    else:
-        rows = server.sequences.expected
-        sampler = Size(0, 8 * rows * model.vocab, 16 * rows * model.vocab)
-        words = f"8 B × {rows:,} sequences × {model.vocab:,}"
+    low, expected, high = _bytes_per_logit(server)
+    rows = server.sequences
+    sampler = Size(
+        *(int(bound * count * model.vocab) for bound, count in zip((low, expected, high), rows, strict=True))
+    )
+    if expected == SAMPLER_BYTES[0]:
+        sampler += Size(0, SAMPLER_REST, SAMPLER_REST)
+    words = f"{expected} B × {rows.expected:,} sequences × {model.vocab:,}"
     if forward.expected > sampler.expected:
         words = f"{each:,.0f} B × {server.tokens.expected:,} tokens"
     size = Size(*(max(pair) for pair in zip(forward, sampler, strict=True)))
@@ -247,6 +241,18 @@ def _work(server: _Server) -> Iterator[Component]:
                         "vLLM's own figures: llm-d-planner pull 205", facts=("model.vision_parameters",))  # fmt: skip
 
 
+def _bytes_per_logit(server: _Server) -> tuple[int, int, int]:
+    """Return bytes that sampling takes for each logit: of SGLang a float32 copy and its probabilities, and as much again."""
+    new, old = SAMPLER_BYTES
+    if server.kind != "vllm":
+        return 0, 8, 16
+    release = server.release
+    if release is None:
+        return 0 if server.tensor > 1 else new, new, old
+    each = old if release < NEW_SAMPLER else new
+    return 0 if server.tensor > 1 and release < _EVERY_RANK else each, each, each
+
+
 def _graphs(source: Given, server: _Server) -> Parts:
     if source.get("rollout.cuda_graphs") is False or source.get("rollout.enforce_eager") is True:
         return ()
@@ -260,14 +266,6 @@ def _graphs(source: Given, server: _Server) -> Parts:
 
 def _counts_graphs(server: _Server) -> bool:
     return server.kind == "vllm" and server.release is not None and server.release >= GRAPHS_IN_BUDGET
-
-
-def _bytes_per_token(server: _Server) -> float:
-    """Return bytes of cache for one token on one rank; a compressed cache is whole on each tensor-parallel rank."""
-    model = server.model
-    if server.latent:
-        return server.latent * server.cache_dtype * -(-model.layers // server.pipeline)
-    return bytes_per_token(model, server.cache_dtype, tensor_parallel=server.tensor, pipeline_parallel=server.pipeline)
 
 
 def _pool(
@@ -303,7 +301,7 @@ def _pool(
         memory = [one - CONTEXT.expected - outside.size.expected for one in memory]
     size = Size(*(max(0, int(a * b - c)) for a, b, c in zip(shares, memory, taken, strict=True)))
     words = f"{shares[1]:g} of {int(memory[1]):,} B, less {expected:,} B for the rest of its share"
-    path = f"{'vllm/v1/worker/gpu_worker.py' if server.kind == 'vllm' else 'sglang/srt/model_executor/model_runner.py'}"
+    path = "sglang/srt/model_executor/model_runner.py" if server.kind == "sglang" else "vllm/v1/worker/gpu_worker.py"
     return Component("KV cache", "kv_cache", size, words, path, facts=facts)
 
 

@@ -25,6 +25,16 @@ QUANTISED_BYTES = {
 quantize_4bit, blocksize 64; with double quantisation, which the facts do not tell, 0.516), gptq and awq a 16-bit scale and a
 4-bit zero for each group of 128, mxfp4 one byte for each 32 (OCP MX 1.0)."""
 
+_EXPERTS_ALONE = frozenset({"mxfp4"})
+"""Kinds in which nothing but routed experts is stored (transformers 5.23 integrations/mxfp4.py)."""
+
+
+def count_quantised(kind: str | None, blocks: float, experts: float) -> float:
+    """Return how many parameters are stored quantised, of so many in blocks, experts apart, and in routed experts."""
+    if kind not in QUANTISED_BYTES:
+        return 0.0
+    return experts if kind in _EXPERTS_ALONE else blocks + experts
+
 
 def parameters(run: Run) -> tuple[Component, ...]:
     """Return what stays on the device between steps.
@@ -35,7 +45,7 @@ def parameters(run: Run) -> tuple[Component, ...]:
     own, precision = held(run), run.precision
     base_bytes = precision.unquantised if run.peft else precision.stored
     ranks = run.parallel.shard if run.parallel.stage == 3 else 1
-    quantised = own.blocks + own.experts if run.model.quantization in QUANTISED_BYTES else 0.0
+    quantised = count_quantised(run.model.quantization, own.blocks, own.experts)
     plain = own.total - quantised
     parts = []
     if run.offload_param:

@@ -13,3 +13,9 @@ def test_heads_are_split_but_never_below_one(make_run):
 
 def test_the_cache_grows_with_its_tokens(make_run):
     assert kv_cache(make_run(), 4096).size.expected == 4096 * 524288
+
+
+def test_engines_keep_latent_attention_compressed_on_every_rank(make_run):
+    model = make_run().model._replace(latent=576)
+    assert bytes_per_token(model, 2, tensor_parallel=8, compressed=True) == 576 * 2 * model.layers
+    assert bytes_per_token(model, 2) == bytes_per_token(model._replace(latent=0), 2)  # transformers expands it

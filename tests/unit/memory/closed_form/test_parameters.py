@@ -1,6 +1,6 @@
 import pytest
 
-from compatcheck.memory.closed_form.parameters import dequantised, parameters
+from compatcheck.memory.closed_form.parameters import count_quantised, dequantised, parameters
 
 SEVEN = 6738415616
 BLOCKS = 32 * 202383360
@@ -35,3 +35,9 @@ def test_bitsandbytes_unpacks_one_weight_and_gptq_keeps_a_block_of_them(make_run
     several = dequantised(make_run(model__quantization="gptq"), backward=True)[0].size.expected
     assert several == pytest.approx(5 * 4096 * 3 * 4096 + 2 * 202383360)
     assert dequantised(make_run(), backward=True) == ()
+
+
+def test_mxfp4_holds_experts_alone():
+    assert count_quantised("mxfp4", 10.0, 90.0) == 90.0
+    assert count_quantised("nf4", 10.0, 90.0) == 100.0
+    assert count_quantised(None, 10.0, 90.0) == 0.0
