@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.collectors import signatures as sniffs
 from compatcheck.core.data_file import read_words
-from compatcheck.core.files import LOCAL, Files
+from compatcheck.core.files import LOCAL, MOST_LEVELS, Files
 from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.textfile import MAX_BYTES, POLICY_FILE, SCRIPTS
 
@@ -341,13 +341,17 @@ def walk(
                 )
             continue
         names = {entry.name for entry in entries}
+        deepest = directory.count(os.sep) - path.count(os.sep) >= MOST_LEVELS
         if directory != path and "pyvenv.cfg" in names and names & _OF_ENVIRONMENTS:
             continue
         below = []
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 if entry.name not in SKIPPED_DIRECTORIES and not entry.name.endswith((".egg-info", ".dist-info")):
-                    below.append(entry.path)
+                    if not deepest:
+                        below.append(entry.path)
+                    elif passed_over is not None:
+                        passed_over(entry.path, f"lies below {MOST_LEVELS} directories, and is not entered", "name it")
                 if _is_of_a_file(entry.path):
                     yield entry.path, recognise(entry.path, files, named=False)
             elif entry.is_symlink() and os.path.isdir(entry.path):

@@ -9,6 +9,9 @@ from typing import Protocol
 
 _BINARY_STARTS = (b"\x7fELF", b"MZ", b"\xfe\xed\xfa", b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 
+MOST_LEVELS = 100
+"""Directories inside one another that are entered: the kernel looks each up again for every file below."""
+
 
 class Files(Protocol):
     """A tree of files that is only read; paths are absolute, and errors are those of ``os``.

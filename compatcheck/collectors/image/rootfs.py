@@ -7,6 +7,7 @@ import stat
 
 from compatcheck.collectors.image.layers import Budget, LayerRecord, LayerScan, LimitError
 from compatcheck.collectors.image.tar import DIRECTORY, FILE, LINK, OTHER, Entry
+from compatcheck.core.files import MOST_LEVELS
 
 _PASSED_OVER = frozenset({"proc", "sys", "dev"})
 """Directories of a running system's root that hold no files."""
@@ -54,7 +55,10 @@ def scan_directory(path: str, budget: Budget) -> LayerRecord:
                     denied.append(f"/{os.fsdecode(name)} could not be read: {error.strerror}")
                     continue
                 if entry.kind == DIRECTORY and (inside or os.fsdecode(child.name) not in _PASSED_OVER):
-                    waiting.append((child.path, name))
+                    if name.count(b"/") < MOST_LEVELS:
+                        waiting.append((child.path, name))
+                    else:
+                        denied.append(f"/{os.fsdecode(name)} lies below {MOST_LEVELS} directories, and was not entered")
     except LimitError as error:
         scan.problems.append(str(error))
     if denied:

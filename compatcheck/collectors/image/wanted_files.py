@@ -102,7 +102,7 @@ def _judge_project(path: bytes, name: bytes) -> Interest | None:
 def _judge_program(path: bytes, folder: bytes, name: bytes) -> Interest | None:
     """Judge what has no suffix, or a number for one: programs, libraries, databases."""
     parent = folder[folder.rfind(b"/") + 1 :]
-    if parent.endswith(_METADATA_FOLDERS):
+    if parent.lower().endswith(_METADATA_FOLDERS):
         return _IN_METADATA.get(name)
     if parent in {b"bin", b"sbin"}:
         if re.match(_PYTHON, name):
@@ -131,7 +131,7 @@ def _judge_text(path: bytes, folder: bytes, name: bytes) -> Interest | None:
     parent = folder[folder.rfind(b"/") + 1 :]
     if parent == b"conda-meta":
         return _RECORD if name.endswith(b".json") else None
-    if parent.endswith(b".dist-info"):
+    if parent.lower().endswith(b".dist-info"):
         return _IN_METADATA.get(name)
     if name in {b"version.json", b"version.txt"}:
         return _LONG_TEXT if parent.startswith(b"cuda") else None
@@ -159,7 +159,7 @@ def _judge_other(path: bytes, folder: bytes, name: bytes) -> Interest | None:
 def judge_directory(path: bytes) -> bool:
     """Tell whether a directory is kept though nothing in it may be."""
     name = path[path.rfind(b"/") + 1 :]
-    return name in _FOLDERS or name.endswith(_PACKAGE_FOLDERS)
+    return name in _FOLDERS or name.lower().endswith(_PACKAGE_FOLDERS)
 
 
 def judge_link(path: bytes) -> bool:

@@ -32,6 +32,8 @@ _REINSTALL = "reinstall it: pip install --force-reinstall --no-deps"
 ASK_OWNER = "run as a user who may read it"
 """What can be done about a file of this machine that may not be read."""
 _PTH_CHARACTERS = 1 << 20
+_PTH_DIRECTORIES = 2000
+"""Of those that the ``.pth`` files of one environment name; real ones name a few, a monorepo some hundred."""
 _EDITABLE = r'"editable"\s*:\s*true'
 _VCS = r'"vcs"\s*:\s*"(\w+)"'
 _URL = r'"url"\s*:\s*"([^"\\]*)"'
@@ -83,6 +85,8 @@ class _Scan:
         self.notes: list[str] = []
         self.code: list[str] = []
         self.links: list[tuple[str, str]] = []
+        self.followed = 0
+        """Directories that ``.pth`` files have named."""
         self.complete = True
         self._read: set[str] = set()
 
@@ -106,9 +110,10 @@ class _Scan:
         broken: list[tuple[str, str]] = []
         paths = []
         for name in names:
-            if name.endswith(".dist-info"):
+            ending = name[-10:].lower()  # as importlib.metadata compares it
+            if ending == ".dist-info":
                 package = self._read_dist_info(folder, name, broken)
-            elif name.endswith(".egg-info"):
+            elif ending.endswith(".egg-info"):
                 package = self._read_egg_info(folder, name, broken)
             else:
                 if follow and name.endswith(".pth") and not name.startswith("."):
@@ -123,7 +128,8 @@ class _Scan:
             found.setdefault(name, [Package(name, None, Source(version), specifier="")])
         self._take(folder, found)
         for name in sorted(paths):
-            self._follow_pth(folder, name)
+            if self.followed <= _PTH_DIRECTORIES:
+                self._follow_pth(folder, name)
 
     def _read_dist_info(self, folder: str, name: str, broken: list[tuple[str, str]]) -> Package | None:
         path = f"{folder}{os.sep}{name}"
@@ -209,7 +215,7 @@ class _Scan:
 
     def _report_duplicates(self, folder: str, name: str, packages: list[Package]) -> list[Package]:
         """Report several sets of metadata of one distribution, and put the one that describes the files first."""
-        dist_infos = [package for package in packages if package.source.path.endswith(".dist-info")]
+        dist_infos = [package for package in packages if package.source.path.lower().endswith(".dist-info")]
         versions = {package.version for package in packages}
         if len(dist_infos) < 2 and len(versions) == 1:
             return dist_infos + [package for package in packages if package not in dist_infos]
@@ -245,6 +251,11 @@ class _Scan:
             if line.startswith(("import ", "import\t")):
                 runs_code = True
                 continue
+            self.followed += 1
+            if self.followed > _PTH_DIRECTORIES:
+                reason = f"the .pth files here name more than {_PTH_DIRECTORIES:,} directories; the rest is not read"
+                self._skip(path, reason, None)
+                break
             target = os.path.abspath(os.path.join(folder, line.rstrip()))
             if self.files.exists(target):
                 self.read_folder(target, follow=False)
@@ -258,7 +269,7 @@ class _Scan:
             try:
                 line = self.files.read_text(path).partition("\n")[0]
                 target = os.path.abspath(os.path.join(folder, line.strip()))
-                names = [entry for entry in self.files.list_names(target) if entry.endswith(".egg-info")]
+                names = [entry for entry in self.files.list_names(target) if entry.lower().endswith(".egg-info")]
             except OSError as error:
                 self._skip(path, f"the source tree it names could not be read: {error.strerror}", None, lost=False)
                 continue

@@ -50,7 +50,7 @@ def check_records(
     damage: list[Damage] = []
     corrected: dict[str, str] = {}
     for path, package in chosen.items():
-        if path.endswith(".dist-info") and package.version is not None and not _agrees(path, files):
+        if path.lower().endswith(".dist-info") and package.version is not None and not _agrees(path, files):
             found = _compare(path, package, files)
             if found is not None:
                 damage.append(found[0])

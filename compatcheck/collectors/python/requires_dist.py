@@ -30,7 +30,7 @@ def read_own_requirements(package: Package, dependency: str) -> tuple[Requiremen
         The requirements on ``dependency``, none when the metadata lists others only; None when it lists no requirement at
         all or could not be read, which tells nothing.
     """
-    file = _FILES.get(os.path.splitext(package.source.path)[1])
+    file = _FILES.get(os.path.splitext(package.source.path)[1].lower())
     if file is None or package.version is None:
         return None
     lines = _requires_dist(os.path.join(package.source.path, file))

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from compatcheck.collectors.image.layers import Budget
+from compatcheck.collectors.image.rootfs import scan_directory
 from compatcheck.collectors.recognise import (
     SNIFFED_BYTES,
     recognise,
@@ -115,6 +117,20 @@ def test_walk_is_ordered_and_leaves_out_what_is_not_ours(tmp_path: Path) -> None
         ("b/requirements.txt", "requirements"),
         ("b/self", None),
     ]
+
+
+def test_what_lies_too_deep_is_said_and_not_entered(tmp_path: Path) -> None:
+    deep = tmp_path.joinpath(*["d"] * 102)
+    deep.mkdir(parents=True)
+    for folder in (deep, deep.parent, deep.parent.parent):
+        (folder / "requirements.txt").write_text(TEXT)
+    said: list[tuple[str, ...]] = []
+    found = [path for path, _ in walk(str(tmp_path), lambda *entry: said.append(entry))]
+    assert found == [str(deep.parent.parent / "requirements.txt")]
+    assert said == [(str(deep.parent), "lies below 100 directories, and is not entered", "name it")]
+    scan = scan_directory(str(tmp_path), Budget())
+    assert len(scan.problems) == 1
+    assert "lies below 100 directories" in scan.problems[0]
 
 
 def test_walk_of_a_file_lists_itself(tmp_path: Path) -> None:

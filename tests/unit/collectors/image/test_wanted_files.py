@@ -24,6 +24,7 @@ SITE = "opt/venv/lib/python3.11/site-packages"
         f"{SITE}/torch-2.5.0.dist-info/METADATA",
         f"{SITE}/torch-2.5.0.dist-info/direct_url.json",
         f"{SITE}/torch-2.5.0.dist-info/INSTALLER",
+        f"{SITE}/torch-2.5.0.DIST-INFO/METADATA",
         f"{SITE}/old.egg-info",
         f"{SITE}/old.egg-info/PKG-INFO",
         f"{SITE}/easy.pth",

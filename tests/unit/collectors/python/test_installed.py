@@ -74,6 +74,13 @@ def test_metadata_decides_where_the_directory_name_is_ambiguous(prefix, site, di
     assert versions(collect(prefix)) == {canonicalize_name(name): version}
 
 
+def test_endings_in_capitals_count_as_for_importlib(prefix, site):
+    add_dist(site, "deepspeed", "0.16.4")
+    (site / "deepspeed-0.16.4.dist-info").rename(site / "deepspeed-0.16.4.DIST-INFO")
+    assert [dist.version for dist in importlib.metadata.distributions(path=[str(site)])] == ["0.16.4"]
+    assert versions(collect(prefix)) == {"deepspeed": "0.16.4"}
+
+
 def test_earlier_directories_win(tmp_path):
     base = make_prefix(tmp_path / "base")
     prefix = make_venv(tmp_path / "venv", base, system=True)
@@ -184,6 +191,17 @@ class TestPaths:
         assert versions(environment) == {"pkg": "1.0", "other": "2.0"}
         assert str(site / "extra.pth") in environment.notes[0]
         assert not (tmp_path / "ran").exists()
+
+    def test_path_lines_without_end_are_given_up_and_said(self, prefix, site, tmp_path):
+        add_dist(tmp_path / "extra", "pkg", "1.0")
+        (site / "a.pth").write_text("/nowhere\n" * 2000)
+        (site / "b.pth").write_text(f"{tmp_path}/extra\n")
+        environment = collect(prefix)
+        assert versions(environment) == {}
+        assert not environment.complete
+        assert [(entry.source.path, entry.reason) for entry in environment.skipped] == [
+            (str(site / "b.pth"), "the .pth files here name more than 2,000 directories; the rest is not read")
+        ]
 
     def test_path_lines_come_after_their_own_directory(self, prefix, site, tmp_path):
         add_dist(tmp_path / "extra", "pkg", "1.0")
