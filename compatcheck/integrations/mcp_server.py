@@ -16,6 +16,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 from pydantic import Field
+from pydantic_core import from_json, to_json
 
 from compatcheck import __version__
 from compatcheck.core.errors import CompatcheckError
@@ -53,10 +54,14 @@ _LONE = 6
 """Length of the escape of one half of a character; a whole one has two."""
 
 
-class WholeCharacters(io.BufferedIOBase):
-    """Lines of JSON in which a half of a character, which no text can hold, is the sign for one that is not known.
+_ID = re.compile(rb'"id"\s*:\s*(-?[0-9]{1,15}|"[^"\\]{1,200}")')
 
-    The protocol's own parser drops a request with one, and whoever asked would wait for ever.
+
+class ReadableLines(io.BufferedIOBase):
+    """Lines of JSON that the protocol's own parser reads; what it cannot read it drops, and whoever asked waits for ever.
+
+    A half of a character, which no text can hold, is the sign for one that is not known. A request that is no JSON, or is too
+    deep or has too long a number, becomes one for a method that there is not: its answer says why.
     """
 
     def __init__(self, source: BinaryIO) -> None:
@@ -69,7 +74,15 @@ class WholeCharacters(io.BufferedIOBase):
 
     def read1(self, _: int = -1) -> bytes:
         """Return a line."""
-        return _ESCAPE.sub(_make_whole, self._source.readline())
+        line = _ESCAPE.sub(_make_whole, self._source.readline())
+        asked = _ID.search(line)
+        if asked is None:
+            return line
+        try:
+            from_json(line)
+        except ValueError as error:
+            return b'{"jsonrpc": "2.0", "id": %s, "method": %s}\n' % (asked[1], to_json(f"no JSON to be read: {error}"))
+        return line
 
 
 def _make_whole(escape: re.Match[bytes]) -> bytes:
@@ -78,7 +91,7 @@ def _make_whole(escape: re.Match[bytes]) -> bytes:
 
 def serve(root: str) -> None:
     """Answer what standard input asks about what lies below a directory, until it ends."""
-    sys.stdin = io.TextIOWrapper(WholeCharacters(sys.stdin.buffer), encoding="utf-8", errors="replace")
+    sys.stdin = io.TextIOWrapper(ReadableLines(sys.stdin.buffer), encoding="utf-8", errors="replace")
     make_server(root).run()
 
 

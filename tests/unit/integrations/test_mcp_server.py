@@ -83,9 +83,12 @@ def test_what_makes_no_sense_is_refused_with_a_reason(project: Path, arguments: 
         ("check_files", r'{"paths": ["."], "settings": {"training.zero_stage": "\uDFFF"}}'),
         ("explain_out_of_memory", r'{"message": "\\\ud800 out of memory", "paths": ["."]}'),
         ("check_\ud800", r'{"paths": ["."]}'),
+        ("check_files", '{"paths": ' + "[" * 250 + "]" * 250 + "}"),
+        ("check_files", '{"paths": ["."], "nodes": ' + "9" * 5000 + "}"),
+        ("check_files", '{"paths": [".'),
     ],
 )
-def test_half_a_character_is_answered(project: Path, name: str, arguments: str) -> None:
+def test_what_the_protocols_parser_does_not_read_is_answered(project: Path, name: str, arguments: str) -> None:
     start = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}
     called = f'{{"name": {json.dumps(name)}, "arguments": {arguments}}}'
     lines = [
@@ -109,7 +112,7 @@ def test_half_a_character_is_answered(project: Path, name: str, arguments: str) 
 
 
 def test_whole_characters_and_backslashes_stay() -> None:
-    from compatcheck.integrations.mcp_server import WholeCharacters
+    from compatcheck.integrations.mcp_server import ReadableLines
 
     given = rb'"\ud83d\udc4d \\ud800 \n \u00e4" "\ud800" "\\\udc00"'
-    assert WholeCharacters(io.BytesIO(given)).read1() == rb'"\ud83d\udc4d \\ud800 \n \u00e4" "\ufffd" "\\\ufffd"'
+    assert ReadableLines(io.BytesIO(given)).read1() == rb'"\ud83d\udc4d \\ud800 \n \u00e4" "\ufffd" "\\\ufffd"'
