@@ -346,7 +346,9 @@ def _concerns(finding: Finding, reading: MessageReading) -> bool:
 def _is_named(finding: Finding, text: str) -> bool:
     """Tell whether a text in lower case names what a rule is about: a word of the rule's own name."""
     words = finding.rule_id.partition("/")[2].split("-")
-    return any(len(word) >= _TOPIC and word not in _NO_TOPICS and re.search(rf"\b{word}", text) for word in words)
+    return any(
+        len(word) >= _TOPIC and word not in _NO_TOPICS and re.search(rf"{word}(?<=\b{word})", text) for word in words
+    )
 
 
 def _is_of_engine(reading: MessageReading) -> bool:
