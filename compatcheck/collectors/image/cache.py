@@ -29,7 +29,7 @@ MAX_BYTES = 256 * MIB
 """Size of the whole cache on disk; the records that were used longest ago go first (a layer takes some 100 kB)."""
 MAX_RECORD_BYTES = 192 * MIB
 """Largest record that is expanded again."""
-FORMAT = 2
+FORMAT = 3
 """Number of the form of records and of what is of interest: one more whenever either changes."""
 
 _SETTLED_SECONDS = 2.0

@@ -222,8 +222,12 @@ class LayerScan:
             kept = judge_link(path)
             if kept:
                 self._keep(Kept(decode(path), LINK, 0, entry.modified, None, decode(entry.target)))
+        elif kind == HARD_LINK:
+            kept = self._take_hard_link(path, entry)
         else:
-            kept = kind == HARD_LINK and self._take_hard_link(path, entry)
+            kept = judge_file(path) is not None
+            if kept:  # a device or pipe where a file would be read: what it stands for is not absent
+                self._keep(Kept(decode(path), FILE, 0, entry.modified, None))
         if not kept:
             self._hidden += hash_path(path)
 

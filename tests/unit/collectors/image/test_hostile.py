@@ -107,6 +107,14 @@ def test_entries_that_lead_out_of_the_image_are_passed_over_and_said(tmp_path):
     assert "../../../etc/passwd" in reason
 
 
+def test_metadata_that_is_a_device_is_a_broken_installation_and_no_absent_one(tmp_path):
+    tree = {f"{SITE}/deepspeed-0.16.4.dist-info/METADATA": Device(), **GOOD}
+    image = open_image(docker_archive(tmp_path / "a.tar", [tree]), cache=None)
+    path = f"/{SITE}/deepspeed-0.16.4.dist-info"
+    assert path in image.files.find_directories("*.dist-info")
+    assert image.files.size_bytes(f"{path}/METADATA") == 0
+
+
 def test_links_in_circles_end(tmp_path):
     loops = {f"loop{number}": To(f"loop{(number + 1) % 50}/x/../y") for number in range(50)}
     wide = {f"a{number}": To("/".join([f"a{number + 1}"] * 2)) for number in range(60)}
