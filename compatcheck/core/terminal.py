@@ -20,6 +20,11 @@ def escape_name(text: str) -> str:
     return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", _escape, text)
 
 
+def escape_lines(text: str) -> str:
+    """Write every control character of a text without colours as the escape of JSON, but for its line breaks."""
+    return "\n".join(map(escape_name, text.split("\n")))
+
+
 def disarm(text: str) -> str:
     """Write what a runner of GitHub would take for a command so that it takes it for none: the name of a file may be one."""
     return re.sub(r"(?m)^(\s*):(?=:)", r"\1: ", text).replace("##[", "# #[")

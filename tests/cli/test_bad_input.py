@@ -364,3 +364,15 @@ def test_a_name_commands_no_workflow(
     ]
     assert [line for line in plain if line.lstrip().startswith("::") or "##[" in line] == []
     assert "set-output" in out
+
+
+def test_what_an_error_says_back_commands_no_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "a\x1b[31mb"
+    folder.mkdir()
+    monkeypatch.setenv("VIRTUAL_ENV", str(folder))
+    for given in (["env"], ["env", "--python", "a\x1b[31mb"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "compatcheck", *given], capture_output=True, text=True, check=False
+        )
+        assert "\x1b" not in done.stderr
+        assert "a\\u001b[31mb" in done.stderr

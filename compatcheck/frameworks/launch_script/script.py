@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from compatcheck.core.document import Document
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
-from compatcheck.core.source import Source
+from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import read_text
 from compatcheck.frameworks.beside import find_beside
 from compatcheck.frameworks.launch_script.commands import TrainingCommand, read_commands
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _OF_TRAINING = ("torchrun", "torch.distributed", "accelerate", "deepspeed")
 _LAUNCHERS = (*_OF_TRAINING, "python", "python3", "ray", "srun", "mpirun")
+_MOST_RUNS = 500
+"""Runs of one script, each of which is checked by itself: a search over settings starts some hundred."""
 _SAID = 3
 """Parts of a script that were not read which an error names."""
 
@@ -67,12 +69,16 @@ def read_launch_script(
             source=Source(file),
             hint="name the script that starts it, or state what it sets in a facts file (compatcheck: 1)",
         )
+    asked = [run for run in runs if line is None or run.line == line]
+    if len(asked) > _MOST_RUNS:
+        reason = f"starts {len(asked):,} runs, of which the first {_MOST_RUNS} were read"
+        skipped = (*skipped, Skipped(Source(file), reason, "name one by its line: SCRIPT:LINE", named=named))
     about = Document("shell", Source(file), (), skipped=skipped)
-    for run in runs:
-        if line is None or run.line == line:
-            documents = (*run.documents, *([about] if skipped else []))
-            is_one = runs == [run] or defaults == [run]
-            yield (file if is_one else str(run.launch.command.source)), run._replace(documents=documents)
+    is_one = len(runs) == 1
+    for run in asked[:_MOST_RUNS]:
+        documents = (*run.documents, *([about] if skipped else []))
+        name = file if is_one or defaults == [run] else str(run.launch.command.source)
+        yield name, run._replace(documents=documents)
 
 
 def _find_mark(text: str, launchers: Sequence[str]) -> re.Match[str] | None:

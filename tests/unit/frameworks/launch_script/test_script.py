@@ -301,3 +301,13 @@ def test_a_default_gives_way_where_another_value_is_asked_for(tmp_path: Path) ->
     text = f'N=${{N:-1}}; if [ "$N" -gt 1 ]; then {CMD} --seed $N; else {CMD} --seed 0$N; fi'
     one, two = read(tmp_path, text)
     assert [one.launch.arguments[-1].text, two.launch.arguments[-1].text] == ["01", None]
+
+
+def test_of_runs_without_end_the_first_are_read_and_one_is_by_its_line(tmp_path: Path) -> None:
+    runs = read(tmp_path, "\n".join(f"{CMD} --max_len {length}" for length in range(501)))
+    assert len(runs) == 500
+    (skipped,) = runs[0].documents[-1].skipped
+    assert skipped.reason == "starts 501 runs, of which the first 500 were read"
+    ((name, run),) = read_launch_script(str(tmp_path / "run.sh:502"), named=True)
+    assert name.endswith("run.sh:502")
+    assert not run.documents[-1].skipped
