@@ -257,7 +257,18 @@ def _evidence() -> list[Seed]:
     return [Seed(("evidence", "import", name), {name: data}) for name, data in files]
 
 
+def _bare() -> list[Seed]:
+    """Make runs without a command: a text of any name, and the start of a server."""
+    servers = {name: (ROOT / "fixtures/programs" / name).read_bytes() for name in ("vllm-serve.sh", "sglang-server.sh")}
+    return [Seed((name,), {name: log}) for log in _logs() for name in ("thread.md", "a.log", "b")] + [
+        Seed((*command, name), {name: data})
+        for name, data in servers.items()
+        for command in ((), ("estimate", "--gpu", "8xH100-80GB"), ("estimate", "--suggest"), ("check",))
+    ]
+
+
 COMMANDS: Mapping[str, Callable[[], list[Seed]]] = {
+    "bare": _bare,
     "check": lambda: (
         _over_files("check", (), ("-vv",), *(("--format", name) for name in REPORTS), ("--strict",)) + _own_rules()
     ),
