@@ -210,7 +210,9 @@ def draw_command(seeds: Sequence[Seed], number: int) -> Case:
 
 def _rename(name: str, choose: random.Random) -> str:
     head, _, last = name.rpartition("/")
-    changed = mutate(last.encode("utf-8", "surrogateescape"), choose.randrange(2**32)).decode("utf-8", "surrogateescape")[:60]
+    changed = mutate(last.encode("utf-8", "surrogateescape"), choose.randrange(2**32)).decode(
+        "utf-8", "surrogateescape"
+    )[:60]
     changed = changed.replace("/", "_").replace("\0", "_")
     return f"{head}/{last if changed in {'', '.', '..'} else changed}".lstrip("/")
 

@@ -17,6 +17,7 @@ from compatcheck.collectors.recognise import (
     tell_by_name,
     walk,
 )
+from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError, NoEnvironmentError, UsageError
 from compatcheck.core.files import Files, Overlay, ReadLog
 from compatcheck.core.pattern import lazy_compile
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from compatcheck.core.document import Document
-    from compatcheck.core.environment import Environment
     from compatcheck.core.selection import Selection
 
 MAX_WALKED_BYTES = 2 << 20
@@ -251,15 +251,17 @@ def open_blocks(path: str, files: Files) -> tuple[Files, tuple[str, ...] | None]
     """Lay the blocks of code of a pasted text over a tree, as files of their own.
 
     Returns:
-        The tree, and the names that the blocks have in it; None for what is no text with fences.
+        The tree, and the names that the blocks have in it; None for what is no text with any.
     """
+    from compatcheck.collectors.reports.blocks import has_blocks  # noqa: PLC0415 (only for pasted texts)
+
     if path != STANDARD_INPUT and not path.endswith(REPORT_SUFFIXES):
         return files, None
     try:
         content = read_bytes(path, files)
     except InputError:
         return files, None  # its reader says why
-    if b"```" not in content and b"~~~" not in content:
+    if not has_blocks(content):
         return files, None
     return lay_blocks(content.decode("utf-8", "replace"), path, files)
 
@@ -365,8 +367,11 @@ def _read_as(
             return
         yield from _read_configurations(path, files, named=True, mark=True, arguments=selection.script_arguments)
     except InputError as error:
-        if not found:
-            skipped.append(as_skipped(_explain_prose(error, path, kind, files), path))
+        why = _explain_prose(error, path, kind, files)
+        said = list(_read_said(path, files)) if blocks or why is not error else []
+        yield from said
+        if not found and not said:
+            skipped.append(as_skipped(why, path))
 
 
 _GUESSES = {None, "requirements", "report"}
@@ -401,6 +406,16 @@ def _explain_prose(error: InputError, path: str, kind: str | None, files: Files)
     message = "holds no report of an environment, no list of packages and no configuration that is known here"
     hint = f"looked for: {KNOWN}; between lines of ``` also YAML, JSON and commands; of a message about memory, `compatcheck oom`"
     return InputError(message, source=Source(path), hint=hint)
+
+
+def _read_said(path: str, files: Files) -> Iterator[InputFile]:
+    """Read the packages that a text without a report names with one version alone."""
+    from compatcheck.oom.mentions import read_packages  # noqa: PLC0415 (only for pasted texts)
+
+    said = read_packages(read_bytes(path, files).decode("utf-8", "replace"))
+    if said:
+        packages = {name: Package(name, version, Source(path, line=line)) for name, (version, line) in said.items()}
+        yield InputFile(path, (), Environment(path, packages, complete=False), is_root=True, kind="report")
 
 
 def _read_report(path: str, files: Files) -> Iterator[InputFile]:

@@ -21,10 +21,11 @@ def complete_line(arguments: list[str]) -> list[str] | None:
     """Return a command line with the command that its files, or the text on standard input, are for.
 
     Args:
-        arguments: what was given, without options of the program and without a command.
+        arguments: what was given, without a command: files, and options of the command that they are for.
 
     Returns:
-        `oom` where a text holds a message about memory, with that text first; else `check`. None where nothing was given.
+        `oom` where a text holds a message about memory, with that text first; else `check`. None where nothing was given but
+        options.
 
     Raises:
         InputError: standard input cannot be read.
@@ -40,7 +41,12 @@ def complete_line(arguments: list[str]) -> list[str] | None:
         arguments = ["-"]
     elif "-" in arguments:
         _keep_standard_input()
-    for name, before in zip(arguments, ["", *arguments], strict=False):
+    pairs = list(zip(arguments, ["", *arguments], strict=False))
+    if not any(name[:1] != "-" and before[:2] != "--" for name, before in pairs) and "-" not in arguments:
+        if not _is_given() or not _keep_standard_input().strip():
+            return None
+        arguments, pairs = [*arguments, "-"], [*pairs, ("-", "")]
+    for name, before in pairs:
         if not before.startswith("--") and _holds_message(name):
             rest = list(arguments)
             rest.remove(name)

@@ -50,7 +50,10 @@ class LazyGroup(Group):
         if not ctx.resilient_parsing and (not args or args[0] not in COMMANDS):
             from compatcheck.cli.bare import complete_line, is_input  # noqa: PLC0415 (without a command)
 
-            if not args or is_input(args[0]):
+            named = next((word for word in args if word in COMMANDS), None) if args and args[0][:1] == "-" else None
+            if named is not None:  # options that stand in front of it
+                args = [named, *args[: args.index(named)], *args[args.index(named) + 1 :]]
+            elif not args or is_input(args[0]) or (args[0][:2] == "--" and args[0] not in {"--help", "--version"}):
                 args = complete_line(args) or args
         return super().parse_args(ctx, args)
 

@@ -42,10 +42,10 @@ _NAMES = (
 )  # fmt: skip
 _CALLED = {"transformer": "transformers"}
 """What people write for a package's name."""
-_BEFORE_NAME = frozenset("[]>'\"`- \t\r\n\v\f将把从")
+_BEFORE_NAME = frozenset("[](>'\"`-,，、（： \t\r\n\v\f将把从")
 """What stands in front of a package's name, unless it begins the text."""
 _VERSION = re.compile(
-    r"`?(?:\s*==\s*|\s+version\s*(?:\([^)]*\))?\s*[:=]?\s*|\s*[:=]\s*v?)(?P<version>\d+\.\d+[\w.+!-]*)",
+    r"`?(?:\s*==\s*|\s+version\s*(?:\([^)]*\))?\s*[:=]?\s*|\s*[:=]\s*v?|[ \t]+v?(?=\d+\.\d+\.\d))(?P<version>\d+\.\d+[\w.+!-]*)",
     re.IGNORECASE | re.ASCII,
 )
 _CHANGE = re.compile(
@@ -97,9 +97,7 @@ def read_mentions(log: str, models: Mapping[str, Iterable[str]]) -> Mentions:
     """
     folded = fold_case(log)
     known, unknown = _read_models(log, folded, models)
-    packages: dict[str, set[str]] = {}
-    for name, version in _read_packages(log, folded):
-        packages.setdefault(name.replace("_", "-"), set()).add(version.rstrip(".,;)-"))
+    packages = _find_packages(log, folded)
     settings: dict[str, set[int]] = {}
     for fact, pattern in _SETTINGS:
         for match in pattern.finditer(folded):
@@ -119,6 +117,21 @@ def read_mentions(log: str, models: Mapping[str, Iterable[str]]) -> Mentions:
             fact: next(iter(values)) for fact, values in settings.items() if len(values) == 1 and min(values) > 0
         },
     )
+
+
+def read_packages(log: str) -> dict[str, tuple[str, int]]:
+    """Return the packages that a text names with one version alone: version and line by canonical name."""
+    found = _find_packages(log, fold_case(log))
+    one = {name: next(iter(versions.items())) for name, versions in found.items() if len(versions) == 1}
+    return {name: (version, log.count("\n", 0, position) + 1) for name, (version, position) in one.items()}
+
+
+def _find_packages(log: str, folded: str) -> dict[str, dict[str, int]]:
+    """Return where a text first names each version of each package, by canonical name."""
+    packages: dict[str, dict[str, int]] = {}
+    for name, version, position in _read_packages(log, folded):
+        packages.setdefault(name.replace("_", "-"), {}).setdefault(version.rstrip(".,;)-"), position)
+    return packages
 
 
 def _read_models(log: str, folded: str, models: Mapping[str, Iterable[str]]) -> tuple[dict[str, None], dict[str, None]]:
@@ -178,8 +191,8 @@ def _lines_with(log: str, folded: str, literals: Iterable[str]) -> str:
     return "\n".join(log[begin:end] for begin, end in sorted(begins.items()))
 
 
-def _read_packages(log: str, folded: str) -> Iterator[tuple[str, str]]:
-    """Yield the packages that a log names with a version."""
+def _read_packages(log: str, folded: str) -> Iterator[tuple[str, str, int]]:
+    """Yield the packages that a log names with a version, and where."""
     for name in _NAMES:
         end = 0
         while (begin := folded.find(name, end)) >= 0:
@@ -187,9 +200,9 @@ def _read_packages(log: str, folded: str) -> Iterator[tuple[str, str]]:
             if begin == 0 or log[begin - 1] in _BEFORE_NAME:
                 match = _VERSION.match(log, end) or _CHANGE.match(log, end)
                 for version in () if match is None else match.groups():
-                    yield _CALLED.get(name, name), version
+                    yield _CALLED.get(name, name), version, begin
     for match in _TORCH.finditer(folded):
-        yield "torch", log[match.start("version") : match.end("version")]
+        yield "torch", log[match.start("version") : match.end("version")], match.start()
 
 
 def _is_word(character: str) -> bool:

@@ -65,3 +65,29 @@ def test_a_word_that_is_nothing_is_an_error(tmp_path: Path) -> None:
     done = run("chekc", folder=tmp_path)
     assert (done.returncode, "No such command or file 'chekc'. Did you mean 'check'?" in done.stderr) == (2, True)
     assert run("env", "--prefix", "env", folder=tmp_path).stderr != run("./env", folder=tmp_path).stderr
+
+
+def test_a_thread_without_fences_is_read(tmp_path: Path) -> None:
+    thread = (
+        "I train with transformers 4.48.3、deepspeed 0.16.4 and it is slow.\n\n"
+        "deepspeed --num_gpus 8 --module openrlhf.cli.train_sft --pretrain meta-llama/Meta-Llama-3-8B --zero_stage 3 \\\n"
+        "   --gradient_checkpointing --bf16 --micro_train_batch_size 2 --max_len 4096\n\nAny idea?\n"
+    )
+    done = run("--gpu", "8xA100-80GB", folder=tmp_path, text=thread)
+    assert done.returncode == 1
+    assert "HIGH deepspeed/zero3-params-kept-in-backward" in done.stdout, done.stdout
+    assert "version unknown" not in done.stdout.replace("openrlhf: version unknown", "").replace(
+        "torch: version unknown", ""
+    )
+
+
+def test_options_may_stand_alone_or_before_the_command(tmp_path: Path) -> None:
+    done = run("--model", "llama-3-8b", folder=tmp_path, text=THREAD)
+    assert said(done) == said(run("oom", "-", "--model", "llama-3-8b", folder=tmp_path, text=THREAD))
+    (tmp_path / "requirements.txt").write_text("deepspeed==0.16.4\n")
+    before = run("--lang", "zh", "check", "requirements.txt", folder=tmp_path)
+    after = run("check", "requirements.txt", "--lang", "zh", folder=tmp_path)
+    assert before.stdout.splitlines()[:8] == after.stdout.splitlines()[:8]
+    assert run("-v", "check", "requirements.txt", folder=tmp_path).returncode == 0
+    assert run("--model", "llama-3-8b", folder=tmp_path).returncode == 2
+    assert run("--nonsense", folder=tmp_path, text="").stderr.count("No such option") == 1

@@ -1,6 +1,7 @@
 """Blocks of code in a pasted text, as files of their own: an issue holds its configuration and its commands between fences.
 
-Each keeps the numbers of its lines: as many line breaks stand in front of it as lines before it in the text.
+Where no fence holds a command, the lines of a text are asked: people paste what they typed. Each block keeps the numbers of its
+lines: as many line breaks stand in front of it as lines before it in the text.
 """
 
 from __future__ import annotations
@@ -28,7 +29,34 @@ _COMMAND = re.compile(
     r"(?:accelerate|torchrun|deepspeed|python3?|vllm|swift|llamafactory-cli|axolotl|tune|nohup|srun|ray|uv|bash)[ \t])"
 )
 _KEY = re.compile(r"[ \t]*(?:-[ \t]+)?[\w.\"'/-]+[ \t]*:(?:[ \t]|$)|[ \t]*(?:#|-[ \t]|$)")
-_PROMPT = re.compile(r"[ \t]{0,8}\$[ \t]+")
+_PROMPT = re.compile(r"[ \t]{0,8}(?:\$|\+{1,4})[ \t]+")
+"""Of a person, or the sign of ``set -x``."""
+_LAUNCH = re.compile(
+    r"(?:[ \t>]{0,16}(?:\$|\++)[ \t]+|[ \t]*)(?:[A-Za-z_]\w*=\S*[ \t]+){0,20}"
+    r"(?:(?:nohup|exec|time|srun|mpirun)[ \t]+(?:-\S+[ \t]+){0,20})?(?:[\w.~-]*/)*"
+    r"(?:accelerate[ \t]+launch|torchrun|deepspeed|python[\d.]*|vllm[ \t]+serve|swift|llamafactory-cli|axolotl|tune[ \t]+run"
+    r"|ray[ \t]+job[ \t]+submit|trl|uv[ \t]+run)[ \t]+[^\n]{0,2000}?(?:(?:^|\s)--?[A-Za-z]|\.(?:py|sh|ya?ml)\b|\\$)"
+)
+"""A line that starts a program with an option, a script or more to come, behind a prompt or the sign of ``set -x``."""
+_WORDS = (
+    "torch",
+    "accelerate",
+    "deepspeed",
+    "python",
+    "vllm",
+    "swift",
+    "llamafactory",
+    "axolotl",
+    "tune",
+    "ray",
+    "trl",
+    "uv",
+)
+_SHELL = re.compile(
+    r"[ \t]*(?:\$[ \t]+)?(?:#|[A-Za-z_]\w*=|(?:export|set|cd|source|unset|ulimit|echo|module|conda|mkdir|if|for|while|case)[ \t]"
+    r"|(?:then|else|fi|do|done|esac)\b)"
+)
+"""A line of a script that people paste with the command."""
 _MOST = 32
 """Blocks of one text at most."""
 
@@ -53,9 +81,40 @@ def find_blocks(text: str, path: str) -> tuple[Block, ...]:
             continue
         if suffix == ".sh":
             body = _without_prompts(lines)
-        content = ("\n" * line + body).encode("utf-8", "replace")
-        found.append(Block(f"{path} (block at line {line + 1}){suffix}", content))
-    return tuple(found)
+        found.append(_block(path, line, body, suffix))
+    if not any(block.path.endswith(".sh") for block in found):
+        found += [_block(path, line, _without_prompts(lines), ".sh") for line, lines in _find_commands(text)]
+    return tuple(found[:_MOST])
+
+
+def has_blocks(content: bytes) -> bool:
+    """Tell whether a text may have blocks: a fence, or a line that starts a program."""
+    return (
+        b"```" in content
+        or b"~~~" in content
+        or next(_find_commands(content.decode("utf-8", "replace")), None) is not None
+    )
+
+
+def _block(path: str, line: int, body: str, suffix: str) -> Block:
+    return Block(f"{path} (block at line {line + 1}){suffix}", ("\n" * line + body).encode("utf-8", "replace"))
+
+
+def _find_commands(text: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the lines of every command in a text with the lines of shell around it, and how many lines are before."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    begin, launches, goes_on = 0, False, False
+    for number, line in enumerate([*lines, "."]):
+        starts = not goes_on and any(word in line for word in _WORDS) and _LAUNCH.match(line) is not None
+        if starts or goes_on or not line.strip() or _SHELL.match(line) is not None:
+            launches = launches or starts
+            goes_on = (starts or goes_on) and line.rstrip().endswith("\\")
+            continue
+        if launches:
+            while not lines[begin].strip():
+                begin += 1
+            yield begin, lines[begin:number]
+        begin, launches = number + 1, False
 
 
 def _split(text: str) -> Iterator[tuple[int, str, list[str]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compatcheck.collectors.reports.blocks import find_blocks
+from compatcheck.collectors.reports.blocks import find_blocks, has_blocks
 
 FENCE = "```"
 
@@ -59,3 +59,40 @@ def test_of_a_session_the_commands_are_kept_with_their_lines() -> None:
 )
 def test_what_is_cut_off_or_is_no_configuration_is_none(text) -> None:
     assert find_blocks(text, "issue.md") == ()
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        ("torchrun --nproc_per_node 8 train.py", 3),
+        ("$ deepspeed --num_gpus 8 \\\n    train.py --bf16", 3),
+        ("#!/bin/bash\nexport A=1\n\nN=8\npython3 -m verl.trainer.main_ppo actor.lr=1 --x", 3),
+        ("+ CUDA_VISIBLE_DEVICES=0 /opt/venv/bin/accelerate launch sft.py", 3),
+        ("vllm serve Qwen/Qwen2.5-7B --max-num-seqs 64", 3),
+    ],
+)
+def test_a_command_without_a_fence_is_a_block(body, line) -> None:
+    text = f"It dies with torch 2.5.1.\n\n{body}\n\nThanks!\n"
+    assert has_blocks(text.encode())
+    (block,) = find_blocks(text, "issue.md")
+    assert block.path == f"issue.md (block at line {line}).sh"
+    kept = block.content.decode().strip()
+    assert not kept.startswith(("$", "+"))
+    assert body.strip("$+ ").endswith(kept.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "deepspeed==0.16.4\ntorch >=2.5\nray 2.9.3\n",
+        "I use deepspeed and python for this; accelerate launch is fine\n",
+        "the python program that I run with torchrun\n",
+    ],
+)
+def test_words_about_programs_are_no_commands(text) -> None:
+    assert not has_blocks(text.encode())
+
+
+def test_where_a_fence_holds_the_command_the_prose_is_not_asked() -> None:
+    text = "torchrun a.py --x\n\n" + fenced("bash", "torchrun b.py --y")
+    assert [block.content.decode().strip() for block in find_blocks(text, "issue.md")] == ["torchrun b.py --y"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compatcheck.oom.mentions import read_mentions
+from compatcheck.oom.mentions import read_mentions, read_packages
 
 MODELS = {"qwen2.5-7b": ("Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-7B-Instruct"), "llama-3-8b": ("meta-llama/Meta-Llama-3-8B",)}
 
@@ -30,7 +30,14 @@ def test_a_model_that_is_not_known_is_named_and_nothing_is_assumed() -> None:
 def test_packages_with_one_version_are_taken() -> None:
     log = "[pip3] torch==2.4.0+cu121\n- `transformers` version: 4.48.0\ndeepspeed==0.16.4\naccelerate 1.2.0\nPyTorch version: 2.4.0+cu121\n"
     packages = read_mentions(log + "vllm==0.6.3 then vllm==0.7.0", MODELS).packages
-    assert packages == {"torch": "2.4.0+cu121", "transformers": "4.48.0", "deepspeed": "0.16.4"}
+    assert packages == {
+        "torch": "2.4.0+cu121",
+        "transformers": "4.48.0",
+        "deepspeed": "0.16.4",
+        "accelerate": "1.2.0",
+    }
+    said = "We run\ntorch 2.5.1、transformers 4.48.3 (vllm 0.7), deepspeed 0.16.4; trl 0.15.1 then trl 0.16.0"
+    assert read_packages(said) == {"torch": ("2.5.1", 2), "transformers": ("4.48.3", 2), "deepspeed": ("0.16.4", 2)}
 
 
 def test_settings_with_one_value_are_taken() -> None:
