@@ -106,6 +106,14 @@ class Assumption(NamedTuple):
     source: Source | None = None
 
 
+class Least(NamedTuple):
+    """What one device needs where what nobody stated is for the best."""
+
+    needed_bytes: int
+    unless: str
+    """What is open, as `Verdict.unless`."""
+
+
 class Verdict(NamedTuple):
     """Whether the run fits."""
 
@@ -123,6 +131,10 @@ class Verdict(NamedTuple):
     """The command that would settle it."""
     condition: str | None = None
     """What the verdict rests on that nobody stated, with what it would change."""
+    unless: str | None = None
+    """Where the expected need is too much and the run may fit all the same: what would have to be so, in a few words."""
+    least: Least | None = None
+    """None where nothing of the kind is open."""
 
 
 WHOLE = "whole"
@@ -149,6 +161,11 @@ OUTCOMES = {
     "unknown": "no device to compare with",
 }
 """Outcomes of a verdict in words."""
+
+
+def say_outcome(outcome: str, unless: str | None) -> str:
+    """Return an outcome in words; of one that needs too much as far as anybody said, what would have to be so."""
+    return f"does not fit unless {unless}" if unless and outcome == "marginal" else OUTCOMES[outcome]
 
 
 class Capacity(NamedTuple):

@@ -42,6 +42,8 @@ class Suggestion(NamedTuple):
     """``fits``, ``marginal``, ``does_not_fit`` or ``unknown``."""
     clears: tuple[str, ...] = ()
     """Rules whose findings it clears."""
+    unless: str | None = None
+    """See `compatcheck.core.estimate.Verdict`."""
 
     @property
     def effect(self) -> str:

@@ -76,7 +76,8 @@ def _evaluate(group: Group, changes: Sequence[Change], before: Estimate | None) 
     if saved <= 0:
         return None
     complete = group.evaluation.complete(changes)
-    return Suggestion(complete, verdict.estimate.needed, saved, verdict.estimate.verdict.outcome, clears)
+    fit = verdict.estimate.verdict
+    return Suggestion(complete, verdict.estimate.needed, saved, fit.outcome, clears, fit.unless)
 
 
 def _done(suggestion: Suggestion) -> frozenset[object]:

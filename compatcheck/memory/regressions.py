@@ -96,7 +96,7 @@ def find_deciding(estimate: Estimate) -> frozenset[tuple[str, str]]:
         (rule, role) of each that alone makes it not fit, or without which all others leave it fitting.
     """
     clean, found = estimate.without, estimate.regressions
-    if clean is None or clean.verdict.outcome not in {"fits", "marginal"}:
+    if clean is None or clean.verdict.outcome not in {"fits", "marginal"} or clean.verdict.unless is not None:
         return frozenset()
 
     def fits(regressions: Iterable[Regression]) -> bool:
@@ -114,10 +114,15 @@ def _include(estimate: Estimate, regressions: tuple[Regression, ...]) -> Estimat
     phases = tuple(_fill(phase, regressions) for phase in estimate.phases)
     before, verdict = estimate.verdict, estimate.verdict
     if phases != estimate.phases:
-        verdict = judge(phases, before.limit_bytes, before.verify)
+        verdict = judge(phases, before.limit_bytes, before.verify)._replace(least=before.least)
         outcome = max(before.outcome, verdict.outcome, key=_WORSE.index)
-        condition = before.condition if outcome == before.outcome else None
-        verdict = verdict._replace(outcome=outcome, condition=condition)
+        condition, unless = (before.condition, before.unless) if outcome == before.outcome else (None, None)
+        added = sum(one.size.expected for one in regressions if one.adds)
+        least, limit = before.least, before.limit_bytes or 0
+        if outcome == "does_not_fit" and least is not None and least.needed_bytes + added <= limit:
+            outcome, unless = "marginal", least.unless
+            condition = f"this is with all that nobody stated for the worst: it may fit if {unless}"
+        verdict = verdict._replace(outcome=outcome, condition=condition, unless=unless)
     return estimate._replace(phases=phases, verdict=verdict, regressions=regressions, without=estimate)
 
 

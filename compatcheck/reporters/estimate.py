@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.columns import measure, pad
-from compatcheck.core.estimate import KINDS, OUTCOMES, WHOLE, Size, total
+from compatcheck.core.estimate import KINDS, OUTCOMES, WHOLE, Size, say_outcome, total
 from compatcheck.core.language import translate
 from compatcheck.core.summary import find_lead, gap_text, range_text, value_text
 from compatcheck.core.units import GIB, format_bytes
@@ -138,7 +138,8 @@ def regression_lines(estimate: Estimate) -> Iterator[str]:
     if any(one.adds for one in estimate.regressions):
         before = estimate.without
         without = "it" if len(estimate.regressions) == 1 else "them"
-        yield f"without {without}: {OUTCOMES[before.verdict.outcome]}, needs {range_text(before.needed)}"
+        words = say_outcome(before.verdict.outcome, before.verdict.unless)
+        yield f"without {without}: {words}, needs {range_text(before.needed)}"
 
 
 def _doubts(doubts: Doubts) -> Iterator[str]:
@@ -325,7 +326,9 @@ def format_markdown(report: EstimateReport) -> str:
     lines += [f"- not modelled: {left.name} ({left.direction}): {left.reason}" for left in estimate.unmodelled]
     for one in report.suggestions:
         words = " + ".join(map(change_text, one.changes))
-        lines.append(f"- {words}: saves {format_bytes(one.saved_bytes)}, then {OUTCOMES[one.outcome]}; {one.effect}")
+        lines.append(
+            f"- {words}: saves {format_bytes(one.saved_bytes)}, then {say_outcome(one.outcome, one.unless)}; {one.effect}"
+        )
     lines += [f"- {line}" for line in regression_lines(estimate)]
     lines += rest
     return "\n".join(lines) + "\n"

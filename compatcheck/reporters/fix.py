@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from compatcheck.core.columns import measure
 from compatcheck.core.effects import PATCH_RELEASE
 from compatcheck.core.errors import EXIT_UNREADABLE_INPUT
-from compatcheck.core.estimate import OUTCOMES
+from compatcheck.core.estimate import say_outcome
 from compatcheck.core.fix import NOT_NEEDED, REFUSED, RESOLVED, SETTING, VERSION, install_command
 from compatcheck.core.headline import open_lines
 from compatcheck.core.language import translate
@@ -194,7 +194,7 @@ def suggestion_lines(suggestions: Sequence[Suggestion], *, fits: bool) -> Iterat
         yield from wrap_text(" + ".join(map(change_text, asked)), 4, 4)
         yield from wrap_text(
             f"saves {format_bytes(one.saved_bytes)}, then needs {format_bytes(one.needed.expected)}: "
-            f"{OUTCOMES[one.outcome]}; {one.effect}",
+            f"{say_outcome(one.outcome, one.unless)}; {one.effect}",
             6, 8,
         )  # fmt: skip
         for change in one.changes:
@@ -216,7 +216,8 @@ def outcome_text(estimate: Estimate) -> str:
     """Say whether a run fits, and what it needs."""
     limit = estimate.verdict.limit_bytes
     of = "" if limit is None else f" of {format_bytes(limit)}"
-    return f"{OUTCOMES[estimate.verdict.outcome]}: needs {range_text(estimate.needed)}{of} a device"
+    words = say_outcome(estimate.verdict.outcome, estimate.verdict.unless)
+    return f"{words}: needs {range_text(estimate.needed)}{of} a device"
 
 
 def change_text(change: Change) -> str:

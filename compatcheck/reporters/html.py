@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core import summary
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, UsageError
-from compatcheck.core.estimate import OUTCOMES
+from compatcheck.core.estimate import OUTCOMES, say_outcome
 from compatcheck.core.fix import NOT_NEEDED, VERSION, install_command
 from compatcheck.core.headline import ending, find_worst, headline, missing_text, reason_text
 from compatcheck.core.language import translate
@@ -238,7 +238,9 @@ def _draw_estimate(report: EstimateReport, text: str, index: int, *, several: bo
     for one in report.suggestions:
         words = _after_text(one.changes)
         bar = Bar(words, (Part("", "whole", one.needed.expected),), one.needed)
-        states.append(_State(words, one.needed, OUTCOMES[one.outcome], bar, one.effect, tuple(_instruct(one))))
+        states.append(
+            _State(words, one.needed, say_outcome(one.outcome, one.unless), bar, one.effect, tuple(_instruct(one)))
+        )
     name = report.id or report.subject
     placements = [": ".join(estimates.placement_texts(place)) for place in report.placements]
     placements += [f"none: {report.no_placement}"] if report.no_placement else []
@@ -271,7 +273,8 @@ def _instruct(suggestion: Suggestion) -> Iterator[str]:
 
 def _make_state(label: str, estimate: Estimate) -> _State:
     assert estimate.peak_phase is not None  # noqa: S101 (there are phases)
-    return _State(label, estimate.needed, OUTCOMES[estimate.verdict.outcome], make_bar(label, estimate.peak_phase))
+    words = say_outcome(estimate.verdict.outcome, estimate.verdict.unless)
+    return _State(label, estimate.needed, words, make_bar(label, estimate.peak_phase))
 
 
 def _draw_run(run: _Run, index: int, of: str) -> _Run:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatcheck.architectures.adapters import LOW_RANK
-from compatcheck.core.estimate import Assumption, Component, Estimate, Phase, Size, Unmodelled, Verdict, exactly, total
+from compatcheck.core.estimate import (
+    Assumption,
+    Component,
+    Estimate,
+    Least,
+    Phase,
+    Size,
+    Unmodelled,
+    Verdict,
+    exactly,
+    total,
+)
 from compatcheck.core.units import format_bytes
 from compatcheck.memory.closed_form import gradients as gradient
 from compatcheck.memory.closed_form.activations import activations
@@ -78,7 +89,24 @@ def estimate_run(run: Run, assumptions: tuple[Assumption, ...] = ()) -> Estimate
         verdict = _reconsider(run, verdict)
     if verdict.outcome == "does_not_fit" and (run.pads_to_longest or run.unpadded):
         verdict = _doubt_lengths(run, verdict)
+    if run.optimizer is not None and run.limit is not None:
+        verdict = verdict._replace(least=_least(run))
     return Estimate("closed_form", phases, verdict, assumptions, tuple(_unmodelled(run)))
+
+
+def _least(run: Run) -> Least | None:
+    """Return what a run needs with checkpointed activations and short sequences, where nobody stated them."""
+    checkpointed, shorter = (
+        CHECKPOINTING not in run.known and not run.checkpointing,
+        run.pads_to_longest or run.unpadded,
+    )
+    if not checkpointed and not shorter:
+        return None
+    least = run._replace(checkpointing=True, policy="full") if checkpointed else run
+    if shorter:
+        least = least._replace(sequence=max(1, int(run.sequence * _SHORTEST)))
+    unless = _CHECKPOINTED_AND_SHORTER if checkpointed and shorter else _SHORTER if shorter else _CHECKPOINTED
+    return Least(max(phase.needed.expected for phase in training_phases(least)), unless)
 
 
 def leave_out_models(found: Estimate, trainer: str) -> Estimate:
@@ -109,9 +137,13 @@ def _reconsider(run: Run, verdict: Verdict) -> Verdict:
         ruled_out=found.ruled_out,
         verify=found.verify,
         condition=_condition(phases),
+        unless=_CHECKPOINTED,
     )
 
 
+_CHECKPOINTED = "activations are checkpointed"
+_SHORTER = "sequences are shorter"
+_CHECKPOINTED_AND_SHORTER = "activations are checkpointed and sequences are shorter"
 _SHORTEST = 0.25
 """Share of the limit that sequences, of a padded micro batch the longest one, are taken to reach at least."""
 
@@ -136,7 +168,7 @@ def _doubt_lengths(run: Run, verdict: Verdict) -> Verdict:
         else "micro batches are padded to their longest sequence, which is taken to be as long as allowed: it fits where that is "
         f"up to {least:,} of {run.sequence:,} tokens"
     )
-    return verdict._replace(outcome="marginal", condition=condition, verify=verification(run))
+    return verdict._replace(outcome="marginal", condition=condition, verify=verification(run), unless=_SHORTER)
 
 
 def _condition(phases: tuple[Phase, ...]) -> str:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from compatcheck.core.estimate import Component, Estimate, Phase, Verdict, exactly
+from compatcheck.core.estimate import Component, Estimate, Least, Phase, Verdict, exactly, say_outcome
 from compatcheck.core.report import Finding, FindingImpact
 from compatcheck.memory.regressions import ADDED, COUNTED, GATHERED, find_deciding, lay_over
 from tests import ROOT
@@ -66,6 +66,24 @@ def test_bytes_are_added_to_the_phase_they_are_taken_in(findings: list[Finding],
 def test_what_is_not_certain_or_counted_already_is_left_out(changed: dict[str, object]) -> None:
     found = lay_over(make_estimate(), [make_finding(8, "backward", **changed)])
     assert found == make_estimate()
+
+
+@pytest.mark.parametrize(("needed", "outcome"), [(10, "marginal"), (18, "does_not_fit")])
+def test_what_nobody_stated_is_doubted_with_a_regression_as_without_one(needed: int, outcome: str) -> None:
+    clean = make_estimate()
+    clean = clean._replace(verdict=clean.verdict._replace(least=Least(needed * GIB, "sequences are shorter")))
+    found = lay_over(clean, [make_finding(8, "backward")])
+    assert found.verdict.outcome == outcome
+    assert say_outcome(found.verdict.outcome, found.verdict.unless) == (
+        "does not fit unless sequences are shorter" if outcome == "marginal" else "does not fit"
+    )
+
+
+def test_nothing_decides_where_more_than_there_is_is_expected_without_it() -> None:
+    clean = make_estimate(15, "marginal")
+    doubted = clean._replace(verdict=clean.verdict._replace(unless="sequences are shorter"))
+    assert find_deciding(lay_over(clean, [make_finding(8, "backward")]))
+    assert not find_deciding(lay_over(doubted, [make_finding(8, "backward")]))
 
 
 def test_without_a_device_nothing_is_judged() -> None:
