@@ -26,6 +26,7 @@ MAX_BYTES = 1 << 20
 MAX_COMMANDS = 3
 
 ANY_PYTHON = "PATH/TO/python"
+_SOME_DEVICES = "8xH100-80GB"
 
 
 def find_next_step(
@@ -37,9 +38,9 @@ def find_next_step(
         return None
     checked = any(subject.is_checkable for subject in subjects)
     if request.paths:
-        return None if checked else _add_environment(request, gathered, environ)
+        return _add_devices(request, subjects, "check") if checked else _add_environment(request, gathered, environ)
     if request.run is not None or request.training or request.model is not None:
-        return None if checked else _name_environment(request)
+        return _add_devices(request, subjects, "env") if checked else _name_environment(request)
     if inspection.policy is not None and inspection.policy.runs:
         names = [run.name for run in inspection.policy.runs]
         commands = _env(request, [["--run", name] for name in names])
@@ -54,13 +55,29 @@ def find_next_step(
     return NextStep(named, _env(request, _options(found)))
 
 
+def _add_devices(request: Request, subjects: Sequence[SubjectReport], command: str) -> NextStep | None:
+    """Ask for the devices of a run that could be estimated and was not judged; None where there is none."""
+    estimates = [subject.estimate for subject in subjects if subject.estimate is not None and subject.estimate.phases]
+    if not estimates or any(estimate.verdict.limit_bytes is not None for estimate in estimates):
+        return None
+    reason = "whether it fits was not judged, for no device is known: say what it runs on"
+    devices = request._replace(gpu=request.gpu or _SOME_DEVICES)
+    if command == "env":
+        return NextStep(reason, _env(devices, [_named(request)]))
+    return NextStep(reason, (_command("check", *request.paths, *_named(request), "--gpu", _SOME_DEVICES),))
+
+
 def _name_environment(request: Request) -> NextStep:
     """Ask for the environment: the one that was looked at is none that a run trains in."""
+    commands = _env(request._replace(python=ANY_PYTHON, prefix=None), [_named(request)])
+    return NextStep("give the interpreter that trains", commands)
+
+
+def _named(request: Request) -> list[str]:
+    """Return the options that name the run."""
     options = [part for path in request.training for part in ("--training", path)]
     options += [] if request.model is None else ["--model", request.model]
-    options += [] if request.run is None else ["--run", request.run]
-    commands = _env(request._replace(python=ANY_PYTHON, prefix=None), [options])
-    return NextStep("give the interpreter that trains", commands)
+    return options + ([] if request.run is None else ["--run", request.run])
 
 
 def _add_environment(request: Request, gathered: Gathered, environ: Mapping[str, str]) -> NextStep | None:
