@@ -125,7 +125,7 @@ def _settings(row: Row) -> dict[str, Any]:
     if plain == "int":
         return {**settings, "type": click.IntRange(min=int(least))}
     if plain == "float":
-        return {**settings, "type": click.FloatRange(min=float(least))}
+        return {**settings, "type": click.FloatRange(min=float(least) if least else None)}
     if "," in plain:
         return {**settings, "type": click.Choice(plain.split(","))}
     if plain.startswith("new"):

@@ -86,7 +86,7 @@ def is_source_build(text: str) -> bool:
 def _names_commit(segment: str) -> bool:
     """Tell whether a part of a local label is a commit (``a1b2c3d``, ``ga1b2c3d``) or says that there is one."""
     digits = segment.removeprefix("g")
-    return segment.startswith(("git", "dirty")) or (
+    return segment.startswith(("git", "dirty", "tree", "file")) or (
         len(digits) in _HASH_LENGTHS and set(digits) <= _HEX_DIGITS and not digits.isalpha()
     )
 

@@ -8,18 +8,20 @@ the gaps are halved until something differs or every release was tested.
 from __future__ import annotations
 
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING
-
-from packaging.version import Version
+from typing import TYPE_CHECKING, Literal
 
 from compatcheck.lab.bisection import Interval, Outcome, Transition
+from compatcheck.lab.releases import group_minors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from compatcheck.lab.bisection import Verdict
+
     Judge = Callable[[Sequence[str]], Iterable[Outcome]]
     """Tests releases, in any order and as many at once as it likes."""
 
+_TOLD = frozenset({"good", "bad", "below"})
 GIVE_UP_AFTER = 3
 """So many minor versions in a row that cannot be tested, going back, and nothing older is tried."""
 
@@ -63,17 +65,14 @@ class BisectSearch:
         """Test the first release of each minor version, newest first, until too many in a row cannot be."""
         self.test(self.releases[-1])
         skipped: list[str] = []
-        for minor in reversed(minors(self.releases)):
+        for minor in reversed(group_minors(self.releases)):
             if self._test_minor(minor):
                 skipped = []
                 continue
             skipped.append(minor[0])
             if len(skipped) == GIVE_UP_AFTER and any(tested.verdict != "skipped" for tested in self.found.values()):
                 after = self.releases.index(skipped[0])
-                known = [
-                    index for index, version in enumerate(self.releases) if self._verdict(version) in {"good", "bad"}
-                ]
-                self.oldest = min([index for index in known if index > after], default=after)
+                self.oldest = min([index for index in self._known() if index > after], default=after)
                 self.older = f"{', '.join(reversed(skipped))} could not be tested, so nothing older was tried"
                 return
 
@@ -91,7 +90,7 @@ class BisectSearch:
 
     def _known(self) -> list[int]:
         """Return the indices of releases that have a verdict, oldest first."""
-        return [index for index, version in enumerate(self.releases) if self._verdict(version) in {"good", "bad"}]
+        return [index for index, version in enumerate(self.releases) if self._verdict(version) in _TOLD]
 
     def _refine(self) -> None:
         """Halve what lies between neighbours that differ until nothing is left to test there."""
@@ -132,18 +131,13 @@ class BisectSearch:
         return tuple(version for version in self.releases[self.oldest :] if version not in self.found)
 
 
-def minors(releases: Sequence[str]) -> list[list[str]]:
-    """Group releases, oldest first, by their first two numbers."""
-    return [list(group) for _, group in groupby(releases, key=lambda text: Version(text).release[:2])]
-
-
 def find_transitions(releases: Sequence[str], found: Mapping[str, Outcome]) -> tuple[Transition, ...]:
     """Return where neighbouring verdicts differ, oldest first."""
     known = [version for version in releases if version in found and found[version].verdict != "skipped"]
     order = {version: index for index, version in enumerate(releases)}
     return tuple(
         Transition(
-            kind="introduced" if found[after].verdict == "bad" else "fixed",
+            kind=_name_change(found[before].verdict, found[after].verdict),
             before=before,
             after=after,
             between=tuple(releases[order[before] + 1 : order[after]]),
@@ -151,6 +145,14 @@ def find_transitions(releases: Sequence[str], found: Mapping[str, Outcome]) -> t
         for before, after in pairwise(known)
         if found[before].verdict != found[after].verdict
     )
+
+
+def _name_change(before: Verdict, after: Verdict) -> Literal["introduced", "fixed", "lowered", "raised"]:
+    if after == "bad":
+        return "introduced"
+    if before == "bad":
+        return "fixed"
+    return "lowered" if after == "below" else "raised"
 
 
 def find_intervals(tested: Sequence[Outcome]) -> tuple[Interval, ...]:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-Verdict = Literal["good", "bad", "skipped"]
+if TYPE_CHECKING:
+    from compatcheck.lab.attribution import Attribution
+
+Verdict = Literal["good", "bad", "below", "skipped"]
+"""``below``: less than a healthy release is derived to hold, which is no regression, and nothing that was understood."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +37,14 @@ class Interval:
 class Transition:
     """Two neighbouring tested releases of different verdicts."""
 
-    kind: Literal["introduced", "fixed"]
+    kind: Literal["introduced", "fixed", "lowered", "raised"]
+    """The last two are between good and below."""
     before: str
     after: str
     between: tuple[str, ...] = ()
     """Releases between the two that could not be tested: the change may be in one of them."""
+    attribution: Attribution | None = None
+    """Whose it is; None until both sides were measured with all else held."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,5 +63,7 @@ class Bisection:
     transitions: tuple[Transition, ...]
     untested: tuple[str, ...]
     """Releases in the range that were not tried: each lies between two of the same verdict."""
+    criterion: str | None = None
+    """What makes a release bad where a person said so; None is the probe's own verdict."""
     older: str | None = None
     """Why nothing older than the first tested release was tried, when something is."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -47,9 +46,11 @@ class Measurement:
     """What was counted: ``storages`` of tensors, the CPU ``allocator`` (temporaries inside operators included), or ``cuda``."""
     parameters: Mapping[str, Any]
     versions: Mapping[str, str]
-    """Distribution → installed version, and ``python``."""
+    """Distribution → installed version, and ``python``; commits and local trees have labels (`environments.installed`)."""
     device: str
     status: str
+    environment: str | None = None
+    """Twelve digits for all packages beside the interpreter's own, those included that ``versions`` leaves out."""
     phases: tuple[PhaseMemory, ...] = ()
     results: Mapping[str, float] = field(default_factory=dict)
     """Quantities the probe derived from the phases: bytes per logit, a slope over layers, a counter."""
@@ -83,21 +84,6 @@ class Measurement:
                 value = getattr(phase, attribute, None)
                 return value if isinstance(value, int) else None
         return None
-
-    @property
-    def key(self) -> str:
-        """Identify what was measured, whatever came out of it."""
-        identity = [
-            self.probe,
-            self.probe_hash,
-            self.backend,
-            self.accounting,
-            self.parameters,
-            self.versions,
-            self.device,
-        ]
-        text = json.dumps(identity, sort_keys=True, separators=(",", ":"), default=dict)
-        return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 def show_parameter(value: object) -> str:
@@ -137,7 +123,7 @@ def from_json(data: Mapping[str, Any]) -> Measurement:
         raise ValueError(str(error)) from error
 
 
-_TEXTS = ("probe", "probe_hash", "backend", "accounting", "device", "reason", "command", "time")
+_TEXTS = ("probe", "probe_hash", "backend", "accounting", "device", "environment", "reason", "command", "time")
 
 
 def _check_types(data: Mapping[str, Any]) -> None:

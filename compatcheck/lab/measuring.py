@@ -24,7 +24,7 @@ class Store(Protocol):
     def add(self, measurement: Measurement) -> object:
         """Keep one."""
 
-    def find(
+    def find(  # noqa: PLR0913 (what identifies a measurement)
         self,
         *,
         probe: str,
@@ -33,19 +33,24 @@ class Store(Protocol):
         accounting: str,
         parameters: Mapping[str, Any],
         versions: Mapping[str, str],
+        environment: str | None,
     ) -> Measurement | None:
-        """Return the newest result of the same probe, parameters and back end under these versions."""
+        """Return the newest result of the same probe, parameters and back end under these versions and packages."""
 
 
 @dataclass(kw_only=True)
 class Laboratory:
-    """Releases of one package over one base, and a store."""
+    """Releases or commits of one package over one base, and a store."""
 
     overlays: Overlays
     package: str
     store: Store | None = None
     beside: tuple[str, ...] = ()
     """Further requirements in every environment: ``transformers==4.57.6``."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Name of a commit → the requirement that installs it; what is not here is a release."""
+    bases: Callable[[str], Overlays] | None = None
+    """Finds or builds overlays over another release of torch; None where there is only the interpreter's own."""
     dates: Mapping[str, str] = field(default_factory=dict)
     """Release → ISO date that its dependencies may not be newer than; without one the newest are taken."""
     timeout_seconds: float = TIMEOUT_SECONDS
@@ -56,32 +61,57 @@ class Laboratory:
     progress: Callable[[str, Measurement], None] = lambda _version, _measurement: None
     """Called with each result, with those from the store too."""
     _cancelled: Event = field(default_factory=Event)
+    _opened: dict[str, Interpreter] = field(default_factory=dict)
 
     def interpreter(self, version: str) -> Interpreter:
-        """Return the environment of a release, built when there is none yet.
+        """Return the environment of a release, built when there is none yet; the same one as long as this laboratory works.
 
         Raises:
             UnbuildableError: it could not be installed.
         """
-        if self.package == "torch":
-            return self._with_torch(version)
-        requirements = (f"{self.package}=={version}", *self.beside)
-        return self.overlays.open(requirements, exclude_newer=self.dates.get(version))
+        if version not in self._opened:
+            overlays, own = self._base(version)
+            requirements = (*own, *self.beside)
+            self._opened[version] = overlays.open(requirements, exclude_newer=self.dates.get(version))
+        return self._opened[version]
 
-    def _with_torch(self, version: str) -> Interpreter:
-        """Return the base itself: torch is not laid over an interpreter, which must have that release.
+    def open_beside(self, version: str, pins: Mapping[str, str]) -> Interpreter | None:
+        """Return the environment of a release with exactly these packages beside it, whatever it says that it needs.
+
+        Args:
+            version: the release.
+            pins: distribution → requirement.
+
+        Returns:
+            None where it cannot be built.
+        """
+        own = self.interpreter(version)
+        if {name: pin for name, pin in own.pins.items() if name != self.package} == pins:
+            return own
+        overlays, requirements = self._base(version)
+        try:
+            return overlays.open((*requirements, *pins.values()), alone=True)
+        except UnbuildableError:
+            return None
+
+    def _base(self, version: str) -> tuple[Overlays, tuple[str, ...]]:
+        """Return what a release is laid over, and what installs it there: torch is the base itself.
 
         Raises:
-            UnbuildableError: it has another.
+            UnbuildableError: the base has another torch, and none is built.
         """
+        if self.package != "torch":
+            return self.overlays, (self.sources.get(version, f"{self.package}=={version}"),)
         has = self.overlays.base.versions["torch"]
-        if has.partition("+")[0] != version:
-            msg = (
-                f"torch is not laid over an interpreter, and this one has torch {has}: name one that has {version} "
-                f"(--python, --torch), or measure what is there (--suspect {has.partition('+')[0]})"
-            )
-            raise UnbuildableError(msg)
-        return self.overlays.open(self.beside)
+        if has.partition("+")[0] == version:
+            return self.overlays, ()
+        if self.bases is not None:
+            return self.bases(version), ()
+        msg = (
+            f"torch is not laid over an interpreter, and this one has torch {has}: let one be built for each release "
+            f"(--torch {has}), or name one that has {version} (--python)"
+        )
+        raise UnbuildableError(msg)
 
     def measure_all(self, versions: Sequence[str], tasks: Sequence[Task]) -> Iterator[tuple[str, list[Measurement]]]:
         """Measure tasks in releases, as many at a time as there are jobs; results come in the order of the releases."""
@@ -97,14 +127,21 @@ class Laboratory:
                 pool.shutdown(cancel_futures=True)
                 raise
 
-    def measure(self, version: str, tasks: Sequence[Task]) -> list[Measurement]:
+    def measure(
+        self, version: str, tasks: Sequence[Task], *, environment: Interpreter | None = None
+    ) -> list[Measurement]:
         """Measure tasks in one release.
+
+        Args:
+            version: the release, or the name of a commit.
+            tasks: what is measured.
+            environment: where, if not in the release's own environment.
 
         Returns:
             One measurement per task, in their order; a release that cannot be installed gives ``failed`` ones.
         """
         try:
-            interpreter = self.interpreter(version)
+            interpreter = environment or self.interpreter(version)
         except UnbuildableError as error:
             # Not kept in the store: an index that was down is no property of a release.
             reason = f"could not be installed: {error}"
@@ -112,10 +149,9 @@ class Laboratory:
             for measurement in failed:
                 self.progress(version, measurement)
             return failed
-        wanted = {name: interpreter.versions[name] for name in ("torch", *interpreter.requested)}
         results: dict[int, Measurement] = {}
         for index, task in enumerate(tasks):
-            known = None if self.fresh else self._known(task, wanted)
+            known = None if self.fresh else self._known(task, interpreter)
             if known is not None:
                 results[index] = known
                 self.progress(version, known)
@@ -124,9 +160,11 @@ class Laboratory:
             self._run(version, interpreter, missing, results)
         return [results[index] for index in range(len(tasks))]
 
-    def _known(self, task: Task, versions: Mapping[str, str]) -> Measurement | None:
+    def _known(self, task: Task, interpreter: Interpreter) -> Measurement | None:
         if self.store is None:
             return None
+        names = ("torch", *task.probe.module.PACKAGES, *interpreter.requested)
+        versions = {name: interpreter.versions[name] for name in names if name in interpreter.versions}
         known = self.store.find(
             probe=task.probe.name,
             probe_hash=task.probe.hash,
@@ -134,6 +172,7 @@ class Laboratory:
             accounting=task.accounting,
             parameters=task.parameters,
             versions=versions,
+            environment=interpreter.fingerprint,
         )
         if known is not None and known.status == "unsupported" and task.backend == "cuda":
             return None  # a machine without a GPU and one with may share a home directory
@@ -177,5 +216,5 @@ def unbuildable(task: Task, versions: Mapping[str, str], reason: str) -> Measure
         device="none",
         status="failed",
         reason=reason,
-        command=reproducing_command(task, versions),
+        command=reproducing_command(task, [f"{name}=={version}" for name, version in versions.items()]),
     )

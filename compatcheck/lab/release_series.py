@@ -8,10 +8,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from compatcheck.lab.attribution import Attribution, HeldPair
+
 RELATIVE_TOLERANCE = 0.005
 """Smaller changes are not reported: no regression anyone would file, and more than any probe varies by."""
 _LEAST_BYTES = 0.5
 """Bytes, also of one logit or token, below which a difference is what the slope of peaks leaves of an allocator's rounding."""
+
+
+def differ(metric: str, one: float, other: float) -> bool:
+    """Tell whether two values of a metric differ by more than a probe varies."""
+    least = _LEAST_BYTES if "bytes" in metric.split("_") else 0
+    difference = abs(one - other)
+    return difference >= least and difference > RELATIVE_TOLERANCE * max(abs(one), abs(other))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +38,7 @@ class Series:
 
     def tells_apart(self, one: float, other: float) -> bool:
         """Tell whether two values of the metric differ by more than a probe varies."""
-        least = _LEAST_BYTES if "bytes" in self.metric.split("_") else 0
-        difference = abs(one - other)
-        return difference >= least and difference > RELATIVE_TOLERANCE * max(abs(one), abs(other))
+        return differ(self.metric, one, other)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +48,20 @@ class SeriesChange:
     series: Series
     before: str
     after: str
+    attribution: Attribution | None = None
+    """Whose it is; None until both sides were measured with all else held."""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the change was shown to be that of the package whose releases these are."""
+        return self.attribution is not None and self.attribution.is_own
+
+    def shown_by(self, pair: HeldPair) -> bool | None:
+        """Tell whether two measurements of the same task differ as this change does; None where one has no result."""
+        before, after = pair.before.metric(self.series.metric), pair.after.metric(self.series.metric)
+        if before is None or after is None or not (pair.before.succeeded and pair.after.succeeded):
+            return None
+        return self.series.tells_apart(before, after) and (after > before) == (self.difference > 0)
 
     @property
     def difference(self) -> float:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from datetime import date, timedelta
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import UsageError
 from compatcheck.lab.environments.choice import EnvironmentChoice
+from compatcheck.lab.environments.overlay import Overlays, build_base
 from compatcheck.lab.evidence.store import EvidenceStore
 from compatcheck.lab.measuring import Laboratory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from compatcheck.lab.environments.overlay import Overlays
     from compatcheck.lab.measurement import Measurement
     from compatcheck.lab.measuring import Store
-    from compatcheck.rules.database import RuleSet
+    from compatcheck.lab.releases import Axis
 
 
 class Settings(NamedTuple):
@@ -44,8 +45,7 @@ class Settings(NamedTuple):
 def open_laboratory(
     settings: Settings,
     package: str,
-    releases: Sequence[str],
-    rules: RuleSet,
+    axis: Axis,
     *,
     progress: Callable[[str, Measurement], None],
     overlays: Overlays | None = None,
@@ -55,8 +55,7 @@ def open_laboratory(
     Args:
         settings: how.
         package: whose releases.
-        releases: those that may be asked for.
-        rules: the database, for the day each release came out.
+        axis: its releases or commits that may be asked for.
         progress: told of each result.
         overlays: environments over an interpreter that was found before; None finds or builds it.
 
@@ -71,7 +70,9 @@ def open_laboratory(
         package=package,
         store=open_store(wanted=not settings.no_store),
         beside=settings.beside,
-        dates=choose_dates(settings.exclude_newer, package, rules, releases, with_uv=with_uv),
+        sources=axis.sources,
+        bases=_bases(settings.torch, settings, overlays) if settings.torch else None,
+        dates=choose_dates(settings.exclude_newer, axis, with_uv=with_uv),
         timeout_seconds=settings.timeout_seconds,
         fresh=settings.fresh,
         jobs=settings.jobs,
@@ -79,9 +80,19 @@ def open_laboratory(
     )
 
 
-def choose_dates(
-    wanted: str, package: str, rules: RuleSet, releases: Sequence[str], *, with_uv: bool
-) -> Mapping[str, str]:
+def _bases(torch: str, settings: Settings, overlays: Overlays) -> Callable[[str], Overlays]:
+    """Return what builds an interpreter with another release of torch, of the same build: ``+cpu``."""
+    label = torch.partition("+")[1:]
+
+    @cache
+    def build(version: str) -> Overlays:
+        base = build_base("".join((version, *label)), python=settings.python)
+        return Overlays(base, installer=overlays.installer)
+
+    return build
+
+
+def choose_dates(wanted: str, axis: Axis, *, with_uv: bool) -> Mapping[str, str]:
     """Return release → date for the dependencies.
 
     Raises:
@@ -90,14 +101,13 @@ def choose_dates(
     if wanted == "never" or (wanted == "release" and not with_uv):
         return {}
     if wanted == "release":
-        known = rules.dates(package)
-        return {release: _day_after(known[release]) for release in releases if release in known}
+        return {name: _day_after(axis.dates[name]) for name in axis.names if name in axis.dates}
     try:
         date.fromisoformat(wanted)
     except ValueError:
         msg = f"--exclude-newer {wanted!r} is no date"
         raise UsageError(msg, hint="as 2025-05-19, or `release`, or `never`") from None
-    return dict.fromkeys(releases, wanted)
+    return dict.fromkeys(axis.names, wanted)
 
 
 def _day_after(day: str) -> str:

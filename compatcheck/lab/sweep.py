@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
+from compatcheck.lab.holding import attribute
 from compatcheck.lab.release_series import Series, SeriesChange
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from compatcheck.lab.measurement import Measurement
+    from compatcheck.lab.measuring import Laboratory
     from compatcheck.lab.probes.runner import Task
 
 
@@ -82,12 +85,44 @@ def find_changes(series: Sequence[Series]) -> list[SeriesChange]:
     ]
 
 
+def attribute_changes(
+    changes: Sequence[SeriesChange], tasks: Sequence[Task], laboratory: Laboratory
+) -> list[SeriesChange]:
+    """Find out whose each change is, those between the same releases at once."""
+    found = list(changes)
+    sides = dict.fromkeys((change.before, change.after) for change in changes)
+    for before, after in sides:
+        chosen = [index for index, one in enumerate(changes) if (one.before, one.after) == (before, after)]
+        wanted = [_task_of(changes[index].series, tasks) for index in chosen]
+        shown = [changes[index].shown_by for index in chosen]
+        for index, attribution in zip(chosen, attribute(laboratory, before, after, wanted, shown), strict=True):
+            found[index] = replace(changes[index], attribution=attribution)
+    return found
+
+
+def list_held(changes: Sequence[SeriesChange]) -> list[Measurement]:
+    """Return what was measured with all else held, each once."""
+    pairs = (pair for change in changes if change.attribution for pair in change.attribution.held)
+    return list({id(one): one for pair in pairs for one in (pair.before, pair.after)}.values())
+
+
+def _task_of(series: Series, tasks: Sequence[Task]) -> Task:
+    return next(
+        task
+        for task in tasks
+        if (task.probe.name, task.parameters, task.backend) == (series.probe, series.parameters, series.backend)
+    )
+
+
 def group_changes(changes: Sequence[SeriesChange]) -> list[list[SeriesChange]]:
     """Put together the changes of one probe and metric between the same releases: one cause, seen in many model types."""
     groups: dict[str, list[SeriesChange]] = {}
     for change in changes:
         key = json.dumps(
-            [change.series.probe, change.series.metric, change.before, change.after, change.difference > 0]
+            [
+                *(change.series.probe, change.series.metric, change.before, change.after, change.difference > 0),
+                change.attribution and change.attribution.cause,
+            ]
         )
         groups.setdefault(key, []).append(change)
     return list(groups.values())

@@ -16,6 +16,7 @@ from compatcheck.lab.experiment import Experiment, design, side_key, sides
 from compatcheck.lab.joint_prediction import JointPrediction, judge_cells
 from compatcheck.lab.pairs import Trial, plan
 from compatcheck.lab.probes.runner import make_task
+from compatcheck.lab.releases import Axis
 from compatcheck.lab.settings import open_laboratory
 
 if TYPE_CHECKING:
@@ -64,7 +65,11 @@ class Trials:
             return _without_cuda(rule.id, trial)
         releases = [release for release in (trial.suspect, trial.baseline) if release is not None]
         laboratory = open_laboratory(
-            self.settings, trial.package, releases, self.rules, progress=self.progress, overlays=self._overlays
+            self.settings,
+            trial.package,
+            Axis(tuple(releases), self.rules.dates(trial.package)),
+            progress=self.progress,
+            overlays=self._overlays,
         )
         self._overlays = laboratory.overlays
         suspect = _measure(laboratory, trial, trial.suspect, trial.parameters, backend)
@@ -102,7 +107,11 @@ class Trials:
         found: dict[str, Measurement] = {}
         for package, releases in wanted.items():
             laboratory = open_laboratory(
-                self.settings, package, list(releases), self.rules, progress=self.progress, overlays=self._overlays
+                self.settings,
+                package,
+                Axis(tuple(releases), self.rules.dates(package)),
+                progress=self.progress,
+                overlays=self._overlays,
             )
             self._overlays = laboratory.overlays
             for release, tasks in sorted(releases.items(), key=lambda item: Version(item[0])):

@@ -20,7 +20,7 @@ from compatcheck.lab.measurement import to_json
 from compatcheck.lab.parameters import parse_one_set
 from compatcheck.lab.probe_choice import choose_every_task, choose_tasks
 from compatcheck.lab.probe_runs import exit_code_of, judge, run_probes
-from compatcheck.lab.probes.probe import find_probe, probe_names
+from compatcheck.lab.probes.probe import find_probe, offered_probes, probe_names
 from compatcheck.lab.probes.runner import Limits, make_task
 from compatcheck.lab.probes.script import make_script
 from compatcheck.lab.reporters.measurement import format_measurement
@@ -50,7 +50,7 @@ def list_command(format_name: str) -> int:
     exported, store = last_measured.exported_evidence(), store_path(os.environ)
     probes = [
         (probe, last_measured.last_measured(probe.name, exported=exported, store=store))
-        for probe in map(find_probe, probe_names())
+        for probe in map(find_probe, (*probe_names(), *offered_probes()))
     ]
     if format_name == "json":
         rows = [
@@ -89,9 +89,10 @@ def show_command(name: str, script: bool, parameters: tuple[str, ...], backend: 
 
 @command.command("run")
 @options.argument("names", "[PROBE...]", "probe", nargs=-1)
-@options.take("probe run", "text json", "interpreter", "measurement")
+@options.take("probe run", "own probe", "text json", "interpreter", "measurement")
 def run_command(
     names: tuple[str, ...],
+    probe_files: tuple[str, ...],
     everything: bool,
     python: str | None,
     torch: str | None,
@@ -113,6 +114,7 @@ def run_command(
     if output is not None and not output.endswith(".jsonl"):
         msg = f"--output {output} does not end in .jsonl"
         raise UsageError(msg, hint="measurements are added to it line by line")
+    names = (*names, *probe_files)
     tasks = choose_every_task(names, backend, parameters) if everything else choose_tasks(names, backend, parameters)
     choice = EnvironmentChoice(python, torch, beside, installer)
     announce("probe", choice, installs=False)

@@ -7,7 +7,10 @@ import os
 import re
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from compatcheck.core.errors import CompatcheckError, UsageError
 from compatcheck.core.installation import tell_remedy
@@ -44,7 +47,15 @@ class Installer(Protocol):
 
     name: str
 
-    def install(self, requirements: Sequence[str], target: Path, *, python: str, exclude_newer: str | None) -> None:
+    def install(
+        self,
+        requirements: Sequence[str],
+        target: Path,
+        *,
+        python: str,
+        exclude_newer: str | None,
+        alone: bool = False,
+    ) -> None:
         """Install.
 
         Args:
@@ -52,6 +63,14 @@ class Installer(Protocol):
             target: a folder that does not exist yet.
             python: the interpreter of the base, which has torch.
             exclude_newer: ISO date; releases after it are not considered.
+            alone: these and nothing else, whatever they say that they need.
+
+        Raises:
+            UnbuildableError: with the installer's own words.
+        """
+
+    def choose(self, requirements: Sequence[str], *, python: str) -> dict[str, str]:
+        """Return canonical name → release of what these requirements would install today.
 
         Raises:
             UnbuildableError: with the installer's own words.
@@ -67,20 +86,48 @@ class Uv:
         """Keep the path of uv."""
         self.program = program
 
-    def install(self, requirements: Sequence[str], target: Path, *, python: str, exclude_newer: str | None) -> None:
+    def install(
+        self,
+        requirements: Sequence[str],
+        target: Path,
+        *,
+        python: str,
+        exclude_newer: str | None,
+        alone: bool = False,
+    ) -> None:
         """Install with `uv pip install --target`; builds see the base's torch, which is what DeepSpeed's needs."""
+        options = ["--target", str(target), "--link-mode", "hardlink", *(["--no-deps"] if alone else [])]
+        self._run("install", requirements, python, exclude_newer, options)
+
+    def choose(self, requirements: Sequence[str], *, python: str) -> dict[str, str]:
+        """Resolve with `uv pip compile`."""
+        done = self._run("compile", requirements, python, None, ["--no-header", "--no-annotate"])
+        pins = (line.partition("==") for line in done.output.splitlines())
+        return {canonicalize_name(name): version.split()[0] for name, equals, version in pins if equals}
+
+    def _run(
+        self,
+        command: str,
+        requirements: Sequence[str],
+        python: str,
+        exclude_newer: str | None,
+        options: Sequence[str],
+    ) -> Completed:
         with tempfile.TemporaryDirectory(prefix="compatcheck-uv-") as scratch:
-            excludes = os.path.join(scratch, "excludes.txt")
-            Path(excludes).write_text("\n".join(name for name in SHARED if "*" not in name), encoding="utf-8")
-            command = [self.program, "pip", "install", "--quiet", "--python", python, "--target", str(target)]
-            command += ["--excludes", excludes, "--link-mode", "hardlink", "--no-config"]
+            excludes = Path(scratch, "excludes.txt")
+            excludes.write_text("\n".join(name for name in SHARED if "*" not in name), encoding="utf-8")
+            words = [self.program, "pip", command, "--quiet", "--python", python, "--no-config", *options]
+            words += ["--excludes", str(excludes)]
             for name in _built_with_torch(requirements):
-                command += ["--no-build-isolation-package", name]
+                words += ["--no-build-isolation-package", name]
             if exclude_newer:
-                command += ["--exclude-newer", exclude_newer]
-            _check(
-                run([*command, *requirements], timeout_seconds=TIMEOUT_SECONDS, environ=_build_environ(uv_variables()))
-            )
+                words += ["--exclude-newer", exclude_newer]
+            if command == "compile":
+                wanted = Path(scratch, "requirements.in")
+                wanted.write_text("\n".join(requirements), encoding="utf-8")
+                requirements = [str(wanted)]
+            environ = _build_environ(uv_variables())
+            return _check(run([*words, *requirements], timeout_seconds=TIMEOUT_SECONDS, environ=environ))
 
 
 class Pip:
@@ -88,26 +135,43 @@ class Pip:
 
     name = "pip"
 
-    def install(self, requirements: Sequence[str], target: Path, *, python: str, exclude_newer: str | None) -> None:
+    def install(
+        self,
+        requirements: Sequence[str],
+        target: Path,
+        *,
+        python: str,
+        exclude_newer: str | None,
+        alone: bool = False,
+    ) -> None:
         """Install with `pip install --target` in two steps."""
         if exclude_newer:
             msg = "pip cannot leave out releases by date"
             raise UsageError(msg, hint=tell_remedy("uv"))
-        pip = _pip_for(python)
-        environ = _build_environ({})
+        pins = list(requirements)
+        if not alone:
+            found = self._resolve(requirements, python)
+            pins = [_pin(item) for item in found if not is_shared(item["metadata"]["name"])]
+        if pins:
+            command = [*_pip_for(python), "install", "--quiet", "--no-deps", "--target", str(target)]
+            command += [*_isolation(requirements), *pins]
+            _check(run(command, timeout_seconds=TIMEOUT_SECONDS, environ=_build_environ({})))
+        target.mkdir(parents=True, exist_ok=True)
+
+    def choose(self, requirements: Sequence[str], *, python: str) -> dict[str, str]:
+        """Resolve with `pip install --dry-run`."""
+        found = (item["metadata"] for item in self._resolve(requirements, python))
+        return {canonicalize_name(one["name"]): one["version"] for one in found}
+
+    def _resolve(self, requirements: Sequence[str], python: str) -> list[dict[str, Any]]:
         with tempfile.TemporaryDirectory(prefix="compatcheck-pip-") as scratch:
             report = os.path.join(scratch, "report.json")
-            isolation = ["--no-build-isolation"] if _built_with_torch(requirements) else []
             # Without --ignore-installed what the base has counts as installed, torch among it.
-            resolve = [*pip, "install", "--quiet", "--dry-run", "--report", report, *isolation, *requirements]
-            _check(run(resolve, timeout_seconds=TIMEOUT_SECONDS, environ=environ))
-            found = json.loads(Path(report).read_text(encoding="utf-8"))["install"]
-            pins = [f"{item['metadata']['name']}=={item['metadata']['version']}" for item in found]
-            pins = [pin for pin in pins if not _is_shared(pin.partition("==")[0])]
-            if pins:
-                install = [*pip, "install", "--quiet", "--no-deps", "--target", str(target), *isolation, *pins]
-                _check(run(install, timeout_seconds=TIMEOUT_SECONDS, environ=environ))
-        target.mkdir(parents=True, exist_ok=True)
+            command = [*_pip_for(python), "install", "--quiet", "--dry-run", "--report", report]
+            command += [*_isolation(requirements), *requirements]
+            _check(run(command, timeout_seconds=TIMEOUT_SECONDS, environ=_build_environ({})))
+            found: list[dict[str, Any]] = json.loads(Path(report).read_text(encoding="utf-8"))["install"]
+            return found
 
 
 def find_installer(name: str | None = None) -> Installer:
@@ -141,17 +205,28 @@ def _pip_for(python: str) -> list[str]:
     raise UsageError(msg, hint=tell_remedy("uv"))
 
 
-def _is_shared(name: str) -> bool:
-    from packaging.utils import canonicalize_name  # noqa: PLC0415 (beside its use)
+def _pin(item: Mapping[str, Any]) -> str:
+    """Return what installs an entry of pip's report again: from where it came, where that was no index."""
+    name, where = item["metadata"]["name"], item["download_info"]
+    if not item.get("is_direct"):
+        return f"{name}=={item['metadata']['version']}"
+    revision = where.get("vcs_info")
+    url = f"{revision['vcs']}+{where['url']}@{revision['commit_id']}" if revision else where["url"]
+    return f"{name} @ {url}" + (f"#subdirectory={where['subdirectory']}" if where.get("subdirectory") else "")
 
+
+def _isolation(requirements: Sequence[str]) -> list[str]:
+    return ["--no-build-isolation"] if _built_with_torch(requirements) else []
+
+
+def is_shared(name: str) -> bool:
+    """Tell whether a distribution comes with torch, from the base."""
     plain = canonicalize_name(name)
     return any(plain == shared or (shared.endswith("*") and plain.startswith(shared[:-1])) for shared in SHARED)
 
 
 def _built_with_torch(requirements: Sequence[str]) -> list[str]:
     """Return the requirements whose sdist imports torch when it is built."""
-    from packaging.requirements import Requirement  # noqa: PLC0415 (beside its use)
-
     return [
         name
         for name in (Requirement(text).name for text in requirements)
@@ -164,9 +239,10 @@ def _build_environ(extra: Mapping[str, str]) -> dict[str, str]:
     return {**small_environment(more=_BUILD), "DS_BUILD_OPS": "0", "DS_ACCELERATOR": "cpu", **extra}
 
 
-def _check(completed: Completed) -> None:
+def _check(completed: Completed) -> Completed:
     if not completed.succeeded:
         raise UnbuildableError(explain_failure(completed))
+    return completed
 
 
 def explain_failure(completed: Completed) -> str:

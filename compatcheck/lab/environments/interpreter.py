@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -41,8 +43,23 @@ class Interpreter:
     """Distribution → version, as far as it was asked for."""
     requested: tuple[str, ...] = ()
     """Distributions that were asked for; their versions are part of every measurement."""
+    pins: Mapping[str, str] = field(default_factory=dict)
+    """Distribution of the overlay → the requirement that installs it again: a release, or the commit or tree it came from."""
     environ: Mapping[str, str] = field(default_factory=dict)
     """Variables of its own."""
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Twelve digits for all that the overlay holds, what nobody asked for included; None without an overlay."""
+        if not self.pins:
+            return None
+        held = sorted((name, self.versions[name]) for name in self.pins)
+        return hashlib.sha256(json.dumps(held).encode()).hexdigest()[:12]
+
+    def requirements(self) -> list[str]:
+        """Return what installs again what was asked for."""
+        known = {name: f"{name}=={version}" for name, version in self.versions.items()} | dict(self.pins)
+        return [known[name] for name in self.requested if name in known]
 
     def environment(self) -> dict[str, str]:
         """Return the variables of a process of it: no network for the libraries, no compiling, one thread."""

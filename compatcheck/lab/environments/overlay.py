@@ -7,16 +7,20 @@ import json
 import os
 import shutil
 import tempfile
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from compatcheck.core.errors import UsageError
 from compatcheck.core.process import run
 from compatcheck.core.programs import find_program, small_environment
+from compatcheck.core.versions import exact_version
 from compatcheck.lab.cache import cache_directory, make_folder, unwritable
+from compatcheck.lab.environments import installed
 from compatcheck.lab.environments.installer import (
     TIMEOUT_SECONDS,
     Installer,
@@ -25,19 +29,14 @@ from compatcheck.lab.environments.installer import (
     find_installer,
 )
 from compatcheck.lab.environments.interpreter import Interpreter
+from compatcheck.lab.environments.sources import ResolvedSource, requirement_of, resolve_source
 from compatcheck.services.pip_index import uv_variables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_LAYOUT = "2"
+_LAYOUT = "3"
 """Changes when overlays of the past must not be used any more."""
-_ASK = (
-    "import json, sys\n"
-    "from importlib.metadata import distributions\n"
-    "found = {d.metadata['Name'].lower().replace('_', '-'): d.version for d in distributions()}\n"
-    "print(json.dumps({'python': '%d.%d.%d' % sys.version_info[:3], 'versions': found}))\n"
-)
 
 
 class Base:
@@ -57,7 +56,7 @@ class Base:
             msg = f"there is no interpreter {python!r}"
             raise UsageError(msg)
         self.python = os.path.abspath(found)
-        done = run([self.python, "-I", "-c", _ASK], timeout_seconds=60)
+        done = run([self.python, "-I", installed.__file__], timeout_seconds=60)
         try:
             data: dict[str, Any] = json.loads(done.output.splitlines()[-1])
         except (ValueError, IndexError):
@@ -90,41 +89,65 @@ class Overlays:
         self.installer = installer or find_installer()
         self.directory = directory or cache_directory() / "environments"
 
-    def key(self, requirements: Sequence[str], exclude_newer: str | None) -> str:
+    def key(self, sources: Sequence[ResolvedSource], exclude_newer: str | None, *, alone: bool) -> str:
         """Return the name of an overlay: a hash of all that decides what is in it."""
         identity = [
             _LAYOUT,
             self.base.python,
             self.base.version,
             self.base.versions["torch"],
-            sorted(requirements),
+            sorted(sources),
             exclude_newer,
             self.installer.name,
+            alone,
         ]
         return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:20]
 
-    def open(self, requirements: Sequence[str], *, exclude_newer: str | None = None) -> Interpreter:
+    def open(
+        self, requirements: Sequence[str], *, exclude_newer: str | None = None, alone: bool = False
+    ) -> Interpreter:
         """Return the base with these releases in front of its own, built when there is none yet.
 
         Args:
             requirements: exact releases as a rule (``deepspeed==0.16.4``); what they need comes with them, torch excepted.
             exclude_newer: ISO date; releases after it are not considered.
+            alone: these and nothing else, whatever they say that they need.
 
         Raises:
             UnbuildableError: a release could not be installed.
         """
         if not requirements:
             return self.base.interpreter
-        folder = self.directory / self.key(requirements, exclude_newer)
+        sources = [resolve_source(text) for text in self._pin(requirements, exclude_newer)]
+        folder = self.directory / self.key(sources, exclude_newer, alone=alone)
         manifest = folder / "compatcheck-overlay.json"
         if not manifest.exists():
-            self._build(folder, requirements, exclude_newer)
-        found = json.loads(manifest.read_text(encoding="utf-8"))["versions"]
-        versions = {"python": self.base.version, "torch": self.base.versions["torch"], **found}
-        requested = tuple(canonicalize_name(Requirement(text).name) for text in requirements)
-        return Interpreter(python=self.base.python, paths=(str(folder),), versions=versions, requested=requested)
+            self._build(folder, sources, exclude_newer, alone=alone)
+        held = json.loads(manifest.read_text(encoding="utf-8"))
+        return Interpreter(
+            python=self.base.python,
+            paths=(str(folder),),
+            versions={"python": self.base.version, **self.base.versions, **held["versions"]},
+            requested=tuple(canonicalize_name(Requirement(text).name) for text in requirements),
+            pins=held["pins"],
+        )
 
-    def _build(self, folder: Path, requirements: Sequence[str], exclude_newer: str | None) -> None:
+    def _pin(self, requirements: Sequence[str], exclude_newer: str | None) -> Sequence[str]:
+        """Put today's release in place of every range: tomorrow another one may lie in it."""
+        if exclude_newer is not None or all(map(_is_definite, requirements)):
+            return requirements
+        chosen = self.installer.choose(requirements, python=self.base.python)
+        pinned = []
+        for text in requirements:
+            wanted = Requirement(text)
+            if not _is_definite(text) and (name := canonicalize_name(wanted.name)) in chosen:
+                wanted.specifier = SpecifierSet(f"=={chosen[name]}")
+            pinned.append(str(wanted))
+        return pinned
+
+    def _build(
+        self, folder: Path, sources: Sequence[ResolvedSource], exclude_newer: str | None, *, alone: bool
+    ) -> None:
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             scratch = Path(tempfile.mkdtemp(prefix="building-", dir=self.directory))
@@ -132,14 +155,22 @@ class Overlays:
             raise unwritable(self.directory, error) from None
         try:
             target = scratch / "overlay"
-            self.installer.install(requirements, target, python=self.base.python, exclude_newer=exclude_newer)
-            versions = {
-                name.lower().replace("_", "-"): version
-                for name, _, version in (
-                    path.name[: -len(".dist-info")].rpartition("-") for path in target.glob("*.dist-info")
-                )
+            requirements = [source.requirement for source in sources]
+            # A local tree that is named to them is built anew by uv and pip; no cache of theirs answers for it.
+            self.installer.install(
+                requirements, target, python=self.base.python, exclude_newer=exclude_newer, alone=alone
+            )
+            found = {
+                canonicalize_name(one.metadata["Name"]): one
+                for one in distributions(path=[str(target)])
+                if one.metadata["Name"]
             }
-            data = {"requirements": list(requirements), "exclude_newer": exclude_newer, "versions": versions}
+            data = {
+                "requirements": requirements,
+                "exclude_newer": exclude_newer,
+                "versions": {name: installed.identify(one) for name, one in sorted(found.items())},
+                "pins": {name: requirement_of(one) for name, one in sorted(found.items())},
+            }
             (target / "compatcheck-overlay.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
             try:
                 target.rename(folder)
@@ -148,6 +179,12 @@ class Overlays:
                     raise
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _is_definite(text: str) -> bool:
+    """Tell whether a requirement names one release, or a place that says itself what it holds."""
+    wanted = Requirement(text)
+    return wanted.url is not None or exact_version(str(wanted.specifier)) is not None
 
 
 def build_base(torch: str, *, python: str | None = None) -> Base:

@@ -157,7 +157,7 @@ class EvidenceStore:
             held = connection.execute(query).fetchall()
             write_index(self.path, [(probe, json.loads(data).get("versions") or {}) for probe, data in held])
 
-    def find(
+    def find(  # noqa: PLR0913 (what identifies a measurement)
         self,
         *,
         probe: str,
@@ -166,6 +166,7 @@ class EvidenceStore:
         accounting: str,
         parameters: Mapping[str, Any],
         versions: Mapping[str, str],
+        environment: str | None = None,
     ) -> Measurement | None:
         """Return the newest result of exactly this task under these releases, or None: what resuming asks.
 
@@ -178,13 +179,14 @@ class EvidenceStore:
             accounting: what is counted.
             parameters: all of them.
             versions: releases that must be the same; a measurement may name more.
+            environment: of all packages; what was measured before it was recorded is measured again.
         """
         condition = (
             "probe = ? AND probe_hash = ? AND backend = ? AND accounting = ? AND parameters = ? AND status IN (?, ?)"
         )
         values = (probe, probe_hash, backend, accounting, _canonical(parameters), *FINAL)
         for row in self._rows(condition + _NAMES_RELEASE * len(versions), (*values, *_entries(versions))):
-            if includes(row.measurement.versions, versions):
+            if includes(row.measurement.versions, versions) and row.measurement.environment == environment:
                 return row.measurement
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import os
 import pkgutil
@@ -13,6 +14,7 @@ from compatcheck.core.errors import UsageError
 from compatcheck.core.source import Source
 from compatcheck.lab.measurement import show_parameter
 from compatcheck.lab.probes.fingerprint import hash_code
+from compatcheck.lab.release_series import differ
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -168,15 +170,18 @@ class Probe:
             metric: the quantity; None is the probe's own.
 
         Returns:
-            ``good``, ``bad`` or ``skipped``; the value measured; the value predicted.
+            ``good``, ``bad``, ``below`` or ``skipped``; the value measured; the value predicted.
         """
         name = metric or self.module.METRIC
         predicted = self.module.predict(measurement.parameters).get(name)
         value = measurement.metric(name)
         if not measurement.succeeded or value is None or predicted is None:
             return "skipped", value, predicted
-        bad = value > predicted + self.module.tolerance(measurement.parameters)
-        return ("bad" if bad else "good"), value, predicted
+        allowed = self.module.tolerance(measurement.parameters)
+        if value > predicted + allowed:
+            return "bad", value, predicted
+        below = value < predicted - allowed and differ(name, value, predicted)
+        return ("below" if below else "good"), value, predicted
 
 
 _OFFERS = (*ProbeModule.__annotations__, "predict", "tolerance", "facts", "run")
@@ -205,26 +210,70 @@ def probe_names() -> list[str]:
 
 
 def find_probe(name: str) -> Probe:
-    """Return one probe.
+    """Return one probe: of the catalogue, of a file ``….py``, or what an installed package offers.
+
+    A package offers probes as entry points of the group ``compatcheck.probes``; the module is read by its path, and nothing of
+    the package is imported.
 
     Raises:
         UsageError: there is none of this name, or its file lacks what a probe offers.
     """
+    if name.endswith(".py"):
+        return _load(os.path.abspath(name))
     plain = name.replace("-", "_")
-    names = probe_names()
-    if plain not in names:
-        from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
+    if plain in probe_names():
+        module: Any = import_module(f"compatcheck.lab.probes.catalog.{plain}")
+        return _check_offers(Probe(plain, module, module.__file__))
+    offered = offered_probes()
+    if plain in offered:
+        return _load(offered[plain], plain)
+    from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
 
-        near = get_close_matches(plain, names, n=3)
-        msg = f"there is no probe {name!r}"
-        raise UsageError(
-            msg, hint=f"did you mean {' or '.join(near)}?" if near else "`compatcheck probe list` has them all"
-        )
-    module: Any = import_module(f"compatcheck.lab.probes.catalog.{plain}")
-    missing = [offer for offer in _OFFERS if not hasattr(module, offer)]
+    near = get_close_matches(plain, [*probe_names(), *offered], n=3)
+    msg = f"there is no probe {name!r}"
+    raise UsageError(
+        msg, hint=f"did you mean {' or '.join(near)}?" if near else "`compatcheck probe list` has them all"
+    )
+
+
+def offered_probes() -> dict[str, str]:
+    """Return name → file of the probes that installed packages offer."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 (only for a name that the catalogue lacks)
+
+    found = {}
+    for entry in entry_points(group="compatcheck.probes"):
+        path = None if entry.dist is None else str(entry.dist.locate_file(f"{entry.module.replace('.', '/')}.py"))
+        if path is not None and os.path.exists(path):
+            found[entry.name.replace("-", "_")] = path
+    return found
+
+
+def _load(path: str, name: str | None = None) -> Probe:
+    """Read a probe from a file.
+
+    Raises:
+        UsageError: there is no such file, or it is no probe.
+    """
+    name = name or os.path.splitext(os.path.basename(path))[0].replace("-", "_")
+    spec = importlib.util.spec_from_file_location(f"compatcheck_probe_{name}", path)
+    assert spec is not None  # noqa: S101 (the name ends in .py)
+    assert spec.loader is not None  # noqa: S101
+    module: Any = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except FileNotFoundError:
+        msg = f"there is no file {path}"
+        raise UsageError(msg) from None
+    except Exception as error:  # noqa: BLE001 (a person's file may do anything)
+        msg = f"cannot be read as a probe: {type(error).__name__}: {error}"
+        hint = "a probe imports what it measures inside `run`; only the interpreter under test has it"
+        raise UsageError(msg, source=Source(path), hint=hint) from None
+    return _check_offers(Probe(name, module, path))
+
+
+def _check_offers(probe: Probe) -> Probe:
+    missing = [offer for offer in _OFFERS if not hasattr(probe.module, offer)]
     if missing:
-        msg = f"probe {plain} does not define {', '.join(missing)}"
-        raise UsageError(
-            msg, source=Source(module.__file__), hint="`ProbeModule` of lab/probes/probe.py says what each is"
-        )
-    return Probe(plain, module, module.__file__)
+        msg = f"probe {probe.name} does not define {', '.join(missing)}"
+        raise UsageError(msg, source=Source(probe.path), hint="`ProbeModule` of lab/probes/probe.py says what each is")
+    return probe

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import tempfile
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from compatcheck.core.errors import UsageError
 from compatcheck.core.process import Completed, run
 from compatcheck.core.redaction import redact
+from compatcheck.lab.environments import installed
 from compatcheck.lab.measurement import Measurement, PhaseMemory, show_parameter
 from compatcheck.lab.probes.allocator_counter import counter_library
 
@@ -176,6 +178,7 @@ class _Session:
                 "memory_fraction": self.limits.memory_fraction,
                 "snapshots": None if self.limits.snapshots is None else os.path.abspath(self.limits.snapshots),
                 "packages": list(self.interpreter.requested),
+                "installed": installed.__file__,
             }
             Path(request).write_text(json.dumps(data), encoding="utf-8")
             Path(results).touch()
@@ -201,11 +204,6 @@ class _Session:
             self.broken = self._measurement(
                 task, {"status": status, "reason": reason, "versions": self._versions(task), "device": "unknown"}
             )
-
-    def _requested(self) -> dict[str, str]:
-        """Return the releases that were asked for."""
-        known = self.interpreter.versions
-        return {name: known[name] for name in self.interpreter.requested if name in known}
 
     def _versions(self, task: Task) -> dict[str, str]:
         """Return the releases a task that never ended was about."""
@@ -264,16 +262,17 @@ class _Session:
             phases=tuple(self._phases.values()),
             results=dict(self._results),
             reason=redact(reason) if reason else None,
-            command=reproducing_command(task, self._requested()),
+            environment=self.interpreter.fingerprint,
+            command=reproducing_command(task, self.interpreter.requirements()),
             time=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         )
 
 
-def reproducing_command(task: Task, releases: Mapping[str, str] | None = None) -> str:
-    """Return the command that runs a task again under the same releases; the interpreter is the reader's own."""
+def reproducing_command(task: Task, requirements: Sequence[str] = ()) -> str:
+    """Return the command that runs a task again beside the same packages; the interpreter is the reader's own."""
     changed = {name: value for name, value in task.parameters.items() if task.probe.module.DEFAULTS[name] != value}
     options = "".join(f" --param {name}={show_parameter(value)}" for name, value in changed.items())
-    beside = "".join(f" --with {name}=={version}" for name, version in (releases or {}).items())
+    beside = "".join(f" --with {shlex.quote(redact(text))}" for text in requirements)
     return f"compatcheck probe run {task.probe.name} --backend {task.backend}{options}{beside}"
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.units import format_bytes
+from compatcheck.lab.measurement import Measurement
 from compatcheck.lab.reporters.measurement import describe_versions, show_exactly, show_quantity, wrap_text
 from compatcheck.reporters.figure import draw_steps
 
@@ -15,14 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from compatcheck.lab.bisection import Bisection, Transition
-    from compatcheck.lab.measurement import Measurement
     from compatcheck.reporters.figure import Figure
 
 
 def format_text(found: Bisection) -> str:
     """Format for a terminal: every release tested, then what changed where, then what such a search can miss."""
     lines = [f"{found.probe} over {found.package}: {found.metric}", ""]
-    if found.predicted is not None:
+    if found.criterion is not None:
+        lines += [*wrap_text(found.criterion, "  "), ""]
+    elif found.predicted is not None:
         allowed = (
             f", bad above {show_quantity(found.metric, found.predicted + found.tolerance)}" if found.tolerance else ""
         )
@@ -35,6 +37,7 @@ def format_text(found: Bisection) -> str:
     lines.append("")
     for transition in found.transitions:
         lines += wrap_text(describe_transition(transition), "  ")
+        lines += wrap_text(describe_attribution(found, transition), "    ")
     if not found.transitions:
         verdicts = {one.verdict for one in found.tested} - {"skipped"}
         lines.append(f"  all tested releases are {verdicts.pop()}" if verdicts else "  no release could be tested")
@@ -51,11 +54,28 @@ def draw_history(found: Bisection) -> list[Figure]:
 
 def describe_transition(transition: Transition) -> str:
     """Say between which releases something changed."""
-    what = "introduced in" if transition.kind == "introduced" else "fixed in"
-    text = f"{what} {transition.after} ({transition.before} is {'good' if transition.kind == 'introduced' else 'bad'})"
+    text = {
+        "introduced": f"introduced in {transition.after} ({transition.before} is good)",
+        "fixed": f"fixed in {transition.after} ({transition.before} is bad)",
+        "lowered": f"less than predicted from {transition.after} on ({transition.before} is as predicted)",
+        "raised": f"as predicted from {transition.after} on ({transition.before} measures less)",
+    }[transition.kind]
     if transition.between:
         text += f", or in {', '.join(transition.between)}, which could not be tested"
     return text
+
+
+def describe_attribution(found: Bisection, transition: Transition) -> str:
+    """Say what else moved and whose the change is; empty where nothing else did."""
+    if transition.attribution is None:
+        return ""
+    return transition.attribution.describe(found.package, lambda one: _show(found, one))
+
+
+def _show(found: Bisection, measurement: Measurement) -> str:
+    return (
+        show_quantity(found.metric, measurement.metric(found.metric)) if measurement.succeeded else measurement.status
+    )
 
 
 def describe_limits(found: Bisection) -> list[str]:
@@ -75,7 +95,11 @@ def describe_limits(found: Bisection) -> list[str]:
 
 def to_json(found: Bisection) -> dict[str, Any]:
     """Return the bisection as JSON data; ``from`` and ``to`` are the ends of an interval."""
-    data = asdict(found)
+    plain = [replace(one, attribution=None) for one in found.transitions]
+    data = asdict(replace(found, transitions=tuple(plain)))
+    for one, row in zip(found.transitions, data["transitions"], strict=True):
+        value = partial(Measurement.metric, name=found.metric)
+        row["attribution"] = one.attribution and one.attribution.to_json(value)
     data["intervals"] = [
         {"from": interval.first, "to": interval.last, "verdict": interval.verdict} for interval in found.intervals
     ]

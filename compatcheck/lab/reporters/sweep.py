@@ -8,14 +8,13 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.lab.measurement import show_parameter
-from compatcheck.lab.reporters.measurement import show_quantity
+from compatcheck.lab.measurement import Measurement, show_parameter
+from compatcheck.lab.reporters.measurement import show_quantity, wrap_text
 from compatcheck.reporters.figure import draw_steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from compatcheck.lab.measurement import Measurement
     from compatcheck.lab.release_series import Series, SeriesChange
     from compatcheck.reporters.figure import Figure
 
@@ -41,12 +40,13 @@ def format_text(package: str, series: Sequence[Series], groups: Groups, results:
             )
             ratio = "" if change.ratio is None else f" (x{change.ratio:.3g})"
             lines.append(f"  {_parameters(change.series, varying)}: {before} -> {after}{ratio}")
+            lines += wrap_text(_attribution(package, change), "    ")
         if len(group) > _EXAMPLES:
             lines.append(f"  and {len(group) - _EXAMPLES} more")
     if groups:
         lines.append("")
     for one in series:
-        runs = "; ".join(f"{span} {show_quantity(one.metric, value)}" for span, value in _runs(one))
+        runs = "; ".join(f"{span} {show_quantity(one.metric, value)}" for span, value in _runs(one, results))
         healthy = "" if one.predicted is None else f" (healthy {show_quantity(one.metric, one.predicted)})"
         lines.append(f"{one.probe} {_parameters(one, varying)} {one.metric}{healthy}\n  {runs}")
     lines += _without_result(results)
@@ -72,7 +72,7 @@ def format_markdown(package: str, series: Sequence[Series], groups: Groups, resu
     """Format as a table of changes and a table of series."""
     varying = _varying(series)
     lines = [f"# Sweep over {len(results)} releases of {package}", "", "## Changes", ""]
-    lines += ["| between | probe | metric | parameters | before | after |", "|---|---|---|---|---|---|"]
+    lines += ["| between | probe | metric | parameters | before | after | whose |", "|---|---|---|---|---|---|---|"]
     for group in groups:
         for change in group:
             one = change.series
@@ -83,11 +83,12 @@ def format_markdown(package: str, series: Sequence[Series], groups: Groups, resu
                 _parameters(one, varying),
                 show_quantity(one.metric, one.values[change.before]),
                 show_quantity(one.metric, one.values[change.after]),
+                _attribution(package, change) or f"{package}'s own",
             ]
             lines.append("| " + " | ".join(cells) + " |")
     lines += ["", "## Series", "", "| probe | parameters | metric | healthy | measured |", "|---|---|---|---|---|"]
     for one in series:
-        runs = "; ".join(f"{span}: {show_quantity(one.metric, value)}" for span, value in _runs(one))
+        runs = "; ".join(f"{span}: {show_quantity(one.metric, value)}" for span, value in _runs(one, results))
         cells = [one.probe, _parameters(one, varying), one.metric, show_quantity(one.metric, one.predicted), runs]
         lines.append("| " + " | ".join(cells) + " |")
     lines += ["", *(f"- {line}" for line in _without_result(results))]
@@ -108,6 +109,8 @@ def format_json(package: str, series: Sequence[Series], groups: Groups, results:
                 "before": change.before,
                 "after": change.after,
                 "difference": change.difference,
+                "attribution": change.attribution
+                and change.attribution.to_json(partial(Measurement.metric, name=change.series.metric)),
             }
             for group in groups
             for change in group
@@ -117,12 +120,26 @@ def format_json(package: str, series: Sequence[Series], groups: Groups, results:
     return json.dumps(data, indent=1) + "\n"
 
 
-def _runs(series: Series) -> list[tuple[str, float]]:
-    """Join neighbouring releases of one value: ``4.30.0–4.45.2``."""
+def _attribution(package: str, change: SeriesChange) -> str:
+    """Say what else moved and whose the change is; empty where nothing else did."""
+    metric = change.series.metric
+    shown = change.attribution and change.attribution.describe(package, lambda one: _show(one, metric))
+    return shown or ""
+
+
+def _show(measurement: Measurement, metric: str) -> str:
+    return show_quantity(metric, measurement.metric(metric)) if measurement.succeeded else measurement.status
+
+
+def _runs(series: Series, results: Results) -> list[tuple[str, float]]:
+    """Join neighbouring releases of one value, ``4.30.0–4.45.2``, and say where some of them have no result."""
     runs = []
+    releases = list(results) or list(series.values)
     for value, group in groupby(series.values.items(), key=lambda item: item[1]):
         versions = [version for version, _ in group]
-        runs.append((versions[0] if len(versions) == 1 else f"{versions[0]}–{versions[-1]}", value))
+        span = versions[0] if len(versions) == 1 else f"{versions[0]}–{versions[-1]}"
+        tried = releases.index(versions[-1]) - releases.index(versions[0]) + 1
+        runs.append((span if tried == len(versions) else f"{span} ({len(versions)} of {tried})", value))
     return runs
 
 

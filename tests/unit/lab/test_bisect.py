@@ -4,8 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from compatcheck.lab.bisect import GIVE_UP_AFTER, BisectSearch, find_intervals, minors
+from compatcheck.lab.bisect import GIVE_UP_AFTER, BisectSearch, find_intervals
 from compatcheck.lab.bisection import Outcome
+from compatcheck.lab.releases import group_minors
 
 DEEPSPEED = [
     *("0.14.0", "0.14.1", "0.14.2", "0.14.3", "0.14.4", "0.14.5"),
@@ -137,4 +138,4 @@ def test_intervals_join_what_was_skipped():
 
 
 def test_minors_are_groups_of_two_numbers():
-    assert minors(["1.2.0", "1.2.1", "1.3", "2.0.0"]) == [["1.2.0", "1.2.1"], ["1.3"], ["2.0.0"]]
+    assert group_minors(["1.2.0", "1.2.1", "1.3", "2.0.0"]) == [["1.2.0", "1.2.1"], ["1.3"], ["2.0.0"]]

@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 
+from compatcheck.lab.attribution import Attribution
 from compatcheck.lab.bisection import Bisection, Outcome, Transition
 from compatcheck.lab.confirmation import Confirmation
 from compatcheck.lab.drafts import find_end, write_drafts
@@ -92,7 +93,8 @@ def test_half_a_percent_is_no_change():
 
 def test_drafts_carry_range_evidence_and_numbers(tmp_path):
     series = collect_series(TASKS, RESULTS, every_metric=False)
-    (path,) = write_drafts(str(tmp_path), "deepspeed", group_changes(find_changes(series)), RESULTS)
+    changes = [replace(change, attribution=Attribution(cause="package", moved={})) for change in find_changes(series)]
+    (path,) = write_drafts(str(tmp_path), "deepspeed", changes, RESULTS, list(RESULTS))
     rule = load_rule(tmp_path / path, tmp_path / "rules")
     assert rule.status == "draft"
     assert rule.clauses[0].packages["deepspeed"] == ">=0.16.0,<0.16.8"
@@ -299,10 +301,10 @@ def test_torch_is_the_interpreters_own_and_no_other_release_is_laid_over_it(has,
 def test_that_there_was_no_gpu_is_not_remembered():
     task = make_task(find_probe("cuda_context"), {})
     without = replace(BASE, backend="cuda", status="unsupported", reason="torch sees no CUDA device")
-    versions = {"torch": "2.13.0"}
+    interpreter = Interpreter(python="none", versions={"torch": "2.13.0"})
     for known, remembered in ((without, False), (replace(without, status="ok"), True)):
         laboratory = Laboratory(overlays=Overlays(), package="deepspeed", store=Store(known))
-        assert (laboratory._known(task, versions) is known) is remembered
+        assert (laboratory._known(task, interpreter) is known) is remembered
 
 
 def test_a_count_that_was_taken_beside_a_mode_is_taken_again():
@@ -317,7 +319,9 @@ def test_a_count_that_was_taken_beside_a_mode_is_taken_again():
         phases = (PhaseMemory(name="backward", peak_allocated_bytes=9, live_bytes=1, peak_operator=operator),)
         known = replace(BASE, accounting=accounting, phases=phases)
         laboratory = Laboratory(overlays=Overlays(), package="deepspeed", store=Store(known))
-        assert (laboratory._known(task, {"torch": "2.13.0"}) is known) is remembered
+        assert (
+            laboratory._known(task, Interpreter(python="none", versions={"torch": "2.13.0"})) is known
+        ) is remembered
 
 
 @pytest.mark.parametrize(

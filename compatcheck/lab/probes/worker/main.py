@@ -28,7 +28,8 @@ def main(arguments: list[str]) -> int:
 
     Args:
         arguments: path of the request (JSON: ``tasks``, ``backend``, ``accounting``, ``world_size``, ``timeout_seconds``,
-            ``memory_fraction``) and of the file that events are appended to.
+            ``memory_fraction``, ``installed``: the file that tells commits from releases) and of the file that events are
+            appended to.
 
     Returns:
         0 when every task has its end event, whatever it says.
@@ -101,7 +102,7 @@ def _run_task(
         status, reason = "oom", _describe(error)
     except Exception as error:  # the reason goes to the report
         status, reason = _classify(error, request["backend"])
-    versions = _versions((*getattr(probe, "PACKAGES", ()), *request["packages"]))
+    versions = _versions((*getattr(probe, "PACKAGES", ()), *request["packages"]), request["installed"])
     write(
         {
             "event": "end",
@@ -183,13 +184,14 @@ def _describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {text[:_REASON_LENGTH]}{place}"
 
 
-def _versions(packages: tuple[str, ...]) -> dict[str, str]:
-    from importlib.metadata import PackageNotFoundError, version
+def _versions(packages: tuple[str, ...], installed: str) -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, distribution
 
+    identify = _load(installed).identify
     found = {"python": platform.python_version()}
     for name in dict.fromkeys(("torch", *packages)):
         with contextlib.suppress(PackageNotFoundError):
-            found[name] = version(name)
+            found[name] = identify(distribution(name))
     return found
 
 

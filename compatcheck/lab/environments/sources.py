@@ -1,0 +1,80 @@
+"""What a requirement stands for today: a release, a commit, or the content of a tree.
+
+An overlay is kept under what is in it. A branch moves, a tree is edited and a newer release comes out under the same words, so
+the words are no name for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from compatcheck.lab.environments.git import find_commit
+from compatcheck.lab.environments.installed import hash_tree, local_path, read_origin
+from compatcheck.lab.environments.installer import UnbuildableError
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
+
+_SHORT_HASH = re.compile(r"[0-9a-f]{7,40}")
+
+
+class ResolvedSource(NamedTuple):
+    """A requirement that means the same tomorrow."""
+
+    requirement: str
+    """With the commit that its branch stood for."""
+    content: str = ""
+    """Hash of the local tree or file that it names; empty for a release or a commit."""
+
+
+def resolve_source(text: str) -> ResolvedSource:
+    """Say what a requirement names: a commit for a branch, the content of a local tree or file.
+
+    Raises:
+        UnbuildableError: there is no such commit, tree or file.
+    """
+    requirement = Requirement(text)
+    url = requirement.url
+    if url is None:
+        return ResolvedSource(text)
+    if url.startswith("git+"):
+        return ResolvedSource(text.replace(url, _pin_commit(url)))
+    path = local_path(url.partition("#")[0])
+    if path is None:
+        return ResolvedSource(text)
+    if Path(path).is_dir():
+        return ResolvedSource(text, hash_tree(path))
+    try:
+        return ResolvedSource(text, hashlib.sha256(Path(path).read_bytes()).hexdigest())
+    except OSError as error:
+        msg = f"{url}: {error.strerror or error}"
+        raise UnbuildableError(msg) from None
+
+
+def _pin_commit(url: str) -> str:
+    address, hash_sign, fragment = url.partition("#")
+    start = address.rfind("/")
+    repository, at, name = address[start:].partition("@")
+    repository = address[:start] + repository
+    commit = find_commit(repository.removeprefix("git+"), name or "HEAD")
+    if commit is None and not _SHORT_HASH.fullmatch(name):
+        msg = f"{repository} lists no branch or tag {name or 'HEAD'}{'' if at else ' (is it a git repository?)'}"
+        raise UnbuildableError(msg)
+    return f"{repository}@{commit or name}{hash_sign}{fragment}"
+
+
+def requirement_of(distribution: Distribution) -> str:
+    """Return the requirement that installs what is there again: its release, its commit, or its tree."""
+    origin = read_origin(distribution)
+    name = canonicalize_name(distribution.metadata["Name"])
+    if origin is None:
+        return f"{name}=={distribution.version}"
+    revision = origin.get("vcs_info") or {}
+    where = f"{revision['vcs']}+{origin['url']}@{revision['commit_id']}" if revision else str(origin["url"])
+    return f"{name} @ {where}" + (f"#subdirectory={origin['subdirectory']}" if origin.get("subdirectory") else "")
