@@ -22,7 +22,7 @@ class PhaseMemory:
     name: str
     """``load``, ``forward``, ``backward``, ``step`` or a name of the probe's own."""
     peak_allocated_bytes: int | None
-    """Highest sum of live tensor bytes during the phase; on CUDA ``torch.cuda.max_memory_allocated``."""
+    """Highest sum of live tensor bytes during the phase; on CUDA those requested of torch's allocator."""
     live_bytes: int
     """Live tensor bytes at its end, after a garbage collection."""
     peak_operator: str | None = None

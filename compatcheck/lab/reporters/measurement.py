@@ -51,7 +51,7 @@ def format_measurement(
         measurement: what was measured.
         predictions: metric → value in a healthy release.
         metric: the one the verdict is about.
-        verdict: ``good``, ``bad`` or ``skipped``.
+        verdict: ``good``, ``bad``, ``below`` (the prediction) or ``skipped``.
     """
     parameters = " ".join(f"{name}={show_parameter(value)}" for name, value in measurement.parameters.items())
     where = (describe_versions(measurement.versions), measurement.device)
@@ -75,7 +75,8 @@ def format_measurement(
                     line += f" ({value - predictions[name]:+,.6g})"
             lines.append(line)
     lines.append("")
-    lines.append(f"  {verdict}" + (f": {metric}" if measurement.succeeded else f": {measurement.status}"))
+    said = "below the prediction" if verdict == "below" else verdict
+    lines.append(f"  {said}" + (f": {metric}" if measurement.succeeded else f": {measurement.status}"))
     if measurement.reason:
         lines += wrap_text(measurement.reason, "  ")
     return "\n".join(lines) + "\n"

@@ -29,7 +29,7 @@ class Judged(NamedTuple):
     metric: str
     """The one the verdict is about."""
     verdict: str
-    """``good``, ``bad`` or ``skipped``."""
+    """``good``, ``bad``, ``below`` (the prediction) or ``skipped``."""
 
 
 def format_predictions(judged: Sequence[Judged]) -> str:
@@ -40,7 +40,7 @@ def format_predictions(judged: Sequence[Judged]) -> str:
     rows = [row for one in judged for row in _rows(one)]
     widths = [max(len(row[column]) for row in (_HEAD, *rows)) for column in range(len(_HEAD))]
     counts = Counter(one.verdict for one in judged)
-    words = {"good": "good", "bad": "bad", "skipped": "without a result"}
+    words = {"good": "good", "bad": "bad", "below": "below the prediction", "skipped": "without a result"}
     summary = ", ".join(f"{counts[verdict]} {word}" for verdict, word in words.items() if counts[verdict])
     probes = len({one.measurement.probe for one in judged})
     reasons = (

@@ -4,7 +4,8 @@
 state. N is the number of elements of all matrices, m of one, h of one side, b the bytes of an element.
 
 Prediction of `state_bytes`, what the first step leaves: AdamW two moments of b x N and a float32 count of 4 bytes per
-tensor; SGD with momentum b x N; Adafactor a row and a column, 2 x b x h, and a count of 4 bytes per tensor.
+tensor; SGD with momentum b x N; Adafactor a row and a column, 2 x b x h, and a count of 4 bytes per tensor. On a GPU the
+counts of ``foreach`` and ``for_loop`` stay on the host, and `state_bytes` is lower by them.
 
 Prediction of `temporary_bytes`, the peak of the second step above what is live before it:
 - ``foreach`` handles all tensors of a dtype and device at once, so each intermediate is b x N. AdamW needs one,

@@ -84,7 +84,9 @@ def _run_task(
         probe = _load(task["path"])
         with contextlib.ExitStack() as stack:
             name = os.path.splitext(os.path.basename(task["path"]))[0]
-            accounting = _enter_backend(stack, request, f"{name}-{task['key']}")
+            # A probe that runs on a CPU, too, derives what tensors hold; one of GPUs alone sees to workspaces itself.
+            warm = "cpu" in probe.BACKENDS
+            accounting = _enter_backend(stack, request, f"{name}-{task['key']}", warm=warm)
             recorder = Recorder(
                 backend=request["backend"],
                 accounting=accounting,
@@ -116,9 +118,9 @@ def _run_task(
     gc.collect()
 
 
-def _enter_backend(stack: contextlib.ExitStack, request: dict[str, Any], name: str) -> Any:
+def _enter_backend(stack: contextlib.ExitStack, request: dict[str, Any], name: str, *, warm: bool) -> Any:
     """Enter what the back end needs and return its accounting."""
-    from .accounting import AllocatorAccounting, CudaAccounting, StorageAccounting
+    from .accounting import AllocatorAccounting, CudaAccounting, StorageAccounting, take_workspaces
 
     if request["backend"] == "cuda":
         import torch
@@ -126,9 +128,15 @@ def _enter_backend(stack: contextlib.ExitStack, request: dict[str, Any], name: s
         if not torch.cuda.is_available():
             message = "torch sees no CUDA device"
             raise UnsupportedError(message)
+        ranks, devices = request["world_size"], torch.cuda.device_count()
+        if ranks > devices:  # NCCL refuses two ranks on one
+            message = f"needs {ranks} GPUs, one for each rank, and torch sees {devices}"
+            raise UnsupportedError(message)
         torch.cuda.set_per_process_memory_fraction(request["memory_fraction"])
         if request.get("snapshots"):
             stack.enter_context(_snapshot(request["snapshots"], name))
+        if warm:
+            take_workspaces("cuda")
         return stack.enter_context(CudaAccounting())
     if request["backend"] == "fake":
         from torch._subclasses.fake_tensor import FakeTensorMode

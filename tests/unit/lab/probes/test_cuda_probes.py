@@ -67,6 +67,19 @@ def test_a_machine_without_a_gpu_is_unsupported_and_not_a_failure(name, tmp_path
     assert [(one.status, one.reason) for one in kept] == [("unsupported", "torch sees no CUDA device")]
 
 
+def test_two_ranks_ask_for_two_gpus(tmp_path):
+    """NCCL refuses two ranks on one device, in words that do not say so."""
+    for file, text in TORCH.items():
+        path = tmp_path / "torch" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.replace("lambda: False)", "lambda: True)\n    device_count = staticmethod(lambda: 1)"))
+    kept = []
+    interpreter = Interpreter(python=sys.executable, paths=(str(tmp_path),))
+    run_tasks([make_task(find_probe("ddp_buckets"), {}, "cuda")], interpreter, keep=lambda _, one: kept.append(one))
+    reason = "needs 2 GPUs, one for each rank, and torch sees 1"
+    assert [(one.status, one.reason) for one in kept] == [("unsupported", reason)]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_size_has_a_prediction_for_the_metric_and_known_facts(name):
     probe = find_probe(name)
