@@ -1,4 +1,4 @@
-"""Build hook: the wheel carries the rules as one compiled file, and the measured pairs of their evidence as another."""
+"""Build hook: the wheel carries the rules as one compiled file, and what their evidence holds as others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent
 
 
 class CompileRules(BuildHookInterface):  # type: ignore[type-arg,misc]  # hatchling's generic parameter is its own
-    """Compile ``rules/`` into ``compatcheck/_database.jsonl`` and ``compatcheck/lab/_pairs.json`` of the wheel."""
+    """Compile ``rules/`` and ``fixtures/measurements/`` into files of the wheel: what an installation knows of both."""
 
     PLUGIN_NAME = "custom"
 
@@ -26,7 +26,9 @@ class CompileRules(BuildHookInterface):  # type: ignore[type-arg,misc]  # hatchl
         sys.path.insert(0, str(ROOT))
         try:
             # The source tree is not on the path before.
+            from compatcheck.lab.evidence.last_measured import compile_last  # noqa: PLC0415
             from compatcheck.lab.evidence_pairs import compile_pairs  # noqa: PLC0415
+            from compatcheck.lab.probes.probe import probe_names  # noqa: PLC0415
             from compatcheck.rules.compile import compile_directory  # noqa: PLC0415
             from compatcheck.rules.load import load_rules  # noqa: PLC0415
         finally:
@@ -34,8 +36,15 @@ class CompileRules(BuildHookInterface):  # type: ignore[type-arg,misc]  # hatchl
         self.compiled = Path(tempfile.mkdtemp())
         (self.compiled / "_database.jsonl").write_bytes(compile_directory(ROOT / "rules"))
         pairs = compile_pairs(load_rules(ROOT / "rules"), ROOT)
-        (self.compiled / "_pairs.json").write_text(json.dumps(pairs, separators=(",", ":")), encoding="utf-8")
-        for name, folder in (("_database.jsonl", "compatcheck"), ("_pairs.json", "compatcheck/lab")):
+        measured = compile_last(probe_names(), str(ROOT / "fixtures" / "measurements"))
+        for name, data in (("_pairs.json", pairs), ("_measured.json", measured)):
+            (self.compiled / name).write_text(json.dumps(data, separators=(",", ":")), encoding="utf-8")
+        places = {
+            "_database.jsonl": "compatcheck",
+            "_pairs.json": "compatcheck/lab",
+            "_measured.json": "compatcheck/lab/evidence",
+        }
+        for name, folder in places.items():
             build_data["force_include"][str(self.compiled / name)] = f"{folder}/{name}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002 (hatchling's signature)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compatcheck.lab.evidence.files import measurement_files
@@ -10,10 +13,12 @@ from compatcheck.lab.measurement_files import read_measurements
 from compatcheck.rules.locate import CHECKOUT, is_checkout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from compatcheck.lab.measurement import Measurement
 
+COMPILED = Path(__file__).with_name("_measured.json")
+"""Probe → back end → newest day of the evidence of the checkout that an installation was built from."""
 UNDATED = "on a day not recorded"
 
 
@@ -22,18 +27,30 @@ def last_measured(probe: str, *, exported: str | None, store: str | None) -> dic
 
     Args:
         probe: its name.
-        exported: folder of exported evidence, ``fixtures/measurements``; None where there is no checkout.
+        exported: folder of exported evidence, ``fixtures/measurements``; None is what an installation was built with.
         store: file of the person's own store; None, or no such file, leaves it out.
 
     Raises:
         InputError: a file of evidence cannot be read.
     """
-    found: dict[str, str] = {}
+    found = dict(_read_compiled().get(probe, {})) if exported is None else {}
     for measurement in _measurements(probe, exported, store):
         if measurement.succeeded:
             day = measurement.time[:10] if measurement.time else ""
             found[measurement.backend] = max(day, found.get(measurement.backend, ""))
     return {backend: day or UNDATED for backend, day in found.items()}
+
+
+def compile_last(probes: Iterable[str], exported: str) -> dict[str, dict[str, str]]:
+    """Return probe → back end → day of exported evidence, for an installation, which has none of its files."""
+    found = {probe: last_measured(probe, exported=exported, store=None) for probe in probes}
+    return {probe: days for probe, days in found.items() if days}
+
+
+@lru_cache(maxsize=1)
+def _read_compiled() -> dict[str, dict[str, str]]:
+    data: dict[str, dict[str, str]] = json.loads(COMPILED.read_text(encoding="utf-8")) if COMPILED.exists() else {}
+    return data
 
 
 def _measurements(probe: str, exported: str | None, store: str | None) -> Iterator[Measurement]:

@@ -6,13 +6,17 @@ had measured by then is kept, and the rest goes on in a new process.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shlex
+import shutil
 import tempfile
+import time
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,6 +38,9 @@ OUTPUT_LIMIT_BYTES = 8 * 2**20
 TIMEOUT_SECONDS = 180.0
 MEMORY_FRACTION = 0.9
 """Share of a CUDA device that a probe may take."""
+_SCRATCH = "compatcheck-probe-"
+_ABANDONED_SECONDS = 2 * 86400
+"""No process of probes runs so long; its folder is touched when a file in it is made."""
 _START_SECONDS = 60.0
 """Time allowed for an interpreter to start and import torch, beyond the tasks' own."""
 
@@ -163,7 +170,8 @@ class _Session:
     def run(self, cancelled: Callable[[], bool]) -> None:
         """Run the process and take up its events while it runs."""
         first = self.tasks[0]
-        with tempfile.TemporaryDirectory(prefix="compatcheck-probe-") as directory:
+        _clear_abandoned()
+        with tempfile.TemporaryDirectory(prefix=_SCRATCH) as directory:
             request = os.path.join(directory, "request.json")
             results = os.path.join(directory, "results.jsonl")
             data = {
@@ -266,6 +274,16 @@ class _Session:
             command=reproducing_command(task, self.interpreter.requirements()),
             time=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         )
+
+
+@cache
+def _clear_abandoned() -> None:
+    """Remove, once, the scratch folders that this person's killed runs left behind: nothing can end after `kill -9`."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*"):
+        with contextlib.suppress(OSError):
+            found = path.lstat()
+            if found.st_uid == getattr(os, "getuid", lambda: 0)() and time.time() - found.st_mtime > _ABANDONED_SECONDS:
+                shutil.rmtree(path)
 
 
 def reproducing_command(task: Task, requirements: Sequence[str] = ()) -> str:

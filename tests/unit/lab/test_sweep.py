@@ -298,6 +298,71 @@ def test_torch_is_the_interpreters_own_and_no_other_release_is_laid_over_it(has,
         assert laboratory.overlays.opened == []
 
 
+def test_each_release_of_torch_has_a_base_of_its_own():
+    class WithBase(Overlays):
+        def __init__(self, has):
+            super().__init__()
+            self.has = has
+            self.base = Base.__new__(Base)
+            self.base.versions = {"torch": has}
+
+        def open(self, _requirements, **_options):
+            return Interpreter(python="none", versions={"torch": self.has})
+
+    asked = []
+
+    def build(version):
+        asked.append(version)
+        return WithBase(f"{version}+cpu")
+
+    laboratory = Laboratory(overlays=WithBase("2.13.0+cpu"), package="torch", bases=build)
+    found = [laboratory.interpreter(version).versions["torch"] for version in ("2.12.0", "2.13.0", "2.12.0")]
+    assert found == ["2.12.0+cpu", "2.13.0+cpu", "2.12.0+cpu"]
+    assert asked == ["2.12.0"]
+
+
+def test_a_run_of_equal_values_says_where_it_has_holes():
+    one = Series(probe="p", parameters={}, backend="cpu", metric="bytes", predicted=None, values={"1": 1, "4": 1})
+    text = sweep.format_text("trl", [one], [], {version: [] for version in ("1", "2", "3", "4")})
+    assert "1–4 (2 of 4) 1" in text
+
+
+OWN = Attribution(cause="package", moved={})
+
+
+def draft(tmp_path, values, known):
+    results = {version: [measured(value, TASKS[0], version)] for version, value in values.items()}
+    changes = [
+        replace(one, attribution=OWN) for one in find_changes(collect_series(TASKS[:1], results, every_metric=False))
+    ]
+    paths = write_drafts(str(tmp_path), "deepspeed", changes, results, known)
+    return [load_rule(tmp_path / path, tmp_path / "rules") for path in paths]
+
+
+def test_what_was_not_measured_on_the_way_to_a_growth_is_unverified(tmp_path):
+    known = ["0.15.4", "0.16.0", "0.16.1", "0.16.2", "0.16.7", "0.16.8"]
+    (rule,) = draft(tmp_path, {"0.15.4": 4, "0.16.2": 1000, "0.16.8": 4}, known)
+    assert rule.clauses[0].packages == {"deepspeed": ">=0.16.2,<=0.16.2"}
+    assert rule.unverified == {"deepspeed": ">0.15.4,<0.16.2 || >0.16.2,<0.16.8"}
+
+
+def test_what_was_high_from_the_first_release_on_has_a_draft(tmp_path):
+    (rule,) = draft(tmp_path, {"0.15.4": 1000, "0.16.0": 1000, "0.16.8": 4}, ["0.15.4", "0.16.0", "0.16.8"])
+    assert rule.clauses[0].packages == {"deepspeed": ">=0.15.4,<0.16.8"}
+    assert "already in 0.15.4, the oldest release measured" in rule.title
+
+
+def test_an_end_that_is_not_the_packages_own_ends_nothing(tmp_path):
+    results = {version: [measured(value, TASKS[0], version)] for version, value in VALUES.items()}
+    found = find_changes(collect_series(TASKS[:1], results, every_metric=False))
+    changes = [
+        replace(found[0], attribution=OWN),
+        replace(found[1], attribution=Attribution(cause="neighbours", moved={})),
+    ]
+    (path,) = write_drafts(str(tmp_path), "deepspeed", changes, results, list(VALUES))
+    assert load_rule(tmp_path / path, tmp_path / "rules").clauses[0].packages == {"deepspeed": ">=0.16.0"}
+
+
 def test_that_there_was_no_gpu_is_not_remembered():
     task = make_task(find_probe("cuda_context"), {})
     without = replace(BASE, backend="cuda", status="unsupported", reason="torch sees no CUDA device")

@@ -1,7 +1,10 @@
 """When a probe was last measured, by exported evidence and the person's own store."""
 
+import json
+
 import pytest
 
+from compatcheck.lab.evidence import last_measured as last_measured_module
 from compatcheck.lab.evidence.files import append_measurement, write_measurements
 from compatcheck.lab.evidence.last_measured import UNDATED, describe_last, last_measured
 from compatcheck.lab.evidence.store import EvidenceStore
@@ -46,6 +49,18 @@ def test_a_run_without_a_result_is_no_run(tmp_path, status):
 def test_another_probes_evidence_does_not_count(tmp_path):
     write_measurements(str(tmp_path / "masks" / "a.json"), [measured("2026-11-01T10:00:00+00:00", probe="scores")])
     assert last_measured("masks", exported=str(tmp_path), store=str(tmp_path / "none.sqlite3")) == {}
+
+
+def test_an_installation_knows_what_its_checkout_had(tmp_path, monkeypatch):
+    """The evidence itself stays behind; that a probe was run does not."""
+    write_measurements(str(tmp_path / "masks" / "a.json"), [measured("2026-11-01T10:00:00+00:00")])
+    compiled = tmp_path / "_measured.json"
+    compiled.write_text(json.dumps(last_measured_module.compile_last(["masks", "scores"], str(tmp_path))))
+    monkeypatch.setattr(last_measured_module, "COMPILED", compiled)
+    last_measured_module._read_compiled.cache_clear()
+    assert last_measured("masks", exported=None, store=None) == {"cpu": "2026-11-01"}
+    assert last_measured("scores", exported=None, store=None) == {}
+    last_measured_module._read_compiled.cache_clear()
 
 
 def test_an_undated_measurement_is_a_run(tmp_path):

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -24,7 +25,14 @@ from compatcheck.lab.environments.overlay import Base, Overlays
 from compatcheck.lab.probes import allocator_counter
 from compatcheck.lab.probes.allocator_counter import counter_library
 from compatcheck.lab.probes.probe import Probe
-from compatcheck.lab.probes.runner import Limits, explain_end, make_task, reproducing_command, run_tasks
+from compatcheck.lab.probes.runner import (
+    Limits,
+    _clear_abandoned,
+    explain_end,
+    make_task,
+    reproducing_command,
+    run_tasks,
+)
 from tests import ROOT
 
 TORCH = {
@@ -137,6 +145,18 @@ def run(probe, interpreter, *actions, timeout_seconds=20.0, **options):
     limits = Limits(timeout_seconds=timeout_seconds, **options)
     run_tasks(tasks, interpreter, keep=lambda _, one: kept.append(one), limits=limits)
     return kept
+
+
+def test_what_a_killed_run_left_behind_is_removed_by_a_later_one(probe, interpreter, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    old, young = tmp_path / "compatcheck-probe-old", tmp_path / "compatcheck-probe-young"
+    for folder in (old, young):
+        (folder / "inside").mkdir(parents=True)
+    os.utime(old, (0, 0))
+    _clear_abandoned.cache_clear()
+    run(probe, interpreter, "measure")
+    assert not old.exists()
+    assert young.exists()
 
 
 def test_a_result_has_all_that_identifies_it(probe, interpreter):
