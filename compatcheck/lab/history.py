@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import partial
+from importlib.metadata import distributions
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, UsageError
@@ -149,17 +151,27 @@ def list_first(releases: Sequence[str]) -> list[str]:
     return list(dict.fromkeys((*(minor[0] for minor in group_minors(releases)), releases[-1])))
 
 
-def report_upstream(history: History, task: Task) -> str:
-    """Write, for the package's maintainers, what changed, with a script that shows it (Markdown)."""
-    found = history.bisection
-    sides = dict.fromkeys(side for change in found.transitions for side in (change.before, change.after))
+def report_upstream(history: History, task: Task, laboratory: Laboratory) -> str:
+    """Write, for the package's maintainers, what changed in it, with a script that shows it (Markdown)."""
+    own = [one for one in history.bisection.transitions if one.attribution is not None and one.attribution.is_own]
+    sides = list(dict.fromkeys(side for change in own for side in (change.before, change.after)))
     return reporter.format_upstream(
-        found,
+        replace(history.bisection, transitions=tuple(own)),
         title=task.probe.title,
-        derivation=task.probe.documentation.partition("\n")[2],
-        measurements=[history.measurements[version] for version in sides],
-        script=make_script(task),
+        measurements={version: history.measurements[version] for version in sides},
+        repository=find_repository(laboratory, sides[-1]) if sides else None,
+        script=make_script(task, brief=True),
     )
+
+
+def find_repository(laboratory: Laboratory, version: str) -> str | None:
+    """Return the address of the package's repository on GitHub, as its metadata has it; None where it has none."""
+    interpreter = laboratory.interpreter(version)
+    for distribution in distributions(name=laboratory.package, path=list(interpreter.paths)):
+        told = [distribution.metadata["Home-page"] or "", *(distribution.metadata.get_all("Project-URL") or ())]
+        if found := re.search(r"https://github\.com/[\w.-]+/[\w.-]+?(?=\.git|[/#?\s]|$)", "\n".join(told)):
+            return found[0]
+    return None
 
 
 def check_package(probe: Probe, package: str) -> None:

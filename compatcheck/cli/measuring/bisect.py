@@ -67,13 +67,13 @@ def command(
     if report is not None:
         if found.is_own:
             with open(report, "w", encoding="utf-8") as file:
-                file.write(history.report_upstream(found, task))
+                file.write(history.report_upstream(found, task, laboratory))
         else:
             click.echo(f"no report was written: no change is {package}'s own", err=True)
     if plot is not None:
         write_figures(plot, bisection.draw_history(found.bisection), "no release could be tested")
     if format_name == "markdown":
-        click.echo(history.report_upstream(found, task), nl=False)
+        click.echo(history.report_upstream(found, task, laboratory), nl=False)
         return found.exit_code
     if format_name == "text":
         click.echo(bisection.format_text(found.bisection), nl=False)

@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from compatcheck.lab.probes.shortening import shorten
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -40,14 +42,19 @@ for _package, _module in {packages!r}:
         sys.exit(2)
 """
 _FUTURE = "from __future__ import annotations\n"
+_ATTRIBUTE = re.compile(r"\.(\w+)")
 _RELATIVE = re.compile(r"^( *)from \.(\w+) import [^\n]*\n", re.MULTILINE)
 
 
-def make_script(task: Task) -> str:
+def make_script(task: Task, *, brief: bool = False) -> str:
     """Return a program that runs one task and prints what it measures beside what is predicted.
 
     The probe stands first and unchanged; what measures follows. Several ranks are started by the program itself. Where
     the allocator is counted, tensor storages are counted instead: the counter would have to be compiled.
+
+    Args:
+        task: what is run.
+        brief: leave out all that this task does not reach, and what only explains.
     """
     module = task.probe.module
     probe = Path(task.probe.path).read_text(encoding="utf-8").replace(_FUTURE, "")
@@ -74,10 +81,14 @@ def make_script(task: Task) -> str:
     for name in names:
         text = (_WORKER / f"{name}.py").read_text(encoding="utf-8").replace(_FUTURE, "")
         parts.append(_RELATIVE.sub("", _split_docstring(text)[1]).strip() + "\n")
+    if brief:
+        used = set(_ATTRIBUTE.findall(probe))
+        shared = {name: shorten(text, used) for name, text in shared.items()}
     if shared:
         parts.append(_SHARED.format(sources=shared))
     parts.append(_main(task, "SharingRecorder" if shared else "Recorder"))
-    return "\n".join(parts)
+    program = "\n".join(parts)
+    return f'"""{task.probe.title}"""\n\n{shorten(program)}' if brief else program
 
 
 def _importable(packages: Sequence[str]) -> tuple[tuple[str, str], ...]:
@@ -114,12 +125,15 @@ def _main(task: Task, recorder: str) -> str:
         )
     else:
         ranks = "    rank = 0\n"
-    cuda = ""
+    cuda, accounting = "", "StorageAccounting"
     if task.backend == "cuda":
+        accounting = "CudaAccounting"
         cuda = (
             "    if not torch.cuda.is_available():\n"
             '        sys.stderr.write("torch sees no CUDA device\\n")\n        return 2\n'
         )
+        if "cpu" in module.BACKENDS:  # as the worker has it
+            cuda += '    take_workspaces("cuda")\n'
     fake = "FakeTensorMode(), " if task.backend == "fake" else ""
     if fake:
         ranks += "    from torch._subclasses.fake_tensor import FakeTensorMode\n\n"
@@ -142,7 +156,7 @@ def reproduce() -> int:
             elif event["event"] == "result":
                 results[event["name"]] = event["value"]
 
-{cuda}    accounting = CudaAccounting() if {task.backend == "cuda"} else StorageAccounting()
+{cuda}    accounting = {accounting}()
     with {fake}accounting:
         recorder = {recorder}(
             backend={task.backend!r}, accounting=accounting, write=write, rank=rank, world_size={task.world_size}

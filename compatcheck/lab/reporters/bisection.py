@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from functools import partial
-from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.units import format_bytes
@@ -13,10 +12,13 @@ from compatcheck.lab.reporters.measurement import describe_versions, show_exactl
 from compatcheck.reporters.figure import draw_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
     from compatcheck.lab.bisection import Bisection, Transition
     from compatcheck.reporters.figure import Figure
+
+_MOST_PHASES = 16
+"""Rows of phases that a page has room for."""
 
 
 def format_text(found: Bisection) -> str:
@@ -110,60 +112,66 @@ def format_upstream(
     found: Bisection,
     *,
     title: str,
-    derivation: str,
-    measurements: Sequence[Measurement],
-    script: str | None,
+    measurements: Mapping[str, Measurement],
+    repository: str | None,
+    script: str,
 ) -> str:
-    """Format a report for the maintainers of the package, in Markdown.
+    """Format a report for the maintainers of the package, in Markdown: a page, and a script that is folded.
 
     Args:
-        found: the bisection.
+        found: the bisection, with the changes that are the package's own.
         title: what the probe measures.
-        derivation: why a healthy release measures what is predicted.
-        measurements: those of the releases on both sides of each transition.
+        measurements: those of the releases on both sides of each change.
+        repository: address of the package's repository, for a comparison of the two sides.
         script: a program that measures the same without compatcheck.
     """
     changes = "; ".join(describe_transition(transition) for transition in found.transitions) or "no change found"
     lines = [f"# {found.package}: {changes}", "", title, ""]
-    lines += ["| release | verdict | " + found.metric + " |", "|---|---|---|"]
+    lines += [f"| release | {found.metric} | |", "|---|---|---|"]
     for one in found.tested:
-        value = "" if one.value is None else show_exactly(found.metric, one.value)
-        lines.append(f"| {one.version} | {one.verdict} | {value or shorten(one.reason or '', 140, placeholder=' …')} |")
+        if one.version in measurements:
+            lines.append(f"| {one.version} | {show_exactly(found.metric, one.value)} | {one.verdict} |")
     lines.append("")
-    if found.predicted is not None:
+    if found.criterion is None and found.predicted is not None:
         lines += [f"A healthy release measures {show_exactly(found.metric, found.predicted)}.", ""]
+    for transition in found.transitions:
+        if said := describe_attribution(found, transition):
+            lines.append(f"- {transition.after}: {said}.")
+        if repository:
+            ends = [_tag(version) for version in (transition.before, transition.after)]
+            lines.append(f"- {transition.after}: {repository}/compare/{'...'.join(ends)}")
     lines += [f"- {line}" for line in describe_limits(found)]
     if measurements:
-        lines += _phase_table(found.package, measurements)
+        lines += _phase_table(measurements)
         first = _first_bad(found, measurements)
         lines += [
             "",
             f"Measured with {describe_versions(first.versions)} on {first.device}; counted: {first.accounting}.",
         ]
-        if first.command:
-            lines += ["", "Again, with compatcheck:", "", "```", first.command, "```"]
-    lines += ["", "## What is measured, and why that number", "", derivation.strip()]
-    if script:
-        lines += ["", "## Reproduction without compatcheck", "", "```python", script.rstrip(), "```"]
+        lines += ["", "```", first.command, "```"] if first.command else []
+    lines += ["", "<details><summary>A script that shows it: exit code 0 is a healthy release, 1 is not</summary>", ""]
+    lines += ["```python", script.rstrip(), "```", "", "</details>"]
     return "\n".join(lines) + "\n"
 
 
-def _first_bad(found: Bisection, measurements: Sequence[Measurement]) -> Measurement:
+def _tag(version: str) -> str:
+    """Return the tag that a release has by custom; a commit is named by itself."""
+    return f"v{version}" if "." in version else version
+
+
+def _first_bad(found: Bisection, measurements: Mapping[str, Measurement]) -> Measurement:
     """Return the measurement of the oldest bad release, which a report is about; the first one where none is bad."""
     bad = {one.version for one in found.tested if one.verdict == "bad"}
-    return next((one for one in measurements if one.versions.get(found.package) in bad), measurements[0])
+    return next((one for version, one in measurements.items() if version in bad), next(iter(measurements.values())))
 
 
-def _phase_table(package: str, measurements: Sequence[Measurement]) -> list[str]:
+def _phase_table(measurements: Mapping[str, Measurement]) -> list[str]:
     """Return a table of the phases, or nothing where the probe has none."""
     rows = []
-    for measurement in measurements:
-        release = measurement.versions.get(package, "?")
+    for release, measurement in measurements.items():
         for phase in measurement.phases:
             peak = "" if phase.peak_allocated_bytes is None else format_bytes(phase.peak_allocated_bytes)
             operator = phase.peak_operator or ""
             rows.append(f"| {release} | {phase.name} | {peak} | {format_bytes(phase.live_bytes)} | {operator} |")
-    if not rows:
-        return []
-    head = "| release | phase | peak | at its end | operator at the peak |"
-    return ["", "## Memory by phase", "", head, "|---|---|---|---|---|", *rows]
+    head = ["", "| release | phase | peak | at its end | operator at the peak |", "|---|---|---|---|---|"]
+    return [*head, *rows] if 0 < len(rows) <= _MOST_PHASES else []

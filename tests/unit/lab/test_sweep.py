@@ -162,37 +162,35 @@ def test_a_bisection_says_what_it_did_not_look_at():
     assert bisection.to_json(FOUND)["transitions"][0]["kind"] == "introduced"
 
 
-def test_the_report_for_upstream_has_numbers_derivation_and_script():
-    text = bisection.format_upstream(
-        FOUND, title="A title", derivation="Because.", measurements=[RESULTS["0.16.0"][0]], script="print(1)\n"
-    )
-    assert "| 0.16.0 | bad | 8,392,708 B (8.00 MiB) |" in text
-    assert "| 0.16.0 | backward |" in text
-    assert "Because." in text
-    assert "```python\nprint(1)\n```" in text
+def report(found=FOUND, measurements=None, **given):
+    sides = {"0.15.4": RESULTS["0.15.4"][0], "0.16.0": RESULTS["0.16.0"][0]} if measurements is None else measurements
+    given = {"repository": None, "script": "print(1)\n", **given}
+    return bisection.format_upstream(found, title="A title", measurements=sides, **given)
 
 
-def test_the_report_for_upstream_names_the_first_bad_release():
-    sides = [RESULTS["0.15.4"][0], RESULTS["0.16.0"][0]]
-    text = bisection.format_upstream(FOUND, title="", derivation="", measurements=sides, script=None)
-    assert "Measured with deepspeed 0.16.0" in text
+def test_the_report_for_upstream_is_a_page_and_a_folded_script():
+    text = report(repository="https://github.com/x/deepspeed")
+    page, _, folded = text.partition("<details>")
+    assert "| 0.16.0 | 8,392,708 B (8.00 MiB) | bad |" in page
+    assert "| 0.16.0 | backward |" in page
+    assert "https://github.com/x/deepspeed/compare/v0.15.4...v0.16.0" in page
+    assert "Measured with deepspeed 0.16.0" in page
+    assert "could not be installed" not in page
+    assert len(page.splitlines()) <= 40
+    assert "```python\nprint(1)\n```" in folded
 
 
-def test_the_report_for_upstream_cuts_reasons_between_words():
-    first, *others = FOUND.tested
-    skipped = replace(first, verdict="skipped", value=None, reason="unsuitable " * 30)
-    text = bisection.format_upstream(
-        replace(FOUND, tested=(skipped, *others)), title="", derivation="", measurements=[], script=None
-    )
-    row = next(line for line in text.splitlines() if "unsuitable" in line)
-    assert row.endswith("unsuitable … |")
-    assert set(row.split()) <= {"|", first.version, "skipped", "unsuitable", "…"}
+def test_the_report_for_upstream_says_what_else_moved():
+    attribution = Attribution(cause="package", moved={"transformers": ("4.1", "4.2")})
+    (transition,) = FOUND.transitions
+    text = report(replace(FOUND, transitions=(replace(transition, attribution=attribution),)))
+    assert "- 0.16.0: transformers 4.1 → 4.2 too; deepspeed's own." in text
 
 
 def test_the_report_for_upstream_has_no_empty_table_of_phases():
     without = replace(RESULTS["0.16.0"][0], phases=())
-    text = bisection.format_upstream(FOUND, title="", derivation="", measurements=[without], script=None)
-    assert "Memory by phase" not in text
+    text = report(measurements={"0.16.0": without})
+    assert "| phase |" not in text
     assert "Measured with deepspeed 0.16.0" in text
 
 
