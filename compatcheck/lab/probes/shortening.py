@@ -34,7 +34,7 @@ def shorten(source: str, roots: Iterable[str] = ()) -> str:
                 wanted |= _used(statement, wanted)
         if len(wanted) == before:
             break
-    kept = []
+    kept: list[ast.stmt] = []
     for statement, names in defined:
         if isinstance(statement, ast.Import | ast.ImportFrom):
             statement.names = [one for one in statement.names if (one.asname or one.name).partition(".")[0] in wanted]
