@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,9 +12,14 @@ from compatcheck.cli.help import Group
 from compatcheck.cli.laboratory import find_evidence_check
 from compatcheck.cli.progress import showing_progress
 from compatcheck.cli.rules_export import command as export_command
-from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS
+from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, CompatcheckError
 from compatcheck.rules.locate import CHECKOUT, is_checkout, open_rules
 from compatcheck.rules.named_rule import find_rule, list_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from compatcheck.rules.database import RuleSet
 
 NO_PROOF = "probes and evidence are not checked: that needs the measuring laboratory (compatcheck.lab)"
 
@@ -81,6 +87,58 @@ def lint_command(paths: tuple[str, ...], rule_directories: tuple[str, ...]) -> i
     if found.readable:
         click.echo(f"{_count(found.files, 'rule')}, {_count(len(found.problems), 'problem')}", err=True)
     return EXIT_FINDINGS if found.problems else EXIT_CLEAN
+
+
+@command.command("stale")
+@options.argument("globs", "[GLOB]...", "rule", nargs=-1)
+@options.take("rules stale", "rules", "text json")
+def stale_command(
+    globs: tuple[str, ...],
+    rule_directories: tuple[str, ...],
+    offline: bool,  # noqa: FBT001 (click's signature)
+    format_name: str,
+) -> int:
+    """List rules whose range is open and holds releases that are newer than the newest one that was looked at.
+
+    The package index is asked for what came out since the database was made. All rules, or those whose id matches a GLOB.
+    """
+    from compatcheck.reporters import rule_list  # noqa: PLC0415 (beside its use)
+    from compatcheck.rules.staleness import find_stale  # noqa: PLC0415 (beside its use)
+
+    rules = open_rules(rule_directories)
+    releases = _KnownReleases(rules, ask=not offline)
+    stale = list(find_stale(rules, list_rules(rules, globs, inactive=False), releases))
+    if format_name == "json":
+        click.echo(rule_list.format_stale_json(stale), nl=False)
+    else:
+        click.echo(rule_list.format_stale(stale), nl=False)
+    for problem in releases.problems:
+        click.echo(problem, err=True)
+    click.echo(f"{_count(len({one.rule_id for one in stale}), 'rule')}", err=True)
+    return EXIT_FINDINGS if stale else EXIT_CLEAN
+
+
+class _KnownReleases:
+    """The releases of packages: those the database knows, and those the index has."""
+
+    def __init__(self, rules: RuleSet, *, ask: bool) -> None:
+        self.rules = rules
+        self.ask = ask
+        self.problems: list[str] = []
+        self._found: dict[str, Sequence[str]] = {}
+
+    def __call__(self, package: str) -> Sequence[str]:
+        if package not in self._found:
+            found = dict.fromkeys(self.rules.releases(package))
+            try:
+                if self.ask:
+                    from compatcheck.services.releases import fetch_releases  # noqa: PLC0415 (only when asked)
+
+                    found |= dict.fromkeys(one.version for one in fetch_releases(package) if not one.yanked)
+            except CompatcheckError as error:
+                self.problems.append(f"{package}: only the database's own releases: {error}")
+            self._found[package] = tuple(found)
+        return self._found[package]
 
 
 @command.command("new")

@@ -10,6 +10,8 @@ from compatcheck.reporters.text import wrap_names
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+_NEWEST = 5
+"""So many releases are named in a line."""
 _COLUMNS = ("id", "title", "kind", "status", "confidence")
 
 
@@ -26,3 +28,21 @@ def format_json(rules: Iterable[Any]) -> str:
     """Format rules as a JSON list."""
     rows = [{name: getattr(rule, name) for name in _COLUMNS} for rule in rules]
     return json.dumps(rows, indent=2, ensure_ascii=False) + "\n"
+
+
+def format_stale(stale: Iterable[Any]) -> str:
+    """Format open ranges with what came out since they were checked: id, and how far it was looked at."""
+    lines: list[str] = []
+    for one in stale:
+        lines.append(one.rule_id)
+        newer = ", ".join(one.newer[-_NEWEST:])
+        more = f" and {len(one.newer) - _NEWEST} more" if len(one.newer) > _NEWEST else ""
+        lines += wrap_names(
+            f"{one.package}: checked through {one.checked_through}; since then {newer}{more}", "  ", "  "
+        )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def format_stale_json(stale: Iterable[Any]) -> str:
+    """Format them as a JSON list."""
+    return json.dumps([one._asdict() for one in stale], indent=2) + "\n"

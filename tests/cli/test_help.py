@@ -19,7 +19,7 @@ from compatcheck.cli.group import COMMANDS
 from tests import ROOT
 
 SCRIPT = Path(sys.executable).with_name("compatcheck")
-RULE_COMMANDS = ["list", "show", "lint", "new", "export"]
+RULE_COMMANDS = ["list", "show", "lint", "new", "stale", "export"]
 EVIDENCE_COMMANDS = ["list", "show", "export", "import"]
 PLACES = [
     [],
