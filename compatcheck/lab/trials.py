@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from random import sample
 from typing import TYPE_CHECKING, Any
@@ -13,15 +14,19 @@ from compatcheck.core.process import run
 from compatcheck.lab.confirm import judge
 from compatcheck.lab.confirmation import Confirmation
 from compatcheck.lab.experiment import Experiment, design, side_key, sides
+from compatcheck.lab.holding import attribute
 from compatcheck.lab.joint_prediction import JointPrediction, judge_cells
 from compatcheck.lab.pairs import Trial, plan
 from compatcheck.lab.probes.runner import make_task
+from compatcheck.lab.release_series import differ
 from compatcheck.lab.releases import Axis
+from compatcheck.lab.reporters.measurement import show_quantity
 from compatcheck.lab.settings import open_laboratory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from compatcheck.lab.attribution import HeldPair
     from compatcheck.lab.environments.choice import EnvironmentChoice
     from compatcheck.lab.environments.overlay import Overlays
     from compatcheck.lab.joint_prediction import ExperimentResult
@@ -76,7 +81,8 @@ class Trials:
         baseline = None
         if trial.baseline is not None:
             baseline = _measure(laboratory, trial, trial.baseline, trial.baseline_parameters, backend)
-        return judge(rule, trial, suspect, baseline, self.rules)
+        found = judge(rule, trial, suspect, baseline, self.rules)
+        return attribute_confirmation(found, trial, laboratory, make_task(trial.probe, trial.parameters, backend))
 
     def run_experiment(self, rule: CompiledRule, count: int | None, *, measured: bool) -> ExperimentResult:
         """Measure the cells of a rule's experiment, or so many of them drawn at random, and judge them.
@@ -117,6 +123,32 @@ class Trials:
             for release, tasks in sorted(releases.items(), key=lambda item: Version(item[0])):
                 found |= zip(tasks, laboratory.measure(release, list(tasks.values())), strict=True)
         return found
+
+
+def attribute_confirmation(found: Confirmation, trial: Trial, laboratory: Laboratory, task: Task) -> Confirmation:
+    """Hold every other package on both sides of a confirmed rule: what a neighbour did confirms nothing.
+
+    Args:
+        found: what the two sides said, each beside the packages of its day.
+        trial: what was measured.
+        laboratory: has measured both releases.
+        task: the same on both; sides that differ in a setting have one release.
+    """
+    sides = trial.baseline, trial.suspect
+    if found.verdict != "confirmed" or sides[0] in {None, sides[1]} or trial.parameters != trial.baseline_parameters:
+        return found
+
+    def shows(pair: HeldPair) -> bool | None:
+        healthy, value = pair.before.metric(trial.metric), pair.after.metric(trial.metric)
+        if healthy is None or value is None:
+            return None
+        return value > healthy and differ(trial.metric, value, healthy)
+
+    (attribution,) = attribute(laboratory, str(sides[0]), trial.suspect, [task], [shows])
+    said = attribution.describe(trial.package, lambda one: show_quantity(trial.metric, one.metric(trial.metric)))
+    if attribution.cause == "neighbours":
+        return replace(found, verdict="inconclusive", reason=said)
+    return replace(found, reason=f"{found.reason}; {said}") if said else found
 
 
 def exit_code_of(found: Sequence[Confirmation]) -> int:

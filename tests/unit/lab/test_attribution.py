@@ -7,17 +7,20 @@ from pathlib import Path
 import pytest
 
 from compatcheck.lab.attribution import Attribution
+from compatcheck.lab.confirmation import Confirmation
 from compatcheck.lab.drafts import write_drafts
 from compatcheck.lab.environments.overlay import Overlays
 from compatcheck.lab.evidence.store import EvidenceStore
 from compatcheck.lab.history import Wanted, find_history
 from compatcheck.lab.measurement import Measurement
 from compatcheck.lab.measuring import Laboratory
+from compatcheck.lab.pairs import Trial
 from compatcheck.lab.probes.probe import find_probe
 from compatcheck.lab.probes.runner import Task, make_task
 from compatcheck.lab.release_series import SeriesChange
 from compatcheck.lab.reporters import sweep as reporter
 from compatcheck.lab.sweep import attribute_changes, collect_series, find_changes, group_changes
+from compatcheck.lab.trials import attribute_confirmation
 from tests.unit.lab.local_packages import leaky
 from tests.unit.lab.pack_wheel import pack
 
@@ -122,3 +125,21 @@ def test_a_bisection_says_whose_its_transition_is(overlays: Overlays, index: Pat
     ends = find_history(task, laboratory, ["1.1", "1.2"], Wanted("1.1", "1.2"), depth="all")
     assert [(one.before, one.after) for one in ends.bisection.transitions] == [("1.1", "1.2")]
     assert ends.bisection.criterion == "bad is what differs from 102 B, as the good end measures"
+
+
+@pytest.mark.parametrize(
+    ("held", "verdict", "said"),
+    [(2, "inconclusive", "not leaky's"), (8, "confirmed", "where it should; helper 1.0 → 2.0 too")],
+)
+def test_what_a_neighbour_did_confirms_no_rule(
+    overlays: Overlays, index: Path, probe: str, held: int, verdict: str, said: str
+) -> None:
+    pack(index, "helper", "2.0", "MORE = 100\n")
+    plant(index, ("1.0", 2, "1.0"), ("2.0", held, "2.0"))
+    task = make_task(find_probe(probe), {})
+    trial = Trial(task.probe, "held_bytes", "leaky", "2.0", "1.0", task.parameters, task.parameters)
+    found = Confirmation(rule_id="leaky/holds", verdict="confirmed", reason="where it should")
+    laboratory = Laboratory(overlays=overlays, package="leaky")
+    judged = attribute_confirmation(found, trial, laboratory, task)
+    assert judged.verdict == verdict
+    assert said in judged.reason
