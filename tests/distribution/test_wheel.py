@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from compatcheck import __version__
+from compatcheck.lab.evidence.last_measured import compile_last
 from compatcheck.lab.evidence_pairs import compile_pairs
+from compatcheck.lab.probes.probe import probe_names
 from compatcheck.rules.compile import compile_directory
 from compatcheck.rules.load import load_rules
 from tests import ROOT
@@ -22,6 +24,7 @@ DATA = {
     "compatcheck/_database.jsonl",
     "compatcheck/architectures/data/class_defaults.jsonl",
     "compatcheck/lab/_pairs.json",
+    "compatcheck/lab/evidence/_measured.json",
     "compatcheck/lab/probes/worker/memshim.c",
     "compatcheck/py.typed",
     "compatcheck/reporters/difference.schema.json",
@@ -132,6 +135,8 @@ def test_wheel_is_small(wheel: Path) -> None:
 def test_database_of_the_wheel_is_that_of_the_checkout(wheel: Path) -> None:
     assert members(wheel)["compatcheck/_database.jsonl"] == compile_directory(ROOT / "rules")
     assert json.loads(members(wheel)["compatcheck/lab/_pairs.json"]) == compile_pairs(load_rules(ROOT / "rules"), ROOT)
+    measured = json.loads(members(wheel)["compatcheck/lab/evidence/_measured.json"])
+    assert measured == compile_last(probe_names(), str(ROOT / "fixtures" / "measurements"))
 
 
 def test_builds_are_the_same_bytes(wheel: Path, sdist: Path, tmp_path: Path) -> None:
