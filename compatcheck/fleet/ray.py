@@ -1,0 +1,152 @@
+"""Nodes of a Ray cluster, each collected by one task that is pinned to it.
+
+The task asks for no processor, so that a busy node runs it as well (one that is pinned and asks for more than is free waits for
+ever), and has no ``runtime_env`` of its own, which would give it another environment than the job's: as the entry point of
+``ray job submit --runtime-env-json …`` it sees what the job's own tasks see.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from compatcheck.core.errors import InputError, UsageError
+from compatcheck.core.node import MARK, Answers, Node, read_line
+from compatcheck.core.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_POLL_SECONDS = 0.5
+
+
+def collect_nodes(
+    address: str, arguments: Sequence[str], timeout_seconds: float, note: Callable[[str], None] = lambda _: None
+) -> Answers:
+    """Run ``compatcheck env --dump`` on every node of a cluster, in the interpreter that its workers run in.
+
+    Args:
+        address: of the cluster, as `ray.init` takes it.
+        arguments: further options of the command; ``--python`` and ``--prefix`` name another environment.
+        timeout_seconds: for all nodes together; those that have said nothing by then are lost.
+        note: takes what is to be said while it waits.
+
+    Raises:
+        UsageError: Ray is not there.
+        InputError: no cluster answers, or it runs another release of Ray or Python.
+    """
+    try:
+        import ray  # noqa: PLC0415 (only with a cluster)
+    except ImportError:
+        raise UsageError("--address needs Ray, which is not there", hint="pip install 'compatcheck[fleet]'") from None
+    began = not ray.is_initialized()
+    if began:
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            said = " ".join(str(error).split())
+            raise InputError(
+                said, source=Source(f"--address {address}"), hint="`ray status` shows the cluster"
+            ) from None
+    try:
+        return _collect(ray, arguments, timeout_seconds, note)
+    finally:
+        if began:
+            ray.shutdown()
+
+
+def _collect(ray: Any, arguments: Sequence[str], timeout_seconds: float, note: Callable[[str], None]) -> Answers:  # noqa: ANN401
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415 (see above)
+
+    deadline = time.monotonic() + timeout_seconds
+    records = {record["NodeID"]: record for record in ray.nodes()}
+    names = _name_nodes(records)
+    task = ray.remote(num_cpus=0, max_retries=0)(_make_task())
+    waiting = {}
+    for key, record in records.items():
+        if record["Alive"]:
+            pinned = task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(key, soft=False))
+            waiting[pinned.remote(tuple(arguments), timeout_seconds)] = key
+    nodes: list[Node] = []
+    lost: list[tuple[str, str]] = []
+    while waiting:
+        note(f"waiting for {len(waiting)} of {len(records)} nodes")
+        left = deadline - time.monotonic()
+        done, _ = ray.wait(list(waiting), num_returns=1, timeout=max(0, min(left, _POLL_SECONDS)))
+        for reference in done:
+            key = waiting.pop(reference)
+            found = _read_result(ray, reference, names[key], records[key])
+            nodes.append(found) if isinstance(found, Node) else lost.append((names[key], found))
+        if done:
+            continue
+        alive = {record["NodeID"] for record in ray.nodes() if record["Alive"]}
+        for reference, key in list(waiting.items()):
+            if key not in alive or left <= 0:
+                del waiting[reference]
+                hung = f"did not answer within {timeout_seconds:g} s"
+                lost.append((names[key], hung if key in alive else "died before it answered"))
+    return Answers(tuple(nodes), tuple(lost))
+
+
+def _name_nodes(records: dict[str, Any]) -> dict[str, str]:
+    """Name nodes by their hosts; where a host or a name has several, by the name that Ray has for each, then by its id."""
+    names: dict[str, str] = {}
+    for field in ("NodeManagerHostname", "NodeName", "NodeID"):
+        for key, record in records.items():
+            alike = [other for other in records.values() if other.get(field) == record.get(field)]
+            if key not in names and record.get(field) and len(alike) == 1:
+                names[key] = str(record[field])
+    return names
+
+
+def _read_result(ray: Any, reference: Any, name: str, record: Any) -> Node | str:  # noqa: ANN401 (Ray's)
+    """Return the node that a task collected, or why there is none."""
+    try:
+        code, output, errors = ray.get(reference)
+    except ray.exceptions.RayError as error:
+        said = " ".join(str(error).split())
+        died = isinstance(error, ray.exceptions.NodeDiedError | ray.exceptions.TaskUnschedulableError)
+        return f"died before it answered: {said[:200]}" if died else said[:200]
+    begin = output.find(MARK)
+    if begin < 0:
+        if code is None:
+            return str(errors)
+        last = next((line.strip() for line in reversed(errors.splitlines()) if line.strip()), "it printed nothing")
+        if "No module named compatcheck" in errors:
+            return f"compatcheck is not installed there: {last}"
+        return f"compatcheck ended with code {code} there: {last[:200]}"
+    try:
+        node = read_line(output[begin:])
+    except ValueError as error:
+        return str(error)
+    offered: int = int(record["Resources"].get("GPU", 0))
+    return node._replace(name=name, devices_offered=offered)
+
+
+def _make_task() -> Callable[[tuple[str, ...], float], tuple[int | None, str, str]]:
+    """Return what runs on a node: a function that is sent whole, for compatcheck may be of another release there, or missing."""
+
+    def dump(arguments: tuple[str, ...], timeout_seconds: float) -> tuple[int | None, str, str]:
+        import os  # noqa: PLC0415 (on the node)
+        import subprocess  # noqa: PLC0415
+        import sys  # noqa: PLC0415
+
+        environ = dict(os.environ)
+        if environ.get("CUDA_VISIBLE_DEVICES") == "":  # set by Ray for a task that asks for no device, not for the job
+            del environ["CUDA_VISIBLE_DEVICES"]
+        command = [sys.executable, "-m", "compatcheck", "env", "--dump", *arguments]
+        if not {"--python", "--prefix"}.intersection(arguments):
+            environ["VIRTUAL_ENV"] = sys.prefix
+            command += ["--python", sys.executable]
+        try:
+            done = subprocess.run(  # noqa: S603 (this very program)
+                command, env=environ, capture_output=True, text=True, timeout=timeout_seconds, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return None, "", f"compatcheck did not end within {timeout_seconds:g} s there"
+        except OSError as error:
+            return None, "", f"no interpreter can be started there: {error}"
+        return done.returncode, done.stdout, done.stderr[-4000:]
+
+    return dump
