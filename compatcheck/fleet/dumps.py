@@ -37,11 +37,11 @@ def read_dumps(paths: Iterable[str], expected: str | None = None, files: Files =
         try:
             found, other = read_nodes(path, files)
         except InputError as error:
-            lost[stem] = f"{path}: {error.message}"
+            lost[stem] = error.message
             continue
         broken = [entry for entry in other if entry.named]
         if not found and len(broken) == 1:
-            lost[stem] = f"{broken[0].source}: {broken[0].reason}"
+            lost[stem] = broken[0].reason
             other = tuple(entry for entry in other if not entry.named)
         nodes += found
         unread += other

@@ -54,13 +54,13 @@ def judge_nodes(
     compared = _tell_apart(answers.nodes)
     missing = tuple(sorted(answers.lost, key=lambda entry: natural(entry[0])))
     request = inspection.requests[0]
+    unread = list(answers.unread)
     total = len(compared) + len(missing)
     if request.nodes is not None and total < request.nodes:
-        missing += ((f"{request.nodes - total} more", f"--nodes says {request.nodes}; nothing is here of them"),)
+        said = f"of {request.nodes - total} of {request.nodes} nodes nothing is known, not even the name"
+        unread.append(Skipped(Source("--nodes"), said, "name them with --expect", named=True))
     if not compared:
-        first = next((entry.reason for entry in answers.unread), None) or next(
-            (why for _, why in missing), "there is none"
-        )
+        first = next((entry.reason for entry in unread), None) or next((why for _, why in missing), "there is none")
         raise NothingToCheckError(f"no node said anything of itself: {first}", hint="`compatcheck env --dump` on each")
     skews = find_skews(compared, rules)
     kinds = _group(compared, skews)
@@ -74,7 +74,7 @@ def judge_nodes(
         environment = alike[0].environment
         environment = environment._replace(damage=(*environment.damage, *damage.get(alike[0].name, ())))
         subjects.append(build_subject(name, _of_node(environment, alike[0].name), shared.documents, shared))
-    skipped = (*(Skipped(Source(name), why, named=True) for name, why in missing), *answers.unread, *shared.skipped)
+    skipped = (*(Skipped(Source(name), why, named=True) for name, why in missing), *unread, *shared.skipped)
     gathered = Gathered(tuple(subjects), skipped, files=shared.files)
     variants = Variants(criteria)
     report = add_plans(build_report(gathered, criteria, variants=variants), gathered, criteria, variants)

@@ -8,6 +8,8 @@ ever), and has no ``runtime_env`` of its own, which would give it another enviro
 from __future__ import annotations
 
 import logging
+import os
+import socket
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _POLL_SECONDS = 0.5
+_CONNECT_SECONDS = 10.0
 
 
 def collect_nodes(
@@ -42,6 +45,7 @@ def collect_nodes(
         raise UsageError("--address needs Ray, which is not there", hint="pip install 'compatcheck[fleet]'") from None
     began = not ray.is_initialized()
     if began:
+        _require_listener(os.environ.get("RAY_ADDRESS", "") if address == "auto" else address)
         try:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, RuntimeError, ValueError) as error:
@@ -54,6 +58,22 @@ def collect_nodes(
     finally:
         if began:
             ray.shutdown()
+
+
+def _require_listener(address: str) -> None:
+    """Refuse an address behind which nothing listens: Ray itself tries for a quarter of an hour.
+
+    Raises:
+        InputError: it does not, within `_CONNECT_SECONDS`.
+    """
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        said = f"nothing answers there: {error}"
+        raise InputError(said, source=Source(f"--address {address}"), hint="`ray status` shows the cluster") from None
 
 
 def _collect(ray: Any, arguments: Sequence[str], timeout_seconds: float, note: Callable[[str], None]) -> Answers:  # noqa: ANN401
@@ -105,9 +125,8 @@ def _read_result(ray: Any, reference: Any, name: str, record: Any) -> Node | str
     try:
         code, output, errors = ray.get(reference)
     except ray.exceptions.RayError as error:
-        said = " ".join(str(error).split())
         died = isinstance(error, ray.exceptions.NodeDiedError | ray.exceptions.TaskUnschedulableError)
-        return f"died before it answered: {said[:200]}" if died else said[:200]
+        return "died before it answered" if died else " ".join(str(error).split())[:200]
     begin = output.find(MARK)
     if begin < 0:
         if code is None:
@@ -141,7 +160,13 @@ def _make_task() -> Callable[[tuple[str, ...], float], tuple[int | None, str, st
             command += ["--python", sys.executable]
         try:
             done = subprocess.run(  # noqa: S603 (this very program)
-                command, env=environ, capture_output=True, text=True, timeout=timeout_seconds, check=False
+                command,
+                cwd=os.sep,  # `python -m` imports from where it stands, and a raylet may stand in a checkout
+                env=environ,
+                capture_output=True,
+                text=True,
+                timeout=timeout_seconds,
+                check=False,
             )
         except subprocess.TimeoutExpired:
             return None, "", f"compatcheck did not end within {timeout_seconds:g} s there"

@@ -72,11 +72,13 @@ def read_traits(node: Node) -> Traits:
         closed |= {"package", "component"}
     if environment.python is not None:
         values["component", "python"] = environment.python
-    for name, package in environment.packages.items():
-        values["package", name] = _release(package)
     for name, package in environment.components.items():
         if name != "driver":
             values["component", name] = _release(package)
+    shipped = {(package.source.path, package.version) for package in environment.components.values()}
+    for name, package in environment.packages.items():
+        if (package.source.path, package.version) not in shipped:  # nvidia-nccl-cu12 is NCCL and nothing else
+            values["package", name] = _release(package)
     for name, (value, _) in environment.facts.items():
         if name.startswith("runtime."):
             values["component", name.removeprefix("runtime.")] = str(value)

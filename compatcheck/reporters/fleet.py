@@ -19,9 +19,13 @@ if TYPE_CHECKING:
     from compatcheck.core.fleet import Fleet, Skew
 
 
+MOST_VALUES = 8
+"""Values of one thing that are listed; a variable of which every node has its own has as many as there are nodes."""
+
+
 def format_text(fleet: Fleet, *, verbose: int, quiet: bool, color: bool, width: int) -> str:
     """Format the nodes of a job for a terminal."""
-    report = format_text_report(fleet.report, verbose=verbose, quiet=quiet, color=color, width=width)
+    report = format_text_report(fleet.report, verbose=verbose, quiet=quiet, color=color, width=width, most=1)
     if quiet:
         return report
     return "\n".join(_Writer(color=color, width=width, verbose=verbose).lines(fleet)) + "\n" + report
@@ -46,9 +50,11 @@ class _Writer(Terminal):
     def skew(self, skew: Skew) -> Iterator[str]:
         title = translate(f"{skew.kind} {skew.name}")
         yield f"  {self.paint(title, '33' if skew.why is not None else '2')}"
-        for value, nodes in skew.values:
+        for value, nodes in skew.values[:MOST_VALUES]:
             usual = value == skew.majority
             yield from self.broken(f"{translate(value)}: {holders_text(skew, nodes, usual=usual)}", 4)
+        left = len(skew.values) - MOST_VALUES
+        yield from self.broken(f"{left} more values", 4) if left > 0 else ()
         if self.verbose and skew.why is not None:
             yield from self.broken(f"why: {skew.why}", 4)
 
@@ -67,12 +73,17 @@ def count_text(fleet: Fleet) -> str:
     lost = f", {len(fleet.lost)} more said nothing" if fleet.lost else ""
     if not matter:
         return f"{nodes}, alike in what matters{lost}"
-    return f"{nodes} of {len(fleet.kinds)} kinds{lost}; {matter} difference{'' if matter == 1 else 's'} that matter"
+    differ = "1 difference that matters" if matter == 1 else f"{matter} differences that matter"
+    return f"{nodes} of {len(fleet.kinds)} kinds{lost}; {differ}"
 
 
 def rest_text(count: int) -> str:
     """Say how many differences are not shown."""
-    return f"{count} more that matter{'s' if count == 1 else ''} to no rank; -v lists {'it' if count == 1 else 'them'}"
+    return (
+        "1 more that matters to no rank; -v lists it"
+        if count == 1
+        else f"{count} more that matter to no rank; -v lists them"
+    )
 
 
 def holders_text(skew: Skew, nodes: tuple[str, ...], *, usual: bool) -> str:
