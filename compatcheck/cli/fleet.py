@@ -50,16 +50,14 @@ def env_command(address: str | None, timeout_seconds: float, exclude_file: str |
     return judge(answers, given, exclude_file)
 
 
-def forward(given: dict[str, Any]) -> list[str]:
-    """Write the options that name what is read on each node."""
-    words = ["--no-policy"]
-    for option in ("python", "prefix"):
-        words += [f"--{option}", given[option]] if given[option] is not None else []
-    files = [("training", path) for path in given["training"]]
-    files += [("env-file", given["env_file"])] if given["env_file"] is not None else []
-    for option, path in files:
-        words += [f"--{option}", os.path.abspath(path)]
-    return words
+def forward(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a request that name what is read on each node; paths are those of this machine."""
+    training, variables = given["training"], given["env_file"]
+    return {
+        **{name: given[name] for name in ("python", "prefix")},
+        "training": tuple(map(os.path.abspath, training)),
+        "env_file": None if variables is None else os.path.abspath(variables),
+    }
 
 
 @command.command("merge")

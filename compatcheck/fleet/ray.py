@@ -10,28 +10,30 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import InputError, UsageError
-from compatcheck.core.node import MARK, Answers, Node, read_line
+from compatcheck.core.node import Answers, Node, read_line, write_line
 from compatcheck.core.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping
 
 _POLL_SECONDS = 0.5
 _CONNECT_SECONDS = 10.0
+_MOST_SAID = 200
 
 
 def collect_nodes(
-    address: str, arguments: Sequence[str], timeout_seconds: float, note: Callable[[str], None] = lambda _: None
+    address: str, options: Mapping[str, Any], timeout_seconds: float, note: Callable[[str], None] = lambda _: None
 ) -> Answers:
-    """Run ``compatcheck env --dump`` on every node of a cluster, in the interpreter that its workers run in.
+    """Collect every node of a cluster as ``compatcheck env --dump`` does there, in the interpreter that its workers run in.
 
     Args:
         address: of the cluster, as `ray.init` takes it.
-        arguments: further options of the command; ``--python`` and ``--prefix`` name another environment.
+        options: fields of a `Request`: another environment, and the configuration files of the job.
         timeout_seconds: for all nodes together; those that have said nothing by then are lost.
         note: takes what is to be said while it waits.
 
@@ -54,7 +56,7 @@ def collect_nodes(
                 said, source=Source(f"--address {address}"), hint="`ray status` shows the cluster"
             ) from None
     try:
-        return _collect(ray, arguments, timeout_seconds, note)
+        return _collect(ray, options, timeout_seconds, note)
     finally:
         if began:
             ray.shutdown()
@@ -76,7 +78,7 @@ def _require_listener(address: str) -> None:
         raise InputError(said, source=Source(f"--address {address}"), hint="`ray status` shows the cluster") from None
 
 
-def _collect(ray: Any, arguments: Sequence[str], timeout_seconds: float, note: Callable[[str], None]) -> Answers:  # noqa: ANN401
+def _collect(ray: Any, options: Mapping[str, Any], timeout_seconds: float, note: Callable[[str], None]) -> Answers:  # noqa: ANN401
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415 (see above)
 
     deadline = time.monotonic() + timeout_seconds
@@ -87,7 +89,7 @@ def _collect(ray: Any, arguments: Sequence[str], timeout_seconds: float, note: C
     for key, record in records.items():
         if record["Alive"]:
             pinned = task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(key, soft=False))
-            waiting[pinned.remote(tuple(arguments), timeout_seconds)] = key
+            waiting[pinned.remote(dict(options))] = key
     nodes: list[Node] = []
     lost: list[tuple[str, str]] = []
     while waiting:
@@ -123,55 +125,44 @@ def _name_nodes(records: dict[str, Any]) -> dict[str, str]:
 def _read_result(ray: Any, reference: Any, name: str, record: Any) -> Node | str:  # noqa: ANN401 (Ray's)
     """Return the node that a task collected, or why there is none."""
     try:
-        code, output, errors = ray.get(reference)
+        node = read_line(ray.get(reference))
+    except (ray.exceptions.NodeDiedError, ray.exceptions.TaskUnschedulableError):
+        return "died before it answered"
     except ray.exceptions.RayError as error:
-        died = isinstance(error, ray.exceptions.NodeDiedError | ray.exceptions.TaskUnschedulableError)
-        return "died before it answered" if died else " ".join(str(error).split())[:200]
-    begin = output.find(MARK)
-    if begin < 0:
-        if code is None:
-            return str(errors)
-        last = next((line.strip() for line in reversed(errors.splitlines()) if line.strip()), "it printed nothing")
-        if "No module named compatcheck" in errors:
-            return f"compatcheck is not installed there: {last}"
-        return f"compatcheck ended with code {code} there: {last[:200]}"
-    try:
-        node = read_line(output[begin:])
+        cause = getattr(error, "cause", None)
+        said = " ".join(str(cause or error).split())[:_MOST_SAID]
+        absent = isinstance(cause, ImportError)
+        return f"compatcheck is not installed there, or is of another release: {said}" if absent else said
     except ValueError as error:
         return str(error)
     offered: int = int(record["Resources"].get("GPU", 0))
     return node._replace(name=name, devices_offered=offered)
 
 
-def _make_task() -> Callable[[tuple[str, ...], float], tuple[int | None, str, str]]:
-    """Return what runs on a node: a function that is sent whole, for compatcheck may be of another release there, or missing."""
+def _make_task() -> Callable[[Mapping[str, Any]], str]:
+    """Return what runs on a node: sent whole, for compatcheck may be missing there."""
 
-    def dump(arguments: tuple[str, ...], timeout_seconds: float) -> tuple[int | None, str, str]:
-        import os  # noqa: PLC0415 (on the node)
-        import subprocess  # noqa: PLC0415
-        import sys  # noqa: PLC0415
+    def dump(options: Mapping[str, Any]) -> str:
+        from compatcheck.fleet.ray import describe_worker  # noqa: PLC0415 (on the node)
 
-        environ = dict(os.environ)
-        if environ.get("CUDA_VISIBLE_DEVICES") == "":  # set by Ray for a task that asks for no device, not for the job
-            del environ["CUDA_VISIBLE_DEVICES"]
-        command = [sys.executable, "-m", "compatcheck", "env", "--dump", *arguments]
-        if not {"--python", "--prefix"}.intersection(arguments):
-            environ["VIRTUAL_ENV"] = sys.prefix
-            command += ["--python", sys.executable]
-        try:
-            done = subprocess.run(  # noqa: S603 (this very program)
-                command,
-                cwd=os.sep,  # `python -m` imports from where it stands, and a raylet may stand in a checkout
-                env=environ,
-                capture_output=True,
-                text=True,
-                timeout=timeout_seconds,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return None, "", f"compatcheck did not end within {timeout_seconds:g} s there"
-        except OSError as error:
-            return None, "", f"no interpreter can be started there: {error}"
-        return done.returncode, done.stdout, done.stderr[-4000:]
+        return describe_worker(options)
 
     return dump
+
+
+def describe_worker(options: Mapping[str, Any]) -> str:
+    """Return the line of the node that this runs on, for the interpreter that it runs in unless another one is named."""
+    from compatcheck.checking.request import Request  # noqa: PLC0415 (on the node)
+    from compatcheck.fleet.dump import describe_node  # noqa: PLC0415
+    from compatcheck.rules.locate import open_rules  # noqa: PLC0415
+
+    environ = dict(os.environ)
+    if (
+        environ.get("CUDA_VISIBLE_DEVICES") == ""
+    ):  # by Ray, for a task that asks for no device, and not for those of the job
+        del environ["CUDA_VISIBLE_DEVICES"]
+    request = Request(**options)
+    if request.python is None and request.prefix is None:
+        environ["VIRTUAL_ENV"] = sys.prefix
+        request = request._replace(python=sys.executable)
+    return write_line(describe_node(request, open_rules(()), environ))

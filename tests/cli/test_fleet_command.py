@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from compatcheck.core.node import MARK, read_line, write_line
+from tests import ROOT
 from tests.cli.run_cli import run
 from tests.unit.fleet.drawn_nodes import draw
 
@@ -38,6 +40,7 @@ def test_most_odd_and_silent_nodes_are_named_in_80_columns(dumps: Path, tmp_path
 def test_json_has_the_report_and_every_difference(dumps: Path):
     ran = run("fleet", "merge", dumps, "--no-policy", "--format", "json")
     data = json.loads(ran.out)
+    jsonschema.validate(data, json.loads((ROOT / "compatcheck/reporters/report.schema.json").read_text()))
     assert data["summary"]["exit_code"] == ran.code == 1
     assert [row["name"] for row in data["fleet"]["differences"]] == ["nccl", "NCCL_ALGO", "pytest"]
     assert [row["matters"] for row in data["fleet"]["differences"]] == [True, True, False]
