@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from compatcheck.checking.inspection import Inspection
     from compatcheck.checking.request import Request
     from compatcheck.checking.shared import Shared
+    from compatcheck.collectors.python.interpreter import Layout
+    from compatcheck.core.environment import Environment
     from compatcheck.core.errors import CompatcheckError
     from compatcheck.core.hardware import Hardware
     from compatcheck.resolution.subject import Subject
@@ -158,6 +160,20 @@ def _count_runs(gathered: Gathered) -> Gathered:
 
 
 def _gather_environment(request: Request, shared: Shared) -> Gathered:
+    environment, layout = read_installed(request, shared)
+    hardware = list(shared.hardware)
+    if request.gpu is None and request.here:
+        hardware.append((measure_hardware(shared.environ), False))
+    subject = build_subject(layout.origin, environment, shared.documents, shared._replace(hardware=tuple(hardware)))
+    return Gathered((subject,), shared.skipped, layout.chosen, files=shared.files)
+
+
+def read_installed(request: Request, shared: Shared) -> tuple[Environment, Layout]:
+    """Read what is installed in the environment that a request is about, with the variables of its run.
+
+    Raises:
+        CompatcheckError: there is no such environment.
+    """
     from compatcheck.collectors.python.installed import collect_installed  # noqa: PLC0415 (not for files)
     from compatcheck.collectors.python.interpreter import locate  # noqa: PLC0415 (not for files)
     from compatcheck.collectors.python.metadata_check import check_records  # noqa: PLC0415 (not for files)
@@ -176,11 +192,7 @@ def _gather_environment(request: Request, shared: Shared) -> Gathered:
         environment = with_variables(environment, shared.environ, Source("environment of this process"), complete=own)
     else:
         environment = with_variables(environment, shared.variables, Source(request.env_file or ""), complete=True)
-    hardware = list(shared.hardware)
-    if request.gpu is None and request.here:
-        hardware.append((_measure_hardware(shared.environ), False))
-    subject = build_subject(layout.origin, environment, shared.documents, shared._replace(hardware=tuple(hardware)))
-    return Gathered((subject,), shared.skipped, layout.chosen, files=shared.files)
+    return environment, layout
 
 
 def resolve_on_machine(gathered: Gathered, request: Request, rules: RuleSet) -> Gathered:
@@ -210,7 +222,8 @@ def resolve_on_machine(gathered: Gathered, request: Request, rules: RuleSet) -> 
     return gathered._replace(subjects=tuple(subjects))
 
 
-def _measure_hardware(environ: Mapping[str, str]) -> Hardware:
+def measure_hardware(environ: Mapping[str, str]) -> Hardware:
+    """Read the devices, the driver and the memory of this machine."""
     from compatcheck.collectors.machine.driver import collect_hardware  # noqa: PLC0415 (not for files)
 
     return collect_hardware(environ)

@@ -45,6 +45,7 @@ def check(
     checks: Checks = EVERY_CHECK,
     *,
     annotate: Annotator | None = None,
+    plans: bool = True,
 ) -> Report:
     """Check environments, files or an image for known problems.
 
@@ -54,6 +55,7 @@ def check(
         environ: variables of this process: the active environment, places of caches, settings of a run on this machine.
         checks: which rules take part, and what makes the run fail.
         annotate: adds what was measured on this machine; None adds nothing.
+        plans: whether to plan for what fails, which costs more than all else.
 
     Returns:
         The report: findings worst first by subject, sizes in bytes, and the exit code it stands for.
@@ -76,7 +78,7 @@ def check(
         fails = any(one.fails for one in report.findings)
         code = choose_exit_code(report.skipped, fails=fails, checked=checked, strict=checks.strict, audit=report.audit)
         report = report._replace(exit_code=code)
-    report = add_plans(report, gathered, criteria, variants)
+    report = add_plans(report, gathered, criteria, variants) if plans else report
     waivers = criteria.waivers
     report = report._replace(
         policy=None if inspection.policy is None else inspection.policy.path,

@@ -67,14 +67,15 @@ def parse_plain(arguments: list[str], *, files: bool = False) -> dict[str, Any] 
     return given
 
 
-def split(given: Mapping[str, Any], *, files: bool) -> tuple[Inspection, Checks, Output]:
+def split(given: Mapping[str, Any], *, files: bool, on_targets: bool = True) -> tuple[Inspection, Checks, Output]:
     """Sort click's parameters into what is read, what is checked and what is written; the policy fills what they leave open.
 
     Args:
         given: parameters by name; one that is missing has its default.
         files: whether the command is about files, else about an installed environment.
+        on_targets: see `make_inspection`.
     """
-    inspection = inspect(given, files=files)
+    inspection = inspect(given, files=files, on_targets=on_targets)
     own = checks_of(inspection.policy)
     strict, fail_unread = given.get("strict"), given.get("fail_unread")
     checks = Checks(

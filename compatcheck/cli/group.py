@@ -14,6 +14,8 @@ COMMANDS = {
     "env": ("compatcheck.cli.env", "Check an installed environment."),
     "check": ("compatcheck.cli.check", "Check files: requirements, locks, configurations, directories."),
     "image": ("compatcheck.cli.image", "Check a container image: archive, layout or root directory."),
+    "bulk": ("compatcheck.cli.bulk", "Check thousands of inputs, a line of JSON for each."),
+    "fleet": ("compatcheck.cli.fleet", "Compare the nodes of one job: on Ray, or by what each wrote."),
     "facts": ("compatcheck.cli.facts", "Show what was understood: every fact, its origin and line."),
     "explain": ("compatcheck.cli.explain", "Show why a rule matches here, or which fact rules it out."),
     "diff": ("compatcheck.cli.diff", "Compare two environments or lock files: regressions entered and left."),

@@ -40,6 +40,7 @@ _READERS: Mapping[str, tuple[str, str, bool]] = {
     "cyclonedx_xml": ("sbom.cyclonedx", "read_cyclonedx_xml", False),
     "spdx": ("sbom.spdx", "read_spdx", False),
     "syft_json": ("sbom.syft", "read_syft_json", False),
+    "node": ("machine.dump", "read_dump", False),
 }
 """Kind, as `compatcheck.collectors.recognise` names it → module, function, and whether the file offers something to
 choose: extras, groups, a Python, a stage."""

@@ -127,7 +127,13 @@ def is_syft_json(head: bytes) -> bool:
     return head.lstrip().startswith(b"{") and b'"artifacts"' in head and b'"foundBy"' in head
 
 
+def is_node(head: bytes) -> bool:
+    """Tell whether a text holds nodes as ``compatcheck env --dump`` writes them."""
+    return b'{"compatcheck_node": ' in head
+
+
 MARKS = (
+    ("node", is_node),
     ("cyclonedx_json", is_cyclonedx_json),
     ("cyclonedx_xml", is_cyclonedx_xml),
     ("spdx", is_spdx),

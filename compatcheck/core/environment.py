@@ -14,6 +14,10 @@ TOGETHER = "resolved_with"
 """Detail of a package: the command that installs it, one resolution for all that it names."""
 
 
+UNLIKE = "unlike_other_nodes"
+"""Kind of damage of an environment that is not that of the other nodes of its job."""
+
+
 class Package(NamedTuple):
     """One distribution or component of an environment, pinned or ranged."""
 
@@ -39,7 +43,8 @@ class Damage(NamedTuple):
     kind: str
     """``duplicated`` (two dist-infos of one distribution), ``mismatched`` (metadata, the name of its
     directory and version file disagree), ``pip_over_conda``,
-    ``contradictory`` (requirements that no release satisfies), ``built_for_another_torch``, ``refused_by_pins``."""
+    ``contradictory`` (requirements that no release satisfies), ``built_for_another_torch``, ``refused_by_pins``,
+    ``unlike_other_nodes`` (`UNLIKE`)."""
     package: str
     detail: str
     """The two versions, in words."""

@@ -42,7 +42,9 @@ COLORS = {"critical": "1;31", "high": "31", "medium": "33", "low": "36", "info":
 _LABEL = 9
 
 
-def format_report(report: Report, *, verbose: int, quiet: bool, color: bool, width: int) -> str:
+def format_report(
+    report: Report, *, verbose: int, quiet: bool, color: bool, width: int, most: int = MAX_SUBJECTS
+) -> str:
     """Format a report.
 
     Args:
@@ -51,8 +53,10 @@ def format_report(report: Report, *, verbose: int, quiet: bool, color: bool, wid
         quiet: one line per finding.
         color: whether to write ANSI colours.
         width: columns.
+        most: subjects that are reported one by one.
     """
-    return "\n".join(_Writer(color=color, width=width, verbose=verbose, quiet=quiet).lines(report)) + "\n"
+    writer = _Writer(color=color, width=width, verbose=verbose, quiet=quiet)
+    return "\n".join(writer.lines(report, most)) + "\n"
 
 
 class Terminal:
@@ -94,9 +98,9 @@ class _Writer(Terminal):
         self.base = ""
         """Directory that all places of a subject share; left out of them."""
 
-    def lines(self, report: Report) -> Iterator[str]:
+    def lines(self, report: Report, most: int) -> Iterator[str]:
         main = sum(not subject.aside for subject in report.subjects)
-        fold = main > MAX_SUBJECTS and not self.verbose and not self.quiet
+        fold = main > most and not self.verbose and not self.quiet
         if not self.quiet:
             yield from self.headline(report)
         if fold:

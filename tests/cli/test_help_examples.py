@@ -16,8 +16,10 @@ import pytest
 
 from compatcheck.cli.group import COMMANDS, LazyGroup, group
 from compatcheck.cli.help import Lesson, find_lesson, read_codes, read_lessons
+from compatcheck.core.node import write_line
 from tests import ROOT
 from tests.cli.run_cli import run as run_here
+from tests.unit.fleet.drawn_nodes import draw
 
 PAGES = (ROOT / "README.md", ROOT / "docs" / "ci.md")
 EXAMPLES = [pytest.param(code, text, id=text) for lesson in read_lessons().values() for code, text in lesson.examples]
@@ -56,6 +58,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_environment(folder / "root" / "opt" / "venv")
     with tarfile.open(project / "image.tar", "w") as archive:
         archive.add(folder / "root", arcname=".")
+    (project / "dumps").mkdir()
+    for node in (draw("node1"), draw("node2"), draw("node3", {"torch": "2.5.1"})):
+        (project / "dumps" / f"{node.name}.json").write_text(write_line(node))
     shutil.copytree(ROOT / "fixtures" / "measurements" / "zero3_release", project / "measured")
     programs.mkdir()
     for name, line in {

@@ -36,6 +36,7 @@ _PTH_DIRECTORIES = 2000
 """Of those that the ``.pth`` files of one environment name; real ones name a few, a monorepo some hundred."""
 _EDITABLE = r'"editable"\s*:\s*true'
 _VCS = r'"vcs"\s*:\s*"(\w+)"'
+_COMMIT = r'"commit_id"\s*:\s*"(\w+)"'
 _URL = r'"url"\s*:\s*"([^"\\]*)"'
 
 
@@ -176,6 +177,8 @@ class _Scan:
                 more["direct_url"] = redact(match[1])
             if (vcs := re.search(_VCS, text)) is not None:
                 more["vcs"] = vcs[1]
+                if (commit := re.search(_COMMIT, text)) is not None:
+                    more["commit"] = commit[1]
             elif '"dir_info"' in text and "editable" not in more:
                 more["source"] = "directory"
         return more

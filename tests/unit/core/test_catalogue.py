@@ -17,7 +17,11 @@ from compatcheck.rules.locate import open_rules
 from tests import ROOT
 
 PACKAGE = ROOT / "compatcheck"
-SPOKEN = ("core/headline.py", "core/summary.py", "reporters/text.py", "reporters/estimate.py", "reporters/fix.py")
+SPOKEN = (
+    "core/headline.py",
+    "core/summary.py",
+    *(f"reporters/{name}.py" for name in ("text", "estimate", "fix", "fleet")),
+)
 """Modules whose sentences all have an entry; of others those that are read most."""
 SILENT = re.compile(r"^_?(describe|format_json|format_markdown|_markdown|_cells|_describe|_OF_A_CHANGE)")
 """Functions and tables for machines, or for Markdown."""

@@ -1,0 +1,240 @@
+"""`compatcheck bulk`: thousands of locks, images, configurations and repositories, each by itself, a line of JSON for each."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import compatcheck
+from compatcheck.checking.comparison import is_image
+from compatcheck.checking.report import check
+from compatcheck.cli import options
+from compatcheck.cli.arguments import split
+from compatcheck.cli.help import Command
+from compatcheck.cli.progress import show_progress
+from compatcheck.core.errors import (
+    EXIT_CLEAN,
+    EXIT_FINDINGS,
+    EXIT_INTERNAL_ERROR,
+    EXIT_NOTHING_TO_CHECK,
+    EXIT_UNREADABLE_INPUT,
+    CompatcheckError,
+    InputError,
+    NothingToCheckError,
+    UsageError,
+)
+from compatcheck.core.redaction import redact
+from compatcheck.core.source import Source
+from compatcheck.rules.locate import open_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from compatcheck.core.report import Report
+    from compatcheck.rules.database import RuleSet
+
+_CHILD = """
+import json, os, sys
+with open(sys.argv[1], encoding="utf-8") as file:
+    given = json.load(file)
+sys.path[:] = given["path"]
+os.chdir(given["folder"])
+from compatcheck.cli.bulk import check_pieces
+check_pieces(given, sys.argv[1])
+"""
+"""What a child runs: it finds in the file for its results what it is to do, and imports what its parent does."""
+_ORDER = (EXIT_FINDINGS, EXIT_INTERNAL_ERROR, EXIT_UNREADABLE_INPUT, EXIT_CLEAN, EXIT_NOTHING_TO_CHECK)
+"""Codes of inputs, the one that decides first; findings win over what could not be read."""
+
+
+@click.command("bulk", cls=Command)
+@options.argument("inputs", "[INPUT]...", nargs=-1)
+@options.take("bulk", "files", "run", "select", "rules", "gate")
+def command(inputs: tuple[str, ...], list_file: str | None, output: str | None, jobs: int | None, **given: Any) -> int:  # noqa: ANN401 (click's signature)
+    """Check many inputs, each by itself, and write a line of JSON for each, in their order.
+
+    An INPUT is what `check` or `image` take: a lock, a configuration, a directory, an image. `--list -` reads their names from
+    standard input. With --output a run that was killed goes on where it ended.
+    """
+    timeout_seconds = given.pop("timeout_seconds")
+    split({**given, "paths": ("-",)}, files=True)  # options that make no sense end the run before it begins
+    names = list_inputs(inputs, list_file)
+    rules = open_rules(given["rule_directories"])
+    asked = identify(given, rules)
+    counts: dict[int, int] = {}
+    if output is None:
+        for line, code in check_all(names, given, asked, jobs, timeout_seconds):
+            counts[code] = counts.get(code, 0) + 1
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
+    else:
+        write_ledger(output, names, given, asked, (jobs, timeout_seconds), counts)
+    show_progress("")
+    click.echo(summarise(counts), err=True)
+    return next((code for code in _ORDER if counts.get(code)), EXIT_NOTHING_TO_CHECK)
+
+
+def list_inputs(inputs: Sequence[str], list_file: str | None) -> Iterator[str]:
+    """Yield the names of the inputs, those of a list one by one: it may be as long as it likes.
+
+    Raises:
+        UsageError: there are none, or both ways name some.
+        InputError: the list cannot be read.
+    """
+    if (list_file is None) == (not inputs):
+        raise UsageError(
+            "name inputs, or a list of them with --list", hint="find . -name uv.lock | compatcheck bulk --list -"
+        )
+    if list_file is None:
+        return iter(inputs)
+    try:
+        file = sys.stdin if list_file == "-" else open(list_file, encoding="utf-8", errors="surrogateescape")  # noqa: SIM115 (read as it is needed)
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", source=Source(list_file)) from None
+    return (name for line in file if (name := line.rstrip("\r\n")))
+
+
+def identify(given: dict[str, Any], rules: RuleSet) -> str:
+    """Return what tells runs apart that would not write the same lines."""
+    from hashlib import sha256  # noqa: PLC0415 (beside its use)
+
+    stated = json.dumps([compatcheck.__version__, rules.id, given], sort_keys=True, default=str)
+    return sha256(stated.encode()).hexdigest()[:12]
+
+
+def write_ledger(
+    path: str,
+    names: Iterator[str],
+    given: dict[str, Any],
+    asked: str,
+    limits: tuple[int | None, float],
+    counts: dict[int, int],
+) -> None:
+    """Write a line for each input that has none yet.
+
+    Raises:
+        InputError: the file is of another run, or of other inputs.
+        UsageError: it cannot be written.
+    """
+    from compatcheck.checking.ledger import Ledger  # noqa: PLC0415 (only with a file)
+
+    ledger = Ledger(path, asked)
+    try:
+        for record in ledger.read():
+            name = next(names, None)
+            if record.get("input") != name:
+                said = f"has {record.get('input')!r} where the inputs have {name!r}"
+                raise InputError(said, source=Source(path), hint="name another file, or remove this one")
+            code = int(record["exit_code"])
+            counts[code] = counts.get(code, 0) + 1
+        for line, code in check_all(names, given, asked, *limits):
+            ledger.write(line)
+            counts[code] = counts.get(code, 0) + 1
+            show_progress(f"{sum(counts.values())} checked")
+    finally:
+        ledger.close()
+
+
+def check_all(
+    names: Iterable[str], given: dict[str, Any], asked: str, jobs: int | None, timeout_seconds: float
+) -> Iterator[tuple[str, int]]:
+    """Check inputs in child processes; yield the line and the exit code of each, in their order."""
+    from compatcheck.core.pool import Pool  # noqa: PLC0415 (beside its use)
+
+    shared = {"path": sys.path, "folder": os.getcwd(), "given": given, "run": asked}
+
+    def start(pieces: Sequence[str], results: str) -> list[str]:
+        with open(results, "w", encoding="utf-8") as file:
+            json.dump({**shared, "pieces": pieces}, file)  # no line as long as it does not end
+        return [sys.executable, "-I", "-c", _CHILD, results]
+
+    pool = Pool(start, jobs or count_processors(), timeout_seconds)
+    for result in pool.run(names):
+        if result.line is None:
+            record = describe_failure(result.piece, asked, EXIT_INTERNAL_ERROR, str(result.failure), None)
+            yield json.dumps(record), EXIT_INTERNAL_ERROR
+        else:
+            yield result.line, int(json.loads(result.line)["exit_code"])
+
+
+def count_processors() -> int:
+    """Return how many processors this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+def check_pieces(spec: dict[str, Any], results: str) -> None:
+    """Check inputs one after another, and write the line of each as soon as it is known; this runs in a child."""
+    rules = open_rules(spec["given"]["rule_directories"])
+    with open(results, "w", encoding="utf-8") as file:
+        for name in spec["pieces"]:
+            record = copy_context().run(check_one, name, spec["given"], spec["run"], rules)
+            file.write(json.dumps(record) + "\n")
+            file.flush()
+
+
+def check_one(name: str, given: dict[str, Any], asked: str, rules: RuleSet) -> dict[str, object]:
+    """Check one input as `check` or `image` would; whatever goes wrong with it is its line."""
+    try:
+        image = os.path.exists(name) and is_image(name)
+        inputs = {"image": name, "image_environments": ()} if image else {"paths": (name,)}
+        inspection, checks, _ = split({**given, **inputs}, files=not image)
+        return describe(name, asked, check(inspection, rules, os.environ, checks, plans=False))
+    except CompatcheckError as error:
+        code = error.exit_code if isinstance(error, InputError | NothingToCheckError) else EXIT_UNREADABLE_INPUT
+        return describe_failure(name, asked, code, str(error), error.hint)
+    except MemoryError:
+        return describe_failure(name, asked, EXIT_UNREADABLE_INPUT, "needs more memory than there is", None)
+    except Exception as error:  # noqa: BLE001 (a bug that one input meets does not stop the others)
+        said = f"{type(error).__name__}: {error}"
+        return describe_failure(name, asked, EXIT_INTERNAL_ERROR, said, "please report this, with the input")
+
+
+def describe(name: str, asked: str, report: Report) -> dict[str, object]:
+    """Describe what a check found, without what it read: `compatcheck check INPUT --format json` has that."""
+    from compatcheck.reporters.json import describe_finding, describe_skipped  # noqa: PLC0415 (in a child)
+
+    left_out = {"facts", "references", "folklore", "measured", "measured_here", "locations", "remedies", "message"}
+    findings = (describe_finding(finding) for finding in report.findings if not finding.folded)
+    return {
+        "input": name,
+        "run": asked,
+        "exit_code": report.exit_code,
+        "error": None,
+        "subjects": [subject.id for subject in report.subjects],
+        "findings": [{key: value for key, value in one.items() if key not in left_out} for one in findings],
+        "skipped": describe_skipped(report.skipped),
+    }
+
+
+def describe_failure(name: str, asked: str, code: int, message: str, hint: str | None) -> dict[str, object]:
+    """Describe why there is no report on an input."""
+    error = {"message": redact(message), "hint": hint}
+    return {
+        "input": name,
+        "run": asked,
+        "exit_code": code,
+        "error": error,
+        "subjects": [],
+        "findings": [],
+        "skipped": [],
+    }
+
+
+def summarise(counts: dict[int, int]) -> str:
+    """Say how many inputs came to what."""
+    words = {
+        EXIT_CLEAN: "pass",
+        EXIT_FINDINGS: "fail",
+        EXIT_NOTHING_TO_CHECK: "hold nothing to check",
+        EXIT_UNREADABLE_INPUT: "could not be read, or not whole",
+        EXIT_INTERNAL_ERROR: "ended the check",
+    }
+    total = sum(counts.values())
+    parts = [f"{counts[code]} {said}" for code, said in words.items() if counts.get(code)]
+    return f"{total} input{'' if total == 1 else 's'}: {', '.join(parts)}" if parts else "no input"

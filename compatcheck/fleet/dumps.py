@@ -1,0 +1,78 @@
+"""Dumps of nodes as they lie in a directory: one file for each node, or the output of a launcher with all of them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from compatcheck.collectors.machine.dump import read_nodes
+from compatcheck.core.errors import InputError
+from compatcheck.core.files import LOCAL, Files
+from compatcheck.core.node import Answers
+from compatcheck.core.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from compatcheck.core.node import Node
+    from compatcheck.core.source import Skipped
+
+
+def read_dumps(paths: Iterable[str], expected: str | None = None, files: Files = LOCAL) -> Answers:
+    """Read the dumps of a job.
+
+    Args:
+        paths: files, and directories with one file for each node.
+        expected: file with the names of all nodes of the job, as ``scontrol show hostnames`` prints them.
+        files: the tree they lie in.
+
+    Raises:
+        InputError: a path is not there, or the list cannot be read.
+    """
+    nodes: list[Node] = []
+    lost: dict[str, str] = {}
+    unread: list[Skipped] = []
+    for path in _list_files(paths, files):
+        stem = os.path.splitext(os.path.basename(path))[0]
+        try:
+            found, other = read_nodes(path, files)
+        except InputError as error:
+            lost[stem] = error.message
+            continue
+        broken = [entry for entry in other if entry.named]
+        if not found and len(broken) == 1:
+            lost[stem] = broken[0].reason
+            other = tuple(entry for entry in other if not entry.named)
+        nodes += found
+        unread += other
+    if expected is not None:
+        there = {_short(node.name) for node in nodes} | {_short(name) for name in lost}
+        lost |= {
+            name: f"is in {expected} and wrote nothing" for name in _read_names(expected) if _short(name) not in there
+        }
+    return Answers(tuple(nodes), tuple(lost.items()), tuple(unread))
+
+
+def _list_files(paths: Iterable[str], files: Files) -> Iterator[str]:
+    for path in paths:
+        if not os.path.isdir(path):
+            if not files.exists(path):
+                raise InputError(
+                    "no such file", source=Source(path), hint="name the dumps, or the directory they lie in"
+                )
+            yield path
+            continue
+        for name in sorted(os.listdir(path)):
+            if not name.startswith(".") and os.path.isfile(os.path.join(path, name)):
+                yield os.path.join(path, name)
+
+
+def _read_names(path: str) -> list[str]:
+    from compatcheck.core.textfile import read_utf8  # noqa: PLC0415 (only with a list)
+
+    return read_utf8(path).replace(",", " ").split()
+
+
+def _short(name: str) -> str:
+    """Return a host name without its domain: schedulers and machines do not agree on that."""
+    return name.partition(".")[0]

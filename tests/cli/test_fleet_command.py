@@ -1,0 +1,78 @@
+"""`compatcheck fleet` and `env --dump`: from nodes to an answer, a list to leave out, and an exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from compatcheck.core.node import MARK, read_line, write_line
+from tests import ROOT
+from tests.cli.run_cli import run
+from tests.unit.fleet.drawn_nodes import draw
+
+
+@pytest.fixture
+def dumps(tmp_path: Path) -> Path:
+    folder = tmp_path / "dumps"
+    folder.mkdir()
+    nodes = [draw(f"node{number}") for number in range(9)]
+    nodes.append(draw("node9", {"nvidia-nccl-cu12": "2.20.5", "pytest": "8.1"}, {"NCCL_ALGO": "Ring"}))
+    for node in nodes:
+        (folder / f"{node.name}.json").write_text(write_line(node))
+    (folder / "node10.json").write_text("")
+    return folder
+
+
+def test_most_odd_and_silent_nodes_are_named_in_80_columns(dumps: Path, tmp_path: Path):
+    ran = run("fleet", "merge", dumps, "--no-policy", "--exclude-file", tmp_path / "nodes.txt")
+    assert ran.code == 1
+    assert "10 nodes of 2 kinds, 1 more said nothing; 2 differences that matter" in ran.out
+    assert "  component nccl\n    2.21.5: 9 of 10 nodes\n    2.20.5: node9\n" in ran.out
+    assert "1 more that matters to no rank; -v lists it" in ran.out
+    assert "not read node10:" in ran.out
+    assert max(map(len, ran.out.splitlines())) <= 80
+    assert (tmp_path / "nodes.txt").read_text() == "node10\nnode9\n"
+
+
+def test_json_has_the_report_and_every_difference(dumps: Path):
+    ran = run("fleet", "merge", dumps, "--no-policy", "--format", "json")
+    data = json.loads(ran.out)
+    jsonschema.validate(data, json.loads((ROOT / "compatcheck/reporters/report.schema.json").read_text()))
+    assert data["summary"]["exit_code"] == ran.code == 1
+    assert [row["name"] for row in data["fleet"]["differences"]] == ["nccl", "NCCL_ALGO", "pytest"]
+    assert [row["matters"] for row in data["fleet"]["differences"]] == [True, True, False]
+    assert data["fleet"]["differences"][0]["majority"] == "2.21.5"
+    assert data["fleet"]["excluded"] == ["node10", "node9"]
+
+
+def test_markdown_and_chinese(dumps: Path):
+    ran = run("fleet", "merge", dumps, "--no-policy", "--format", "markdown")
+    assert "| component nccl | 2.20.5 | node9 | ranks run one stack |" in ran.out
+    ran = run("fleet", "merge", dumps, "--no-policy", "--lang", "zh", "-v")
+    assert "个节点" in ran.out
+
+
+def test_what_one_node_writes_can_be_checked_and_compared(dumps: Path):
+    assert run("check", dumps / "node1.json", "--no-policy").code == 0
+    ran = run("diff", dumps / "node1.json", dumps / "node9.json", "--no-policy", "-v")
+    assert "nvidia-nccl-cu12  2.21.5 → 2.20.5" in ran.out
+
+
+def test_this_machine_writes_a_node_and_is_a_fleet_of_one(tmp_path: Path):
+    info = tmp_path / "lib" / "python3.12" / "site-packages" / "torch-2.6.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.6.0\n")
+    ran = run("env", "--dump", "--prefix", tmp_path)
+    assert (ran.code, ran.out.count("\n")) == (0, 1)
+    assert ran.out.startswith(MARK)
+    assert read_line(ran.out).environment.packages["torch"].version == "2.6.0"
+    ran = run("fleet", "env", "--prefix", tmp_path, "--no-policy")
+    assert ran.code == 0
+    assert ran.out.startswith("1 node, alike in what matters\n")
+
+
+def test_no_dump_is_nothing_to_check(tmp_path: Path):
+    assert run("fleet", "merge", tmp_path, "--no-policy").code == 3

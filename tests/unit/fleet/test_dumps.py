@@ -1,0 +1,55 @@
+"""Dumps are found among what launchers write, and a file without one is a node that said nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compatcheck.core.errors import InputError
+from compatcheck.core.node import write_line
+from compatcheck.fleet.dumps import read_dumps
+from tests.unit.fleet.drawn_nodes import draw
+
+
+def test_lines_are_found_behind_labels_and_greetings(tmp_path: Path):
+    a, b = draw("a"), draw("b")
+    text = (
+        f"Last login: Monday\n0: {write_line(a)}[pod/b/train] {write_line(b)}c: bash: compatcheck: command not found\n"
+    )
+    (tmp_path / "all.txt").write_text(text)
+    found = read_dumps([str(tmp_path / "all.txt")])
+    assert found.nodes == (a, b)
+    assert [entry.source.line for entry in found.unread] == [1, 4]
+    assert "command not found" in str(found.unread[1])
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "it is empty"),
+        ("slurmstepd: error: execve(): compatcheck: No such file or directory\n", "No such file"),
+        (write_line(draw("c"))[:200], "cut off"),
+        ('{"compatcheck_node": 9, "name": "c"}\n', "another release"),
+    ],
+)
+def test_a_file_without_a_node_is_a_node_that_said_nothing(tmp_path: Path, text: str, why: str):
+    (tmp_path / "a.json").write_text(write_line(draw("a")))
+    (tmp_path / "c.json").write_text(text)
+    found = read_dumps([str(tmp_path)])
+    ((name, reason),) = found.lost
+    assert ([node.name for node in found.nodes], name) == (["a"], "c")
+    assert why in reason
+
+
+def test_nodes_of_the_list_that_wrote_nothing_are_missed(tmp_path: Path):
+    (tmp_path / "a.json").write_text(write_line(draw("a.cluster.example")))
+    (tmp_path / "b.json").write_text("")
+    expected = tmp_path.parent / "nodes.txt"
+    expected.write_text("a\nb\nc\n")
+    assert [name for name, _ in read_dumps([str(tmp_path)], str(expected)).lost] == ["b", "c"]
+
+
+def test_a_directory_that_is_not_there_is_refused(tmp_path: Path):
+    with pytest.raises(InputError, match="no such file"):
+        read_dumps([str(tmp_path / "dumps")])

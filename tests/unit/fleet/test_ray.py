@@ -1,0 +1,134 @@
+"""On a real cluster: each node answers for the interpreter of its workers, and each that does not is told apart."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import pytest
+
+from compatcheck.checking.checks import Checks
+from compatcheck.checking.request import Request
+from compatcheck.core.errors import InputError, UsageError
+from compatcheck.fleet.merge import judge_nodes
+from compatcheck.fleet.ray import collect_nodes
+from compatcheck.rules.locate import open_rules
+from tests import ROOT
+
+if TYPE_CHECKING:
+    from ray.cluster_utils import Cluster
+
+RELEASES = {"torch": "2.6.0", "nvidia-nccl-cu12": "2.21.5", "pytest": "8.3"}
+STARTED = "started"
+
+
+def make_environment(prefix: Path, releases: dict[str, str], tool: Path | None = ROOT) -> Path:
+    """Write an environment of this Python and this Ray, with releases of its own; return its interpreter."""
+    python = prefix / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(os.path.realpath(sys.executable))
+    home = Path(os.path.realpath(sys.executable)).parent
+    (prefix / "pyvenv.cfg").write_text(f"home = {home}\nversion = {sys.version.split()[0]}\n")
+    site = prefix / "lib" / f"python3.{sys.version_info[1]}" / "site-packages"
+    site.mkdir(parents=True)
+    (site / "shared.pth").write_text(f"{sysconfig.get_paths()['purelib']}\n{tool or ''}\n")
+    for name, version in releases.items():
+        info = site / f"{name.replace('-', '_')}-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    return python
+
+
+def make_sleeper(folder: Path) -> Path:
+    """Write a compatcheck that says that it started and never ends, as where a file system does not answer."""
+    package = folder / "compatcheck" / "fleet"
+    package.mkdir(parents=True)
+    lines = (
+        "import pathlib, time",
+        "def describe_worker(options):",
+        f"    pathlib.Path({str(folder / STARTED)!r}).touch()",
+        "    time.sleep(600)",
+    )
+    (package / "ray.py").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    utils = pytest.importorskip("ray.cluster_utils")
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    with TemporaryDirectory(prefix="r", dir="/tmp") as folder:  # paths of sockets are short
+        monkeypatch.setenv("RAY_TMPDIR", folder)
+        found = utils.Cluster()
+        yield found
+        found.shutdown()
+
+
+def add_node(cluster: Cluster, name: str, python: Path, monkeypatch: pytest.MonkeyPatch) -> object:
+    """Start a node whose workers run in an interpreter."""
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "executable", str(python))
+        return cluster.add_node(num_cpus=0, node_name=name)
+
+
+@pytest.mark.ray
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
+def test_skew_and_loss_on_a_cluster(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)  # where a driver stands is on the path of its tasks
+    dying, hanging = make_sleeper(tmp_path / "dying"), make_sleeper(tmp_path / "hanging")
+    other = {**RELEASES, "nvidia-nccl-cu12": "2.20.5"}
+    older = {**RELEASES, "pytest": "8.1"}
+    environments = {
+        "same": (RELEASES, ROOT),
+        "older": (older, ROOT),
+        "odd": (other, ROOT),
+        "bare": (RELEASES, None),
+        "dying": (RELEASES, dying),
+        "hanging": (RELEASES, hanging),
+    }
+    nodes = {
+        name: add_node(cluster, name, make_environment(tmp_path / "env" / name, releases, tool), monkeypatch)
+        for name, (releases, tool) in environments.items()
+    }
+
+    def kill_in_mid_run() -> None:
+        while not (dying / STARTED).exists():
+            time.sleep(0.05)
+        nodes["dying"].kill_raylet()  # type: ignore[attr-defined]
+
+    killer = threading.Thread(target=kill_in_mid_run, daemon=True)
+    killer.start()
+    answers = collect_nodes(cluster.address, {}, 25)
+    killer.join(1)
+    assert (hanging / STARTED).exists()
+    assert {node.name for node in answers.nodes} == {"same", "older", "odd"}
+    origins = {node.name: node.environment.origin for node in answers.nodes}
+    assert origins["odd"] == str(tmp_path / "env" / "odd" / "bin" / "python")
+    lost = dict(answers.lost)
+    assert lost.keys() == {"dying", "hanging", "bare"}
+    assert lost["dying"] == "died before it answered"
+    assert lost["hanging"] == "did not answer within 25 s"
+    assert "not installed there" in lost["bare"]
+    fleet = judge_nodes(answers, Request(), open_rules(()), {}, Checks())
+    assert {skew.name: skew.odd for skew in fleet.skews} == {"nccl": ("odd",), "pytest": ("older",)}
+    assert set(fleet.excluded) == {"dying", "hanging", "bare", "odd"}
+    assert fleet.report.exit_code == 1
+
+
+def test_a_cluster_that_is_not_there_is_said():
+    pytest.importorskip("ray")
+    with pytest.raises(InputError, match="--address"):
+        collect_nodes("127.0.0.1:1", {}, 5)
+
+
+def test_ray_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UsageError, match="needs Ray"):
+        collect_nodes("auto", {}, 5)
