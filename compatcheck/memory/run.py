@@ -91,6 +91,11 @@ class Precision(NamedTuple):
     """Frozen parameters that a quantised model keeps unquantised: embedding, head, norms."""
     compute: float
     """Inputs of matrix products."""
+    float16: bool
+    """These are float16, not bfloat16."""
+    quantised: float
+    """The same of products with quantised weights, which are dequantised to it (bitsandbytes nn/modules.py Linear4bit.forward:
+    ``bnb_4bit_compute_dtype``)."""
     residual: float
     """The residual stream: float32 under autocast with float32 weights."""
     gradient: float

@@ -25,7 +25,7 @@ from compatcheck.memory.closed_form.communication import backward_buffers, lasti
 from compatcheck.memory.closed_form.context import context, workspaces
 from compatcheck.memory.closed_form.layers import RECIPES
 from compatcheck.memory.closed_form.live_parameters import autocast_weights, live_parameters
-from compatcheck.memory.closed_form.logits import hole, logits, outside_loss
+from compatcheck.memory.closed_form.logits import hole, kept_outputs, logits, outside_loss
 from compatcheck.memory.closed_form.masks import masks
 from compatcheck.memory.closed_form.offload import offload_buffers
 from compatcheck.memory.closed_form.optimizer_states import optimizer_states, step_workspace
@@ -308,7 +308,7 @@ def _backward(run: Run, always: Parts) -> tuple[Parts, ...]:
     if not run.adapters and run.parallel.stage < 2:
         head = run.precision.gradient * (own.lm_head or own.embedding)
     begun = max(grads.before, grads.persistent, head)
-    unpacked = dequantised(run, backward=True)
+    unpacked = (*dequantised(run, backward=True), *kept_outputs(run))
     in_last_block = (
         *always,
         *gradient.component(run, begun),
@@ -335,7 +335,7 @@ def _backward(run: Run, always: Parts) -> tuple[Parts, ...]:
     )
     at_the_end = (
         *always, *gradient.component(run, grads.complete), *last, *live, *_second_embedding_gradient(run, own.embedding),
-        *reducing, *offload_buffers(run),
+        *reducing, *offload_buffers(run), *kept_outputs(run),
     )  # fmt: skip
     return (in_loss, in_last_block, in_first_block, at_the_end)
 

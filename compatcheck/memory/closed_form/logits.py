@@ -50,6 +50,7 @@ _CHUNKS = 8
 _TOKENS = 256
 """trl's chunked loss takes so many tokens at a time and keeps none (docs/sweeps.md, trl 1.7)."""
 
+SOURCE = "measured: probe logits_and_loss, docs/sweeps.md"
 _SAME_LOGITS = frozenset(("dpo", "kto"))
 """Trainers of OpenRLHF that take log-probabilities of the same Actor as its policy trainers: trainer/dpo_trainer.py, v0.9.0."""
 
@@ -148,7 +149,18 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
     elif run.loss == "chunked" and run.compiled:
         size = Size(size.low, size.expected, int((run.precision.compute + 8 / _CHUNKS) * count))
     words = f"{bytes_each:g} B × {tokens:,} tokens × {vocab:,.0f}"
-    return (Component(name, "logits", size, words, "measured: probe logits_and_loss, docs/sweeps.md", run.role, facts),)
+    return (Component(name, "logits", size, words, SOURCE, run.role, facts),)
+
+
+def kept_outputs(run: Run) -> tuple[Component, ...]:
+    """Return the logits that a loop keeps while blocks are differentiated, where it holds the model's output through backward."""
+    whole = run.makes_logits and run.loss == "cross_entropy" and run.optimizer is not None
+    if not run.outputs_kept or not whole or outside_loss(run, backward=True) is not None:
+        return ()
+    count = run.tokens * sequences(run) * run.model.vocab / run.parallel.tensor
+    words = f"{run.precision.logits:g} B × {run.tokens * sequences(run):,} tokens × {run.model.vocab / run.parallel.tensor:,.0f}"
+    size = exactly(run.precision.logits * count)
+    return (Component("logits kept as output", "logits", size, words, SOURCE, run.role, ("run.outputs_kept",)),)
 
 
 def hole(run: Run) -> int:

@@ -115,7 +115,7 @@ def dequantised(run: Run, *, backward: bool) -> tuple[Component, ...]:
     model, own = run.model, held(run)
     if model.quantization not in QUANTISED_BYTES:
         return ()
-    compute = run.precision.compute
+    compute = run.precision.quantised
     width = max(model.intermediate, model.query_width + 2 * model.key_width) / run.parallel.tensor
     largest = model.hidden * width
     block = own.blocks / max(1, own.layers)
