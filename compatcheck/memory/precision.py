@@ -57,7 +57,9 @@ def read_precision(
         unquantised, upcast = 4.0, True
     quantised = compute
     if upcast and mixed == "no":
-        compute = 4.0  # nothing casts between the embedding and the head: each product hands back the dtype of its input
+        compute = (
+            4.0  # nothing casts between the embedding and the head: each product hands back the dtype of its input
+        )
     stated = source.get("training.master_dtype") if source.knows("training.master_dtype") else "unknown"
     if stated is None:
         master = 0.0

@@ -63,23 +63,28 @@ def _component(run: Run, name: str, size: Size, words: str) -> Component:
     return Component(name, "live_parameters", size, words, "torch FSDP; DeepSpeed stage 3", run.role, facts)
 
 
-def autocast_weights(run: Run, *, backward: bool = False) -> tuple[Component, ...]:
+def autocast_weights(run: Run, at: str = "forward") -> tuple[Component, ...]:
     """Return the 16-bit copies of weights that autocast, or the graph, keeps.
 
     A trained float32 weight is cast once and cached until the context ends (torch autocast_mode.cpp cached_cast: only leaves that
     require a gradient); the copies live through forward, and without checkpointing the graph keeps them for backward. Measured:
-    probe autocast_cache. The frozen base of adapters is not cached: the graph keeps its copies, under checkpointing the head's
-    until the loss is differentiated and then those of the block that is computed again.
+    probe autocast_cache. The frozen base of adapters is not cached: the graph keeps its copies. Under checkpointing it keeps the
+    head's until the loss is differentiated, and then those of the block that is computed again.
+
+    Args:
+        run: the run.
+        at: ``forward``, ``loss`` while that is differentiated, or ``blocks`` while they are.
     """
     own = held(run)
+    head = own.lm_head or own.embedding
     count = own.linear
-    if run.checkpointing and backward:
+    if run.checkpointing and at == "blocks":
         count = (own.blocks + own.experts) / max(1, own.layers) if run.adapters else 0.0
-    elif run.checkpointing and run.adapters:
-        count = own.lm_head or own.embedding
+    elif run.checkpointing and (run.adapters or at == "loss"):
+        count = head
     if run.precision.unquantised > run.precision.compute and run.model.quantization is not None:
         # the head in float32, of which the graph keeps a 16-bit copy
-        count = 0.0 if run.checkpointing and backward else own.lm_head or own.embedding
+        count = 0.0 if run.checkpointing and at == "blocks" else head
     elif not run.precision.autocast or run.optimizer is None:
         return ()
     if not count:

@@ -103,10 +103,19 @@ def test_repeated_keys_and_values_are_as_wide_as_the_queries():
     assert more == 2 * 2 * (256 - 128)
 
 
-def test_eager_backward_needs_two_float32_tensors_of_scores():
-    at = TINY._replace(attention="eager")
-    assert transient(RECIPES["llama"], at, 4096) == pytest.approx(8 * 4 * 4096 - 8 * 704)
-    assert transient(RECIPES["llama"], TINY, 4096) < transient(RECIPES["llama"], at, 4096)
+@pytest.mark.parametrize(
+    ("changes", "each"),
+    [({}, 16), ({"compute": 4, "residual": 4}, 16), ({"float16": True}, 14)],
+    ids=["bfloat16", "float32", "float16"],
+)
+def test_eager_backward_has_four_tensors_of_scores_on_a_gpu(changes, each):
+    """Probabilities, their gradient, the product of both and the gradient of the scores, of float16 in 16 bits: aten SoftMax.cu."""
+    at = TINY._replace(attention="eager", **changes)
+
+    def alive(length):
+        return saved(RECIPES["llama"], at).scores * length + transient(RECIPES["llama"], at, length)
+
+    assert alive(8192) - alive(4096) == pytest.approx(each * at.heads * 4096)
 
 
 def test_a_forward_that_keeps_nothing_needs_less_than_one_block_keeps():
