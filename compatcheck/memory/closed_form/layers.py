@@ -78,6 +78,10 @@ RECIPES = {
     "gpt2": Recipe(norm="layer", mlp=5, gated=False, projection="fused", wide_softmax=False),
     "gpt_bigcode": Recipe(norm="layer", mlp=2, gated=False, projection="fused"),
     "opt": Recipe(norm="layer", mlp=1, gated=False),
+    **dict.fromkeys(
+        ("bert", "camembert", "distilbert", "electra", "roberta", "xlm-roberta"),
+        Recipe(norm="layer", mlp=2, gated=False, wide_softmax=False),
+    ),
 }
 """Recipes by model type. ``qwen`` is remote code that no release of transformers has: taken as qwen2's, not measured."""
 

@@ -48,10 +48,15 @@ KEPT = {
     "gpt2": (11160, 11912),
     "gpt_bigcode": (6168, None),
     "opt": (5528, 7816),
+    "bert": (6936, 7688),
+    "distilbert": (6936, 7688),
+    "electra": (6936, 7688),
+    "roberta": (6936, 7688),
+    "xlm-roberta": (6936, 7688),
 }
 """Model type → bytes with sdpa, with eager attention: what one more block of transformers 5.23.0 kept on 96 tokens."""
 SPARSE = frozenset({"mixtral", "granitemoe", "phimoe", "olmoe", "qwen3_moe"})
-KEYS_OF_ALL_HEADS = frozenset({"gpt2", "gpt_neox", "opt"})
+KEYS_OF_ALL_HEADS = frozenset({"gpt2", "gpt_neox", "opt", "bert", "distilbert", "electra", "roberta", "xlm-roberta"})
 
 
 def setting_of(model_type):
