@@ -154,9 +154,14 @@ def read_run(
         entropy_chunked=source.flag("training.entropy_chunking", False),
         capability=_number(source.get("hardware.compute_capability")),
         versions=versions,
+        unpriced=_words(source.get("training.unpriced")),
         known=frozenset(facts),
     )
     return RunReading(run, tuple(source.assumptions.values()), ())
+
+
+def _words(value: Value) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, tuple) else ()
 
 
 def _hidden(source: Given) -> list[str]:

@@ -203,6 +203,8 @@ class Run(NamedTuple):
     capability: float | None
     versions: Mapping[str, tuple[int, ...]]
     """Releases of packages as numbers, by name; absent when not known."""
+    unpriced: tuple[str, ...]
+    """What it is told to do that no formula has, in the words of ``training.unpriced``."""
     known: frozenset[str]
     """Facts that somebody stated or that follow from what was stated."""
     references: Size = NOTHING

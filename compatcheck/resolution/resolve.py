@@ -212,6 +212,10 @@ def _resolve_role(role: str, inputs: Inputs) -> Resolved:
         apply_traits(scope, facts, readers)
     derive_fused_loss(facts, undecided)
     derive(facts, undecided)
+    if documents:
+        from compatcheck.resolution.unpriced import describe_unpriced  # noqa: PLC0415 (only with configurations)
+
+        describe_unpriced(documents, role, rules, facts)
     pending = [(name, merged.automatic[name], why) for name, why in unresolved.items() if name not in facts]
     pending += [(fact, place, why) for fact, place, why in entries if fact is not None and fact not in facts]
     if RANK in facts and facts[RANK].value and PEFT not in {*facts, *undecided}:

@@ -34,6 +34,7 @@ from compatcheck.memory.closed_form.parameters import dequantised, parameters
 from compatcheck.memory.closed_form.policy_logits import POLICY_TRAINERS
 from compatcheck.memory.closed_form.reference import count_references, reference_parameters
 from compatcheck.memory.closed_form.reserve import Shares, not_itemised, reserve, segments
+from compatcheck.memory.closed_form.unpriced import name_unpriced, widen_unpriced
 from compatcheck.memory.closed_form.verdict import judge
 from compatcheck.memory.read_run import read_run
 from compatcheck.rules.programs import find_program
@@ -376,7 +377,8 @@ def _phase(name: str, run: Run, instants: tuple[Parts, ...], held: Size | None) 
     inside = _inside(parts)
     everywhere = [_inside(instant) for instant in instants]
     bounds = Size(max(size.low for size in everywhere), inside.expected, max(size.high for size in everywhere))
-    return Phase(name, run.role, (*parts, not_itemised(run, inside, bounds), reserve(run, bounds, held)))
+    itemised = (*parts, *widen_unpriced(run, parts))
+    return Phase(name, run.role, (*itemised, not_itemised(run, inside, bounds), reserve(run, bounds, held)))
 
 
 def _unmodelled(run: Run) -> list[Unmodelled]:
@@ -394,6 +396,7 @@ def _unmodelled(run: Run) -> list[Unmodelled]:
         label = find_program(run.framework).label
         reason = f"the code of {label} was not read: its loss, its blocks and how it accumulates are its own"
         found.append(Unmodelled("training loop", "either", reason))
+    found += name_unpriced(run)
     if run.model.model_type not in RECIPES:
         reason = f"blocks of {run.model.model_type or 'an unknown model type'} were not read; taken as llama's"
         found.append(Unmodelled("architecture", "either", reason))
