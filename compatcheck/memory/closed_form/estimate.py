@@ -373,12 +373,12 @@ def _second_embedding_gradient(run: Run, embedding: float) -> Parts:
 
 def _phase(name: str, run: Run, instants: tuple[Parts, ...], held: Size | None) -> Phase:
     """Return the instant with the largest expected size; the range covers that of all instants."""
+    instants = tuple((*parts, *widen_unpriced(run, parts)) for parts in instants)
     parts = max(instants, key=_expected)
     inside = _inside(parts)
     everywhere = [_inside(instant) for instant in instants]
     bounds = Size(max(size.low for size in everywhere), inside.expected, max(size.high for size in everywhere))
-    itemised = (*parts, *widen_unpriced(run, parts))
-    return Phase(name, run.role, (*itemised, not_itemised(run, inside, bounds), reserve(run, bounds, held)))
+    return Phase(name, run.role, (*parts, not_itemised(run, inside, bounds), reserve(run, bounds, held)))
 
 
 def _unmodelled(run: Run) -> list[Unmodelled]:

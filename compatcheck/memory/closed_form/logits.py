@@ -39,12 +39,16 @@ SIXTEEN_BIT = PerLogit(6, 6)
 """Types whose loss stayed in 16 bits: logits, shifted copy, log-probabilities of 2 each."""
 AUTOCAST = PerLogit(12, 12)
 """The same under autocast, which takes cross_entropy in float32 (torch/csrc autocast_mode.h, list of float32 operations)."""
+VOCABULARY_PARALLEL = PerLogit(6, 6)
+"""Megatron-LM's: 16-bit logits and one float32 copy in which everything is done in place, the gradient too, which is handed back in 16
+bits (core/tensor_parallel/cross_entropy.py, core_v0.14.0)."""
 FACTORY = Range(20, 20, 20)
 """LLaMA-Factory's own DPO and KTO: the policy's float32 logits and log-probabilities stay while the reference makes both, and a
 copy of the logits; 12 in backward, and of a loss without reference (benchmarks/preference_logits.py)."""
 _UNREAD = PerLogit(12, 16)
 """Of float32 logits that a loss nobody read takes log-probabilities of: logits, a quotient, log-probabilities; in backward
 logits, log-probabilities and two gradients."""
+MEGATRON = "megatron"
 _CHUNKS = 8
 """torchtune's CEWithChunkedOutputLoss splits the tokens in as many chunks (modules/loss/ce_chunked_output_loss.py, 0.4)."""
 _TOKENS = 256
@@ -58,6 +62,8 @@ _SAME_LOGITS = frozenset(("dpo", "kto"))
 def per_logit(run: Run) -> PerLogit:
     """Return bytes per logit for the release of transformers, or the newest where it is not known."""
     release = run.release("transformers")
+    if run.code == MEGATRON:
+        return VOCABULARY_PARALLEL if run.precision.compute < 4 else PerLogit(4, 4)
     if release is None or release >= (4, 49):
         base = MODERN
     elif run.model.model_type in PLAIN_LOSS and release < (4, 48, 3):
@@ -144,7 +150,8 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
         bytes_each = run.precision.compute + (run.precision.logits if copied else 0)
     name = "logits and loss" if run.loss == "cross_entropy" else "logits, loss in chunks"
     size = exactly(bytes_each * count)
-    if run.loss == "cross_entropy" and run.release("transformers") is None and run.optimizer is not None:
+    unread = run.release("transformers") is None and run.code != MEGATRON
+    if run.loss == "cross_entropy" and unread and run.optimizer is not None:
         size = Size(int(min(bytes_each, 10) * count), size.expected, int(max(bytes_each, 14) * count))
     elif run.loss == "chunked" and run.compiled:
         size = Size(size.low, size.expected, int((run.precision.compute + 8 / _CHUNKS) * count))

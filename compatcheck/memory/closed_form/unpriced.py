@@ -116,7 +116,9 @@ def widen_unpriced(run: Run, parts: Sequence[Component]) -> tuple[Component, ...
         size = Size(-int(less), 0, int(more))
         words = "no formula has it; the range holds what it may change"
         name = feature.name if feature.reason else word.replace("_", " ")
-        found.append(Component(name, "workspace", size, words, "docs/memory-model.md, ranges", run.role, ("training.unpriced",)))
+        found.append(
+            Component(name, "workspace", size, words, "docs/memory-model.md, ranges", run.role, ("training.unpriced",))
+        )
     return tuple(found)
 
 

@@ -114,7 +114,7 @@ def test_repeated_keys_and_values_are_as_wide_as_the_queries():
     ids=["bfloat16", "float32", "float16"],
 )
 def test_eager_backward_has_four_tensors_of_scores_on_a_gpu(changes, each):
-    """Probabilities, their gradient, the product of both and the gradient of the scores, of float16 in 16 bits: aten SoftMax.cu."""
+    """Probabilities, their gradient, the product of both, the gradient of the scores (of float16 in 16 bits): aten SoftMax.cu."""
     at = TINY._replace(attention="eager", **changes)
 
     def alive(length):
