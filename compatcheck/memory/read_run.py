@@ -317,6 +317,7 @@ def read_model(source: Given) -> Model:
         attention=str(attention),
         activation=str(source.get("model.hidden_act") or ""),
         quantization=str(quantization) if isinstance(quantization, str) else None,
+        double_quantization=_truth(source.get("model.double_quantization")),
         latent=source.integer("model.latent_cache_width", 0),
     )
 

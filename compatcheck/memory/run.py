@@ -38,6 +38,8 @@ class Model(NamedTuple):
     activation: str
     """Of the MLP, as transformers names it; empty when not known."""
     quantization: str | None
+    double_quantization: bool | None = None
+    """Whether the constants of 4-bit weights are quantised, too; None where nobody says."""
     latent: int = 0
     """Width of what latent attention keeps of a token in each layer; 0 where keys and values are kept."""
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.estimate import Component, Size, exactly
 from compatcheck.memory.closed_form.parallel import held
+from compatcheck.memory.closed_form.parameters import quantised_bytes
 
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run
@@ -31,7 +32,7 @@ def live_parameters(run: Run, *, blocks: bool = True) -> tuple[Component, ...]:
         return (_component(run, "gathered parameters", size, f"{run.precision.compute:g} B × {own.total:,.0f}"),)
     if parallel.stage != 3 or (parallel.shard == 1 and not run.offload_param and parallel.sharding != "zero"):
         return ()
-    each = run.precision.compute if run.model.quantization is None else _quantised_bytes(run)
+    each = run.precision.compute if run.model.quantization is None else quantised_bytes(run)
     block = (own.blocks + own.experts) / max(1, own.layers)
     outside = own.embedding + own.lm_head + own.other
     if parallel.sharding == "zero":
@@ -50,12 +51,6 @@ def live_parameters(run: Run, *, blocks: bool = True) -> tuple[Component, ...]:
     words = f"{'two blocks of ' + format(block, ',.0f') + ' and ' if blocks else ''}{outside:,.0f} outside of blocks"
     high = each * (pair + block if blocks else pair) + dense * outside
     return (_component(run, "gathered parameters", Size(int(low), int(expected), int(high)), words),)
-
-
-def _quantised_bytes(run: Run) -> float:
-    from compatcheck.memory.closed_form.parameters import QUANTISED_BYTES  # noqa: PLC0415 (only for quantised models)
-
-    return QUANTISED_BYTES.get(str(run.model.quantization), run.precision.compute)
 
 
 def _component(run: Run, name: str, size: Size, words: str) -> Component:
