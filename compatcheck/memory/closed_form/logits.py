@@ -155,6 +155,8 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
         size = Size(int(min(bytes_each, 10) * count), size.expected, int(max(bytes_each, 14) * count))
     elif run.loss == "chunked" and run.compiled:
         size = Size(size.low, size.expected, int((run.precision.compute + 8 / _CHUNKS) * count))
+    if not run.loop_read:  # its loss may work in chunks, of which at least the 16-bit logits stay
+        size = size._replace(low=min(size.low, int(run.precision.compute * count)))
     words = f"{bytes_each:g} B × {tokens:,} tokens × {vocab:,.0f}"
     return (Component(name, "logits", size, words, SOURCE, run.role, facts),)
 
