@@ -3,7 +3,7 @@
 A file is one source: `source`, `url`, `file`, `counted` (what was measured, and how), `device`, `program` (what of its loop the facts
 rest on), `packages`, `facts` of all runs, `models` (dimensions without their ``model.``) and `runs`. A run has a `model`, what is `set`
 beside the shared facts, releases of its own, and what was measured in bytes (`allocated`, `reserved`, `device_use`; `forward` and
-`backward` of a step) or its `outcome`. ``bound: true``: an input is only bounded by what was published, so that the numbers are apart.
+`backward` of a step) or its `outcome`. `apart` says which input of its runs is not published; such sources do not enter the headline.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from compatcheck.rules.strict_yaml import load_strict
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from compatcheck.core.estimate import Estimate, Size
+    from compatcheck.core.estimate import Estimate
 
 FOLDER = Path(__file__).parents[1] / "fixtures/estimates/peaks"
 COUNTS = ("allocated", "reserved", "device_use")
@@ -39,8 +39,8 @@ class Measured(NamedTuple):
     """``fits`` or ``oom``."""
     counted: Mapping[str, int]
     """Bytes by what was measured, of `COUNTS`; those of a step's phases too."""
-    bound: bool
-    """Whether the facts only bound the run: no exact truth."""
+    apart: str
+    """Which input is not published; empty where the facts are those of the run."""
 
 
 def read_peaks(folder: Path = FOLDER) -> Iterator[Measured]:
@@ -55,7 +55,7 @@ def read_peaks(folder: Path = FOLDER) -> Iterator[Measured]:
             name = run.get("name") or " ".join([run["model"], *words])
             packages = {**source["packages"], **run.get("packages", {})}
             outcome = run.get("outcome", "fits")
-            yield Measured(source["source"], name, facts, packages, outcome, counted, source.get("bound", False))
+            yield Measured(source["source"], name, facts, packages, outcome, counted, source.get("apart", ""))
 
 
 def estimate_measured(run: Measured) -> Estimate:
@@ -73,8 +73,3 @@ def estimate_measured(run: Measured) -> Estimate:
     if not found.phases:
         raise ValueError(f"{run.source}, {run.name}: needs {found.needs} {found.verdict.primary or ''}")
     return found
-
-
-def peak(found: Estimate, counted: str) -> Size:
-    """Return the peak that was measured: of the run, or of a phase what tensors take there."""
-    return {"allocated": found.allocated, "reserved": found.reserved, "device_use": found.device}[counted]

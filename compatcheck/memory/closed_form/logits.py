@@ -179,8 +179,8 @@ def hole(run: Run) -> int:
     sequences are one token shorter, and the gradient of the whole logits fits in none of their blocks. Both were found in
     replays, docs/memory-model.md.
     """
-    if run.loss != "cross_entropy" or run.optimizer is None or run.precision.compute >= 4:
-        return 0
+    if run.loss != "cross_entropy" or run.optimizer is None or run.precision.compute >= 4 or run.outputs_kept:
+        return 0  # logits that the loop keeps leave none
     engine = run.code == "verl-engine" or (run.code == "verl" and run.trainer in POLICY_TRAINERS)
     if engine and run.precision.logits == run.precision.compute:
         return 0  # logits and gradients are all of one size
