@@ -19,7 +19,7 @@ _OFF = (None, False, 0, "", "0", "none", "None", "null", "false", "False", "no",
 def describe_unpriced(documents: Sequence[Document], role: str, rules: "RuleSet", facts: dict[str, Fact]) -> None:
     """State which features of a run no formula has, where its documents turn on any.
 
-    A key counts where it is known and has no meaning in the vocabulary: one that got a meaning is priced.
+    A key counts where it is known and has no meaning in the vocabulary, or one that leaves a fact open: one with a value is priced.
     """
     if UNPRICED in facts:
         return
@@ -29,10 +29,11 @@ def describe_unpriced(documents: Sequence[Document], role: str, rules: "RuleSet"
         keys = cells.get(document.reader)
         if not keys:
             continue
-        for statement in document.statements:
-            feature = keys.get(statement.key) if statement.fact is None and statement.role in {None, role} else None
-            if feature is not None and not _is_off(statement.value):
-                found.setdefault(feature, document.place(statement.key))
+        stated = [(one.key, one.role) for one in document.statements if one.fact is None and not _is_off(one.value)]
+        stated += [(one.key, one.role) for one in document.unresolved if one.fact is not None]
+        for key, of in stated:
+            if key in keys and of in {None, role}:
+                found.setdefault(keys[key], document.place(key))
     if found:
         facts[UNPRICED] = Fact(UNPRICED, tuple(sorted(found)), "derived", tuple(found.values()))
 

@@ -68,6 +68,13 @@ FEATURES: Mapping[str, Feature] = {
         "products in 8 bits or fewer", "either", "copies of weights in fewer bits, and inputs kept in them, are not counted",
         {"activations": 0.3}, {"parameters": 1.0, "live_parameters": 1.0},
     ),
+    # logits and a gradient written over them, without float32 copies of either: 4 of 12 bytes and more stay
+    "loss_kernel": Feature(
+        "kernel of the loss", "less", "what its kernel keeps was not read; taken as cross entropy of whole logits", {"logits": 0.67}
+    ),
+    "tiled_mlp": Feature(
+        "MLP in tiles", "less", "the MLP of a block is taken to be there for all tokens at once", {"activations": 0.6}
+    ),
     "hybrid_layers": Feature(
         "layers of other kinds", "either", "all blocks are taken as attention and an MLP", {**_BLOCK, **_of(STATES, 0.5)},
         {**_BLOCK, **_of(STATES, 0.5)},
