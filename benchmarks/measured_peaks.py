@@ -1,9 +1,10 @@
-"""Runs whose peak a script measured: facts of `fixtures/estimates/peaks`, each priced as `compatcheck estimate` prices a facts file.
+"""Runs whose peak a script measured: facts of `fixtures/estimates/peaks`, priced as `compatcheck estimate` prices a facts file.
 
-A file is one source: `source`, `url`, `file`, `counted` (what was measured, and how), `device`, `program` (what of its loop the facts
-rest on), `packages`, `facts` of all runs, `models` (dimensions without their ``model.``) and `runs`. A run has a `model`, what is `set`
-beside the shared facts, releases of its own, and what was measured in bytes (`allocated`, `reserved`, `device_use`; `forward` and
-`backward` of a step) or its `outcome`. `apart` says which input of its runs is not published; such sources do not enter the headline.
+A file is one source: `source`, `url`, `file`, `counted` (what was measured, and how), `device`, `program` (what of its loop the
+facts rest on), `packages`, `facts` of all runs, `models` (dimensions without their ``model.``) and `runs`. A run has a `model`,
+what is `set` beside the shared facts, releases of its own, and what was measured in bytes (`allocated`, `reserved`,
+`device_use`; `forward` and `backward` of a step) or its `outcome`. `apart` says which input of its runs is not published; such
+sources do not enter the headline.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import json
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-
 
 from compatcheck.checking import Request, gather, open_rules
 from compatcheck.checking.fit import price

@@ -4,14 +4,14 @@
 
 First the runs whose peak a script measured (`fixtures/estimates/peaks`, `measured_peaks.py`), priced from a facts file as
 `compatcheck estimate` does. Then reports: CASES.yaml lists them (model dimensions, hardware, framework, configuration, outcome,
-source). Each is translated to facts by the framework it is of; what a report leaves out is taken from the scripts its source names, or
-assumed as `estimate` assumes it. A report whose needed settings are not stated is not evaluated and says why. Like is compared with
-like: what a report calls allocated, reserved or memory of the GPU with the estimate's peak of that kind, GB as 10**9 and GiB as
-2**30 bytes.
+source). Each is translated to facts by the framework it is of; what a report leaves out is taken from the scripts its source
+names, or assumed as `estimate` assumes it. A report whose needed settings are not stated is not evaluated and says why. Like is
+compared with like: what a report calls allocated, reserved or memory of the GPU with the estimate's peak of that kind, GB as
+10**9 and GiB as 2**30 bytes.
 
 Output: for each source the median error, the 95th percentile, the share of peaks inside low..high, the median width of that
-range, what was called fits, marginal or does_not_fit; then the same over the sources; then every case whose error is large, and every
-case that was not evaluated. docs/memory-model.md discusses the result.
+range, what was called fits, marginal or does_not_fit; then the same over the sources; then every case whose error is large, and
+every case that was not evaluated. docs/memory-model.md discusses the result.
 """
 
 from __future__ import annotations
@@ -145,7 +145,12 @@ def evaluate(case: Mapping[str, Any]) -> Result | str:
 
 
 def _peak(found: Estimate, measure: str) -> Size:
-    sizes = {"allocated": found.allocated, "reserved": found.reserved, "device": found.device, "device_use": found.device}
+    sizes = {
+        "allocated": found.allocated,
+        "reserved": found.reserved,
+        "device": found.device,
+        "device_use": found.device,
+    }
     return sizes[measure]
 
 

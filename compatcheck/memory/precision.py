@@ -78,7 +78,7 @@ def read_precision(
         frozen=frozen,
         unquantised=unquantised,
         compute=compute,
-        float16=compute < 4 and _is_float16(source),  # noqa: PLR2004 (bytes of float32)
+        float16=compute < 4 and _is_float16(source),
         quantised=quantised,
         residual=4.0 if autocast or upcast else compute,
         gradient=gradient,
@@ -99,13 +99,12 @@ def _is_float16(source: Given) -> bool:
 
 
 def _upcasts(source: Given) -> bool:
-    """Tell whether embedding, head and norms beside a quantised base become float32: where a program is named whose code nobody
-    read, its own way is not taken to be peft's.
+    """Tell whether embedding, head and norms beside a quantised base become float32.
+
+    Where a program is named whose code nobody read, its own way is not taken to be peft's.
     """
     stated = source.get("program.upcasts_unquantised")
-    if stated is None:
-        return not source.knows("training.framework") or bool(source.get("program.read"))
-    return bool(stated)
+    return source.is_read() if stated is None else bool(stated)
 
 
 PLAIN_LOSS = frozenset(

@@ -79,6 +79,11 @@ def resolve(
     inputs = Inputs(rules, environment, documents, hardware, settings or {}, taken, gaps)
     resolved = {role: _resolve_role(role, inputs) for role in ([name for name in ROLES if name in stated] or [TRAIN])}
     _drop_reference(resolved)
+    if documents:
+        from compatcheck.resolution.unpriced import describe_unpriced  # noqa: PLC0415 (only with configurations)
+
+        for role, part in resolved.items():
+            describe_unpriced(documents, role, rules, part.facts)
     conflicts: dict[Conflict, None] = {}
     unresolved: dict[tuple[str, Source, str], None] = {}
     skipped: dict[Skipped, None] = {}
@@ -212,10 +217,6 @@ def _resolve_role(role: str, inputs: Inputs) -> Resolved:
         apply_traits(scope, facts, readers)
     derive_fused_loss(facts, undecided)
     derive(facts, undecided)
-    if documents:
-        from compatcheck.resolution.unpriced import describe_unpriced  # noqa: PLC0415 (only with configurations)
-
-        describe_unpriced(documents, role, rules, facts)
     pending = [(name, merged.automatic[name], why) for name, why in unresolved.items() if name not in facts]
     pending += [(fact, place, why) for fact, place, why in entries if fact is not None and fact not in facts]
     if RANK in facts and facts[RANK].value and PEFT not in {*facts, *undecided}:

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.document import Document
 from compatcheck.core.facts import Fact
-from compatcheck.core.source import Source
 
 if TYPE_CHECKING:
+    from compatcheck.core.source import Source
     from compatcheck.rules.database import RuleSet
 
 UNPRICED = "training.unpriced"
@@ -19,7 +19,7 @@ _OFF = (None, False, 0, "", "0", "none", "None", "null", "false", "False", "no",
 def describe_unpriced(documents: Sequence[Document], role: str, rules: "RuleSet", facts: dict[str, Fact]) -> None:
     """State which features of a run no formula has, where its documents turn on any.
 
-    A key counts where it is known and has no meaning in the vocabulary, or one that leaves a fact open: one with a value is priced.
+    A key counts that is known and has no meaning in the vocabulary, or that leaves a fact open: one with a value is priced.
     """
     if UNPRICED in facts:
         return

@@ -13,11 +13,12 @@ if TYPE_CHECKING:
 def kept_per_token(run: Run) -> float:
     """Return bytes per token and block that adapters keep for backward beside what the frozen base keeps.
 
-    An adapter in the dtype of its input keeps the input, once for all adapters that share it. peft's float32 adapters on a 16-bit
-    base cast the input for each adapter and keep every copy; under autocast what is multiplied, and kept, is a 16-bit copy for each
-    adapter, of whose making nothing stays, and none where a quantised base hands its input over as it is (peft tuners/lora/bnb.py:
-    ``requires_conversion = not torch.is_autocast_enabled()``). Dropout keeps a mask. Source: our measurements of peft 0.11.1 to
-    0.21.2 (fixtures/measurements/peft_lora_forward; a CPU's mask is as wide as its input, a GPU's one byte).
+    An adapter in the dtype of its input keeps the input, once for all adapters that share it. peft's float32 adapters on a
+    16-bit base cast the input for each adapter and keep every copy; under autocast what is multiplied, and kept, is a
+    16-bit copy for each adapter, of whose making nothing stays, and none where a quantised base hands its input over as it
+    is (peft tuners/lora/bnb.py: ``requires_conversion = not torch.is_autocast_enabled()``). Dropout keeps a mask. Source:
+    our measurements of peft 0.11.1 to 0.21.2 (fixtures/measurements/peft_lora_forward; a CPU's mask is as wide as its
+    input, a GPU's one byte).
     """
     if not run.adapters:
         return 0.0

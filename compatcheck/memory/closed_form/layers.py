@@ -211,10 +211,10 @@ def _attention(recipe: Recipe, at: Setting) -> float:
 def transient(recipe: Recipe, at: Setting, sequence: int) -> float:
     """Return bytes per token that the backward of one block needs beside what forward kept.
 
-    The MLP's: the gradient of the product and the gradients of its two factors are alive together while the product itself is
-    already given back. Eager attention's: the gradient of the probabilities, its product with them and the gradient of the scores, as
-    wide as the softmax, when what MLP, norm and projection behind it kept and the 16-bit probabilities are given back (aten SoftMax.cu, softmax_backward_cuda_out;
-    a CPU makes no such product, and a trace there lacks it).
+    The MLP's: the gradient of the product and the gradients of its two factors are alive together while the product itself
+    is already given back. Eager attention's: the gradient of the probabilities, its product with them and the gradient of
+    the scores, as wide as the softmax, when what MLP, norm and projection behind it kept and the 16-bit probabilities are
+    given back (aten SoftMax.cu, softmax_backward_cuda_out; a CPU makes no such product, and a trace there lacks it).
     """
     mlp = at.compute * ((2 if recipe.gated else 1) * at.intermediate + 2 * at.hidden)
     if at.attention != "eager":
@@ -229,8 +229,9 @@ def transient(recipe: Recipe, at: Setting, sequence: int) -> float:
 def forward_peak(recipe: Recipe, at: Setting, sequence: int) -> float:
     """Return bytes per token that one block needs in a forward that keeps nothing for backward.
 
-    The MLP's gate, activated gate and up beside residual stream and norm; eager attention's scores, the same in float32, and their
-    float32 probabilities (``softmax(dtype=float32)`` converts bfloat16 first, and on a GPU float16 within its kernel: aten SoftMax.cpp).
+    The MLP's gate, activated gate and up beside residual stream and norm; eager attention's scores, the same in float32,
+    and their float32 probabilities (``softmax(dtype=float32)`` converts bfloat16 first, and on a GPU float16 within its
+    kernel: aten SoftMax.cpp).
     """
     mlp = at.compute * ((3 if recipe.gated else 2) * at.intermediate + at.hidden) + at.residual * at.hidden
     norm = (8 + at.residual) * at.hidden

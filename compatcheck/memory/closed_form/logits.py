@@ -40,8 +40,8 @@ SIXTEEN_BIT = PerLogit(6, 6)
 AUTOCAST = PerLogit(12, 12)
 """The same under autocast, which takes cross_entropy in float32 (torch/csrc autocast_mode.h, list of float32 operations)."""
 VOCABULARY_PARALLEL = PerLogit(6, 6)
-"""Megatron-LM's: 16-bit logits and one float32 copy in which everything is done in place, the gradient too, which is handed back in 16
-bits (core/tensor_parallel/cross_entropy.py, core_v0.14.0)."""
+"""Megatron-LM's: 16-bit logits and one float32 copy in which everything is done in place, the gradient too, which is handed back
+in 16 bits (core/tensor_parallel/cross_entropy.py, core_v0.14.0)."""
 FACTORY = Range(20, 20, 20)
 """LLaMA-Factory's own DPO and KTO: the policy's float32 logits and log-probabilities stay while the reference makes both, and a
 copy of the logits; 12 in backward, and of a loss without reference (benchmarks/preference_logits.py)."""

@@ -34,7 +34,7 @@ _EXPERTS_ALONE = frozenset({"mxfp4"})
 
 
 def quantised_bytes(run: Run, *, unless_stated: float | None = None) -> float:
-    """Return bytes of a quantised parameter; another number may be given where nobody says whether constants are quantised, too."""
+    """Return bytes of a quantised parameter; where nobody says if constants are quantised too, another number may be given."""
     kind = str(run.model.quantization)
     plain = QUANTISED_BYTES.get(kind, run.precision.compute)
     if kind not in {"nf4", "fp4"}:

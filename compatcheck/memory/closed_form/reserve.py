@@ -25,8 +25,9 @@ EXPANDABLE = 0.5
 
 LESS, MORE = 0.05, 0.08
 """Range for what no formula itemises: temporaries of kernels and libraries, batches shorter than their limit, settings a
-configuration does not show. The narrowest whole percents with which four of five peaks of each source of public numbers lie in the
-range; how many of a source do that the numbers were chosen without is in docs/memory-model.md (benchmarks/range_calibration.py)."""
+configuration does not show. The narrowest whole percents with which four of five peaks of each source of public numbers lie
+in the range; how many of a source do that the numbers were chosen without is in docs/memory-model.md
+(benchmarks/range_calibration.py)."""
 
 
 class Shares(NamedTuple):

@@ -54,7 +54,8 @@ FEATURES: Mapping[str, Feature] = {
     ),
     # (stages - 1) / (stages × virtual stages) more, less than one whole: arXiv 2205.05198, section 4
     "virtual_stages": Feature(
-        "virtual pipeline stages", "more", "an interleaved schedule keeps up to twice the micro batches", more={"activations": 1.0}
+        "virtual pipeline stages", "more", "an interleaved schedule keeps up to twice the micro batches",
+        more={"activations": 1.0},
     ),
     "uneven_stages": Feature(
         "uneven pipeline stages", "either", "blocks are taken as spread evenly over the stages; one may hold more",
@@ -70,7 +71,8 @@ FEATURES: Mapping[str, Feature] = {
     ),
     # logits and a gradient written over them, without float32 copies of either: 4 of 12 bytes and more stay
     "loss_kernel": Feature(
-        "kernel of the loss", "less", "what its kernel keeps was not read; taken as cross entropy of whole logits", {"logits": 0.67}
+        "kernel of the loss", "less", "what its kernel keeps was not read; taken as cross entropy of whole logits",
+        {"logits": 0.67},
     ),
     "tiled_mlp": Feature(
         "MLP in tiles", "less", "the MLP of a block is taken to be there for all tokens at once", {"activations": 0.6}
@@ -96,7 +98,8 @@ FEATURES: Mapping[str, Feature] = {
         more={"activations": 1.0, "parameters": 1.0},
     ),
     "distillation": Feature(
-        "distillation", "more", "the teacher, or its logits, and a loss over both are not counted", more={"logits": 2.0, "parameters": 1.0}
+        "distillation", "more", "the teacher, or its logits, and a loss over both are not counted",
+        more={"logits": 2.0, "parameters": 1.0},
     ),
     "shifted_attention": Feature("shifted attention", "either", "taken as attention over the whole sequence", _BLOCK, _BLOCK),
 }  # fmt: skip
