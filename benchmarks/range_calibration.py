@@ -2,10 +2,11 @@
 
     python benchmarks/range_calibration.py [CASES.yaml]
 
-The rule: the narrowest whole percents below and above (the smallest sum, then the smallest below) with which four of five peaks of
-each source lie in the range. Sources are those of `fixtures/estimates/peaks`, each peak by the first quantity that was measured, and
-those of CASES.yaml that are not among them. Output: for each source the pair that the others ask for, and how many of its own peaks
-lie inside then; last the pair of all of them (`LESS`, `MORE` of compatcheck/memory/closed_form/reserve.py).
+The rule: the narrowest whole percents below and above (the smallest sum, then the smallest below) with which four of five
+peaks of each source lie in the range. Sources are those of `fixtures/estimates/peaks`, each peak by the first quantity that
+was measured, and those of CASES.yaml that are not among them. Output: for each source the pair that the others ask for, and
+how many of its own peaks lie inside then; last the pair of all of them (`LESS`, `MORE` of
+compatcheck/memory/closed_form/reserve.py).
 """
 
 from __future__ import annotations
