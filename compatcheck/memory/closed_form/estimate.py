@@ -403,6 +403,9 @@ def _unmodelled(run: Run) -> list[Unmodelled]:
     if run.parallel.context > 1:
         reason = "keys and values of other ranks that ring attention holds"
         found.append(Unmodelled("context-parallel exchange", "more", reason))
+    if run.offload_param and run.parallel.sharding == "fsdp" and run.model.quantization is not None:
+        reason = "how long weights that are dequantised live beside units that come from the host was not read; two units at most"
+        found.append(Unmodelled("offloaded 4-bit units", "more", reason))
     if run.parallel.devices > 1:
         reason = (
             f"blocks are taken as spread evenly over the {run.parallel.devices} devices of a process; one may hold more"

@@ -139,6 +139,8 @@ def dequantised(run: Run, *, backward: bool) -> tuple[Component, ...]:
     else:
         size = exactly(compute * largest)
         words = f"{compute:g} B × {largest:,.0f}, the largest weight"
+    if run.offload_param and run.parallel.sharding == "fsdp":  # `estimate` says that nobody read how long they live there
+        size = size._replace(high=size.high + int(2 * compute * block))
     facts = ("model.quantization", "model.intermediate_size")
     source = "bitsandbytes autograd/_functions.py; auto_gptq qlinear_cuda_old.py"
     return (Component("dequantised weights", "workspace", size, words, source, run.role, facts),)
