@@ -1,27 +1,31 @@
-"""Compare the closed form with public reports of peak memory and of runs that fitted or did not.
+"""Compare the closed form with measured peaks, and with public reports of peaks and of runs that fitted or did not.
 
-    python benchmarks/memory_cases.py CASES.yaml [--all] [--source NAME]
+    python benchmarks/memory_cases.py [CASES.yaml] [--all] [--source NAME]
 
-CASES.yaml lists reports (model dimensions, hardware, framework, configuration, outcome, source). Each is translated to facts by
-the framework it is of; what a report leaves out is taken from the scripts its source names, or assumed as `estimate` assumes
-it. A report whose needed settings are not stated is not evaluated and says why. Like is compared with like: what a report calls
-allocated, reserved or memory of the GPU with the estimate's peak of that kind, GB as 10**9 and GiB as 2**30 bytes.
+First the runs whose peak a script measured (`fixtures/estimates/peaks`, `measured_peaks.py`), priced from a facts file as
+`compatcheck estimate` does. Then reports: CASES.yaml lists them (model dimensions, hardware, framework, configuration, outcome,
+source). Each is translated to facts by the framework it is of; what a report leaves out is taken from the scripts its source
+names, or assumed as `estimate` assumes it. A report whose needed settings are not stated is not evaluated and says why. Like is
+compared with like: what a report calls allocated, reserved or memory of the GPU with the estimate's peak of that kind, GB as
+10**9 and GiB as 2**30 bytes.
 
-Output: for each source the median error, the share of peaks inside low..high, the median width of that range, what was
-called fits, marginal or does_not_fit; then the same over the sources; then every case whose error is large, and every case that
-was not evaluated. docs/memory-model.md discusses the result.
+Output: for each source the median error, the 95th percentile, the share of peaks inside low..high, the median width of that
+range, what was called fits, marginal or does_not_fit; then the same over the sources; then every case whose error is large, and
+every case that was not evaluated. docs/memory-model.md discusses the result.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import tempfile
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from measured_peaks import COUNTS, Measured, estimate_measured, read_peaks
 from memory_reports import translate, write_script
 
 from compatcheck import __version__
@@ -97,6 +101,17 @@ def evaluate_script(case: Mapping[str, Any]) -> Result | str:
     return Result(case["id"], _source(case), None, found.device, str(case["outcome"]["result"]), verdict, doubt, found)
 
 
+def evaluate_measured(run: Measured) -> Iterator[Result]:
+    """Hold a measured run against its estimate: one result for each quantity that was measured, the first with its outcome."""
+    found = estimate_measured(run)
+    for index, name in enumerate([name for name in COUNTS if name in run.counted] or [""]):
+        size = _peak(found, name) if name else None
+        # one run is one outcome, however many of its quantities were measured
+        outcome, verdict = (run.outcome, found.verdict.outcome) if index == 0 else ("", "")
+        source = f"{run.source}, {name.replace('_', ' ')}" if name else run.source
+        yield Result(run.name, source, run.counted.get(name), size, outcome, verdict, run.apart)
+
+
 def evaluate(case: Mapping[str, Any]) -> Result | str:
     """Estimate one case, or say why it was not evaluated."""
     if str(case["framework"]["name"]).startswith(("Search-R1", "Logic-RL", "OpenRLHF")):
@@ -130,7 +145,13 @@ def evaluate(case: Mapping[str, Any]) -> Result | str:
 
 
 def _peak(found: Estimate, measure: str) -> Size:
-    return {"allocated": found.allocated, "reserved": found.reserved, "device": found.device}[measure]
+    sizes = {
+        "allocated": found.allocated,
+        "reserved": found.reserved,
+        "device": found.device,
+        "device_use": found.device,
+    }
+    return sizes[measure]
 
 
 def _reported(outcome: Mapping[str, Any], case: Mapping[str, Any]) -> float | None:
@@ -163,13 +184,23 @@ SOURCES = {
 def main() -> None:
     """Print the comparison."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", type=Path)
+    parser.add_argument("cases", type=Path, nargs="?", help="public reports")
     parser.add_argument("--all", action="store_true", help="print every case")
     parser.add_argument(
         "--json", type=Path, help="write every estimate, as benchmarks/peers/compare.py --ours reads it"
     )
     parser.add_argument("--source", help="only cases of this source")
     given = parser.parse_args()
+    exact = [result for run in read_peaks() for result in evaluate_measured(run)]
+    exact = [result for result in exact if not given.source or result.source.startswith(given.source)]
+    headline, apart = [one for one in exact if not one.doubt], [one for one in exact if one.doubt]
+    print("Peaks measured by scripts\n")
+    print("\n".join((*_table(headline), "", *_verdicts(headline), "", *_cases(headline, everything=given.all))))
+    print("\nMeasured by scripts, with an input that is not published\n")
+    print("\n".join((*_table(apart), "", *_cases(apart, everything=given.all))))
+    if given.cases is None:
+        return
+    print("\nPublic reports\n")
     cases = load_strict(given.cases)[0]["cases"]
     results: list[Result] = []
     left_out: dict[str, list[str]] = defaultdict(list)
@@ -183,6 +214,8 @@ def main() -> None:
             results.append(result)
     for line in (*_table(results), "", *_verdicts(results), "", *_cases(results, everything=given.all)):
         print(line)
+    print("\nAll outcomes\n")
+    print("\n".join(_verdicts([*exact, *results])))
     if given.json is not None:
         given.json.write_text(json.dumps(_as_column(results, left_out), indent=1), encoding="utf-8")
     print("\nNot evaluated:")
@@ -204,8 +237,8 @@ def _as_column(results: list[Result], left_out: Mapping[str, list[str]]) -> dict
 
 
 def _table(results: list[Result]) -> Iterator[str]:
-    yield "| source | peaks | median error | median signed | inside low..high | median width |"
-    yield "|---|---|---|---|---|---|"
+    yield "| source | peaks | median error | 95th percentile | median signed | inside low..high | median width |"
+    yield "|---|---:|---:|---:|---:|---:|---:|"
     by_source: dict[str, list[Result]] = defaultdict(list)
     for result in results:
         if result.error is not None:
@@ -217,7 +250,7 @@ def _table(results: list[Result]) -> Iterator[str]:
     everything = [result for group in by_source.values() for result in group]
     if everything:
         yield f"| all peaks | {_row(everything)} |"
-        yield f"| median over the sources | {len(medians)} | {statistics.median(medians):.1%} | | | |"
+        yield f"| median over the sources | {len(medians)} | {statistics.median(medians):.1%} | | | | |"
 
 
 def _row(group: list[Result]) -> str:
@@ -228,16 +261,17 @@ def _row(group: list[Result]) -> str:
     inside = sum(size.low <= reported <= size.high for size, reported in sizes) / len(sizes)
     width = statistics.median((size.high - size.low) / size.expected for size, _ in sizes)
     error, signed = statistics.median(map(abs, errors)), statistics.median(errors)
-    return f"{len(group)} | {error:.1%} | {signed:+.1%} | {inside:.0%} | {width:.0%}"
+    last = sorted(map(abs, errors))[math.ceil(0.95 * len(errors)) - 1]
+    return f"{len(group)} | {error:.1%} | {last:.1%} | {signed:+.1%} | {inside:.0%} | {width:.0%}"
 
 
 def _verdicts(results: list[Result]) -> Iterator[str]:
     counts: dict[tuple[str, str], int] = defaultdict(int)
     for result in results:
         outcome = "oom" if result.outcome == "oom" else "fits"
-        counts[outcome, result.verdict] += 1
-    yield "| reported | fits | marginal | does_not_fit | unknown |"
-    yield "|---|---|---|---|---|"
+        counts[outcome, result.verdict] += bool(result.outcome)
+    yield "| reported | fits | marginal | does not fit | unknown |"
+    yield "|---|---:|---:|---:|---:|"
     for outcome in ("fits", "oom"):
         yield (
             f"| {outcome} | "

@@ -87,6 +87,10 @@ class Given:
             self.assumptions[name] = Assumption(name, default, reason)
         return default
 
+    def is_read(self) -> bool:
+        """Tell whether somebody read the code of the program that trains; where none is named, the usual one is priced."""
+        return not self.knows("training.framework") or self.knows("program.read")
+
     def dtype(self, name: str) -> float | None:
         """Return the bytes of a dtype, or None where nobody states one that is known."""
         value = self.get(name)

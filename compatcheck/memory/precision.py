@@ -49,12 +49,17 @@ def read_precision(
         model.quantization in BITSANDBYTES
         and peft in LOW_RANK
         and sharding in {"none", "ddp"}
-        and mixed in {"bf16", "fp16"}
-        and source.get("program.upcasts_unquantised") is not False
+        and isinstance(mixed, str)
+        and _upcasts(source)
     ):
         reason = "peft's prepare_model_for_kbit_training casts what is not quantised"
         source.assume("dtype of unquantised weights", "float32", reason)
         unquantised, upcast = 4.0, True
+    quantised = compute
+    if upcast and mixed == "no":
+        compute = (
+            4.0  # nothing casts between the embedding and the head: each product hands back the dtype of its input
+        )
     stated = source.get("training.master_dtype") if source.knows("training.master_dtype") else "unknown"
     if stated is None:
         master = 0.0
@@ -73,6 +78,8 @@ def read_precision(
         frozen=frozen,
         unquantised=unquantised,
         compute=compute,
+        float16=compute < 4 and _is_float16(source),
+        quantised=quantised,
         residual=4.0 if autocast or upcast else compute,
         gradient=gradient,
         reduce=reduce,
@@ -80,6 +87,24 @@ def read_precision(
         logits=4.0 if compute >= 4 or _casts_logits(source, parallel, model, versions) else compute,
         autocast=autocast,
     )
+
+
+def _is_float16(source: Given) -> bool:
+    """Tell whether 16-bit products are of float16."""
+    mixed = source.get("training.mixed_precision")
+    if mixed in {"bf16", "fp16"}:
+        return mixed == "fp16"
+    names = ("training.compute_dtype", "training.param_dtype", "model.load_dtype")
+    return next((source.get(name) for name in names if source.get(name) is not None), None) == "float16"
+
+
+def _upcasts(source: Given) -> bool:
+    """Tell whether embedding, head and norms beside a quantised base become float32.
+
+    Where a program is named whose code nobody read, its own way is not taken to be peft's.
+    """
+    stated = source.get("program.upcasts_unquantised")
+    return source.is_read() if stated is None else bool(stated)
 
 
 PLAIN_LOSS = frozenset(

@@ -82,7 +82,7 @@ def read_run(
         implementation = "foreach" if plain else "fused"
         if plain and trains and optimizer in {"adamw", "adam"}:
             source.assume("training.optimizer_implementation", implementation, "torch's own choice on a GPU")
-    loop_read = _is_read(source)
+    loop_read = source.is_read()
     kept = "what `out = model(...)` returns lives through backward in most loops that people write themselves"
     mask = source.get("run.attention_mask")
     packed, coefficient = source.get("training.use_remove_padding"), source.get("training.entropy_coefficient")
@@ -154,9 +154,14 @@ def read_run(
         entropy_chunked=source.flag("training.entropy_chunking", False),
         capability=_number(source.get("hardware.compute_capability")),
         versions=versions,
+        unpriced=_words(source.get("training.unpriced")),
         known=frozenset(facts),
     )
     return RunReading(run, tuple(source.assumptions.values()), ())
+
+
+def _words(value: Value) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, tuple) else ()
 
 
 def _hidden(source: Given) -> list[str]:
@@ -215,14 +220,9 @@ def _runs_unsynchronised(source: Given) -> bool | None:
     return _unless_unread(source) if waits is None else bool(waits)
 
 
-def _is_read(source: Given) -> bool:
-    """Tell whether somebody read the code of the program that trains; where none is named, the usual one is priced."""
-    return not source.knows("training.framework") or source.knows("program.read")
-
-
 def _unless_unread(source: Given) -> bool | None:
     """Return that a program has none of the unusual ways that would have been read of it; None where nobody read it."""
-    return False if _is_read(source) else None
+    return False if source.is_read() else None
 
 
 def _mixes_units(source: Given, parallel: Parallelism) -> bool | None:
@@ -312,6 +312,7 @@ def read_model(source: Given) -> Model:
         attention=str(attention),
         activation=str(source.get("model.hidden_act") or ""),
         quantization=str(quantization) if isinstance(quantization, str) else None,
+        double_quantization=_truth(source.get("model.double_quantization")),
         latent=source.integer("model.latent_cache_width", 0),
     )
 

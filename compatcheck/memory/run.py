@@ -38,6 +38,8 @@ class Model(NamedTuple):
     activation: str
     """Of the MLP, as transformers names it; empty when not known."""
     quantization: str | None
+    double_quantization: bool | None = None
+    """Whether the constants of 4-bit weights are quantised, too; None where nobody says."""
     latent: int = 0
     """Width of what latent attention keeps of a token in each layer; 0 where keys and values are kept."""
 
@@ -91,6 +93,11 @@ class Precision(NamedTuple):
     """Frozen parameters that a quantised model keeps unquantised: embedding, head, norms."""
     compute: float
     """Inputs of matrix products."""
+    float16: bool
+    """These are float16, not bfloat16."""
+    quantised: float
+    """The same of products with quantised weights, which are dequantised to it (bitsandbytes nn/modules.py Linear4bit.forward:
+    ``bnb_4bit_compute_dtype``)."""
     residual: float
     """The residual stream: float32 under autocast with float32 weights."""
     gradient: float
@@ -198,6 +205,8 @@ class Run(NamedTuple):
     capability: float | None
     versions: Mapping[str, tuple[int, ...]]
     """Releases of packages as numbers, by name; absent when not known."""
+    unpriced: tuple[str, ...]
+    """What it is told to do that no formula has, in the words of ``training.unpriced``."""
     known: frozenset[str]
     """Facts that somebody stated or that follow from what was stated."""
     references: Size = NOTHING

@@ -80,6 +80,11 @@ def resolve(
     inputs = Inputs(rules, environment, documents, hardware, settings or {}, taken, gaps)
     resolved = {role: _resolve_role(role, inputs) for role in ([name for name in ROLES if name in stated] or [TRAIN])}
     _drop_reference(resolved)
+    if documents:
+        from compatcheck.resolution.unpriced import describe_unpriced  # noqa: PLC0415 (only with configurations)
+
+        for role, part in resolved.items():
+            describe_unpriced(documents, role, rules, part.facts)
     conflicts: dict[Conflict, None] = {}
     unresolved: dict[tuple[str, Source, str], None] = {}
     skipped: dict[Skipped, None] = {}

@@ -106,6 +106,7 @@ def setting(run: Run) -> Setting:
         intermediate=routed_width(run) / split,
         experts=model.experts_per_token if model.experts else 0,
         compute=precision.compute,
+        float16=precision.float16,
         residual=precision.residual,
         norms_trained=full,
         linears_trained=full,

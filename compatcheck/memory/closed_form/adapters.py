@@ -13,9 +13,12 @@ if TYPE_CHECKING:
 def kept_per_token(run: Run) -> float:
     """Return bytes per token and block that adapters keep for backward beside what the frozen base keeps.
 
-    An adapter in the dtype of its input keeps the input, once for all adapters that share it; peft's float32 adapters on a 16-bit
-    base cast the input for each adapter and keep every copy, under autocast a 16-bit copy of the copy as well; dropout keeps its
-    own output and a mask. Source: our measurements of peft 0.11.1 to 0.21.2 (fixtures/measurements/peft_lora_forward).
+    An adapter in the dtype of its input keeps the input, once for all adapters that share it. peft's float32 adapters on a
+    16-bit base cast the input for each adapter and keep every copy; under autocast what is multiplied, and kept, is a
+    16-bit copy for each adapter, of whose making nothing stays, and none where a quantised base hands its input over as it
+    is (peft tuners/lora/bnb.py: ``requires_conversion = not torch.is_autocast_enabled()``). Dropout keeps a mask. Source:
+    our measurements of peft 0.11.1 to 0.21.2 (fixtures/measurements/peft_lora_forward; a CPU's mask is as wide as its
+    input, a GPU's one byte).
     """
     if not run.adapters:
         return 0.0
@@ -31,9 +34,9 @@ def kept_per_token(run: Run) -> float:
             own * inputs
         )  # each multiplies or rotates a tensor of that width, and keeps it for the gradient of its factor
     ranks = run.rank * len(shapes)
-    autocast = run.mixed
-    if own > compute:
-        kept = own * (inputs + ranks) + (compute * (inputs + ranks) if autocast else 0)
+    shared = run.mixed and run.model.quantization is not None and run.precision.residual <= compute
+    if own > compute and not shared:
+        kept = (compute if run.mixed else own) * (inputs + ranks)
     elif run.lora_dropout:
         kept = compute * (inputs + ranks)
     else:

@@ -10,9 +10,10 @@ from compatcheck.core.units import MIB
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run
 
-CONTEXT = Size(287_047_680, 477_000_000, 666_632_192)
-"""CUDA context with the first kernels loaded. Low and high: https://github.com/pytorch/pytorch/pull/85692 (lazy and eager module
-loading); expected: the middle, for kernels are loaded as they are used."""
+CONTEXT = Size(141_000_000, 477_000_000, 745_000_000)
+"""CUDA context with the first kernels loaded. Low: a T4, torch 2.10 to 2.14 (fitcheck-llm 0.3.1, torch-preflight 0.5.0). High: an
+RTX A6000 under torch 2.14 (vramcalc 0.1.2). Expected: the middle of lazy and eager module loading in
+https://github.com/pytorch/pytorch/pull/85692, for kernels are loaded as they are used."""
 EAGER_CONTEXT = Size(666_632_192, 837_000_000, 1_008_000_000)
 """The same where all kernels are loaded at once, as before torch 1.13: up to 1008 MB (https://github.com/pytorch/pytorch/issues/28394)."""
 NCCL_TWO, NCCL_MORE = 544_000_000, 688_000_000
@@ -34,7 +35,7 @@ def nccl_buffers(world: int) -> Size:
 
 def context(run: Run) -> tuple[Component, ...]:
     """Return what the device holds beside the allocator's memory."""
-    source = "pytorch pull 85692"
+    source = "pytorch pull 85692; docs/memory-model.md, constants"
     release = run.release("torch")
     size = EAGER_CONTEXT if release is not None and release < (1, 13) else CONTEXT
     parts = [Component("CUDA context", "context", size, "kernels are loaded as they are used", source, run.role, ())]

@@ -25,7 +25,7 @@ from compatcheck.memory.closed_form.communication import backward_buffers, lasti
 from compatcheck.memory.closed_form.context import context, workspaces
 from compatcheck.memory.closed_form.layers import RECIPES
 from compatcheck.memory.closed_form.live_parameters import autocast_weights, live_parameters
-from compatcheck.memory.closed_form.logits import hole, logits, outside_loss
+from compatcheck.memory.closed_form.logits import hole, kept_outputs, logits, outside_loss
 from compatcheck.memory.closed_form.masks import masks
 from compatcheck.memory.closed_form.offload import offload_buffers
 from compatcheck.memory.closed_form.optimizer_states import optimizer_states, step_workspace
@@ -34,6 +34,7 @@ from compatcheck.memory.closed_form.parameters import dequantised, parameters
 from compatcheck.memory.closed_form.policy_logits import POLICY_TRAINERS
 from compatcheck.memory.closed_form.reference import count_references, reference_parameters
 from compatcheck.memory.closed_form.reserve import Shares, not_itemised, reserve, segments
+from compatcheck.memory.closed_form.unpriced import name_unpriced, widen_unpriced
 from compatcheck.memory.closed_form.verdict import judge
 from compatcheck.memory.read_run import read_run
 from compatcheck.rules.programs import find_program
@@ -296,19 +297,20 @@ def _backward(run: Run, always: Parts) -> tuple[Parts, ...]:
     grads = gradient.gradients(run)
     found = activations(run)
     earlier = gradient.component(run, max(grads.before, grads.persistent))
-    weights = autocast_weights(run, backward=True)
+    weights = autocast_weights(run, "blocks")
     live = live_parameters(run)
     kept = activation_components(run, activations(run, last_stage=True))
     outside = live_parameters(run, blocks=False)
     waiting, last = gradient.beside(run, between=True), gradient.beside(run, between=run.accumulation > 1)
-    in_loss = (*always, *earlier, *waiting, *outside, *weights, *kept, *masks(run), *logits(run, backward=True))
+    for_loss = (*outside, *autocast_weights(run, "loss"), *kept, *masks(run), *logits(run, backward=True))
+    in_loss = (*always, *earlier, *waiting, *for_loss)
     own = held_parameters(run)
     reducing = backward_buffers(run)
     head = 0.0
     if not run.adapters and run.parallel.stage < 2:
         head = run.precision.gradient * (own.lm_head or own.embedding)
     begun = max(grads.before, grads.persistent, head)
-    unpacked = dequantised(run, backward=True)
+    unpacked = (*dequantised(run, backward=True), *kept_outputs(run))
     in_last_block = (
         *always,
         *gradient.component(run, begun),
@@ -335,7 +337,7 @@ def _backward(run: Run, always: Parts) -> tuple[Parts, ...]:
     )
     at_the_end = (
         *always, *gradient.component(run, grads.complete), *last, *live, *_second_embedding_gradient(run, own.embedding),
-        *reducing, *offload_buffers(run),
+        *reducing, *offload_buffers(run), *kept_outputs(run),
     )  # fmt: skip
     return (in_loss, in_last_block, in_first_block, at_the_end)
 
@@ -371,6 +373,7 @@ def _second_embedding_gradient(run: Run, embedding: float) -> Parts:
 
 def _phase(name: str, run: Run, instants: tuple[Parts, ...], held: Size | None) -> Phase:
     """Return the instant with the largest expected size; the range covers that of all instants."""
+    instants = tuple((*parts, *widen_unpriced(run, parts)) for parts in instants)
     parts = max(instants, key=_expected)
     inside = _inside(parts)
     everywhere = [_inside(instant) for instant in instants]
@@ -393,12 +396,16 @@ def _unmodelled(run: Run) -> list[Unmodelled]:
         label = find_program(run.framework).label
         reason = f"the code of {label} was not read: its loss, its blocks and how it accumulates are its own"
         found.append(Unmodelled("training loop", "either", reason))
+    found += name_unpriced(run)
     if run.model.model_type not in RECIPES:
         reason = f"blocks of {run.model.model_type or 'an unknown model type'} were not read; taken as llama's"
         found.append(Unmodelled("architecture", "either", reason))
     if run.parallel.context > 1:
         reason = "keys and values of other ranks that ring attention holds"
         found.append(Unmodelled("context-parallel exchange", "more", reason))
+    if run.offload_param and run.parallel.sharding == "fsdp" and run.model.quantization is not None:
+        reason = "how long weights that are dequantised live beside units that come from the host was not read; two units at most"
+        found.append(Unmodelled("offloaded 4-bit units", "more", reason))
     if run.parallel.devices > 1:
         reason = (
             f"blocks are taken as spread evenly over the {run.parallel.devices} devices of a process; one may hold more"

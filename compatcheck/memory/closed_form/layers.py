@@ -78,6 +78,10 @@ RECIPES = {
     "gpt2": Recipe(norm="layer", mlp=5, gated=False, projection="fused", wide_softmax=False),
     "gpt_bigcode": Recipe(norm="layer", mlp=2, gated=False, projection="fused"),
     "opt": Recipe(norm="layer", mlp=1, gated=False),
+    **dict.fromkeys(
+        ("bert", "camembert", "distilbert", "electra", "roberta", "xlm-roberta"),
+        Recipe(norm="layer", mlp=2, gated=False, wide_softmax=False),
+    ),
 }
 """Recipes by model type. ``qwen`` is remote code that no release of transformers has: taken as qwen2's, not measured."""
 
@@ -120,6 +124,8 @@ class Setting(NamedTuple):
     experts: int = 0
     """Experts one token goes through; 0 for a dense MLP."""
     compute: float = 2
+    float16: bool = False
+    """The 16 bits are float16's, whose softmax in float32 is one kernel on a GPU."""
     residual: float = 2
     norms_trained: bool = True
     linears_trained: bool = True
@@ -160,9 +166,19 @@ def saved(recipe: Recipe, at: Setting) -> Saves:
     mlp = c * kept * at.intermediate
     if at.experts:
         mlp += c * at.hidden * at.experts  # outputs of the experts, for the gradient of the routing weights
-    eager = (4 if recipe.wide_softmax else 0) + c * (2 if recipe.softcap else 1)
+    eager = _probabilities(recipe, c) + (c if recipe.softcap else 0)
     scores = {"eager": eager * at.heads, "math": 2 * c * at.heads}.get(at.attention, 0.0)
     return Saves(norms, inputs, attention, mlp, scores)
+
+
+def _probabilities(recipe: Recipe, compute: float) -> float:
+    """Return bytes per score of what eager attention's softmax keeps: its result, and the 16-bit copy of a float32 one."""
+    return (4 + _copy(recipe, compute)) if recipe.wide_softmax else compute
+
+
+def _copy(recipe: Recipe, compute: float) -> float:
+    """Return bytes per score of the copy in which probabilities are multiplied; float32 ones are multiplied as they are."""
+    return compute if recipe.wide_softmax and compute < 4 else 0.0
 
 
 def _norm(kind: str, width: int, dtype: float, *, trained: bool) -> float:
@@ -195,25 +211,32 @@ def _attention(recipe: Recipe, at: Setting) -> float:
 def transient(recipe: Recipe, at: Setting, sequence: int) -> float:
     """Return bytes per token that the backward of one block needs beside what forward kept.
 
-    The MLP's: the gradient of the product and the gradients of its two factors are alive together while the product itself is
-    already given back. Eager attention's: the float32 gradient of the probabilities and that of the scores, when what the MLP
-    kept and the 16-bit probabilities are given back.
+    The MLP's: the gradient of the product and the gradients of its two factors are alive together while the product itself
+    is already given back. Eager attention's: the gradient of the probabilities, its product with them and the gradient of
+    the scores, as wide as the softmax, when what MLP, norm and projection behind it kept and the 16-bit probabilities are
+    given back (aten SoftMax.cu, softmax_backward_cuda_out; a CPU makes no such product, and a trace there lacks it).
     """
     mlp = at.compute * ((2 if recipe.gated else 1) * at.intermediate + 2 * at.hidden)
     if at.attention != "eager":
         return mlp
-    return max(mlp, 8 * at.heads * sequence - saved(recipe, at).mlp)
+    width = 4 if recipe.wide_softmax else at.compute
+    scores = 2 * width + (at.compute if at.float16 else width) - _copy(recipe, at.compute)
+    parts = saved(recipe, at)
+    behind = parts.mlp + at.compute * at.query + (parts.norms / 2 if recipe.norms > 1 else 0)
+    return max(mlp, scores * at.heads * sequence - behind)
 
 
 def forward_peak(recipe: Recipe, at: Setting, sequence: int) -> float:
     """Return bytes per token that one block needs in a forward that keeps nothing for backward.
 
-    The MLP's gate, activated gate and up beside residual stream and norm; eager attention's scores in 16 bits, in float32, and
-    their float32 probabilities (``softmax(dtype=float32)`` converts bfloat16 first: aten SoftMax.cpp).
+    The MLP's gate, activated gate and up beside residual stream and norm; eager attention's scores, the same in float32,
+    and their float32 probabilities (``softmax(dtype=float32)`` converts bfloat16 first, and on a GPU float16 within its
+    kernel: aten SoftMax.cpp).
     """
     mlp = at.compute * ((3 if recipe.gated else 2) * at.intermediate + at.hidden) + at.residual * at.hidden
     norm = (8 + at.residual) * at.hidden
     attention = at.compute * (2 * at.query + 2 * at.key + at.hidden)
     if at.attention == "eager":
-        attention += (at.compute + 8) * at.heads * sequence
+        converted = 4 if recipe.wide_softmax and at.compute < 4 and not at.float16 else 0
+        attention += (at.compute + converted + (4 if recipe.wide_softmax else at.compute)) * at.heads * sequence
     return max(mlp, norm, attention)

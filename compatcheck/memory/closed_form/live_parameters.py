@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.estimate import Component, Size, exactly
 from compatcheck.memory.closed_form.parallel import held
+from compatcheck.memory.closed_form.parameters import quantised_bytes
 
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run
@@ -31,7 +32,7 @@ def live_parameters(run: Run, *, blocks: bool = True) -> tuple[Component, ...]:
         return (_component(run, "gathered parameters", size, f"{run.precision.compute:g} B × {own.total:,.0f}"),)
     if parallel.stage != 3 or (parallel.shard == 1 and not run.offload_param and parallel.sharding != "zero"):
         return ()
-    each = run.precision.compute if run.model.quantization is None else _quantised_bytes(run)
+    each = run.precision.compute if run.model.quantization is None else quantised_bytes(run)
     block = (own.blocks + own.experts) / max(1, own.layers)
     outside = own.embedding + own.lm_head + own.other
     if parallel.sharding == "zero":
@@ -52,34 +53,33 @@ def live_parameters(run: Run, *, blocks: bool = True) -> tuple[Component, ...]:
     return (_component(run, "gathered parameters", Size(int(low), int(expected), int(high)), words),)
 
 
-def _quantised_bytes(run: Run) -> float:
-    from compatcheck.memory.closed_form.parameters import QUANTISED_BYTES  # noqa: PLC0415 (only for quantised models)
-
-    return QUANTISED_BYTES.get(str(run.model.quantization), run.precision.compute)
-
-
 def _component(run: Run, name: str, size: Size, words: str) -> Component:
     facts = ("training.sharding", "training.zero_stage", "training.max_live_parameters")
     return Component(name, "live_parameters", size, words, "torch FSDP; DeepSpeed stage 3", run.role, facts)
 
 
-def autocast_weights(run: Run, *, backward: bool = False) -> tuple[Component, ...]:
+def autocast_weights(run: Run, at: str = "forward") -> tuple[Component, ...]:
     """Return the 16-bit copies of weights that autocast, or the graph, keeps.
 
     A trained float32 weight is cast once and cached until the context ends (torch autocast_mode.cpp cached_cast: only leaves that
     require a gradient); the copies live through forward, and without checkpointing the graph keeps them for backward. Measured:
-    probe autocast_cache. The frozen base of adapters is not cached: the graph keeps its copies, under checkpointing the head's
-    until the loss is differentiated and then those of the block that is computed again.
+    probe autocast_cache. The frozen base of adapters is not cached: the graph keeps its copies. Under checkpointing it keeps the
+    head's until the loss is differentiated, and then those of the block that is computed again.
+
+    Args:
+        run: the run.
+        at: ``forward``, ``loss`` while that is differentiated, or ``blocks`` while they are.
     """
     own = held(run)
+    head = own.lm_head or own.embedding
     count = own.linear
-    if run.checkpointing and backward:
+    if run.checkpointing and at == "blocks":
         count = (own.blocks + own.experts) / max(1, own.layers) if run.adapters else 0.0
-    elif run.checkpointing and run.adapters:
-        count = own.lm_head or own.embedding
+    elif run.checkpointing and (run.adapters or at == "loss"):
+        count = head
     if run.precision.unquantised > run.precision.compute and run.model.quantization is not None:
         # the head in float32, of which the graph keeps a 16-bit copy
-        count = 0.0 if run.checkpointing and backward else own.lm_head or own.embedding
+        count = 0.0 if run.checkpointing and at == "blocks" else head
     elif not run.precision.autocast or run.optimizer is None:
         return ()
     if not count:

@@ -39,17 +39,22 @@ SIXTEEN_BIT = PerLogit(6, 6)
 """Types whose loss stayed in 16 bits: logits, shifted copy, log-probabilities of 2 each."""
 AUTOCAST = PerLogit(12, 12)
 """The same under autocast, which takes cross_entropy in float32 (torch/csrc autocast_mode.h, list of float32 operations)."""
+VOCABULARY_PARALLEL = PerLogit(6, 6)
+"""Megatron-LM's: 16-bit logits and one float32 copy in which everything is done in place, the gradient too, which is handed back
+in 16 bits (core/tensor_parallel/cross_entropy.py, core_v0.14.0)."""
 FACTORY = Range(20, 20, 20)
 """LLaMA-Factory's own DPO and KTO: the policy's float32 logits and log-probabilities stay while the reference makes both, and a
 copy of the logits; 12 in backward, and of a loss without reference (benchmarks/preference_logits.py)."""
 _UNREAD = PerLogit(12, 16)
 """Of float32 logits that a loss nobody read takes log-probabilities of: logits, a quotient, log-probabilities; in backward
 logits, log-probabilities and two gradients."""
+MEGATRON = "megatron"
 _CHUNKS = 8
 """torchtune's CEWithChunkedOutputLoss splits the tokens in as many chunks (modules/loss/ce_chunked_output_loss.py, 0.4)."""
 _TOKENS = 256
 """trl's chunked loss takes so many tokens at a time and keeps none (docs/sweeps.md, trl 1.7)."""
 
+SOURCE = "measured: probe logits_and_loss, docs/sweeps.md"
 _SAME_LOGITS = frozenset(("dpo", "kto"))
 """Trainers of OpenRLHF that take log-probabilities of the same Actor as its policy trainers: trainer/dpo_trainer.py, v0.9.0."""
 
@@ -57,6 +62,8 @@ _SAME_LOGITS = frozenset(("dpo", "kto"))
 def per_logit(run: Run) -> PerLogit:
     """Return bytes per logit for the release of transformers, or the newest where it is not known."""
     release = run.release("transformers")
+    if run.code == MEGATRON:
+        return VOCABULARY_PARALLEL if run.precision.compute < 4 else PerLogit(4, 4)
     if release is None or release >= (4, 49):
         base = MODERN
     elif run.model.model_type in PLAIN_LOSS and release < (4, 48, 3):
@@ -143,12 +150,26 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
         bytes_each = run.precision.compute + (run.precision.logits if copied else 0)
     name = "logits and loss" if run.loss == "cross_entropy" else "logits, loss in chunks"
     size = exactly(bytes_each * count)
-    if run.loss == "cross_entropy" and run.release("transformers") is None and run.optimizer is not None:
+    unread = run.release("transformers") is None and run.code != MEGATRON
+    if run.loss == "cross_entropy" and unread and run.optimizer is not None:
         size = Size(int(min(bytes_each, 10) * count), size.expected, int(max(bytes_each, 14) * count))
     elif run.loss == "chunked" and run.compiled:
         size = Size(size.low, size.expected, int((run.precision.compute + 8 / _CHUNKS) * count))
+    if not run.loop_read:  # its loss may work in chunks, of which at least the 16-bit logits stay
+        size = size._replace(low=min(size.low, int(run.precision.compute * count)))
     words = f"{bytes_each:g} B × {tokens:,} tokens × {vocab:,.0f}"
-    return (Component(name, "logits", size, words, "measured: probe logits_and_loss, docs/sweeps.md", run.role, facts),)
+    return (Component(name, "logits", size, words, SOURCE, run.role, facts),)
+
+
+def kept_outputs(run: Run) -> tuple[Component, ...]:
+    """Return the logits that a loop keeps while blocks are differentiated, where it holds the model's output through backward."""
+    whole = run.makes_logits and run.loss == "cross_entropy" and run.optimizer is not None
+    if not run.outputs_kept or not whole or outside_loss(run, backward=True) is not None:
+        return ()
+    count = run.tokens * sequences(run) * run.model.vocab / run.parallel.tensor
+    words = f"{run.precision.logits:g} B × {run.tokens * sequences(run):,} tokens × {run.model.vocab / run.parallel.tensor:,.0f}"
+    size = exactly(run.precision.logits * count)
+    return (Component("logits kept as output", "logits", size, words, SOURCE, run.role, ("run.outputs_kept",)),)
 
 
 def hole(run: Run) -> int:
@@ -158,8 +179,8 @@ def hole(run: Run) -> int:
     sequences are one token shorter, and the gradient of the whole logits fits in none of their blocks. Both were found in
     replays, docs/memory-model.md.
     """
-    if run.loss != "cross_entropy" or run.optimizer is None or run.precision.compute >= 4:
-        return 0
+    if run.loss != "cross_entropy" or run.optimizer is None or run.precision.compute >= 4 or run.outputs_kept:
+        return 0  # logits that the loop keeps leave none
     engine = run.code == "verl-engine" or (run.code == "verl" and run.trainer in POLICY_TRAINERS)
     if engine and run.precision.logits == run.precision.compute:
         return 0  # logits and gradients are all of one size

@@ -82,11 +82,12 @@ def moment_bytes(run: Run) -> float:
 def step_workspace(run: Run) -> tuple[Component, ...]:
     """Return what the step allocates and gives back.
 
-    torch's ``foreach`` makes one tensor of the size of all parameters (`_foreach_sqrt` of the second moments; "~ sizeof(params)
-    more peak memory" in its documentation; torch 2.0 made a second), ``for_loop`` three of the largest, ``fused`` none; our
-    measurements: probe optimizer_step. DeepSpeed converts gradients to float32 first: this rank's share at stages 1 and 2, one
-    sub-group of at most a billion at stage 3 (stage_1_and_2.py get_flat_partition / step, stage3.py
-    _prepare_fp32_grad_for_sub_group, v0.16.4).
+    torch's ``foreach`` makes one tensor of the size of all parameters (`_foreach_sqrt` of the second moments; "~
+    sizeof(params) more peak memory" in its documentation; torch 2.0 made a second), ``for_loop`` three of the largest,
+    ``fused`` none; our measurements: probe optimizer_step. DeepSpeed converts gradients to float32 first: this rank's share
+    at stages 1 and 2, one sub-group of at most a billion at stage 3 (stage_1_and_2.py get_flat_partition / step, stage3.py
+    _prepare_fp32_grad_for_sub_group, v0.16.4). At stage 0 its float16 optimizer converts each gradient, and flattens the
+    converted ones while they are still there (fp16/fused_optimizer.py step, v0.16.4).
     """
     if run.optimizer is None or run.offload_optimizer or run.in_backward:
         return ()
@@ -98,6 +99,8 @@ def step_workspace(run: Run) -> tuple[Component, ...]:
     if run.parallel.sharding == "zero" and run.precision.master > run.precision.gradient:
         count = min(trained, SUB_GROUP) if run.parallel.stage == 3 else trained
         each = run.precision.master + (run.precision.gradient if run.parallel.stage < 3 else 0)
+        if run.parallel.stage == 0 and run.precision.float16:
+            each = 2 * run.precision.master
         size = exactly(each * count)
         words = f"{each:g} B × {count:,.0f}"
         source = "DeepSpeed v0.16.4 stage3.py _prepare_fp32_grad_for_sub_group, stage_1_and_2.py step"

@@ -22,11 +22,25 @@ QUANTISED_BYTES = {
     "eetq": 1.0,
 }
 """Bytes per quantised parameter, constants included: bitsandbytes keeps a float32 maximum for each 64 values (functional.py
-quantize_4bit, blocksize 64; with double quantisation, which the facts do not tell, 0.516), gptq and awq a 16-bit scale and a
+quantize_4bit, blocksize 64), gptq and awq a 16-bit scale and a
 4-bit zero for each group of 128, mxfp4 one byte for each 32 (OCP MX 1.0)."""
+
+DOUBLY_QUANTISED = 0.5 + 1 / 64 + 4 / (64 * 256)
+"""The same of 4-bit values whose maxima are quantised to a byte, with a float32 for each 256 of them (quantize_4bit,
+``compress_statistics``)."""
 
 _EXPERTS_ALONE = frozenset({"mxfp4"})
 """Kinds in which nothing but routed experts is stored (transformers 5.23 integrations/mxfp4.py)."""
+
+
+def quantised_bytes(run: Run, *, unless_stated: float | None = None) -> float:
+    """Return bytes of a quantised parameter; where nobody says if constants are quantised too, another number may be given."""
+    kind = str(run.model.quantization)
+    plain = QUANTISED_BYTES.get(kind, run.precision.compute)
+    if kind not in {"nf4", "fp4"}:
+        return plain
+    stated = run.model.double_quantization
+    return DOUBLY_QUANTISED if stated else plain if stated is False or unless_stated is None else unless_stated
 
 
 def count_quantised(kind: str | None, blocks: float, experts: float) -> float:
@@ -55,12 +69,12 @@ def parameters(run: Run) -> tuple[Component, ...]:
         ranks_words = name_share(run, ranks)
         factor = kept_share(run, ranks)
     if quantised:
-        each = QUANTISED_BYTES[str(run.model.quantization)]
+        each, least = quantised_bytes(run), quantised_bytes(run, unless_stated=DOUBLY_QUANTISED)
         parts.append(
             Component(
                 f"{run.model.quantization} parameters",
                 "parameters",
-                exactly(quantised * each * factor),
+                exactly(quantised * each * factor)._replace(low=int(quantised * least * factor)),
                 f"{each:.3f} B × {quantised:,.0f}{ranks_words}",
                 "bitsandbytes functional.py, blocks of 64; gptq groups of 128",
                 run.role,
@@ -115,7 +129,7 @@ def dequantised(run: Run, *, backward: bool) -> tuple[Component, ...]:
     model, own = run.model, held(run)
     if model.quantization not in QUANTISED_BYTES:
         return ()
-    compute = run.precision.compute
+    compute = run.precision.quantised
     width = max(model.intermediate, model.query_width + 2 * model.key_width) / run.parallel.tensor
     largest = model.hidden * width
     block = own.blocks / max(1, own.layers)
@@ -125,6 +139,10 @@ def dequantised(run: Run, *, backward: bool) -> tuple[Component, ...]:
     else:
         size = exactly(compute * largest)
         words = f"{compute:g} B × {largest:,.0f}, the largest weight"
+    if (
+        run.offload_param and run.parallel.sharding == "fsdp"
+    ):  # `estimate` says that nobody read how long they live there
+        size = size._replace(high=size.high + int(2 * compute * block))
     facts = ("model.quantization", "model.intermediate_size")
     source = "bitsandbytes autograd/_functions.py; auto_gptq qlinear_cuda_old.py"
     return (Component("dequantised weights", "workspace", size, words, source, run.role, facts),)

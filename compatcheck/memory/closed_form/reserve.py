@@ -23,10 +23,11 @@ EXPANDABLE = 0.5
 """Share of the waste that is left with ``expandable_segments``: their pages can be joined, but tensors do not move."""
 
 
-LESS, MORE = 0.05, 0.10
+LESS, MORE = 0.05, 0.08
 """Range for what no formula itemises: temporaries of kernels and libraries, batches shorter than their limit, settings a
-configuration does not show. So that four of five of about a hundred peaks in public reports lie in the range; which sources
-those are and what leaving one out changes is in docs/memory-model.md."""
+configuration does not show. The narrowest whole percents with which four of five peaks of each source of public numbers lie
+in the range; how many of a source do that the numbers were chosen without is in docs/memory-model.md
+(benchmarks/range_calibration.py)."""
 
 
 class Shares(NamedTuple):

@@ -255,3 +255,22 @@ def test_how_much_a_partly_frozen_model_trains_is_not_guessed() -> None:
     found = read_run({**frozen, "model.trainable_parameters": 10**9}).run
     assert found is not None
     assert (found.trainable, found.adapters) == (10**9, 0)
+
+
+QLORA = {
+    "model.model_type": "llama", "model.hidden_size": 2048, "model.intermediate_size": 5632, "model.num_hidden_layers": 22,
+    "model.num_attention_heads": 32, "model.num_key_value_heads": 4, "model.vocab_size": 32000, "model.parameters": 1100048384,
+    "model.quantization": "nf4", "model.load_dtype": "float16", "training.peft": "lora", "training.compute_dtype": "float16",
+    "training.micro_batch_size": 2, "training.sequence_length": 1024,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("mixed", "compute"), [("no", 4), ("fp16", 2)])
+def test_a_prepared_4bit_model_computes_in_float32_unless_autocast_casts(mixed, compute):
+    precision = read_run({**QLORA, "training.mixed_precision": mixed}).run.precision
+    assert (precision.unquantised, precision.residual, precision.compute, precision.quantised) == (4, 4, compute, 2)
+
+
+def test_a_program_nobody_read_is_not_taken_to_prepare_its_4bit_model():
+    facts = {**QLORA, "training.mixed_precision": "no", "training.framework": "lightning"}
+    assert read_run(facts).run.precision.unquantised == 2

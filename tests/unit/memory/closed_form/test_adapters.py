@@ -10,7 +10,7 @@ from compatcheck.memory.closed_form.adapters import kept_per_token
         ({"packages": {"peft": "0.12.0"}}, 4 * (6 * 4096 + 11008) + 4 * 7 * 8),
         (
             {"packages": {"peft": "0.12.0"}, "training__mixed_precision": "bf16"},
-            6 * (6 * 4096 + 11008) + 6 * 7 * 8,
+            2 * (6 * 4096 + 11008) + 2 * 7 * 8,
         ),
     ],
 )
@@ -23,6 +23,15 @@ def test_adapters_keep_what_the_probe_measured(make_run, changes, kept):
         **changes,
     )
     assert kept_per_token(run) == kept
+
+
+def test_a_quantised_base_under_autocast_shares_its_inputs_with_the_adapters(make_run):
+    shared = make_run(
+        training__peft="lora", training__lora_rank=8, training__lora_target_modules=("q_proj", "v_proj"),
+        model__quantization="nf4", model__load_dtype="bfloat16", training__mixed_precision="bf16",
+        program__upcasts_unquantised=False,
+    )  # fmt: skip
+    assert kept_per_token(shared) == 2 * 4096 + 2 * 2 * 8
 
 
 def test_full_fine_tuning_has_no_adapters(make_run):

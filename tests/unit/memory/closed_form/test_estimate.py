@@ -166,8 +166,9 @@ def test_more_ranks_that_share_parameters_never_need_more(facts, ranks, more):
     assert needed(facts, hardware__world_size=ranks + more) <= fewer
 
 
-@given(st.sampled_from([QWEN_7B, CHECKPOINTED, EAGER]), st.integers(1, 8192))
+@given(st.sampled_from([QWEN_7B, CHECKPOINTED]), st.integers(1, 8192))
 def test_halving_the_dtype_never_needs_more(facts, length):
+    # but for eager attention, which converts 16-bit scores to float32
     wide = needed(facts, training__param_dtype="float32", training__sequence_length=length)
     assert needed(facts, training__param_dtype="bfloat16", training__sequence_length=length) <= wide
 

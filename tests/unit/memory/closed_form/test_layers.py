@@ -48,10 +48,15 @@ KEPT = {
     "gpt2": (11160, 11912),
     "gpt_bigcode": (6168, None),
     "opt": (5528, 7816),
+    "bert": (6936, 7688),
+    "distilbert": (6936, 7688),
+    "electra": (6936, 7688),
+    "roberta": (6936, 7688),
+    "xlm-roberta": (6936, 7688),
 }
 """Model type → bytes with sdpa, with eager attention: what one more block of transformers 5.23.0 kept on 96 tokens."""
 SPARSE = frozenset({"mixtral", "granitemoe", "phimoe", "olmoe", "qwen3_moe"})
-KEYS_OF_ALL_HEADS = frozenset({"gpt2", "gpt_neox", "opt"})
+KEYS_OF_ALL_HEADS = frozenset({"gpt2", "gpt_neox", "opt", "bert", "distilbert", "electra", "roberta", "xlm-roberta"})
 
 
 def setting_of(model_type):
@@ -103,10 +108,19 @@ def test_repeated_keys_and_values_are_as_wide_as_the_queries():
     assert more == 2 * 2 * (256 - 128)
 
 
-def test_eager_backward_needs_two_float32_tensors_of_scores():
-    at = TINY._replace(attention="eager")
-    assert transient(RECIPES["llama"], at, 4096) == pytest.approx(8 * 4 * 4096 - 8 * 704)
-    assert transient(RECIPES["llama"], TINY, 4096) < transient(RECIPES["llama"], at, 4096)
+@pytest.mark.parametrize(
+    ("changes", "each"),
+    [({}, 16), ({"compute": 4, "residual": 4}, 16), ({"float16": True}, 14)],
+    ids=["bfloat16", "float32", "float16"],
+)
+def test_eager_backward_has_four_tensors_of_scores_on_a_gpu(changes, each):
+    """Probabilities, their gradient, the product of both, the gradient of the scores (of float16 in 16 bits): aten SoftMax.cu."""
+    at = TINY._replace(attention="eager", **changes)
+
+    def alive(length):
+        return saved(RECIPES["llama"], at).scores * length + transient(RECIPES["llama"], at, length)
+
+    assert alive(8192) - alive(4096) == pytest.approx(each * at.heads * 4096)
 
 
 def test_a_forward_that_keeps_nothing_needs_less_than_one_block_keeps():

@@ -42,3 +42,12 @@ def test_autocast_copies_every_matrix_once(make_run):
     run = make_run(training__param_dtype="float32", training__mixed_precision="bf16")
     assert autocast_weights(run)[0].size.expected == 2 * (32 * BLOCK + 32000 * 4096)
     assert autocast_weights(make_run()) == ()
+
+
+def test_the_head_is_there_in_16_bits_until_the_loss_is_differentiated(make_run):
+    run = make_run(
+        training__param_dtype="float32", model__load_dtype="float32", training__mixed_precision="bf16", training__peft="lora",
+        training__gradient_checkpointing=True,
+    )  # fmt: skip
+    assert autocast_weights(run, "loss")[0].size.expected == 2 * 32000 * 4096
+    assert autocast_weights(run, "blocks")[0].size.expected == 2 * BLOCK

@@ -1,6 +1,6 @@
 import pytest
 
-from compatcheck.memory.closed_form.logits import hole, logits, per_logit, sequences
+from compatcheck.memory.closed_form.logits import hole, kept_outputs, logits, per_logit, sequences
 
 
 @pytest.mark.parametrize(
@@ -68,3 +68,17 @@ def test_llamafactory_has_a_dpo_of_its_own(make_run, loss, expected):
     run = make_run(training__trainer="dpo", training__framework="llamafactory", training__loss_type=loss)
     found = [logits(run, backward=backward)[0].size.expected for backward in (False, True)]
     assert found == [each * 2 * 2048 * 32000 for each in expected]
+
+
+def test_the_loss_of_megatron_works_in_one_float32_copy_of_its_share(make_run):
+    run = make_run(
+        training__sharding="megatron", program__code="megatron", training__tensor_parallel=2, hardware__world_size=2
+    )
+    whole = 2 * 1024 * 32000 / 2
+    assert [logits(run, backward=backward)[0].size.expected for backward in (False, True)] == [6 * whole] * 2
+
+
+def test_logits_that_a_loop_keeps_are_there_while_blocks_are_differentiated(make_run):
+    kept = kept_outputs(make_run(run__outputs_kept=True))
+    assert kept[0].size.expected == 2 * 2 * 1024 * 32000
+    assert kept_outputs(make_run()) == ()

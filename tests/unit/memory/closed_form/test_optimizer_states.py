@@ -98,3 +98,13 @@ def test_what_a_projection_leaves_of_the_states_is_not_known(make_run):
 def test_only_optimizers_of_torch_step_all_tensors_at_once(make_run, optimizer, steps):
     run = make_run(training__optimizer=optimizer, training__optimizer_implementation="foreach")
     assert len(step_workspace(run)) == steps
+
+
+@pytest.mark.parametrize(("mixed", "each"), [("fp16", 8), ("bf16", 6)])
+def test_the_float16_optimizer_of_deepspeed_has_its_gradients_twice_in_float32(make_run, mixed, each):
+    run = make_run(
+        training__sharding="zero", training__zero_stage=0, training__mixed_precision=mixed, hardware__world_size=2,
+        training__param_dtype="float16" if mixed == "fp16" else "bfloat16",
+    )  # fmt: skip
+    (part,) = step_workspace(run)
+    assert part.size.expected == each * run.model.parameters

@@ -41,3 +41,18 @@ def test_mxfp4_holds_experts_alone():
     assert count_quantised("mxfp4", 10.0, 90.0) == 90.0
     assert count_quantised("nf4", 10.0, 90.0) == 100.0
     assert count_quantised(None, 10.0, 90.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("stated", "low", "expected"), [(True, 0.51587, 0.51587), (False, 0.5625, 0.5625), (None, 0.51587, 0.5625)]
+)
+def test_constants_of_4bit_weights_may_be_quantised_too(make_run, stated, low, expected):
+    run = make_run(
+        model__quantization="nf4",
+        training__peft="lora",
+        **({} if stated is None else {"model__double_quantization": stated}),
+    )
+    size = parameters(run)[0].size
+    assert (size.low / run.model.in_blocks, size.expected / run.model.in_blocks) == pytest.approx(
+        (low, expected), rel=1e-4
+    )

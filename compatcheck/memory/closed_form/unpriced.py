@@ -1,0 +1,136 @@
+"""What a run is told to do that no formula has: it is said, and the range of each phase holds what it may change.
+
+A bound is arithmetic on what it multiplies, or the range of an unknown block; nothing is expected, for nothing was measured.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.core.estimate import Component, Size, Unmodelled, total
+from compatcheck.memory.closed_form.activations import UNKNOWN_TYPE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from compatcheck.memory.run import Run
+
+STATES = ("parameters", "gradients", "optimizer_states", "live_parameters")
+
+
+class Feature(NamedTuple):
+    """One feature without a formula."""
+
+    name: str
+    direction: str
+    """As `Unmodelled.direction`."""
+    reason: str
+    less: Mapping[str, float] = {}
+    """Share of components of a kind that may be gone, by kind."""
+    more: Mapping[str, float] = {}
+    """Share that may come on top."""
+
+
+def _of(kinds: Sequence[str], share: float) -> dict[str, float]:
+    return dict.fromkeys(kinds, share)
+
+
+_BLOCK = {"activations": UNKNOWN_TYPE}
+FEATURES: Mapping[str, Feature] = {
+    "latent_attention": Feature(
+        "latent attention", "either", "projections to and from the latent are not counted; taken as attention of whole heads",
+        {**_BLOCK, **_of(STATES, 0.2)}, {**_BLOCK, **_of(STATES, 0.2)},
+    ),
+    "token_prediction": Feature(
+        "multi-token prediction", "more", "each further token adds a block, and logits of its own",
+        more={"logits": 1.0, "activations": 0.25, **_of(STATES, 0.25)},
+    ),
+    "shared_experts": Feature(
+        "shared experts", "more", "what every token goes through beside its routed experts is not counted",
+        more={**_BLOCK, **_of(STATES, 0.2)},
+    ),
+    "dense_layers": Feature(
+        "layers without experts", "less", "all layers are taken to have experts", _of(STATES, 0.5)
+    ),
+    # (stages - 1) / (stages × virtual stages) more, less than one whole: arXiv 2205.05198, section 4
+    "virtual_stages": Feature(
+        "virtual pipeline stages", "more", "an interleaved schedule keeps up to twice the micro batches",
+        more={"activations": 1.0},
+    ),
+    "uneven_stages": Feature(
+        "uneven pipeline stages", "either", "blocks are taken as spread evenly over the stages; one may hold more",
+        {"activations": 0.5, **_of(STATES, 0.5)}, {"activations": 1.0, **_of(STATES, 1.0)},
+    ),
+    "megatron_fsdp": Feature(
+        "FSDP of Megatron", "less", "parameters and gradients that it splits over ranks are taken as whole", _of(STATES, 0.9)
+    ),
+    # a weight and its transpose of one byte each beside two; inputs of one byte instead of two
+    "low_precision_products": Feature(
+        "products in 8 bits or fewer", "either", "copies of weights in fewer bits, and inputs kept in them, are not counted",
+        {"activations": 0.3}, {"parameters": 1.0, "live_parameters": 1.0},
+    ),
+    # logits and a gradient written over them, without float32 copies of either: 4 of 12 bytes and more stay
+    "loss_kernel": Feature(
+        "kernel of the loss", "less", "what its kernel keeps was not read; taken as cross entropy of whole logits",
+        {"logits": 0.67},
+    ),
+    "tiled_mlp": Feature(
+        "MLP in tiles", "less", "the MLP of a block is taken to be there for all tokens at once", {"activations": 0.6}
+    ),
+    "hybrid_layers": Feature(
+        "layers of other kinds", "either", "all blocks are taken as attention and an MLP", {**_BLOCK, **_of(STATES, 0.5)},
+        {**_BLOCK, **_of(STATES, 0.5)},
+    ),
+    "vision_model": Feature(
+        "vision model", "more", "the program is given images; its towers and what they keep are not counted",
+        more={**_BLOCK, **_of(STATES, 0.5)},
+    ),
+    "split_activations": Feature(
+        "split or offloaded checkpoints", "less", "inputs of blocks are taken to be whole on each rank", {"activations": 0.9}
+    ),
+    "changing_adapters": Feature("adapters of another kind", "either", "they are taken as LoRA's", _BLOCK, _BLOCK),
+    "trained_in_turns": Feature(
+        "blocks trained in turns", "less", "all that is trained in the run is taken to be trained at once",
+        _of(("gradients", "optimizer_states"), 0.95),
+    ),
+    "simulated_quantisation": Feature(
+        "simulated quantisation", "more", "quantised copies of weights and inputs that it keeps are not counted",
+        more={"activations": 1.0, "parameters": 1.0},
+    ),
+    "distillation": Feature(
+        "distillation", "more", "the teacher, or its logits, and a loss over both are not counted",
+        more={"logits": 2.0, "parameters": 1.0},
+    ),
+    "shifted_attention": Feature("shifted attention", "either", "taken as attention over the whole sequence", _BLOCK, _BLOCK),
+}  # fmt: skip
+"""By their words in ``training.unpriced``."""
+
+
+def name_unpriced(run: Run) -> Iterator[Unmodelled]:
+    """Name what no formula has."""
+    for word in run.unpriced:
+        feature = FEATURES.get(word)
+        if feature is None:
+            yield Unmodelled(word.replace("_", " "), "either", "no formula has it")
+        else:
+            yield Unmodelled(feature.name, feature.direction, feature.reason)
+
+
+def widen_unpriced(run: Run, parts: Sequence[Component]) -> tuple[Component, ...]:
+    """Return what unpriced features may add to, or take from, the components of a phase."""
+    found = []
+    for word in run.unpriced:
+        feature = FEATURES.get(word, Feature(word, "either", "", _BLOCK, _BLOCK))
+        less = sum(share * _sum(parts, kind).expected for kind, share in feature.less.items())
+        more = sum(share * _sum(parts, kind).expected for kind, share in feature.more.items())
+        size = Size(-int(less), 0, int(more))
+        words = "no formula has it; the range holds what it may change"
+        name = feature.name if feature.reason else word.replace("_", " ")
+        found.append(
+            Component(name, "workspace", size, words, "docs/memory-model.md, ranges", run.role, ("training.unpriced",))
+        )
+    return tuple(found)
+
+
+def _sum(parts: Sequence[Component], kind: str) -> Size:
+    return total(part.size for part in parts if part.kind == kind)

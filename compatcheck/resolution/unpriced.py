@@ -1,0 +1,42 @@
+"""Settings that no formula of the estimate has: which of them the configuration of a run turns on."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from compatcheck.core.document import Document
+from compatcheck.core.facts import Fact
+
+if TYPE_CHECKING:
+    from compatcheck.core.source import Source
+    from compatcheck.rules.database import RuleSet
+
+UNPRICED = "training.unpriced"
+TABLE = "unpriced-settings"
+_OFF = (None, False, 0, "", "0", "none", "None", "null", "false", "False", "no", "1F1B", "GPipe")
+"""Values that leave a setting off, or are the one that formulas have."""
+
+
+def describe_unpriced(documents: Sequence[Document], role: str, rules: "RuleSet", facts: dict[str, Fact]) -> None:
+    """State which features of a run no formula has, where its documents turn on any.
+
+    A key counts that is known and has no meaning in the vocabulary, or that leaves a fact open: one with a value is priced.
+    """
+    if UNPRICED in facts:
+        return
+    found: dict[str, Source] = {}
+    cells: Mapping[str, Mapping[str, str]] = rules.section(f"tables/{TABLE}") or {}
+    for document in documents:
+        keys = cells.get(document.reader)
+        if not keys:
+            continue
+        stated = [(one.key, one.role) for one in document.statements if one.fact is None and not _is_off(one.value)]
+        stated += [(one.key, one.role) for one in document.unresolved if one.fact is not None]
+        for key, of in stated:
+            if key in keys and of in {None, role}:
+                found.setdefault(keys[key], document.place(key))
+    if found:
+        facts[UNPRICED] = Fact(UNPRICED, tuple(sorted(found)), "derived", tuple(found.values()))
+
+
+def _is_off(value: object) -> bool:
+    return any(value is off or (value == off and type(value) is type(off)) for off in _OFF)

@@ -1,0 +1,26 @@
+"""Settings that no formula has become a fact with their places."""
+
+import pytest
+
+from compatcheck.core.document import Document, Statement
+from compatcheck.core.source import Source
+from compatcheck.resolution.unpriced import describe_unpriced
+from compatcheck.rules.locate import open_rules
+
+
+def describe(*statements):
+    facts = {}
+    document = Document("megatron", Source("run.sh"), tuple(Statement(None, key, value) for key, value in statements))
+    describe_unpriced((document,), "train", open_rules(), facts)
+    return facts.get("training.unpriced")
+
+
+def test_what_is_turned_on_is_stated_with_its_place():
+    fact = describe(("multi_latent_attention", True), ("mtp_num_layers", 1))
+    assert fact.value == ("latent_attention", "token_prediction")
+    assert [source.key for source in fact.sources] == ["multi_latent_attention", "mtp_num_layers"]
+
+
+@pytest.mark.parametrize("value", [False, None, 0, "none"])
+def test_what_is_off_is_not(value):
+    assert describe(("mtp_num_layers", value)) is None
