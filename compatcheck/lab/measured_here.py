@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.metadata import PathDistribution
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import CompatcheckError, InputError
 from compatcheck.core.source import Skipped, Source
+from compatcheck.lab.environments.installed import identify, read_origin
 from compatcheck.lab.evidence.index import holds_any
 from compatcheck.matching.decision import SILENT, decide
 from compatcheck.resolution.scope import COMPONENT_FACTS
@@ -13,6 +16,7 @@ from compatcheck.resolution.scope import COMPONENT_FACTS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from compatcheck.core.facts import Fact
     from compatcheck.core.report import Finding
     from compatcheck.lab.measurement import Measurement
     from compatcheck.lab.probes.probe import Probe
@@ -72,12 +76,23 @@ def _asked(
 
 
 def installed_versions(finding: Finding) -> dict[str, str]:
-    """Return the releases of the distributions a finding is about, as they are installed."""
+    """Return the releases of the distributions a finding is about, as they are installed: a commit is not its release."""
     return {
-        fact.name: str(fact.value)
+        fact.name: _identify(fact)
         for fact in finding.facts
         if "." not in fact.name and fact.name not in COMPONENT_FACTS
     }
+
+
+def _identify(fact: Fact) -> str:
+    """Return the version as a measurement names it (`environments.installed`); a tree that may change is like none."""
+    place = next((one.path for one in fact.sources if one.path.endswith(".dist-info")), None)
+    distribution = PathDistribution(Path(place)) if place else None
+    origin = read_origin(distribution) if distribution else None
+    if distribution is None or origin is None:
+        return str(fact.value)
+    # An editable tree would have to be read whole, wherever it lies.
+    return f"{fact.value}+tree" if (origin.get("dir_info") or {}).get("editable") else identify(distribution)
 
 
 def _probe_of(

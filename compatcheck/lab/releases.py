@@ -105,7 +105,7 @@ def choose_releases(
         f"the newest that is known is {known[-1]} of {dates.get(known[-1]) or 'a day that is not'}" if known else ""
     )
     for end in (good, bad):
-        if end is not None and end not in known:
+        if end is not None and end not in {*known, *chosen}:
             msg = f"{end} is no release of {package}"
             raise UsageError(msg, hint=newest)
         if end is not None and end not in chosen:

@@ -35,6 +35,12 @@ class Unbuildable:
         raise UnbuildableError(message)
 
 
+@pytest.fixture(autouse=True)
+def silent_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An index that knows of nothing new."""
+    monkeypatch.setattr("compatcheck.lab.releases.fetch_releases", lambda _: ())
+
+
 @pytest.fixture
 def unbuildable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("compatcheck.lab.environments.choice.EnvironmentChoice.overlays", lambda _: Unbuildable())
