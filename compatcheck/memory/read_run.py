@@ -79,7 +79,9 @@ def read_run(
     implementation = source.get("training.optimizer_implementation")
     if implementation is None:
         plain = parallel.sharding in {"none", "ddp", "fsdp"}
-        implementation = "foreach" if plain else "fused"
+        torch = versions.get("torch")
+        at_once = torch is None or torch >= (2, 0)  # before, one parameter after the other (torch/optim/adamw.py v1.13.1)
+        implementation = ("foreach" if at_once else "for_loop") if plain else "fused"
         if plain and trains and optimizer in {"adamw", "adam"}:
             source.assume("training.optimizer_implementation", implementation, "torch's own choice on a GPU")
     loop_read = source.is_read()
