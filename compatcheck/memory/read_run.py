@@ -79,7 +79,12 @@ def read_run(
     implementation = source.get("training.optimizer_implementation")
     if implementation is None:
         plain = parallel.sharding in {"none", "ddp", "fsdp"}
-        implementation = "foreach" if plain else "fused"
+        torch = versions.get("torch")
+        at_once = torch is None or torch >= (
+            2,
+            0,
+        )  # before, one parameter after the other (torch/optim/adamw.py v1.13.1)
+        implementation = ("foreach" if at_once else "for_loop") if plain else "fused"
         if plain and trains and optimizer in {"adamw", "adam"}:
             source.assume("training.optimizer_implementation", implementation, "torch's own choice on a GPU")
     loop_read = source.is_read()
@@ -350,7 +355,8 @@ def _read_parallelism(source: Given) -> Parallelism:
         level, shard = _level_of_megatron(source, stage), data * context
     shared = (world, tensor, pipeline, context, expert, inside, data)
     devices = source.positive("hardware.devices_per_rank", 1)
-    return Parallelism(*shared, str(sharding), level, max(1, shard), devices)
+    version = source.integer("training.fsdp_version", 0) if sharding == "fsdp" else 0
+    return Parallelism(*shared, str(sharding), level, max(1, shard), version, devices)
 
 
 def _level_of_megatron(source: Given, stage: Value) -> int:

@@ -78,6 +78,8 @@ class Parallelism(NamedTuple):
     FSDP's full_shard is 3, shard_grad_op 2."""
     shard: int
     """Ranks one copy of the split state is spread over."""
+    fsdp: int = 0
+    """Version of FSDP; 0 where there is none, or nobody says."""
     devices: int = 1
     """Devices that one process spreads the blocks of its model over, which work one after the other."""
 

@@ -75,7 +75,9 @@ def gradients(run: Run) -> Gradients:
         part = 0.0 if run.offload_optimizer else share
         between = max(part, run.unsharded_gradients * count_trained(run)) if run.no_sync else part
         return Gradients(part, between if earlier else 0.0, 0.0)
-    return Gradients(full, full if earlier else 0.0, 0.0)
+    release = run.release("torch")
+    zeroed = release is not None and release < (2, 0)  # ``zero_grad`` filled them with zeros
+    return Gradients(full, full if earlier or zeroed else 0.0, 0.0)
 
 
 def of_block_and_embedding(run: Run) -> float:

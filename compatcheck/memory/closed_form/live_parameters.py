@@ -16,11 +16,12 @@ def live_parameters(run: Run, *, blocks: bool = True) -> tuple[Component, ...]:
     """Return gathered parameters while the model computes.
 
     FSDP: the unit at work and the one being prefetched (two blocks), and the root unit, which holds embedding, head and
-    final norm and stays gathered from the first forward to the end of backward (torch _fsdp_state.py: the root is not resharded
-    after forward). ZeRO-3: up to ``stage3_max_live_parameters`` elements: a module's parameters are given back after use only if
-    they are not used again within ``max_reuse_distance``, and fetching goes on while fewer are live
-    (partitioned_parameter_coordinator.py fetch_sub_module, v0.16.4); a smaller model stays gathered (our rule
-    deepspeed/zero3-reuse-window-stays-gathered).
+    final norm and stays gathered from the first forward to the end of backward (torch _fsdp_state.py: the root is not
+    resharded after forward). FSDP2 has what it gathered for a block until the next one is gathered, the last of them
+    through the loss (_fsdp_param_group.py wait_for_unshard, ``all_gather_state``, v2.13.0). ZeRO-3: up to
+    ``stage3_max_live_parameters`` elements: a module's parameters are given back after use only if they are not used again
+    within ``max_reuse_distance``, and fetching goes on while fewer are live (partitioned_parameter_coordinator.py
+    fetch_sub_module, v0.16.4); a smaller model stays gathered (our rule deepspeed/zero3-reuse-window-stays-gathered).
 
     Args:
         run: the run.
@@ -46,9 +47,11 @@ def live_parameters(run: Run, *, blocks: bool = True) -> tuple[Component, ...]:
         )
     dense = run.precision.compute
     pair = min(2 * block, own.blocks + own.experts)
+    left = block if parallel.fsdp == 2 else 0
     low = each * (block if blocks else 0) + dense * outside
-    expected = each * (pair if blocks else 0) + dense * outside
-    words = f"{'two blocks of ' + format(block, ',.0f') + ' and ' if blocks else ''}{outside:,.0f} outside of blocks"
+    expected = each * (pair if blocks else left) + dense * outside
+    at_work = f"two blocks of {block:,.0f} and " if blocks else f"one block of {block:,.0f} and " if left else ""
+    words = f"{at_work}{outside:,.0f} outside of blocks"
     high = each * (pair + block if blocks else pair) + dense * outside
     return (_component(run, "gathered parameters", Size(int(low), int(expected), int(high)), words),)
 

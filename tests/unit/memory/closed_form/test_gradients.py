@@ -62,3 +62,10 @@ def test_fsdp_reduces_a_block_or_the_head_at_once(make_run):
     run = make_run(training__sharding="fsdp", hardware__world_size=8, training__reduce_dtype="float32")
     assert largest_unsharded(run).expected == pytest.approx(4 * 202383360)
     assert largest_unsharded(make_run()).high == 0
+
+
+@pytest.mark.parametrize(("release", "kept"), [("1.13.1", True), ("2.0.1", False)])
+def test_before_torch_2_gradients_are_zeroed_and_stay_and_parameters_step_one_by_one(make_run, release, kept):
+    run = make_run(packages={"torch": release})
+    assert bool(gradients(run).before) is kept
+    assert (run.implementation == "for_loop") is kept

@@ -51,3 +51,14 @@ def test_the_head_is_there_in_16_bits_until_the_loss_is_differentiated(make_run)
     )  # fmt: skip
     assert autocast_weights(run, "loss")[0].size.expected == 2 * 32000 * 4096
     assert autocast_weights(run, "blocks")[0].size.expected == 2 * BLOCK
+
+
+def test_fsdp2_has_its_last_block_through_the_loss(make_run):
+    def gathered(version):
+        run = make_run(
+            training__sharding="fsdp", training__fsdp_version=version, training__param_dtype="float32", hardware__world_size=8,
+            training__mixed_precision="bf16",
+        )  # fmt: skip
+        return live_parameters(run, blocks=False)[0].size.expected
+
+    assert gathered(2) - gathered(1) == 2 * BLOCK
