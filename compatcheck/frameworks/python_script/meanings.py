@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from compatcheck.core.source import Skipped, Source
+    from compatcheck.frameworks.python_script.calls import Scope
     from compatcheck.frameworks.python_script.objects import Objects
 
 _TRL = {
@@ -104,6 +105,8 @@ class Findings:
         """Whether a Trainer is given an optimizer whose family is told: then its arguments name none."""
         self.of_arguments: set[str] = set()
         """Keys that the arguments of a Trainer state."""
+        self.of_code: set[str] = set()
+        """Keys whose value nobody can tell and that the script computes itself: no command line says what they hold."""
         self.values: dict[str, Given] = {}
         self.accelerate: dict[str, Given] = {}
         self.statements: dict[str, tuple[Statement, int]] = {}
@@ -135,8 +138,20 @@ class Findings:
         if known is not None and (known.why, known.value) != (given.why, given.value):
             why = f"is set in lines {known.line} and {given.line}, each time to something else"
             given = given._replace(why=why, names=frozenset())
+            self.of_code.add(key)
         values[key] = given
         self.lines.setdefault(key, given.line)
+
+    def set(self, key: str, given: Given, value: ast.expr, scope: Scope) -> None:
+        """Take what the arguments of a Trainer are given by name, where they are made or behind that."""
+        if given.why is not None and not self.objects.script.passes_on(value, key, scope):
+            self.of_code.add(key)
+        self.of_arguments.add(key)
+        if key != "deepspeed":
+            self.take(key, given)
+        elif given.why is not None or given.value is not None:
+            self.deepspeed = given
+            self.lines.setdefault("deepspeed", given.line)
 
     def state(self, fact: str, key: str, value: Any, call: Call) -> None:  # noqa: ANN401 (a vocabulary value)
         """State what a call means by being there; a second call that means otherwise makes it unknown."""
@@ -169,12 +184,10 @@ def _take_arguments(call: Call, found: Findings) -> None:
         found.gaps.append(
             Gap(found.source._replace(line=call.line), f"gives {call.name} arguments that are no literals (`**`)")
         )
-    found.of_arguments |= call.keywords.keys()
     for key, given in call.keywords.items():
-        if key == "deepspeed":
-            _take_deepspeed(given, call, found)
-        else:
-            found.take(key, given, call)
+        conditional = call.condition is not None and given.why is None
+        only = given._replace(why=f"is set only if {call.condition}") if conditional else given
+        found.set(key, only, call.written[key], call.scope)
     if call.name in TRL_CONFIGS:
         found.trainers[TRL_CONFIGS[call.name]] = call.line
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.setting_names import is_elsewhere
 from compatcheck.frameworks.keys import Names
-from compatcheck.frameworks.python_script.calls import dotted_name, parses
+from compatcheck.frameworks.python_script.calls import dotted_name, parses, targets_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -131,10 +131,11 @@ class Objects:
 
     def _follow(self) -> None:
         for node, scope, _ in self.script.visited:
+            targets, value = targets_of(node)
+            for target in targets:
+                if value is not None:
+                    self._assign(target, value, scope)
             match node:
-                case ast.Assign(targets=targets, value=value):
-                    for target in targets:
-                        self._assign(target, value, scope)
                 case ast.For(target=target, iter=iterated):
                     if any(self.kind(inner, scope) in {Kind.MODEL, Kind.PART} for inner in ast.walk(iterated)):
                         for inner in ast.walk(target):

@@ -33,7 +33,15 @@ if TYPE_CHECKING:
     from compatcheck.frameworks.keys import Key
 
 
-_OPTIONS = frozenset(key.partition(".")[0] for key in hf_trainer.TABLE)
+_DECIDES = {
+    "bf16": ("training.mixed_precision",),
+    "fp16": ("training.mixed_precision",),
+    "fsdp": ("training.sharding", "training.fsdp_offload_params"),
+    "gradient_checkpointing_kwargs": ("training.use_reentrant",),
+    "peft_config": ("training.peft",),
+}
+"""Arguments that have no meaning of their own, and the facts that they decide."""
+_OPTIONS = frozenset(key.partition(".")[0] for key in hf_trainer.TABLE) | _DECIDES.keys() | {"deepspeed"}
 """Arguments that have a meaning, or an entry that has one."""
 
 
@@ -105,9 +113,9 @@ def _read(path: str, files: Files, *, named: bool, launched: bool) -> tuple[Docu
             found.lines["use_cache"] = given.line
         elif kind is Kind.OPTIONS or (kind is Kind.ARGUMENTS and owner in parsed):  # those may be of any class
             if one.name in _OPTIONS:
-                found.take(one.name, given)
+                found.set(one.name, given, one.value, one.scope)
         elif kind is Kind.ARGUMENTS:
-            found.take(one.name, given)
+            found.set(one.name, given, one.value, one.scope)
     if found.makes_optimizer:
         found.values.pop("optim", None)
     found.changes += Changes(objects).find()
@@ -167,8 +175,10 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
     references += models
     references += _deepspeed_reference(found)
     told = script.parsed() if launched else set()  # the options of the command say what these hold
-    open_values = {key: given for key, given in found.values.items() if told.isdisjoint(given.names)}
-    found.unresolved += list(_not_literal(open_values, hf_trainer.TABLE))
+    open_values = {
+        key: given for key, given in found.values.items() if key in found.of_code or told.isdisjoint(given.names)
+    }
+    found.unresolved += _not_literal(open_values, hf_trainer.TABLE)
     if from_command and not launched:
         found.unresolved += _left_to_command(found)
     has_adapters = any(stated.fact == "training.peft" for stated in statements)
@@ -183,6 +193,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         lines=found.lines,
         unresolved=tuple(one for one in found.unresolved if one.key != "peft_config" or not has_adapters),
         gaps=(*main.gaps, *found.gaps),
+        of_code=frozenset(known.keys() | found.of_code),
     )
     for document in (*translated[1:], *found.documents):
         stands = tuple(one for one in document.statements if not _may_be_replaced(one, found))
@@ -245,16 +256,6 @@ def _not_literal(values: Mapping[str, Given], table: Mapping[str, tuple[Key, ...
         inside = (meanings for name, meanings in table.items() if name == key or name.startswith(f"{key}."))
         facts = [meaning.fact for meanings in inside for meaning in meanings]
         yield from (Unresolved(fact, key, given.why) for fact in dict.fromkeys((*facts, *_DECIDES.get(key, ()))))
-
-
-_DECIDES = {
-    "bf16": ("training.mixed_precision",),
-    "fp16": ("training.mixed_precision",),
-    "fsdp": ("training.sharding", "training.fsdp_offload_params"),
-    "gradient_checkpointing_kwargs": ("training.use_reentrant",),
-    "peft_config": ("training.peft",),
-}
-"""Arguments that have no meaning of their own, and the facts that they decide."""
 
 
 def _left_to_command(found: Findings) -> list[Unresolved]:
