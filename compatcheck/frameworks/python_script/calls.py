@@ -484,6 +484,8 @@ def _convert(kind: str, value: object) -> object:
         raise _NoLiteralError from None
 
 
+PARSERS = frozenset({"HfArgumentParser", "TrlParser"})
+"""Classes that make objects of arguments from a command line."""
 _PARSES = ("parse_args_", "parse_dict", "parse_json", "parse_yaml")
 """How methods of HfArgumentParser and TrlParser begin that make objects of arguments."""
 

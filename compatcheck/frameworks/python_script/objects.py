@@ -273,6 +273,18 @@ class Objects:
                 return True
         return False
 
+    def classes_in(self, nodes: Iterable[ast.AST], scope: Scope, wanted: Collection[str]) -> Iterator[str]:
+        """Yield which of some classes expressions name, themselves or by a class of the script that derives from one."""
+        for node in (inner for one in nodes for inner in ast.walk(one) if isinstance(inner, ast.Name | ast.Attribute)):
+            last = dotted_name(node).rpartition(".")[2]
+            name = self.script.aliases.get(last, last)
+            found = name if name in wanted else self._base_of(name, wanted)
+            assigned = scope.find(last) if isinstance(node, ast.Name) else None
+            if found is not None:
+                yield found
+            elif isinstance(assigned, ast.Tuple | ast.List):
+                yield from self.classes_in(assigned.elts, scope, wanted)
+
     def path(self, node: ast.AST) -> str | None:
         """Return the dotted path of what an import names; None for anything else."""
         root, _, rest = dotted_name(node).partition(".")

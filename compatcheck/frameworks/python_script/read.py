@@ -19,9 +19,9 @@ from compatcheck.core.textfile import read_bytes
 from compatcheck.frameworks.accelerate import configuration as accelerate
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
-from compatcheck.frameworks.python_script.calls import Given, Script, dotted_name, parse_script, too_deep
+from compatcheck.frameworks.python_script.calls import PARSERS, Given, Script, dotted_name, parse_script, too_deep
 from compatcheck.frameworks.python_script.changes import TRAINABLE, Changes
-from compatcheck.frameworks.python_script.meanings import ARGUMENTS, TAKERS, TRAINERS, Findings, take_call
+from compatcheck.frameworks.python_script.meanings import ARGUMENTS, TAKERS, TRAINERS, TRL_CONFIGS, Findings, take_call
 from compatcheck.frameworks.python_script.objects import Kind, Objects
 from compatcheck.frameworks.text import read_text
 from compatcheck.frameworks.translation import translate
@@ -94,10 +94,32 @@ def read(path: str, files: Files = LOCAL, *, named: bool = True, launched: bool 
         raise too_deep(path) from None
 
 
+def find_parsed(path: str, files: Files = LOCAL) -> str | None:
+    """Return the reader of the arguments that a script has parsed from its command line; None for a parser of its own.
+
+    Raises:
+        InputError: not readable, or no Python.
+    """
+    try:
+        script, objects = _parse(path, files)
+    except RecursionError:
+        raise too_deep(path) from None
+    for call in script.calls():
+        if call.name in PARSERS:
+            classes = set(objects.classes_in(call.node.args, call.scope, ARGUMENTS))
+            if classes:
+                return trl.READER if classes & TRL_CONFIGS.keys() else hf_trainer.READER
+    return None
+
+
+def _parse(path: str, files: Files) -> tuple[Script, Objects]:
+    script = Script(parse_script(read_text(path, files), path))
+    return script, Objects(script, trainers=TRAINERS, arguments=ARGUMENTS, known=TAKERS.keys())
+
+
 def _read(path: str, files: Files, *, named: bool, launched: bool) -> tuple[Document, ...]:
     source = Source(path)
-    script = Script(parse_script(read_text(path, files), path))
-    objects = Objects(script, trainers=TRAINERS, arguments=ARGUMENTS, known=TAKERS.keys())
+    script, objects = _parse(path, files)
     found = Findings(source, objects)
     for call in script.calls():
         take_call(call, found)
@@ -140,7 +162,7 @@ def _read(path: str, files: Files, *, named: bool, launched: bool) -> tuple[Docu
 
 def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[Document]:
     trainers = {name: line for name, line in found.trainers.items() if name}
-    from_command = "HfArgumentParser" in script.names() or "TrlParser" in script.names()
+    from_command = not PARSERS.isdisjoint(script.names())
     if found.given is not None and not found.has_arguments and not from_command:
         found.gaps.append(
             Gap(
