@@ -25,6 +25,19 @@ class Spelling(NamedTuple):
     value: Any
     """As the file has it."""
 
+    @property
+    def written(self) -> tuple[str, str]:
+        """Return key and value as a person writes them; in Python, what lies in a mapping is an entry of one there."""
+        if not self.document.source.path.endswith(".py"):
+            lower = isinstance(self.value, bool) or self.value is None
+            return self.key, str(self.value).lower() if lower else str(self.value)
+        literal = str(list(self.value)) if isinstance(self.value, tuple) else repr(self.value)
+        outer, _, inner = self.key.partition(".")
+        beside = any(one.key.startswith(f"{outer}.") and one.key != self.key for one in self.document.statements)
+        if not inner or beside or "." in inner:  # the other entries stay
+            return self.key.rpartition(".")[2], literal
+        return outer, f"dict({inner}={literal})"
+
 
 def find_spellings(
     documents: Iterable[Document], name: str, value: object, role: str, scope: FactScope

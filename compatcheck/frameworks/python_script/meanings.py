@@ -125,6 +125,8 @@ class Findings:
         self.trainers: dict[str, int] = {}
         self.gaps: list[Gap] = []
         """Where arguments are given or set that are no literals."""
+        self.calls: dict[str, int] = {}
+        """Line of the call that takes each argument, or under an empty name all others."""
         self.has_arguments = False
         self.given: Given | None = None
         """What a Trainer is given as its arguments."""
@@ -175,6 +177,7 @@ def take_call(call: Call, found: Findings) -> None:
     base = found.objects.trainers.get(call.name, call.name)
     take = TAKERS.get(base)
     if take is not None and (base in found.objects.known or base in found.objects.trainers):
+        found.calls.update(dict.fromkeys(_TAKEN.get(base, ()), call.line))
         take(call._replace(name=base), found)
 
 
@@ -465,3 +468,10 @@ TAKERS: dict[str, Callable[[Call, Findings], None]] = {
     "FullyShardedDataParallelPlugin": _take_fsdp_plugin,
 }
 """Names of classes and functions, and what a call of them says."""
+_TAKEN: dict[str, Iterable[str]] = {
+    **dict.fromkeys(ARGUMENTS, ("",)),
+    **dict.fromkeys(("LoraConfig", "AdaLoraConfig"), tuple(_LORA.values())),
+    "from_pretrained": sorted(_LOADING),
+    "Accelerator": ("mixed_precision",),
+}
+"""Arguments that each of them takes; an empty name stands for those that no other takes."""

@@ -215,6 +215,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         lines=found.lines,
         unresolved=tuple(one for one in found.unresolved if one.key != "peft_config" or not has_adapters),
         gaps=(*main.gaps, *found.gaps),
+        calls=found.calls,
         of_code=frozenset(known.keys() | found.of_code),
     )
     for document in (*translated[1:], *found.documents):
