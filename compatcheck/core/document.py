@@ -109,7 +109,10 @@ class Document(NamedTuple):
     of_code: frozenset[str] | None = None
     """Keys that code sets by itself, which no command line and no file of arguments reaches; None for what is no code."""
     calls: Mapping[str, int] = {}
-    """Line of the call that would take a key which code does not give; under an empty name, the one that takes all others."""
+    """Line of the call that would take a key which code does not give; under an empty name, of the one that takes all others.
+
+    Then none of them is an option of the command.
+    """
     lines: Mapping[str, int] = {}
     """Line of each key, where the reader knows it; other lines are located lazily."""
     uses: Mapping[str, int] = {}

@@ -104,6 +104,10 @@ def find_parsed(path: str, files: Files = LOCAL) -> str | None:
         script, objects = _parse(path, files)
     except RecursionError:
         raise too_deep(path) from None
+    return _find_parsed(script, objects)
+
+
+def _find_parsed(script: Script, objects: Objects) -> str | None:
     for call in script.calls():
         if call.name in PARSERS:
             classes = set(objects.classes_in(call.node.args, call.scope, ARGUMENTS))
@@ -123,6 +127,8 @@ def _read(path: str, files: Files, *, named: bool, launched: bool) -> tuple[Docu
     found = Findings(source, objects)
     for call in script.calls():
         take_call(call, found)
+    if _find_parsed(script, objects) is not None:
+        found.calls.pop("", None)
     parsed = script.parsed()
     for one in script.assignments():
         if one.given.line > objects.trained.get(one.scope, sys.maxsize):

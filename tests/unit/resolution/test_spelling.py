@@ -84,3 +84,13 @@ def test_code_is_written_as_python(script: str, fact: str, value: object, expect
     scope = FactScope(subject.roles["train"], subject.environment, open_rules(()))
     found = next(find_spellings(subject.documents, f"training.{fact}", value, "train", scope))
     assert found.written == expected
+
+
+def test_what_a_constructor_takes_is_no_option_of_the_command() -> None:
+    Path("t.py").write_text("own = argparse.parse_args()\nTrainer(args=TrainingArguments(output_dir='o', bf16=True))\n")
+    Path("run.sh").write_text("torchrun --nproc_per_node 4 t.py --bf16 --per_device_train_batch_size 1\n")
+    Path("requirements.txt").write_text("transformers==4.51.3\n")
+    subject = read("requirements.txt", "run.sh")
+    scope = FactScope(subject.roles["train"], subject.environment, open_rules(()))
+    found = find_spellings(subject.documents, "training.use_liger_kernel", True, "train", scope)
+    assert {(one.document.source.path, one.document.place(one.key).line) for one in found} == {("t.py", 2)}
