@@ -1,9 +1,9 @@
 """Merge what the inputs state: one value per fact by precedence, the others kept as alternatives, clashes kept as conflicts."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from compatcheck.core.document import AUTO, MISSING, Document, Statement, Unresolved
+from compatcheck.core.document import AUTO, MISSING, Document, Statement, Unresolved, enclosing_keys
 from compatcheck.core.facts import Fact, Value
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Source
@@ -114,9 +114,9 @@ _REACHED = {SCRIPT, FRAMEWORK}
 """Ranks of what code that runs behind it may set anew."""
 
 
-def _is_of(key: str | None, keys: Collection[str]) -> bool:
+def _is_of(key: str | None, keys: frozenset[str]) -> bool:
     """Tell whether a key is one of some, or lies in one of them."""
-    return key is not None and key.partition(".")[0] in keys
+    return key is not None and (key in keys or not keys.isdisjoint(enclosing_keys(key)))
 
 
 def _keep(claims: dict[str, list[Claim]], fact: str, kept: list[Claim]) -> None:

@@ -56,6 +56,8 @@ class Assignment(NamedTuple):
     name: str
     value: ast.expr
     given: Given
+    condition: str | None
+    """The test of the innermost branch around it that no literal decides."""
     node: ast.Call | ast.Assign | ast.AnnAssign | ast.AugAssign
     scope: Scope
 
@@ -239,7 +241,7 @@ class Script:
                     given = given._replace(why=f"is set only if {condition}")
                 elif id(node) in kept and dotted_name(kept[id(node)]) != dotted_name(owner):
                     given = given._replace(why=f"is set only in {words_of(kept[id(node)])}")
-                yield Assignment(owner, name, value, given, node, scope)  # type: ignore[arg-type]  # of these alone
+                yield Assignment(owner, name, value, given, condition, node, scope)  # type: ignore[arg-type]  # of these alone
 
     def parsed(self) -> set[str]:
         """Return the names of objects that a parser of arguments fills.
@@ -306,7 +308,7 @@ class Script:
         for keyword in node.keywords:
             if keyword.arg is not None:
                 continue
-            is_open = is_open or self._entries(keyword.value, scope, 0) is None
+            is_open = is_open or self.entries(keyword.value, scope) is None
             mapping = keyword.value.id if isinstance(keyword.value, ast.Name) else ""
             for key, value in self.entered.get(mapping, {}).items():
                 names = frozenset(self._names(value, scope, 0))
@@ -323,14 +325,14 @@ class Script:
             if keyword.arg is not None:
                 found[keyword.arg] = keyword.value
             else:
-                found.update(self._entries(keyword.value, scope, 0) or {})
+                found.update(self.entries(keyword.value, scope) or {})
         return found
 
-    def _entries(self, node: ast.expr, scope: Scope, depth: int) -> dict[str, ast.expr] | None:
+    def entries(self, node: ast.expr, scope: Scope, depth: int = 0) -> dict[str, ast.expr] | None:
         """Return what a mapping that is written out holds, literals or not; None where it may hold anything."""
         if isinstance(node, ast.Name):
             assigned = None if node.id in self.changed or depth > _MAX_DEPTH else scope.find(node.id)
-            return None if assigned is None else self._entries(assigned, scope, depth + 1)
+            return None if assigned is None else self.entries(assigned, scope, depth + 1)
         result: dict[str, ast.expr] = {}
         match node:
             case ast.Dict(keys=keys, values=values):
@@ -340,7 +342,7 @@ class Script:
             case _:
                 return None
         for key, value in pairs:
-            inner = self._entries(value, scope, depth + 1) if key is None else None
+            inner = self.entries(value, scope, depth + 1) if key is None else None
             if isinstance(key, ast.Constant):
                 inner = {str(key.value): value}
             if inner is None:
@@ -374,11 +376,7 @@ class Script:
                 return self.passes_on(one, key, scope, depth + 1) and self.passes_on(other, key, scope, depth + 1)
             case ast.BoolOp(op=ast.Or(), values=[first, *_]):
                 return self.passes_on(first, key, scope, depth + 1)
-        entries = self._entries(node, scope, depth) or {}
-        return bool(entries) and all(self._is_told(value, inner, scope, depth) for inner, value in entries.items())
-
-    def _is_told(self, node: ast.expr, key: str, scope: Scope, depth: int) -> bool:
-        return self.read(node, scope).why is None or self.passes_on(node, key, scope, depth + 1)
+        return False
 
     def _names(self, node: ast.expr, scope: Scope, depth: int) -> Iterator[str]:
         """Yield the names in an expression, and in what those are assigned."""

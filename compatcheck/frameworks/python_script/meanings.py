@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from compatcheck.core.source import Skipped, Source
-    from compatcheck.frameworks.python_script.calls import Scope
+    from compatcheck.frameworks.python_script.calls import Assignment
     from compatcheck.frameworks.python_script.objects import Objects
 
 _TRL = {
@@ -144,11 +144,18 @@ class Findings:
         values[key] = given
         self.lines.setdefault(key, given.line)
 
-    def set(self, key: str, given: Given, value: ast.expr, scope: Scope) -> None:
-        """Take what the arguments of a Trainer are given by name, where they are made or behind that."""
-        if given.why is not None and not self.objects.script.passes_on(value, key, scope):
-            self.of_code.add(key)
+    def set(self, key: str, given: Given, value: ast.expr, where: Call | Assignment) -> None:
+        """Take what the arguments of a Trainer are given by name, where they are made or later; a mapping by its entries."""
+        script, scope = self.objects.script, where.scope
         self.of_arguments.add(key)
+        entries = script.entries(value, scope) if given.why is not None and where.condition is None else None
+        if entries and "." not in key and key != "deepspeed":
+            self.lines.setdefault(key, given.line)
+            for name, one in entries.items():
+                self.set(f"{key}.{name}", script.read(one, scope), one, where)
+            return
+        if given.why is not None and not script.passes_on(value, key.rpartition(".")[2], scope):
+            self.of_code.add(key)
         if key != "deepspeed":
             self.take(key, given)
         elif given.why is not None or given.value is not None:
@@ -190,7 +197,7 @@ def _take_arguments(call: Call, found: Findings) -> None:
     for key, given in call.keywords.items():
         conditional = call.condition is not None and given.why is None
         only = given._replace(why=f"is set only if {call.condition}") if conditional else given
-        found.set(key, only, call.written[key], call.scope)
+        found.set(key, only, call.written[key], call)
     if call.name in TRL_CONFIGS:
         found.trainers[TRL_CONFIGS[call.name]] = call.line
 

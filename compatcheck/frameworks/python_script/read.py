@@ -141,9 +141,9 @@ def _read(path: str, files: Files, *, named: bool, launched: bool) -> tuple[Docu
             found.lines["use_cache"] = given.line
         elif kind is Kind.OPTIONS or (kind is Kind.ARGUMENTS and owner in parsed):  # those may be of any class
             if one.name in _OPTIONS:
-                found.set(one.name, given, one.value, one.scope)
+                found.set(one.name, given, one.value, one)
         elif kind is Kind.ARGUMENTS:
-            found.set(one.name, given, one.value, one.scope)
+            found.set(one.name, given, one.value, one)
     if found.makes_optimizer:
         found.values.pop("optim", None)
     found.changes += Changes(objects).find()

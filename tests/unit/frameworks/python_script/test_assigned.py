@@ -56,6 +56,11 @@ def launched(folder: Path, script: str, options: str = OPTIONS) -> Subject:
         ("args.gradient_checkpointing_kwargs = {'use_reentrant': False}", "training.use_reentrant", False),
         ("args.deepspeed = 'three.json'", "training.zero_stage", 3),
         ("args.per_device_train_batch_size = args.per_device_train_batch_size", MICRO, 1),  # as the command has it
+        (
+            "n = args.n\nargs.gradient_checkpointing_kwargs = dict(use_reentrant=False, n=n)",
+            "training.use_reentrant",
+            False,
+        ),
         ("args.bf16 = getattr(args, 'bf16')", PRECISION, "bf16"),
     ],
 )
