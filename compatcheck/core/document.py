@@ -106,6 +106,13 @@ class Document(NamedTuple):
     """Whether the person named this file: then a file that it names counts as named by them too."""
     is_command: bool = False
     """Whether it is the command line of a launch script, which wins over the files it names."""
+    of_code: frozenset[str] | None = None
+    """Keys that code sets by itself, which no command line and no file of arguments reaches; None for what is no code."""
+    calls: Mapping[str, int] = {}
+    """Line of the call that would take a key which code does not give; under an empty name, of the one that takes all others.
+
+    Then none of them is an option of the command.
+    """
     lines: Mapping[str, int] = {}
     """Line of each key, where the reader knows it; other lines are located lazily."""
     uses: Mapping[str, int] = {}
@@ -129,4 +136,5 @@ class Document(NamedTuple):
             line = self.lines.get(outer)
             if line is not None:
                 return self.source._replace(key=key, line=line, used=self.uses.get(outer))
-        return self.source._replace(key=key)
+        line = self.calls.get(key.partition(".")[0], self.calls.get(""))
+        return self.source._replace(key=key) if line is None else self.source._replace(key=key, line=line)

@@ -306,9 +306,11 @@ def _spell_by_hand(
     source = source or spelled.document.place(spelled.key)
     place = source.path if source.line is None else f"{source.path}:{source.line}"
     inside = _is_inside(spelled.key, spelled.document)
+    if source.path.endswith(".py"):
+        return place, "=".join(spelled.written)
     if _takes_options(spelled.document, files) and not inside:
         return place, f"--{spelled.key} {_write(spelled.value)}"
-    sign = "=" if (spelled.document.is_command and not inside) or source.path.endswith(".py") else ": "
+    sign = "=" if spelled.document.is_command and not inside else ": "
     return place, f"{spelled.key}{sign}{_write(spelled.value)}"
 
 

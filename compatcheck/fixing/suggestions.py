@@ -38,10 +38,11 @@ def suggest(subject: Subject, rules: RuleSet, judge: Judge) -> tuple[Suggestion,
     group = Group((subject,), about, rules, judge, Ways(None))
     limit = None if estimate is None else estimate.verdict.limit_bytes
     found = dict.fromkeys(filter(None, (_evaluate(group, changes, estimate) for changes in _options(group))))
-    ranked: dict[frozenset[object], Suggestion] = {}
+    ranked: list[Suggestion] = []
     for one in sorted(found, key=lambda one: _rank(one, limit)):
-        ranked.setdefault(_done(one), one)
-    return tuple(ranked.values())[:_MOST]
+        if not any(_is_same(one, other) for other in ranked):
+            ranked.append(one)
+    return tuple(ranked[:_MOST])
 
 
 def _options(group: Group) -> Iterator[Sequence[Change]]:
@@ -80,9 +81,20 @@ def _evaluate(group: Group, changes: Sequence[Change], before: Estimate | None) 
     return Suggestion(complete, verdict.estimate.needed, saved, fit.outcome, clears, fit.unless)
 
 
-def _done(suggestion: Suggestion) -> frozenset[object]:
-    """Return what is done: a rule and the memory model may propose one edit in other words."""
-    return frozenset(change.edits or change for change in suggestion.changes)
+def _is_same(one: Suggestion, other: Suggestion) -> bool:
+    """Tell whether two are one: a rule and the memory model propose one edit in other words, or one of them what goes with it."""
+    if {change.edits or change for change in one.changes} == {change.edits or change for change in other.changes}:
+        return True
+    set_by_one, set_by_other = ({_stated(change) for change in suggestion.changes} for suggestion in (one, other))
+    pairs = ((mine, theirs) for mine in set_by_one for theirs in set_by_other)
+    return len(set_by_one) == len(set_by_other) == 1 and all(
+        bool(m) and bool(t) and (m <= t or t <= m) for m, t in pairs
+    )
+
+
+def _stated(change: Change) -> frozenset[object]:
+    """Return the facts that a change sets, each with its value and the model it is about."""
+    return frozenset((name, value, change.role) for name, value in change.facts)
 
 
 def _peak(estimate: Estimate, before: Estimate) -> int:

@@ -253,17 +253,19 @@ def follow_references(
             pending[:1] = composed
         document, extra = _tell_models_by_name(pending.pop(0), references)
         skipped = list(document.skipped)
-        models = tuple(
-            Statement("model.name", key, name, kind.partition(":")[2] or None)
-            for kind, name, key in document.references
-            if kind.startswith("model")
-        )
+        models: list[Statement] = []
         gaps = list(document.gaps)
-        for kind, name, key in document.references:
+        decided: set[str] = set()  # by code that the document starts, which asks nobody
+        for kind, name, key in sorted(document.references, key=lambda one: one[0] != "program"):
+            if kind in decided:
+                continue
+            if kind.startswith("model"):
+                models.append(Statement("model.name", key, name, kind.partition(":")[2] or None))
             place = document.place(key)
             try:
                 found = [_mark(one, document) for one in references.read(kind, name, document, place)]
                 extra.extend(found)
+                decided.update(other for one in found if one.of_code is not None for other, _, _ in one.references)
                 if kind == "program" and any(one.statements for one in found):  # it says what it trains
                     skipped = [entry for entry in skipped if entry.fact != "training.framework"]
             except InputError as error:

@@ -92,7 +92,7 @@ def _set(
             continue
         spelled = next(find_spellings(files, name, value, role, scope), None)
         if spelled is not None:
-            words.append(f"{spelled.key} to {_word(spelled.value)} ({name})")
+            words.append(f"{' to '.join(spelled.written)} ({name})")
             continue
         stated = scope.facts[name].sources if name in scope.facts else ()
         if name.startswith(_OF_ALLOCATOR) and stated and stated[0].key:

@@ -3,22 +3,23 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from compatcheck.core.document import AUTO, MISSING, Document, Statement, Unresolved
+from compatcheck.core.document import AUTO, MISSING, Document, Statement, Unresolved, enclosing_keys
 from compatcheck.core.facts import Fact, Value
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Source
 from compatcheck.resolution.subject import Conflict
 from compatcheck.rules.programs import find_program
 
-SETTING, DECLARED, SCRIPT, FRAMEWORK, LIBRARY, MODEL, INSTALLED, REPORTED, MEASURED, LOOKED_UP = range(10)
-"""Ranks of precedence, strongest first: ``--set``, an option such as ``--gpu``, a launch script, the framework's
-configuration, a DeepSpeed or accelerate file, the model's own files, package metadata, a pasted report, a device
-query, the catalogue's
-row of the device that was found."""
+SETTING, DECLARED, CODE, SCRIPT, FRAMEWORK, LIBRARY, MODEL, INSTALLED, REPORTED, MEASURED, LOOKED_UP = range(11)
+"""Ranks of precedence, strongest first: ``--set``, an option such as ``--gpu``, what the code of a
+training script sets, which runs behind any parser of options, a launch script, the framework's configuration, a DeepSpeed or
+accelerate file, the model's own files, package metadata, a pasted report, a device query, the catalogue's row of the device
+that was found."""
 
 ORIGIN_BY_RANK = (
     "set",
     "declared",
+    "configuration",
     "script",
     "configuration",
     "configuration",
@@ -91,18 +92,37 @@ def _is_about(document: Document, role: str | None) -> bool:
 
 
 def withdraw(claims: dict[str, list[Claim]], documents: Iterable[Document], role: str | None = None) -> None:
-    """Take back weaker statements of facts that a document sets to something nobody can tell: that value would win."""
+    """Take back weaker statements of facts that a document sets to something nobody can tell: that value would win.
+
+    So they are of options that code sets anew, whatever these say together with others: ``bf16`` and ``fp16``.
+    """
     for document in documents:
-        rank = _rank(document)
-        for entry in document.unresolved:
-            stated = claims.get(entry.fact or "", ())
-            if not stated or entry.role not in (None, role):
-                continue
-            kept = [claim for claim in stated if claim.rank <= rank]
-            if kept:
-                claims[str(entry.fact)] = kept
-            else:
-                del claims[str(entry.fact)]
+        anew = document.of_code or frozenset()
+        for fact, stated in tuple(claims.items()) if anew else ():
+            if all(claim.rank != CODE for claim in stated):
+                _keep(
+                    claims, fact, [one for one in stated if not (one.rank in _REACHED and _is_of(one.source.key, anew))]
+                )
+        entries: tuple[Statement | Unresolved, ...] = (*document.unresolved, *document.doubtful)
+        for entry in entries:
+            rank = _rank(document) if document.of_code is None or _is_of(entry.key, anew) else FRAMEWORK
+            if entry.fact in claims and entry.role in (None, role):
+                _keep(claims, entry.fact, [claim for claim in claims[entry.fact] if claim.rank <= rank])
+
+
+_REACHED = {SCRIPT, FRAMEWORK}
+"""Ranks of what code that runs behind it may set anew."""
+
+
+def _is_of(key: str | None, keys: frozenset[str]) -> bool:
+    """Tell whether a key is one of some, or lies in one of them."""
+    return key is not None and (key in keys or not keys.isdisjoint(enclosing_keys(key)))
+
+
+def _keep(claims: dict[str, list[Claim]], fact: str, kept: list[Claim]) -> None:
+    claims[fact] = kept
+    if not kept:
+        del claims[fact]
 
 
 def drop_stand_ins(documents: Sequence[Document]) -> Sequence[Document]:
@@ -116,6 +136,8 @@ def drop_stand_ins(documents: Sequence[Document]) -> Sequence[Document]:
 
 
 def _rank(document: Document) -> int:
+    if document.of_code is not None:
+        return CODE
     if document.is_command:
         return SCRIPT
     if document.reader == MISSING:
@@ -157,15 +179,15 @@ def merge(claims: Mapping[str, list[Claim]]) -> Merged:
 
 def _order(fact: str, claim: Claim, *, left: bool) -> tuple[int, int]:
     """Order claims strongest first; among equals the first one stays first. What is left to accelerate comes behind its file."""
-    if left and claim.rank in {SCRIPT, FRAMEWORK} and LEFT_TO_ACCELERATE.get(fact, AUTO) == claim.value:
+    if left and claim.rank in {CODE, SCRIPT, FRAMEWORK} and LEFT_TO_ACCELERATE.get(fact, AUTO) == claim.value:
         return LIBRARY, 2
     if fact in DECIDED_BY_DEEPSPEED and claim.reader == "deepspeed":
-        return FRAMEWORK, 0
+        return CODE, 0
     return claim.rank, 1
 
 
 def _must_agree(best: Claim, other: Claim) -> bool:
     """Tell whether two differing claims are a mistake and not an override."""
     if best.rank == other.rank:
-        return best.rank in {FRAMEWORK, LIBRARY} and best.source.path != other.source.path
+        return best.rank in {CODE, FRAMEWORK, LIBRARY} and best.source.path != other.source.path
     return find_program(best.reader).reconciles_deepspeed and other.reader == "deepspeed"

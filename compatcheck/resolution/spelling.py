@@ -25,12 +25,29 @@ class Spelling(NamedTuple):
     value: Any
     """As the file has it."""
 
+    @property
+    def written(self) -> tuple[str, str]:
+        """Return key and value as a person writes them; in Python, what lies in a mapping is an entry of one there."""
+        if not self.document.source.path.endswith(".py"):
+            lower = isinstance(self.value, bool) or self.value is None
+            return self.key, str(self.value).lower() if lower else str(self.value)
+        literal = str(list(self.value)) if isinstance(self.value, tuple) else repr(self.value)
+        outer, _, inner = self.key.partition(".")
+        beside = any(one.key.startswith(f"{outer}.") and one.key != self.key for one in self.document.statements)
+        if not inner or beside or "." in inner:  # the other entries stay
+            return self.key.rpartition(".")[2], literal
+        return outer, f"dict({inner}={literal})"
+
 
 def find_spellings(
     documents: Iterable[Document], name: str, value: object, role: str, scope: FactScope
 ) -> Iterator[Spelling]:
     """Yield the keys that can give a fact a value: files before commands, keys that this release is known to have first."""
-    for document in sorted(documents, key=lambda one: one.is_command):
+    documents = sorted(documents, key=lambda one: one.is_command)
+    made_by_code = any("" in document.calls for document in documents)
+    for document in documents:
+        if made_by_code and document.is_command and find_program(document.reader).kind != "library":
+            continue  # its program has a parser of its own
         found = find_keys(document.table, name, value, role)
         ranked = [(rank, key, given) for key, given in found for rank in [_rank(document, name, key, scope)]]
         for _, key, given in sorted((one for one in ranked if one[0] is not None), key=lambda one: one[0] or 0):

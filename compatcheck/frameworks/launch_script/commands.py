@@ -13,15 +13,16 @@ from compatcheck.frameworks.deepspeed import syntax
 from compatcheck.frameworks.launch.flags import parse_flags
 from compatcheck.frameworks.launch_script.choices import spread, unite
 from compatcheck.frameworks.launch_script.launchers import remove_launchers
-from compatcheck.frameworks.registry import command_readers
+from compatcheck.frameworks.registry import command_readers, find_folder
 from compatcheck.frameworks.text import expect_mapping
 from compatcheck.shell.parameters import NO_ARGUMENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from compatcheck.core.command import Command
     from compatcheck.frameworks.launch.program import Launch
+    from compatcheck.frameworks.reader import CommandReader
 
 _MANY_RANKS = {"torchrun", "deepspeed", "accelerate"}
 
@@ -56,18 +57,23 @@ class TrainingCommand(NamedTuple):
         return self.launch.command.source.line
 
 
-def read_commands(commands: Iterable[Command], files: Mapping[str, str] | None = None) -> tuple[TrainingCommand, ...]:
+def read_commands(
+    commands: Iterable[Command],
+    files: Mapping[str, str] | None = None,
+    find_parsed: Callable[[str], str | None] = lambda _: None,
+) -> tuple[TrainingCommand, ...]:
     """Return the training commands, each with its documents; what is repeated word for word counts once.
 
     Args:
         commands: of one script, in the order it would run them.
         files: files the script itself writes, by path.
+        find_parsed: returns the reader of the arguments that a Python script has parsed, where that is told.
     """
     runs: list[TrainingCommand] = []
     seen: set[tuple[object, ...]] = set()
     for command in commands:
         launches = [launch for way in spread(command) if (launch := remove_launchers(way)) is not None]
-        ways = [documents for launch in launches if (documents := read_launch(launch))]
+        ways = [documents for launch in launches if (documents := read_launch(launch, find_parsed))]
         identity = tuple(
             (launch.program, *((word.text or word.written) for word in launch.arguments)) for launch in launches
         )
@@ -86,15 +92,18 @@ def _arguments(command: Command) -> Iterator[Gap]:
         yield Gap(command.source._replace(key=None), f'passes on "$@"; {TAKEN_AS_EMPTY}', None, assumed=True)
 
 
-def read_launch(launch: Launch) -> tuple[Document, ...]:
-    """Return what a launch says; nothing when it is not known to train."""
-    for reader in command_readers():
-        kind = reader.recognise(launch)
-        if kind is not None:
-            program = _program_reference(launch)
-            documents = (*reader.read(launch, kind), *launch.documents)
-            first = documents[0]._replace(references=(*documents[0].references, *program))
-            return first, *documents[1:]
+def read_launch(launch: Launch, find_parsed: Callable[[str], str | None] = lambda _: None) -> tuple[Document, ...]:
+    """Return what a launch says; nothing when it is not known to train.
+
+    Options that tell no program are those of the parser in the script that is started.
+    """
+    told = ((reader, kind) for reader in command_readers() if (kind := reader.recognise(launch)) is not None)
+    reader, kind = next(told, None) or _ask_script(launch, find_parsed)
+    if reader is not None:
+        program = _program_reference(launch)
+        documents = (*reader.read(launch, kind), *launch.documents)
+        first = documents[0]._replace(references=(*documents[0].references, *program))
+        return first, *documents[1:]
     source = launch.command.source
     retriever = _retriever(launch)
     if retriever is not None:
@@ -109,6 +118,12 @@ def read_launch(launch: Launch) -> tuple[Document, ...]:
     hint = "--set what they decide" if launch.arguments else "--set what it decides"
     skip = Skipped(source, f"starts {launch.program}, {what}", hint, by_run=True, fact=about)
     return (Document("script", source, (), (), (skip,), references, is_command=True), *launch.documents)
+
+
+def _ask_script(launch: Launch, find_parsed: Callable[[str], str | None]) -> tuple[CommandReader | None, str]:
+    parsed = next((find_parsed(program) for _, program, _ in _program_reference(launch)), None)
+    folder = None if parsed is None else find_folder(parsed)
+    return (None, "") if folder is None or parsed is None else (folder.command, parsed)
 
 
 def _named_files(launch: Launch) -> Iterator[tuple[str, str, str]]:

@@ -53,7 +53,7 @@ def read_launch_script(
     written = {name: word.text for name, word in script.files.items() if word.text is not None}
     # a training may be started for its output: `log=$(torchrun …)`, or only if something is given: `[ -n "$RUN" ] && torchrun …`
     every = (*script.commands, *script.queries, *script.alternatives)
-    found = read_commands(every, written)
+    found = read_commands(every, written, _Parsers(file, files))
     steps = set(map(id, script.commands))
     runs = [run for run in found if id(run.launch.command) in steps or run.is_training]
     defaults = [run for run in runs if id(run.launch.command) not in set(map(id, script.alternatives))]
@@ -97,6 +97,29 @@ def _split_line(path: str, files: Files) -> tuple[str, int | None]:
     if match is None or files.exists(path):
         return path, None
     return match[1], int(match[2])
+
+
+class _Parsers:
+    """What the Python scripts beside a script have parsed."""
+
+    def __init__(self, path: str, files: Files) -> None:
+        self.path = path
+        self.files = files
+        self._known: dict[str, str | None] = {}
+
+    def __call__(self, program: str) -> str | None:
+        """Return the reader of the arguments that a script parses; None where that is not told."""
+        if program not in self._known:
+            self._known[program] = self._find(find_beside(self.path, program, self.files))
+        return self._known[program]
+
+    def _find(self, file: str) -> str | None:
+        from compatcheck.frameworks.python_script.read import find_parsed  # noqa: PLC0415 (only where options do not tell)
+
+        try:
+            return find_parsed(file, self.files) if self.files.is_file(file) else None
+        except InputError:
+            return None
 
 
 class _Neighbours:

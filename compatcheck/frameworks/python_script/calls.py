@@ -56,7 +56,9 @@ class Assignment(NamedTuple):
     name: str
     value: ast.expr
     given: Given
-    node: ast.Call | ast.Assign
+    condition: str | None
+    """The test of the innermost branch around it that no literal decides."""
+    node: ast.Call | ast.Assign | ast.AnnAssign | ast.AugAssign
     scope: Scope
 
 
@@ -68,7 +70,7 @@ _DTYPES = {
     "bfloat16", "float16", "float32", "float64", "half", "int8", "float8_e4m3fn",
 }  # fmt: skip
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-Visited = ast.Call | ast.Assign | ast.For | ast.Expr
+Visited = ast.Call | ast.Assign | ast.AnnAssign | ast.AugAssign | ast.For | ast.Expr
 
 
 def parse_script(text: str, path: str) -> ast.Module:
@@ -226,18 +228,20 @@ class Script:
 
     def assignments(self) -> Iterator[Assignment]:
         """Yield what attributes are assigned: ``model.config.use_cache = False``."""
+        kept = {
+            id(value): target
+            for node, _, _ in self.visited
+            for targets, value in [targets_of(node)]
+            for target in targets
+        }
         for node, scope, condition in self.visited:
-            match node:
-                case ast.Assign(targets=targets, value=value):
-                    assigned = [(one.value, one.attr) for one in targets if isinstance(one, ast.Attribute)]
-                case ast.Call(func=ast.Name(id="setattr"), args=[owner, ast.Constant(value=str(name)), value]):
-                    assigned = [(owner, name)]
-                case _:
-                    continue
-            given = self.read(value, scope)
-            if condition is not None and given.why is None:
-                given = given._replace(why=f"is set only if {condition}")
-            yield from (Assignment(owner, name, value, given, node, scope) for owner, name in assigned)
+            for owner, name, value in assigned_by(node):
+                given = self.read(value, scope)
+                if condition is not None and given.why is None:
+                    given = given._replace(why=f"is set only if {condition}")
+                elif id(node) in kept and dotted_name(kept[id(node)]) != dotted_name(owner):
+                    given = given._replace(why=f"is set only in {words_of(kept[id(node)])}")
+                yield Assignment(owner, name, value, given, condition, node, scope)  # type: ignore[arg-type]  # of these alone
 
     def parsed(self) -> set[str]:
         """Return the names of objects that a parser of arguments fills.
@@ -247,9 +251,9 @@ class Script:
         found: set[str] = set()
         nodes = [node for node, _, _ in self.visited]
         for node in nodes:
-            if isinstance(node, ast.Assign) and (parses(node.value) or _is_one(node.value, found)):
-                targets = [part for target in node.targets for part in getattr(target, "elts", [target])]
-                found |= {dotted_name(target) for target in targets}
+            targets, value = targets_of(node)
+            if value is not None and (parses(value) or _is_one(value, found)):
+                found |= {dotted_name(part) for target in targets for part in getattr(target, "elts", [target])}
         functions = {node.name: node.args.args for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef)}
         for node in nodes:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in functions:
@@ -263,7 +267,7 @@ class Script:
     ) -> Iterator[tuple[Visited, Scope, str | None]]:
         if depth > _MAX_DEPTH * 4:
             return
-        if isinstance(node, ast.Call | ast.Assign | ast.For | ast.Expr):
+        if isinstance(node, Visited):
             yield node, scope, condition
         inner = scope
         if isinstance(node, _SCOPES):
@@ -271,6 +275,10 @@ class Script:
         if isinstance(node, ast.If | ast.IfExp | ast.While):
             yield from self._branches(node, inner, condition, depth)
             return
+        if isinstance(node, ast.ExceptHandler | ast.match_case):
+            condition = (
+                "something is raised" if isinstance(node, ast.ExceptHandler) else f"it is {words_of(node.pattern)}"
+            )
         for child in ast.iter_child_nodes(node):
             yield from self._visit(child, inner, condition, depth + 1)
 
@@ -300,7 +308,7 @@ class Script:
         for keyword in node.keywords:
             if keyword.arg is not None:
                 continue
-            is_open = is_open or self._entries(keyword.value, scope, 0) is None
+            is_open = is_open or self.entries(keyword.value, scope) is None
             mapping = keyword.value.id if isinstance(keyword.value, ast.Name) else ""
             for key, value in self.entered.get(mapping, {}).items():
                 names = frozenset(self._names(value, scope, 0))
@@ -317,14 +325,14 @@ class Script:
             if keyword.arg is not None:
                 found[keyword.arg] = keyword.value
             else:
-                found.update(self._entries(keyword.value, scope, 0) or {})
+                found.update(self.entries(keyword.value, scope) or {})
         return found
 
-    def _entries(self, node: ast.expr, scope: Scope, depth: int) -> dict[str, ast.expr] | None:
+    def entries(self, node: ast.expr, scope: Scope, depth: int = 0) -> dict[str, ast.expr] | None:
         """Return what a mapping that is written out holds, literals or not; None where it may hold anything."""
         if isinstance(node, ast.Name):
             assigned = None if node.id in self.changed or depth > _MAX_DEPTH else scope.find(node.id)
-            return None if assigned is None else self._entries(assigned, scope, depth + 1)
+            return None if assigned is None else self.entries(assigned, scope, depth + 1)
         result: dict[str, ast.expr] = {}
         match node:
             case ast.Dict(keys=keys, values=values):
@@ -334,7 +342,7 @@ class Script:
             case _:
                 return None
         for key, value in pairs:
-            inner = self._entries(value, scope, depth + 1) if key is None else None
+            inner = self.entries(value, scope, depth + 1) if key is None else None
             if isinstance(key, ast.Constant):
                 inner = {str(key.value): value}
             if inner is None:
@@ -349,6 +357,26 @@ class Script:
         except _NoLiteralError:
             names = frozenset(self._names(node, scope, 0))
             return Given(None, node.lineno, f"is {words_of(node)}, which is no literal", names)
+
+    def passes_on(self, node: ast.expr, key: str, scope: Scope, depth: int = 0) -> bool:
+        """Tell whether an expression passes on what is called like a key: ``args.bf16``, ``getattr(torch, args.dtype)``."""
+        if depth > _MAX_DEPTH:
+            return False
+        match node:
+            case ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=name)) if name == key:
+                return True
+            case ast.Name(id=name):
+                assigned = scope.find(name)
+                return name == key if assigned is None else self.passes_on(assigned, key, scope, depth + 1)
+            case ast.Call(args=given, keywords=words) if dotted_name(node.func) not in {"min", "max"}:
+                values = [*given, *(word.value for word in words)]
+                said = any(isinstance(one, ast.Constant) and one.value == key for one in values)
+                return said or any(self.passes_on(one, key, scope, depth + 1) for one in values)
+            case ast.IfExp(body=one, orelse=other):
+                return self.passes_on(one, key, scope, depth + 1) and self.passes_on(other, key, scope, depth + 1)
+            case ast.BoolOp(op=ast.Or(), values=[first, *_]):
+                return self.passes_on(first, key, scope, depth + 1)
+        return False
 
     def _names(self, node: ast.expr, scope: Scope, depth: int) -> Iterator[str]:
         """Yield the names in an expression, and in what those are assigned."""
@@ -454,8 +482,64 @@ def _convert(kind: str, value: object) -> object:
         raise _NoLiteralError from None
 
 
+PARSERS = frozenset({"HfArgumentParser", "TrlParser"})
+"""Classes that make objects of arguments from a command line."""
 _PARSES = ("parse_args_", "parse_dict", "parse_json", "parse_yaml")
 """How methods of HfArgumentParser and TrlParser begin that make objects of arguments."""
+
+
+def targets_of(node: ast.AST) -> tuple[list[ast.expr], ast.expr | None]:
+    """Return what a statement assigns to, and what; no value for a statement that is no plain assignment."""
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            return targets, value
+        case ast.AnnAssign(target=target, value=value):
+            return [target], value
+    return [], None
+
+
+def assigned_by(node: ast.AST) -> Iterator[tuple[ast.expr, str, ast.expr]]:
+    """Yield what attributes of objects a statement or a call sets by their names: object, attribute, value.
+
+    An object whose attributes are replaced in a copy counts as the object itself.
+    """
+    match node:
+        case ast.Call(func=ast.Name(id="setattr"), args=[owner, ast.Constant(value=str(name)), value]):
+            yield owner, name, value
+        case ast.Call(args=[owner], keywords=words) if dotted_name(node.func).rpartition(".")[2] in _COPIES:
+            yield from ((owner, word.arg, word.value) for word in words if word.arg is not None)
+        case ast.AugAssign(target=target, op=operator, value=value):
+            computed = ast.copy_location(ast.BinOp(target, operator, value), node)
+            yield from ((owner, name, computed) for owner, name, _ in _assigned(target, computed))
+        case _:
+            targets, given = targets_of(node)
+            yield from (one for target in targets if given is not None for one in _assigned(target, given))
+
+
+_COPIES = {"replace", "evolve"}
+"""Functions that copy an object with other attributes: ``dataclasses.replace``."""
+
+
+def _assigned(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, str, ast.expr]]:
+    match target, value:
+        case ast.Attribute(value=owner, attr=name), _:
+            yield owner, name, value
+        case ast.Subscript(value=mapping, slice=ast.Constant(value=str(name))), _:
+            held = _of_attributes(mapping)
+            yield from () if held is None else ((held, name, value),)
+        case ast.Tuple(elts=targets) | ast.List(elts=targets), _:
+            values = getattr(value, "elts", ())
+            plain = len(values) == len(targets) and not any(isinstance(one, ast.Starred) for one in (*targets, *values))
+            for index, one in enumerate(targets):
+                yield from _assigned(one, values[index] if plain else value)
+
+
+def _of_attributes(node: ast.AST) -> ast.expr | None:
+    """Return the object whose attributes a mapping is: ``vars(args)``."""
+    match node:
+        case ast.Attribute(value=owner, attr="__dict__") | ast.Call(func=ast.Name(id="vars"), args=[owner]):
+            return owner
+    return None
 
 
 def parses(node: ast.expr) -> bool:
@@ -465,9 +549,9 @@ def parses(node: ast.expr) -> bool:
 
 def _is_one(node: ast.AST, names: Collection[str]) -> bool:
     """Tell whether an expression is one of some objects, or the mapping of its attributes."""
-    match node:
-        case ast.Attribute(value=owner, attr="__dict__") | ast.Call(func=ast.Name(id="vars"), args=[owner]):
-            return _is_one(owner, names)
+    owner = _of_attributes(node)
+    if owner is not None:
+        return _is_one(owner, names)
     return isinstance(node, ast.Name | ast.Attribute) and dotted_name(node) in names
 
 

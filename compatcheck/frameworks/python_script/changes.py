@@ -15,7 +15,7 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.setting_names import is_about_memory, is_elsewhere, split_name, words_about_memory
-from compatcheck.frameworks.python_script.calls import dotted_name, words_of
+from compatcheck.frameworks.python_script.calls import assigned_by, dotted_name, words_of
 from compatcheck.frameworks.python_script.objects import (
     ASKS,
     MODEL_ASKS,
@@ -185,9 +185,8 @@ class Changes:
             return
         given = {self.objects.kind(one, scope) for one in given_to(call) if not self._is_asked(one, scope)}
         given -= {None, Kind.CONFIG, Kind.OPTIMIZER}
-        is_setattr = name == "setattr" and len(call.args) > 1 and isinstance(call.args[1], ast.Constant)
-        if not given or is_setattr:
-            return
+        if not given or (any(assigned_by(call)) and all(word.arg for word in call.keywords)):
+            return  # what is set by its name is an assignment
         arguments = given & {Kind.ARGUMENTS, Kind.OPTIONS}
         leaves_alone = self.objects.leaves_alone(func, scope)
         takes_in = name == "update" and leaves_alone  # what it is called on changes, and not what it is given
@@ -317,10 +316,11 @@ class Changes:
 
     def _of_items(self, node: ast.Assign, targets: Iterable[ast.expr], scope: Scope) -> Iterator[Change]:
         for target in targets:
-            if isinstance(target, ast.Subscript) and self.objects.kind(target.value, scope) in {
+            is_about = isinstance(target, ast.Subscript) and self.objects.kind(target.value, scope) in {
                 Kind.ARGUMENTS,
                 Kind.OPTIONS,
-            }:
+            }
+            if is_about and not any(assigned_by(node)):
                 yield from self._change(node, scope, None, ANY)
 
     def _of_making(self, targets: Iterable[ast.expr], value: ast.expr, scope: Scope) -> Iterator[Change]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from compatcheck.core.source import Skipped, Source
+    from compatcheck.frameworks.python_script.calls import Assignment
     from compatcheck.frameworks.python_script.objects import Objects
 
 _TRL = {
@@ -104,6 +105,8 @@ class Findings:
         """Whether a Trainer is given an optimizer whose family is told: then its arguments name none."""
         self.of_arguments: set[str] = set()
         """Keys that the arguments of a Trainer state."""
+        self.of_code: set[str] = set()
+        """Keys whose value nobody can tell and that the script computes itself: no command line says what they hold."""
         self.values: dict[str, Given] = {}
         self.accelerate: dict[str, Given] = {}
         self.statements: dict[str, tuple[Statement, int]] = {}
@@ -122,6 +125,8 @@ class Findings:
         self.trainers: dict[str, int] = {}
         self.gaps: list[Gap] = []
         """Where arguments are given or set that are no literals."""
+        self.calls: dict[str, int] = {}
+        """Line of the call that takes each argument, or under an empty name all others."""
         self.has_arguments = False
         self.given: Given | None = None
         """What a Trainer is given as its arguments."""
@@ -135,8 +140,27 @@ class Findings:
         if known is not None and (known.why, known.value) != (given.why, given.value):
             why = f"is set in lines {known.line} and {given.line}, each time to something else"
             given = given._replace(why=why, names=frozenset())
+            self.of_code.add(key)
         values[key] = given
         self.lines.setdefault(key, given.line)
+
+    def set(self, key: str, given: Given, value: ast.expr, where: Call | Assignment) -> None:
+        """Take what the arguments of a Trainer are given by name, where they are made or later; a mapping by its entries."""
+        script, scope = self.objects.script, where.scope
+        self.of_arguments.add(key)
+        entries = script.entries(value, scope) if given.why is not None and where.condition is None else None
+        if entries and "." not in key and key != "deepspeed":
+            self.lines.setdefault(key, given.line)
+            for name, one in entries.items():
+                self.set(f"{key}.{name}", script.read(one, scope), one, where)
+            return
+        if given.why is not None and not script.passes_on(value, key.rpartition(".")[2], scope):
+            self.of_code.add(key)
+        if key != "deepspeed":
+            self.take(key, given)
+        elif given.why is not None or given.value is not None:
+            self.deepspeed = given
+            self.lines.setdefault("deepspeed", given.line)
 
     def state(self, fact: str, key: str, value: Any, call: Call) -> None:  # noqa: ANN401 (a vocabulary value)
         """State what a call means by being there; a second call that means otherwise makes it unknown."""
@@ -160,6 +184,7 @@ def take_call(call: Call, found: Findings) -> None:
     base = found.objects.trainers.get(call.name, call.name)
     take = TAKERS.get(base)
     if take is not None and (base in found.objects.known or base in found.objects.trainers):
+        found.calls.update(dict.fromkeys(_TAKEN.get(base, ()), call.line))
         take(call._replace(name=base), found)
 
 
@@ -169,12 +194,10 @@ def _take_arguments(call: Call, found: Findings) -> None:
         found.gaps.append(
             Gap(found.source._replace(line=call.line), f"gives {call.name} arguments that are no literals (`**`)")
         )
-    found.of_arguments |= call.keywords.keys()
     for key, given in call.keywords.items():
-        if key == "deepspeed":
-            _take_deepspeed(given, call, found)
-        else:
-            found.take(key, given, call)
+        conditional = call.condition is not None and given.why is None
+        only = given._replace(why=f"is set only if {call.condition}") if conditional else given
+        found.set(key, only, call.written[key], call)
     if call.name in TRL_CONFIGS:
         found.trainers[TRL_CONFIGS[call.name]] = call.line
 
@@ -452,3 +475,10 @@ TAKERS: dict[str, Callable[[Call, Findings], None]] = {
     "FullyShardedDataParallelPlugin": _take_fsdp_plugin,
 }
 """Names of classes and functions, and what a call of them says."""
+_TAKEN: dict[str, Iterable[str]] = {
+    **dict.fromkeys(ARGUMENTS, ("",)),
+    **dict.fromkeys(("LoraConfig", "AdaLoraConfig"), tuple(_LORA.values())),
+    "from_pretrained": sorted(_LOADING),
+    "Accelerator": ("mixed_precision",),
+}
+"""Arguments that each of them takes; an empty name stands for those that no other takes."""

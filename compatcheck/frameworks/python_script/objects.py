@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.setting_names import is_elsewhere
 from compatcheck.frameworks.keys import Names
-from compatcheck.frameworks.python_script.calls import dotted_name, parses
+from compatcheck.frameworks.python_script.calls import dotted_name, parses, targets_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -131,10 +131,11 @@ class Objects:
 
     def _follow(self) -> None:
         for node, scope, _ in self.script.visited:
+            targets, value = targets_of(node)
+            for target in targets:
+                if value is not None:
+                    self._assign(target, value, scope)
             match node:
-                case ast.Assign(targets=targets, value=value):
-                    for target in targets:
-                        self._assign(target, value, scope)
                 case ast.For(target=target, iter=iterated):
                     if any(self.kind(inner, scope) in {Kind.MODEL, Kind.PART} for inner in ast.walk(iterated)):
                         for inner in ast.walk(target):
@@ -271,6 +272,18 @@ class Objects:
             if isinstance(one, ast.Call) and self.last_name(one) in {"LoraConfig", "AdaLoraConfig"}:
                 return True
         return False
+
+    def classes_in(self, nodes: Iterable[ast.AST], scope: Scope, wanted: Collection[str]) -> Iterator[str]:
+        """Yield which of some classes expressions name, themselves or by a class of the script that derives from one."""
+        for node in (inner for one in nodes for inner in ast.walk(one) if isinstance(inner, ast.Name | ast.Attribute)):
+            last = dotted_name(node).rpartition(".")[2]
+            name = self.script.aliases.get(last, last)
+            found = name if name in wanted else self._base_of(name, wanted)
+            assigned = scope.find(last) if isinstance(node, ast.Name) else None
+            if found is not None:
+                yield found
+            elif isinstance(assigned, ast.Tuple | ast.List):
+                yield from self.classes_in(assigned.elts, scope, wanted)
 
     def path(self, node: ast.AST) -> str | None:
         """Return the dotted path of what an import names; None for anything else."""

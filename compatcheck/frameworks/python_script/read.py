@@ -19,9 +19,9 @@ from compatcheck.core.textfile import read_bytes
 from compatcheck.frameworks.accelerate import configuration as accelerate
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
-from compatcheck.frameworks.python_script.calls import Given, Script, dotted_name, parse_script, too_deep
+from compatcheck.frameworks.python_script.calls import PARSERS, Given, Script, dotted_name, parse_script, too_deep
 from compatcheck.frameworks.python_script.changes import TRAINABLE, Changes
-from compatcheck.frameworks.python_script.meanings import ARGUMENTS, TAKERS, TRAINERS, Findings, take_call
+from compatcheck.frameworks.python_script.meanings import ARGUMENTS, TAKERS, TRAINERS, TRL_CONFIGS, Findings, take_call
 from compatcheck.frameworks.python_script.objects import Kind, Objects
 from compatcheck.frameworks.text import read_text
 from compatcheck.frameworks.translation import translate
@@ -33,7 +33,15 @@ if TYPE_CHECKING:
     from compatcheck.frameworks.keys import Key
 
 
-_OPTIONS = frozenset(key.partition(".")[0] for key in hf_trainer.TABLE)
+_DECIDES = {
+    "bf16": ("training.mixed_precision",),
+    "fp16": ("training.mixed_precision",),
+    "fsdp": ("training.sharding", "training.fsdp_offload_params"),
+    "gradient_checkpointing_kwargs": ("training.use_reentrant",),
+    "peft_config": ("training.peft",),
+}
+"""Arguments that have no meaning of their own, and the facts that they decide."""
+_OPTIONS = frozenset(key.partition(".")[0] for key in hf_trainer.TABLE) | _DECIDES.keys() | {"deepspeed"}
 """Arguments that have a meaning, or an entry that has one."""
 
 
@@ -86,13 +94,41 @@ def read(path: str, files: Files = LOCAL, *, named: bool = True, launched: bool 
         raise too_deep(path) from None
 
 
+def find_parsed(path: str, files: Files = LOCAL) -> str | None:
+    """Return the reader of the arguments that a script has parsed from its command line; None for a parser of its own.
+
+    Raises:
+        InputError: not readable, or no Python.
+    """
+    try:
+        script, objects = _parse(path, files)
+    except RecursionError:
+        raise too_deep(path) from None
+    return _find_parsed(script, objects)
+
+
+def _find_parsed(script: Script, objects: Objects) -> str | None:
+    for call in script.calls():
+        if call.name in PARSERS:
+            classes = set(objects.classes_in(call.node.args, call.scope, ARGUMENTS))
+            if classes:
+                return trl.READER if classes & TRL_CONFIGS.keys() else hf_trainer.READER
+    return None
+
+
+def _parse(path: str, files: Files) -> tuple[Script, Objects]:
+    script = Script(parse_script(read_text(path, files), path))
+    return script, Objects(script, trainers=TRAINERS, arguments=ARGUMENTS, known=TAKERS.keys())
+
+
 def _read(path: str, files: Files, *, named: bool, launched: bool) -> tuple[Document, ...]:
     source = Source(path)
-    script = Script(parse_script(read_text(path, files), path))
-    objects = Objects(script, trainers=TRAINERS, arguments=ARGUMENTS, known=TAKERS.keys())
+    script, objects = _parse(path, files)
     found = Findings(source, objects)
     for call in script.calls():
         take_call(call, found)
+    if _find_parsed(script, objects) is not None:
+        found.calls.pop("", None)
     parsed = script.parsed()
     for one in script.assignments():
         if one.given.line > objects.trained.get(one.scope, sys.maxsize):
@@ -105,9 +141,9 @@ def _read(path: str, files: Files, *, named: bool, launched: bool) -> tuple[Docu
             found.lines["use_cache"] = given.line
         elif kind is Kind.OPTIONS or (kind is Kind.ARGUMENTS and owner in parsed):  # those may be of any class
             if one.name in _OPTIONS:
-                found.take(one.name, given)
+                found.set(one.name, given, one.value, one)
         elif kind is Kind.ARGUMENTS:
-            found.take(one.name, given)
+            found.set(one.name, given, one.value, one)
     if found.makes_optimizer:
         found.values.pop("optim", None)
     found.changes += Changes(objects).find()
@@ -132,7 +168,7 @@ def _read(path: str, files: Files, *, named: bool, launched: bool) -> tuple[Docu
 
 def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[Document]:
     trainers = {name: line for name, line in found.trainers.items() if name}
-    from_command = "HfArgumentParser" in script.names() or "TrlParser" in script.names()
+    from_command = not PARSERS.isdisjoint(script.names())
     if found.given is not None and not found.has_arguments and not from_command:
         found.gaps.append(
             Gap(
@@ -167,8 +203,10 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
     references += models
     references += _deepspeed_reference(found)
     told = script.parsed() if launched else set()  # the options of the command say what these hold
-    open_values = {key: given for key, given in found.values.items() if told.isdisjoint(given.names)}
-    found.unresolved += list(_not_literal(open_values, hf_trainer.TABLE))
+    open_values = {
+        key: given for key, given in found.values.items() if key in found.of_code or told.isdisjoint(given.names)
+    }
+    found.unresolved += _not_literal(open_values, hf_trainer.TABLE)
     if from_command and not launched:
         found.unresolved += _left_to_command(found)
     has_adapters = any(stated.fact == "training.peft" for stated in statements)
@@ -183,6 +221,8 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         lines=found.lines,
         unresolved=tuple(one for one in found.unresolved if one.key != "peft_config" or not has_adapters),
         gaps=(*main.gaps, *found.gaps),
+        calls=found.calls,
+        of_code=frozenset(known.keys() | found.of_code),
     )
     for document in (*translated[1:], *found.documents):
         stands = tuple(one for one in document.statements if not _may_be_replaced(one, found))
@@ -245,16 +285,6 @@ def _not_literal(values: Mapping[str, Given], table: Mapping[str, tuple[Key, ...
         inside = (meanings for name, meanings in table.items() if name == key or name.startswith(f"{key}."))
         facts = [meaning.fact for meanings in inside for meaning in meanings]
         yield from (Unresolved(fact, key, given.why) for fact in dict.fromkeys((*facts, *_DECIDES.get(key, ()))))
-
-
-_DECIDES = {
-    "bf16": ("training.mixed_precision",),
-    "fp16": ("training.mixed_precision",),
-    "fsdp": ("training.sharding", "training.fsdp_offload_params"),
-    "gradient_checkpointing_kwargs": ("training.use_reentrant",),
-    "peft_config": ("training.peft",),
-}
-"""Arguments that have no meaning of their own, and the facts that they decide."""
 
 
 def _left_to_command(found: Findings) -> list[Unresolved]:

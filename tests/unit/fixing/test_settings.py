@@ -215,3 +215,63 @@ def test_where_nothing_makes_it_fit_this_is_said_with_what_comes_nearest() -> No
     said = " ".join(run("estimate", *options, "--suggest").out.split())
     assert "nothing that can be changed here makes it fit for certain; nearest is fused AdamW" in said
     assert "the smallest hardware it fits on none: " in said
+
+
+SCRIPT = """\
+import torch
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, TrainingArguments
+from peft import LoraConfig
+from trl import SFTTrainer
+
+bnb = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16)
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-2-7b-chat-hf", quantization_config=bnb)
+args = TrainingArguments(output_dir="test", bf16=True, per_device_train_batch_size=8)
+trainer = SFTTrainer(model, args=args, peft_config=LoraConfig(r=16, task_type="CAUSAL_LM"), max_seq_length=1024)
+trainer.train()
+"""
+OF_SCRIPT = "torch==2.1.2\ntransformers==4.36.2\ntrl==0.7.7\npeft==0.7.1\nbitsandbytes==0.41.3\naccelerate==0.25.0\n"
+
+
+def test_what_a_python_script_sets_is_named_by_line_and_literal_and_once() -> None:
+    Path("requirements.txt").write_text(OF_SCRIPT)
+    Path("finetune.py").write_text(SCRIPT)
+    ran = run("check", "finetune.py", "requirements.txt", *ON_40_GB[:3])
+    assert "set gradient_checkpointing to True (training.gradient_checkpointing) at finetune.py:8" in " ".join(
+        ran.out.split()
+    )
+    assert "finetune.py:8: gradient_checkpointing=True" in ran.out
+    offered = run("estimate", "finetune.py", "requirements.txt", *ON_40_GB[:3], "--suggest").out
+    assert offered.count("gradient_checkpointing=True") == 1
+    Path("finetune.py").write_text(
+        SCRIPT.replace('output_dir="test"', 'output_dir="test", gradient_checkpointing=True')
+    )
+    assert run("check", "finetune.py", "requirements.txt", *ON_40_GB[:3]).code == 0
+
+
+def test_a_setting_is_placed_where_code_decides_behind_the_command() -> None:
+    Path("requirements.txt").write_text(
+        "torch==2.5.1\ntransformers==4.48.3\naccelerate==1.3.0\ndeepspeed==0.16.4\ntrl==0.14.0\n"
+    )
+    Path("ds.json").write_text(STAGE3)
+    Path("train.py").write_text(
+        "from trl import SFTConfig, SFTTrainer\nfrom transformers import HfArgumentParser\n"
+        "(args,) = HfArgumentParser(SFTConfig).parse_args_into_dataclasses()\n"
+        'args.gradient_checkpointing_kwargs = {"use_reentrant": False}\n'
+        'SFTTrainer("meta-llama/Llama-3.1-8B", args=args).train()\n'
+    )
+    words = "--max_seq_length 1024 --bf16 --gradient_checkpointing --per_device_train_batch_size 1 --deepspeed ds.json"
+    Path("train.sh").write_text(f"torchrun --nproc_per_node 8 train.py {words} --output_dir out\n")
+    (finding,) = (
+        one
+        for one in json.loads(run("check", ".", "--gpu", "8xH100-80GB", "--no-policy", "--format", "json").out)[
+            "findings"
+        ]
+        if one["rule_id"] == "deepspeed/zero3-params-kept-in-backward"
+    )
+    texts = [one["text"] for one in finding["remedies"]]
+    assert any(
+        text.startswith(
+            "set gradient_checkpointing_kwargs to dict(use_reentrant=True) (training.use_reentrant) at train.py:4"
+        )
+        for text in texts
+    ), texts

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from compatcheck.core.document import AUTO, MISSING, Document, Statement, Unresolved
 from compatcheck.core.source import Source
 from compatcheck.resolution.merge import (
+    CODE,
     DECLARED,
     FRAMEWORK,
     INSTALLED,
@@ -32,7 +33,7 @@ READERS = {SCRIPT: ["script"], FRAMEWORK: ["hf_trainer", "trl"], LIBRARY: ["deep
 
 @st.composite
 def claims(draw: st.DrawFn) -> Claim:
-    rank = draw(st.sampled_from([SETTING, SCRIPT, FRAMEWORK, LIBRARY, DECLARED, MODEL, INSTALLED, MEASURED]))
+    rank = draw(st.sampled_from([SETTING, CODE, SCRIPT, FRAMEWORK, LIBRARY, DECLARED, MODEL, INSTALLED, MEASURED]))
     reader = draw(st.sampled_from(READERS.get(rank, ["other"])))
     value = draw(st.sampled_from([0, 1, 2, AUTO] if rank == LIBRARY else [0, 1, 2]))
     return Claim(rank, reader, value, Source(draw(st.sampled_from(["a.json", "b.json", "c.yaml"])), "key"))
@@ -68,7 +69,7 @@ def test_order_decides_nothing_but_ties(stated: list[Claim], random: Any) -> Non
 
 
 def test_precedence_from_set_to_measured() -> None:
-    order = [SETTING, DECLARED, SCRIPT, FRAMEWORK, LIBRARY, MODEL, INSTALLED, MEASURED]
+    order = [SETTING, DECLARED, CODE, SCRIPT, FRAMEWORK, LIBRARY, MODEL, INSTALLED, MEASURED]
     for index, rank in enumerate(order[:-1]):
         weaker = [Claim(other, "r", 0, Source("w")) for other in order[index + 1 :]]
         assert stage(*weaker, Claim(rank, "r", 1, Source("s"))).facts[FACT].value == 1

@@ -67,3 +67,30 @@ def test_a_script_may_set_what_no_key_states() -> None:
     Path("t.py").write_text('from transformers import TrainingArguments\nTrainingArguments("out", bf16=True)\n')
     assert is_own_code(read("t.py").documents)
     assert not is_own_code(read("t.yaml").documents)
+
+
+@pytest.mark.parametrize(
+    ("script", "fact", "value", "expected"),
+    [
+        ("", "gradient_checkpointing", True, ("gradient_checkpointing", "True")),
+        ("", "use_reentrant", False, ("gradient_checkpointing_kwargs", "dict(use_reentrant=False)")),
+        (", fsdp_config={'fsdp_version': 2}", "optimizer", "adafactor", ("optim", "'adafactor'")),
+    ],
+)
+def test_code_is_written_as_python(script: str, fact: str, value: object, expected: tuple[str, str]) -> None:
+    Path("t.py").write_text(f"Trainer(args=TrainingArguments(output_dir='o', bf16=True{script}))\n")
+    Path("requirements.txt").write_text("transformers==4.51.3\n")
+    subject = read("requirements.txt", "t.py")
+    scope = FactScope(subject.roles["train"], subject.environment, open_rules(()))
+    found = next(find_spellings(subject.documents, f"training.{fact}", value, "train", scope))
+    assert found.written == expected
+
+
+def test_what_a_constructor_takes_is_no_option_of_the_command() -> None:
+    Path("t.py").write_text("own = argparse.parse_args()\nTrainer(args=TrainingArguments(output_dir='o', bf16=True))\n")
+    Path("run.sh").write_text("torchrun --nproc_per_node 4 t.py --bf16 --per_device_train_batch_size 1\n")
+    Path("requirements.txt").write_text("transformers==4.51.3\n")
+    subject = read("requirements.txt", "run.sh")
+    scope = FactScope(subject.roles["train"], subject.environment, open_rules(()))
+    found = find_spellings(subject.documents, "training.use_liger_kernel", True, "train", scope)
+    assert {(one.document.source.path, one.document.place(one.key).line) for one in found} == {("t.py", 2)}

@@ -1,0 +1,128 @@
+"""What a training script sets behind the parser of its command line holds, whatever the command says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from compatcheck.frameworks.python_script.read import find_parsed
+from compatcheck.frameworks.recognise import follow_references, read_configurations
+from compatcheck.resolution.resolve import resolve
+from compatcheck.rules.locate import open_rules
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from compatcheck.resolution.subject import Subject
+
+PARSED = """\
+import dataclasses, torch
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+args, = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+{}
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B")
+Trainer(model=model, args=args).train()
+"""
+OPTIONS = "--gradient_checkpointing True --bf16 --output_dir o --per_device_train_batch_size 1 --deepspeed two.json"
+CHECKPOINTING, MICRO, PRECISION = (
+    "training.gradient_checkpointing",
+    "training.micro_batch_size",
+    "training.mixed_precision",
+)
+
+
+def launched(folder: Path, script: str, options: str = OPTIONS) -> Subject:
+    (folder / "t.py").write_text(script, encoding="utf-8")
+    for stage, name in ((2, "two"), (3, "three")):
+        (folder / f"{name}.json").write_text(f'{{"zero_optimization": {{"stage": {stage}}}}}', encoding="utf-8")
+    (folder / "r.sh").write_text(f"torchrun --nproc_per_node 8 t.py {options}\n", encoding="utf-8")
+    rules = open_rules(())
+    (reading,) = read_configurations(str(folder / "r.sh"), named=True)
+    return resolve("s", rules=rules, documents=follow_references(reading.documents, rules, {}))
+
+
+@pytest.mark.parametrize(
+    ("statement", "fact", "value"),
+    [
+        ("args.gradient_checkpointing = False", CHECKPOINTING, False),
+        ("setattr(args, 'gradient_checkpointing', False)", CHECKPOINTING, False),
+        ("args.gradient_checkpointing: bool = False", CHECKPOINTING, False),
+        ("args.report_to, args.gradient_checkpointing = 'none', False", CHECKPOINTING, False),
+        ("vars(args)['gradient_checkpointing'] = False", CHECKPOINTING, False),
+        ("args = dataclasses.replace(args, gradient_checkpointing=False)", CHECKPOINTING, False),
+        ("args.per_device_train_batch_size = 16", MICRO, 16),
+        ("args.bf16 = False", PRECISION, "no"),
+        ("args.gradient_checkpointing_kwargs = {'use_reentrant': False}", "training.use_reentrant", False),
+        ("args.deepspeed = 'three.json'", "training.zero_stage", 3),
+        ("args.per_device_train_batch_size = args.per_device_train_batch_size", MICRO, 1),  # as the command has it
+        (
+            "n = args.n\nargs.gradient_checkpointing_kwargs = dict(use_reentrant=False, n=n)",
+            "training.use_reentrant",
+            False,
+        ),
+        ("args.bf16 = getattr(args, 'bf16')", PRECISION, "bf16"),
+    ],
+)
+def test_an_assignment_behind_the_parser_ranks_above_the_command(
+    tmp_path: Path, statement: str, fact: str, *, value: Any
+) -> None:
+    subject = launched(tmp_path, PARSED.format(statement))
+    assert subject.roles["train"][fact].value == value
+    assert subject.conflicts == ()
+
+
+@pytest.mark.parametrize(
+    ("statement", "fact"),
+    [
+        ("args.per_device_train_batch_size *= 4", MICRO),
+        ("args.per_device_train_batch_size = min(args.per_device_train_batch_size, 8)", MICRO),
+        ("if args.local_rank == 0:\n    args.gradient_checkpointing = False", CHECKPOINTING),
+        ("try:\n    import fast\nexcept ImportError:\n    args.gradient_checkpointing = False", CHECKPOINTING),
+        ("args.bf16 = torch.cuda.is_bf16_supported()", PRECISION),
+        ("other = dataclasses.replace(args, gradient_checkpointing=False)", CHECKPOINTING),
+    ],
+)
+def test_what_nobody_can_tell_of_it_is_open(tmp_path: Path, statement: str, fact: str) -> None:
+    subject = launched(tmp_path, PARSED.format(statement))
+    assert fact not in subject.roles["train"]
+    assert fact in {name for name, _, _ in subject.unresolved}
+
+
+def test_a_literal_of_a_constructor_is_out_of_the_command_s_reach(tmp_path: Path) -> None:
+    made = "args = TrainingArguments('o', per_device_train_batch_size=8, gradient_checkpointing=own.gradient_checkpointing)"
+    facts = launched(tmp_path, PARSED.format(f"own = args\n{made}")).roles["train"]
+    assert facts[MICRO].value == 8
+    assert [value for value, _ in facts[MICRO].alternatives] == [1]
+    assert facts[CHECKPOINTING].value is True  # handed on from the command
+
+
+def test_the_model_that_code_loads_is_the_one(tmp_path: Path) -> None:
+    facts = launched(tmp_path, PARSED.format(""), f"{OPTIONS} --model_name_or_path gpt2").roles["train"]
+    assert facts["model.name"].value == "meta-llama/Llama-3.1-8B"
+    assert facts["model.model_type"].value == "llama"
+
+
+@pytest.mark.parametrize("options", ["--bf16 --output_dir o", "--fp16", ""])
+def test_a_launch_with_few_options_is_read_by_the_parser_of_its_script(tmp_path: Path, options: str) -> None:
+    subject = launched(tmp_path, PARSED.format(""), options)
+    assert subject.roles["train"][MICRO].value == 8
+    assert not subject.skipped
+    assert subject.roles["train"][PRECISION].value == (options[2:6] or "no")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("HfArgumentParser(TrainingArguments)", "hf_trainer"),
+        ("HfArgumentParser((Own, transformers.TrainingArguments))", "hf_trainer"),
+        ("CLASSES = (Own, TrainingArguments)\nHfArgumentParser(CLASSES)", "hf_trainer"),
+        ("class Mine(TrainingArguments): pass\nHfArgumentParser(Mine)", "hf_trainer"),
+        ("TrlParser((Own, SFTConfig))", "trl"),
+        ("HfArgumentParser(Own)", None),
+        ("argparse.ArgumentParser()\nTrainingArguments()", None),
+    ],
+)
+def test_a_script_is_asked_which_arguments_it_parses(tmp_path: Path, text: str, expected: str | None) -> None:
+    (tmp_path / "t.py").write_text(text, encoding="utf-8")
+    assert find_parsed(str(tmp_path / "t.py")) == expected
