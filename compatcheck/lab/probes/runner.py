@@ -269,12 +269,18 @@ class _Session:
         )
 
 
-def reproducing_command(task: Task, releases: Mapping[str, str] | None = None) -> str:
-    """Return the command that runs a task again under the same releases; the interpreter is the reader's own."""
+def reproducing_command(task: Task, releases: Mapping[str, str] | None = None, interpreter: str = "") -> str:
+    """Return the command that runs a task again under the same releases.
+
+    Args:
+        task: what was run.
+        releases: of the packages laid over the interpreter.
+        interpreter: options that name it, see `EnvironmentChoice.options`; without them it is the reader's own.
+    """
     changed = {name: value for name, value in task.parameters.items() if task.probe.module.DEFAULTS[name] != value}
     options = "".join(f" --param {name}={show_parameter(value)}" for name, value in changed.items())
     beside = "".join(f" --with {name}=={version}" for name, version in (releases or {}).items())
-    return f"compatcheck probe run {task.probe.name} --backend {task.backend}{options}{beside}"
+    return f"compatcheck probe run {task.probe.name} --backend {task.backend}{options}{interpreter}{beside}"
 
 
 _INSTALLED = re.compile(r"/(?:site-packages|dist-packages|environments/[0-9a-f]{20})/(.+)$")
