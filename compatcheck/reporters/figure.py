@@ -143,12 +143,14 @@ def draw_bars(name: str, title: str, bars: Sequence[Bar], limit: int | None, *, 
     scale = 100 / max(widest * 1.02, ticks[-1])
     shapes: list[str] = []
     texts: list[str] = []
+    spans: list[tuple[float, float]] = []
     first = top = 6.0 if limit is None else 26.0
     for bar in bars:
         lines = fill(translate(bar.label), _LINE) or [""]
         texts += [draw_text("0", top + 13 + 16 * index, line) for index, line in enumerate(lines)]
         texts.append(draw_text("100%", top + 13, format_bytes(bar.size.expected), end=True, kind="number"))
         top += 16 * len(lines) + 3
+        spans.append((top - 3, top + 32))
         shapes += _draw_parts(name, bar, top, scale)
         low, high = bar.size.low * scale, bar.size.high * scale
         if low < high:
@@ -169,7 +171,8 @@ def draw_bars(name: str, title: str, bars: Sequence[Bar], limit: int | None, *, 
         texts.append(draw_text(f"{tick * scale:.3f}%", top + 14, text, end=end, middle=middle, kind="small number"))
     if limit is not None:
         x = limit * scale
-        shapes.append(draw_line(x, 20, x, top, "limit"))
+        # Only beside the bars: a label may be as long as the figure is wide.
+        shapes += [draw_line(x, start, x, end, "limit") for start, end in [(20, 26), *spans, (top - 4, top)]]
         texts.append(draw_text(f"{x:.3f}%", 14, f"device {format_bytes(limit)}", end=x > 50, kind="limit-text"))
     kinds = [kind for kind in COLOURS if any(part.kind == kind for bar in bars for part in bar.parts)]
     top += 24
