@@ -57,7 +57,16 @@ def write_pages(output: Path) -> None:
 def build_site(output: Path) -> int:
     """Run the generator over what was written; return its exit code."""
     command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
-    return subprocess.run(command, cwd=output, check=False).returncode
+    code = subprocess.run(command, cwd=output, check=False).returncode
+    tell_language(output / "site")
+    return code
+
+
+def tell_language(site: Path) -> None:
+    """Say of the Chinese pages which language they are in: the generator knows one for all pages."""
+    for page in site.rglob("*.zh.html"):
+        text = page.read_text(encoding="utf-8")
+        page.write_text(text.replace('<html lang="en"', '<html lang="zh-CN"', 1), encoding="utf-8")
 
 
 if __name__ == "__main__":

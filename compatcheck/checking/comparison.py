@@ -77,6 +77,8 @@ def compare(
         raise UsageError("--run is given more than once", hint="compare one run at a time")
     if sides == ("-", "-"):
         raise UsageError("standard input is named twice", hint="keep one `-`; it can be read only once")
+    for side, other in (sides, sides[::-1]):
+        _refuse_revision(side, other)
     chosen = inspection.requests[0].image_environments
     if chosen and not any(is_image(side) or os.path.isdir(side) for side in sides):
         require_image(chosen)
@@ -88,6 +90,20 @@ def compare(
     require_offered(inspection.requests, (before.subject, after.subject), skipped)
     difference = compare_reports(sides, before.report, after.report, rules.packages)
     return difference._replace(peaks=_price_both(before, after, rules, tracer))
+
+
+def _refuse_revision(side: str, other: str) -> None:
+    """Refuse a revision without a file.
+
+    Raises:
+        InputError: with the file of the other side in that revision, where it is one.
+    """
+    from compatcheck.collectors.requirements.git_revision import is_revision  # noqa: PLC0415 (on the way to an error)
+
+    if side == "-" or os.path.lexists(side) or not is_revision(side):
+        return
+    hint = f"as {side}:./{os.path.relpath(other)}" if os.path.isfile(other) else "as HEAD~1:uv.lock"
+    raise InputError("is a revision, and no file of it is named", source=Source(side), hint=hint)
 
 
 def _read_side(

@@ -147,13 +147,10 @@ def require_image(names: Iterable[str]) -> NoReturn:
 
 
 def _count_runs(gathered: Gathered) -> Gathered:
-    """Let what files of a run name and nobody could read count as named; a pasted text is of a run that lies elsewhere."""
+    """Let what a run names and nobody could read count as named, whether a file or a pasted text holds the run."""
 
     def count(skipped: tuple[Skipped, ...]) -> tuple[Skipped, ...]:
-        return tuple(
-            entry._replace(named=True) if entry.by_run and os.path.isfile(entry.source.path) else entry
-            for entry in skipped
-        )
+        return tuple(entry._replace(named=True) if entry.by_run else entry for entry in skipped)
 
     subjects = tuple(subject._replace(skipped=count(subject.skipped)) for subject in gathered.subjects)
     return gathered._replace(subjects=subjects, skipped=count(gathered.skipped))

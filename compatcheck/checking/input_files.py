@@ -330,11 +330,19 @@ def read_named_file(
     kind = recognise_named(path, files)
     if kind is None and os.path.basename(path) == "setup.py":
         kind = "setup_py"
-    if kind == "requirements" and recognise(path, files) is None and _is_prose(read_bytes(path, files)):
+    if kind == "requirements" and recognise(path, files) is None and _reads_as_prose(path, files):
         kind = "report"  # a text of that name is taken for requirements where nothing tells
     yield from _read_as(path, kind, files, skipped, selection, blocks)
     if kind == "script" and _says_training(path, files):
         yield from _read_as(path, None, files, skipped, selection, None)
+
+
+def _reads_as_prose(path: str, files: Files) -> bool:
+    """Tell whether a file is a text, and no list; what cannot be read is said where it is read."""
+    try:
+        return _is_prose(read_bytes(path, files))
+    except InputError:
+        return False
 
 
 def _says_training(path: str, files: Files) -> bool:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from compatcheck.core.errors import CompatcheckError
 from compatcheck.core.files import LOCAL
 from compatcheck.core.report import NextStep
+from compatcheck.core.source import Source
 from compatcheck.core.textfile import CONFIGURATIONS, may_name_script
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from compatcheck.checking.inspection import Inspection
     from compatcheck.checking.request import Gathered, Request
     from compatcheck.core.report import SubjectReport
+    from compatcheck.core.source import Skipped
 
 MAX_FILES = 50
 """A directory with more files that may be configurations holds data."""
@@ -33,13 +36,14 @@ def find_next_step(
     inspection: Inspection, gathered: Gathered, subjects: Sequence[SubjectReport], environ: Mapping[str, str]
 ) -> NextStep | None:
     """Find what would make more of a check; None where nothing was left out that is known of."""
-    request = inspection.requests[0]
-    if inspection.touched is not None or request.image is not None:
+    given = inspection.requests[0]
+    if inspection.touched is not None or given.image is not None:
         return None
+    request = _leave_out_unread(given, gathered.skipped)
     checked = any(subject.is_checkable for subject in subjects)
-    if request.paths:
+    if given.paths:
         return _add_devices(request, subjects, "check") if checked else _add_environment(request, gathered, environ)
-    if request.run is not None or request.training or request.model is not None:
+    if given.run is not None or given.training or given.model is not None:
         return _add_devices(request, subjects, "env") if checked else _name_environment(request)
     if inspection.policy is not None and inspection.policy.runs:
         names = [run.name for run in inspection.policy.runs]
@@ -88,13 +92,50 @@ def _add_environment(request: Request, gathered: Gathered, environ: Mapping[str,
     documents = [document for subject in gathered.subjects for document in subject.documents]
     missing = imported_packages(documents)
     if not missing:
-        return None
+        return _name_devices(gathered)
     python = find_active(environ) or ANY_PYTHON
-    commands = [_command("check", *request.paths, "--python", python.removeprefix(os.path.join(os.getcwd(), "")))]
+    python = python.removeprefix(os.path.join(os.getcwd(), ""))
+    commands = [_command("check", *request.paths, *_given(request._replace(python=python, prefix=None)))]
     if not any(map(os.path.isdir, request.paths)) and "-" not in request.paths:
         named = [part for path in request.paths for part in ("--training", path)]
         commands = [*_env(request._replace(python=None, prefix=None), [named]), *commands]
     return NextStep(f"no release is known of {_join(missing)}: add the environment that has them", tuple(commands))
+
+
+def _name_devices(gathered: Gathered) -> NextStep | None:
+    """Offer the devices and the driver of a report for a check that has packages; None where neither can be declared."""
+    environments = [subject.environment for subject in gathered.subjects if subject.environment is not None]
+    machine = next((one.hardware for one in environments if one.hardware is not None), None)
+    if machine is None:
+        return None
+    count = f"{machine.gpus_per_node}x" if machine.gpus_per_node else ""
+    given = {"--gpu": machine.gpu and _as_declared(f"{count}{machine.gpu}"), "--driver": machine.driver}
+    options = [part for option, value in given.items() if value for part in (option, value)]
+    if not options:
+        return None
+    commands = (_command("env", *options), _command("check", os.curdir, *options))
+    return NextStep("this describes a machine: name it where packages are checked", commands)
+
+
+def _as_declared(devices: str) -> str | None:
+    """Return devices as ``--gpu`` takes them; None where it does not."""
+    from compatcheck.collectors.machine.instances import parse_hardware  # noqa: PLC0415 (only where no package is known)
+
+    try:
+        parse_hardware(devices)
+    except CompatcheckError:
+        return None
+    return devices
+
+
+def _leave_out_unread(request: Request, skipped: Iterable[Skipped]) -> Request:
+    """Return a request without what is given and could not be read at all: no command is printed that names it."""
+    unread = {entry.source.path for entry in skipped if entry.named and entry.source == Source(entry.source.path)}
+    return request._replace(
+        paths=tuple(path for path in request.paths if path not in unread),
+        training=tuple(path for path in request.training if path not in unread),
+        model=None if "--model" in unread else request.model,
+    )
 
 
 def find_configurations(directory: str, request: Request) -> list[InputFile]:
@@ -154,14 +195,23 @@ def _options(found: Sequence[InputFile]) -> list[list[str]]:
 
 def _env(request: Request, options: Iterable[Sequence[str]]) -> tuple[str, ...]:
     """Write the commands about an environment that add these options, the first few."""
-    given = [
-        *(("--python", request.python) if request.python is not None else ()),
-        *(("--prefix", request.prefix) if request.prefix is not None else ()),
-        *(("--gpu", request.gpu) if request.gpu is not None else ()),
-        *(("--nodes", str(request.nodes)) if request.nodes is not None else ()),
-        *(part for setting in request.settings for part in ("--set", setting)),
-    ]
-    return tuple(_command("env", *given, *more) for more in list(options)[:MAX_COMMANDS])
+    return tuple(_command("env", *_given(request), *more) for more in list(options)[:MAX_COMMANDS])
+
+
+def _given(request: Request) -> list[str]:
+    """Return the options of a request that say where packages lie, what the machine and the model are, and its settings."""
+    options = {
+        "--python": request.python,
+        "--prefix": request.prefix,
+        "--gpu": request.gpu,
+        "--nodes": request.nodes,
+        "--driver": request.driver,
+        "--env-file": request.env_file,
+        "--model": request.model,
+        "--run": request.run,
+    }
+    given = [part for option, value in options.items() if value is not None for part in (option, str(value))]
+    return [*given, *(part for setting in request.settings for part in ("--set", setting))]
 
 
 def _command(*words: str) -> str:

@@ -47,7 +47,7 @@ def complete_line(arguments: list[str]) -> list[str] | None:
             return None
         arguments, pairs = [*arguments, "-"], [*pairs, ("-", "")]
     for name, before in pairs:
-        if not before.startswith("--") and _holds_message(name):
+        if not before.startswith("--") and holds_message(name):
             rest = list(arguments)
             rest.remove(name)
             return ["oom", name, *rest]
@@ -83,7 +83,7 @@ def _keep_standard_input() -> bytes:
     return data
 
 
-def _holds_message(name: str) -> bool:
+def holds_message(name: str) -> bool:
     """Tell whether an input is a text with a message about memory; what cannot be read holds none, and its command says why."""
     with suppress(InputError):
         if name != "-":

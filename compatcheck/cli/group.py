@@ -66,10 +66,10 @@ class LazyGroup(Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Suggest the nearest command when there is none of this name."""
         if args and args[0] not in COMMANDS:
-            from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
+            from compatcheck.core.nearest import find_nearest  # noqa: PLC0415 (only on the way to an error)
 
-            near = get_close_matches(args[0], COMMANDS, n=1)
-            ctx.fail(f"No such command or file {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
+            near = find_nearest(args[0], COMMANDS, cutoff=0.6)
+            ctx.fail(f"No such command or file {args[0]!r}." + (f" Did you mean {near!r}?" if near else ""))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 (click's signature)

@@ -9,6 +9,7 @@ import click
 
 from compatcheck.cli.options import Row, TableOption, read_table
 from compatcheck.core.data_file import read_text
+from compatcheck.core.nearest import find_nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -88,7 +89,9 @@ def make_help(group: click.Group) -> click.Command:
         for name in names:
             inner = found.get_command(outer, name) if isinstance(found, click.Group) else None
             if inner is None:
-                ctx.fail(f"there is no command {' '.join(names)!r}")
+                known = found.list_commands(outer) if isinstance(found, click.Group) else []
+                near = find_nearest(name, (*known, *TOPICS) if found is group else known, cutoff=0.6)
+                ctx.fail(f"There is no command {' '.join(names)!r}." + (f" Did you mean {near!r}?" if near else ""))
             outer, found = click.Context(inner, info_name=name, parent=outer), inner
         click.echo(found.get_help(outer))
 

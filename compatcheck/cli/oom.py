@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 from typing import Any
 
 import click
 
 from compatcheck.cli import options
 from compatcheck.cli.arguments import inspect
+from compatcheck.cli.bare import holds_message
 from compatcheck.cli.help import Command
 from compatcheck.cli.progress import showing_progress
 from compatcheck.core.language import speaking, translate
@@ -48,6 +50,9 @@ def command(log: str, rule_directories: tuple[str, ...], format_name: str, **giv
         kind = "note" if report.readings else "error"
         if told is None:
             lines = [f"{kind}: {name}: no message about memory found"]
+            holder = next((path for path in given["paths"] if path != "-" and holds_message(path)), None)
+            if holder is not None:
+                lines.append(f"hint: {holder} holds one, and is the log: compatcheck oom {shlex.join((holder, log))}")
         else:
             said = dict(told.details)["words"][:120]
             lines = [

@@ -42,6 +42,10 @@ class Entry(NamedTuple):
 
 
 _SIZE = r"[\d.,]+ (?:[KMGT]i)?B"
+_OWNER = r"(?:\S+ \(block at line \d+\)(?=\.)|\S+'s )?"
+"""Begins the name of code in a pasted text, or of a file that a program ships."""
+_WHOLE = r"(?:[^()]|\((?:[^()]|\([^()]*\))*\))*?"
+"""Any text in which each bracket that opens closes."""
 _KINDS = {
     "count": r"[\d,]+",
     "size": rf"{_SIZE}(?: … {_SIZE})?(?: \([\d.]+[^()]*\))?",
@@ -53,7 +57,7 @@ _KINDS = {
     "version": r"\d\S*",
     "severity": "critical|high|medium|low|info",
     "rule": r"[\w.-]+/[\w.-]+",
-    "place": r"\S*[./:]\S*(?: \([^()]*\))?",
+    "place": rf"{_OWNER}\S*[./:]\S*(?: \([^()]*\))?",
 }
 """What may stand for a placeholder, by its name up to ``_``; for any other one a word."""
 
@@ -68,7 +72,8 @@ class _Template:
         self.has_words = any(sign.isalpha() for sign in "".join(self.pieces))
         self.word = max(_WORD.findall(message), key=len, default="")
         """One that stands by itself in every such sentence."""
-        self.pattern: re.Pattern[str] | None = None
+        self._patterns: dict[bool, re.Pattern[str]] = {}
+        """For texts in which each bracket that opens closes, and for others."""
 
     def match(self, text: str) -> dict[str, str] | None:
         """Return what stands for each placeholder; None for another sentence."""
@@ -76,13 +81,17 @@ class _Template:
             return None
         if not all(piece in text for piece in self.pieces):
             return None
-        if self.pattern is None:
-            kinds = [_KINDS.get(name.partition("_")[0], r"\S*?") for name in self.names]
+        whole = _is_whole(text)
+        if whole not in self._patterns:
+            given = {**_KINDS, "text": _WHOLE} if whole else _KINDS
+            kinds = [given.get(name.partition("_")[0], r"\S*?") for name in self.names]
             groups = [f"(?P<{name}>{kind})" for name, kind in zip(self.names, kinds, strict=True)]
             escaped = [re.escape(piece) for piece in self.pieces]
-            self.pattern = re.compile(escaped[0] + "".join(map("".join, zip(groups, escaped[1:], strict=True))))
-        found = self.pattern.fullmatch(text)
-        return None if found is None else found.groupdict()
+            self._patterns[whole] = re.compile(
+                escaped[0] + "".join(map("".join, zip(groups, escaped[1:], strict=True)))
+            )
+        found = self._patterns[whole].fullmatch(text)
+        return None if found is None or (whole and not all(map(_is_whole, found.groups()))) else found.groupdict()
 
 
 class Catalogue:
@@ -139,6 +148,11 @@ class Catalogue:
             if _tells((outer, inner), said):
                 return _put_together(["", self.translate(" ("), self.translate(")")], said)
         return text
+
+
+def _is_whole(text: str) -> bool:
+    """Tell whether each bracket of a text that opens closes in it, the other way round, too, in at most two levels."""
+    return re.fullmatch(_WHOLE, text) is not None
 
 
 def _tells(parts: Iterable[str], said: Iterable[str]) -> bool:

@@ -39,7 +39,7 @@ class Skipped(NamedTuple):
     named: bool = False
     """Whether the person named this input; an unreadable named input is exit code 4."""
     by_run: bool = False
-    """Whether a file of the run names what was not read: it counts as named where the run lies here."""
+    """Whether a run names what was not read: with the run, it counts as named."""
     passes: bool = False
     """Whether it stops no gate: it was read and holds nothing of a stack, or cannot be written otherwise."""
     fact: str | None = None

@@ -1,6 +1,7 @@
 """Reading a file that a person named: every way it can fail becomes an error with a place and a remedy."""
 
 import codecs
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -75,7 +76,7 @@ def read_bytes(path: str, files: Files = LOCAL, *, limit: int = MAX_BYTES) -> by
     """
     source = Source(path)
     too_large = "is {} large; at most {} are read"
-    with _said_of(path):
+    with _said_of(path, files):
         _check_regular(path, files)
         size = files.size_bytes(path)
         data = b"" if size > limit else files.read_bytes(path, limit + 1)
@@ -94,7 +95,7 @@ def open_file(path: str) -> IO[bytes]:
     Raises:
         InputError: it is missing, a directory, a pipe or device, or not readable.
     """
-    with _said_of(path):
+    with _said_of(path, LOCAL):
         _check_regular(path, LOCAL)
         return open(path, "rb", opener=open_at_once)
 
@@ -110,19 +111,33 @@ def _check_regular(path: str, files: Files) -> None:
 
 
 @contextmanager
-def _said_of(path: str) -> Iterator[None]:
+def _said_of(path: str, files: Files) -> Iterator[None]:
     """Say of a file why it could not be read."""
     try:
         yield
     except FileNotFoundError:
         message = "no such file"
-        raise InputError(message, source=Source(path), hint="check the path") from None
+        raise InputError(message, source=Source(path), hint=_find_beside(path, files)) from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         if isinstance(error, InputError):
             raise
         reason = getattr(error, "strerror", None) or str(error)
         message = f"could not be read: {reason}"
         raise InputError(message, source=Source(path), hint="check the path and its permissions") from None
+
+
+def _find_beside(path: str, files: Files) -> str:
+    """Say what to do about a file that is not there: look at the one beside it whose name is most like its own."""
+    from compatcheck.core.nearest import find_nearest  # noqa: PLC0415 (only on the way to an error)
+    from compatcheck.core.programs import leads_out  # noqa: PLC0415 (only on the way to an error)
+
+    folder, name = os.path.split(path)
+    try:
+        names = [] if leads_out(path) else files.list_names(folder or os.curdir)
+    except (OSError, ValueError):
+        names = []
+    near = find_nearest(name, names)
+    return "check the path" + (f"; did you mean {os.path.join(folder, near)}?" if near else "")
 
 
 def open_standard_input() -> IO[bytes]:

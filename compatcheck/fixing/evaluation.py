@@ -141,9 +141,9 @@ class Evaluation:
             VERSION, name, before, release, subjects, effect, (), why, release=release, move=move, follows=True
         )
 
-    def judged(self, changes: Sequence[Change]) -> list[tuple[Subject, Judged]]:
-        """Return the verdict on each subject."""
-        return [(subject, judged) for subject, _, judged in self._changed(changes)]
+    def judged(self, changes: Sequence[Change], *, whole: bool = True) -> list[tuple[Subject, Judged]]:
+        """Return the verdict on each subject, under changes with all that moves along or, not whole, under these alone."""
+        return [(subject, judged) for subject, _, judged in self._changed(changes, whole=whole)]
 
     def unread(self, changes: Sequence[Change]) -> Skipped | None:
         """Return a statement of a run that is read now and no more after some changes: a release does not know its key."""
@@ -163,9 +163,9 @@ class Evaluation:
                     return True
         return False
 
-    def _changed(self, changes: Sequence[Change]) -> Iterator[tuple[Subject, Subject, Judged]]:
+    def _changed(self, changes: Sequence[Change], *, whole: bool = True) -> Iterator[tuple[Subject, Subject, Judged]]:
         """Yield each subject as it is, as it is after changes, and the verdict on that."""
-        changes = self.complete(changes)
+        changes = self.complete(changes) if whole else changes
         for subject in self.subjects:
             own = [change for change in changes if subject.id in change.subjects]
             key = subject.id, frozenset((change.lever, change.facts or change.value) for change in own)
@@ -179,15 +179,15 @@ class Evaluation:
         """Return the findings of all subjects."""
         return [finding for _, judged in self.judged(changes) for finding in judged.findings]
 
-    def failing(self, changes: Sequence[Change]) -> list[Finding]:
+    def failing(self, changes: Sequence[Change], *, whole: bool = True) -> list[Finding]:
         """Return the findings that fail or are goals.
 
         One of those that is only possible then is not cleared, nor is one about memory that nothing can estimate any more.
         """
-        found = [one for one in self.findings(changes) if one.fails or target_of(one) in self.targets]
-        sized = {
-            subject.id for subject, one in self.judged(changes) if one.estimate is not None and one.estimate.phases
-        }
+        judged = self.judged(changes, whole=whole)
+        every = (one for _, verdict in judged for one in verdict.findings)
+        found = [one for one in every if one.fails or target_of(one) in self.targets]
+        sized = {subject.id for subject, one in judged if one.estimate is not None and one.estimate.phases}
         lost = [one for one in self.before if one.is_about_fit and one.fails and one.subject not in sized]
         return [*found, *lost] if changes else found
 

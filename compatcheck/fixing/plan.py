@@ -12,7 +12,7 @@ from compatcheck.core.fix import NOT_CHECKED, NOT_NEEDED, REFUSED, VERSION, Plan
 from compatcheck.core.progress import follow
 from compatcheck.core.units import format_bytes
 from compatcheck.fixing.confirmation import Confirmed, Questions, search_confirmed
-from compatcheck.fixing.evaluation import Evaluation, resolve_changed, target_of, targets_of
+from compatcheck.fixing.evaluation import Evaluation, target_of, targets_of
 from compatcheck.fixing.files import EditableFiles
 from compatcheck.fixing.levers import find_levers
 from compatcheck.fixing.search import Changes, Search, Shortage, State
@@ -329,8 +329,9 @@ class Group:
                 of = f"{subject.id}: " if len(self.subjects) > 1 else ""
                 yield f"{of}state what decides it, and it may be enough: {one.estimate.verdict.condition}"
 
-    def _cleared(self, changes: Sequence[Change]) -> frozenset[Target]:
-        return targets_of(self.failing) - targets_of(self.evaluation.failing(changes))
+    def _cleared(self, changes: Sequence[Change], *, whole: bool = True) -> frozenset[Target]:
+        """Return what changes clear, with all that moves along or, where they are not whole, without."""
+        return targets_of(self.failing) - targets_of(self.evaluation.failing(changes, whole=whole))
 
     def _describe(self, changes: Sequence[Change]) -> tuple[Change, ...]:
         """Say of each change where it is written and which findings come back without it, or go with it alone."""
@@ -343,10 +344,8 @@ class Group:
         }
         described = []
         for change in changes:
-            clears: tuple[str, ...] = ()
-            if not change.follows:
-                without = cleared - self._cleared([other for other in changes if other is not change])
-                clears = _rules_of(without | (cleared & self._cleared([change])))
+            without = cleared - self._cleared([other for other in changes if other is not change], whole=False)
+            clears = _rules_of(without | (cleared & self._cleared([change], whole=False)))
             if change.kind != VERSION:
                 told = NATIVE_NOTE if any(edit.path in native for edit in change.edits) else None
                 note = "; ".join(filter(None, (change.note, told))) or None
@@ -377,7 +376,7 @@ class Group:
         for lever in sorted(self.levers.blamed(finding)):
             for change in self.levers.changes.get(lever, ()):
                 pin = self.evaluation.obstacle((change,))
-                if pin is not None and target_of(finding) not in targets_of(self._alone(change)):
+                if pin is not None and target_of(finding) in self._cleared((change,), whole=False):
                     return (
                         f"{pin}, and no known release of {pin.holder} allows {change.name} {change.after}; an override "
                         f"(uv: override-dependencies = ['{change.name}=={change.release}']) is against that pin"
@@ -398,12 +397,6 @@ class Group:
         needed = format_bytes(estimate.needed.expected)
         changes = " + ".join(change.instruction for change in self.nearest)
         return f"{words}; nearest is {changes}, which needs {needed}"
-
-    def _alone(self, change: Change) -> list[Finding]:
-        """Return what fails after one change without what should move along."""
-        subjects = (one for one in self.subjects if one.id in change.subjects)
-        verdicts = (self.evaluation.judge(resolve_changed(one, (change,), self.rules)) for one in subjects)
-        return [finding for verdict in verdicts for finding in verdict.findings if finding.fails]
 
 
 _STEPS = 16

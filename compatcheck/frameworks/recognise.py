@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import InputError
@@ -179,6 +180,11 @@ def read_configuration(path: str, files: Files = LOCAL, *, named: bool) -> Readi
     if stated:
         msg = f"states {stated[0]} and lacks the key `compatcheck`, which tells a facts file"
         raise InputError(msg, source=Source(path), hint="write the line `compatcheck: 1` above it")
+    if path.endswith(".ipynb"):
+        msg = "is a notebook, whose cells are not read"
+        raise InputError(
+            msg, source=Source(path), hint=f"export it to .py: jupyter nbconvert --to script {quote(path)}"
+        )
     labels = sorted((reader.LABEL for reader in configuration_readers()), key=str.lower)
     kinds = ", ".join("facts (with the line `compatcheck: 1`)" if label == "facts" else label for label in labels)
     kinds += ", launch scripts (.sh), training scripts (.py)"

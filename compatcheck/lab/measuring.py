@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -43,6 +43,8 @@ class Laboratory:
     """Releases or commits of one package over one base, and a store."""
 
     overlays: Overlays
+    interpreter_options: str = ""
+    """How a command names the interpreter below them, see `EnvironmentChoice.options`."""
     package: str
     store: Store | None = None
     beside: tuple[str, ...] = ()
@@ -138,14 +140,15 @@ class Laboratory:
             environment: where, if not in the release's own environment.
 
         Returns:
-            One measurement per task, in their order; a release that cannot be installed gives ``failed`` ones.
+            One measurement per task, in their order, each with the command that runs it again as it was run here; a release
+            that cannot be installed gives ``failed`` ones.
         """
         try:
             interpreter = environment or self.interpreter(version)
         except UnbuildableError as error:
             # Not kept in the store: an index that was down is no property of a release.
             reason = f"could not be installed: {error}"
-            failed = [unbuildable(task, {self.package: version}, reason) for task in tasks]
+            failed = [unbuildable(task, {self.package: version}, reason, self.interpreter_options) for task in tasks]
             for measurement in failed:
                 self.progress(version, measurement)
             return failed
@@ -158,7 +161,10 @@ class Laboratory:
         missing = [(index, task) for index, task in enumerate(tasks) if index not in results]
         if missing:
             self._run(version, interpreter, missing, results)
-        return [results[index] for index in range(len(tasks))]
+        # What was kept knows neither this interpreter nor what was laid over it here.
+        beside = interpreter.requirements()
+        commands = [reproducing_command(task, beside, self.interpreter_options) for task in tasks]
+        return [replace(results[index], command=command) for index, command in enumerate(commands)]
 
     def _known(self, task: Task, interpreter: Interpreter) -> Measurement | None:
         if self.store is None:
@@ -204,8 +210,8 @@ class Laboratory:
         )
 
 
-def unbuildable(task: Task, versions: Mapping[str, str], reason: str) -> Measurement:
-    """Return the result of a task whose environment could not be built."""
+def unbuildable(task: Task, versions: Mapping[str, str], reason: str, interpreter: str = "") -> Measurement:
+    """Return the result of a task whose environment could not be built, over an interpreter named by these options."""
     return Measurement(
         probe=task.probe.name,
         probe_hash=task.probe.hash,
@@ -216,5 +222,5 @@ def unbuildable(task: Task, versions: Mapping[str, str], reason: str) -> Measure
         device="none",
         status="failed",
         reason=reason,
-        command=reproducing_command(task, [f"{name}=={version}" for name, version in versions.items()]),
+        command=reproducing_command(task, [f"{name}=={version}" for name, version in versions.items()], interpreter),
     )

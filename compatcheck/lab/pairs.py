@@ -63,6 +63,13 @@ class TrialRequest(NamedTuple):
     parameters: Mapping[str, Any] = {}
     """Of both sides."""
 
+    @property
+    def options(self) -> str:
+        """The options that ask for it again, with a blank before each."""
+        releases = (("--suspect", self.suspect), ("--baseline", self.baseline))
+        named = "".join(f" {option} {release}" for option, release in releases if release is not None)
+        return named + "".join(f" --param {name}={show_parameter(value)}" for name, value in self.parameters.items())
+
 
 def plan(rule: CompiledRule, texts: Texts, rules: RuleSet, request: TrialRequest | None = None) -> Trial | Confirmation:
     """Choose releases and parameters that the rule is about on the suspect side and not on the other, or say why nothing can.

@@ -67,6 +67,7 @@ def open_laboratory(
     with_uv = overlays.installer.name == "uv"
     return Laboratory(
         overlays=overlays,
+        interpreter_options=settings.environment.options,
         package=package,
         store=open_store(wanted=not settings.no_store),
         beside=settings.beside,

@@ -63,11 +63,11 @@ class Trials:
             return trial
         return _on_installed_torch(trial, rule, self.rules, request, self.settings.environment)
 
-    def run(self, rule: CompiledRule, trial: Trial) -> Confirmation:
-        """Measure both sides and judge them."""
+    def run(self, rule: CompiledRule, trial: Trial, request: TrialRequest) -> Confirmation:
+        """Measure both sides of what was planned for a request and judge them."""
         backend = self.settings.backend or trial.backend
         if (backend or trial.probe.module.BACKENDS[0]) == "cuda" and not self._has_cuda:
-            return _without_cuda(rule.id, trial)
+            return _without_cuda(rule.id, trial, request)
         releases = [release for release in (trial.suspect, trial.baseline) if release is not None]
         laboratory = open_laboratory(
             self.settings,
@@ -198,7 +198,7 @@ def _sees_cuda(choice: EnvironmentChoice) -> bool:
     return "cuda" in done.output.split()
 
 
-def _without_cuda(rule_id: str, trial: Trial) -> Confirmation:
+def _without_cuda(rule_id: str, trial: Trial, request: TrialRequest) -> Confirmation:
     sides = f"{trial.package} {trial.suspect}" + (
         f" against {trial.baseline}" if trial.baseline != trial.suspect else ""
     )
@@ -206,6 +206,6 @@ def _without_cuda(rule_id: str, trial: Trial) -> Confirmation:
         rule_id=rule_id,
         verdict="inconclusive",
         reason=f"torch sees no CUDA device here, and {trial.probe.name} needs one ({sides} remains to be measured). "
-        f"On a machine that has one: compatcheck confirm {rule_id}",
+        f"On a machine that has one: compatcheck confirm {rule_id}{request.options}",
         probe=trial.probe.name,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from html import escape
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.columns import fill
@@ -143,12 +144,14 @@ def draw_bars(name: str, title: str, bars: Sequence[Bar], limit: int | None, *, 
     scale = 100 / max(widest * 1.02, ticks[-1])
     shapes: list[str] = []
     texts: list[str] = []
+    spans: list[tuple[float, float]] = []
     first = top = 6.0 if limit is None else 26.0
     for bar in bars:
         lines = fill(translate(bar.label), _LINE) or [""]
         texts += [draw_text("0", top + 13 + 16 * index, line) for index, line in enumerate(lines)]
         texts.append(draw_text("100%", top + 13, format_bytes(bar.size.expected), end=True, kind="number"))
         top += 16 * len(lines) + 3
+        spans.append((top - 3, top + 32))
         shapes += _draw_parts(name, bar, top, scale)
         low, high = bar.size.low * scale, bar.size.high * scale
         if low < high:
@@ -169,7 +172,8 @@ def draw_bars(name: str, title: str, bars: Sequence[Bar], limit: int | None, *, 
         texts.append(draw_text(f"{tick * scale:.3f}%", top + 14, text, end=end, middle=middle, kind="small number"))
     if limit is not None:
         x = limit * scale
-        shapes.append(draw_line(x, 20, x, top, "limit"))
+        # Only beside the bars: a label may be as long as the figure is wide.
+        shapes += [draw_line(x, start, x, end, "limit") for start, end in [(20, 26), *spans, (top - 4, top)]]
         texts.append(draw_text(f"{x:.3f}%", 14, f"device {format_bytes(limit)}", end=x > 50, kind="limit-text"))
     kinds = [kind for kind in COLOURS if any(part.kind == kind for bar in bars for part in bar.parts)]
     top += 24
@@ -226,22 +230,32 @@ def draw_steps(
     highest, width = max([value for _, value in points] or [0]) or 1, 100 / max(len(points), 1)
     shapes, texts = [draw_line(0, 120, 100, 120, "grid")], []
     before: float | None = None
+    heights = [120 - 90 * value / highest for _, value in points]
     labelled: list[tuple[float, float, float]] = []
+
+    def is_free(left: float, right: float, base: float) -> bool:
+        """Tell whether a label there meets no other one, and no step but one that begins or ends beside it."""
+        if any(abs(base - other) <= _APART and left <= last and right >= first for first, last, other in labelled):
+            return False
+        drawn = [one for index, one in enumerate(heights) if index * width < right and (index + 1) * width > left]
+        return not any(min(pair) < base + 2 and max(pair) > base - 11 for pair in pairwise([drawn[0], *drawn]))
+
     for index, (release, value) in enumerate(points):
-        x, y = index * width, 120 - 90 * value / highest
+        x, y = index * width, heights[index]
         shapes.append(draw_line(x, y, x + width, y, "step", f"{release}: {tell(value)}"))
         if before is not None and before != value:
-            shapes.append(draw_line(x, 120 - 90 * before / highest, x, y, "step"))
+            shapes.append(draw_line(x, heights[index - 1], x, y, "step"))
         label = f"{release}: {tell(value)}"
         wide = len(label) * _LETTER
-        end = x + 1 + wide > 100  # only where it has no room: to the left it may cross a step
-        left = x + width - wide if end else x + 1
-        if before != value and all(
-            abs(y - height) > _APART or left > last or left + wide < first for first, last, height in labelled
-        ):
-            labelled.append((left, left + wide, y))
-            place = f"{x + width if end else left:.3f}%"
-            texts.append(draw_text(place, y - 6, label, end=end, kind="small number"))
+        end = x + 1 + wide > 100  # only where it has no room
+        left = x - 1 - wide if end else x + 1  # beside the step to it
+        above, below = y - 6, y + 15
+        places = (above, below) if below < 118 else (above,)
+        base = next((one for one in places if before != value and is_free(left, left + wide, one)), None)
+        if base is not None:
+            labelled.append((left, left + wide, base))
+            place = f"{left + wide if end else left:.3f}%"
+            texts.append(draw_text(place, base, label, end=end, kind="small number"))
         before = value
     texts += [
         draw_text("0", 136, points[0][0], kind="small"),

@@ -104,9 +104,13 @@ def resolve(
         gaps=_worth_a_word(gaps),
         skipped=(
             *skipped,
-            *(environment.skipped if environment is not None else ()),
+            *_leave_out_declared(environment.skipped if environment is not None else (), hardware, settings or {}),
             *(skipped for document in documents for skipped in document.skipped),
-            *(skipped._replace(passes=True) for device, _ in hardware for skipped in device.skipped),
+            *(
+                skipped._replace(passes=True)
+                for device, _ in hardware
+                for skipped in _leave_out_declared(device.skipped, hardware, settings or {})
+            ),
         ),
         hardware=tuple(hardware),
         settings=settings or {},
@@ -427,6 +431,17 @@ def _describe_gpu(facts: dict[str, Fact], rules: "RuleSet") -> tuple[Skipped, ..
                 Fact(f"hardware.{name}", value, "derived", gpu.sources, f"{found[0].name} in the catalogue"),
             )
     return ()
+
+
+def _leave_out_declared(
+    skipped: tuple[Skipped, ...], hardware: "Sequence[tuple[Hardware, bool]]", settings: Mapping[str, object]
+) -> Iterator[Skipped]:
+    """Leave out what could not be read of the machine where the person has declared it."""
+    for entry in skipped:
+        _, of_hardware, field = (entry.fact or "").partition("hardware.")
+        declared = of_hardware and any(getattr(device, field, None) is not None for device, said in hardware if said)
+        if not declared and entry.fact not in settings:
+            yield entry
 
 
 def _claim_hardware(device: "Hardware", rank: int, claims: dict[str, list[Claim]]) -> None:

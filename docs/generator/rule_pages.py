@@ -6,7 +6,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from compatcheck.core.catalogue import read_entries
 from compatcheck.core.facts import TRAITS
+from compatcheck.core.language import LANGUAGES
 from compatcheck.core.summary import value_text
 from compatcheck.core.units import format_bytes
 from compatcheck.matching.decision import size
@@ -99,6 +101,9 @@ def _write_rule(one: _Known, rules: RuleSet) -> Iterator[str]:
     prose = partial(_link_rules, page=page, rules=rules)
     yield f"# {ID.format(rule.id)} {escape_prose(rule.title)}"
     yield f"{link(package_of(rule.id), page, INDEX)} · {rule.kind} · {rule.confidence}"
+    chinese = _chinese().get((rule.id, " ".join(rule.title.split())))
+    if chinese is not None:  # a search in Chinese finds it, too
+        yield f'<span lang="zh-CN">{escape_prose(chinese)}</span>'
     if rule.kind == FOLKLORE:
         told = [f"`{rule_id}`" for rule_id in rule.debunks]
         yield "**It is said, and it is not so.**" + (f" What is true: {prose(', '.join(told))}." if told else "")
@@ -118,6 +123,12 @@ def _write_rule(one: _Known, rules: RuleSet) -> Iterator[str]:
     yield prose(texts.why)
     yield "## How it is known"
     yield from _write_proof(one, prose)
+
+
+@cache
+def _chinese() -> Mapping[tuple[str, str], str]:
+    """Return the Chinese text of each text of a rule, by the rule and the text."""
+    return {(one.context, one.message): one.translation for one in read_entries(LANGUAGES["zh"], "rules")}
 
 
 @cache

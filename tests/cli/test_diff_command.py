@@ -230,6 +230,16 @@ def test_a_revision_reads_nothing_beside_itself(tmp_path: Path) -> None:
     assert described["code"] == 4
 
 
+def test_a_revision_without_a_file_is_told_the_file_of_the_other_side() -> None:
+    git("init", "-q")
+    git("add", "old.txt")
+    git("commit", "-qm", "one")
+    for sides in (("HEAD", "old.txt"), ("old.txt", "HEAD")):
+        ran = run("diff", *sides)
+        assert (ran.code, "as HEAD:./old.txt" in ran.err) == (4, True)
+    assert run("diff", "HEAD:./old.txt", "old.txt").code == 0
+
+
 def test_a_revision_with_too_many_files_is_refused() -> None:
     git("init", "-q")
     Path("a.txt").write_text("".join(f"-r r{number}.txt\n" for number in range(120)))

@@ -542,6 +542,10 @@ def test_the_incident_of_openrlhf_moves_with_what_its_releases_pin() -> None:
     }
     (plan,) = described["plans"]
     assert [change["name"] for change in plan["changes"] if not change["follows"]] == ["deepspeed"]
+    assert {change["name"]: change["clears"] for change in plan["changes"] if change["clears"]} == {
+        "deepspeed": ["_stack/run-does-not-fit", RULE],
+        "openrlhf": ["openrlhf/logsumexp-over-a-whole-sequence"],
+    }  # what moves along clears what it clears itself
     assert plan["resolution"]["verdict"] == "not checked"
     assert plan["remaining"] == []
 

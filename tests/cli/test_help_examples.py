@@ -197,7 +197,8 @@ def test_topics_of_help() -> None:
     }
     assert {one for one in named if not re.search(rf"^  (-\w, )?{one}\b", options, re.MULTILINE)} == set()
     wrong = run_here("help", "rules", "nothing")
-    assert (wrong.code, "there is no command 'rules nothing'" in wrong.err) == (2, True)
+    assert (wrong.code, "There is no command 'rules nothing'." in wrong.err) == (2, True)
+    assert "Did you mean 'options'?" in run_here("help", "optoins").err
 
 
 def test_the_address_of_a_page_is_that_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,6 +146,11 @@ def test_logs_in_other_encodings_are_read(tmp_path) -> None:
     assert answer(path)["messages"][0]["sizes"]["asked"]["text"] == "9.28 GiB"
 
 
+def test_a_log_that_stands_behind_another_file_is_named(log) -> None:
+    listed, died = log("torch==2.6.0\n", "req.txt"), log(MESSAGE.format(asked="448.00 MiB"), "a log.txt")
+    assert f"hint: {died} holds one, and is the log: compatcheck oom '{died}' {listed}" in run("oom", listed, died).err
+
+
 def test_several_messages_have_one_that_explains(log) -> None:
     look_alike = "out of resource: shared memory, Required: 163856, Hardware limit: 101376"
     text = "\n".join([look_alike, LOGITS + MESSAGE.format(asked="9.28 GiB"), "exits with return code = -9"])

@@ -105,6 +105,20 @@ def test_oom_uses_the_report_beside_the_message(tmp_path: Path) -> None:
     assert "deepspeed/" in ran.out
 
 
+@pytest.mark.parametrize("suffix", [".md", ".sh"])
+def test_a_file_that_a_command_names_and_is_not_here_counts_in_a_text_as_in_a_script(
+    tmp_path: Path, suffix: str
+) -> None:
+    command = (
+        "deepspeed --num_gpus 8 train.py --deepspeed ds_z3.json --model_name_or_path Qwen/Qwen2.5-7B --bf16 True\n"
+    )
+    path = tmp_path / f"run{suffix}"
+    path.write_text(f"```bash\n{command}```\n" if suffix == ".md" else command, encoding="utf-8")
+    (tmp_path / "requirements.txt").write_text("torch==2.6.0\ntransformers==4.48.3\ndeepspeed==0.16.8\n")
+    ran = run("check", path, tmp_path / "requirements.txt", "--select", "torch/*")
+    assert (ran.code, ran.out.partition(":")[0]) == (4, "NOT CHECKED WHOLE")
+
+
 ISSUE = """\
 It dies since the upgrade. My file:
 
@@ -141,7 +155,7 @@ def test_the_blocks_of_an_issue_are_its_configuration(monkeypatch: pytest.Monkey
     path = tmp_path / "issue.md"
     path.write_text(ISSUE, encoding="utf-8")
     facts = run("facts", path)
-    assert facts.code == 0
+    assert facts.code == 4  # nothing says that the block is the file `sft.yaml` of the command
     assert "training.micro_batch_size = 4" in facts.out
     assert "(block at line 4).yaml:8 (per_device_train_batch_size)" in " ".join(facts.out.split())
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(ISSUE.encode())))

@@ -20,7 +20,7 @@ from compatcheck.cli.group import group
 from compatcheck.rules.locate import open_rules
 from compatcheck.rules.named_rule import list_rules
 from compatcheck.rules.vocabulary import vocabulary
-from docs.build import make_pages, write_pages
+from docs.build import make_pages, tell_language, write_pages
 from docs.generator import navigation
 from docs.generator.documents import find_page, list_documents, list_pictures
 from docs.generator.page import Page, escape_prose, link, write_table
@@ -70,6 +70,18 @@ def test_every_active_rule_has_a_page() -> None:
         assert f"]({rule_path(rule.id).removeprefix('rules/')})" in pages()["rules/index.md"]
         assert all(reference["url"] in page for reference in rules.texts(rule).references)
         assert ("<figure" in page.partition("## Measured")[2]) == (rules.texts(rule).measured is not None)
+
+
+def test_a_page_of_a_rule_is_found_in_chinese() -> None:
+    assert "梯度检查点" in pages()["rules/deepspeed/zero3-params-kept-in-backward.md"]
+
+
+def test_chinese_pages_say_which_language_they_are_in(tmp_path: Path) -> None:
+    for name in ("index.html", "index.zh.html"):
+        (tmp_path / name).write_text('<!doctype html>\n<html lang="en" class="no-js">\n', encoding="utf-8")
+    tell_language(tmp_path)
+    assert 'lang="zh-CN"' in (tmp_path / "index.zh.html").read_text(encoding="utf-8")
+    assert 'lang="en"' in (tmp_path / "index.html").read_text(encoding="utf-8")
 
 
 def test_steps_up_stand_in_the_order_of_releases_and_say_what_codes_stand_for() -> None:

@@ -63,7 +63,7 @@ def command(
         elif dry_run:
             click.echo(reporter.format_trial(rule.id, trial), nl=False)
         else:
-            found.append(trials.run(rule, trial))
+            found.append(trials.run(rule, trial, request))
     progress.close()
     if format_name == "json":
         click.echo(json.dumps([reporter.to_json(one) for one in found], indent=2))

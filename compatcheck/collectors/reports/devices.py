@@ -114,11 +114,18 @@ def _summarise(listing: PastedReport, base: Hardware) -> Hardware:
         return base._replace(source=source, gpus_per_node=count, skipped=tuple(skipped))
     smallest, gpu, _ = min(resolved, key=lambda entry: entry[2] or 0)
     if any(device.mig for device in devices):
-        skipped.append(Skipped(source, "MIG is on: its instances are the devices, with their nominal memory", _HINT))
+        skipped.append(
+            Skipped(
+                source,
+                "MIG is on: its instances are the devices, with their nominal memory",
+                _HINT,
+                fact="hardware.gpu",
+            )
+        )
     if len(kinds) > 1:
         taken = gpu.name if gpu is not None else smallest.name
         reason = f"devices differ: {', '.join(sorted(kinds))}; {taken} is taken, the smallest"
-        skipped.append(Skipped(source, reason, _HINT))
+        skipped.append(Skipped(source, reason, _HINT, fact="hardware.gpu"))
     name = gpu.name if gpu is not None else None if smallest.cut else smallest.name
     hardware = base._replace(
         source=source,

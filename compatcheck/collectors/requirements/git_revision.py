@@ -53,6 +53,13 @@ def parse_revision(text: str) -> tuple[str, str] | None:
     return match[1], match[2]
 
 
+def is_revision(text: str) -> bool:
+    """Tell whether git knows a commit, branch or tag of this name here."""
+    return _git(
+        "rev-parse", "--verify", "--quiet", "--end-of-options", f"{text}^{{commit}}", timeout_seconds=TIMEOUT_SECONDS
+    ).succeeded
+
+
 @contextmanager
 def open_revision(text: str) -> Iterator[RevisionFile]:
     """Lay down a file of a git revision, with the requirement files it includes, for the time of the block.

@@ -11,10 +11,10 @@ from compatcheck.core.document import Statement
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.json_file import parse_json
+from compatcheck.core.nearest import find_nearest
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.model.configuration import make_model_document, recognise
 from compatcheck.frameworks.text import expect_mapping, read_text
-from compatcheck.rules.vocabulary import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -76,7 +76,7 @@ def find_model(
     if known is not None:
         return _make_known(known, name, origin)
     models = rules.section("models") or {}
-    near = nearest(name, [*models, *(alias for entry in models.values() for alias in entry["aliases"])])
+    near = find_nearest(name, [*models, *(alias for entry in models.values() for alias in entry["aliases"])])
     what = "is neither a file nor a directory, nor in the local hub cache, nor a well-known model"
     hint = "give --model with a config.json or a model directory" + (f"; did you mean {near!r}?" if near else "")
     msg = f"model {name!r} {what}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 from typing import NamedTuple
@@ -23,6 +24,12 @@ class EnvironmentChoice(NamedTuple):
     torch: str | None
     beside: tuple[str, ...]
     installer: str | None
+
+    @property
+    def options(self) -> str:
+        """The options that name this interpreter again, with a blank before each; none for the one that is found."""
+        named = (("--python", self.python), ("--torch", self.torch))
+        return "".join(f" {option} {shlex.quote(value)}" for option, value in named if value is not None)
 
     def describe(self, *, installs: bool = True) -> str:
         """Say what will be run, and which index is asked, before either happens."""

@@ -286,12 +286,18 @@ def _clear_abandoned() -> None:
                 shutil.rmtree(path)
 
 
-def reproducing_command(task: Task, requirements: Sequence[str] = ()) -> str:
-    """Return the command that runs a task again beside the same packages; the interpreter is the reader's own."""
+def reproducing_command(task: Task, requirements: Sequence[str] = (), interpreter: str = "") -> str:
+    """Return the command that runs a task again beside the same packages.
+
+    Args:
+        task: what was run.
+        requirements: what is laid over the interpreter.
+        interpreter: options that name it, see `EnvironmentChoice.options`; without them it is the reader's own.
+    """
     changed = {name: value for name, value in task.parameters.items() if task.probe.module.DEFAULTS[name] != value}
     options = "".join(f" --param {name}={show_parameter(value)}" for name, value in changed.items())
     beside = "".join(f" --with {shlex.quote(redact(text))}" for text in requirements)
-    return f"compatcheck probe run {task.probe.name} --backend {task.backend}{options}{beside}"
+    return f"compatcheck probe run {task.probe.name} --backend {task.backend}{options}{interpreter}{beside}"
 
 
 _INSTALLED = re.compile(r"/(?:site-packages|dist-packages|environments/[0-9a-f]{20})/(.+)$")

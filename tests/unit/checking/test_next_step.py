@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from compatcheck.checking.next_step import ANY_PYTHON, find_configurations
 from compatcheck.checking.request import Request
 from tests.cli.run_cli import Ran, run
+from tests.unit.collectors.test_reports import NVIDIA_SMI
 
 DS = '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": "auto"}'
 TRAIN = (
@@ -132,3 +134,24 @@ def test_only_the_head_of_a_file_is_searched(tmp_path: Path) -> None:
 def test_a_pipe_is_not_waited_for(project: Path) -> None:
     os.mkfifo(project / "train.yaml")
     assert commands(run("env")) == []
+
+
+def test_what_was_given_and_is_not_there_stands_in_no_command(project: Path) -> None:
+    (project / "train.yaml").write_text(TRAIN, "utf-8")
+    ran = run(
+        "env", "--python", sys.executable, "--training", "nope.yaml", "--training", "train.yaml", "--model", "no/model"
+    )
+    assert commands(ran) == [f"compatcheck env --python {ANY_PYTHON} --training train.yaml"]
+    (project / "sft.py").write_text(SCRIPT, "utf-8")
+    ran = run("check", "sft.py", "nope.txt", "--driver", "550.54.15")
+    assert commands(ran) == [
+        "compatcheck env --driver 550.54.15 --training sft.py",
+        "compatcheck check sft.py --python .venv/bin/python --driver 550.54.15",
+    ]
+
+
+def test_a_report_of_a_machine_alone_is_named_where_packages_are(project: Path) -> None:
+    (project / "smi.txt").write_text(NVIDIA_SMI, "utf-8")
+    printed = commands(run("check", "smi.txt"))
+    assert printed == [f"compatcheck {words} --gpu 2xA100-80GB --driver 550.54.15" for words in ("env", "check .")]
+    assert run(*shlex.split(printed[0])[1:]).code in {0, 1}

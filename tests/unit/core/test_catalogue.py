@@ -193,3 +193,33 @@ def test_placeholders_take_what_their_names_say(text: str, said: str):
         *(("; ", "；"), (" (", "（"), (")", "）")),
     )
     assert catalogue.translate(text) == said
+
+
+@every_language
+def test_brackets_close_with_the_sign_that_they_open_with(directory: str):
+    """A name of a file keeps its own, whatever stands around it."""
+    catalogue = open_catalogue(directory)
+    block = "issue.md (block at line 20).sh:46 (deepspeed)"
+    for text in (
+        f"not read: {block}: names 'ds.json': ds.json: no such file",
+        f"not checked: {block}: names 'ds.json', which is not here: the file that LLaMA-Factory ships there is assumed",
+        (
+            "as planned for all findings: optimizer states on the host (a.b: cpu at acc.yaml:5), deepspeed 0.16.8, "
+            "fused linear cross-entropy (Liger: needs liger-kernel) (--use_liger_kernel (train.sh:6))"
+        ),
+    ):
+        said = catalogue.translate(text)
+        assert not re.search(r"\b(the|is|as|not)\b", said), said
+        assert not any(opened != closed for opened, closed in pair_brackets(said)), said
+    assert block in catalogue.translate(f"not read: {block}: is empty")
+
+
+def pair_brackets(text: str) -> list[tuple[str, str]]:
+    """Return what opens each pair of brackets, and what should by how the pair closes."""
+    opened, pairs = [], []
+    for sign in text:
+        if sign in "(（":
+            opened.append(sign)
+        elif sign in ")）":
+            pairs.append((opened.pop(), {")": "(", "）": "（"}[sign]))
+    return pairs

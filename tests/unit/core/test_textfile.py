@@ -28,6 +28,18 @@ def test_unreadable_inputs(tmp_path: Path) -> None:
         assert caught.value.hint
 
 
+def test_the_file_beside_it_that_was_meant_is_named(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_bytes(b"")
+    for name, meant in (
+        ("requirement.txt", "requirements.txt"),
+        ("Requirements.TXT", "requirements.txt"),
+        ("a.yaml", None),
+    ):
+        with pytest.raises(InputError) as caught:
+            read_bytes(os.path.join(tmp_path, name))
+        assert caught.value.hint == "check the path" + (f"; did you mean {tmp_path / meant}?" if meant else "")
+
+
 def test_limit_is_inclusive(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"1234")
     assert read_bytes(str(tmp_path / "a"), limit=4) == b"1234"

@@ -7,12 +7,14 @@ from compatcheck.lab.attribution import Attribution
 from compatcheck.lab.bisection import Bisection, Outcome, Transition
 from compatcheck.lab.confirmation import Confirmation
 from compatcheck.lab.drafts import find_end, write_drafts
+from compatcheck.lab.environments.choice import EnvironmentChoice
 from compatcheck.lab.environments.installer import UnbuildableError
 from compatcheck.lab.environments.interpreter import Interpreter
 from compatcheck.lab.environments.overlay import Base
 from compatcheck.lab.measurement import Measurement, PhaseMemory
 from compatcheck.lab.measurement_files import read_measurements
 from compatcheck.lab.measuring import Laboratory, unbuildable
+from compatcheck.lab.pairs import TrialRequest
 from compatcheck.lab.probes.probe import find_probe
 from compatcheck.lab.probes.runner import make_task
 from compatcheck.lab.release_series import Series
@@ -250,9 +252,26 @@ def test_what_was_measured_before_is_not_measured_again():
     laboratory = Laboratory(
         overlays=Overlays(), package="deepspeed", store=store, dates={"0.16.4": "2025-03-26"}, beside=("x==1",)
     )
-    assert laboratory.measure("0.16.4", TASKS) == [BASE, BASE]
+    assert [replace(one, command=BASE.command) for one in laboratory.measure("0.16.4", TASKS)] == [BASE, BASE]
     assert store.asked[0]["versions"] == {"deepspeed": "0.16.4", "torch": "2"}
     assert laboratory.overlays.opened == [(("deepspeed==0.16.4", "x==1"), "2025-03-26")]
+
+
+@pytest.mark.parametrize("release", ["0.16.4", "0.1"])
+def test_the_command_that_runs_it_again_names_the_interpreter_that_was_asked_for(release):
+    chosen = EnvironmentChoice(python="/my envs/python", torch="2.13.0+cpu", beside=(), installer=None)
+    kept = replace(BASE, command="compatcheck probe run zero3_release --backend cpu")
+    laboratory = Laboratory(
+        overlays=Overlays(), interpreter_options=chosen.options, package="deepspeed", store=Store(kept)
+    )
+    assert laboratory.measure(release, TASKS[:1])[0].command == (
+        f"{kept.command} --python '/my envs/python' --torch 2.13.0+cpu --with deepspeed=={release}"
+    )
+
+
+def test_what_was_asked_of_a_confirmation_can_be_asked_again():
+    assert TrialRequest("0.16.4", None, {"layers": 4}).options == " --suspect 0.16.4 --param layers=4"
+    assert TrialRequest().options == ""
 
 
 def test_a_release_that_cannot_be_installed_is_a_result_that_is_not_kept():
@@ -287,7 +306,7 @@ def test_torch_is_the_interpreters_own_and_no_other_release_is_laid_over_it(has,
     WithBase.base.versions = {"torch": has}
     laboratory = Laboratory(overlays=WithBase(), package="torch", store=Store(BASE), beside=("x==1",))
     if good:
-        assert laboratory.measure(asked, TASKS) == [BASE, BASE]
+        assert [replace(one, command=BASE.command) for one in laboratory.measure(asked, TASKS)] == [BASE, BASE]
         assert laboratory.overlays.opened == [("x==1",)]
     else:
         (one, _) = laboratory.measure(asked, TASKS)

@@ -127,3 +127,22 @@ def test_a_picture_alone_has_its_titles_colours_and_nothing_to_load() -> None:
 def test_a_picture_that_cannot_be_written_is_refused_before(tmp_path: Path, name: str, message: str) -> None:
     with pytest.raises(UsageError, match=re.escape(message)):
         check_picture(str(tmp_path / name))
+
+
+def test_a_label_that_would_cross_a_step_stands_below_or_nowhere() -> None:
+    values = [24, 20, *[16] * 32, 20.25, 12.25, 16, *[14] * 5, 0]
+    points = [(f"1.{index}.0", value) for index, value in enumerate(values)]
+    labels = {
+        one.text: float(one.get("y"))
+        for one in parse(draw_steps("f", "t", points, str)).iter()
+        if one.text and ": " in one.text and one.get("y")
+    }
+    height = {f"{release}: {value}": 120 - 90 * value / 24 for release, value in points}
+    assert {text: base - height[text] for text, base in labels.items()} == {
+        "1.0.0: 24": -6,
+        "1.1.0: 20": -6,
+        "1.2.0: 16": -6,
+        "1.34.0: 20.25": -6,
+        "1.35.0: 12.25": 15,
+        "1.42.0: 0": -6,
+    }

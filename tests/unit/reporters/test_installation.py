@@ -46,3 +46,10 @@ def test_json() -> None:
         ("cc", True),
         ("pip-audit", False),
     ]
+
+
+def test_a_long_place_has_a_line_of_its_own() -> None:
+    long = "/srv/a-home-that-is-not-short/environments/of-a-project/with-a-name/bin/uv"
+    text = format_text(FOUND._replace(interpreter=long, parts=(Part("uv", "resolves", "0.9.17", long),)))
+    assert f"Python 3.12.1\n  ({long})\n" in text
+    assert f"  uv          0.9.17\n              ({long})\n" in text

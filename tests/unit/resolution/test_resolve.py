@@ -12,7 +12,7 @@ from compatcheck.core.environment import Damage, Environment, Package
 from compatcheck.core.errors import CompatcheckError, InputError
 from compatcheck.core.facts import ORIGINS
 from compatcheck.core.hardware import Hardware
-from compatcheck.core.source import Source
+from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.native import configuration as native
 from compatcheck.frameworks.recognise import follow_references, read_configuration
 from compatcheck.resolution.resolve import resolve
@@ -57,6 +57,19 @@ def test_set_beats_configuration_beats_default(rules: RuleSet) -> None:
     assert micro(trainer) == (8, "reader-default")
     assert micro(stated) == (4, "configuration")
     assert micro(stated, micro_batch_size=2) == (2, "set")
+
+
+def test_what_a_report_leaves_open_of_a_machine_is_no_question_once_it_is_declared(rules: RuleSet) -> None:
+    question = Skipped(Source("report"), "how many a node has is not said", fact="hardware.gpus_per_node")
+    reported = Hardware(Source("report"), gpu="RTX-4090", skipped=(question,))
+
+    def left_open(*declared: Hardware, **settings: int) -> int:
+        given = {f"hardware.{name}": (value, Source("--set")) for name, value in settings.items()}
+        hardware = (*((one, True) for one in declared), (reported, False))
+        return len(resolve("s", rules=rules, hardware=hardware, settings=given).skipped)
+
+    assert left_open() == left_open(Hardware(Source("--gpu"), gpu="RTX-4090")) == 1
+    assert left_open(Hardware(Source("--gpu"), gpu="RTX-4090", gpus_per_node=4)) == left_open(gpus_per_node=4) == 0
 
 
 def test_every_fact_has_an_origin_and_a_place(rules: RuleSet) -> None:

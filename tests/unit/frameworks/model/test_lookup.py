@@ -128,3 +128,9 @@ def test_every_name_of_the_catalogue_tells_one_model() -> None:
             assert {"model.parameters", "model.hidden_size", "model.vocab_size"} <= facts, name
             assert told.setdefault(name.rpartition("/")[2].lower(), short) == short, name
     assert len(models) >= 250
+
+
+def test_a_name_with_a_slip_is_told_the_one_that_was_meant() -> None:
+    with pytest.raises(InputError) as caught:
+        find_model("meta-lama/Llama-3.1-8b", RULES, {})
+    assert "did you mean 'meta-llama/Llama-3.1-8B'?" in str(caught.value.hint)
