@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,11 @@ class Ledger:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
             raise UsageError(f"{path} cannot be written: {error.strerror}", hint=_REMEDY) from None
+        if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+            os.close(self._descriptor)
+            raise UsageError(
+                f"{path} is no regular file", hint="leave --output out, and the lines go to standard output"
+            )
         with suppress(ImportError):
             import fcntl  # noqa: PLC0415 (not on every system)
 

@@ -28,6 +28,7 @@ from compatcheck.core.errors import (
     NothingToCheckError,
     UsageError,
 )
+from compatcheck.core.language import speaking, translate
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Source
 from compatcheck.rules.locate import open_rules
@@ -75,7 +76,8 @@ def command(inputs: tuple[str, ...], list_file: str | None, output: str | None, 
     else:
         write_ledger(output, names, given, asked, (jobs, timeout_seconds), counts)
     show_progress("")
-    click.echo(summarise(counts), err=True)
+    with speaking(os.environ):
+        click.echo(translate(summarise(counts)), err=True)
     return next((code for code in _ORDER if counts.get(code)), EXIT_NOTHING_TO_CHECK)
 
 

@@ -12,6 +12,7 @@ import os
 import socket
 import sys
 import time
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import InputError, UsageError
@@ -45,6 +46,17 @@ def collect_nodes(
         import ray  # noqa: PLC0415 (only with a cluster)
     except ImportError:
         raise UsageError("--address needs Ray, which is not there", hint="pip install 'compatcheck[fleet]'") from None
+    with redirect_stdout(sys.stderr):  # Ray tells of nodes that end on standard output, which is for the report
+        return _connect_and_collect(ray, address, options, timeout_seconds, note)
+
+
+def _connect_and_collect(
+    ray: Any,  # noqa: ANN401 (Ray's module)
+    address: str,
+    options: Mapping[str, Any],
+    timeout_seconds: float,
+    note: Callable[[str], None],
+) -> Answers:
     began = not ray.is_initialized()
     if began:
         _require_listener(os.environ.get("RAY_ADDRESS", "") if address == "auto" else address)

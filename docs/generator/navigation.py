@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 GUIDES = ("out-of-memory", "platform", "maintainer", "rule-author")
 """One for each kind of reader."""
 MANUAL = (
-    "installation", "tour", "commands", "reading", "inputs", "targets", "images", "fleet", "reports", "ci", "fix", "estimate",
-    "oom", "diff", "security", "python", "measuring", "threat-model", "architecture", "contributing", "changelog",
+    "installation", "tour", "commands", "reading", "inputs", "targets", "images", "fleet", "bulk", "reports", "ci",
+    "fix", "estimate", "oom", "diff", "security", "python", "measuring", "threat-model", "faults", "architecture",
+    "contributing", "changelog",
 )  # fmt: skip
 """Pages for who uses it, in the order in which they are met."""
 REFERENCE = (

@@ -1,4 +1,4 @@
-"""docs/threat-model.md names tests that are there, and one for every promise."""
+"""docs/threat-model.md and docs/faults.md name tests that are there, and one for every promise."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ import pytest
 from tests import ROOT
 
 PAGE = (ROOT / "docs/threat-model.md").read_text(encoding="utf-8")
-NAMED = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", PAGE)
-PROMISES = [row for row in re.findall(r"^\| (.*) \|$", PAGE, re.MULTILINE) if not row.startswith("promise ")]
+FAULTS = (ROOT / "docs/faults.md").read_text(encoding="utf-8")
+NAMED = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", PAGE + FAULTS)
+PROMISES = [
+    row
+    for row in re.findall(r"^\| (.*) \|$", PAGE + FAULTS, re.MULTILINE)
+    if not row.startswith(("promise ", "command | fault"))
+]
 
 
 @pytest.mark.parametrize(("path", "name"), sorted(set(NAMED)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import sysconfig
@@ -14,13 +15,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from compatcheck.checking.checks import Checks
-from compatcheck.checking.request import Request
 from compatcheck.core.errors import InputError, UsageError
-from compatcheck.fleet.merge import judge_nodes
 from compatcheck.fleet.ray import collect_nodes
-from compatcheck.rules.locate import open_rules
 from tests import ROOT
+from tests.cli.run_cli import run
 
 if TYPE_CHECKING:
     from ray.cluster_utils import Cluster
@@ -105,21 +103,25 @@ def test_skew_and_loss_on_a_cluster(cluster: Cluster, tmp_path: Path, monkeypatc
 
     killer = threading.Thread(target=kill_in_mid_run, daemon=True)
     killer.start()
-    answers = collect_nodes(cluster.address, {}, 25)
+    given = ("--address", cluster.address, "--timeout", 25, "--exclude-file", tmp_path / "out.txt", "--format", "json")
+    ran = run("fleet", "env", *given, "--no-policy")
     killer.join(1)
     assert (hanging / STARTED).exists()
-    assert {node.name for node in answers.nodes} == {"same", "older", "odd"}
-    origins = {node.name: node.environment.origin for node in answers.nodes}
-    assert origins["odd"] == str(tmp_path / "env" / "odd" / "bin" / "python")
-    lost = dict(answers.lost)
+    data = json.loads(ran.out)
+    fleet = data["fleet"]
+    assert [sorted(kind["nodes"]) for kind in fleet["kinds"]] == [["older", "same"], ["odd"]]
+    assert {subject["origin"].partition(": ")[2] for subject in data["subjects"]} >= {
+        str(tmp_path / "env" / "odd" / "bin" / "python")
+    }
+    lost = {row["node"]: row["reason"] for row in fleet["lost"]}
     assert lost.keys() == {"dying", "hanging", "bare"}
     assert lost["dying"] == "died before it answered"
     assert lost["hanging"] == "did not answer within 25 s"
     assert "not installed there" in lost["bare"]
-    fleet = judge_nodes(answers, Request(), open_rules(()), {}, Checks())
-    assert {skew.name: skew.odd for skew in fleet.skews} == {"nccl": ("odd",), "pytest": ("older",)}
-    assert set(fleet.excluded) == {"dying", "hanging", "bare", "odd"}
-    assert fleet.report.exit_code == 1
+    odd = {row["name"]: (row["matters"], row["majority"]) for row in fleet["differences"]}
+    assert odd == {"nccl": (True, "2.21.5"), "pytest": (False, "8.3")}
+    assert set((tmp_path / "out.txt").read_text().split()) == {"dying", "hanging", "bare", "odd"}
+    assert ran.code == 1
 
 
 def test_a_cluster_that_is_not_there_is_said():

@@ -1,0 +1,123 @@
+"""`compatcheck bulk`: a line for each input, in their order, whatever happens to the run."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests import ROOT
+from tests.cli.drawn_locks import write_locks
+from tests.cli.run_cli import run
+
+MANY = pytest.param(2500, marks=pytest.mark.slow)
+
+
+def start(*arguments: object) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "compatcheck", "bulk", *map(str, arguments), "--no-policy"]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def list_locks(folder: Path, count: int) -> tuple[list[str], Path]:
+    paths = write_locks(folder / "locks", count)
+    (folder / "list.txt").write_text("".join(f"{path}\n" for path in paths))
+    return paths, folder / "list.txt"
+
+
+def test_every_input_has_a_line_and_one_that_cannot_be_read_stops_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(ROOT / "fixtures" / "upgrade")
+    (tmp_path / "broken.lock").write_bytes(b"\xff\xfe\x00")
+    names = ["before.txt", "none.txt", str(tmp_path / "broken.lock"), "after.txt"]
+    ran = run("bulk", *names, "--training", "train.yaml", "--gpu", "8xH100-80GB", "--jobs", 2)
+    records = [json.loads(line) for line in ran.out.splitlines()]
+    assert [record["input"] for record in records] == names
+    assert [record["exit_code"] for record in records] == [0, 4, 4, 1]
+    assert records[1]["error"]["message"].endswith("no such file")
+    assert "deepspeed/zero3-params-kept-in-backward" in {one["rule_id"] for one in records[3]["findings"]}
+    assert ran.code == 1
+    assert ran.err == "4 inputs: 1 pass, 1 fail, 2 could not be read, or not whole\n"
+    (tmp_path / "empty").mkdir()
+    assert run("bulk", tmp_path / "empty", "--no-policy").code == 3
+
+
+def test_a_line_says_what_check_says(tmp_path: Path):
+    (path,) = write_locks(tmp_path, 1)
+    line = json.loads(run("bulk", path, "--no-policy").out)
+    report = json.loads(run("check", path, "--no-policy", "--format", "json").out)
+    told = {(one["fingerprint"], one["fails"]) for one in report["findings"] if not one["folded"]}
+    assert {(one["fingerprint"], one["fails"]) for one in line["findings"]} == told
+    assert line["exit_code"] == report["summary"]["exit_code"]
+
+
+@pytest.mark.parametrize("count", [60, MANY])
+def test_a_run_that_is_killed_goes_on_and_writes_what_one_that_was_not_does(tmp_path: Path, count: int):
+    _, names = list_locks(tmp_path, count)
+    whole, killed = tmp_path / "whole.jsonl", tmp_path / "killed.jsonl"
+    assert start("--list", names, "--output", whole).wait() == 1
+    drawn, size = random.Random(), whole.stat().st_size
+    for share in sorted(drawn.uniform(0.05, 0.9) for _ in range(3)):
+        process = start("--list", names, "--output", killed)
+        while process.poll() is None and (not killed.exists() or killed.stat().st_size < share * size):
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+        with killed.open("ab") as file:  # as far as a line got when the machine went down
+            file.write(b'{"input": "')
+    assert start("--list", names, "--output", killed).wait() == 1
+    assert killed.read_bytes() == whole.read_bytes()
+    assert len(whole.read_bytes().splitlines()) == count
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_number_of_inputs(tmp_path: Path):
+    peaks = []
+    for count in (100, 2500):
+        (tmp_path / str(count)).mkdir()
+        _, names = list_locks(tmp_path / str(count), count)
+        start("--list", names, "--output", tmp_path / f"{count}.jsonl").wait()
+        peaks.append(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+    assert peaks[1] < 1.1 * peaks[0]
+
+
+def test_a_file_of_another_run_or_of_other_inputs_is_kept(tmp_path: Path):
+    paths = write_locks(tmp_path / "locks", 3)
+    output = tmp_path / "checked.jsonl"
+    run("bulk", *paths, "--no-policy", "--output", output)
+    before = output.read_bytes()
+    ran = run("bulk", *paths, "--no-policy", "--output", output, "--select", "deepspeed/*")
+    assert (ran.code, "other options" in ran.err) == (4, True)
+    ran = run("bulk", *reversed(paths), "--no-policy", "--output", output)
+    assert (ran.code, "where the inputs have" in ran.err) == (4, True)
+    assert output.read_bytes() == before
+    assert run("bulk", *paths, "--no-policy", "--output", output).code == 1
+    assert output.read_bytes() == before
+
+
+def test_a_list_comes_from_standard_input_or_a_file(tmp_path: Path):
+    _, names = list_locks(tmp_path, 2)
+    with names.open() as file:
+        command = [sys.executable, "-m", "compatcheck", "bulk", "--list", "-", "--no-policy"]
+        environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(command, stdin=file, env=environ, capture_output=True, text=True, check=False)
+    assert len(done.stdout.splitlines()) == 2
+    assert run("bulk", "--list", tmp_path / "none").code == 4
+    assert run("bulk").code == 2
+    assert run("bulk", "a", "--list", names).code == 2
+
+
+def test_an_interrupt_ends_the_children(tmp_path: Path):
+    _, names = list_locks(tmp_path, 200)
+    process = start("--list", names, "--output", tmp_path / "checked.jsonl")
+    while not (tmp_path / "checked.jsonl").exists() or not (tmp_path / "checked.jsonl").stat().st_size:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
