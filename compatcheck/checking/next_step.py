@@ -68,7 +68,7 @@ def _add_devices(request: Request, subjects: Sequence[SubjectReport], command: s
     devices = request._replace(gpu=request.gpu or _SOME_DEVICES)
     if command == "env":
         return NextStep(reason, _env(devices, [_named(request)]))
-    return NextStep(reason, (_command("check", *request.paths, *_named(request), "--gpu", _SOME_DEVICES),))
+    return NextStep(reason, (_command("check", *request.paths, *_given(devices), *_named(request)),))
 
 
 def _name_environment(request: Request) -> NextStep:
@@ -78,10 +78,8 @@ def _name_environment(request: Request) -> NextStep:
 
 
 def _named(request: Request) -> list[str]:
-    """Return the options that name the run."""
-    options = [part for path in request.training for part in ("--training", path)]
-    options += [] if request.model is None else ["--model", request.model]
-    return options + ([] if request.run is None else ["--run", request.run])
+    """Return the options that name the configurations of a run that no policy names."""
+    return [] if request.run is not None else [part for path in request.training for part in ("--training", path)]
 
 
 def _add_environment(request: Request, gathered: Gathered, environ: Mapping[str, str]) -> NextStep | None:

@@ -90,7 +90,8 @@ def test_the_runs_of_a_policy_are_proposed(project: Path) -> None:
     (project / "train.yaml").write_text(TRAIN.replace("deepspeed: ds.json\n", ""), "utf-8")
     (project / "compatcheck.toml").write_text('[runs.sft]\ntraining = "train.yaml"\n', "utf-8")
     assert commands(run("env")) == ["compatcheck env --run sft"]
-    assert commands(run("env", "--run", "sft")) == []
+    assert commands(run("env", "--run", "sft")) == ["compatcheck env --gpu 8xH100-80GB --run sft"]
+    assert commands(run("env", "--run", "sft", "--gpu", "8xH100-80GB")) == []
 
 
 @pytest.mark.parametrize("name", ["sft.py", "train.yaml"])
