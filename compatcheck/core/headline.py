@@ -5,8 +5,13 @@ from compatcheck.core.report import Finding, Report, SubjectReport
 from compatcheck.core.summary import checked_anything, fit_text, needs_text, size_text, worst_first
 
 
-def headline(report: Report) -> list[str]:
-    """Return what a reader needs first: the reason of the exit code, the worst finding with its remedy, and the fit."""
+def headline(report: Report, *, inputs: bool = True) -> list[str]:
+    """Return what a reader needs first: the reason of the exit code, the worst finding with its remedy, and the fit.
+
+    Args:
+        report: of a check.
+        inputs: whether to say which inputs were not read.
+    """
     lines = [f"{_word(report)}: {reason_text(report)}"]
     worst = find_worst(report)
     if worst is not None:
@@ -20,7 +25,7 @@ def headline(report: Report) -> list[str]:
         bad = [subject.id for subject, text in fits if not text.startswith("fits")]
         said = f"{len(bad)} of {len(fits)} do not fit, or may not" if bad else f"all {len(fits)} fit"
         lines.append(f"of the runs that could be estimated {said}")
-    return [*lines, *open_lines(report)]
+    return [*lines, *open_lines(report, inputs=inputs)]
 
 
 def _word(report: Report) -> str:

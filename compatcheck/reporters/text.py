@@ -11,6 +11,7 @@ from compatcheck.core.headline import ending, headline
 from compatcheck.core.language import translate
 from compatcheck.core.summary import (
     assumptions_in_words,
+    checked_anything,
     choose,
     clean_text,
     closing_lines,
@@ -145,7 +146,7 @@ class _Writer(Terminal):
 
     def headline(self, report: Report) -> Iterator[str]:
         """Begin with the answer: whether the run fails, the worst finding, whether the run fits."""
-        first, *rest = headline(report)
+        first, *rest = headline(report, inputs=checked_anything(report))  # else they follow at once, with what to do
         code = "1;31" if report.exit_code == EXIT_FINDINGS else "1;32" if report.exit_code == EXIT_CLEAN else "1;33"
         yield from (self.paint(line, code) for line in fill(first, self.width))
         for text in rest:

@@ -13,6 +13,7 @@ import pytest
 
 from compatcheck.cli.__main__ import main
 from tests import ROOT
+from tests.cli.run_cli import run as run_here
 
 REQUIREMENTS = "deepspeed==0.16.4\ntransformers==4.48.3\ntorch==2.5.1\n"
 DEEPSPEED = '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}'
@@ -376,3 +377,8 @@ def test_what_an_error_says_back_commands_no_terminal(tmp_path: Path, monkeypatc
         )
         assert "\x1b" not in done.stderr
         assert "a\\u001b[31mb" in done.stderr
+
+
+def test_what_was_not_read_is_said_once_where_nothing_was_checked(tmp_path: Path) -> None:
+    ran = run_here("check", tmp_path / "nope.txt")
+    assert (ran.code, ran.out.count("no such file")) == (4, 1)

@@ -161,7 +161,7 @@ def test_frequent_reasons_are_told_in_chinese(text: str, reason: str):
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (("check", "nowhere.txt"), "错误：nowhere.txt：没有这个文件"),
+        (("diff", "nowhere.txt", "-"), "错误：nowhere.txt：没有这个文件"),
         (("explain", "no/rule"), "错误：没有规则 'no/rule'"),
     ],
 )
