@@ -181,6 +181,8 @@ def hole(run: Run) -> int:
     """
     if run.loss != "cross_entropy" or run.optimizer is None or run.precision.compute >= 4 or run.outputs_kept:
         return 0  # logits that the loop keeps leave none
+    if not logits(run, backward=True):
+        return 0  # a head without a vocabulary
     engine = run.code == "verl-engine" or (run.code == "verl" and run.trainer in POLICY_TRAINERS)
     if engine and run.precision.logits == run.precision.compute:
         return 0  # logits and gradients are all of one size

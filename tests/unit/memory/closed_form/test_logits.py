@@ -82,3 +82,8 @@ def test_logits_that_a_loop_keeps_are_there_while_blocks_are_differentiated(make
     kept = kept_outputs(make_run(run__outputs_kept=True))
     assert kept[0].size.expected == 2 * 2 * 1024 * 32000
     assert kept_outputs(make_run()) == ()
+
+
+def test_a_head_without_a_vocabulary_leaves_no_hole(make_run):
+    assert hole(make_run()) > 0
+    assert hole(make_run(program__makes_logits=False)) == 0
