@@ -7,6 +7,7 @@ from compatcheck.checking.environments import environment_of
 from compatcheck.core.errors import CompatcheckError, InputError, UsageError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.hardware import Hardware
+from compatcheck.core.redaction import redact
 from compatcheck.core.source import Skipped, Source
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def parse_settings(
         from compatcheck.rules.values import parse_value  # noqa: PLC0415 (only with --set)
 
         source = (sources or {}).get(f"set.{name.strip()}") or Source("--set", name.strip())
-        parsed = parse_value(name.strip(), value.strip(), source)
+        parsed = parse_value(name.strip(), redact(value.strip()), source)
         if name.strip() == "hardware.gpu":
             parsed = _name_gpu(str(parsed), source)
         if name.strip() in settings and settings[name.strip()][0] != parsed:

@@ -66,15 +66,13 @@ def main(arguments: list[str] | None = None) -> None:
         sys.stderr.write("interrupted\n")
         code = EXIT_INTERRUPTED
     except CompatcheckError as error:
-        from compatcheck.cli.output import terminal_width  # noqa: PLC0415 (only on the way to an error)
+        from compatcheck.cli.output import terminal_width, write_error  # noqa: PLC0415 (only on the way to an error)
         from compatcheck.core.columns import break_list  # noqa: PLC0415 (see above)
-        from compatcheck.core.redaction import redact  # noqa: PLC0415 (see above)
-        from compatcheck.core.terminal import escape_lines  # noqa: PLC0415 (see above)
 
         with speaking(os.environ):
             remedy = break_list(translate(error.hint), terminal_width(sys.stderr) - 2) if error.hint else ()
             said = translate(f"error: {error}") + "\n" + "".join(f"  {line}\n" for line in remedy)
-        sys.stderr.write(escape_lines(redact(said)))  # what was given on the command line is often said back
+        write_error(said)
         code = error.exit_code
     except BrokenPipeError:
         sys.stderr.close()
@@ -132,12 +130,11 @@ def _run_command(given: list[str]) -> int:
     try:
         code = group.main(given, prog_name="compatcheck", standalone_mode=False)
     except click.ClickException as error:
-        from compatcheck.core.redaction import redact  # noqa: PLC0415 (only on the way to an error)
-        from compatcheck.core.terminal import escape_lines  # noqa: PLC0415 (see above)
+        from compatcheck.cli.output import write_error  # noqa: PLC0415 (only on the way to an error)
 
         said = StringIO()
         error.show(file=said)
-        sys.stderr.write(escape_lines(redact(said.getvalue())))
+        write_error(said.getvalue())
         return error.exit_code
     except click.Abort:
         raise KeyboardInterrupt from None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.core.errors import UsageError
 from compatcheck.core.language import speaking, translate
 from compatcheck.core.programs import LED_ASTRAY, is_led_astray
-from compatcheck.core.terminal import disarm, escape_controls, printable
+from compatcheck.core.terminal import disarm, escape_controls, escape_lines, escape_name, printable
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -97,7 +97,15 @@ def unread_lines(skipped: "Iterable[Skipped]") -> Iterator[str]:
     from compatcheck.core.redaction import redact  # noqa: PLC0415 (only when something was not read)
 
     for entry in skipped:
-        yield escape_controls(redact(translate(f"not read: {entry}")))
+        yield escape_name(redact(translate(f"not read: {entry}")))
+
+
+def write_error(said: str) -> None:
+    """Write to standard error what an error says; what it says back from the command line or a file commands nobody."""
+    from compatcheck.core.redaction import redact  # noqa: PLC0415 (only on the way to an error)
+
+    text = escape_lines(redact(said))
+    sys.stderr.write(disarm(text) if "GITHUB_ACTIONS" in os.environ else text)
 
 
 def write_files(contents: Iterable[tuple[str, str, str]]) -> None:

@@ -13,6 +13,7 @@ from compatcheck.cli.laboratory import find_evidence_check
 from compatcheck.cli.progress import showing_progress
 from compatcheck.cli.rules_export import command as export_command
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, CompatcheckError
+from compatcheck.core.terminal import disarm, escape_lines
 from compatcheck.rules.locate import CHECKOUT, is_checkout, open_rules
 from compatcheck.rules.named_rule import find_rule, list_rules
 
@@ -81,7 +82,7 @@ def lint_command(paths: tuple[str, ...], rule_directories: tuple[str, ...]) -> i
     with showing_progress():
         found = lint(paths, rule_directories, find_evidence_check)
     for problem in found.problems:
-        click.echo(problem)
+        click.echo(disarm(escape_lines(str(problem))))
     if not found.proven:
         click.echo(NO_PROOF, err=True)
     if found.readable:

@@ -103,7 +103,7 @@ def states_requirements(head: bytes) -> bool:
 
 def states_options(head: bytes) -> bool:
     """Tell whether a ``setup.cfg`` says what is required: most only configure tools."""
-    return b"install_requires" in head or b"[options.extras_require]" in head
+    return re.search(rb"install[-_]requires", head) is not None or b"[options.extras_require]" in head
 
 
 def _is_broken(head: bytes) -> bool:

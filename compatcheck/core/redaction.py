@@ -10,7 +10,7 @@ REDACTED = "[redacted]"
 _USER_INFO = r"(?:(?<=://)|(?<=http:/)|(?<=https:/))[^/\s'\"]+(?=@)"
 """With one slash where an address was taken for a path."""
 _QUERY = (
-    r"(?i)([?&;](?:access_)?(?:token|key|api_?key|signature|sig|secret|password|passwd|pwd|auth|credential|"
+    r"(?i)([?&;#](?:[\w-]{0,40}(?:token|secret|password|passwd|pwd|signature|credential)|(?:access_|api_?|private_)?key|sig|auth|"
     r"x-amz-[a-z-]+|x-goog-[a-z-]+|awsaccesskeyid|googleaccessid)=)[^&#\s'\"]+"
 )
 _ISSUED = (
@@ -33,6 +33,9 @@ _SECRET_WORDS = frozenset(
         "PASSWD",
         "PWD",
         "PASSPHRASE",
+        "PASS",
+        "PAT",
+        "WEBHOOK",
         "CREDENTIAL",
         "CREDENTIALS",
         "AUTH",
@@ -43,8 +46,12 @@ _SECRET_WORDS = frozenset(
         "DSN",
     ]
 )
+_USER_OPTIONS = frozenset({"-u", "--user"})
+"""Of curl and others: a name and a password."""
 _FORM_WORDS = frozenset({"ID", "VALUE", "B64", "BASE64"})
 """Words behind the one that tells: ``AWS_ACCESS_KEY_ID``."""
+_ENDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "APIKEY", "CONNECTION_STRING")
+"""How names end that say so without a break between words: ``ACCESSTOKEN``, ``hfToken``."""
 _HARMLESS_NAMES = frozenset({"PWD", "OLDPWD"})
 
 
@@ -72,7 +79,8 @@ def redact_variable(name: str, value: str) -> str:
     words = name.upper().split("_")
     while len(words) > 1 and words[-1] in _FORM_WORDS:
         words.pop()
-    if value and words[-1] in _SECRET_WORDS and name not in _HARMLESS_NAMES:
+    tells = words[-1] in _SECRET_WORDS or "_".join(words).endswith(_ENDS)
+    if value and tells and name not in _HARMLESS_NAMES:
         return REDACTED
     return redact(value)
 
@@ -90,7 +98,10 @@ def redact_command(text: str) -> str:
         plain = name.lstrip("-'\"").replace("-", "_")
         if hides and not word.startswith("-"):
             shown.append(REDACTED)
+        elif shown and shown[-1] in _USER_OPTIONS and ":" in word:
+            shown.append(f"{word.partition(':')[0]}:{REDACTED}")
         else:
             shown.append(f"{name}={redact_variable(plain, value)}" if equals else word)
-        hides = not equals and name.startswith("--") and redact_variable(plain, "value") == REDACTED
+        named = name.startswith("--") or name.endswith(":")  # an option, or a header
+        hides = not equals and named and redact_variable(plain.rstrip(":"), "value") == REDACTED
     return " ".join(shown)

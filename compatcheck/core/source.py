@@ -23,10 +23,14 @@ class Source(NamedTuple):
 
     def __str__(self) -> str:
         """Format as ``path:line (key)``, leaving out what is not known."""
-        place = self.place
-        if self.key is None:
-            return place
-        return f"{place} {self.key}" if self.key.startswith("(") else f"{place} ({self.key})"
+        text = self.place
+        if self.key is not None:
+            text = f"{text} {self.key}" if self.key.startswith("(") else f"{text} ({self.key})"
+        if text.isprintable():
+            return text
+        from compatcheck.core.terminal import escape_name  # noqa: PLC0415 (only for names made to break a line)
+
+        return escape_name(text)
 
 
 class Skipped(NamedTuple):

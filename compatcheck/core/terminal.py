@@ -17,7 +17,7 @@ def escape_controls(text: str) -> str:
 
 def escape_name(text: str) -> str:
     """Write every control character of a name as the escape of JSON, so that it stays in its line."""
-    return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", _escape, text)
+    return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]", _escape, text)
 
 
 def escape_lines(text: str) -> str:

@@ -131,7 +131,7 @@ class _Yaml11(Scalars):
 
         try:
             return self._loader.yaml_constructors[tag](yaml.constructor.SafeConstructor(), yaml.ScalarNode(tag, text))
-        except (ValueError, LookupError, AttributeError, yaml.YAMLError) as error:
+        except (ValueError, ArithmeticError, LookupError, AttributeError, yaml.YAMLError) as error:
             # A date that does not exist, an integer of thousands of digits, or a tag that the text does not fit.
             reason = str(error).partition(";")[0] if isinstance(error, ValueError) else f"{text!r} does not fit {tag!r}"
             raise ValueError(f"is not valid YAML: {reason}") from None

@@ -10,6 +10,7 @@ import click
 
 from compatcheck.cli import options
 from compatcheck.cli.help import Group
+from compatcheck.cli.output import write_error
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT, UsageError
 from compatcheck.lab.evidence.choice import choose_measurements, choose_one
 from compatcheck.lab.evidence.files import SUFFIXES, export_measurements, write_measurements
@@ -99,7 +100,7 @@ def import_command(paths: tuple[str, ...]) -> int:
     """Keep the measurements of files, or of all files below directories. What is there already is not kept twice."""
     found = read_foreign(paths)
     for error in found.errors:
-        click.echo(f"error: {error}" + (f"\n  {error.hint}" if error.hint else ""), err=True)
+        write_error(f"error: {error}\n" + (f"  {error.hint}\n" if error.hint else ""))
     with EvidenceStore() as store:
         new = store.add_all(found.measurements) if found.measurements else 0
         place = store.path

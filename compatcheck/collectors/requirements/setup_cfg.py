@@ -24,6 +24,11 @@ MAX_BYTES = MIB
 _OPTIONS, _EXTRAS = "options", "options.extras_require"
 
 
+def _undash(key: str) -> str:
+    """Return a key as setuptools takes it, which warns of ``install-requires`` and reads it."""
+    return key.replace("-", "_")
+
+
 def read_setup_cfg(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> Environment:
     """Read ``install_requires`` and ``extras_require``.
 
@@ -32,7 +37,7 @@ def read_setup_cfg(path: str, files: Files = LOCAL, selection: Selection = DEFAU
     """
     text = read_text(path, files, limit=MAX_BYTES)
     parser = configparser.RawConfigParser(strict=False)
-    parser.optionxform = str  # type: ignore[assignment,method-assign]  # as setuptools
+    parser.optionxform = _undash  # type: ignore[assignment,method-assign]
     try:
         parser.read_string(text, path)
     except configparser.Error as error:
