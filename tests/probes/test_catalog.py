@@ -70,13 +70,17 @@ def test_a_probe_can_be_taken_out_as_one_file(name: str) -> None:
 
 
 def stored() -> list[Measurement]:
-    """Return the measurements of today's probes that a CPU can make again."""
+    """Return the measurements of today's probes that a CPU can make again.
+
+    Those of releases beside the packages of others' days are left out: no resolver puts some of them together.
+    """
     hashes = {name: find_probe(name).hash for name in NAMES}
     return [
         one
         for name in NAMES
         if (FIXTURES / name).exists()
         for file in measurement_files(str(FIXTURES / name))
+        if not file.endswith("held.jsonl")
         for one in read_measurements(file)
         if (one.backend, one.status, one.probe_hash) == ("cpu", "ok", hashes[name])
     ]

@@ -225,6 +225,8 @@ def test_malformed_range_names_the_clause(text: str) -> None:
         ("a1b2c3d", True),
         ("g1a2b3c4.d20250101", True),
         ("git1234", True),
+        ("tree1a2b3c4d5e6f", True),
+        ("cu124.fileabcdef012345", True),
         ("unknown", True),
         ("ubuntu.dirty", True),
         ("ubuntu.unknown", True),
