@@ -13,7 +13,7 @@ from compatcheck.core.programs import find_program
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_REQUIREMENTS = {"mcp": "mcp>=2.2,<3"}
+_REQUIREMENTS = {"mcp": "mcp>=2.2,<3", "ray": "ray>=2.9"}
 """What is asked for of packages of which not every release will do, as the extras of `pyproject.toml` do."""
 _PROGRAMS = ("uv", "pip-audit")
 """Packages that are run, and may be so from anywhere."""

@@ -16,6 +16,7 @@ from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import InputError, UsageError
+from compatcheck.core.installation import tell_remedy
 from compatcheck.core.node import Answers, Node, read_line, write_line
 from compatcheck.core.source import Source
 
@@ -45,7 +46,7 @@ def collect_nodes(
     try:
         import ray  # noqa: PLC0415 (only with a cluster)
     except ImportError:
-        raise UsageError("--address needs Ray, which is not there", hint="pip install 'compatcheck[fleet]'") from None
+        raise UsageError("--address needs Ray, which is not there", hint=tell_remedy("ray")) from None
     with redirect_stdout(sys.stderr):  # Ray tells of nodes that end on standard output, which is for the report
         return _connect_and_collect(ray, address, options, timeout_seconds, note)
 
