@@ -253,17 +253,26 @@ def open_blocks(path: str, files: Files) -> tuple[Files, tuple[str, ...] | None]
     Returns:
         The tree, and the names that the blocks have in it; None for what is no text with any.
     """
-    from compatcheck.collectors.reports.blocks import has_blocks  # noqa: PLC0415 (only for pasted texts)
-
     if path != STANDARD_INPUT and not path.endswith(REPORT_SUFFIXES):
         return files, None
     try:
         content = read_bytes(path, files)
     except InputError:
         return files, None  # its reader says why
+    if b"```" not in content and b"~~~" not in content and _STARTS.search(content) is None:
+        return files, None
+    from compatcheck.collectors.reports.blocks import has_blocks  # noqa: PLC0415 (only for pasted texts)
+
     if not has_blocks(content):
         return files, None
     return lay_blocks(content.decode("utf-8", "replace"), path, files)
+
+
+_STARTS = lazy_compile(
+    rb"(?:^|[\s/])(?:accelerate|torchrun|deepspeed|python[\d.]*|vllm|swift|llamafactory-cli|axolotl|tune|ray|trl|uv)[ \t]+"
+    rb"[^\s=<>!~;@,]"
+)
+"""What a text has that may hold a command without a fence."""
 
 
 def lay_blocks(text: str, path: str, files: Files) -> tuple[Files, tuple[str, ...]]:

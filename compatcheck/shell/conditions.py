@@ -7,7 +7,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from compatcheck.shell.grammar import Parser
-from compatcheck.shell.patterns import PatternError, translate
+from compatcheck.shell.patterns import PatternError, matches, translate
 from compatcheck.shell.values import (
     Value,
     absence,
@@ -224,7 +224,7 @@ class Conditions:
                 return None
             self.expander.assumed.extend(assumptions_of(value))
             try:
-                answer = translate(parts).fullmatch(text) is not None
+                answer = matches(text, translate(parts))
             except PatternError:
                 return None
             return answer if operator != "!=" else not answer

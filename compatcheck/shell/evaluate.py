@@ -12,7 +12,7 @@ from compatcheck.shell.expand import compact
 from compatcheck.shell.flow import Flow
 from compatcheck.shell.limits import MAX_STEPS, LimitError
 from compatcheck.shell.loops import Loops
-from compatcheck.shell.patterns import PatternError, translate
+from compatcheck.shell.patterns import PatternError, matches, translate
 from compatcheck.shell.state import Function
 from compatcheck.shell.statements import (
     Arithmetic,
@@ -202,7 +202,7 @@ class Evaluator(Loops):
                 unsure = True
                 continue
             try:
-                if translate(parts).fullmatch(text):
+                if matches(text, translate(parts)):
                     return None if unsure else True
             except PatternError:
                 unsure = True

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 MAX_STARS = 8
 """More may take longer than anyone waits."""
 MAX_TEXT = 20_000
+MAX_WAYS = 10**8
+"""In which stars may share a text among them."""
 
 _GROUPS = {"?": "?", "*": "*", "+": "+", "@": ""}
 _CLASSES = {
@@ -56,6 +58,8 @@ def _sequence(chars: list[tuple[str, bool]], i: int, *, inside: bool) -> tuple[s
             if char == "!":
                 raise PatternError("a negated group")
             inner, i = _sequence(chars, i + 2, inside=True)
+            if char in "*+" and not _is_clear(inner):
+                raise PatternError("a repeated group that matches one text in several ways")
             result.append(f"(?:{inner}){_GROUPS[char]}")
         elif inside and char == ")":
             return "".join(result), i
@@ -79,6 +83,19 @@ def _sequence(chars: list[tuple[str, bool]], i: int, *, inside: bool) -> tuple[s
     if inside:
         raise PatternError("a group is not closed")
     return "".join(result), i
+
+
+_REPEATED = re.compile(r"\[(?:\\.|[^]\\])+\]|(?:\\.|[^\\\[\]().*?|+])+|\.")
+"""What may be repeated: one sign of a class, a text, or any sign."""
+
+
+def _is_clear(inner: str) -> bool:
+    """Tell whether what is repeated matches a text in one way at most, so that trying does not double with its length."""
+    branches = re.split(r"(?<!\\)\|", inner)
+    alone = len(branches) == 1 and _REPEATED.fullmatch(inner) is not None
+    starts = {branch[:2] if branch[:1] == "\\" else branch[:1] for branch in branches}
+    plain = all(_REPEATED.fullmatch(branch) and branch[0] not in "[." for branch in branches if branch)
+    return alone or (plain and all(branches) and len(starts) == len(branches))
 
 
 def _bracket(chars: list[tuple[str, bool]], i: int) -> tuple[str, int] | None:
@@ -112,21 +129,21 @@ def _bracket(chars: list[tuple[str, bool]], i: int) -> tuple[str, int] | None:
 
 def remove_prefix(text: str, pattern: re.Pattern[str], *, longest: bool) -> str:
     """Drop the shortest or longest beginning that matches: ``${X#p}``, ``${X##p}``."""
-    _check(text)
+    _check(text, pattern)
     lengths = range(len(text), -1, -1) if longest else range(len(text) + 1)
     return next((text[n:] for n in lengths if pattern.fullmatch(text, 0, n)), text)
 
 
 def remove_suffix(text: str, pattern: re.Pattern[str], *, longest: bool) -> str:
     """Drop the shortest or longest end that matches: ``${X%p}``, ``${X%%p}``."""
-    _check(text)
+    _check(text, pattern)
     starts = range(len(text) + 1) if longest else range(len(text), -1, -1)
     return next((text[:n] for n in starts if pattern.fullmatch(text, n)), text)
 
 
 def substitute(text: str, pattern: re.Pattern[str], replacement: str, kind: str) -> str:
     """Replace what matches: ``/`` the first, ``//`` every, ``/#`` at the beginning, ``/%`` at the end."""
-    _check(text)
+    _check(text, pattern)
     if not pattern.pattern and kind in {"/", "//"}:
         return text
     if kind == "/#":
@@ -152,6 +169,17 @@ def substitute(text: str, pattern: re.Pattern[str], replacement: str, kind: str)
     return "".join(result) + text[i:]
 
 
-def _check(text: str) -> None:
-    if len(text) > MAX_TEXT:
+def matches(text: str, pattern: re.Pattern[str]) -> bool:
+    """Tell whether a pattern matches a text as a whole.
+
+    Raises:
+        PatternError: it may take longer than anyone waits.
+    """
+    _check(text, pattern)
+    return pattern.fullmatch(text) is not None
+
+
+def _check(text: str, pattern: re.Pattern[str]) -> None:
+    stars = pattern.pattern.count(".*") + pattern.pattern.count(")*") + pattern.pattern.count(")+")
+    if len(text) > MAX_TEXT or len(text) ** stars > MAX_WAYS:
         raise PatternError("a long text")
