@@ -127,7 +127,7 @@ def _estimate_one(subject: Subject, criteria: Criteria, options: EstimateOptions
     found = found._replace(assumptions=(*assumed, *found.assumptions))
     model = None if options.model is None else redact(options.model)
     report = EstimateReport(describe_job(subject.roles, model) or subject.id, found)
-    if not found.phases:
+    if not found.phases and (options.tracer is None or found.verdict.primary is not None):
         return report
     if options.tracer is not None:
         report = _trace(report, subject, rules, options.tracer)
@@ -136,6 +136,8 @@ def _estimate_one(subject: Subject, criteria: Criteria, options: EstimateOptions
             open_one = widen(traced, found.possible, found.verdict.condition or "") if found.possible else traced
             beyond = open_one.needed.high > (traced.verdict.limit_bytes or open_one.needed.high)
             report = report._replace(estimate=open_one if beyond and traced.verdict.outcome == "fits" else traced)
+    if not report.estimate.phases:
+        return report
     if options.suggest:
         from compatcheck.fixing.suggestions import suggest  # noqa: PLC0415 (only when asked)
         from compatcheck.memory.smallest_hardware import place  # noqa: PLC0415 (only when asked)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from probe_worker.recorder import UnsupportedError
 
+from .step_module import find_blocks
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -56,7 +58,6 @@ class Sharding:
         except ImportError as error:
             message = f"torch {torch.__version__} has no fully_shard (2.6 and newer)"
             raise UnsupportedError(message) from error
-        names = set(getattr(model, "_no_split_modules", None) or ())
         dtypes = {
             key: getattr(torch, self.options[key]) for key in ("param_dtype", "reduce_dtype") if self.options[key]
         }
@@ -65,7 +66,7 @@ class Sharding:
             "reshard_after_forward": self.options["reshard_after_forward"],
             "mp_policy": MixedPrecisionPolicy(**dtypes),
         }
-        blocks = [module for module in model.modules() if type(module).__name__ in names]
+        blocks = find_blocks(model)
         if not blocks:
             message = f"{type(model).__name__} does not say which of its modules are blocks"
             raise UnsupportedError(message)
