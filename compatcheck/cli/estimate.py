@@ -10,7 +10,7 @@ import click
 from compatcheck.cli import options
 from compatcheck.cli.arguments import inspect
 from compatcheck.cli.help import Command
-from compatcheck.cli.laboratory import find_tracer
+from compatcheck.cli.laboratory import find_traceability, find_tracer
 from compatcheck.cli.output import unread_lines
 from compatcheck.cli.progress import showing_progress
 from compatcheck.core.errors import UsageError
@@ -62,8 +62,9 @@ def command(
         msg = f"--sweep {axes!r} names no setting"
         raise UsageError(msg, hint="for example --sweep micro_batch_size,sequence_length")
     tracer = find_tracer(given["python"], module) if trace or module else None
+    wanted = EstimateOptions(given["model"], suggest, names, tracer, None if tracer else find_traceability())
     with showing_progress():
-        found = estimate(inspection, rules, os.environ, EstimateOptions(given["model"], suggest, names, tracer))
+        found = estimate(inspection, rules, os.environ, wanted)
     with speaking(os.environ):
         for entry in found.failed:
             place = f"{entry.source}: " if entry.source is not None else ""

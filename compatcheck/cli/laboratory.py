@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from compatcheck.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from compatcheck.checking.tracer import Tracer
     from compatcheck.core.report import Finding
     from compatcheck.core.source import Skipped
+    from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
     from compatcheck.rules.lint import CheckEvidence
 
@@ -98,3 +99,12 @@ def find_tracer(python: str | None, module: str | None = None) -> Tracer:
     runs = EnvironmentChoice(python, None, (), None).describe(installs=own is None)
     write_notice(f"--trace {runs}" if own is None else f"--module runs {own.describe()}, and {runs}")
     return lambda subject, rules: trace_subject(subject, rules, python, own)
+
+
+def find_traceability() -> Callable[[Subject, RuleSet], bool] | None:
+    """Return what tells whether a run could be traced, without running anything; None without a laboratory."""
+    if not is_installed():
+        return None
+    from compatcheck.lab.traceability import can_trace  # noqa: PLC0415 (see above)
+
+    return can_trace

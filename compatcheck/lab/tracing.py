@@ -99,7 +99,8 @@ def _trace_own(facts: Mapping[str, Fact], python: str | None, own: OwnSource) ->
 
 def _describe_trace(found: Trace, *said: str) -> Traced:
     releases = ", ".join(f"{name} {found.versions[name]}" for name in sorted(found.versions) if name != "python")
-    return Traced(found.estimate, found.timeline, (*said, *describe_peak(found), f"traced with {releases}"))
+    details = (*said, *describe_peak(found), f"traced with {releases}")
+    return Traced(found.estimate, found.timeline, details, frozenset(found.versions))
 
 
 def open_interpreter(subject: Subject, python: str | None, *, adapters: bool) -> Interpreter:

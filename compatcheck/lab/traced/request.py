@@ -19,7 +19,6 @@ PARALLEL = ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_
 MOST_TOKENS = 2**24
 """Of one micro batch: decisions about its mask are taken on real tokens."""
 _DTYPES = (None, "float32", "bfloat16", "float16")
-_ABSENT = object()
 
 
 class Untraceable(NamedTuple):
@@ -69,10 +68,10 @@ class _Reader:
         return found.value if isinstance(found, Fact) else found
 
     def assume(self, name: str, value: Value, reason: str) -> Any:  # noqa: ANN401 (as `get`)
-        """Return a fact's value, or what is assumed for it."""
-        found = self.facts.get(name, _ABSENT)
-        if found is not _ABSENT:
-            return found.value if isinstance(found, Fact) else found
+        """Return a fact's value, or what is assumed where it has none."""
+        found = self.get(name)
+        if found is not None:
+            return found
         self.assumptions.append(Assumption(name, value, reason))
         return value
 
@@ -104,7 +103,7 @@ def make_request(
         return Untraceable(f"a micro batch of more than {MOST_TOKENS:,} tokens is not traced")
     world = read.get("hardware.world_size") or 1
     sharding = read.get("training.sharding")
-    if sharding is None and world > 1:
+    if world > 1 and "training.sharding" not in facts:
         sharding = read.assume("training.sharding", "ddp", "several ranks, and nothing that shards is configured")
     mixed = read.get("training.mixed_precision")
     dtype = _param_dtype(read, config, mixed) if own is None else _stated_dtype(read)

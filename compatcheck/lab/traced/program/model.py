@@ -203,14 +203,11 @@ def make_inputs(model: Any, request: dict[str, Any], rows: list[list[int]]) -> d
 
 
 def vocabulary(model: Any) -> int:
-    """Return the number of tokens a model knows; of one without a configuration the rows of its largest table, 0 without any."""
+    """Return the number of tokens a model knows: the rows of its largest table, else what its configuration says, else 0."""
+    tables = [module.num_embeddings for module in model.modules() if isinstance(module, torch.nn.Embedding)]
     config: Any = getattr(model, "config", None)
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
-    stated = getattr(text, "vocab_size", None) or getattr(config, "vocab_size", None)
-    if isinstance(stated, int):
-        return stated
-    tables = (module for module in model.modules() if isinstance(module, torch.nn.Embedding))
-    return max((table.num_embeddings for table in tables), default=0)
+    return max(tables, default=int(getattr(text, "vocab_size", 0)))
 
 
 def _first_line(error: BaseException) -> str:

@@ -2,9 +2,9 @@
 
 The function returns ``module``, ``(module, inputs)``, ``(module, inputs, step)`` or ``(module, inputs, step, optimizer)``.
 ``inputs`` is one micro batch of one device: a tensor or a tuple (positional arguments of the module) or a dict (its keywords); a
-model that takes ``labels`` as those of transformers do gets tokens where there are none. ``step(module, inputs)`` returns the loss,
-a scalar that needs gradients, alone or beside other outputs; without it the module is called. ``optimizer(module)`` returns a
-``torch.optim.Optimizer``; without it the configuration's is made.
+model that takes ``labels`` as those of transformers do gets tokens where there are none. ``step(module, inputs)`` returns the
+loss, a scalar that needs gradients, alone or beside other outputs; without it the module is called. ``optimizer(module)`` returns
+a ``torch.optim.Optimizer``; without it the configuration's is made.
 """
 
 from __future__ import annotations
