@@ -77,7 +77,10 @@ class _Reader:
 
 
 def make_request(
-    facts: Mapping[str, Fact | Value], config: Mapping[str, Any], own: OwnSource | None = None
+    facts: Mapping[str, Fact | Value],
+    config: Mapping[str, Any],
+    own: OwnSource | None = None,
+    versions: Mapping[str, tuple[int, ...]] | None = None,
 ) -> StepRequest | Untraceable:
     """Return what to trace.
 
@@ -85,6 +88,7 @@ def make_request(
         facts: of one role of a subject, by the vocabulary's names, as `Fact` or as plain values.
         config: the model's ``config.json``; of no meaning where there is `own`.
         own: the person's function, in the place of a class of transformers.
+        versions: releases of what is around the step (accelerate), as numbers, as far as they are known.
     """
     read = _Reader(facts)
     if refusal := _refuse(read, own=own is not None):
@@ -114,9 +118,11 @@ def make_request(
         reason = "flash-attention's package is not run: torch's own copy of its kernel keeps the same tensors"
         read.assumptions.append(Assumption("model.attn_implementation", "sdpa", reason))
         attention, mask = "sdpa", "none"
-    fsdp = _fsdp(read, world) if sharding == "fsdp" else None
+    fsdp = _fsdp(read, world, versions or {}) if sharding == "fsdp" else None
     precision = {"bf16": "bfloat16", "fp16": "float16"}.get(mixed or "no")
-    autocast = precision if fsdp is None else None
+    # accelerate runs autocast around what FSDP1 casts already
+    casts = fsdp is None or (fsdp["version"] == 1 and read.get("program.fsdp_by_accelerate"))
+    autocast = precision if casts else None
     accumulation = read.assume("training.gradient_accumulation_steps", 1, "gradients do not outlive a step unless told")
     program = {
         "backend": "fake",
@@ -163,8 +169,8 @@ def _refuse(read: _Reader, *, own: bool) -> str | None:
         (read.get("training.zero_stage"), "ZeRO's partitioning is DeepSpeed's own code, which fake tensors cannot run"),
         (read.get("training.sharding") in {"zero", "megatron"}, "its sharding cannot run on fake tensors"),
         (
-            read.get("training.sharding") == "fsdp" and read.get("training.fsdp_version") == 1,
-            "FSDP's first generation keeps flat parameters, which are not traced",
+            str(read.get("training.fsdp_sharding_strategy")).startswith("hybrid"),
+            "a mesh that shards and replicates is not traced",
         ),
         (read.get("training.fsdp_offload_params"), "parameters that FSDP offloads are not traced"),
         (read.get("training.hsdp_shard_size"), "a mesh that shards and replicates is not traced"),
@@ -260,16 +266,45 @@ def _cudnn(version: object) -> int | None:
     return major * 10_000 + minor * 100 + patch
 
 
-def _fsdp(read: _Reader, world: int) -> dict[str, Any]:
+def _fsdp(read: _Reader, world: int, versions: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
     mixed = {"bf16": "bfloat16", "fp16": "float16"}.get(read.get("training.mixed_precision") or "no")
-    return {
+    reshards = read.get("training.fsdp_reshard_after_forward")
+    first = read.get("training.fsdp_version") == 1
+    options: dict[str, Any] = {
         "world_size": world,
-        "reshard_after_forward": read.assume(
-            "training.fsdp_reshard_after_forward", value=True, reason="FSDP's full sharding is the default"
-        ),
+        "version": 1 if first else 2,
         "param_dtype": mixed,
         "reduce_dtype": read.get("training.reduce_dtype"),
+        "no_sync": _waits(read, versions),
     }
+    if not first:
+        reason = "FSDP's full sharding is the default"
+        reshards = read.assume("training.fsdp_reshard_after_forward", value=True, reason=reason)
+        return {**options, "reshard_after_forward": reshards}
+    usual = "shard_grad_op" if reshards is False else "full_shard"
+    return {
+        **options,
+        "strategy": read.assume("training.fsdp_sharding_strategy", usual, "FSDP's full sharding is the default"),
+        "use_orig_params": read.assume(
+            "training.fsdp_use_orig_params", value=True, reason="accelerate's and Fabric's way"
+        ),
+        "wraps_frozen_apart": bool(read.get("training.fsdp_wraps_frozen_apart")),
+    }
+
+
+def _waits(read: _Reader, versions: Mapping[str, tuple[int, ...]]) -> bool:
+    """Tell whether gradients are reduced after the last micro batch alone; see `memory.read_run` for who does so."""
+    stated, waits = read.get("training.sync_each_batch"), read.get("program.accumulates_without_sync")
+    if stated and read.get("program.heeds_sync_each_batch") is not False:
+        return False
+    if waits is None and stated is None and (read.get("training.gradient_accumulation_steps") or 1) > 1:
+        return not read.assume(
+            "training.sync_each_batch", value=True, reason="nobody says that micro batches run under no_sync"
+        )
+    by_accelerate = read.get("training.fsdp_version") == 2 and "accelerate" in versions
+    if by_accelerate and read.get("program.fsdp_by_accelerate") and versions["accelerate"] < (1, 11):
+        return False  # its no_sync did nothing for FSDP2
+    return bool(waits) if waits is not None else stated is False
 
 
 def _lora(read: _Reader) -> dict[str, Any] | None:

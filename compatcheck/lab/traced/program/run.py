@@ -23,15 +23,13 @@ from .cuda_choices import CudaChoices, make_inside
 from .model import adapt, build, checkpoint, make_inputs, make_rows, moves_in_place, vocabulary
 from .optimizer import make_optimizer
 from .own_module import OnCpu, build_own, describe_error, load, takes_checkpointing
-from .sharding import Sharding
+from .sharding import THREADS_SECONDS, Sharding
 from .step_module import StepModule, checkpoint_blocks
 from .tracker import Tracker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_THREADS_SECONDS = 0.2
-"""gloo's threads hold the tensors of a finished operation until they are scheduled again."""
 _CANNOT = ("DataDependentOutputException", "DynamicOutputShapeException", "UnsupportedOperatorException")
 
 
@@ -167,8 +165,11 @@ class _Run:
             else:
                 checkpoint_blocks(model, reentrant=request["use_reentrant"])
         counts = _count(model)
+        base = getattr(model, "get_base_model", lambda: model)()
+        vocabulary_size = vocabulary(base)
         if sharding is not None:
-            sharding.shard(model, self.tracker)
+            model = sharding.shard(model, self.tracker)
+            step = step._replace(module=model)
         gc.freeze()  # what the imports made would take a tenth of a second of every collection
         if step.optimizer is not None:
             optimizer = step.optimizer(model)
@@ -178,7 +179,7 @@ class _Run:
         self._note("parameters", (*model.parameters(), *model.buffers()))
         if step.inputs is None and step.step is None:
             rows = make_rows(request)
-            step = step._replace(inputs=make_inputs(model, request, rows))
+            step = step._replace(inputs=make_inputs(base, request, rows))
         self._note("inputs", tree_leaves(step.inputs))
         if isinstance(self.tracker, Tracker):
             stack.enter_context(self.tracker.watch(model))
@@ -187,13 +188,12 @@ class _Run:
         with decisions.apply(model):
             for _ in range(request["steps"]):
                 self._step(step, optimizer)
-        base = getattr(model, "get_base_model", lambda: model)()
         return {
             **counts,
             "class": type(base).__name__,
             "attn_implementation": str(getattr(getattr(base, "config", None), "_attn_implementation", None) or "eager"),
             "decided": decisions.describe(),
-            "shape": {"vocab": vocabulary(base), "length": request["length"] or 0},
+            "shape": {"vocab": vocabulary_size, "length": request["length"] or 0},
         }
 
     def _step(self, step: StepModule, optimizer: Any) -> None:
@@ -201,20 +201,26 @@ class _Run:
         request, model = self.request, step.module
         output = None
         for number in range(request["micro_batches"]):
+            last = number == request["micro_batches"] - 1
+            waits = not last and (request["fsdp"] or {}).get("no_sync", False)
+            context: Any = contextlib.nullcontext
             if hasattr(model, "set_is_last_backward"):
-                model.set_is_last_backward(number == request["micro_batches"] - 1)
+                model.set_is_last_backward(last)
+                model.set_requires_gradient_sync(not waits)
+            elif waits:
+                context = model.no_sync
             with self._phase("forward"):
                 cast: Any = contextlib.nullcontext()
                 if request["autocast"] is not None:
                     cast = torch.autocast("cpu", dtype=getattr(torch, request["autocast"]))
-                with cast:
+                with cast, context():
                     output = step.run()
                 if request["outputs_to_float32"]:
                     output = _widen(output)
                 loss = step.find_loss(output)
                 if not request["outputs_kept"]:
                     output = None
-            with self._phase("backward"):
+            with self._phase("backward"), context():
                 _run_backward(loss)
                 loss = None
             self._note("gradients", (weight.grad for weight in model.parameters() if weight.grad is not None))
@@ -241,7 +247,7 @@ class _Run:
             phase["at"] = tracker.peak_event
         gc.collect()
         if (self.request["fsdp"] or {}).get("real"):
-            time.sleep(_THREADS_SECONDS)
+            time.sleep(THREADS_SECONDS)
         phase["live_bytes"] = tracker.live()
         if tracked:
             self.marks.append((len(tracker.events), "between"))
