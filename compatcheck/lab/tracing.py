@@ -11,12 +11,10 @@ from compatcheck.frameworks.model.lookup import find_config
 from compatcheck.lab.environments.choice import EnvironmentChoice
 from compatcheck.lab.traced.request import OwnSource, Untraceable
 from compatcheck.lab.traced.trace import trace
+from compatcheck.memory.read_run import read_versions
 from compatcheck.memory.role import TRAINED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from compatcheck.core.facts import Fact
     from compatcheck.lab.environments.interpreter import Interpreter
     from compatcheck.lab.traced.trace import Trace
     from compatcheck.resolution.subject import Subject
@@ -66,7 +64,7 @@ def trace_subject(
     """
     roles = [name for name in TRAINED if name in subject.roles]
     if own is not None:
-        return _trace_own(subject.roles[roles[0]] if roles else next(iter(subject.roles.values())), python, own)
+        return _trace_own(subject, roles[0] if roles else next(iter(subject.roles)), python, own)
     if not roles:
         return Untraced("nothing is trained")
     config = find_config(subject.documents, rules)
@@ -77,15 +75,16 @@ def trace_subject(
         interpreter = open_interpreter(subject, python, adapters=facts.get("training.peft") is not None)
     except UsageError as error:
         return Untraced(error.message + (f" ({error.hint})" if error.hint else ""))
-    found = trace(facts, config=config, python=interpreter)
+    found = trace(facts, config=config, python=interpreter, versions=read_versions(subject.environment))
     if isinstance(found, Untraceable):
         return Untraced(found.reason)
     return _describe_trace(found)
 
 
-def _trace_own(facts: Mapping[str, Fact], python: str | None, own: OwnSource) -> Traced:
+def _trace_own(subject: Subject, role: str, python: str | None, own: OwnSource) -> Traced:
     base = EnvironmentChoice(python=python, torch=None, beside=(), installer=None).base()
-    found = trace(facts, config={}, python=base.interpreter, own=own)
+    versions = read_versions(subject.environment)
+    found = trace(subject.roles[role], config={}, python=base.interpreter, own=own, versions=versions)
     if isinstance(found, Untraceable):
         msg = f"{own.describe()} is not traced: {found.reason}"
         needs = " ".join(f"--set {name}=…" for name in found.needs)

@@ -97,6 +97,7 @@ def trace(
     config: Mapping[str, Any],
     python: str | Runtime,
     own: OwnSource | None = None,
+    versions: Mapping[str, tuple[int, ...]] | None = None,
 ) -> Trace | Untraceable:
     """Trace the training step that facts describe.
 
@@ -105,11 +106,12 @@ def trace(
         config: the model's ``config.json``.
         python: the interpreter that has torch and transformers.
         own: the person's function that builds what is trained, in the place of a class of transformers.
+        versions: releases of what is around the step, as `make_request` takes them.
 
     Returns:
         The trace, or the reason why there is none: nothing is raised for a model or a release that cannot be traced.
     """
-    request = make_request(facts, config, own)
+    request = make_request(facts, config, own, versions)
     if isinstance(request, Untraceable):
         return request
     found = run_program([request.program], python)

@@ -132,25 +132,23 @@ def _addresses() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _moves_as_nccl(size: int) -> Iterator[None]:
-    """Take no memory for collectives, as NCCL: gloo would copy what it scatters, and its threads hold what is done."""
+    """Reduce and scatter without a copy, as NCCL does and gloo does not."""
     import torch.distributed as dist
 
-    scatter, gather = dist.reduce_scatter_tensor, dist.all_gather
-
-    def reduce_scatter_tensor(output: Any, input: Any, **options: Any) -> None:  # noqa: A002 (torch's own signature)
+    def scatter(output: Any, input: Any, **options: Any) -> None:  # noqa: A002 (torch's own signature)
         dist.all_reduce(input, op=options.get("op", dist.ReduceOp.SUM), group=options.get("group"))
         time.sleep(THREADS_SECONDS)
         output.copy_(input.view(size, -1)[dist.get_rank()].view_as(output))
 
-    def all_gather(tensors: Any, tensor: Any, **options: Any) -> None:
-        gather(tensors, tensor, **options)
-        time.sleep(THREADS_SECONDS)
-
-    dist.reduce_scatter_tensor, dist.all_gather = reduce_scatter_tensor, all_gather
+    names = ("reduce_scatter_tensor", "reduce_scatter_single")  # the second is its name from torch 2.13 on
+    originals = {name: getattr(dist, name) for name in names if hasattr(dist, name)}
+    for name in originals:
+        setattr(dist, name, scatter)
     try:
         yield
     finally:
-        dist.reduce_scatter_tensor, dist.all_gather = scatter, gather
+        for name, original in originals.items():
+            setattr(dist, name, original)
 
 
 @contextlib.contextmanager
