@@ -256,7 +256,11 @@ FROZEN = {
         ({**EACH, "no_sync": True}, ACCUMULATING),
         (FLAT, {}),
         (FLAT, CHECKPOINTING),
-        ({**FLAT, "use_orig_params": False}, {"autocast": "bfloat16", "outputs_to_float32": True}),
+        (FLAT, {"autocast": "bfloat16", "outputs_to_float32": True}),
+        (
+            {**FLAT, "use_orig_params": False, "wraps_frozen_apart": True, "no_sync": True},
+            {**FROZEN, **ACCUMULATING, **CHECKPOINTING, "dtype": "float32", "autocast": "bfloat16"},
+        ),
         ({**FLAT, "strategy": "shard_grad_op"}, {}),
         ({**FLAT, "no_sync": True, "param_dtype": None, "reduce_dtype": None}, {**FROZEN, **ACCUMULATING}),
     ],
