@@ -89,7 +89,10 @@ def _trace_own(subject: Subject, role: str, python: str | None, own: OwnSource) 
         msg = f"{own.describe()} is not traced: {found.reason}"
         needs = " ".join(f"--set {name}=…" for name in found.needs)
         raise UsageError(
-            msg, hint=f"state them: {needs}" if needs else "docs/traced.md says what a function may return"
+            msg,
+            hint=f"state them: {needs}"
+            if needs
+            else "docs/traced.md says what is traced, and what a function may return",
         )
     counts = f"{found.notes['parameters']:,} parameters, {found.notes['trainable_parameters']:,} trained"
     said = f"traced {found.notes['class']} of {own.describe()}: {counts}"
