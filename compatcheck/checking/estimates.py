@@ -13,17 +13,18 @@ from compatcheck.checking.stack import name_unselected
 from compatcheck.checking.tracer import Untraced
 from compatcheck.checking.verdict import Variants
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT, UsageError
-from compatcheck.core.estimate import Assumption
+from compatcheck.core.estimate import Assumption, total
 from compatcheck.core.estimate_report import Doubts, EstimateReport
 from compatcheck.core.progress import follow
 from compatcheck.core.redaction import redact
 from compatcheck.core.setting_names import is_about_memory
+from compatcheck.core.units import format_bytes
 from compatcheck.frameworks.lines import LineFinder
 from compatcheck.memory.job import describe_job
 from compatcheck.memory.regressions import lay_over, widen
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from compatcheck.checking.checks import Criteria
     from compatcheck.checking.inspection import Inspection
@@ -39,6 +40,13 @@ if TYPE_CHECKING:
     from compatcheck.rules.database import RuleSet
 
 
+TRACEABLE = (
+    "--trace would be exact: a step of the model's class on fake tensors, run by an interpreter with torch (--module: a "
+    "module of yours)"
+)
+"""Said where a run is estimated in closed form and could be traced."""
+
+
 class EstimateOptions(NamedTuple):
     """What is wanted beside the estimate."""
 
@@ -50,6 +58,8 @@ class EstimateOptions(NamedTuple):
     """Settings whose largest value that fits is looked for: ``micro_batch_size``, ``sequence_length``."""
     tracer: Tracer | None = None
     """Traces each run instead of estimating it in closed form."""
+    can_trace: Callable[[Subject, RuleSet], bool] | None = None
+    """Tells whether a run could be traced, without running anything; None says nothing of it."""
 
 
 class Unestimated(NamedTuple):
@@ -127,15 +137,14 @@ def _estimate_one(subject: Subject, criteria: Criteria, options: EstimateOptions
     found = found._replace(assumptions=(*assumed, *found.assumptions))
     model = None if options.model is None else redact(options.model)
     report = EstimateReport(describe_job(subject.roles, model) or subject.id, found)
-    if not found.phases:
+    if not found.phases and (options.tracer is None or found.verdict.primary is not None):
         return report
     if options.tracer is not None:
-        report = _trace(report, subject, rules, options.tracer)
-        if report.estimate is not found:
-            traced = lay_over(report.estimate, verdict.findings)
-            open_one = widen(traced, found.possible, found.verdict.condition or "") if found.possible else traced
-            beyond = open_one.needed.high > (traced.verdict.limit_bytes or open_one.needed.high)
-            report = report._replace(estimate=open_one if beyond and traced.verdict.outcome == "fits" else traced)
+        report = _trace(report, subject, verdict.findings, rules, options.tracer)
+    elif options.can_trace is not None and options.can_trace(subject, rules):
+        report = report._replace(details=(TRACEABLE,))
+    if not report.estimate.phases:
+        return report
     if options.suggest:
         from compatcheck.fixing.suggestions import suggest  # noqa: PLC0415 (only when asked)
         from compatcheck.memory.smallest_hardware import place  # noqa: PLC0415 (only when asked)
@@ -204,12 +213,49 @@ def _matters(fact: str) -> bool:
     return fact.startswith(("model.", "training.", "rollout.", "hardware."))
 
 
-def _trace(report: EstimateReport, subject: Subject, rules: RuleSet, tracer: Tracer) -> EstimateReport:
-    """Put a traced estimate in the place of the other, or say why there is none."""
+def _trace(
+    report: EstimateReport, subject: Subject, findings: Sequence[Finding], rules: RuleSet, tracer: Tracer
+) -> EstimateReport:
+    """Put a traced estimate in the place of the other, with what no trace sees, or say why there is none."""
     found = tracer(subject, rules)
     if isinstance(found, Untraced):
         return report._replace(details=(f"not traced: {found.reason}",))
-    return report._replace(estimate=found.estimate, timeline=found.timeline, details=found.details)
+    closed = report.estimate
+    traced = lay_over(found.estimate, (one for one in findings if not _has_run(one.rule_id, found.ran, rules)))
+    possible = tuple(one for one in closed.possible if not _has_run(one.rule_id, found.ran, rules))
+    open_one = widen(traced, possible, closed.verdict.condition or "") if possible else traced
+    beyond = open_one.needed.high > (traced.verdict.limit_bytes or open_one.needed.high)
+    shown = open_one if beyond and traced.verdict.outcome == "fits" else traced
+    details = (*_compare(closed, traced), *found.details)
+    return report._replace(estimate=shown, timeline=found.timeline, details=details)
+
+
+def _has_run(rule_id: str, ran: frozenset[str], rules: RuleSet) -> bool:
+    """Tell whether what a rule is about was run by a trace, and is memory that tensors without a GPU show."""
+    rule = rules.find(rule_id)
+    about = rule_id.partition("/")[0] in ran
+    return about and rule is not None and bool({"cpu", "fake"} & set(rules.texts(rule).verifiable))
+
+
+def _compare(closed: Estimate, traced: Estimate) -> tuple[str, ...]:
+    """Say what the closed form has where a trace is shown, and in what they differ most."""
+    peak = traced.peak_phase
+    same = next((phase for phase in closed.phases if peak is not None and phase.name == peak.name), None)
+    if peak is None or same is None:
+        return ()
+    theirs, ours = closed.allocated.expected, traced.allocated.expected
+    text = f"shown is the trace; in closed form {format_bytes(theirs)} are allocated, {abs(theirs / ours - 1):.1%} "
+    text += "less" if theirs < ours else "more"
+    kinds = {part.kind for part in (*peak.components, *same.components)} - {"reserve", "context", "other"}
+    sums = {
+        kind: [total(part.size for part in phase.components if part.kind == kind).expected for phase in (same, peak)]
+        for kind in sorted(kinds)
+    }
+    kind, (there, here) = max(sums.items(), key=lambda item: abs(item[1][0] - item[1][1]))
+    words = kind.replace("_", " ")
+    return (
+        f"{text}; furthest apart are {words} in {peak.name}: {format_bytes(there)} there, {format_bytes(here)} here",
+    )
 
 
 def _judge(reports: Sequence[EstimateReport], *, unread: bool) -> int:

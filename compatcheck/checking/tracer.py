@@ -18,6 +18,8 @@ class Traced(NamedTuple):
     """Event, allocated bytes and reserved bytes."""
     details: tuple[str, ...] = ()
     """Sentences: what makes the peak, and which releases were run."""
+    ran: frozenset[str] = frozenset()
+    """Distributions whose code took part: what is wrong with it is in the numbers already."""
 
 
 class Untraced(NamedTuple):

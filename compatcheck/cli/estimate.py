@@ -10,7 +10,7 @@ import click
 from compatcheck.cli import options
 from compatcheck.cli.arguments import inspect
 from compatcheck.cli.help import Command
-from compatcheck.cli.laboratory import find_tracer
+from compatcheck.cli.laboratory import find_traceability, find_tracer
 from compatcheck.cli.output import unread_lines
 from compatcheck.cli.progress import showing_progress
 from compatcheck.core.errors import UsageError
@@ -42,7 +42,7 @@ def command(
 
     With PATHs the files are read as `check` does, without them the installed environment, as `env` does. With --trace one
     training step runs on fake tensors, full size and without weights: exact, for one role without ZeRO; releases that the
-    interpreter lacks are installed beside it.
+    interpreter lacks are installed beside it. With --module the step is of the module that a function of yours returns.
     """
     from compatcheck.checking.estimates import EstimateOptions, estimate  # noqa: PLC0415 (beside its use)
 
@@ -54,15 +54,17 @@ def command(
         from compatcheck.reporters.html import check_page  # noqa: PLC0415 (only when asked)
 
         check_page()
+    module = given.pop("module")
     inspection = inspect(given, files=bool(given["paths"] or given["run"]))
     rules = open_rules(() if inspection.policy is None else inspection.policy.rules)
     names = tuple(name.strip().replace("-", "_") for name in (axes or "").split(",") if name.strip())
     if axes is not None and not names:
         msg = f"--sweep {axes!r} names no setting"
         raise UsageError(msg, hint="for example --sweep micro_batch_size,sequence_length")
-    tracer = find_tracer(given["python"]) if trace else None
+    tracer = find_tracer(given["python"], module) if trace or module else None
+    wanted = EstimateOptions(given["model"], suggest, names, tracer, None if tracer else find_traceability())
     with showing_progress():
-        found = estimate(inspection, rules, os.environ, EstimateOptions(given["model"], suggest, names, tracer))
+        found = estimate(inspection, rules, os.environ, wanted)
     with speaking(os.environ):
         for entry in found.failed:
             place = f"{entry.source}: " if entry.source is not None else ""

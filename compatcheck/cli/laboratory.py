@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from compatcheck.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from compatcheck.checking.tracer import Tracer
     from compatcheck.core.report import Finding
     from compatcheck.core.source import Skipped
+    from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
     from compatcheck.rules.lint import CheckEvidence
 
@@ -79,19 +80,31 @@ def find_evidence_check(rules: RuleSet) -> CheckEvidence | None:
     return lambda rule, root: check_evidence(rule, root, proof)
 
 
-def find_tracer(python: str | None) -> Tracer:
+def find_tracer(python: str | None, module: str | None = None) -> Tracer:
     """Return what traces a run's training step in an interpreter with torch.
 
     Args:
         python: the interpreter; None finds one.
+        module: the person's function that builds what is trained, as --module has it.
 
     Raises:
-        UsageError: there is no laboratory.
+        UsageError: there is no laboratory, or --module names no function.
     """
-    require_laboratory("--trace")
+    require_laboratory("--trace" if module is None else "--module")
     from compatcheck.cli.output import write_notice  # noqa: PLC0415 (not on the way to `env`)
     from compatcheck.lab.environments.choice import EnvironmentChoice  # noqa: PLC0415 (only when asked)
-    from compatcheck.lab.tracing import trace_subject  # noqa: PLC0415 (only when asked)
+    from compatcheck.lab.tracing import find_own, trace_subject  # noqa: PLC0415 (only when asked)
 
-    write_notice(f"--trace {EnvironmentChoice(python, None, (), None).describe()}")
-    return lambda subject, rules: trace_subject(subject, rules, python)
+    own = None if module is None else find_own(module)
+    runs = EnvironmentChoice(python, None, (), None).describe(installs=own is None)
+    write_notice(f"--trace {runs}" if own is None else f"--module runs {own.describe()}, and {runs}")
+    return lambda subject, rules: trace_subject(subject, rules, python, own)
+
+
+def find_traceability() -> Callable[[Subject, RuleSet], bool] | None:
+    """Return what tells whether a run could be traced, without running anything; None without a laboratory."""
+    if not is_installed():
+        return None
+    from compatcheck.lab.traceability import can_trace  # noqa: PLC0415 (see above)
+
+    return can_trace

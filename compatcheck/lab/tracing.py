@@ -9,8 +9,9 @@ from compatcheck.checking.tracer import Traced, Untraced
 from compatcheck.core.errors import CompatcheckError, UsageError
 from compatcheck.frameworks.model.lookup import find_config
 from compatcheck.lab.environments.choice import EnvironmentChoice
-from compatcheck.lab.traced.request import Untraceable
+from compatcheck.lab.traced.request import OwnSource, Untraceable
 from compatcheck.lab.traced.trace import trace
+from compatcheck.memory.read_run import read_versions
 from compatcheck.memory.role import TRAINED
 
 if TYPE_CHECKING:
@@ -23,18 +24,47 @@ _PACKAGES = ("transformers", "peft")
 """What the traced step is made of, beside torch."""
 
 
-def trace_subject(subject: Subject, rules: RuleSet, python: str | None) -> Traced | Untraced:
+def find_own(named: str) -> OwnSource:
+    """Return the function that ``pkg.mod:build`` or ``FILE.py:build`` names; its module is not imported here.
+
+    Raises:
+        UsageError: it names none.
+    """
+    place, _, function = named.rpartition(":")
+    if not place or not function.isidentifier():
+        msg = f"--module {named!r} names no function"
+        raise UsageError(msg, hint="as --module pkg.mod:build or --module train.py:build")
+    if place.endswith(".py"):
+        if not os.path.isfile(place):
+            msg = f"--module {named!r}: there is no file {place}"
+            raise UsageError(msg, hint="name it from here, or as pkg.mod:build")
+        return OwnSource(os.path.abspath(place), None, function, os.getcwd())
+    if not all(part.isidentifier() for part in place.split(".")):
+        msg = f"--module {named!r}: {place!r} is neither a module nor a file of Python"
+        raise UsageError(msg, hint="as --module pkg.mod:build or --module train.py:build")
+    return OwnSource(None, place, function, os.getcwd())
+
+
+def trace_subject(
+    subject: Subject, rules: RuleSet, python: str | None, own: OwnSource | None = None
+) -> Traced | Untraced:
     """Trace the training step of a subject.
 
     Args:
         subject: its facts, its model's configuration and its releases.
         rules: holds well-known models.
         python: interpreter with torch; releases of the subject that it does not have are laid over it.
+        own: the person's function that builds what is trained; it runs in the interpreter as that is.
 
     Returns:
         The trace, or why there is none.
+
+    Raises:
+        UsageError: the person's function cannot be traced.
     """
     roles = [name for name in TRAINED if name in subject.roles]
+    if own is not None:
+        return _trace_own(subject, roles[0] if roles else next(iter(subject.roles)), python, own)
     if not roles:
         return Untraced("nothing is trained")
     config = find_config(subject.documents, rules)
@@ -45,11 +75,34 @@ def trace_subject(subject: Subject, rules: RuleSet, python: str | None) -> Trace
         interpreter = open_interpreter(subject, python, adapters=facts.get("training.peft") is not None)
     except UsageError as error:
         return Untraced(error.message + (f" ({error.hint})" if error.hint else ""))
-    found = trace(facts, config=config, python=interpreter)
+    found = trace(facts, config=config, python=interpreter, versions=read_versions(subject.environment))
     if isinstance(found, Untraceable):
         return Untraced(found.reason)
+    return _describe_trace(found)
+
+
+def _trace_own(subject: Subject, role: str, python: str | None, own: OwnSource) -> Traced:
+    base = EnvironmentChoice(python=python, torch=None, beside=(), installer=None).base()
+    versions = read_versions(subject.environment)
+    found = trace(subject.roles[role], config={}, python=base.interpreter, own=own, versions=versions)
+    if isinstance(found, Untraceable):
+        msg = f"{own.describe()} is not traced: {found.reason}"
+        needs = " ".join(f"--set {name}=…" for name in found.needs)
+        raise UsageError(
+            msg,
+            hint=f"state them: {needs}"
+            if needs
+            else "docs/traced.md says what is traced, and what a function may return",
+        )
+    counts = f"{found.notes['parameters']:,} parameters, {found.notes['trainable_parameters']:,} trained"
+    said = f"traced {found.notes['class']} of {own.describe()}: {counts}"
+    return _describe_trace(found, said)
+
+
+def _describe_trace(found: Trace, *said: str) -> Traced:
     releases = ", ".join(f"{name} {found.versions[name]}" for name in sorted(found.versions) if name != "python")
-    return Traced(found.estimate, found.timeline, (*describe_peak(found), f"traced with {releases}"))
+    details = (*said, *describe_peak(found), f"traced with {releases}")
+    return Traced(found.estimate, found.timeline, details, frozenset(found.versions))
 
 
 def open_interpreter(subject: Subject, python: str | None, *, adapters: bool) -> Interpreter:

@@ -94,6 +94,7 @@ def test_the_programs_of_an_active_environment_are_named_and_not_run(trap: Trap)
         ("diff", "HEAD:requirements.txt", "requirements.txt"),
         ("probe", "run", "zero3_release", "--backend", "cpu", "--no-store"),
         ("estimate", *PAIR[:2], "--trace"),
+        ("estimate", *PAIR[:2], "--module", "nowhere.model:build"),
         ("bisect", "zero3_release", "--package", "deepspeed", "--no-store"),
         ("confirm", PAIR[-1], "--no-store"),
     ],
@@ -170,6 +171,13 @@ def test_a_uv_beside_the_interpreter_is_found(trap: Trap, tmp_path: Path, monkey
 def test_what_runs_is_said_before(trap: Trap, words, said) -> None:
     ran = run(*words, "--python", "/usr/bin/nothing")
     assert ran.err.startswith(f"{said}/usr/bin/nothing"), describe(ran)
+    assert trap.ran() == []
+
+
+def test_whose_function_runs_is_said_before(trap: Trap) -> None:
+    ran = run("estimate", *PAIR[:2], "--module", "a:b", "--python", "/usr/bin/nothing")
+    said = f"--module runs b of a, as imported in {os.getcwd()}, and runs the code of the packages in /usr/bin/nothing"
+    assert " ".join(ran.err.split()).startswith(said), describe(ran)
     assert trap.ran() == []
 
 

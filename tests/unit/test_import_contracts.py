@@ -27,6 +27,7 @@ DYNAMIC = {
     },
     "lab/probes/probe.py": {"f'compatcheck.lab.probes.catalog.{plain}'", "f'compatcheck.lab.probes.catalog._{name}'"},
     # In a foreign interpreter, by path or by the name it goes by there:
+    "lab/traced/program/own_module.py": {"name"},
     "lab/probes/catalog/_tiny_trainers.py": {"module"},  # where this release of TRL has a trainer
     "lab/probes/catalog/verl_losses.py": {"'verl.utils.torch_functional'"},
     "lab/probes/worker/__main__.py": {"'probe_worker'", "'probe_worker.main'"},

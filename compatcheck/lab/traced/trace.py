@@ -19,7 +19,7 @@ from compatcheck.core.programs import trusted_path
 from compatcheck.core.units import MIB, format_bytes
 from compatcheck.lab.traced.allocator import Settings
 from compatcheck.lab.traced.replay import Mark, Replay, replay
-from compatcheck.lab.traced.request import StepRequest, Untraceable, make_request
+from compatcheck.lab.traced.request import OwnSource, StepRequest, Untraceable, make_request
 from compatcheck.memory.closed_form.context import CONTEXT, nccl_buffers
 from compatcheck.memory.closed_form.verdict import judge
 
@@ -96,6 +96,8 @@ def trace(
     *,
     config: Mapping[str, Any],
     python: str | Runtime,
+    own: OwnSource | None = None,
+    versions: Mapping[str, tuple[int, ...]] | None = None,
 ) -> Trace | Untraceable:
     """Trace the training step that facts describe.
 
@@ -103,11 +105,13 @@ def trace(
         facts: of one role of a subject, by the vocabulary's names, as `Fact` or as plain values.
         config: the model's ``config.json``.
         python: the interpreter that has torch and transformers.
+        own: the person's function that builds what is trained, in the place of a class of transformers.
+        versions: releases of what is around the step, as `make_request` takes them.
 
     Returns:
         The trace, or the reason why there is none: nothing is raised for a model or a release that cannot be traced.
     """
-    request = make_request(facts, config)
+    request = make_request(facts, config, own, versions)
     if isinstance(request, Untraceable):
         return request
     found = run_program([request.program], python)
@@ -129,7 +133,7 @@ def run_program(requests: Sequence[Mapping[str, Any]], python: str | Runtime) ->
         completed = run(
             [program, str(PROGRAM), asked, answered],
             timeout_seconds=TIMEOUT_SECONDS,
-            environ={**environ, "TMPDIR": folder},
+            environ={**environ, "TMPDIR": folder, "CUDA_VISIBLE_DEVICES": ""},
         )
         try:
             results: list[dict[str, Any]] = json.loads(Path(answered).read_text(encoding="utf-8"))
@@ -176,8 +180,8 @@ def conclude(result: Mapping[str, Any], request: StepRequest, facts: Mapping[str
     if sharded:
         events, marks = _without_loading(events, marks)
     buckets = 0
-    if request.bucket_bytes is not None:
-        buckets = result["notes"]["trainable_parameters"] * request.bucket_bytes
+    if request.buckets:
+        buckets = result["notes"]["trainable_bytes"]
         events, marks = _with_buckets(events, marks, buckets)
     outside = _outside(facts)
     settings = allocator_settings(facts)
@@ -251,7 +255,7 @@ def _bucket_component(total: int, parameters: int) -> Component:
         "gradient buckets of DDP",
         "communication",
         exactly(total),
-        f"{total // max(parameters, 1)} B × {parameters:,} trainable parameters",
+        f"{total:,} B of {parameters:,} trainable parameters",
         "torch/csrc/distributed/c10d/reducer.cpp, Reducer::initialize_buckets, without gradient_as_bucket_view",
     )
 

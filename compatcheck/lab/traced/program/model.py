@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from probe_worker.recorder import UnsupportedError
+from torch.utils.weak import WeakIdKeyDictionary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -116,18 +117,26 @@ def adapt(model: Any, options: dict[str, Any]) -> Any:
 
 @contextlib.contextmanager
 def moves_in_place() -> Iterator[None]:
-    """Let ``Module.to`` work on fake tensors, which torch would swap and cannot: a converted weight takes the old one's place."""
+    """Let ``Module.to`` work on fake tensors, which torch would swap and cannot: a converted weight takes the old one's place.
+
+    Weights that modules share stay shared.
+    """
     original = torch.nn.Module._apply
+    converted_to: Any = WeakIdKeyDictionary()
 
     def apply(self: Any, fn: Callable[[Any], Any], recurse: bool = True) -> Any:  # noqa: FBT001, FBT002 (torch's own signature)
         for child in self.children() if recurse else ():
             child._apply(fn)
         for name, weight in self._parameters.items():
-            if weight is not None:
+            if weight is None:
+                continue
+            if weight not in converted_to:
                 with torch.no_grad():
                     converted = fn(weight)
-                if converted is not weight:
-                    self._parameters[name] = torch.nn.Parameter(converted, weight.requires_grad)
+                if converted is weight:
+                    continue
+                converted_to[weight] = torch.nn.Parameter(converted, weight.requires_grad)
+            self._parameters[name] = converted_to[weight]
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)
@@ -154,6 +163,17 @@ def checkpoint(model: Any, *, reentrant: bool | None, adapters: bool) -> None:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
     if adapters:
         model.enable_input_require_grads()
+
+
+def make_rows(request: dict[str, Any]) -> list[list[int]]:
+    """Return the rows of the attention mask of a micro batch; of a padded one all but the first lack a quarter."""
+    length = request["length"]
+    if request["batch"] is None or length is None:
+        message = "no inputs are returned, and training.micro_batch_size or training.sequence_length is not stated"
+        raise UnsupportedError(message)
+    padding = length // 4 if request["mask"] == "padding" else 0
+    short = [1] * (length - padding) + [0] * padding
+    return [[1] * length if row == 0 else short for row in range(request["batch"])]
 
 
 def make_inputs(model: Any, request: dict[str, Any], rows: list[list[int]]) -> dict[str, Any]:
@@ -183,10 +203,11 @@ def make_inputs(model: Any, request: dict[str, Any], rows: list[list[int]]) -> d
 
 
 def vocabulary(model: Any) -> int:
-    """Return the number of tokens a model knows."""
-    config = model.config
+    """Return the number of tokens a model knows: the rows of its largest table, else what its configuration says, else 0."""
+    tables = [module.num_embeddings for module in model.modules() if isinstance(module, torch.nn.Embedding)]
+    config: Any = getattr(model, "config", None)
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
-    return int(getattr(text, "vocab_size", None) or config.vocab_size)
+    return max(tables, default=int(getattr(text, "vocab_size", 0)))
 
 
 def _first_line(error: BaseException) -> str:

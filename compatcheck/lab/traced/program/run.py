@@ -15,20 +15,21 @@ import torch
 from probe_worker.accounting import StorageAccounting
 from probe_worker.fake_decisions import Decisions
 from probe_worker.recorder import UnsupportedError
+from torch.utils._pytree import tree_leaves
 
 from . import kernels
 from .breakdown import describe_peak
 from .cuda_choices import CudaChoices, make_inside
-from .model import adapt, build, checkpoint, make_inputs, moves_in_place, vocabulary
+from .model import adapt, build, checkpoint, make_inputs, make_rows, moves_in_place, vocabulary
 from .optimizer import make_optimizer
-from .sharding import Sharding
+from .own_module import OnCpu, build_own, describe_error, load, takes_checkpointing
+from .sharding import THREADS_SECONDS, Sharding
+from .step_module import StepModule, checkpoint_blocks
 from .tracker import Tracker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_THREADS_SECONDS = 0.2
-"""gloo's threads hold the tensors of a finished operation until they are scheduled again."""
 _CANNOT = ("DataDependentOutputException", "DynamicOutputShapeException", "UnsupportedOperatorException")
 
 
@@ -45,11 +46,13 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
         found.update(_Run(request).result())
     except UnsupportedError as error:
         found.update(status="unsupported", reason=str(error))
-    except ModuleNotFoundError as error:
-        found.update(status="unsupported", reason=f"needs {error.name}, which is not installed")
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         name = type(error).__name__
-        if name in _CANNOT:
+        if request.get("module") is not None:
+            found.update(status="failed", reason=describe_error(error, request["module"]))
+        elif isinstance(error, ModuleNotFoundError):
+            found.update(status="unsupported", reason=f"needs {error.name}, which is not installed")
+        elif name in _CANNOT:
             reason = f"fake tensors cannot run {getattr(error, 'func', error)} ({name})"
             found.update(status="unsupported", reason=reason)
         else:
@@ -110,14 +113,15 @@ class _Run:
             of the whole run, ``events``, ``marks`` (index and name of every phase that began) and ``notes``.
         """
         request = self.request
-        for name in ("transformers", *(("peft",) if request["lora"] is not None else ())):
+        own = load(request["module"]) if request.get("module") is not None else None
+        for name in () if own is not None else ("transformers", *(("peft",) if request["lora"] is not None else ())):
             importlib.import_module(name)  # tensors that a module makes for itself are none of the model's
         with contextlib.ExitStack() as stack:
             sharding = stack.enter_context(Sharding(request["fsdp"])) if request["fsdp"] is not None else None
             if self.fake:
                 from torch._subclasses.fake_tensor import FakeTensorMode
 
-                stack.enter_context(FakeTensorMode())
+                stack.enter_context(FakeTensorMode(allow_non_fake_inputs=own is not None))
                 stack.enter_context(moves_in_place())
             choices, inside = None, None
             if request["device"] is not None:
@@ -133,7 +137,9 @@ class _Run:
             self.tracker = stack.enter_context(counts)
             if choices is not None:
                 stack.enter_context(choices)
-            notes = self._train(stack, sharding)
+            if own is not None:
+                stack.enter_context(OnCpu())
+            notes = self._train(stack, sharding, own)
         if choices is not None:
             notes["attention_kernels"] = choices.taken
         found: dict[str, Any] = {"phases": list(self.phases.values()), "highest_bytes": self.highest, "notes": notes}
@@ -143,67 +149,78 @@ class _Run:
             found.update(events=self.tracker.events, marks=self.marks)
         return found
 
-    def _train(self, stack: contextlib.ExitStack, sharding: Any) -> dict[str, Any]:
+    def _train(self, stack: contextlib.ExitStack, sharding: Any, function: Any) -> dict[str, Any]:
         """Build the model and take its steps; return what a reader must know."""
         request = self.request
+        rows = None
         with self._phase("load"):
-            model = build(request)
-            if request["lora"] is not None:
-                model = adapt(model, request["lora"])
-        if request["gradient_checkpointing"]:
-            checkpoint(model, reentrant=request["use_reentrant"], adapters=request["lora"] is not None)
-        counts = {
-            "parameters": sum(weight.numel() for weight in model.parameters()),
-            "trainable_parameters": sum(weight.numel() for weight in model.parameters() if weight.requires_grad),
-        }
+            if function is not None:
+                step = build_own(function, request["module"], request["dtype"])
+            else:
+                step = StepModule(build(request) if request["lora"] is None else adapt(build(request), request["lora"]))
+        model = step.module
+        if request["gradient_checkpointing"] and not takes_checkpointing(function):
+            if hasattr(model, "gradient_checkpointing_enable"):
+                checkpoint(model, reentrant=request["use_reentrant"], adapters=request["lora"] is not None)
+            else:
+                checkpoint_blocks(model, reentrant=request["use_reentrant"])
+        counts = _count(model)
+        base = getattr(model, "get_base_model", lambda: model)()
+        vocabulary_size = vocabulary(base)
         if sharding is not None:
-            sharding.shard(model, self.tracker)
+            model = sharding.shard(model, self.tracker)
+            step = step._replace(module=model)
         gc.freeze()  # what the imports made would take a tenth of a second of every collection
-        weights = [weight for weight in model.parameters() if weight.requires_grad]
-        optimizer = make_optimizer(weights, request["optimizer"], request["optimizer_implementation"])
+        if step.optimizer is not None:
+            optimizer = step.optimizer(model)
+        else:
+            weights = [weight for weight in model.parameters() if weight.requires_grad]
+            optimizer = make_optimizer(weights, request["optimizer"], request["optimizer_implementation"])
         self._note("parameters", (*model.parameters(), *model.buffers()))
-        length = request["length"]
-        padding = length // 4 if request["mask"] == "padding" else 0
-        rows = [
-            [1] * length if row == 0 else [1] * (length - padding) + [0] * padding for row in range(request["batch"])
-        ]
-        inputs = make_inputs(model, request, rows)
-        self._note("inputs", inputs.values())
+        if step.inputs is None and step.step is None:
+            rows = make_rows(request)
+            step = step._replace(inputs=make_inputs(base, request, rows))
+        self._note("inputs", tree_leaves(step.inputs))
         if isinstance(self.tracker, Tracker):
             stack.enter_context(self.tracker.watch(model))
         mask = None if request["mask"] == "none" else rows
         decisions = Decisions(fake=self.fake, mask=mask, routing=request["routing"])
         with decisions.apply(model):
             for _ in range(request["steps"]):
-                self._step(model, optimizer, inputs)
-        base = getattr(model, "get_base_model", lambda: model)()
+                self._step(step, optimizer)
         return {
             **counts,
             "class": type(base).__name__,
-            "attn_implementation": str(getattr(base.config, "_attn_implementation", None) or "eager"),
+            "attn_implementation": str(getattr(getattr(base, "config", None), "_attn_implementation", None) or "eager"),
             "decided": decisions.describe(),
-            "shape": {"vocab": vocabulary(base), "length": length},
+            "shape": {"vocab": vocabulary_size, "length": request["length"] or 0},
         }
 
-    def _step(self, model: Any, optimizer: Any, inputs: dict[str, Any]) -> None:
+    def _step(self, step: StepModule, optimizer: Any) -> None:
         """Take one step, in as many micro batches as the request says."""
-        request = self.request
+        request, model = self.request, step.module
         output = None
         for number in range(request["micro_batches"]):
+            last = number == request["micro_batches"] - 1
+            waits = not last and (request["fsdp"] or {}).get("no_sync", False)
+            context: Any = contextlib.nullcontext
             if hasattr(model, "set_is_last_backward"):
-                model.set_is_last_backward(number == request["micro_batches"] - 1)
+                model.set_is_last_backward(last)
+                model.set_requires_gradient_sync(not waits)
+            elif waits:
+                context = model.no_sync
             with self._phase("forward"):
                 cast: Any = contextlib.nullcontext()
                 if request["autocast"] is not None:
                     cast = torch.autocast("cpu", dtype=getattr(torch, request["autocast"]))
-                with cast:
-                    output = model(**inputs)
+                with cast, context():
+                    output = step.run()
                 if request["outputs_to_float32"]:
                     output = _widen(output)
-                loss = output.loss
+                loss = step.find_loss(output)
                 if not request["outputs_kept"]:
                     output = None
-            with self._phase("backward"):
+            with self._phase("backward"), context():
                 _run_backward(loss)
                 loss = None
             self._note("gradients", (weight.grad for weight in model.parameters() if weight.grad is not None))
@@ -230,7 +247,7 @@ class _Run:
             phase["at"] = tracker.peak_event
         gc.collect()
         if (self.request["fsdp"] or {}).get("real"):
-            time.sleep(_THREADS_SECONDS)
+            time.sleep(THREADS_SECONDS)
         phase["live_bytes"] = tracker.live()
         if tracked:
             self.marks.append((len(tracker.events), "between"))
@@ -243,6 +260,15 @@ class _Run:
         if isinstance(self.tracker, Tracker):
             found = {self.tracker.identifier(value) for value in values if isinstance(value, torch.Tensor)}
             self.groups.setdefault(group, set()).update(identifier for identifier in found if identifier is not None)
+
+
+def _count(model: Any) -> dict[str, int]:
+    trained = [weight for weight in model.parameters() if weight.requires_grad]
+    return {
+        "parameters": sum(weight.numel() for weight in model.parameters()),
+        "trainable_parameters": sum(weight.numel() for weight in trained),
+        "trainable_bytes": sum(weight.numel() * weight.element_size() for weight in trained),
+    }
 
 
 def _run_backward(loss: Any) -> None:

@@ -140,7 +140,7 @@ class Tracker(StorageAccounting):
     @contextlib.contextmanager
     def watch(self, model: Any) -> Iterator[None]:
         """Note in which module of a model every tensor is made."""
-        names = {id(module): name for name, module in model.named_modules()}
+        names = {id(module): name.replace("_fsdp_wrapped_module.", "") for name, module in model.named_modules()}
 
         def enter(module: Any, _: Any) -> None:
             self._path.append(names.get(id(module), ""))

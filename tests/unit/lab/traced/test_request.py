@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from compatcheck.core.facts import Fact
-from compatcheck.lab.traced.request import StepRequest, Untraceable, make_request
+from compatcheck.lab.traced.request import OwnSource, StepRequest, Untraceable, make_request
 from compatcheck.rules.vocabulary import vocabulary
 from tests.unit.memory.traits import with_traits
 
@@ -36,6 +36,11 @@ def test_what_nobody_stated_is_an_assumption() -> None:
         "training.optimizer_implementation": "foreach",
         "hardware.compute_capability": 8.0,
     }
+
+
+def test_a_fact_without_a_value_is_assumed() -> None:
+    found = request(hardware__compute_capability=Fact("hardware.compute_capability", None, "detected"))
+    assert found.program["device"]["capability"] == [8, 0]
 
 
 def test_what_is_stated_is_not_assumed() -> None:
@@ -103,9 +108,9 @@ def test_whether_there_is_a_cache_is_the_trainers_choice(framework: str | None, 
 
 
 def test_several_ranks_without_sharding_have_buckets() -> None:
-    assert request(hardware__world_size=8).bucket_bytes == 2
-    assert request(hardware__world_size=8, training__gradient_as_bucket_view=True).bucket_bytes is None
-    assert request(hardware__world_size=1).bucket_bytes is None
+    assert request(hardware__world_size=8).buckets
+    assert not request(hardware__world_size=8, training__gradient_as_bucket_view=True).buckets
+    assert not request(hardware__world_size=1).buckets
 
 
 def test_the_second_generation_of_fsdp_is_sharded() -> None:
@@ -115,7 +120,7 @@ def test_the_second_generation_of_fsdp_is_sharded() -> None:
     assert found.program["fsdp"]["world_size"] == 16
     assert found.program["fsdp"]["param_dtype"] == "bfloat16"
     assert found.program["autocast"] is None, "the policy casts"
-    assert found.bucket_bytes is None
+    assert not found.buckets
 
 
 def test_adapters_are_described_as_peft_takes_them() -> None:
@@ -162,8 +167,48 @@ def test_the_generation_of_fsdp_decides() -> None:
     assert isinstance(unknown, Untraceable)
     assert unknown.needs == ("training.fsdp_version",)
     first = make_request({**sharded, "training.fsdp_version": 1}, CONFIG)
-    assert isinstance(first, Untraceable)
-    assert "first generation" in first.reason
+    assert isinstance(first, StepRequest)
+    assert {"version": 1, "strategy": "full_shard", "use_orig_params": True}.items() <= first.program["fsdp"].items()
+    hybrid = {"training.fsdp_version": 1, "training.fsdp_sharding_strategy": "hybrid_shard"}
+    assert isinstance(make_request({**sharded, **hybrid}, CONFIG), Untraceable)
+
+
+@pytest.mark.parametrize(
+    ("facts", "accelerate", "waits"),
+    [
+        ({"training.sync_each_batch": False}, None, True),
+        ({"training.sync_each_batch": True}, None, False),
+        ({}, None, False),
+        ({"training.framework": "accelerate"}, (1, 11), True),
+        ({"training.framework": "accelerate"}, (1, 10), False),  # its no_sync did nothing for FSDP2
+        ({"training.framework": "accelerate", "training.fsdp_version": 1}, (1, 10), True),
+    ],
+)
+def test_gradients_wait_where_the_loop_says_so(facts: Any, accelerate: Any, waits: bool) -> None:  # noqa: FBT001
+    sharded = {"training.sharding": "fsdp", "training.fsdp_version": 2, "hardware.world_size": 2}
+    stated = {**SIZES, **sharded, "training.gradient_accumulation_steps": 4, **facts}
+    versions = {} if accelerate is None else {"accelerate": accelerate}
+    found = make_request(with_traits(stated), CONFIG, versions=versions)
+    assert isinstance(found, StepRequest)
+    assert found.program["fsdp"]["no_sync"] is waits
+
+
+def test_a_module_of_ones_own_needs_no_configuration_and_brings_its_loss_and_adapters() -> None:
+    own = OwnSource("/x/train.py", None, "build", "/x")
+    stated = {"training.trainer": "grpo", "training.peft": "ia3", "training.use_liger_kernel": True}
+    found = make_request({**stated, "training.micro_batch_size": 2, "training.mixed_precision": "bf16"}, {}, own)
+    assert isinstance(found, StepRequest)
+    program = found.program
+    assert program["module"]["facts"] == {
+        "trainer": "grpo",
+        "peft": "ia3",
+        "use_liger_kernel": True,
+        "micro_batch_size": 2,
+        "mixed_precision": "bf16",
+    }
+    assert (program["dtype"], program["autocast"], program["lora"]) == (None, "bfloat16", None)
+    assert assumed(found)["run.outputs_kept"] is True
+    assert isinstance(make_request({"training.zero_stage": 3}, {}, own), Untraceable)
 
 
 @pytest.mark.parametrize(("length", "word"), [(0, "is 0"), (-3, "is -3"), (10**18, "16,777,216 tokens")])

@@ -87,7 +87,7 @@ def result() -> dict[str, Any]:
             phase("forward", parameters=3000 * MIB, activations=2000 * MIB),
             phase("backward", parameters=3000 * MIB, activations=2000 * MIB, temporaries=2000 * MIB),
         ],
-        "notes": {"trainable_parameters": 15 * MIB, "attention_kernels": {"efficient": 2}},
+        "notes": {"trainable_parameters": 15 * MIB, "trainable_bytes": 60 * MIB, "attention_kernels": {"efficient": 2}},
         "versions": {"torch": "2.13.0"},
     }
 
@@ -236,20 +236,39 @@ def test_all_configurations_are_traced_to_the_byte(release: str) -> None:
     check(list(CONFIGURATIONS), release)
 
 
+FLAT = {"version": 1, "strategy": "full_shard", "use_orig_params": True, "wraps_frozen_apart": False}
+EACH = {"version": 2, "reshard_after_forward": True}
+CHECKPOINTING = {"gradient_checkpointing": True, "use_reentrant": False}
+ACCUMULATING = {"micro_batches": 2}
+FROZEN = {
+    "lora": {"r": 8, "target_modules": ["q_proj", "v_proj"], "autocast_adapter_dtype": False},
+    "dtype": "bfloat16",
+}
+
+
 @pytest.mark.versions
 @pytest.mark.slow
-@pytest.mark.parametrize("checkpointing", [False, True])
-def test_a_sharded_step_is_traced_as_two_real_ranks_take_it(checkpointing: bool, tmp_path: Path) -> None:  # noqa: FBT001
+@pytest.mark.parametrize(
+    ("sharding", "changed"),
+    [
+        (EACH, {}),
+        (EACH, CHECKPOINTING),
+        ({**EACH, "no_sync": True}, ACCUMULATING),
+        (FLAT, {}),
+        (FLAT, CHECKPOINTING),
+        (FLAT, {"autocast": "bfloat16", "outputs_to_float32": True}),
+        (
+            {**FLAT, "use_orig_params": False, "wraps_frozen_apart": True, "no_sync": True},
+            {**FROZEN, **ACCUMULATING, **CHECKPOINTING, "dtype": "float32", "autocast": "bfloat16"},
+        ),
+        ({**FLAT, "strategy": "shard_grad_op"}, {}),
+        ({**FLAT, "no_sync": True, "param_dtype": None, "reduce_dtype": None}, {**FROZEN, **ACCUMULATING}),
+    ],
+)
+def test_a_sharded_step_is_traced_as_two_real_ranks_take_it(sharding: Any, changed: Any, tmp_path: Path) -> None:
     interpreter = runtime()
-    sharding = {"world_size": 2, "reshard_after_forward": True, "param_dtype": "bfloat16", "reduce_dtype": "float32"}
-    request = {
-        **DEFAULTS,
-        "config": LLAMA,
-        "dtype": "float32",
-        "gradient_checkpointing": checkpointing,
-        "use_reentrant": False if checkpointing else None,
-        "fsdp": sharding,
-    }
+    sharding = {"world_size": 2, "param_dtype": "bfloat16", "reduce_dtype": "float32", "no_sync": False, **sharding}
+    request = {**DEFAULTS, "config": LLAMA, "dtype": "float32", **changed, "fsdp": sharding}
     (fake,) = run_program([{**request, "backend": "fake", "accounting": "tracker"}], interpreter)
     real = {**request, "backend": "cpu", "accounting": "storages", "fsdp": {**sharding, "real": True}}
     asked = tmp_path / "requests.json"
