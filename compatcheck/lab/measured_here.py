@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PathDistribution
-from pathlib import Path
+import os
 from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import CompatcheckError, InputError
 from compatcheck.core.source import Skipped, Source
-from compatcheck.lab.environments.installed import identify, read_origin
 from compatcheck.lab.evidence.index import holds_any
 from compatcheck.matching.decision import SILENT, decide
 from compatcheck.resolution.scope import COMPONENT_FACTS
@@ -87,9 +85,16 @@ def installed_versions(finding: Finding) -> dict[str, str]:
 def _identify(fact: Fact) -> str:
     """Return the version as a measurement names it (`environments.installed`); a tree that may change is like none."""
     place = next((one.path for one in fact.sources if one.path.endswith(".dist-info")), None)
-    distribution = PathDistribution(Path(place)) if place else None
-    origin = read_origin(distribution) if distribution else None
-    if distribution is None or origin is None:
+    if place is None or not os.path.exists(os.path.join(place, "direct_url.json")):
+        return str(fact.value)
+    from importlib.metadata import PathDistribution  # noqa: PLC0415 (20 ms; only of what came from no index)
+    from pathlib import Path  # noqa: PLC0415 (see above)
+
+    from compatcheck.lab.environments.installed import identify, read_origin  # noqa: PLC0415 (see above)
+
+    distribution = PathDistribution(Path(place))
+    origin = read_origin(distribution)
+    if origin is None:
         return str(fact.value)
     # An editable tree would have to be read whole, wherever it lies.
     return f"{fact.value}+tree" if (origin.get("dir_info") or {}).get("editable") else identify(distribution)

@@ -25,7 +25,11 @@ DYNAMIC = {
         "f'compatcheck.frameworks.{self.name}.command'",
         "f'compatcheck.frameworks.{self.name}.configuration'",
     },
-    "lab/probes/probe.py": {"f'compatcheck.lab.probes.catalog.{plain}'", "f'compatcheck.lab.probes.catalog._{name}'"},
+    "lab/probes/probe.py": {
+        "f'compatcheck.lab.probes.catalog.{plain}'",
+        "f'compatcheck.lab.probes.catalog._{name}'",
+        "f'compatcheck_probe_{name}'",  # a file that a person names to be run (`--probe`), or an entry point beside this package
+    },
     # In a foreign interpreter, by path or by the name it goes by there:
     "lab/traced/program/own_module.py": {"name"},
     "lab/probes/catalog/_tiny_trainers.py": {"module"},  # where this release of TRL has a trainer
