@@ -382,3 +382,29 @@ def test_what_an_error_says_back_commands_no_terminal(tmp_path: Path, monkeypatc
 def test_what_was_not_read_is_said_once_where_nothing_was_checked(tmp_path: Path) -> None:
     ran = run_here("check", tmp_path / "nope.txt")
     assert (ran.code, ran.out.count("no such file")) == (4, 1)
+
+
+@pytest.mark.parametrize("text", ['"\\n::error::x" = 1\n', '[runs."\\n::error::x"]\nmodel = 1\n'])
+def test_a_key_of_a_policy_is_no_command_of_a_workflow(
+    text: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    write("requirements.txt", "deepspeed==0.16.4\n")
+    write("compatcheck.toml", text)
+    _, out, err = run(capsys, "check", "requirements.txt")
+    assert "::error::x" in err
+    assert not any(line.lstrip().startswith("::") for line in (err + out).splitlines())
+
+
+def test_a_number_in_base_sixty_without_end_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:
+    write("args.yaml", f"{ARGUMENTS}x: 1:{'59:' * 175}1.5\n")
+    code, report = check(capsys, "requirements.txt", "args.yaml", "--fail-on", "never")
+    assert code == 4
+    assert any("is not valid YAML" in entry["reason"] for entry in report["skipped"])
+
+
+def test_a_secret_of_an_option_is_said_nowhere(capsys: pytest.CaptureFixture[str]) -> None:
+    write("requirements.txt", "deepspeed==0.16.4\n")
+    _, report = check(capsys, "requirements.txt", "--set", "model.name=https://u:S3CR3T@h/x", "--fail-on", "never")
+    assert "S3CR3T" not in json.dumps(report)
+    assert "https://[redacted]@h/x" in json.dumps(report)

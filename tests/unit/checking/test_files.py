@@ -403,6 +403,7 @@ def test_what_is_something_else_is_passed_over(
     ("name", "text"),
     [
         ("setup.cfg", "[options]\ninstall_requires =\n    torch==2.8.0\n"),
+        ("setup.cfg", "[options]\ninstall-requires =\n    torch==2.8.0\n"),
         *((name, "torch==2.8.0\n") for name in ("reqs.txt", "gpu.reqs", "deps.txt", "requirements/gpu/base.txt")),
         ("requirements-dev", "torch==2.8.0\n"),
         ("environment-gpu.yml", "name: x\ndependencies:\n  - pytorch=2.8.0\n"),

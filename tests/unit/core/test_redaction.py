@@ -15,13 +15,32 @@ from compatcheck.core.redaction import redact, redact_command, redact_variable
         ("/data/hf_cache", "/data/hf_cache"),
         ("https://host/a@b", "https://host/a@b"),
         ("https://me:p@ss@host/simple", "https://[redacted]@host/simple"),
+        *(
+            (f"https://host/x{sign}{name}=abc", f"https://host/x{sign}{name}=[redacted]")
+            for sign, name in (("?", "private_token"), ("&", "job_token"), ("?", "client_secret"), ("#", "token"))
+        ),
     ],
 )
 def test_redact(text, expected):
     assert redact(text) == expected
 
 
-@pytest.mark.parametrize("name", ["HF_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "DB_PASSWORD", "MY_SECRET"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "HF_TOKEN",
+        "WANDB_API_KEY",
+        "AWS_SECRET_ACCESS_KEY",
+        "DB_PASSWORD",
+        "MY_SECRET",
+        "ACCESSTOKEN",
+        "hfToken",
+        "GITHUB_PAT",
+        "X_PASS",
+        "AZURE_STORAGE_CONNECTION_STRING",
+        "SLACK_WEBHOOK",
+    ],
+)
 def test_secret_variables_are_hidden_whole(name):
     assert redact_variable(name, "anything") == "[redacted]"
 

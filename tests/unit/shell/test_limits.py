@@ -7,6 +7,7 @@ import pytest
 from compatcheck.shell import state, versions
 from compatcheck.shell.expand import Expander, compact
 from compatcheck.shell.limits import MAX_WORK
+from compatcheck.shell.patterns import PatternError, matches, translate
 from compatcheck.shell.script import read_script
 from compatcheck.shell.values import from_text, unknown
 
@@ -119,3 +120,17 @@ def test_a_list_that_a_loop_writes_stays_within_the_limit() -> None:
 def test_a_limit_that_is_met_on_a_way_that_may_be_taken_is_said(text: str) -> None:
     loop = "for i in $(seq 3000); do run $i; done"
     assert any("more than 2000 rounds" in reason for reason in said(text.replace("LOOP", loop)))
+
+
+@pytest.mark.parametrize("pattern", ["*(*(*(a)))b", "+(a|aa)b", "*(a|[a-z])b", "+(a*)b", "*a*a*a*a*a*b"])
+def test_patterns_that_match_in_ways_without_number_are_not_tried(pattern: str) -> None:
+    with pytest.raises(PatternError):
+        matches("a" * 400, translate([(pattern, False)]))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [("+([[:space:]])", "  "), ("*([0-9])", "12"), ("+(ab|cd)", "abcdab"), ("*(a|b)", "abba"), ("*x*(ab)", "1xabab")],
+)
+def test_patterns_that_repeat_clearly_are_read(pattern: str, text: str) -> None:
+    assert matches(text, translate([(pattern, False)]))
