@@ -144,7 +144,7 @@ def test_a_sharded_model_is_not_loaded_whole() -> None:
 
 @pytest.mark.parametrize(
     ("memory", "outcome"),
-    [(9000 * MIB, "fits"), (8100 * MIB, "marginal"), (7200 * MIB, "does_not_fit"), (None, "unknown")],
+    [(9000 * MIB, "fits"), (8100 * MIB, "marginal"), (7100 * MIB, "does_not_fit"), (None, "unknown")],
 )
 def test_the_verdict_is_a_replay_on_a_device_of_that_size(memory: int | None, outcome: str) -> None:
     verdict = concluded(hardware__memory_bytes=memory).estimate.verdict
