@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from tests import ROOT
 from tests.cli.run_cli import run
 
 pytestmark = [pytest.mark.versions]
@@ -41,3 +42,16 @@ def test_the_trace_and_the_closed_form_agree(release: str) -> None:
         assert estimate["method"] == name
         peaks[name] = estimate["allocated_bytes"]["expected"]
     assert peaks["closed_form"] == pytest.approx(peaks["traced"], rel=0.03)
+
+
+@pytest.mark.skipif(not PYTHON, reason="COMPATCHECK_TEST_PYTHON names no interpreter with torch")
+def test_a_module_of_ones_own_is_traced_and_an_error_of_it_has_its_line() -> None:
+    file = ROOT / "tests" / "unit" / "lab" / "traced" / "own_modules.py"
+    settings = ("--python", PYTHON, "--set", "training.micro_batch_size=4", "--format", "json")
+    (subject,) = json.loads(run("estimate", "--module", f"{file}:build", *settings).out)["subjects"]
+    assert subject["estimate"]["method"] == "traced"
+    assert any(detail.startswith(f"traced Decoder of build of {file}: ") for detail in subject["details"])
+    failed = run("estimate", "--module", f"{file}:reads_numbers", *settings)
+    assert (failed.code, failed.out) == (2, "")
+    assert f"{file}:" in failed.err
+    assert ".item()" in failed.err
