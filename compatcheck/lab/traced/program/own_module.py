@@ -105,6 +105,9 @@ def build_own(function: Callable[..., Any], source: Mapping[str, Any], dtype: st
     if inputs is None and step is None and not takes_labels(module):
         message = f"{source['function']} returned no inputs: one micro batch, as {type(module).__name__} takes it ({_CONTRACT})"
         raise UnsupportedError(message)
+    if any(weight.device.type == "meta" for weight in module.parameters()):
+        message = f"weights of {type(module).__name__} are on the meta device: build them without it, they take no memory here"
+        raise UnsupportedError(message)
     if not any(weight.requires_grad for weight in module.parameters()):
         message = f"no parameter of {type(module).__name__} is trained"
         raise UnsupportedError(message)

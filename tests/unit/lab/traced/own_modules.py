@@ -94,6 +94,11 @@ def without_inputs() -> Any:
     return Decoder()
 
 
+def on_meta() -> Any:
+    with torch.device("meta"):
+        return Decoder(), tokens(2)
+
+
 def needs_more(widths: int) -> Any:
     return Decoder(widths), tokens(2)
 

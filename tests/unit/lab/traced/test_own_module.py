@@ -49,6 +49,7 @@ def test_what_a_person_s_function_lacks_is_said_with_its_line() -> None:
     names = {
         "without_loss": ["a tensor [2, 48, 160]", "step(module, inputs) returns the loss"],
         "without_inputs": ["no inputs", "as Decoder takes it"],
+        "on_meta": ["meta device", "build them without it"],
         "needs_more": ["takes widths", "--set training.widths="],
         "reads_numbers": [f"{FILE}:{lines.index('        print(loss.item())') + 1} in step", "numbers", ".item()"],
         "goes_back_itself": ["step returned NoneType", "leaves backward()"],
