@@ -41,7 +41,7 @@ def test_every_input_has_a_line_and_one_that_cannot_be_read_stops_none(tmp_path:
     records = [json.loads(line) for line in ran.out.splitlines()]
     assert [record["input"] for record in records] == names
     assert [record["exit_code"] for record in records] == [0, 4, 4, 1]
-    assert records[1]["error"]["message"].endswith("no such file")
+    assert [entry["reason"] for entry in records[1]["skipped"]] == ["no such file"]
     assert "deepspeed/zero3-params-kept-in-backward" in {one["rule_id"] for one in records[3]["findings"]}
     assert ran.code == 1
     assert ran.err == "4 inputs: 1 pass, 1 fail, 2 could not be read, or not whole\n"
