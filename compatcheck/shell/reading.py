@@ -118,6 +118,8 @@ class ScriptReading(ABC):
         """Loops around the present statement, in the running function."""
         self.levels = 0
         """Loops that ``break 2`` leaves besides the innermost."""
+        self._known: tuple[Sequence[Value], tuple[str, ...] | None] = (), ()
+        """Arguments whose words were asked for last, and these: a loop asks for them in every round."""
         self._words: dict[str, tuple[Variable, Word]] = {}
         """Variables as commands are given them, made once."""
         self._sink_doubts = 0
@@ -176,6 +178,13 @@ class ScriptReading(ABC):
         """Return what a variable holds, None where that is not known."""
         variable = self.state.variables.get(name)
         return None if variable is None or variable.value is None else text_of(variable.value)
+
+    def known_words(self, values: Sequence[Value]) -> tuple[str, ...] | None:
+        """Return the texts of values, None where one is not known or may be several."""
+        if self._known[0] is not values:
+            texts = tuple(text for value in values if (text := text_of(value)) is not None and not is_many(value))
+            self._known = values, texts if len(texts) == len(values) else None
+        return self._known[1]
 
     def skip(
         self, line: int, reason: str, hint: str | None = None, *, by_run: bool = False, passes: bool = False

@@ -56,6 +56,8 @@ _ENVIRONMENTS = re.compile(
 """Paths that hold a Python environment, copied as a whole."""
 
 MAX_STAGES = 500
+_MAX_PATH = 4_096
+"""Characters of a path: ``PATH_MAX`` of Linux, beyond which no image is built."""
 _SHELLS = r"(?:ba|da|a|z|k)?sh"
 _PARENTS = 3
 """How many directories above the Dockerfile are tried as the build context."""
@@ -209,8 +211,13 @@ class _Reader:
     def enter(self, instruction: Instruction) -> None:
         stage = self.stages[-1]
         known = substitute(unquote(instruction.text.content), stage.value)
-        if known is not None:
-            stage.directory = os.path.normpath(os.path.join(stage.directory, known))
+        if known is None:
+            return
+        joined = os.path.join(stage.directory, known)
+        if len(joined) > _MAX_PATH:
+            message = f"has a working directory of more than {_MAX_PATH} characters"
+            raise InputError(message, source=Source(self.path, "WORKDIR", instruction.line), hint="name a Dockerfile")
+        stage.directory = os.path.normpath(joined)
 
     def copy(self, instruction: Instruction) -> None:
         """Note where files of the context go, and take what another stage has installed along with its files."""

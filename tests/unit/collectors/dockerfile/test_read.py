@@ -237,6 +237,11 @@ def test_hostile_files_take_bounded_time(tmp_path: Path, text: str) -> None:
     assert time.process_time() - started < 5
 
 
+def test_a_directory_beyond_any_path_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="working directory of more than 4096 characters"):
+        _read(tmp_path, "FROM a\n" + "WORKDIR a\n" * 4_100)
+
+
 def test_too_many_stages_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="500 stages"):
         _read(tmp_path, "FROM a\n" * 501)
