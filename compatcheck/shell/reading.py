@@ -12,7 +12,7 @@ from compatcheck.shell.conditions import Conditions
 from compatcheck.shell.expand import Expander, compact
 from compatcheck.shell.flow import Flow
 from compatcheck.shell.lexical import NAME, UnclosedError
-from compatcheck.shell.limits import MAX_COMMANDS, LimitError
+from compatcheck.shell.limits import MAX_COMMANDS, MAX_STEPS, MAX_WORK, LimitError
 from compatcheck.shell.parameters import NO_ARGUMENTS
 from compatcheck.shell.state import State, Variable, join, join_unless
 from compatcheck.shell.values import (
@@ -128,6 +128,11 @@ class ScriptReading(ABC):
         self._calls = 0
         self._querying = False
         self._muted = False
+
+    @property
+    def effort(self) -> float:
+        """How much of what is read of one script was read, by the limit that is nearest."""
+        return max(len(self.commands) / MAX_COMMANDS, self._steps / MAX_STEPS, self.expander.done / MAX_WORK)
 
     # Statements --------------------------------------------------------------------------------------------------
 
