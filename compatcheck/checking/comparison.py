@@ -125,7 +125,7 @@ def _read_side(
 
     if parse_revision(name) is not None:
         with open_revision(name) as file:
-            side = check(paths=(file.path,), within=file.root)
+            side = check(paths=(file.path,), within=file.root, files=file.files)
             return side._replace(report=file.rename(side.report))
     if is_image(name):
         return check(image=name)

@@ -32,6 +32,8 @@ class Completed(NamedTuple):
     """None when it never started or had to be stopped."""
     failure: str | None
     """In words, when it did not end by itself: not found, too slow, too much output."""
+    data: bytes = b""
+    """The output as it came."""
 
     @property
     def succeeded(self) -> bool:
@@ -53,6 +55,7 @@ def run(
     output_limit_bytes: int = OUTPUT_LIMIT_BYTES,
     environ: Mapping[str, str] | None = None,
     watch: Callable[[], None] | None = None,
+    errors: bool = True,
 ) -> Completed:
     """Run a program in an empty directory to its end, or until its time or output is used up; then its group is killed.
 
@@ -61,6 +64,7 @@ def run(
         timeout_seconds: time from start to end.
         output_limit_bytes: output after which it is stopped.
         environ: variables of the child, `small_environment` by default; messages are in English in any case.
+        errors: whether standard error is a part of the output; it is dropped otherwise.
         watch: called about ten times a second while it runs; what it raises ends the program.
 
     Raises:
@@ -76,16 +80,18 @@ def run(
         return Completed("", None, f"{os.path.basename(command[0])} could not be started: {error.strerror or error}")
     with empty as directory:
         variables = {**(small_environment() if environ is None else environ), "LC_ALL": "C"}
-        return _run(command, timeout_seconds, output_limit_bytes, variables, watch, directory)
+        return _run(command, timeout_seconds, output_limit_bytes, variables, watch, directory, errors=errors)
 
 
-def _run(
+def _run(  # noqa: PLR0913 (what `run` is given)
     command: Sequence[str],
     timeout_seconds: float,
     output_limit_bytes: int,
     variables: Mapping[str, str],
     watch: Callable[[], None] | None,
     directory: str,
+    *,
+    errors: bool,
 ) -> Completed:
     import subprocess  # noqa: PLC0415 (costs more than most runs need)
     import threading  # noqa: PLC0415
@@ -96,7 +102,7 @@ def _run(
             list(command),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.STDOUT if errors else subprocess.DEVNULL,
             env=variables,
             cwd=directory,
             start_new_session=sys.platform != "win32",
@@ -122,12 +128,13 @@ def _run(
     running = process.poll() is None
     _kill(process)
     _close(process.stdout, reader)
-    text = b"".join(chunks)[:output_limit_bytes].decode("utf-8", "replace")
+    data = b"".join(chunks)[:output_limit_bytes]
+    text = data.decode("utf-8", "replace")
     if flooded:
         return Completed(text, None, f"{name} printed more than {output_limit_bytes} bytes and was stopped")
     if running:
         return Completed(text, None, f"{name} did not answer within {round(timeout_seconds, 2):g} s and was stopped")
-    return Completed(text, process.returncode, None)
+    return Completed(text, process.returncode, None, data)
 
 
 def _read(stream: IO[bytes], chunks: list[bytes], limit: int, ended: threading.Event) -> None:

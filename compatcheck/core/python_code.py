@@ -7,7 +7,13 @@ import re
 import warnings
 from typing import Literal, overload
 
+from compatcheck.core.encodings import is_text_encoding
+
 _IMPORTED = re.compile(r"\b(?:from|import)\b[\s\\.,\w]*")
+_CODING = re.compile(
+    rb"(?:[^\r\n]*(?:\r\n?|\n))?[ \t\f]*#[^\r\n]*?coding[:=][ \t]*([-\w.]+?)(?:-(?:unix|dos|mac))?(?![-\w.])"
+)
+"""A declared encoding, in the first two lines (PEP 263)."""
 _MOST_PARTS = 500
 """Of the name of a module: CPython's parser joins the parts anew for each, 3 s for 60,000 and minutes for a megabyte of them."""
 
@@ -24,6 +30,9 @@ def parse_python(code: str | bytes, mode: str = "exec") -> ast.AST:
         ValueError: it holds NUL bytes, or thousands of digits.
         RecursionError, MemoryError: it is nested too deeply.
     """
+    declared = None if isinstance(code, str) else _CODING.match(code)
+    if declared is not None and not is_text_encoding(name := declared[1].decode("ascii", "replace")):
+        raise SyntaxError(f"declares the encoding {name!r}, which is not read")
     text = code if isinstance(code, str) else code.decode("latin-1")
     if any(found.group().count(".") > _MOST_PARTS for found in _IMPORTED.finditer(text)):
         raise RecursionError(f"the name of a module has more than {_MOST_PARTS} parts")

@@ -24,6 +24,9 @@ MAX_BYTES = 16 << 20
 MAX_VALUES = 1_000_000
 """Most values of a file, each alias counted with everything it stands for; a lock of `MAX_BYTES` has some 700,000."""
 
+_MOST_SIXTIETHS = 100
+"""Parts of a number such as ``190:20:30``, which PyYAML multiplies in time that grows with their square; a time has three."""
+
 _NULLS = {"", "~", "null", "Null", "NULL"}
 _WRONG_FILE = "check that this is the file you mean"
 _TEMPLATE = "a template such as {{ name }} has to be filled in first"
@@ -127,6 +130,8 @@ class _Yaml11(Scalars):
             return text
         if tag not in self._KINDS:
             raise TagError(f"has the tag {tag!r}, which is not read")
+        if tag.endswith((":int", ":float")) and text.count(":") > _MOST_SIXTIETHS:
+            raise ValueError(f"is not valid YAML: a number has more than {_MOST_SIXTIETHS} parts to the base of sixty")
         import yaml  # noqa: PLC0415 (imported already by the parser)
 
         try:

@@ -51,6 +51,8 @@ class EditableFiles:
         self.projects: dict[str, Project] = {}
         self.locks: list[str] = []
         self.statements: dict[str, list[RequirementStatement]] = {}
+        self._placed: set[RequirementStatement] = set()
+        """All of them: one file may be read as a part of several."""
         self.installed = False
         for subject in subjects:
             if subject.environment is None:
@@ -97,7 +99,8 @@ class EditableFiles:
             text = None if is_ruled_out(item) else self.text(item.source.path)
             found = None if text is None else find_statement(text, item)
             known = self.statements.setdefault(item.name, [])
-            if found is not None and found not in known:
+            if found is not None and found not in self._placed:
+                self._placed.add(found)
                 known.append(found)
 
     def _drop_included(self) -> None:

@@ -20,10 +20,17 @@ if TYPE_CHECKING:
     from compatcheck.resolution.subject import Subject
 
 
+_MOST_KEYS = 1_000
+"""Keys of one document that nobody understood; each is weighed against every setting of its program, and of more any is open."""
+
+
 def find_gaps(documents: Iterable[Document]) -> Iterator[Gap]:
     """Yield what was not read of some documents, keys that nobody understood among it."""
     for document in documents:
         yield from document.gaps
+        if len(document.unread) > _MOST_KEYS:
+            yield Gap(document.source, f"holds more than {_MOST_KEYS} keys that are not understood")
+            continue
         for key, _ in document.unread:
             yield Gap(document.place(key), "is not understood", key, key in document.added)
 

@@ -361,11 +361,11 @@ def _getopts(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flo
     state, assign = evaluator.state, evaluator.expander.parameters.assign
     texts = [text_of(value) for value in arguments]
     given = arguments[2:] or (state.arguments or ())
-    words = [text_of(value) for value in given]
+    words = evaluator.known_words(given)
     if len(texts) < 2 or texts[0] is None or texts[1] is None or not NAME.fullmatch(texts[1]):
         return _finish(evaluator, None)
     options, name = texts[0], texts[1]
-    if (state.arguments is None and not arguments[2:]) or None in words or any(map(is_many, given)):
+    if (state.arguments is None and not arguments[2:]) or words is None:
         for one in (name, "OPTARG", "OPTIND"):
             assign(one, None, unknown(f"${one}", line), line)
         return _finish(evaluator, None)
@@ -375,7 +375,7 @@ def _getopts(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flo
         return _finish(evaluator, None)
     index = int(number)
     offset = int(place) if started == str(index) else 1  # a script that sets OPTIND starts anew
-    word = (words[index - 1] or "") if index <= len(words) else ""
+    word = words[index - 1] if index <= len(words) else ""
     if offset == 1 and (index > len(words) or not word.startswith("-") or word in {"-", "--"}):
         assign("OPTIND", None, from_text(str(index + (word == "--")), line), line)
         assign(name, None, from_text("?", line), line)

@@ -12,7 +12,7 @@ from compatcheck.shell.conditions import Conditions
 from compatcheck.shell.expand import Expander, compact
 from compatcheck.shell.flow import Flow
 from compatcheck.shell.lexical import NAME, UnclosedError
-from compatcheck.shell.limits import MAX_COMMANDS, LimitError
+from compatcheck.shell.limits import MAX_COMMANDS, MAX_STEPS, MAX_WORK, LimitError
 from compatcheck.shell.parameters import NO_ARGUMENTS
 from compatcheck.shell.state import State, Variable, join, join_unless
 from compatcheck.shell.values import (
@@ -118,6 +118,8 @@ class ScriptReading(ABC):
         """Loops around the present statement, in the running function."""
         self.levels = 0
         """Loops that ``break 2`` leaves besides the innermost."""
+        self._known: tuple[Sequence[Value], tuple[str, ...] | None] = (), ()
+        """Arguments whose words were asked for last, and these: a loop asks for them in every round."""
         self._words: dict[str, tuple[Variable, Word]] = {}
         """Variables as commands are given them, made once."""
         self._sink_doubts = 0
@@ -126,6 +128,11 @@ class ScriptReading(ABC):
         self._calls = 0
         self._querying = False
         self._muted = False
+
+    @property
+    def effort(self) -> float:
+        """How much of what is read of one script was read, by the limit that is nearest."""
+        return max(len(self.commands) / MAX_COMMANDS, self._steps / MAX_STEPS, self.expander.done / MAX_WORK)
 
     # Statements --------------------------------------------------------------------------------------------------
 
@@ -176,6 +183,13 @@ class ScriptReading(ABC):
         """Return what a variable holds, None where that is not known."""
         variable = self.state.variables.get(name)
         return None if variable is None or variable.value is None else text_of(variable.value)
+
+    def known_words(self, values: Sequence[Value]) -> tuple[str, ...] | None:
+        """Return the texts of values, None where one is not known or may be several."""
+        if self._known[0] is not values:
+            texts = tuple(text for value in values if (text := text_of(value)) is not None and not is_many(value))
+            self._known = values, texts if len(texts) == len(values) else None
+        return self._known[1]
 
     def skip(
         self, line: int, reason: str, hint: str | None = None, *, by_run: bool = False, passes: bool = False

@@ -50,6 +50,8 @@ class Script(NamedTuple):
     """What was not read, with its line: sourced files, syntax errors, what goes beyond the limits."""
     assumptions: tuple[Assumption, ...]
     """What the choice of branches rests on; what a word rests on stands with the word."""
+    effort: float
+    """How much of what is read of one script it took: 1 for all statements, commands or work that are."""
 
 
 def read_script(  # noqa: PLR0913 (what surrounds a script, by keyword)
@@ -119,6 +121,7 @@ def read_script(  # noqa: PLR0913 (what surrounds a script, by keyword)
         },
         tuple(evaluator.skipped.values()),
         tuple(Assumption(one, evaluator.source(line)) for one, line in evaluator.assumptions.items()),
+        evaluator.effort,
     )
 
 

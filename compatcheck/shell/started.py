@@ -13,7 +13,7 @@ from compatcheck.shell.scheduler import variables_of_header
 from compatcheck.shell.state import State, Variable, join
 from compatcheck.shell.values import Piece, Value, drop, from_text, show, text_of, unknown
 from compatcheck.shell.versions import Versions
-from compatcheck.shell.wrappers import Layer, Shown, open_wrapper
+from compatcheck.shell.wrappers import MAX_LAYERS, Layer, Shown, open_wrapper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -48,8 +48,12 @@ class StartedShells(ScriptReading):
         }
         rest = [value for value, _ in values]
         kept: list[tuple[Value, Raw]] = []
-        at, foreign = 0, self.state.foreign
+        at, foreign, layers = 0, self.state.foreign, 0
         while layer := open_wrapper([Shown(show(value), text_of(value) is not None) for value in rest]):
+            layers += 1
+            if layers > MAX_LAYERS:
+                self.skip(line, f"a command stands behind more than {MAX_LAYERS} others that start one another")
+                return False
             passed = self._pass(layer, rest, variables)
             if layer.cleared:
                 variables, foreign = {}, None

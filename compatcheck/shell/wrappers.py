@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import os
 import re
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.data_file import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+MAX_LAYERS = 12
+"""Wrappers and launchers in front of one program; scripts have up to four."""
 
 
 class Shown(NamedTuple):
@@ -135,9 +138,9 @@ class _Opening:
             text = Part(self.at)
             self.at += 1
         behind = next(iter(wrapper.traits.get("behind", ())), None)
-        places = [n for n, word in enumerate(self.words) if word.text == behind]
-        if places:
-            self.at = places[0] + 1
+        place = None if behind is None else next((n for n, word in enumerate(self.words) if word.text == behind), None)
+        if place is not None:
+            self.at = place + 1
         return self._layer(text)
 
     def _layer(self, text: Part | None = None, *, is_module: bool = False) -> Layer:
@@ -208,5 +211,13 @@ class _Opening:
         """Tell whether a word that is not known stands between a wrapper and what it surely starts."""
         if self.words[self.at].known or self.words[self.at].text.strip("\"'").endswith(".py"):
             return False
-        later = [word.text for word in self.words[self.at + 1 + self.wrapper.skip :] if word.known]
-        return any(text.endswith(".py") or text == "-m" or os.path.basename(text) in _read_table() for text in later)
+        return self._last_program > self.at + self.wrapper.skip
+
+    @cached_property
+    def _last_program(self) -> int:
+        """Place of the last word that names what is started; -1 without one."""
+        known = ((n, word.text) for n, word in enumerate(self.words) if word.known)
+        started = (
+            n for n, text in known if text.endswith(".py") or text == "-m" or os.path.basename(text) in _read_table()
+        )
+        return max(started, default=-1)

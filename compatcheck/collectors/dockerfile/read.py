@@ -35,6 +35,7 @@ from compatcheck.core.source import Source
 from compatcheck.core.textfile import MAX_BYTES, STANDARD_INPUT, echo, read_text, read_utf8
 from compatcheck.core.units import parse_count
 from compatcheck.shell import read_script
+from compatcheck.shell.script import MAX_BYTES as SCRIPT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,6 +57,8 @@ _ENVIRONMENTS = re.compile(
 """Paths that hold a Python environment, copied as a whole."""
 
 MAX_STAGES = 500
+_MAX_PATH = 4_096
+"""Characters of a path: ``PATH_MAX`` of Linux, beyond which no image is built."""
 _SHELLS = r"(?:ba|da|a|z|k)?sh"
 _PARENTS = 3
 """How many directories above the Dockerfile are tried as the build context."""
@@ -124,6 +127,10 @@ class _Reader:
         self.directory = os.path.dirname(path) if path != STANDARD_INPUT else ""
         self.globals: dict[str, str | None] = {**_PREDEFINED}
         self.stages: list[Stage] = []
+        self.effort = 0.0
+        """How much of what is read of one script was read; all ``RUN`` together are read as one."""
+        self.opened = 0
+        """Characters of the scripts they started."""
 
     def read(self, instruction: Instruction) -> None:
         """Take one instruction."""
@@ -173,6 +180,7 @@ class _Reader:
             for field in ("packages", "facts", "variables"):
                 setattr(stage, field, dict(getattr(earlier, field)))
             stage.python, stage.directory, stage.is_posix = earlier.python, earlier.directory, earlier.is_posix
+            stage.is_cut_off = earlier.is_cut_off
             stage.copies, stage.skipped, stage.notes = list(earlier.copies), list(earlier.skipped), list(earlier.notes)
             return
         source = Source(self.path, "FROM", instruction.line)
@@ -209,8 +217,13 @@ class _Reader:
     def enter(self, instruction: Instruction) -> None:
         stage = self.stages[-1]
         known = substitute(unquote(instruction.text.content), stage.value)
-        if known is not None:
-            stage.directory = os.path.normpath(os.path.join(stage.directory, known))
+        if known is None:
+            return
+        joined = os.path.join(stage.directory, known)
+        if len(joined) > _MAX_PATH:
+            message = f"has a working directory of more than {_MAX_PATH} characters"
+            raise InputError(message, source=Source(self.path, "WORKDIR", instruction.line), hint="name a Dockerfile")
+        stage.directory = os.path.normpath(joined)
 
     def copy(self, instruction: Instruction) -> None:
         """Note where files of the context go, and take what another stage has installed along with its files."""
@@ -265,6 +278,12 @@ class _Reader:
     def run(self, instruction: Instruction) -> None:
         """Read the commands of ``RUN``: shell form, the list form, and a shell here-document."""
         stage = self.stages[-1]
+        if self.effort + self.opened / SCRIPT_BYTES > 1:
+            if not stage.is_cut_off:
+                where = Source(self.path, "RUN", instruction.line)
+                stage.skip(where, "more is run than is read of one Dockerfile; the rest is not read")
+            stage.is_cut_off = True
+            return
         text = instruction.text
         mounts = re.match(r"(?:--\w+=\S+\s+)*", text.content)
         options = mounts[0] if mounts else ""
@@ -321,6 +340,7 @@ class _Reader:
         except InputError as error:
             stage.skip(Source(self.path, "RUN", text.line(0)), error.message)
             return ()
+        self.effort += script.effort
         stage.skipped += [entry._replace(hint=CHECK_IMAGE) for entry in script.skipped]
         return script.commands
 
@@ -328,9 +348,11 @@ class _Reader:
         """Return the path and the text of a script of the build context."""
         found = self.find(name)
         try:
-            return None if found is None else (found, read_text(found, self.files))
+            text = "" if found is None else read_text(found, self.files)
         except InputError:
             return None
+        self.opened += len(text)
+        return None if found is None else (found, text)
 
     def install(self, install: Install) -> None:
         """Read what a command installs, and apply it to the stage."""

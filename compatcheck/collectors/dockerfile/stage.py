@@ -53,6 +53,8 @@ class Stage:
         self.directory = "/"
         self.is_posix = True
         """Whether ``RUN`` is read by a shell of this kind; ``SHELL`` may name another."""
+        self.is_cut_off = False
+        """Whether some of what it runs was not read, for there is too much of it, and that was said."""
         self.copies: list[tuple[str, str]] = []
         """Source in the context → destination; a destination that ends in a slash is a directory."""
         self.skipped: list[Skipped] = []

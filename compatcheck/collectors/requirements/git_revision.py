@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast
 
-from compatcheck.core.errors import InputError
+from compatcheck.core.errors import CompatcheckError, InputError
+from compatcheck.core.files import Files, LocalFiles
 from compatcheck.core.process import Completed, run
 from compatcheck.core.programs import find_program, small_environment
 from compatcheck.core.source import Source
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _NAMED = r"([^-:][^:]*):(?:\./)?([^:]+)"
-_INCLUDE = re.compile(r"^[^\S\n]*(?:-r|-c|--requirement|--constraint)[\s=]*([^\s#]+)", re.MULTILINE)
 _MAX_FILES = 100
 TIMEOUT_SECONDS = 10.0
 """For all that git is asked about one file: what lies in a ``.git`` may never give an answer."""
@@ -35,6 +35,8 @@ class RevisionFile(NamedTuple):
     root: str
     """Directory that stands for the root of the repository."""
     revision: str
+    files: Files
+    """The tree of the revision, for readers: what lies beside the file, and what it names."""
 
     def rename(self, described: Described) -> Described:
         """Return what was said about the file with its true name, ``HEAD~1:uv.lock``, in every place and text."""
@@ -62,7 +64,7 @@ def is_revision(text: str) -> bool:
 
 @contextmanager
 def open_revision(text: str) -> Iterator[RevisionFile]:
-    """Lay down a file of a git revision, with the requirement files it includes, for the time of the block.
+    """Lay down a file of a git revision, and what its readers ask for beside it, for the time of the block.
 
     As for git, the path starts at the root of the repository, or with ``./`` at the working directory.
 
@@ -76,52 +78,128 @@ def open_revision(text: str) -> Iterator[RevisionFile]:
         msg = "is not REVISION:PATH"
         raise InputError(msg, source=Source(text), hint="for example HEAD~1:uv.lock")
     revision, first = named
-    deadline = monotonic() + TIMEOUT_SECONDS
+    with TemporaryDirectory(prefix="compatcheck-") as root:
+        files = _RevisionFiles(text, revision, root)
+        if re.match(r"[^:]+:\./", text):
+            first = posixpath.join(files.ask("rev-parse", "--show-prefix").output.strip(), first)
+        first = posixpath.normpath(first)
+        if first.startswith(("..", "/")):  # it would be looked for beside the directory of this block
+            _refuse(text, files.ask("cat-file", "blob", text, errors=True))
+        files.lay_first(first)
+        opened = RevisionFile(os.path.join(root, *first.split("/")), root, revision, files)
+        try:
+            yield opened
+        except CompatcheckError as error:
+            error.message, error.source, error.hint = opened.rename((error.message, error.source, error.hint))
+            raise
+        if files.failure is not None:  # a reader may have taken the file for one that is not there
+            raise files.failure
 
-    def ask(*arguments: str) -> Completed:
-        done = _git(*arguments, timeout_seconds=max(0.1, round(deadline - monotonic(), 1)))
+
+class _RevisionFiles(LocalFiles):
+    """The files of a revision, each laid down when it is first asked for: what belongs to a file is that of its revision."""
+
+    def __init__(self, text: str, revision: str, root: str) -> None:
+        self.text = text
+        self.revision = revision
+        self.root = root
+        self._place = os.path.join(os.path.realpath(root), "")
+        self._asked: set[str] = set()
+        self._laid = 0
+        self._left_seconds = TIMEOUT_SECONDS
+        self.failure: InputError | None = None
+        """Why no further file is laid down."""
+
+    def ask(self, *arguments: str, errors: bool = False) -> Completed:
+        """Ask git.
+
+        Raises:
+            InputError: it gave no answer in time.
+        """
+        started = monotonic()
+        done = _git(*arguments, timeout_seconds=max(0.1, round(self._left_seconds, 1)), errors=errors)
+        self._left_seconds -= monotonic() - started
         if done.failure is not None:
-            _refuse(text, done)
+            _refuse(self.text, done)
         return done
 
-    if re.match(r"[^:]+:\./", text):
-        first = posixpath.join(ask("rev-parse", "--show-prefix").output.strip(), first)
-    first = posixpath.normpath(first)
-    if first.startswith(("..", "/")):
-        _refuse(text, ask("cat-file", "blob", text))  # it would be looked for beside the directory of this block
-    with TemporaryDirectory(prefix="compatcheck-") as root:
-        waiting, seen = [first], set[str]()
-        while waiting:
-            path = waiting.pop()
-            if path in seen or path.startswith(("..", "/")):
-                continue
-            if len(seen) == _MAX_FILES:
-                msg = f"includes more than {_MAX_FILES} files, which is not read"
-                raise InputError(msg, source=Source(text), hint="check out the revision, and name the file there")
-            seen.add(path)
-            shown = ask("cat-file", "blob", f"{revision}:{path}")
-            content = shown.output if shown.succeeded else None
-            entry = ("ls-tree", "--full-tree", revision, "--", path)
-            if content is not None and "\n" not in content and ask(*entry).output.startswith("120000"):
-                if len(seen) == 1:
-                    msg = f"is a link to {content!r} in that revision"
-                    raise InputError(msg, source=Source(text), hint="name the file that it leads to")
-                content = None
-            if content is None:
-                if len(seen) == 1:
-                    _refuse(text, shown)
-                continue  # the reader of the file that includes it says so
-            place = os.path.join(root, *path.split("/"))
-            os.makedirs(os.path.dirname(place), exist_ok=True)
-            with open(place, "w", encoding="utf-8", newline="") as file:
-                file.write(content)
-            if path.endswith((".txt", ".in")):
-                beside = posixpath.dirname(path)
-                waiting += [posixpath.normpath(posixpath.join(beside, name)) for name in _INCLUDE.findall(content)]
-        yield RevisionFile(os.path.join(root, *first.split("/")), root, revision)
+    def lay_first(self, path: str) -> None:
+        """Lay down the file that is named.
+
+        Raises:
+            InputError: there is none, or it is a link.
+        """
+        self._asked.add(path)
+        content, is_link = self._read(path)
+        if content is None:
+            _refuse(self.text, self.ask("cat-file", "blob", f"{self.revision}:{path}", errors=True))
+        if is_link:
+            msg = f"is a link to {content.decode('utf-8', 'replace')!r} in that revision"
+            raise InputError(msg, source=Source(self.text), hint="name the file that it leads to")
+        self._write(path, content)
+
+    def _read(self, path: str) -> tuple[bytes | None, bool]:
+        """Return the content of a file, None where there is none, and whether it is that of a link."""
+        shown = self.ask("cat-file", "blob", f"{self.revision}:{path}")
+        if not shown.succeeded:
+            return None, False
+        entry = ("ls-tree", "--full-tree", self.revision, "--", path)
+        return shown.data, b"\n" not in shown.data and self.ask(*entry).output.startswith("120000")
+
+    def _write(self, path: str, content: bytes) -> None:
+        self._laid += 1
+        if self._laid > _MAX_FILES:
+            msg = f"includes more than {_MAX_FILES} files, which is not read"
+            raise InputError(msg, source=Source(self.text), hint="check out the revision, and name the file there")
+        place = os.path.join(self.root, *path.split("/"))
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        with open(place, "wb") as file:
+            file.write(content)
+
+    def _lay(self, path: str) -> str:
+        """Lay a file down where it is one of the revision; return its path here."""
+        real = self.resolve(path)
+        name = real.removeprefix(self._place).replace(os.sep, "/")
+        if name == real or name in self._asked or os.path.lexists(real):
+            return path
+        self._asked.add(name)
+        if self.failure is not None:
+            raise self.failure
+        try:
+            content, is_link = self._read(name)
+            if content is not None and not is_link:  # who includes a link says that there is no such file
+                self._write(name, content)
+        except InputError as error:
+            self.failure = error
+            raise
+        return path
+
+    def exists(self, path: str) -> bool:
+        """See `Files`."""
+        return super().exists(self._lay(path))
+
+    def is_file(self, path: str) -> bool:
+        """See `Files`."""
+        return super().is_file(self._lay(path))
+
+    def is_program(self, path: str) -> bool:
+        """See `Files`."""
+        return super().is_program(self._lay(path))
+
+    def read_text(self, path: str, limit: int = 65536) -> str:
+        """See `Files`."""
+        return super().read_text(self._lay(path), limit)
+
+    def read_bytes(self, path: str, limit: int) -> bytes:
+        """See `Files`."""
+        return super().read_bytes(self._lay(path), limit)
+
+    def size_bytes(self, path: str) -> int:
+        """See `Files`."""
+        return super().size_bytes(self._lay(path))
 
 
-def _git(*arguments: str, timeout_seconds: float) -> Completed:
+def _git(*arguments: str, timeout_seconds: float, errors: bool = True) -> Completed:
     """Run git without a pager, a prompt or a download."""
     program = find_program("git")
     if program.path is None:
@@ -132,7 +210,7 @@ def _git(*arguments: str, timeout_seconds: float) -> Completed:
     )
     environ = {**small_environment(more=r"GIT_\w+"), **quiet}
     command = (program.path, "-C", os.getcwd(), "--no-pager", *arguments)
-    return run(command, timeout_seconds=timeout_seconds, output_limit_bytes=MAX_BYTES, environ=environ)
+    return run(command, timeout_seconds=timeout_seconds, output_limit_bytes=MAX_BYTES, environ=environ, errors=errors)
 
 
 def _refuse(text: str, done: Completed) -> NoReturn:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.collectors.requirements.project_overrides import mark_overridden
 from compatcheck.core.data_file import read_data
+from compatcheck.core.encodings import is_text_encoding
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name, describe_machine
@@ -207,11 +208,11 @@ def decode(data: bytes, path: str) -> tuple[str, str | None]:
                 encoding = match.group(1).decode("ascii", "replace")
                 break
     note = None
+    if encoding is not None and not is_text_encoding(encoding):
+        message = f"declares the encoding {encoding!r}, which is not read"
+        raise InputError(message, source=Source(path, line=1), hint="save the file as UTF-8")
     try:
         text = data.decode(encoding or "utf-8")
-    except LookupError:
-        message = f"declares the unknown encoding {encoding!r}"
-        raise InputError(message, source=Source(path, line=1), hint="save the file as UTF-8") from None
     except UnicodeError:
         if encoding is not None:
             message = f"is not {encoding}, which it declares"

@@ -233,7 +233,7 @@ def _environment(  # noqa: PLR0913 (what is shared between the environments of o
     remarks = list(notes)
     damage: list[Damage] = []
     machine = describe_machine({"python_version": group.python} if group.python and "." in group.python else None)
-    by_name: dict[str, list[Package]] = {}
+    by_name: dict[str, dict[tuple[str | None, str | None], Package]] = {}
     records: list[Record] = []
     for component in group.components:
         if component.marker is not None:
@@ -247,12 +247,11 @@ def _environment(  # noqa: PLR0913 (what is shared between the environments of o
             records.append(_record(component))
             continue
         package = _package(component, lost)
-        known = by_name.setdefault(package.name, [])
-        if package[1:2] + package[3:4] not in [item[1:2] + item[3:4] for item in known]:
-            known.append(package)
+        by_name.setdefault(package.name, {}).setdefault((package.version, package.specifier), package)
     assembled = read_records(records)
     packages = dict(assembled.packages)
-    for name, found in by_name.items():
+    for name, versions in by_name.items():
+        found = list(versions.values())
         packages[name] = found[0] if len(found) == 1 else _join(name, found, group, damage, remarks)
     python = assembled.python or _python_of(prefix, group, system)
     environment = Environment(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.fix import TextEdit
@@ -112,17 +114,22 @@ def find_statements(text: str, requirement: Requirement) -> Iterator[Requirement
         found = _read(text, start + match.end(), end, requirement)
         if found is not None:
             hashed = "--hash" in text[start:end]
-            yield found._replace(line=text.count("\n", 0, start + match.start()) + 1, hashed=hashed)
+            line = bisect_right(_line_starts(text), start + match.start())
+            yield found._replace(line=line, hashed=hashed)
+
+
+@lru_cache(maxsize=4)
+def _line_starts(text: str) -> tuple[int, ...]:
+    """Return where every line of a text begins; of a file, each of its requirements asks for it."""
+    return (0, *(match.end() for match in re.finditer("\n", text)))
 
 
 def _stretch(text: str, line: int) -> tuple[int, int]:
     """Return where a line that may be continued begins and ends."""
-    start = 0
-    for _ in range(line - 1):
-        start = text.find("\n", start) + 1
-        if not start:
-            return len(text), len(text)
-    end = start
+    starts = _line_starts(text)
+    if line > len(starts):
+        return len(text), len(text)
+    end = start = starts[line - 1]
     while True:
         stop = text.find("\n", end)
         if stop < 0:

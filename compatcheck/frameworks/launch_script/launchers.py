@@ -20,7 +20,7 @@ from compatcheck.frameworks.launch.ranks import Ranks
 from compatcheck.frameworks.launch.values import Argument, as_argument, explain
 from compatcheck.frameworks.registry import FOLDERS
 from compatcheck.rules.programs import installed_tools
-from compatcheck.shell.wrappers import Layer, Shown, open_wrapper
+from compatcheck.shell.wrappers import MAX_LAYERS, Layer, Shown, open_wrapper
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -110,7 +110,7 @@ class _Remainder:
 def remove_launchers(command: Command) -> Launch | None:
     """Take the launchers off: return the program a command starts in the end; None when it starts none that could train."""
     state = _Remainder(command)
-    for _ in range(_MAX_LAYERS):
+    for _ in range(MAX_LAYERS):
         if not state.words or state.words[0].text is None:
             return None
         layer = open_wrapper([Shown(word.text or word.written, word.text is not None) for word in state.words])
@@ -130,9 +130,6 @@ def remove_launchers(command: Command) -> Launch | None:
         if state.stopped:
             return None
     return None
-
-
-_MAX_LAYERS = 12
 
 
 def is_launcher(name: str) -> bool:

@@ -31,3 +31,12 @@ def test_a_module_with_endless_parts_is_refused(code: str) -> None:
         parse_python(written.replace("a.", "a.a.", 1))
     with pytest.raises(RecursionError):
         parse_python(written.replace("a.", "a.a.", 1).encode())
+
+
+@pytest.mark.parametrize("before", ["", "#!/usr/bin/python\n", "# a\r", "\r\n"])
+def test_only_encodings_of_text_are_declared(before: str) -> None:
+    assert parse_python(f"{before}# -*- coding: latin-1 -*-\n".encode() + b"x = '\xe9'").body
+    assert parse_python(f"{before}# coding: utf-8-unix\n".encode())
+    with pytest.raises(SyntaxError, match="declares the encoding 'punycode', which is not read"):
+        parse_python(f"{before}# coding: punycode\nx = 1".encode())
+    assert parse_python(f"x = 1\n\n{before}# coding: punycode\n".encode()).body

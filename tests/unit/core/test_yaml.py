@@ -173,3 +173,12 @@ def test_places_count_characters() -> None:
     places = locate_keys(text, "x")
     assert [text[place.start : place.end] for place in places.values()] == ["'𝒳'", "𝒳𝒳", "[é]"]
     assert [text[place.key] for place in places.values()] == ["é", "b", "c"]
+
+
+def test_a_number_of_endless_sixtieths_is_refused() -> None:
+    for end in ("1", "1.0"):
+        with pytest.raises(InputError, match="more than 100 parts to the base of sixty"):
+            parse_yaml("a: 1:" + "59:" * 200_000 + end, "x", YAML_1_1)
+    assert parse_yaml("a: 190:20:30", "x", YAML_1_1) == {"a": 685230}
+    assert parse_yaml("a: " + "x:" * 200 + "x", "x", YAML_1_1)["a"].startswith("x:x")
+    assert parse_yaml("a: !!str 1:" + "59:" * 200 + "1", "x", YAML_1_1)["a"].startswith("1:59")

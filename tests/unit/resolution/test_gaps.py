@@ -6,7 +6,7 @@ import pytest
 
 from compatcheck.core.document import Document, Gap, Statement
 from compatcheck.core.source import Source
-from compatcheck.resolution.gaps import is_worth_a_word, may_set, withhold
+from compatcheck.resolution.gaps import find_gaps, is_worth_a_word, may_set, withhold
 
 
 def gap(key: str | None) -> Gap:
@@ -52,3 +52,14 @@ def test_what_is_taken_as_empty_sets_nothing() -> None:
     gap = Gap(Source("run.sh"), 'passes on "$@"', None, assumed=True)
     assert not may_set(gap, "gradient_checkpointing", "training.gradient_checkpointing")
     assert may_set(gap._replace(assumed=False), "gradient_checkpointing", "training.gradient_checkpointing")
+
+
+def test_of_more_keys_than_are_weighed_any_may_be_set() -> None:
+    def gaps(count: int) -> tuple[Gap, ...]:
+        unread = tuple((f"image_folder{n}", 1) for n in range(count))
+        return tuple(find_gaps([Document("hf_trainer", Source("a.yaml"), (), unread)]))
+
+    assert len(gaps(1_000)) == 1_000
+    (every,) = gaps(30_000)
+    assert every.why == "holds more than 1000 keys that are not understood"
+    assert may_set(every, "optim", "training.optimizer")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from compatcheck.shell import state, versions
+from compatcheck.shell import builtins, reading, started, state, versions
 from compatcheck.shell.expand import Expander, compact
 from compatcheck.shell.limits import MAX_WORK
 from compatcheck.shell.patterns import PatternError, matches, translate
 from compatcheck.shell.script import read_script
-from compatcheck.shell.values import from_text, unknown
+from compatcheck.shell.values import from_text, text_of, unknown
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 
 def said(text: str) -> list[str]:
@@ -134,3 +139,31 @@ def test_patterns_that_match_in_ways_without_number_are_not_tried(pattern: str) 
 )
 def test_patterns_that_repeat_clearly_are_read(pattern: str, text: str) -> None:
     assert matches(text, translate([(pattern, False)]))
+
+
+def count_texts(monkeypatch: pytest.MonkeyPatch, module: ModuleType, text: str) -> int:
+    """Return how many words of values a script asks for."""
+    asked = []
+    monkeypatch.setattr(module, "text_of", lambda value: (asked.append(1), text_of(value))[1])
+    read_script("a.sh", text, open_file=lambda _: None)
+    return len(asked)
+
+
+def test_a_round_of_getopts_does_not_look_at_every_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+    def count(arguments: int) -> int:
+        text = f"set -- {'-a ' * arguments}\nwhile getopts a o; do A=$o; done\n"
+        return count_texts(monkeypatch, builtins, text) + count_texts(monkeypatch, reading, text)
+
+    assert count(800) < 2.5 * count(400)
+
+
+@pytest.mark.parametrize("wrapper", ["env", "srun", "nohup"])
+def test_wrappers_around_wrappers_end(monkeypatch: pytest.MonkeyPatch, wrapper: str) -> None:
+    def count(wrappers: int) -> int:
+        return count_texts(monkeypatch, started, f"{wrapper} " * wrappers + "deepspeed train.py\n")
+
+    assert count(800) < 2.5 * count(400)
+    script = read_script("a.sh", f"{wrapper} " * 13 + "bash a.sh\n", open_file=lambda _: None)
+    assert [entry.reason for entry in script.skipped] == [
+        "a command stands behind more than 12 others that start one another"
+    ]

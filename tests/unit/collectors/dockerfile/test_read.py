@@ -237,6 +237,28 @@ def test_hostile_files_take_bounded_time(tmp_path: Path, text: str) -> None:
     assert time.process_time() - started < 5
 
 
+@pytest.mark.parametrize(
+    ("run", "script"),
+    [
+        ("RUN ./a.sh\n", "pip install a==1\n" * 2_000),
+        ("RUN ./a.sh\n", "#" * 300_000),
+        ("RUN for i in {1..1000}; do for j in {1..50}; do :; done; done\n", ""),
+    ],
+)
+def test_what_is_run_again_and_again_is_bounded_and_said(tmp_path: Path, run: str, script: str) -> None:
+    (tmp_path / "a.sh").write_text(script)
+    found = _read(tmp_path, "FROM a\n" + run * 100 + "RUN pip install b==1\n")
+    assert [entry.reason for entry in found.skipped] == [
+        "more is run than is read of one Dockerfile; the rest is not read"
+    ]
+    assert "b" not in found.packages
+
+
+def test_a_directory_beyond_any_path_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="working directory of more than 4096 characters"):
+        _read(tmp_path, "FROM a\n" + "WORKDIR a\n" * 4_100)
+
+
 def test_too_many_stages_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="500 stages"):
         _read(tmp_path, "FROM a\n" * 501)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from compatcheck.collectors.locks.poetry_lock import read_poetry_lock
 from compatcheck.collectors.requirements import git_revision
 from compatcheck.collectors.requirements.git_revision import open_revision, parse_revision
 from compatcheck.collectors.requirements.lines import read_requirements
@@ -62,7 +63,7 @@ def test_a_revision_is_read_with_what_it_includes(repository: Path) -> None:
     before = sorted(path.name for path in repository.iterdir())
     for revision, torch in (("HEAD~1", "2.6.0"), ("HEAD", "2.7.0")):
         with open_revision(f"{revision}:requirements/train.txt") as file:
-            environment = file.rename(read_requirements(file.path))
+            environment = file.rename(read_requirements(file.path, file.files))
         assert environment.packages["torch"].version == torch
         assert environment.packages["deepspeed"].version == "0.16.4"
         assert environment.skipped == ()
@@ -76,7 +77,7 @@ def test_a_revision_is_read_with_what_it_includes(repository: Path) -> None:
 def test_a_path_that_starts_here(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(repository / "requirements")
     with open_revision("HEAD:./train.txt") as file:
-        environment = file.rename(read_requirements(file.path))
+        environment = file.rename(read_requirements(file.path, file.files))
     assert environment.origin == "HEAD:requirements/train.txt"
     assert (environment.packages["torch"].version, environment.skipped) == ("2.7.0", ())
 
@@ -87,7 +88,7 @@ def test_an_included_file_that_is_not_in_the_revision_is_named(repository: Path)
     git("commit", "-qm", "three")
     Path("gone.txt").write_text("deepspeed==0.16.4\n")
     with open_revision("HEAD:r.txt") as file:
-        environment = file.rename(read_requirements(file.path))
+        environment = file.rename(read_requirements(file.path, file.files))
     assert "deepspeed" not in environment.packages
     assert [(str(entry.source), entry.reason) for entry in environment.skipped] == [
         ("HEAD:r.txt:1", "includes HEAD:gone.txt: no such file"),
@@ -146,10 +147,11 @@ def test_all_that_git_is_asked_about_a_file_has_ten_seconds(repository: Path, mo
         "run",
         lambda *command, **options: left.append(options["timeout_seconds"]) or run(*command, **options),
     )
-    with open_revision("HEAD:requirements/train.txt"):
-        pass
+    with open_revision("HEAD:requirements/train.txt") as file:
+        assert file.files.is_file(os.path.join(file.root, "constraints.txt"))
+        assert file.files.is_file(os.path.join(file.root, "requirements/base.txt"))
     assert repository.exists()
-    assert left[:3] == [6, 2, 0.1]
+    assert left == [10, 6, 2]
 
 
 def test_behind_a_whole_hash_no_file_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,3 +167,55 @@ def test_a_link_of_a_revision_is_not_taken_for_a_list(repository: Path) -> None:
     git("commit", "-qm", "a link")
     with pytest.raises(InputError, match="is a link to"), open_revision("HEAD:link.txt"):
         pass
+
+
+LOCK = """[[package]]
+name = "deepspeed"
+version = "0.16.4"
+optional = false
+[[package]]
+name = "torch"
+version = "2.9.0"
+optional = false
+[metadata]
+lock-version = "1.1"
+python-versions = ">=3.8"
+"""
+
+
+@pytest.mark.usefixtures("repository")
+def test_what_lies_beside_a_lock_comes_from_the_same_revision() -> None:
+    for package in ("deepspeed", "torch"):
+        Path("pyproject.toml").write_text(f'[tool.poetry.dependencies]\npython = "*"\n{package} = "*"\n')
+        Path("poetry.lock").write_text(LOCK)
+        git("add", "-A")
+        git("commit", "-qm", package)
+    for revision, package in (("HEAD~1", "deepspeed"), ("HEAD", "torch")):
+        with open_revision(f"{revision}:poetry.lock") as file:
+            assert list(read_poetry_lock(file.path, file.files).packages) == [package]
+
+
+@pytest.mark.usefixtures("repository")
+def test_what_git_warns_of_is_no_part_of_a_file() -> None:
+    git("update-ref", "refs/heads/HEAD", "HEAD")
+    with open_revision("HEAD:constraints.txt") as file:
+        assert Path(file.path).read_text() == "numpy<2\n"
+
+
+@pytest.mark.usefixtures("repository")
+def test_a_file_is_read_byte_by_byte() -> None:
+    Path("u.txt").write_text("torch==2.6.0\n", encoding="utf-16")
+    git("add", "-A")
+    git("commit", "-qm", "wide")
+    with open_revision("HEAD:u.txt") as file:
+        assert read_requirements(file.path, file.files).packages["torch"].version == "2.6.0"
+
+
+@pytest.mark.usefixtures("repository")
+def test_errors_call_a_file_by_its_name() -> None:
+    Path("u.txt").write_bytes(b"# coding: utf-8\n\xe9\n")
+    git("add", "-A")
+    git("commit", "-qm", "broken")
+    with pytest.raises(InputError) as caught, open_revision("HEAD:u.txt") as file:
+        read_requirements(file.path, file.files)
+    assert str(caught.value) == "HEAD:u.txt: is not utf-8, which it declares"

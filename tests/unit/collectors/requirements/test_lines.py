@@ -269,7 +269,8 @@ def test_encodings(tmp_path: Path, data: bytes) -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"# coding: klingon\na==1", "unknown encoding"),
+        (b"# coding: klingon\na==1", "declares the encoding 'klingon', which is not read"),
+        (b"# coding: punycode\na==1", "declares the encoding 'punycode', which is not read"),
         (b"# coding: utf-8\n\xe9", "is not utf-8"),
         (b"a==1\n\0\0", "requirements.txt:2.*NUL"),
         (codecs.BOM_UTF16_LE + b"a", "is not utf-16-le"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -257,3 +258,17 @@ def test_an_option_within_a_variable_is_changed_alone(line: str) -> None:
     text = line.format("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True") + "\n"
     (edit,) = change_option("r.sh", text, "PYTORCH_CUDA_ALLOC_CONF", "expandable_segments", value=False)
     assert apply_edits({"r.sh": text}, [edit])["r.sh"] == text.replace("segments:True", "segments:False")
+
+
+def test_lines_are_counted_once_for_all_statements_of_a_file() -> None:
+    def spend(count: int) -> float:
+        text = "".join(f"torch=={n}\n" for n in range(count))
+        started = time.process_time()
+        for n in range(count):
+            found = find_statement(text, parse_requirement(f"torch=={n}", Source("r.txt", None, n + 1)))
+            assert found is not None
+            assert found.line == n + 1
+        return time.process_time() - started
+
+    # eight times the lines; counting them anew for each would cost sixty-four times
+    assert min(spend(8_000) for _ in range(2)) < 20 * min(spend(1_000) for _ in range(3))
