@@ -14,7 +14,7 @@ from compatcheck.core.python_code import parse_python
 from compatcheck.core.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 
 class Given(NamedTuple):
@@ -161,9 +161,9 @@ def _collect(node: ast.AST, scope: Scope) -> None:
 _MUTATORS = {"append", "clear", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"}
 
 
-def _changed(tree: ast.Module) -> Iterator[str]:
+def _changed(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """Yield the names whose value is changed in place or from inside a function; what they were assigned tells nothing."""
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.Global(names=names) | ast.Nonlocal(names=names):
                 yield from names
@@ -191,16 +191,18 @@ class Script:
     def __init__(self, tree: ast.Module) -> None:
         """Note aliases of imports and the module's own names."""
         self.tree = tree
+        self.nodes = tuple(ast.walk(tree))
+        """All of it, walked through once."""
         self.aliases: dict[str, str] = {}
-        for node in ast.walk(tree):
+        for node in self.nodes:
             if isinstance(node, ast.ImportFrom):
                 self.aliases.update({item.asname: item.name for item in node.names if item.asname})
         self.module = Scope(None)
         _collect(tree, self.module)
-        self.changed = frozenset(_changed(tree))
+        self.changed = frozenset(_changed(self.nodes))
         self.entered: dict[str, dict[str, ast.expr]] = {}
         """What is put into mappings under keys that are written out, by the mapping's name: ``options["bf16"] = True``."""
-        for node in ast.walk(tree):
+        for node in self.nodes:
             match node:
                 case ast.Assign(
                     targets=[ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=key))], value=value
@@ -217,8 +219,8 @@ class Script:
 
     def names(self) -> set[str]:
         """Return every name and attribute the script mentions."""
-        found = {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)}
-        found |= {node.attr for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)}
+        found = {node.id for node in self.nodes if isinstance(node, ast.Name)}
+        found |= {node.attr for node in self.nodes if isinstance(node, ast.Attribute)}
         return {self.aliases.get(name, name) for name in found}
 
     def calls(self) -> Iterator[Call]:
@@ -254,7 +256,7 @@ class Script:
             targets, value = targets_of(node)
             if value is not None and (parses(value) or _is_one(value, found)):
                 found |= {dotted_name(part) for target in targets for part in getattr(target, "elts", [target])}
-        functions = {node.name: node.args.args for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef)}
+        functions = {node.name: node.args.args for node in self.nodes if isinstance(node, ast.FunctionDef)}
         for node in nodes:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in functions:
                 given = zip((parameter.arg for parameter in functions[node.func.id]), node.args, strict=False)

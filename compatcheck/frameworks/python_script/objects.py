@@ -78,7 +78,7 @@ class Objects:
             known: names of functions and classes whose calls are read elsewhere.
         """
         self.script = script
-        nodes = list(ast.walk(script.tree))
+        nodes = script.nodes
         self.functions = {one.name: one for one in nodes if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
         self.classes = {one.name: one for one in nodes if isinstance(one, ast.ClassDef)}
         self.imports = dict(_imports(nodes))
