@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import CompatcheckError
 from compatcheck.core.files import LOCAL
+from compatcheck.core.redaction import redact
 from compatcheck.core.report import NextStep
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import CONFIGURATIONS, may_name_script
@@ -215,7 +216,7 @@ def _given(request: Request) -> list[str]:
 def _command(*words: str) -> str:
     from shlex import join  # noqa: PLC0415 (only where something can be added)
 
-    return join(("compatcheck", *words))
+    return redact(join(("compatcheck", *words)))
 
 
 def _join(names: Iterable[str]) -> str:

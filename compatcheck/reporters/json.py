@@ -39,6 +39,7 @@ def describe_report(report: Report) -> dict[str, object]:
         "advisories": [] if report.audit is None else [_advisory(entry) for entry in report.audit.advisories],
         "audit": None if report.audit is None else _audit(report.audit),
         "skipped": describe_skipped(report.skipped),
+        "fleet": None,
         "summary": {
             **pick(summary, "findings affected possible folded"),
             "suppressed": summary.waived,

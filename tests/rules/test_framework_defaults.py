@@ -49,6 +49,8 @@ DECIDED = {
 """Keys that a class or program does not have and the code decides; these rows were read, not compared."""
 MANDATORY = "???"
 """Value of a key that Hydra refuses to leave out."""
+LEFT = "auto"
+"""Value of a key that leaves the choice to the library beneath: no row is needed where the program adds nothing."""
 COMPUTED = {"bf16", "rlhf_type"}
 """Of those, the ones whose class default is of no consequence even where it is there."""
 
@@ -123,7 +125,7 @@ def left_out(package: str, version: str, defaults: Mapping[str, Mapping[str, Any
         spoken = {row["key"] for row in every_row(package) if speaks_of(row, package, version, trainer)}
         spoken |= {older[key] for key in spoken if key in older}
         for key in sorted(set(fields) - spoken):
-            if fields[key] not in (None, MANDATORY):
+            if fields[key] not in (None, MANDATORY, LEFT):
                 yield f"{package} {version} {trainer}: {key} = {fields[key]!r} has no row"
 
 

@@ -53,9 +53,9 @@ def test_the_plan_names_the_keys_of_the_file_and_comes_to_its_number() -> None:
     before = run("check", ".", *ON_40_GB[:3], "--format", "json")
     (plan,) = json.loads(before.out)["plans"]
     written = [text for change in plan["changes"] for text in change["written"]]
-    assert written == ["per_device_train_batch_size: 1", "gradient_accumulation_steps: 32", "enable_liger_kernel: true"]
+    assert written == ["per_device_train_batch_size: 2", "gradient_accumulation_steps: 16", "enable_liger_kernel: true"]
     assert run("fix", ".", *ON_40_GB, "--apply", "--unsafe").code == 0
-    text = LLAMAFACTORY.replace("size: 4", "size: 1").replace("steps: 8", "steps: 32")
+    text = LLAMAFACTORY.replace("size: 4", "size: 2").replace("steps: 8", "steps: 16")
     assert Path("sft.yaml").read_text() == f"{text}enable_liger_kernel: true\n"
     (subject,) = json.loads(run("check", ".", *ON_40_GB[:3], "--format", "json").out)["subjects"]
     (outcome,) = plan["outcomes"]
