@@ -115,7 +115,7 @@ def test_a_list_comes_from_standard_input_or_a_file(tmp_path: Path):
 
 
 def test_an_interrupt_ends_the_children(tmp_path: Path):
-    _, names = list_locks(tmp_path, 200)
+    _, names = list_locks(tmp_path, 1000)
     process = start("--list", names, "--output", tmp_path / "checked.jsonl")
     while not (tmp_path / "checked.jsonl").exists() or not (tmp_path / "checked.jsonl").stat().st_size:
         time.sleep(0.02)
