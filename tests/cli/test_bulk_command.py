@@ -21,8 +21,16 @@ from tests.cli.run_cli import run
 MANY = pytest.param(2500, marks=pytest.mark.slow)
 
 
+PROGRAM = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what it puts in the background with it ignored
+from compatcheck.cli.__main__ import main
+main(sys.argv[1:])
+"""
+
+
 def start(*arguments: object) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "compatcheck", "bulk", *map(str, arguments), "--no-policy"]
+    command = [sys.executable, "-c", PROGRAM, "bulk", *map(str, arguments), "--no-policy"]
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
