@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Source
-from compatcheck.core.textfile import MAX_DEPTH, Place, advise_mending, read_text
+from compatcheck.core.textfile import MAX_DEPTH, Place, advise_mending, echo, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -138,7 +138,9 @@ class _Yaml11(Scalars):
             return self._loader.yaml_constructors[tag](yaml.constructor.SafeConstructor(), yaml.ScalarNode(tag, text))
         except (ValueError, ArithmeticError, LookupError, AttributeError, yaml.YAMLError) as error:
             # A date that does not exist, an integer of thousands of digits, or a tag that the text does not fit.
-            reason = str(error).partition(";")[0] if isinstance(error, ValueError) else f"{text!r} does not fit {tag!r}"
+            reason = (
+                str(error).partition(";")[0] if isinstance(error, ValueError) else f"{echo(text)} does not fit {tag!r}"
+            )
             raise ValueError(f"is not valid YAML: {reason}") from None
 
     read_key = read
