@@ -90,7 +90,7 @@ def estimate_run(run: Run, assumptions: tuple[Assumption, ...] = ()) -> Estimate
         verdict = _reconsider(run, verdict)
     if verdict.outcome == "does_not_fit" and (run.pads_to_longest or run.unpadded):
         verdict = _doubt_lengths(run, verdict)
-    if run.optimizer is not None and run.limit is not None:
+    if run.optimizer is not None and verdict.outcome in {"fits", "marginal"}:  # what does not fit hangs on nothing
         verdict = verdict._replace(least=_least(run))
     return Estimate("closed_form", phases, verdict, assumptions, tuple(_unmodelled(run)))
 
