@@ -20,6 +20,7 @@ from compatcheck.collectors.recognise import (
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError, NoEnvironmentError, UsageError
 from compatcheck.core.files import Files, Overlay, ReadLog
+from compatcheck.core.pasted_text import may_start_program
 from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.progress import follow
 from compatcheck.core.source import Skipped, Source
@@ -259,20 +260,11 @@ def open_blocks(path: str, files: Files) -> tuple[Files, tuple[str, ...] | None]
         content = read_bytes(path, files)
     except InputError:
         return files, None  # its reader says why
-    if b"```" not in content and b"~~~" not in content and _STARTS.search(content) is None:
+    fenced = b"```" in content or b"~~~" in content
+    if not fenced and not may_start_program(content):
         return files, None
-    from compatcheck.collectors.reports.blocks import has_blocks  # noqa: PLC0415 (only for pasted texts)
-
-    if not has_blocks(content):
-        return files, None
-    return lay_blocks(content.decode("utf-8", "replace"), path, files)
-
-
-_STARTS = lazy_compile(
-    rb"(?:^|[\s/])(?:accelerate|torchrun|deepspeed|python[\d.]*|vllm|swift|llamafactory-cli|axolotl|tune|ray|trl|uv)[ \t]+"
-    rb"[^\s=<>!~;@,]"
-)
-"""What a text has that may hold a command without a fence."""
+    laid, names = lay_blocks(content.decode("utf-8", "replace"), path, files)
+    return (laid, names) if fenced or names else (files, None)
 
 
 def lay_blocks(text: str, path: str, files: Files) -> tuple[Files, tuple[str, ...]]:

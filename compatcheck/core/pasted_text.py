@@ -70,6 +70,16 @@ _REPORT = (
 """What no other file that is checked holds; tells a report of what is read as something else."""
 
 
+LAUNCHERS = r"accelerate|torchrun|deepspeed|python[\d.]*|vllm|swift|llamafactory-cli|axolotl|tune|ray|trl|uv"
+"""Programs that people start a training or a server with, as they stand in a command."""
+_STARTS = lazy_compile(rf"(?:^|[\s/])(?:{LAUNCHERS})[ \t]+[^\s=<>!~;@,]".encode())
+
+
+def may_start_program(content: bytes) -> bool:
+    """Tell whether a text may hold a command: the name of a launcher with something behind it that is no release."""
+    return _STARTS.search(content) is not None
+
+
 def looks_like_report(content: bytes) -> bool:
     """Tell whether a text holds a report of a known tool."""
     return re.search(_REPORT, content) is not None

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.collectors.reports.find import looks_like_list
-from compatcheck.core.pasted_text import looks_like_report
+from compatcheck.core.pasted_text import LAUNCHERS, looks_like_report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ _SUFFIXES = {
 _PLAIN = {"", "text", "txt", "plaintext", "plain"}
 _COMMAND = re.compile(
     r"[ \t]*(?:\$[ \t]+)?(?:#!|(?:export|set)[ \t]|(?:[A-Z][A-Z0-9_]+=\S*[ \t]+)*"
-    r"(?:accelerate|torchrun|deepspeed|python3?|vllm|swift|llamafactory-cli|axolotl|tune|nohup|srun|ray|uv|bash)[ \t])"
+    rf"(?:{LAUNCHERS}|nohup|srun|bash)[ \t])"
 )
 _KEY = re.compile(r"[ \t]*(?:-[ \t]+)?[\w.\"'/-]+[ \t]*:(?:[ \t]|$)|[ \t]*(?:#|-[ \t]|$)")
 _PROMPT = re.compile(r"[ \t]{0,8}(?:\$|\+{1,4})[ \t]+")
@@ -34,24 +34,9 @@ _PROMPT = re.compile(r"[ \t]{0,8}(?:\$|\+{1,4})[ \t]+")
 _LAUNCH = re.compile(
     r"(?:[ \t>]{0,16}(?:\$|\++)[ \t]+|[ \t]*)(?:[A-Za-z_]\w*=\S*[ \t]+){0,20}"
     r"(?:(?:nohup|exec|time|srun|mpirun)[ \t]+(?:-\S+[ \t]+){0,20})?(?:[\w.~-]*/)*"
-    r"(?:accelerate[ \t]+launch|torchrun|deepspeed|python[\d.]*|vllm[ \t]+serve|swift|llamafactory-cli|axolotl|tune[ \t]+run"
-    r"|ray[ \t]+job[ \t]+submit|trl|uv[ \t]+run)[ \t]+[^\n]{0,2000}?(?:(?:^|\s)--?[A-Za-z]|\.(?:py|sh|ya?ml)\b|\\$)"
+    rf"(?:{LAUNCHERS})[ \t]+[^\n]{{0,2000}}?(?:(?:^|\s)--?[A-Za-z]|\.(?:py|sh|ya?ml)\b|\\$)"
 )
 """A line that starts a program with an option, a script or more to come, behind a prompt or the sign of ``set -x``."""
-_WORDS = (
-    "torch",
-    "accelerate",
-    "deepspeed",
-    "python",
-    "vllm",
-    "swift",
-    "llamafactory",
-    "axolotl",
-    "tune",
-    "ray",
-    "trl",
-    "uv",
-)
 _SHELL = re.compile(
     r"[ \t]*(?:\$[ \t]+)?(?:#|[A-Za-z_]\w*=|(?:export|set|cd|source|unset|ulimit|echo|module|conda|mkdir|if|for|while|case)[ \t]"
     r"|(?:then|else|fi|do|done|esac)\b)"
@@ -87,15 +72,6 @@ def find_blocks(text: str, path: str) -> tuple[Block, ...]:
     return tuple(found[:_MOST])
 
 
-def has_blocks(content: bytes) -> bool:
-    """Tell whether a text may have blocks: a fence, or a line that starts a program."""
-    return (
-        b"```" in content
-        or b"~~~" in content
-        or next(_find_commands(content.decode("utf-8", "replace")), None) is not None
-    )
-
-
 def _block(path: str, line: int, body: str, suffix: str) -> Block:
     return Block(f"{path} (block at line {line + 1}){suffix}", ("\n" * line + body).encode("utf-8", "replace"))
 
@@ -105,7 +81,7 @@ def _find_commands(text: str) -> Iterator[tuple[int, list[str]]]:
     lines = text.replace("\r\n", "\n").split("\n")
     begin, launches, goes_on = 0, False, False
     for number, line in enumerate([*lines, "."]):
-        starts = not goes_on and any(word in line for word in _WORDS) and _LAUNCH.match(line) is not None
+        starts = not goes_on and _LAUNCH.match(line) is not None
         if starts or goes_on or not line.strip() or _SHELL.match(line) is not None:
             launches = launches or starts
             goes_on = (starts or goes_on) and line.rstrip().endswith("\\")

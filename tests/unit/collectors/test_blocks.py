@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from compatcheck.collectors.reports.blocks import find_blocks, has_blocks
+from compatcheck.collectors.reports.blocks import find_blocks
+from compatcheck.core.pasted_text import may_start_program
 
 FENCE = "```"
 
@@ -73,7 +74,7 @@ def test_what_is_cut_off_or_is_no_configuration_is_none(text) -> None:
 )
 def test_a_command_without_a_fence_is_a_block(body, line) -> None:
     text = f"It dies with torch 2.5.1.\n\n{body}\n\nThanks!\n"
-    assert has_blocks(text.encode())
+    assert may_start_program(text.encode())
     (block,) = find_blocks(text, "issue.md")
     assert block.path == f"issue.md (block at line {line}).sh"
     kept = block.content.decode().strip()
@@ -90,7 +91,7 @@ def test_a_command_without_a_fence_is_a_block(body, line) -> None:
     ],
 )
 def test_words_about_programs_are_no_commands(text) -> None:
-    assert not has_blocks(text.encode())
+    assert find_blocks(text, "issue.md") == ()
 
 
 def test_where_a_fence_holds_the_command_the_prose_is_not_asked() -> None:
