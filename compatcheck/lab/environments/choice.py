@@ -61,7 +61,9 @@ class EnvironmentChoice(NamedTuple):
             except UsageError:
                 continue
         msg = "no interpreter with torch was found"
-        raise UsageError(msg, hint="name one: --python PYTHON, or build one: --torch 2.13.0+cpu (needs uv)")
+        raise UsageError(
+            msg, hint="name one: --python PYTHON; the measuring commands build one: --torch 2.13.0+cpu (needs uv)"
+        )
 
     def overlays(self) -> Overlays:
         """Return the overlays over that interpreter.
