@@ -29,6 +29,7 @@ _MOST_SIXTIETHS = 100
 
 _NULLS = {"", "~", "null", "Null", "NULL"}
 _WRONG_FILE = "check that this is the file you mean"
+_TOO_DEEP = f"is nested more than {MAX_DEPTH} levels deep"
 _TEMPLATE = "a template such as {{ name }} has to be filled in first"
 
 
@@ -222,9 +223,12 @@ def _build(text: str, path: str, tree: _Tree) -> Any:  # noqa: ANN401 (YAML)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        place = Source(path, line=None if mark is None else mark.line + 1)
+        if "maximum nesting" in problem:  # newer scanners refuse flow collections themselves, reading ahead of the events
+            raise InputError(_TOO_DEEP, source=place, hint=_WRONG_FILE) from None
         raise InputError(
             f"is not valid YAML: {problem}",
-            source=Source(path, line=None if mark is None else mark.line + 1),
+            source=place,
             hint=advise_mending(text, "mend it there; check indentation, quotes and brackets: is the file complete?"),
         ) from None
     return tree.root
@@ -279,7 +283,7 @@ class _Tree:
 
     def _open(self, value: YamlMap | YamlList, event: Any) -> None:  # noqa: ANN401
         if len(self._stack) >= MAX_DEPTH:
-            raise self._error(f"is nested more than {MAX_DEPTH} levels deep", event.start_mark, _WRONG_FILE)
+            raise self._error(_TOO_DEEP, event.start_mark, _WRONG_FILE)
         if self._stack and isinstance(self._stack[-1].value, YamlMap) and not self._stack[-1].named:
             raise self._error("a key is a list or a mapping", event.start_mark, _TEMPLATE)
         if event.tag is not None:

@@ -111,8 +111,8 @@ def headline(report: EstimateReport) -> str:
         text += f"; may hold {held} with the allocator's cache"
     lead = find_lead(estimate)
     if lead is not None:
-        text = f"{lead}; if not, {text}"
-    return f"{OUTCOMES[verdict.outcome]}: {text}"
+        return f"{OUTCOMES[verdict.outcome]}: {lead}; if not, {text}"
+    return f"{say_outcome(verdict.outcome, verdict.unless)}: {text}"
 
 
 def capacity_text(estimate: Estimate) -> str:
