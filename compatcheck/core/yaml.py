@@ -224,7 +224,7 @@ def _build(text: str, path: str, tree: _Tree) -> Any:  # noqa: ANN401 (YAML)
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
         place = Source(path, line=None if mark is None else mark.line + 1)
-        if "maximum nesting" in problem:  # newer scanners refuse flow collections themselves, reading ahead of the events
+        if "maximum nesting" in problem:  # newer scanners read ahead of the events and refuse it themselves
             raise InputError(_TOO_DEEP, source=place, hint=_WRONG_FILE) from None
         raise InputError(
             f"is not valid YAML: {problem}",
@@ -381,9 +381,14 @@ class _Tree:
             top.value.spans[top.key] = Place(mark.line + 1, mark.index, start.index, end.index)
 
     def _take_merged(self, top: _Open, value: Any, start: Any) -> None:  # noqa: ANN401
+        before = {key: item for other, _ in top.merged for key, item in other.items()}
         for merged in reversed(value) if isinstance(value, YamlList) else [value]:  # the first of a list wins
             if not isinstance(merged, YamlMap):
                 raise self._error("merges what is no mapping", start, "write the keys out")
+            for key, item in merged.items():
+                if key in before and item != before[key]:
+                    message = f"merges {str(key)!r} twice, and which one wins depends on the release of PyYAML"
+                    raise self._error(message, start, "merge one list, whose first wins: <<: [*a, *b]")
             top.merged.append((merged, start.line + 1))
 
     def _refuse(self, error: ValueError, event: Any) -> InputError:  # noqa: ANN401

@@ -58,6 +58,7 @@ def test_aliases_and_merge_keys_are_followed() -> None:
         ("a: &x [*x]\n", "it stands in", 1),
         ("a: *x\n", "no anchor", 1),
         ("a: {<<: 3}\n", "no mapping", 1),
+        ("a: &a {x: 1}\nb: {<<: *a,\n <<: {x: 2}}\n", "'x' twice, and which one wins", 3),
         ("a: " + "[" * 100_000, "levels deep", 1),
         ("- " * (MAX_DEPTH + 2) + "x", "levels deep", 1),
     ],
@@ -133,9 +134,9 @@ def test_plain_scalars_of_yaml_1_1(word: str) -> None:
     assert same(parse_yaml(text, "x", YAML_1_1), theirs)
 
 
-def test_what_merge_keys_bring_comes_first_and_loses() -> None:
-    text = "a: &a {x: 1, y: 2}\nb: &b {y: 3, z: 4}\nc: {w: 5, <<: [*a, *b], x: 6}\nd: {<<: *a, <<: *b}\n"
-    assert same(parse_yaml(text, "x", YAML_1_1), yaml.safe_load(text))
+def test_what_merge_keys_bring_loses() -> None:
+    text = "a: &a {x: 1, y: 2}\nb: &b {y: 3, z: 4}\nc: {w: 5, <<: [*a, *b], x: 6}\nd: {<<: *a, <<: {y: 2, z: 0}}\n"
+    assert _plain(parse_yaml(text, "x", YAML_1_1)) == yaml.safe_load(text)  # their order differs between releases
     assert parse_yaml(text, "x")["c"].lines == {"y": 3, "z": 3, "x": 3, "w": 3}
 
 
