@@ -28,7 +28,7 @@ class Reading(NamedTuple):
     """Which of the rule's clauses, where it has several."""
 
 
-_CACHE = ("transformers", r"transformers/cache_utils\.py", r"class HybridCache\b", ("4.57.6",), ("5.0.0", "5.23.0"))
+_CACHE = ("transformers", r"transformers/cache_utils\.py", r"class HybridCache\b", ("4.57.6",), ("5.0.0", "5.24.0"))
 _PEFT, _LIGER = "peft/imports-removed-cache-class", "liger-kernel/imports-removed-cache-class"
 _VLLM, _BNB = "vllm/reads-removed-tokenizer-attribute", "bitsandbytes/imports-removed-triton-module"
 _ELASTIC, _TORCHAO = "deepspeed/imports-removed-elastic-log", "peft/torchao-older-than-it-accepts"
@@ -70,7 +70,7 @@ READINGS = (
         r"tokenization_utils_base\.py",
         r"def all_special_tokens_extended",
         ("4.57.6",),
-        ("5.0.0", "5.23.0"),
+        ("5.0.0", "5.24.0"),
     ),
     Reading(
         _BNB,
@@ -139,7 +139,7 @@ READINGS = (
         r"transformers/__init__\.py",
         r"^ +top_k_top_p_filtering,",
         ("4.38.2",),
-        ("4.39.0", "5.23.0"),
+        ("4.39.0", "5.24.0"),
     ),
     Reading(
         _DECODING,
@@ -193,7 +193,7 @@ READINGS = (
         ("0.13.2",),
     ),
     Reading(
-        _PREFIX, "transformers", r"cache_utils\.py", r"^class EncoderDecoderCache\b", ("4.43.0", "5.23.0"), ("4.42.4",)
+        _PREFIX, "transformers", r"cache_utils\.py", r"^class EncoderDecoderCache\b", ("4.43.0", "5.24.0"), ("4.42.4",)
     ),
     Reading(
         _LOFTQ,
@@ -217,7 +217,7 @@ READINGS = (
         "transformers",
         r"models/auto/.*\.py",
         r'\("aimv2", "Aimv2Config"\)',
-        ("4.54.0", "5.23.0"),
+        ("4.54.0", "5.24.0"),
         ("4.53.3",),
     ),
     Reading(
@@ -238,7 +238,7 @@ READINGS = (
         r"models/auto/modeling_auto\.py",
         r"^class AutoModelForVision2Seq\b",
         ("4.57.6",),
-        ("5.0.0", "5.23.0"),
+        ("5.0.0", "5.24.0"),
     ),
     *(
         Reading(
@@ -250,7 +250,7 @@ READINGS = (
                 (r"2\.2", ("5.0.0",), ("4.57.6", "5.1.0")),
                 (r"2\.4", ("5.1.0", "5.14.1"), ("5.0.0", "5.15.0")),
                 (r"2\.5", ("5.15.0", "5.19.0"), ("5.14.1", "5.20.0")),
-                (r"2\.6", ("5.20.0", "5.23.0"), ("5.19.0",)),
+                (r"2\.6", ("5.20.0", "5.24.0"), ("5.19.0",)),
             )
         )
     ),
