@@ -70,6 +70,26 @@ def test_the_words_of_a_file_elsewhere_are_not_shown(tmp_path: Path, name: str) 
     assert "hunter2" in ran.out + ran.err
 
 
+@pytest.mark.parametrize("key", ["lock", "training"])
+def test_what_a_policy_of_the_checkout_names_elsewhere_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    texts = {"lock": "deepspeed==0.16.4\nmachine h password hunter2\n", "training": ELSEWHERE["train.yaml"]}
+    (tmp_path / "netrc").write_text(texts[key])
+    checkout = tmp_path / "checkout"
+    (checkout / ".git").mkdir(parents=True)
+    (checkout / "requirements.txt").write_text("deepspeed==0.16.4\n")
+    named = {"lock": "requirements.txt", key: "../netrc"}
+    policy = checkout / "compatcheck.toml"
+    policy.write_text("[runs.x]\n" + "".join(f'{name} = "{path}"\n' for name, path in named.items()))
+    monkeypatch.chdir(checkout)
+    for form in ("text", "json"):
+        ran = run("check", "--format", form, "-v")
+        assert "hunter2" not in ran.out + ran.err
+    ran = run("check", "--policy", policy, "-v")
+    assert "hunter2" in ran.out + ran.err
+
+
 def test_rules_lead_to_no_file_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "shadow").write_text("root:hunter2:20228:0:99999:7::\n")
     (tmp_path / "rules" / "torch").mkdir(parents=True)
