@@ -342,3 +342,6 @@ def test_a_repository_that_fetches_runs_nothing(trap: Trap) -> None:
     Path(".git/objects", blob.stdout[:2], blob.stdout[2:].strip()).unlink()
     ran = run("diff", "HEAD:requirements.txt", "requirements.txt", "--no-policy")
     assert (ran.code, trap.ran()) == (4, []), describe(ran)
+    for of_the_index in (":requirements.txt", ":0:requirements.txt", ":./requirements.txt"):
+        ran = run("diff", of_the_index, "requirements.txt", "--no-policy")
+        assert (ran.code, trap.ran()) == (4, []), describe(ran)
