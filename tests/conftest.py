@@ -17,6 +17,8 @@ settings.load_profile("untimed")
 @pytest.fixture(autouse=True)
 def nothing_is_inspected() -> Iterator[None]:
     """Let no test find what another one inspected in the same process."""
-    token = programs._inspected.set(frozenset())
+    kept = (programs._inspected, programs._named)
+    tokens = [variable.set(frozenset()) for variable in kept]
     yield
-    programs._inspected.reset(token)
+    for variable, token in zip(kept, tokens, strict=True):
+        variable.reset(token)

@@ -90,6 +90,17 @@ def gather_all(inspection: Inspection, rules: RuleSet, environ: Mapping[str, str
     return everything
 
 
+def _set_bounds(request: Request) -> None:
+    """Say what is inspected, and what of it the person named: the policy of a checkout may name what it likes."""
+    foreign, own = [], []
+    for path in request.paths:
+        (foreign if os.path.realpath(path) in request.foreign else own).append(path)
+    distrust(*own, *([request.image] if request.image is not None else ()))
+    distrust(*foreign, named=False)
+    beside = filter(None, (*request.training, request.model, request.env_file))
+    show(*(path for path in beside if os.path.realpath(path) not in request.foreign))
+
+
 def gather(request: Request, rules: RuleSet, environ: Mapping[str, str]) -> Gathered:
     """Read every input and resolve the subjects.
 
@@ -98,8 +109,7 @@ def gather(request: Request, rules: RuleSet, environ: Mapping[str, str]) -> Gath
     """
     _require_inputs(request)
     shared = read_shared(request, rules, environ)
-    distrust(*request.paths, *([request.image] if request.image is not None else ()))
-    show(*filter(None, (*request.training, request.model, request.env_file)))
+    _set_bounds(request)
     if request.paths or request.hook:
         from compatcheck.checking.elsewhere import hide_reasons  # noqa: PLC0415 (only for files)
         from compatcheck.checking.files import gather_paths, gather_touched  # noqa: PLC0415 (only for files)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import UsageError
 from compatcheck.core.files import LOCAL
+from compatcheck.core.programs import lies_beside
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import MAX_BYTES, POLICY_FILE
 
@@ -151,6 +152,8 @@ def make_inspection(request: Request, use: PolicyUse, *, files: bool, on_targets
     if files:
         of_runs = [path for run in runs.values() for path in (*run.paths, *run.training, run.model) if path is not None]
         request = request._replace(run_files=frozenset(map(os.path.realpath, of_runs)))
+    if policy is not None and use.path is None:
+        request = request._replace(foreign=_find_foreign(request, runs.values(), policy.path))
     targets = choose_targets(use.targets, policy) if on_targets or use.targets else ()
     complete = not (use.narrowed or request.hook or use.targets) and len(chosen) == len(runs)
     requests: list[Request] = []
@@ -160,6 +163,17 @@ def make_inspection(request: Request, use: PolicyUse, *, files: bool, on_targets
         names = () if run is None or use.targets else run.targets
         requests += lay_targets(laid, [target for target in targets if not names or target.name in names])
     return Inspection(tuple(requests), policy, complete, touched)
+
+
+def _find_foreign(request: Request, runs: Iterable[NamedRun], policy: str) -> frozenset[str]:
+    """Return the real paths outside of a policy's checkout that it names, and the person does not."""
+    of_runs = (path for run in runs for path in (*run.paths, *run.training, run.model, run.env_file))
+    named = (*request.paths, *request.training, request.model, request.env_file)
+    own = {os.path.realpath(path) for path in named if path is not None}
+    return (
+        frozenset(os.path.realpath(path) for path in of_runs if path is not None and not lies_beside(path, policy))
+        - own
+    )
 
 
 def _holds(paths: Iterable[str], policy: str) -> bool:

@@ -21,17 +21,18 @@ _REMEDY = "name another file, or remove this one"
 class Ledger:
     """Lines about inputs in their order, each with what the run was asked for."""
 
-    def __init__(self, path: str, asked: str) -> None:
+    def __init__(self, path: str, asked: str, codes: frozenset[int]) -> None:
         """Open a file for this run alone, and cut off a line that was not finished.
 
         Args:
             path: the file; it is made where there is none.
             asked: what tells runs apart that would not write the same.
+            codes: those that a line may have.
 
         Raises:
             UsageError: it cannot be written, or another run is writing it.
         """
-        self.path, self._asked = path, asked
+        self.path, self._asked, self._codes = path, asked, codes
         if is_led_astray(path):
             raise UsageError(f"{path} is not written: {LED_ASTRAY}", hint=_REMEDY)
         try:
@@ -74,9 +75,12 @@ class Ledger:
         place = Source(self.path, line=number)
         try:
             record = json.loads(line)
-            asked = record["run"]
-        except (ValueError, TypeError, KeyError):
-            raise InputError("is no line of such a run", source=place, hint=_REMEDY) from None
+            asked, code = record["run"], record["exit_code"]
+            is_line = type(code) is int and code in self._codes
+        except (ValueError, TypeError, KeyError, RecursionError):
+            is_line = False
+        if not is_line:
+            raise InputError("is no line of such a run", source=place, hint=_REMEDY)
         if asked != self._asked:
             said = "was written with other options, rules or another release"
             raise InputError(said, source=place, hint=_REMEDY)

@@ -51,6 +51,8 @@ class Request(NamedTuple):
     """What is chosen of what the files offer: extras, groups, a stage."""
     run_files: frozenset[str] = frozenset()
     """Real paths that runs of the policy name: the person named them, also where a walk meets them."""
+    foreign: frozenset[str] = frozenset()
+    """Real paths of those that the checkout's own policy names outside of it, and nobody else: neither changed nor quoted."""
     covered: frozenset[str] = frozenset()
     """Real paths that were read for runs of the policy: what a walk makes of these alone is no further subject."""
     sources: Mapping[str, Source] = {}

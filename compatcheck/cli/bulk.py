@@ -6,7 +6,8 @@ import json
 import os
 import sys
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any
+from io import BufferedReader, TextIOWrapper
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import click
 
@@ -31,6 +32,7 @@ from compatcheck.core.errors import (
 from compatcheck.core.language import speaking, translate
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Source
+from compatcheck.core.textfile import open_standard_input
 from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
@@ -49,6 +51,9 @@ from compatcheck.cli.bulk import check_pieces
 check_pieces(given, sys.argv[1])
 """
 """What a child runs: it finds in the file for its results what it is to do, and imports what its parent does."""
+_MOST_CHARACTERS = 1 << 16
+"""Of a line of a list; the longest path of Linux has 4,096 bytes."""
+_LIST = "a list holds the name of an input in each line"
 _ORDER = (EXIT_FINDINGS, EXIT_INTERNAL_ERROR, EXIT_UNREADABLE_INPUT, EXIT_CLEAN, EXIT_NOTHING_TO_CHECK)
 """Codes of inputs, the one that decides first; findings win over what could not be read."""
 
@@ -95,10 +100,36 @@ def list_inputs(inputs: Sequence[str], list_file: str | None) -> Iterator[str]:
     if list_file is None:
         return iter(inputs)
     try:
-        file = sys.stdin if list_file == "-" else open(list_file, encoding="utf-8", errors="surrogateescape")  # noqa: SIM115 (read as it is needed)
+        file = open_standard_input() if list_file == "-" else open(list_file, "rb")  # noqa: SIM115 (read as it is needed)
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", source=Source(list_file)) from None
-    return (name for line in file if (name := line.rstrip("\r\n")))
+    return read_names(file, list_file)
+
+
+def read_names(file: IO[bytes], place: str) -> Iterator[str]:
+    """Yield the lines of a list, in UTF-8 or, as a Windows shell writes it, in UTF-16.
+
+    Raises:
+        InputError: it cannot be read, or holds a line that is no name.
+    """
+    wide = file.peek(2)[:2] in {b"\xff\xfe", b"\xfe\xff"} if isinstance(file, BufferedReader) else False
+    text = TextIOWrapper(
+        cast("Any", file), "utf-16" if wide else "utf-8", "strict" if wide else "surrogateescape", newline="\n"
+    )
+    number = 0
+    try:
+        while line := text.readline(_MOST_CHARACTERS):
+            number += 1
+            if len(line) == _MOST_CHARACTERS:
+                raise InputError("is longer than any name", source=Source(place, line=number), hint=_LIST)
+            if name := line.removeprefix("\ufeff" if number == 1 else "").rstrip("\r\n"):
+                yield name
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", source=Source(place), hint=_LIST) from None
+    except UnicodeDecodeError:
+        raise InputError("is no UTF-16", source=Source(place, line=number + 1), hint=_LIST) from None
+    finally:
+        text.detach() if place == "-" else text.close()
 
 
 def identify(given: dict[str, Any], rules: RuleSet) -> str:
@@ -125,14 +156,15 @@ def write_ledger(
     """
     from compatcheck.checking.ledger import Ledger  # noqa: PLC0415 (only with a file)
 
-    ledger = Ledger(path, asked)
+    ledger = Ledger(path, asked, frozenset(_ORDER))
     try:
         for record in ledger.read():
             name = next(names, None)
-            if record.get("input") != name:
-                said = f"has {record.get('input')!r} where the inputs have {name!r}"
+            wanted = None if name is None else redact(name)
+            if record.get("input") != wanted:
+                said = f"has {record.get('input')!r} where the inputs have {wanted!r}"
                 raise InputError(said, source=Source(path), hint="name another file, or remove this one")
-            code = int(record["exit_code"])
+            code = record["exit_code"]
             counts[code] = counts.get(code, 0) + 1
         for line, code in check_all(names, given, asked, *limits):
             ledger.write(line)
@@ -182,6 +214,8 @@ def check_pieces(spec: dict[str, Any], results: str) -> None:
 
 def check_one(name: str, given: dict[str, Any], asked: str, rules: RuleSet) -> dict[str, object]:
     """Check one input as `check` or `image` would; whatever goes wrong with it is its line."""
+    if "\0" in name:
+        return describe_failure(name, asked, EXIT_UNREADABLE_INPUT, "no file has a NUL in its name", _LIST)
     try:
         image = os.path.exists(name) and is_image(name)
         inputs = {"image": name, "image_environments": ()} if image else {"paths": (name,)}
@@ -204,7 +238,7 @@ def describe(name: str, asked: str, report: Report) -> dict[str, object]:
     left_out = {"facts", "references", "folklore", "measured", "measured_here", "locations", "remedies", "message"}
     findings = (describe_finding(finding) for finding in report.findings if not finding.folded)
     return {
-        "input": name,
+        "input": redact(name),
         "run": asked,
         "exit_code": report.exit_code,
         "error": None,
@@ -218,7 +252,7 @@ def describe_failure(name: str, asked: str, code: int, message: str, hint: str |
     """Describe why there is no report on an input."""
     error = {"message": redact(message), "hint": hint}
     return {
-        "input": name,
+        "input": redact(name),
         "run": asked,
         "exit_code": code,
         "error": error,

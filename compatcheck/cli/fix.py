@@ -15,7 +15,7 @@ from compatcheck.cli.help import Command
 from compatcheck.cli.output import Output, parse_outputs, terminal_width, write_formatted, write_notice
 from compatcheck.cli.progress import show_progress, showing_progress
 from compatcheck.core.errors import UsageError
-from compatcheck.core.programs import is_inspected
+from compatcheck.core.programs import is_named
 from compatcheck.core.redaction import redact
 from compatcheck.rules.locate import open_rules
 
@@ -86,7 +86,7 @@ def execute(inspection: Inspection, checks: Checks, output: Output, *, apply: bo
     if apply and fix.files:
         from compatcheck.fixing.edits.text import write_changes  # noqa: PLC0415 (only when asked)
 
-        write_changes(fix.files, is_inspected)
+        write_changes(fix.files, is_named)
     fix = fix._replace(applied=apply, seconds=time.perf_counter() - started)
     write_formatted(lambda name, color: format_as(name, fix, output, color=color), output, targets)
     return fix.exit_code

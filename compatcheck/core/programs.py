@@ -31,6 +31,7 @@ _MOST_LINKS = 40
 """On the way to a file, as of Linux."""
 
 _inspected: ContextVar[frozenset[str]] = ContextVar("inspected", default=frozenset())
+_named: ContextVar[frozenset[str]] = ContextVar("named", default=frozenset())
 _shown: ContextVar[frozenset[str]] = ContextVar("shown", default=frozenset())
 
 
@@ -53,10 +54,18 @@ class Program(NamedTuple):
         )
 
 
-def distrust(*paths: str) -> None:
-    """Start no program from these directories, those of these files, nor their checkouts, in this context from now on."""
+def distrust(*paths: str, named: bool = True) -> None:
+    """Start no program from these directories, those of these files, nor their checkouts, in this context from now on.
+
+    Args:
+        paths: what is inspected.
+        named: whether the person named them, so that they may be changed and quoted; else what is inspected did.
+    """
     folders = {path if os.path.isdir(path) else os.path.dirname(path) or os.curdir for path in paths if path != "-"}
-    _inspected.set(_inspected.get() | set(map(_checkout_of, folders)))
+    checkouts = set(map(_checkout_of, folders))
+    _inspected.set(_inspected.get() | checkouts)
+    if named:
+        _named.set(_named.get() | checkouts)
 
 
 def show(*paths: str) -> None:
@@ -64,9 +73,14 @@ def show(*paths: str) -> None:
     _shown.set(_shown.get() | {_checkout_of(os.path.dirname(path) or os.curdir) for path in paths})
 
 
-def is_inspected(path: str) -> bool:
-    """Tell whether a file lies, behind all links, in what is inspected or its checkout."""
-    return any(_lies_in(os.path.realpath(path), root) for root in _inspected.get())
+def is_named(path: str) -> bool:
+    """Tell whether a file lies, behind all links, in what a person named to be inspected, or its checkout."""
+    return any(_lies_in(os.path.realpath(path), root) for root in _named.get())
+
+
+def lies_beside(path: str, file: str) -> bool:
+    """Tell whether a path lies, behind all links, in the checkout of a file, or below its directory where that is in none."""
+    return _lies_in(os.path.realpath(path), _checkout_of(os.path.dirname(os.path.abspath(file))))
 
 
 def leads_out(path: str) -> bool:
@@ -74,7 +88,7 @@ def leads_out(path: str) -> bool:
     if not _inspected.get() or not os.path.exists(path):
         return False
     real = os.path.realpath(path)
-    return not any(_lies_in(real, root) for root in _inspected.get() | _shown.get())
+    return not any(_lies_in(real, root) for root in _named.get() | _shown.get())
 
 
 def is_led_astray(path: str) -> bool:

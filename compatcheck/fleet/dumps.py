@@ -63,7 +63,7 @@ def _list_files(paths: Iterable[str], files: Files) -> Iterator[str]:
             yield path
             continue
         for name in sorted(os.listdir(path)):
-            if not name.startswith(".") and os.path.isfile(os.path.join(path, name)):
+            if not name.startswith("."):
                 yield os.path.join(path, name)
 
 

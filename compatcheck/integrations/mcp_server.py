@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp.types import ToolAnnotations
+from mcp.types import ToolAnnotations, jsonrpc_message_adapter
 from pydantic import Field
 from pydantic_core import from_json, to_json
 
@@ -54,14 +54,17 @@ _LONE = 6
 """Length of the escape of one half of a character; a whole one has two."""
 
 
-_ID = re.compile(rb'"id"\s*:\s*(-?[0-9]{1,15}|"[^"\\]{1,200}")')
+_TOKEN = re.compile(rb'[\[{]|[\]}]|"(?:[^"\\]|\\.)*"')
+_ID = re.compile(rb'\s*:\s*(-?[0-9]{1,1000}(?![0-9.eE])|"(?:[^"\\]|\\.){0,1000}")')
+"""What stands behind the key of a request's own id; what is longer is none."""
 
 
 class ReadableLines(io.BufferedIOBase):
     """Lines of JSON that the protocol's own parser reads; what it cannot read it drops, and whoever asked waits for ever.
 
-    A half of a character, which no text can hold, is the sign for one that is not known. A request that is no JSON, or is too
-    deep or has too long a number, becomes one for a method that there is not: its answer says why.
+    A half of a character, which no text can hold, is the sign for one that is not known. What has the id of a request and is none
+    (no JSON, too deep, too long a number, no method, several in a list) becomes one for a method that there is not: its answer
+    says why.
     """
 
     def __init__(self, source: BinaryIO) -> None:
@@ -75,14 +78,32 @@ class ReadableLines(io.BufferedIOBase):
     def read1(self, _: int = -1) -> bytes:
         """Return a line."""
         line = _ESCAPE.sub(_make_whole, self._source.readline())
-        asked = _ID.search(line)
-        if asked is None:
+        try:
+            jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValueError:
+            asked = _find_ids(line)
+        else:
             return line
         try:
             from_json(line)
+            why = "is no request: it has jsonrpc, a method and params by name, and stands alone in its line"
         except ValueError as error:
-            return b'{"jsonrpc": "2.0", "id": %s, "method": %s}\n' % (asked[1], to_json(f"no JSON to be read: {error}"))
-        return line
+            why = f"no JSON to be read: {error}"
+        return b"".join(b'{"jsonrpc": "2.0", "id": %s, "method": %s}\n' % (one, to_json(why)) for one in asked) or line
+
+
+def _find_ids(line: bytes) -> list[bytes]:
+    """Return the ids of what asks in a line that may be no JSON: not those that stand in its parameters."""
+    depth, own = 0, 2 if line.lstrip().startswith(b"[") else 1
+    found: list[bytes] = []
+    for token in _TOKEN.finditer(line):
+        if token[0] in b"[{":
+            depth += 1
+        elif token[0] in b"]}":
+            depth -= 1
+        elif depth == own and token[0] == b'"id"' and (stated := _ID.match(line, token.end())):
+            found.append(stated[1])
+    return found
 
 
 def _make_whole(escape: re.Match[bytes]) -> bytes:

@@ -122,6 +122,28 @@ def test_a_list_comes_from_standard_input_or_a_file(tmp_path: Path):
     assert run("bulk", "a", "--list", names).code == 2
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_list_may_be_of_a_windows_shell(tmp_path: Path, encoding: str):
+    paths = write_locks(tmp_path / "locks", 2)
+    (tmp_path / "list.txt").write_bytes("".join(f"{path}\r\n" for path in paths).encode(encoding))
+    ran = run("bulk", "--list", tmp_path / "list.txt", "--no-policy")
+    assert [json.loads(line)["input"] for line in ran.out.splitlines()] == list(map(str, paths))
+
+
+@pytest.mark.parametrize("content", [b"a" * 100_000, b"\xff\xfea\x00\x00\xd8"])
+def test_a_list_without_names_is_refused(tmp_path: Path, content: bytes):
+    (tmp_path / "list.txt").write_bytes(content)
+    ran = run("bulk", "--list", tmp_path / "list.txt", "--no-policy")
+    assert (ran.code, "list.txt:1" in ran.err) == (4, True)
+
+
+def test_a_name_that_no_file_has_is_one_that_cannot_be_read(tmp_path: Path):
+    (tmp_path / "list.txt").write_text("a\0b\nhttps://user:SECRETWORD@host/x\n")
+    ran = run("bulk", "--list", tmp_path / "list.txt", "--no-policy")
+    assert [json.loads(line)["exit_code"] for line in ran.out.splitlines()] == [4, 4]
+    assert "SECRETWORD" not in ran.out + ran.err
+
+
 def test_an_interrupt_ends_the_children(tmp_path: Path):
     _, names = list_locks(tmp_path, 1000)
     process = start("--list", names, "--output", tmp_path / "checked.jsonl")

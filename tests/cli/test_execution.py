@@ -299,6 +299,26 @@ def test_fix_writes_nothing_outside_of_what_is_named(tmp_path: Path, way: str) -
     assert (outside / "requirements.txt").read_text() != REQUIREMENTS
 
 
+@pytest.mark.parametrize("words", [(), (".",), ("--run", "train")], ids=" ".join)
+def test_what_only_a_policy_of_the_checkout_names_elsewhere_is_not_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    checkout, outside = tmp_path / "checkout", tmp_path / "outside" / "requirements.txt"
+    (checkout / ".git").mkdir(parents=True)
+    outside.parent.mkdir()
+    outside.write_text(REQUIREMENTS)
+    (checkout / "facts.yaml").write_text(FACTS)
+    policy = checkout / "compatcheck.toml"
+    policy.write_text('[runs.train]\nlock = "../outside/requirements.txt"\ntraining = "facts.yaml"\n')
+    monkeypatch.chdir(checkout)
+    common = ("--set", "training.use_reentrant=false", "--offline", "--apply")
+    ran = run("fix", *words, *common)
+    assert (ran.code, "outside of what was named" in ran.err) == (4, True), describe(ran)
+    assert outside.read_text() == REQUIREMENTS
+    assert run("fix", *words, "--policy", policy, *common).code == 0
+    assert outside.read_text() != REQUIREMENTS
+
+
 def test_a_repository_that_fetches_runs_nothing(trap: Trap) -> None:
     git = ("/usr/bin/git", "-c", "user.name=x", "-c", "user.email=x@x")
     if not os.path.exists(git[0]):
@@ -322,3 +342,6 @@ def test_a_repository_that_fetches_runs_nothing(trap: Trap) -> None:
     Path(".git/objects", blob.stdout[:2], blob.stdout[2:].strip()).unlink()
     ran = run("diff", "HEAD:requirements.txt", "requirements.txt", "--no-policy")
     assert (ran.code, trap.ran()) == (4, []), describe(ran)
+    for of_the_index in (":requirements.txt", ":0:requirements.txt", ":./requirements.txt"):
+        ran = run("diff", of_the_index, "requirements.txt", "--no-policy")
+        assert (ran.code, trap.ran()) == (4, []), describe(ran)

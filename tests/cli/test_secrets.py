@@ -70,6 +70,23 @@ def test_the_words_of_a_file_elsewhere_are_not_shown(tmp_path: Path, name: str) 
     assert "hunter2" in ran.out + ran.err
 
 
+def test_what_a_policy_of_the_checkout_names_elsewhere_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "train.yaml").write_text(ELSEWHERE["train.yaml"])
+    checkout = tmp_path / "checkout"
+    (checkout / ".git").mkdir(parents=True)
+    (checkout / "requirements.txt").write_text("deepspeed==0.16.4\n")
+    policy = checkout / "compatcheck.toml"
+    policy.write_text('[runs.x]\nlock = "requirements.txt"\ntraining = "../train.yaml"\n')
+    monkeypatch.chdir(checkout)
+    for form in ("text", "json"):
+        ran = run("check", "--format", form, "-v")
+        assert "hunter2" not in ran.out + ran.err
+    ran = run("check", "--policy", policy, "-v")
+    assert "hunter2" in ran.out + ran.err
+
+
 def test_rules_lead_to_no_file_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "shadow").write_text("root:hunter2:20228:0:99999:7::\n")
     (tmp_path / "rules" / "torch").mkdir(parents=True)

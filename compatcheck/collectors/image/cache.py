@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.collectors.image.layers import Kept, LayerRecord
 from compatcheck.core.cache import find_cache
+from compatcheck.core.files import open_at_once
 from compatcheck.core.units import MIB
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class LayerCache:
         """Return the record under a key; None when there is none or it is damaged."""
         path = self._path(key)
         try:
-            with open(path, "rb") as file:
+            with open(path, "rb", opener=open_at_once) as file:
                 data = file.read(MAX_BYTES + 1)
             record = decode(data)
         except (OSError, ValueError, TypeError, KeyError, IndexError, RecursionError, MemoryError):
@@ -151,6 +152,11 @@ def decode(data: bytes) -> LayerRecord:
         raise ValueError("the record is cut off or too large")
     rows, removed, opaque, (hidden, by_directories), entries = json.loads(data)
     kept = [Kept(*row) for row in rows]
+    texts = (*removed, *opaque, *(text for one in kept for text in (one.path, one.kind, one.target)))
+    numbers = (entries, *(number for one in kept for number in (one.size_bytes or 0, one.modified)))
+    if not all(isinstance(number, (int, float)) for number in numbers) or not isinstance(entries, int):
+        raise TypeError("a number is none")
+    "\0".join(texts).encode("utf-8", "surrogateescape")
     return LayerRecord(
         tuple(one._replace(content=_read(one.content)) for one in kept),
         tuple(removed),

@@ -199,6 +199,10 @@ class _RevisionFiles(LocalFiles):
         return super().size_bytes(self._lay(path))
 
 
+_OWN = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+"""What a repository may name for git to run while it looks at its own index, as for ``:PATH``; the command line wins over it."""
+
+
 def _git(*arguments: str, timeout_seconds: float, errors: bool = True) -> Completed:
     """Run git without a pager, a prompt or a download."""
     program = find_program("git")
@@ -209,7 +213,7 @@ def _git(*arguments: str, timeout_seconds: float, errors: bool = True) -> Comple
         "none"  # whatever a repository configures, and for a git that knows no GIT_NO_LAZY_FETCH
     )
     environ = {**small_environment(more=r"GIT_\w+"), **quiet}
-    command = (program.path, "-C", os.getcwd(), "--no-pager", *arguments)
+    command = (program.path, "-C", os.getcwd(), "--no-pager", *_OWN, *arguments)
     return run(command, timeout_seconds=timeout_seconds, output_limit_bytes=MAX_BYTES, environ=environ, errors=errors)
 
 

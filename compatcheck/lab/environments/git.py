@@ -41,7 +41,8 @@ def ask_git(*arguments: str, timeout_seconds: float = _LOCAL_SECONDS) -> Complet
     if program.path is None:
         raise UsageError(program.describe_absence(), hint="install git, or name releases instead of commits")
     environ = {**small_environment(more=r"GIT_\w+|SSH_\w+"), "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
-    return run([program.path, "--no-pager", *arguments], timeout_seconds=timeout_seconds, environ=environ)
+    own = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")  # what a clone may name is not run
+    return run([program.path, "--no-pager", *own, *arguments], timeout_seconds=timeout_seconds, environ=environ)
 
 
 def find_commit(url: str, name: str) -> str | None:

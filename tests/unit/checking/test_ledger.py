@@ -13,13 +13,15 @@ from compatcheck.checking.ledger import Ledger
 from compatcheck.core.errors import InputError, UsageError
 from tests import ROOT
 
+CODES = frozenset({0, 1})
+
 
 def line(number: int, asked: str = "x") -> str:
-    return json.dumps({"input": str(number), "run": asked})
+    return json.dumps({"input": str(number), "run": asked, "exit_code": 0})
 
 
 def write(path: Path, numbers: range) -> None:
-    ledger = Ledger(str(path), "x")
+    ledger = Ledger(str(path), "x", CODES)
     assert [record["input"] for record in ledger.read()] == [str(number) for number in range(numbers.start)]
     for number in numbers:
         ledger.write(line(number))
@@ -34,10 +36,24 @@ def test_a_line_that_was_not_finished_is_written_again(tmp_path: Path):
     assert (tmp_path / "a").read_text().splitlines() == [line(number) for number in range(5)]
 
 
-@pytest.mark.parametrize("text", ["not JSON\n", "[]\n", "{}\n", line(0, "y") + "\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "not JSON\n",
+        "[]\n",
+        "{}\n",
+        line(0, "y") + "\n",
+        '{"run": "x", "input": "0"}\n',
+        *(
+            f'{{"run": "x", "input": "0", "exit_code": {code}}}\n'
+            for code in ("null", '"0"', "-1", "true", "7", "1e999")
+        ),
+        '{"run": "x", "exit_code": 0, "a": ' + "[" * 100_000 + "]" * 100_000 + "}\n",
+    ],
+)
 def test_what_another_program_or_run_wrote_is_kept(tmp_path: Path, text: str):
     (tmp_path / "a").write_text(text)
-    ledger = Ledger(str(tmp_path / "a"), "x")
+    ledger = Ledger(str(tmp_path / "a"), "x", CODES)
     with pytest.raises(InputError):
         list(ledger.read())
     ledger.close()
@@ -45,28 +61,28 @@ def test_what_another_program_or_run_wrote_is_kept(tmp_path: Path, text: str):
 
 
 def test_two_runs_do_not_write_one_file(tmp_path: Path):
-    first = Ledger(str(tmp_path / "a"), "x")
+    first = Ledger(str(tmp_path / "a"), "x", CODES)
     with pytest.raises(UsageError, match="another run"):
-        Ledger(str(tmp_path / "a"), "x")
+        Ledger(str(tmp_path / "a"), "x", CODES)
     first.close()
-    Ledger(str(tmp_path / "a"), "x").close()
+    Ledger(str(tmp_path / "a"), "x", CODES).close()
 
 
 def test_a_full_disk_ends_the_run_and_what_is_whole_stays(tmp_path: Path):
     code = """
 import resource, sys
 from compatcheck.checking.ledger import Ledger
-resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
-ledger = Ledger(sys.argv[1], "x")
+resource.setrlimit(resource.RLIMIT_FSIZE, (180, 180))
+ledger = Ledger(sys.argv[1], "x", frozenset({0}))
 list(ledger.read())
 for number in range(10):
-    ledger.write('{"input": "%d", "run": "x"}' % number)
+    ledger.write('{"input": "%d", "run": "x", "exit_code": 0}' % number)
 """
     command = [sys.executable, "-c", code, str(tmp_path / "a")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert "cannot be written" in done.stderr
-    assert (tmp_path / "a").stat().st_size == 100
-    write(tmp_path / "a", range(3, 10))
+    assert (tmp_path / "a").stat().st_size == 180
+    write(tmp_path / "a", range(4, 10))
     assert (tmp_path / "a").read_text().splitlines() == [line(number) for number in range(10)]
 
 
@@ -74,9 +90,9 @@ for number in range(10):
 def test_a_place_that_takes_no_file_is_refused(tmp_path: Path, name: str):
     (tmp_path / "folder").mkdir()
     with pytest.raises(UsageError, match="cannot be written"):
-        Ledger(str(tmp_path / name), "x")
+        Ledger(str(tmp_path / name), "x", CODES)
 
 
 def test_what_is_no_file_is_refused():
     with pytest.raises(UsageError, match="no regular file"):
-        Ledger("/dev/full", "x")
+        Ledger("/dev/full", "x", CODES)

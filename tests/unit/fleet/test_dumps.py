@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,20 @@ def test_a_file_without_a_node_is_a_node_that_said_nothing(tmp_path: Path, text:
     ((name, reason),) = found.lost
     assert ([node.name for node in found.nodes], name) == (["a"], "c")
     assert why in reason
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link that leads nowhere", "link to itself", "device", "directory"])
+def test_what_is_no_file_is_a_node_that_said_nothing(tmp_path: Path, kind: str):
+    (tmp_path / "a.json").write_text(write_line(draw("a")))
+    place = tmp_path / "c.json"
+    if kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "directory":
+        place.mkdir()
+    else:
+        place.symlink_to({"device": "/dev/zero", "link to itself": place}.get(kind, tmp_path / "gone"))
+    found = read_dumps([str(tmp_path)])
+    assert ([node.name for node in found.nodes], [name for name, _ in found.lost]) == (["a"], ["c"])
 
 
 def test_nodes_of_the_list_that_wrote_nothing_are_missed(tmp_path: Path):

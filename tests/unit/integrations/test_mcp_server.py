@@ -111,6 +111,41 @@ def test_what_the_protocols_parser_does_not_read_is_answered(project: Path, name
     assert "error" in answers[1] or "content" in answers[1]["result"]
 
 
+REQUEST = '{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": %s}'
+
+
+@pytest.mark.parametrize(
+    ("line", "ids"),
+    [
+        (REQUEST % "[]", [2]),
+        (REQUEST % '"x"', [2]),
+        ('{"jsonrpc": "2.0", "id": 2}', [2]),
+        ('{"jsonrpc": "2.0", "id": 2, "method": 5}', [2]),
+        ('{"id": "a\\"b", "method": "ping"}', ['a"b']),
+        ('{"jsonrpc": "2.0", "params": {"id": 7, "x": ' + "[" * 300 + "]" * 300 + '}, "method": "ping", "id": 2}', [2]),
+        ('{"jsonrpc": "2.0", "params": {"id": 7}, "method": "ping", "id": 2', [2]),
+        ('[{"jsonrpc": "2.0", "id": 2, "method": "ping"}, {"id": 3, "params": {"id": 4}}]', [2, 3]),
+        ('{"jsonrpc": "2.0", "id": "' + "z" * 300 + '", "method":', ["z" * 300]),
+    ],
+)
+def test_what_has_an_id_and_is_no_request_is_answered_with_it(line: str, ids: list[object]) -> None:
+    from compatcheck.integrations.mcp_server import ReadableLines
+
+    read = ReadableLines(io.BytesIO(f"{line}\n".encode())).read1().splitlines()
+    asked = [json.loads(one) for one in read]
+    assert [one["id"] for one in asked] == ids
+    assert all(" " in one["method"] for one in asked)
+
+
+@pytest.mark.parametrize(
+    "line", ["garbage", "", '{"jsonrpc": "2.0", "method": "notifications/cancelled"}', REQUEST % "{}"]
+)
+def test_other_lines_stay(line: str) -> None:
+    from compatcheck.integrations.mcp_server import ReadableLines
+
+    assert ReadableLines(io.BytesIO(f"{line}\n".encode())).read1() == f"{line}\n".encode()
+
+
 def test_whole_characters_and_backslashes_stay() -> None:
     from compatcheck.integrations.mcp_server import ReadableLines
 

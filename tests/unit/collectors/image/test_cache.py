@@ -1,5 +1,7 @@
+import json
 import os
 import time
+import zlib
 from pathlib import Path
 
 import pytest
@@ -197,6 +199,36 @@ def test_damaged_records_are_read_anew(damage, tmp_path):
     assert cached(second) == [False, False]
     assert listing(first.files) == listing(second.files)
     assert cached(open_image(path, cache=str(store))) == [True, True]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [(), (0,), (0, 0), *((0, 0, number) for number in range(6)), (1,), (2,), (3, 0), (4,)],
+)
+@pytest.mark.parametrize("value", [None, True, "\ud800", [], {}, "x", -1.5, [[["a"]]]])
+def test_a_record_of_another_shape_ends_nothing(place, value, tmp_path):
+    path, store = docker_archive(tmp_path / "a.tar", LAYERS[:1]), tmp_path / "cache"
+    open_image(path, cache=str(store))
+    (file,) = store.iterdir()
+    record = json.loads(zlib.decompress(file.read_bytes()))
+    if place:
+        part = record
+        for key in place[:-1]:
+            part = part[key]
+        part[place[-1]] = value
+    else:
+        record = value
+    file.write_bytes(zlib.compress(json.dumps(record).encode()))
+    open_image(path, cache=str(store))
+
+
+def test_a_pipe_among_the_records_is_not_waited_for(tmp_path):
+    path, store = docker_archive(tmp_path / "a.tar", LAYERS[:1]), tmp_path / "cache"
+    open_image(path, cache=str(store))
+    (file,) = store.iterdir()
+    file.unlink()
+    os.mkfifo(file)
+    assert cached(open_image(path, cache=str(store))) == [False]
 
 
 @pytest.mark.parametrize("place", ["/proc/nowhere", "/dev/null/cache"])
