@@ -331,8 +331,9 @@ def read_named_file(
     kind = recognise_named(path, files)
     if kind is None and os.path.basename(path) == "setup.py":
         kind = "setup_py"
-    if kind == "requirements" and recognise(path, files) is None and _reads_as_prose(path, files):
-        kind = "report"  # a text of that name is taken for requirements where nothing tells
+    told = recognise(path, files) or tell_by_name(path)
+    if kind == "requirements" and told is None and _reads_as_prose(path, files):
+        kind = "report"  # a text of any name is taken for requirements where nothing tells
     yield from _read_as(path, kind, files, skipped, selection, blocks)
     if kind == "script" and _says_training(path, files):
         yield from _read_as(path, None, files, skipped, selection, None)

@@ -244,6 +244,8 @@ def recognise_named(path: str, files: Files = LOCAL) -> str | None:
         return "report"
     content = _read_head(path, files, MAX_BYTES) or b""
     kind = recognise_content(content) if content.strip() else None
+    if kind == "report" and tell_by_name(path) in {"requirements", "constraints"}:
+        return "requirements"  # of a report what is no line of a list is prose, and would be passed over without a word
     if path.endswith((".txt", ".in")):
         return kind or "requirements"
     return None if kind == "requirements" and _STATES_RANGE.search(content) is None else kind

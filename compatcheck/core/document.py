@@ -102,6 +102,8 @@ class Document(NamedTuple):
     """Files this one names that could not be read."""
     references: tuple[tuple[str, str, str], ...] = ()
     """Other inputs this one names: (kind, path or id, key); kinds are ``model``, ``deepspeed``, ``accelerate``."""
+    changed: Mapping[str, str | None] = {}
+    """What those among them hold that are written on the way, so that what lies there is not what is read; None is unknown."""
     named: bool = False
     """Whether the person named this file: then a file that it names counts as named by them too."""
     is_command: bool = False

@@ -8,7 +8,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import InputError
-from compatcheck.core.files import LOCAL, Files
+from compatcheck.core.files import LOCAL, Files, Overlay
 from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Skipped, Source
@@ -366,6 +366,8 @@ class _ReferenceReader:
         if kind == "deepspeed" and name == "auto":
             return ()
         file = find_beside(document.source.path, name, self.files)
+        if name in document.changed:
+            return _read_changed(kind, file, document.changed[name], place, self.files)
         if self.files.resolve(file) == self.files.resolve(document.source.path):
             msg = f"this very file is no {kind} file"
             raise InputError(msg, source=place, hint="name another file")
@@ -411,6 +413,14 @@ def _read_kind(kind: str, file: str, files: Files) -> tuple[Document, ...]:
         raise InputError("is empty", source=Source(file), hint="was it truncated, or is another file meant?")
     data = expect_mapping(_parse(text, file, lenient=True), file, f"a configuration of {reader.LABEL}")
     return read_filled_in(reader, data, file).documents
+
+
+def _read_changed(kind: str, file: str, text: str | None, place: Source, files: Files) -> tuple[Document, ...]:
+    """Read a file as a script leaves it, whatever lies there."""
+    if text is None:
+        msg = "is written or changed on the way, and nobody can tell what it then holds"
+        raise InputError(msg, source=place, hint="make the change in the file, and check it as the run reads it")
+    return _read_kind(kind, file, Overlay(files, {file: text.encode()}))
 
 
 def _read_shipped(kind: str, name: str, place: Source) -> tuple[Document, ...]:

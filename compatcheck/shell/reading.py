@@ -10,6 +10,7 @@ from compatcheck.core.command import Command, Word
 from compatcheck.core.source import Skipped, Source
 from compatcheck.shell.conditions import Conditions
 from compatcheck.shell.expand import Expander, compact
+from compatcheck.shell.file_changes import changed_files
 from compatcheck.shell.flow import Flow
 from compatcheck.shell.lexical import NAME, UnclosedError
 from compatcheck.shell.limits import MAX_COMMANDS, MAX_STEPS, MAX_WORK, LimitError
@@ -476,6 +477,9 @@ class ScriptReading(ABC):
             self._record_query(values, extra, line)
         else:
             self.commands.append(self._command(values, extra, line))
+        texts = [text_of(value) for value, _ in values]
+        for path in changed_files(texts[0] or "", texts[1:], None if self.stdin is None else text_of(self.stdin)):
+            self._write(path, unknown(f"content of {path}", line), append=False)
         self.emit(unknown(f"$({raw})", line))
-        self.state.status = True if self.assuming and text_of(values[0][0]) in _TRUSTED else None
+        self.state.status = True if self.assuming and texts[0] in _TRUSTED else None
         return Flow.NEXT

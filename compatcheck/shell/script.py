@@ -43,7 +43,7 @@ class Script(NamedTuple):
     alternatives: tuple[Command, ...]
     """Commands of ways that it goes only if something is given from outside that is taken as not given."""
     files: Mapping[str, Word]
-    """Text that the script writes into files, by the path as the script spells it: a ds_config.json in a here-document."""
+    """What the script leaves in files that it writes or changes, by the path as it spells it: a ds_config.json in a here-document."""
     variables: Mapping[str, Word]
     """What its variables hold at the end; arrays are left out."""
     skipped: tuple[Skipped, ...]
@@ -109,11 +109,7 @@ def read_script(  # noqa: PLR0913 (what surrounds a script, by keyword)
         tuple(evaluator.commands),
         tuple(evaluator.queries),
         tuple(evaluator.alternatives),
-        {
-            name: evaluator.word(value, None, 1)
-            for name, value in state.files.items()
-            if any(piece.text for piece in value)
-        },
+        {name: evaluator.word(value, None, 1) for name, value in state.files.items() if value},
         {
             name: evaluator.word(one.value, None, one.line)
             for name, one in state.variables.items()

@@ -317,3 +317,49 @@ def test_arguments_that_nobody_names_are_said_first(command: str, capsys: pytest
     first = " ".join(" ".join(said["text"].splitlines()[:8]).split())
     assert 'run.sh:1: passes on "$@"; assumed: no arguments are given' in first
     assert '"reason": "passes on \\"$@\\"; assumed: no arguments are given"' in said["json"]
+
+
+STAGE_2 = '{"zero_optimization": {"stage": 2}}'
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        """sed -i 's/"stage": 2/"stage": 3/' ds.json""",
+        "jq .zero_optimization.stage=3 ds.json > t.json && mv t.json ./ds.json",
+        "cp other.json ds.json",
+        "ln -sf other.json ds.json",
+        "envsubst < ds.template > ds.json",
+        "echo ' ' >> ds.json",
+        "python - <<'E'\nimport json\njson.dump(made(), open('ds.json', 'w'))\nE",
+        'if [ -n "$BIG" ]; then sed -i s/2/3/ ds.json; fi',
+    ],
+)
+def test_a_file_that_the_script_changes_is_not_read_as_it_lies_there(
+    change: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("ds.json").write_text(STAGE_2)
+    command = "torchrun train.py --deepspeed ds.json --per_device_train_batch_size 1 --gradient_checkpointing --output_dir o\n"
+    Path("train.sh").write_text(f"{change}\n{command}")
+    code, report = check(capsys, "train.sh", "requirements.txt")
+    assert code == 4
+    assert [one["source"].partition(" (")[2] for one in report["skipped"] if "on the way" in one["reason"]] == [
+        "deepspeed)"
+    ]
+    Path("train.sh").write_text(f"{command}{change.replace('ds.json', 'copy.json')}\n")
+    assert check(capsys, "train.sh", "requirements.txt")[0] == 0
+
+
+@pytest.mark.parametrize("batch", ["$BATCH", "3"])
+def test_a_configuration_that_the_script_writes_is_read_as_it_writes_it(
+    batch: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\ndo_train: true\nfinetuning_type: full\noutput_dir: o\n"
+    Path("sft.yaml").write_text(f"{text}per_device_train_batch_size: 2\n")
+    Path("train.sh").write_text(
+        f"BATCH=3\ncat > sft.yaml <<E\n{text}per_device_train_batch_size: {batch}\nE\nllamafactory-cli train sft.yaml\n"
+    )
+    with pytest.raises(SystemExit):
+        main(["facts", "train.sh", "requirements.txt", "--format", "json"])
+    facts = {one["name"]: one for one in json.loads(capsys.readouterr().out)["subjects"][0]["facts"]}
+    assert facts["training.micro_batch_size"]["value"] == 3

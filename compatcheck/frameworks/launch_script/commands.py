@@ -59,14 +59,14 @@ class TrainingCommand(NamedTuple):
 
 def read_commands(
     commands: Iterable[Command],
-    files: Mapping[str, str] | None = None,
+    files: Mapping[str, str | None] | None = None,
     find_parsed: Callable[[str], str | None] = lambda _: None,
 ) -> tuple[TrainingCommand, ...]:
     """Return the training commands, each with its documents; what is repeated word for word counts once.
 
     Args:
         commands: of one script, in the order it would run them.
-        files: files the script itself writes, by path.
+        files: files the script itself writes, by normal path; None for one that holds what nobody knows.
         find_parsed: returns the reader of the arguments that a Python script has parsed, where that is told.
     """
     runs: list[TrainingCommand] = []
@@ -158,12 +158,11 @@ def _retriever(launch: Launch) -> Document | None:
     return Document("launcher", launch.command.source, (statement,), is_command=True, lines=lines)
 
 
-def _take_written(document: Document, files: Mapping[str, str]) -> tuple[Document, ...]:
-    """Read the DeepSpeed files a document names from the script's own here-documents."""
-    texts = {os.path.normpath(path): text for path, text in files.items()}
+def _take_written(document: Document, files: Mapping[str, str | None]) -> tuple[Document, ...]:
+    """Read the DeepSpeed files a document names from the script's own here-documents, and note what else it writes."""
     kept, found, skipped = [], [], list(document.skipped)
     for kind, name, key in document.references:
-        text = texts.get(os.path.normpath(name)) if kind == "deepspeed" else None
+        text = files.get(os.path.normpath(name)) if kind == "deepspeed" else None
         if text is None:
             kept.append((kind, name, key))
             continue
@@ -173,4 +172,5 @@ def _take_written(document: Document, files: Mapping[str, str]) -> tuple[Documen
             found.append(deepspeed.read_section(data, place))
         except InputError as error:
             skipped.append(Skipped(document.place(key), f"writes {name!r}: {error.message}", error.hint))
-    return document._replace(references=tuple(kept), skipped=tuple(skipped)), *found
+    changed = {name: files[path] for _, name, _ in kept if (path := os.path.normpath(name)) in files}
+    return document._replace(references=tuple(kept), skipped=tuple(skipped), changed=changed), *found

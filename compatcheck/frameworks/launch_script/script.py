@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING
 
@@ -50,14 +51,16 @@ def read_launch_script(
 
     variables = {"PWD": ".", **variables_of_header(text)}  # what is relative is so to where the script is started
     script = read_script(file, text, variables=variables, arguments=arguments, open_file=_Neighbours(file, files))
-    written = {name: word.text for name, word in script.files.items() if word.text is not None}
+    written = {os.path.normpath(name): word.text for name, word in script.files.items()}
     # a training may be started for its output: `log=$(torchrun …)`, or only if something is given: `[ -n "$RUN" ] && torchrun …`
     every = (*script.commands, *script.queries, *script.alternatives)
     found = read_commands(every, written, _Parsers(file, files))
     steps = set(map(id, script.commands))
     runs = [run for run in found if id(run.launch.command) in steps or run.is_training]
     defaults = [run for run in runs if id(run.launch.command) not in set(map(id, script.alternatives))]
-    unread = tuple(dict.fromkeys(find_unread_launches(every, written)))
+    unread = tuple(
+        dict.fromkeys(find_unread_launches(every, {name: text for name, text in written.items() if text is not None}))
+    )
     skipped = (*script.skipped, *unread)
     if skipped and not runs and (named or unread or _find_mark(text, _OF_TRAINING) or _starts_module(text)):
         msg = "starts no training program this release knows; not read: " + "; ".join(

@@ -159,6 +159,14 @@ def test_a_named_text_without_a_report_is_read_as_before(tmp_path: Path) -> None
     assert recognise_named(str(path)) == "requirements"
 
 
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements/gpu.txt", "constraints.txt"])
+def test_prose_in_a_list_makes_no_report_of_it(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("torch==2.6.0\npip install deepspeed==0.16.4\n", encoding="utf-8")
+    assert recognise_named(str(path)) == "requirements"
+
+
 @pytest.mark.parametrize(
     ("content", "kind"),
     [

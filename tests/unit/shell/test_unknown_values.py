@@ -304,6 +304,7 @@ def test_a_file_that_the_script_writes_is_kept() -> None:
         "c.yaml": "k: 1\n",
         "d.yaml": "x: 1\ny: 2\n",
         "e": None,
+        "log.txt": None,
     }
     assert script.files["ds_config.json"].source.line == 3
     assert script.files["e"].written == "$HOSTNAME 1\n"
