@@ -27,6 +27,7 @@ from compatcheck.core.report import severity_rank
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.lines import LineFinder
 from compatcheck.matching.engine import match
+from compatcheck.oom.disagreements import find_disagreements
 from compatcheck.oom.explain import explain, is_of_engine
 from compatcheck.oom.mentions import read_mentions
 from compatcheck.oom.message import read_messages
@@ -128,6 +129,15 @@ def explain_oom(
         primary=primary,
         model=origin,
         unknown_models=() if origin is not None else mentions.unknown_models,
+        disagreements=find_disagreements(
+            subject,
+            messages,
+            mentions.settings,
+            log.reports[0].environment if len(log.reports) == 1 else None,
+            place,
+        )
+        if _names_inputs(inspection.requests[0])
+        else (),
         facts=tuple(facts[name] for name in sorted(used) if name in facts),
         findings=tuple(_findings(subject, facts, rules, explained, fold_case(text))),
         changes=tuple(_changes(inspection, rules, environ, log, mentions, subject)),
@@ -156,6 +166,11 @@ def _ask_for_run(reading: MessageReading, subject: Subject, facts: Mapping[str, 
         return reading
     wanted = {"--model": "model.hidden_size", "--gpu": "hardware.memory_bytes"}
     return reading._replace(needs=tuple(flag for flag, name in wanted.items() if name not in facts))
+
+
+def _names_inputs(request: Request) -> bool:
+    """Tell whether something besides the log is said to be of the run."""
+    return bool(request.paths or request.run or request.python or request.prefix or request.model or request.training)
 
 
 def _states_run(subject: Subject) -> bool:

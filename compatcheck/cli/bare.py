@@ -32,7 +32,7 @@ def complete_line(arguments: list[str]) -> list[str] | None:
         UsageError: it is empty.
     """
     if not arguments:
-        if not _is_given():
+        if not is_given():
             return None
         if not _keep_standard_input().strip():
             raise UsageError(
@@ -43,7 +43,7 @@ def complete_line(arguments: list[str]) -> list[str] | None:
         _keep_standard_input()
     pairs = list(zip(arguments, ["", *arguments], strict=False))
     if not any(name[:1] != "-" and before[:2] != "--" for name, before in pairs) and "-" not in arguments:
-        if not _is_given() or not _keep_standard_input().strip():
+        if not is_given() or not _keep_standard_input().strip():
             return None
         arguments, pairs = [*arguments, "-"], [*pairs, ("-", "")]
     for name, before in pairs:
@@ -59,7 +59,7 @@ def is_input(word: str) -> bool:
     return word == "-" or os.path.exists(word)
 
 
-def _is_given() -> bool:
+def is_given() -> bool:
     """Tell whether standard input is there and no terminal."""
     with suppress(OSError, ValueError, AttributeError):
         return not os.isatty(sys.stdin.fileno())

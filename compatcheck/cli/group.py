@@ -55,7 +55,7 @@ class LazyGroup(Group):
             named = next((word for word in args if word in COMMANDS), None) if args and args[0][:1] == "-" else None
             if named is not None:  # options that stand in front of it
                 args = [named, *args[: args.index(named)], *args[args.index(named) + 1 :]]
-            elif not args or is_input(args[0]) or (args[0][:2] == "--" and args[0] not in {"--help", "--version"}):
+            elif not args or is_input(args[0]) or (args[0][:1] == "-" and args[0] not in {"-h", "--help", "--version"}):
                 args = complete_line(args) or args
         return super().parse_args(ctx, args)
 

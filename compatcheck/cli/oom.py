@@ -10,7 +10,7 @@ import click
 
 from compatcheck.cli import options
 from compatcheck.cli.arguments import inspect
-from compatcheck.cli.bare import holds_message
+from compatcheck.cli.bare import holds_message, is_given
 from compatcheck.cli.help import Command
 from compatcheck.cli.progress import showing_progress
 from compatcheck.core.language import speaking, translate
@@ -20,13 +20,13 @@ from compatcheck.rules.locate import open_rules
 
 
 @click.command("oom", cls=Command)
-@options.argument("log", "LOG")
+@options.argument("log", "[LOG]", required=False)
 @options.argument("paths", "[PATH]...", nargs=-1)
 @options.take("text json markdown", "environment", "files", "run", "rules", "language")
-def command(log: str, rule_directories: tuple[str, ...], format_name: str, **given: Any) -> int:  # noqa: ANN401 (click's signature)
+def command(log: str | None, rule_directories: tuple[str, ...], format_name: str, **given: Any) -> int:  # noqa: ANN401 (click's signature)
     """Find the tensor whose size was asked for, the phase and the cause in LOG.
 
-    LOG is a log, a traceback or a pasted issue; `-` reads it from standard input.
+    LOG is a log, a traceback or a pasted issue; without it, or as `-`, it is read from standard input.
 
     The more is known of the run (--model, --training, --set, or PATHs as `check` reads them) the more tensors are tried. What
     the log itself says of it is used where nothing else does.
@@ -36,6 +36,10 @@ def command(log: str, rule_directories: tuple[str, ...], format_name: str, **giv
     from compatcheck.oom.log import read_log  # noqa: PLC0415 (beside its use)
     from compatcheck.reporters.out_of_memory import FORMATTERS  # noqa: PLC0415 (beside its use)
 
+    if log is None:
+        if not is_given():
+            raise click.MissingParameter(param_hint="'LOG'", param_type="argument")
+        log = "-"
     rules = open_rules(rule_directories)
     place = STANDARD_INPUT if log == "-" else log
     text, skipped = read_log(place)

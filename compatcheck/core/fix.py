@@ -87,6 +87,8 @@ class Change(NamedTuple):
     """The model that a setting is about alone; None where it is about the one that is trained, or about all."""
     installs: tuple[str, ...] = ()
     """Distributions that a setting needs and nothing here lists."""
+    listings: tuple[TextEdit, ...] = ()
+    """What lists them in a file of requirements, beside the edits; empty where a hand has to."""
 
     @property
     def safe(self) -> bool:

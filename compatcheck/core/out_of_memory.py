@@ -175,6 +175,19 @@ class ReleaseChange(NamedTuple):
     """What may apply under the newer release and not under the older."""
 
 
+class Disagreement(NamedTuple):
+    """What a log says of its run where the inputs say something else: they may be of another run."""
+
+    name: str
+    """Fact, or package."""
+    logged: str
+    """What the log says, as it is shown."""
+    stated: str
+    """What the inputs say."""
+    source: Source | None
+    """Where they do."""
+
+
 class OutOfMemoryReport(NamedTuple):
     """What ``compatcheck oom`` answers."""
 
@@ -188,6 +201,7 @@ class OutOfMemoryReport(NamedTuple):
     """Model whose dimensions were used, and how it became known."""
     unknown_models: tuple[str, ...]
     """Models the log names whose dimensions are not known."""
+    disagreements: tuple[Disagreement, ...]
     facts: tuple[Fact, ...]
     """Facts that took part."""
     findings: tuple[Explained, ...]

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from compatcheck.collectors.python.pinned_build import rebuild
 from compatcheck.core.effects import OTHER_RELEASE, PATCH_RELEASE
+from compatcheck.core.environment import Package
 from compatcheck.core.fix import SETTING, VERSION, Change
+from compatcheck.core.source import Source
 from compatcheck.core.versions import exact_version
 from compatcheck.fixing.companions import Companions
 from compatcheck.fixing.moves import PATCH, describe_move
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from compatcheck.core.document import Document
-    from compatcheck.core.environment import Environment, Package
+    from compatcheck.core.environment import Environment
     from compatcheck.core.estimate import Estimate
     from compatcheck.core.report import Finding
     from compatcheck.core.source import Skipped
@@ -230,7 +232,13 @@ def _move_all(environment: Environment | None, changes: Iterable[Change]) -> Env
     if environment is None:
         return None
     moved = {c.name: move(environment.packages[c.name], c) for c in changes if c.kind == VERSION}
-    environment = environment._replace(packages={**environment.packages, **moved})
+    listed = {
+        name: Package(name, None, Source(listing.path))
+        for c in changes
+        if c.listings
+        for name, listing in zip(c.installs, c.listings, strict=True)
+    }
+    environment = environment._replace(packages={**listed, **environment.packages, **moved})
     return rebuild(environment) if "torch" in moved else environment
 
 

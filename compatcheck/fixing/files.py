@@ -8,7 +8,7 @@ import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import InputError
-from compatcheck.core.fix import RESOLVED, VERSION, FileChange
+from compatcheck.core.fix import RESOLVED, VERSION, FileChange, TextEdit
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.requirement import Requirement, is_ruled_out
 from compatcheck.core.versions import InvalidSpecifierError, all_ordered, compile_specifier, parse_version
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from compatcheck.core.environment import Package
-    from compatcheck.core.fix import Change, TextEdit
+    from compatcheck.core.fix import Change
     from compatcheck.fixing.edits.project import Project
     from compatcheck.fixing.resolver import UvResolver
     from compatcheck.resolution.subject import Subject
@@ -178,6 +178,21 @@ class EditableFiles:
         added = len(edit.new) - len(edit.new.lstrip("\r\n,"))
         return f"{edit.path}:{line_of(self.texts[edit.path], edit.start) + edit.new[:added].count(chr(10))}"
 
+    def list_requirement(self, name: str) -> TextEdit | None:
+        """Return the edit that lists a distribution, whose release is left to the installer.
+
+        None where not one file of requirements alone says what is installed, or where every line of it needs a hash.
+        """
+        if len(self.projects) != 1 or self.locks or self.installed:
+            return None
+        ((path, project),) = self.projects.items()
+        text = self.text(path)
+        if project.kind != "requirements" or project.lock is not None or text is None or "--hash" in text:
+            return None
+        newline = "\r\n" if "\r\n" in text else "\n"
+        before = "" if not text or text.endswith("\n") else newline
+        return TextEdit(path, len(text), len(text), f"{before}{name}{newline}")
+
     def text_before(self, edit: TextEdit) -> str | None:
         """Return what an edit replaces; None where the key is new."""
         return self.texts[edit.path][edit.start : edit.end] or None
@@ -204,7 +219,7 @@ class EditableFiles:
 
     def write(self, changes: Sequence[Change], resolver: UvResolver | None) -> Written:
         """Write changes into the texts, and let uv renew its lock in a copy of the project; another lock needs a command."""
-        files = self.change(edit for change in changes for edit in change.edits)
+        files = self.change(edit for change in changes for edit in (*change.edits, *change.listings))
         targets = {change.name: change.release or "" for change in changes if change.kind == VERSION}
         if not targets or not self.locks:
             return Written(tuple(changes), files)

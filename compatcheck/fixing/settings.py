@@ -219,10 +219,14 @@ def find_place(subject: Subject, role: str, change: Change, rules: RuleSet, file
         return by_hand._replace(places=tuple(place for place, _ in written), written=tuple(text for _, text in written))
     ours = stated is not None and (_is_declared(stated) or len({edit.path for edit in edits}) > 1)
     before = value_text(stated.value) if stated is not None and ours else files.text_before(edits[0])
+    alone = _is_alone(change, edited[tuple(edits)])
+    listed = {name: edit for name in change.installs if (edit := files.list_requirement(name)) is not None}
+    written += ((files.place_of_setting(edit), name) for name, edit in listed.items())
     return change._replace(
         before=change.before or before,
-        role=change.role or (role if _is_alone(change, edited[tuple(edits)]) else None),
+        role=change.role or (role if alone else None),
         edits=tuple(edits),
+        listings=tuple(listed.values()),
         places=tuple(place for place, _ in written),
         written=tuple(text for _, text in written),
     )

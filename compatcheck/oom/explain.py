@@ -9,7 +9,7 @@ from compatcheck.core.out_of_memory import CUT, TOLD, Match, Message, MessageRea
 from compatcheck.oom.budget import count_halves, remark, weigh
 from compatcheck.oom.candidates import BUDGETS, QUANTISED, WEIGHTS, activations, buffers, weights
 from compatcheck.oom.dimensions import Dimensions
-from compatcheck.oom.frames import find_model_type, find_place
+from compatcheck.oom.frames import find_model_types, find_place
 from compatcheck.oom.shapes import read_shapes
 from compatcheck.oom.sizes import UNINFORMATIVE, prints_as, request_range, segment_size, step
 from compatcheck.oom.solve import Solution, as_match, by_roundness, solve, solve_scores
@@ -192,7 +192,7 @@ def _find(base: MessageReading, asked: Printed, run: Dimensions) -> MessageReadi
         reason = f"the traceback prints its shape, which comes to {asked.text}"
         return base._replace(outcome="named", matches=printed, reason=reason)
     if not run.known:
-        model_type = find_model_type(message.frames)
+        model_type = next(iter(find_model_types(message.frames)), None)
         reason = "nothing is known about the model"
         if model_type is not None:
             reason += f" but its type: the traceback runs the code of {model_type}; name the model, or its config.json"

@@ -119,10 +119,10 @@ def _last_backward(frames: Sequence[Frame]) -> int | None:
     return indices[-1] if indices else None
 
 
-def find_model_type(frames: Sequence[Frame]) -> str | None:
-    """Return the model type whose code of transformers a traceback runs through, the innermost; None without such a frame."""
+def find_model_types(frames: Sequence[Frame]) -> tuple[str, ...]:
+    """Return the model types whose code of transformers a traceback runs through, the innermost first."""
     found = (re.search(r"/models/(\w+)/modeling_\w+\.py$", frame.file) for frame in reversed(frames))
-    return next((match.group(1) for match in found if match is not None), None)
+    return tuple(match.group(1) for match in found if match is not None)
 
 
 def describe(frame: Frame) -> str:

@@ -62,6 +62,7 @@ _SETTINGS = (
     ("rollout.max_num_batched_tokens", re.compile(rf"max[-_]num[-_]batched[-_]tokens{_VALUE}")),
     ("rollout.max_num_seqs", re.compile(rf"max[-_]num[-_]seqs{_VALUE}")),
     ("training.micro_batch_size", re.compile(rf"per_device_train_batch_size{_VALUE}")),
+    ("training.micro_batch_size", re.compile(rf"instantaneous batch size per device{_VALUE}")),
     ("training.eval_batch_size", re.compile(rf"per_device_eval_batch_size{_VALUE}")),
     *(
         ("training.sequence_length", re.compile(f"{key}{_VALUE}"))

@@ -141,9 +141,9 @@ class _Writer(Terminal):
         if change.kind == SETTING:
             for text in list_places(change):
                 yield from self.labelled("in" if change.edits else "by hand", text)
-            if change.installs:
+            if unlisted := [name for name in change.installs if name not in change.written]:
                 yield from self.labelled(
-                    "needs", f"{', '.join(change.installs)}, not listed here: {install_command([change])}"
+                    "needs", f"{', '.join(unlisted)}, not listed here: {install_command([change])}"
                 )
         elif change.places:
             yield from self.labelled("in", ", ".join(change.places))

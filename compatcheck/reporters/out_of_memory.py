@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from compatcheck.core.out_of_memory import (
+        Disagreement,
         Match,
         Message,
         MessageReading,
@@ -71,6 +72,10 @@ def _text(report: OutOfMemoryReport) -> Iterator[str]:
         yield from _entry(
             "", f"the log names {names}, whose dimensions are not known here: give its config.json with --model", ""
         )
+    for index, one in enumerate(report.disagreements):
+        yield from _entry("" if index else "disagrees", _disagreement(one), indent="")
+    if report.disagreements:
+        yield from _entry("", _DISAGREE, indent="")
     for index, words in enumerate(_to_change(report)):
         yield from _entry("" if index else "to change", words, indent="")
     if report.findings:
@@ -97,6 +102,14 @@ def _to_change(report: OutOfMemoryReport) -> Iterator[str]:
             "" if one.effect in {PATCH_RELEASE, OTHER_RELEASE} else f" ({one.effect})"
         )  # the words of a move say it
         yield f"{words}{effect}: saves {format_bytes(one.saved_bytes)} by the estimate{_OUTCOME[one.outcome]}"
+
+
+_DISAGREE = "what follows takes the inputs at their word: are they of the run that wrote the log?"
+
+
+def _disagreement(one: Disagreement) -> str:
+    place = "" if one.source is None else f" ({one.source})"
+    return f"{one.name}: the log tells of {one.logged}, the inputs of {one.stated}{place}"
 
 
 def _between(change: ReleaseChange) -> str:
@@ -210,6 +223,8 @@ def format_markdown(report: OutOfMemoryReport) -> str:
         rows.append([cell.replace("|", "\\|") for cell in cells])
     lines = [*table(("line", "message", "asked for", "where", "cause"), rows)]
     lines.append(f"Model: {report.model or 'not known'}.")
+    if report.disagreements:
+        lines += ["", *(f"- {_disagreement(one)}" for one in report.disagreements), "", f"{_DISAGREE.capitalize()}"]
     changes = [f"- {words}" for words in _to_change(report)]
     if changes:
         lines += ["", "To change:", "", *changes]
@@ -240,6 +255,10 @@ def describe_report(report: OutOfMemoryReport) -> dict[str, object]:
         "log": report.log,
         "model": report.model,
         "unknown_models": list(report.unknown_models),
+        "disagreements": [
+            {**pick(one, "name logged stated"), "source": None if one.source is None else str(one.source)}
+            for one in report.disagreements
+        ],
         "messages": [_describe_reading(reading) for reading in readings],
         "primary": report.primary if readings else None,
         "facts": [

@@ -200,3 +200,15 @@ def test_the_page_names_every_form_and_every_case() -> None:
     assert [form.name for form in FORMS if f"`{form.name}`" not in text] == []
     urls = re.findall(r"url: (\S+)", (ROOT / "fixtures/oom/cases.yaml").read_text(encoding="utf-8"))
     assert [url for url in urls if f"({url})" not in text] == []
+
+
+def test_a_log_on_standard_input_needs_no_dash(monkeypatch) -> None:
+    text = MESSAGE.format(asked="9.28 GiB")
+    given = io.TextIOWrapper(io.BytesIO(text.encode()))
+    monkeypatch.setattr(sys, "stdin", given)
+    monkeypatch.setattr("compatcheck.cli.oom.is_given", lambda: True)
+    ran = run("oom", "--model", "qwen2.5-7b")
+    assert (ran.code, ran.out.startswith("<stdin>:1")) == (0, True)
+    monkeypatch.setattr("compatcheck.cli.oom.is_given", lambda: False)
+    ran = run("oom", "--model", "qwen2.5-7b")
+    assert (ran.code, "Missing argument 'LOG'" in ran.err) == (2, True)

@@ -1,7 +1,7 @@
 """Blocks of code in a pasted text, as files of their own: an issue holds its configuration and its commands between fences.
 
-Where no fence holds a command, the lines of a text are asked: people paste what they typed. Each block keeps the numbers of its
-lines: as many line breaks stand in front of it as lines before it in the text.
+Where no fence holds a command, or none a configuration, the lines of a text are asked: people paste what they typed. Each block
+keeps the numbers of its lines: as many line breaks stand in front of it as lines before it in the text.
 """
 
 from __future__ import annotations
@@ -34,14 +34,25 @@ _PROMPT = re.compile(r"[ \t]{0,8}(?:\$|\+{1,4})[ \t]+")
 _LAUNCH = re.compile(
     r"(?:[ \t>]{0,16}(?:\$|\++)[ \t]+|[ \t]*)(?:[A-Za-z_]\w*=\S*[ \t]+){0,20}"
     r"(?:(?:nohup|exec|time|srun|mpirun)[ \t]+(?:-\S+[ \t]+){0,20})?(?:[\w.~-]*/)*"
-    rf"(?:{LAUNCHERS})[ \t]+[^\n]{{0,2000}}?(?:(?:^|\s)--?[A-Za-z]|\.(?:py|sh|ya?ml)\b|\\$)"
+    rf"(?:{LAUNCHERS})[ \t]+[^\n]{{0,2000}}?(?:(?<=\s)--?[A-Za-z]|\.(?:py|sh|ya?ml)\b|\\$)"
 )
 """A line that starts a program with an option, a script or more to come, behind a prompt or the sign of ``set -x``."""
 _SHELL = re.compile(
-    r"[ \t]*(?:\$[ \t]+)?(?:#|[A-Za-z_]\w*=|(?:export|set|cd|source|unset|ulimit|echo|module|conda|mkdir|if|for|while|case)[ \t]"
+    r"[ \t]*(?:\$[ \t]+)?(?:#|[A-Za-z_]\w*="
+    r"|(?:export|set|cd|source|unset|ulimit|echo|read|module|conda|mkdir|if|for|while|case)[ \t]"
     r"|(?:then|else|fi|do|done|esac)\b)"
 )
 """A line of a script that people paste with the command."""
+_HEREDOC = re.compile(r"<<-?[ \t]*(?P<quote>['\"]?)(?P<end>\w{1,40})(?P=quote)[ \t]*$")
+"""What opens lines of which the shell reads none, up to the word."""
+_STATED = re.compile(r"[a-z][a-z0-9_]*:(?:[ \t]|$)")
+"""A line of a configuration that stands in a text as it is, without a fence."""
+_GLUED = re.compile(r"([a-z][a-z0-9]*_[a-z0-9_]*):(?![a-z]{2,9}://)(?=[^\s/:]|/[^/])")
+"""A key that its value stands close to, as where a text lost a blank; no address."""
+_GOES_ON = re.compile(r"[ \t]*(?:$|#|-[ \t])|[ \t]{2,}[\w\"'-]")
+"""A line between two of them: empty, a comment or heading, an item, a nested key."""
+_LEAST = 4
+"""Such lines of a configuration; fewer are a list of anything."""
 _MOST = 32
 """Blocks of one text at most."""
 
@@ -69,6 +80,8 @@ def find_blocks(text: str, path: str) -> tuple[Block, ...]:
         found.append(_block(path, line, body, suffix))
     if not any(block.path.endswith(".sh") for block in found):
         found += [_block(path, line, _without_prompts(lines), ".sh") for line, lines in _find_commands(text)]
+    if all(block.path.endswith(".sh") for block in found):
+        found += [_block(path, line, "\n".join(lines) + "\n", ".yaml") for line, lines in _find_statements(text)]
     return tuple(found[:_MOST])
 
 
@@ -79,8 +92,13 @@ def _block(path: str, line: int, body: str, suffix: str) -> Block:
 def _find_commands(text: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the lines of every command in a text with the lines of shell around it, and how many lines are before."""
     lines = text.replace("\r\n", "\n").split("\n")
-    begin, launches, goes_on = 0, False, False
+    begin, launches, goes_on, until = 0, False, False, ""
     for number, line in enumerate([*lines, "."]):
+        if until:
+            until = "" if line.strip() == until or number == len(lines) else until
+            continue
+        opens = _HEREDOC.search(line) if _SHELL.match(line) is not None else None
+        until = "" if opens is None else opens["end"]
         starts = not goes_on and _LAUNCH.match(line) is not None
         if starts or goes_on or not line.strip() or _SHELL.match(line) is not None:
             launches = launches or starts
@@ -91,6 +109,21 @@ def _find_commands(text: str) -> Iterator[tuple[int, list[str]]]:
                 begin += 1
             yield begin, lines[begin:number]
         begin, launches = number + 1, False
+
+
+def _find_statements(text: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the lines of every configuration that stands in a text outside of fences, and how many lines are before."""
+    begin, lines = 0, list[str]()
+    for number, raw in enumerate([*text.replace("\r\n", "\n").split("\n"), "."]):
+        line = _GLUED.sub(r"\1: ", raw, count=1) if _GLUED.match(raw) else raw
+        if _STATED.match(line) is not None or (lines and _GOES_ON.match(line) is not None):
+            begin = begin if lines else number
+            lines.append(line)
+            continue
+        keys = [one.partition(":")[0] for one in lines if _STATED.match(one) is not None]
+        if len(keys) >= _LEAST and any("_" in key for key in keys):
+            yield begin, lines
+        lines = []
 
 
 def _split(text: str) -> Iterator[tuple[int, str, list[str]]]:
@@ -125,10 +158,16 @@ def _tell(body: str) -> str | None:
         return None
     if lines[0].lstrip().startswith("{") and lines[-1].rstrip().endswith("}"):
         return ".json"
-    if any(_COMMAND.match(line) for line in lines[:3]):
+    if any(_COMMAND.match(line) for line in lines[:3]) or _is_script(lines):
         return ".sh"
     keys = sum(_KEY.match(line) is not None for line in lines)
     return ".yaml" if keys >= _MOSTLY * len(lines) else None
+
+
+def _is_script(lines: list[str]) -> bool:
+    """Tell whether a command stands behind assignments and other lines of shell alone."""
+    begin = next((number for number, line in enumerate(lines) if _SHELL.match(line) is None), len(lines))
+    return begin < len(lines) and _COMMAND.match(lines[begin]) is not None
 
 
 _MOSTLY = 0.9

@@ -93,7 +93,8 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     ray = (Statement(None, "(on Ray)", True),) if kind == "ppo_ray" else ()
     known = (*ray, *_of_roles(options, roles)) if is_rl else tuple(_of_program(kind))
     if kind == "ppo":  # without Ray all models are in every process (cli/train_ppo.py, v0.5.9)
-        known = (Statement("rollout.colocated", "(all models in every process)", True), *known)
+        key = _WITHOUT_RAY if "openrlhf" in launch.program else "(all models in every process)"
+        known = (Statement("rollout.colocated", key, True), *known)
     known = (*known, *_packed(options))
     further = FurtherContent(known, tuple(_critic_model(options, roles)), unknown=flags.unknown)
     meanings = OptionMeanings(READER, table, is_plain, models)
@@ -101,6 +102,8 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     return (document._replace(unresolved=(*document.unresolved, _STEPS)),)
 
 
+_WITHOUT_RAY = "openrlhf.cli.train_ppo"
+"""A module that not every release has (``keys`` of ``rules/_programs/openrlhf.yaml``); of a fork nobody knows."""
 _STEPS = Unresolved(
     "training.gradient_accumulation_steps",
     "(batch of the optimizer)",

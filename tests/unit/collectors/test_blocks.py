@@ -97,3 +97,63 @@ def test_words_about_programs_are_no_commands(text) -> None:
 def test_where_a_fence_holds_the_command_the_prose_is_not_asked() -> None:
     text = "torchrun a.py --x\n\n" + fenced("bash", "torchrun b.py --y")
     assert [block.content.decode().strip() for block in find_blocks(text, "issue.md")] == ["torchrun b.py --y"]
+
+
+STATED = "### model\nmodel_name_or_path: Qwen/Qwen2-72B-Instruct\n\n### method\nstage: sft\nfinetuning_type: lora\nbf16: true\n"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        STATED,
+        STATED.replace("_path: Q", "_path:Q"),
+        STATED.replace("_path: Qwen", "_path:~"),
+        STATED + "datasets:\n  - path: x\n    type: alpaca\n",
+    ],
+)
+def test_a_configuration_is_found_without_a_fence(body) -> None:
+    """LlamaFactory#4311: the whole of it pasted between sentences; in one line the blank behind the key is gone."""
+    (block,) = find_blocks(
+        f"- PEFT version: 0.11.1\n\nI run this:\n{body}The error:\nCUDA out of memory.\n", "issue.md"
+    )
+    assert block.path == "issue.md (block at line 5).yaml"
+    kept = body.removeprefix("### model\n").replace("_path:Q", "_path: Q").replace("_path:~", "_path: ~")
+    assert block.content.decode() == "\n" * 4 + kept
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "title: a\nabout: b\nname: c\nlabels: d\n",
+        "train_loss: 1\nsteps: 2\n",
+        "Some prose: and more\nmodel_name: x\n\nthen text\nbatch_size: 2\n",
+        "see_this:https://example.org/a\nsee_that:https://example.org/b\nand_this:https://example.org/c\nand_that:https://example.org\n",
+        f"{STATED}\n{FENCE}yaml\nstage: sft\ncutoff_len: 4096\n{FENCE}\n",
+    ],
+)
+def test_a_few_words_with_colons_are_no_configuration(text) -> None:
+    assert not any("block at line 1)" in block.path for block in find_blocks(text, "issue.md"))
+
+
+SWIFT = (
+    "MODEL=Qwen/Qwen2.5-3B\nDATA=a/b#50\n\n    CUDA_VISIBLE_DEVICES=0,1 \\\n    NPROC_PER_NODE=2 \\\n"
+    "    swift rlhf \\\n        --model $MODEL\n"
+)
+
+
+def test_a_command_behind_any_number_of_assignments_is_a_script() -> None:
+    """ms-swift#4486."""
+    (block,) = find_blocks(fenced("", SWIFT), "issue.md")
+    assert block.path.endswith(".sh")
+
+
+HEREDOC = (
+    "set -x\n\nread -r -d '' commands <<EOF\nopenrlhf.cli.train_ppo \\\n   --zero_stage 2\nEOF\n\n"
+    'if [[ ${1} != "slurm" ]]; then\n    deepspeed --module $commands\nfi\n'
+)
+
+
+def test_a_script_that_reads_its_command_from_a_document_is_found_whole() -> None:
+    """OpenRLHF#398, pasted below the message without a fence."""
+    (block,) = find_blocks(f"It dies.\n\ntrain.sh\n\n{HEREDOC}", "issue.md")
+    assert block.content.decode().strip() == HEREDOC.strip()

@@ -52,17 +52,36 @@ def test_the_plan_names_the_keys_of_the_file_and_comes_to_its_number() -> None:
     llamafactory()
     before = run("check", ".", *ON_40_GB[:3], "--format", "json")
     (plan,) = json.loads(before.out)["plans"]
-    written = [text for change in plan["changes"] for text in change["written"]]
+    *written, unlisted = (text for change in plan["changes"] for text in change["written"])
     assert written == ["per_device_train_batch_size: 2", "gradient_accumulation_steps: 16", "enable_liger_kernel: true"]
+    assert unlisted == "liger-kernel"
     assert run("fix", ".", *ON_40_GB, "--apply", "--unsafe").code == 0
     text = LLAMAFACTORY.replace("size: 4", "size: 2").replace("steps: 8", "steps: 16")
     assert Path("sft.yaml").read_text() == f"{text}enable_liger_kernel: true\n"
+    assert Path("requirements.txt").read_text() == f"{RELEASES}liger-kernel\n"
     (subject,) = json.loads(run("check", ".", *ON_40_GB[:3], "--format", "json").out)["subjects"]
     (outcome,) = plan["outcomes"]
     assert (subject["estimate"]["needed_bytes"], subject["estimate"]["verdict"]) == (
         outcome["needed_bytes"],
         outcome["verdict"],
     )
+
+
+@pytest.mark.parametrize("listed", ["uv.lock", "hashes"])
+def test_where_no_line_can_be_added_a_hand_installs_the_distribution(listed: str) -> None:
+    llamafactory()
+    if listed == "uv.lock":
+        Path("requirements.txt").unlink()
+        rows = (line.partition("==")[::2] for line in RELEASES.split())
+        tables = (f'[[package]]\nname = "{name}"\nversion = "{version}"\n' for name, version in rows)
+        Path("uv.lock").write_text("version = 1\n" + "".join(tables))
+    else:
+        text = "".join(f"{line} --hash=sha256:{'0' * 64}\n" for line in RELEASES.split())
+        Path("requirements.txt").write_text(text)
+    before = {path: path.read_text() for path in Path().iterdir() if path.suffix != ".yaml"}
+    said = " ".join(run("fix", ".", *ON_40_GB, "--apply", "--unsafe").out.split())
+    assert "needs liger-kernel, not listed here: pip install liger-kernel" in said
+    assert {path: path.read_text() for path in before} == before
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "github", "sarif", "json"])

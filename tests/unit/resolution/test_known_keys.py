@@ -119,3 +119,20 @@ def test_a_default_of_newer_releases_is_none_where_an_older_one_leaves_it_to_wha
         .get("training.gradient_checkpointing")
     )
     assert (None if fact is None else fact.value) is checkpointing
+
+
+@pytest.mark.parametrize(
+    ("version", "program", "reason"),
+    [
+        ("0.6.1", "openrlhf.cli.train_ppo", None),
+        ("0.6.2", "openrlhf.cli.train_ppo", "unknown to openrlhf 0.6.2"),
+        ("0.6.2", "openrlhf.cli.train_ppo_ray", None),
+        ("0.6.2", "mine.train_ppo --zero_stage 2 --init_kl_coef 0.1 --packing_samples", None),
+    ],
+)
+def test_a_program_that_a_release_is_without_is_none_of_it(rules: RuleSet, version, program, reason) -> None:
+    environment = Environment("r", {"openrlhf": Package("openrlhf", version, Source("r"))}, complete=False)
+    read = documents(f"deepspeed --module {program} --pretrain meta-llama/Meta-Llama-3-8B --bf16")
+    subject = resolve("x", rules=rules, environment=environment, documents=mark_named(read))
+    said = [entry.reason for entry in subject.skipped if "unknown to openrlhf" in entry.reason]
+    assert said == ([] if reason is None else [reason])
