@@ -4,7 +4,8 @@ A file is one source: `source`, `url`, `file`, `counted` (what was measured, and
 facts rest on), `packages`, `facts` of all runs, `models` (dimensions without their ``model.``) and `runs`. A run has a `model`,
 what is `set` beside the shared facts, releases of its own, and what was measured in bytes (`allocated`, `reserved`,
 `device_use`; `forward` and `backward` of a step) or its `outcome`. `apart` says which input of its runs is not published; such
-sources do not enter the headline.
+sources do not enter the headline. `frozen` is the commit of the model that none of its runs had been held against when they were
+gathered.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ class Measured(NamedTuple):
     """Bytes by what was measured, of `COUNTS`; those of a step's phases too."""
     apart: str
     """Which input is not published; empty where the facts are those of the run."""
+    frozen: str
+    """Commit of the model before the source was gathered; empty where runs of it were known."""
 
 
 def read_peaks(folder: Path = FOLDER) -> Iterator[Measured]:
@@ -55,7 +58,16 @@ def read_peaks(folder: Path = FOLDER) -> Iterator[Measured]:
             name = run.get("name") or " ".join([run["model"], *words])
             packages = {**source["packages"], **run.get("packages", {})}
             outcome = run.get("outcome", "fits")
-            yield Measured(source["source"], name, facts, packages, outcome, counted, source.get("apart", ""))
+            yield Measured(
+                source["source"],
+                name,
+                facts,
+                packages,
+                outcome,
+                counted,
+                source.get("apart", ""),
+                source.get("frozen", ""),
+            )
 
 
 def estimate_measured(run: Measured) -> Estimate:

@@ -60,6 +60,8 @@ class Result(NamedTuple):
     doubt: str
     estimate: Estimate | None = None
     """All of it, for `--json`."""
+    fresh: bool = False
+    """Its source was gathered after the model was frozen."""
 
     @property
     def error(self) -> float | None:
@@ -109,7 +111,7 @@ def evaluate_measured(run: Measured) -> Iterator[Result]:
         # one run is one outcome, however many of its quantities were measured
         outcome, verdict = (run.outcome, found.verdict.outcome) if index == 0 else ("", "")
         source = f"{run.source}, {name.replace('_', ' ')}" if name else run.source
-        yield Result(run.name, source, run.counted.get(name), size, outcome, verdict, run.apart)
+        yield Result(run.name, source, run.counted.get(name), size, outcome, verdict, run.apart, fresh=bool(run.frozen))
 
 
 def evaluate(case: Mapping[str, Any]) -> Result | str:
@@ -194,10 +196,15 @@ def main() -> None:
     exact = [result for run in read_peaks() for result in evaluate_measured(run)]
     exact = [result for result in exact if not given.source or result.source.startswith(given.source)]
     headline, apart = [one for one in exact if not one.doubt], [one for one in exact if one.doubt]
+    fresh = [one for one in exact if one.fresh]
     print("Peaks measured by scripts\n")
     print("\n".join((*_table(headline), "", *_verdicts(headline), "", *_cases(headline, everything=given.all))))
     print("\nMeasured by scripts, with an input that is not published\n")
     print("\n".join((*_table(apart), "", *_cases(apart, everything=given.all))))
+    print("\nOutcomes gathered after the model was frozen\n")
+    print("\n".join(_verdicts(fresh)))
+    print("\nAll outcomes of runs\n")
+    print("\n".join(_verdicts(exact)))
     if given.cases is None:
         return
     print("\nPublic reports\n")

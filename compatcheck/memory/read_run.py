@@ -144,6 +144,7 @@ def read_run(
         bucket_view=source.flag("training.gradient_as_bucket_view", False),
         compiled=source.flag("training.compile", False),
         expandable=source.flag("allocator.expandable_segments", default=False),
+        gathers_ahead=_gathers_ahead(source, versions),
         sequence_parallel=_splits_sequences(source, parallel),
         outputs_kept=source.flag("run.outputs_kept", not loop_read, "" if loop_read or not trains else kept),
         use_cache=source.flag("model.use_cache", False),
@@ -238,6 +239,24 @@ def _mixes_units(source: Given, parallel: Parallelism) -> bool | None:
         return False
     apart = source.get("training.fsdp_wraps_frozen_apart")
     return _unless_unread(source) if apart is None else not apart
+
+
+def _gathers_ahead(source: Given, versions: Mapping[str, tuple[int, ...]]) -> bool:
+    """Tell whether FSDP1 runs without its rate limiter, as before torch 2.1 and accelerate 0.26 where nobody asked for it.
+
+    torch v2.0.1 and v2.1.0 distributed/fsdp/fully_sharded_data_parallel.py: ``limit_all_gathers`` was False, then True;
+    transformers 4.28.1 trainer.py hands on False of its own.
+    """
+    if source.get("training.fsdp_version") != 1:
+        return False
+    limits, torch, accelerate = (
+        source.get("training.fsdp_limit_all_gathers"),
+        versions.get("torch"),
+        versions.get("accelerate"),
+    )
+    if limits is not None:
+        return not limits
+    return torch is not None and torch < (2, 1) and (accelerate is None or accelerate < (0, 26))
 
 
 def _read_accumulation(source: Given, parallel: Parallelism) -> int:

@@ -186,6 +186,8 @@ class Run(NamedTuple):
     compiled: bool
     expandable: bool
     """The allocator uses expandable segments."""
+    gathers_ahead: bool
+    """FSDP1 runs without its rate limiter: the host queues gathers of later units before earlier ones are given back."""
     sequence_parallel: bool
     """Tensor-parallel ranks split norms and residual stream along the sequence, as Megatron and torchtitan do."""
     outputs_kept: bool

@@ -282,7 +282,8 @@ def derive_fused_loss(facts: dict[str, Fact], undecided: Collection[str] = ()) -
     labels, of_trl = facts.get("program.passes_labels"), facts.get("program.runs_trl_trainers")
     patched, own = facts.get("model.has_liger_kernels"), facts.get("program.has_liger_loss")
     has_own = of_trl is not None and of_trl.value and (own is None or own.value)
-    of_model = labels.value if labels is not None else not has_own
+    # a program that is said to have no Liger loss has the model's own switched off, too, or takes logits
+    of_model = labels.value if labels is not None else own is None and not has_own
     if of_model and patched is not None and not patched.value:
         note = "Liger has no kernels for this model type, and leaves it as it is"
         facts[name] = Fact(name, "cross_entropy", "derived", liger.sources, note)

@@ -21,7 +21,9 @@ def live_parameters(run: Run, *, blocks: bool = True) -> tuple[Component, ...]:
     through the loss (_fsdp_param_group.py wait_for_unshard, ``all_gather_state``, v2.13.0). ZeRO-3: up to
     ``stage3_max_live_parameters`` elements: a module's parameters are given back after use only if they are not used again
     within ``max_reuse_distance``, and fetching goes on while fewer are live (partitioned_parameter_coordinator.py
-    fetch_sub_module, v0.16.4); a smaller model stays gathered (our rule deepspeed/zero3-reuse-window-stays-gathered).
+    fetch_sub_module, v0.16.4); a smaller model stays gathered (our rule deepspeed/zero3-reuse-window-stays-gathered). Without
+    its rate limiter FSDP1 has from two blocks to all of them, as far as the host runs ahead (torch v2.0.1 _runtime_utils.py
+    _unshard, _limiter_utils.py; our rule torch/fsdp1-unlimited-all-gathers).
 
     Args:
         run: the run.
@@ -53,6 +55,11 @@ def live_parameters(run: Run, *, blocks: bool = True) -> tuple[Component, ...]:
     at_work = f"two blocks of {block:,.0f} and " if blocks else f"one block of {block:,.0f} and " if left else ""
     words = f"{at_work}{outside:,.0f} outside of blocks"
     high = each * (pair + block if blocks else pair) + dense * outside
+    if run.gathers_ahead:
+        words, high = (
+            f"{words}; without the rate limiter up to all blocks",
+            each * (own.blocks + own.experts) + dense * outside,
+        )
     return (_component(run, "gathered parameters", Size(int(low), int(expected), int(high)), words),)
 
 
