@@ -89,7 +89,12 @@ def _find_parts(rules: RuleSet, environ: Mapping[str, str], kind: str, *, labora
     yield _module("matplotlib", "matplotlib", "`estimate --plot` draws", tell_remedy("matplotlib", environ))
     yield _module("Jinja2", "jinja2", "`--format html` writes a page", tell_remedy("Jinja2", environ))
     yield _module("mcp", "mcp", "`compatcheck mcp` answers an assistant", tell_remedy("mcp", environ))
-    yield _module("ray", "ray", "`compatcheck fleet env --address` asks a Ray cluster", tell_remedy("ray", environ))
+    yield _module(
+        "ray",
+        "ray",
+        "`--ray` works on a Ray cluster, and `compatcheck fleet env --address` asks one",
+        tell_remedy("ray", environ),
+    )
     compiled = _tell_replacement(kind, "what is compiled") if kind == "archive" else tell_remedy("PyYAML", environ)
     yield _module("libyaml", "yaml._yaml", "large YAML files are read several times faster", compiled)
     if laboratory:

@@ -6,17 +6,20 @@ import json
 import os
 import sys
 from contextvars import copy_context
+from functools import partial
 from io import BufferedReader, TextIOWrapper
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 import click
 
 import compatcheck
 from compatcheck.checking.comparison import is_image
+from compatcheck.checking.inspection import find_policy
 from compatcheck.checking.report import check
 from compatcheck.cli import options
 from compatcheck.cli.arguments import split
 from compatcheck.cli.help import Command
+from compatcheck.cli.place import open_place
 from compatcheck.cli.progress import show_progress
 from compatcheck.core.errors import (
     EXIT_CLEAN,
@@ -30,14 +33,17 @@ from compatcheck.core.errors import (
     UsageError,
 )
 from compatcheck.core.language import speaking, translate
+from compatcheck.core.place import HERE
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import open_standard_input
 from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from compatcheck.checking.likeness import Likeness
+    from compatcheck.core.place import Place
     from compatcheck.core.report import Report
     from compatcheck.rules.database import RuleSet
 
@@ -47,6 +53,7 @@ with open(sys.argv[1], encoding="utf-8") as file:
     given = json.load(file)
 sys.path[:] = given["path"]
 os.chdir(given["folder"])
+os.environ.update(given["environ"])
 from compatcheck.cli.bulk import check_pieces
 check_pieces(given, sys.argv[1])
 """
@@ -54,32 +61,44 @@ check_pieces(given, sys.argv[1])
 _MOST_CHARACTERS = 1 << 16
 """Of a line of a list; the longest path of Linux has 4,096 bytes."""
 _LIST = "a list holds the name of an input in each line"
+_CACHES = ("HOME", "XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "COMPATCHECK_CACHE")
+"""Variables that say where a check finds what was downloaded; a child on another machine has those of its parent."""
 _ORDER = (EXIT_FINDINGS, EXIT_INTERNAL_ERROR, EXIT_UNREADABLE_INPUT, EXIT_CLEAN, EXIT_NOTHING_TO_CHECK)
 """Codes of inputs, the one that decides first; findings win over what could not be read."""
 
 
 @click.command("bulk", cls=Command)
 @options.argument("inputs", "[INPUT]...", nargs=-1)
-@options.take("bulk", "files", "run", "select", "rules", "gate")
-def command(inputs: tuple[str, ...], list_file: str | None, output: str | None, jobs: int | None, **given: Any) -> int:  # noqa: ANN401 (click's signature)
+@options.take("bulk", "cluster", "files", "run", "select", "rules", "gate")
+def command(
+    inputs: tuple[str, ...],
+    list_file: str | None,
+    output: str | None,
+    jobs: int | None,
+    timeout_seconds: float,
+    ray_address: str | None,
+    **given: Any,  # noqa: ANN401 (options of a check)
+) -> int:
     """Check many inputs, each by itself, and write a line of JSON for each, in their order.
 
     An INPUT is what `check` or `image` take: a lock, a configuration, a directory, an image. `--list -` reads their names from
     standard input. With --output a run that was killed goes on where it ended.
     """
-    timeout_seconds = given.pop("timeout_seconds")
     split({**given, "paths": ("-",)}, files=True)  # options that make no sense end the run before it begins
     names = list_inputs(inputs, list_file)
     rules = open_rules(given["rule_directories"])
     asked = identify(given, rules)
     counts: dict[int, int] = {}
-    if output is None:
-        for line, code in check_all(names, given, asked, jobs, timeout_seconds):
-            counts[code] = counts.get(code, 0) + 1
-            sys.stdout.write(f"{line}\n")
-            sys.stdout.flush()
-    else:
-        write_ledger(output, names, given, asked, (jobs, timeout_seconds), counts)
+    lines = sys.stdout
+    with open_place(ray_address) as place:
+        checker = Checker(given, asked, jobs, timeout_seconds, place)
+        if output is None:
+            for line, code in checker.check_all(names):
+                counts[code] = counts.get(code, 0) + 1
+                lines.write(f"{line}\n")
+                lines.flush()
+        else:
+            write_ledger(output, names, checker, counts)
     show_progress("")
     with speaking(os.environ):
         click.echo(translate(summarise(counts)), err=True)
@@ -140,14 +159,51 @@ def identify(given: dict[str, Any], rules: RuleSet) -> str:
     return sha256(stated.encode()).hexdigest()[:12]
 
 
-def write_ledger(
-    path: str,
-    names: Iterator[str],
-    given: dict[str, Any],
-    asked: str,
-    limits: tuple[int | None, float],
-    counts: dict[int, int],
-) -> None:
+class Checker(NamedTuple):
+    """How inputs are checked."""
+
+    given: dict[str, Any]
+    """Options of the check."""
+    asked: str
+    """See `identify`."""
+    jobs: int | None
+    """Shares of the inputs at a time; None as many as the place can take."""
+    timeout_seconds: float
+    place: Place
+
+    def check_all(self, names: Iterable[str]) -> Iterator[tuple[str, int]]:
+        """Check inputs in child processes; yield the line and the exit code of each, in their order."""
+        from compatcheck.core.pool import Pool, Share  # noqa: PLC0415 (beside its use)
+
+        variables = {name: os.environ[name] for name in _CACHES if name in os.environ}
+        command = partial(
+            start_child, {"given": self.given, "run": self.asked, "folder": os.getcwd(), "environ": variables}
+        )
+
+        def make(pieces: Sequence[str]) -> Share:
+            likeness = None if self.place is HERE else self.describe(pieces)
+            return Share(command=command, pieces=pieces, timeout_seconds=self.timeout_seconds, likeness=likeness)
+
+        pool = Pool(make, self.jobs or self.place.jobs or count_processors(), self.place)
+        for result in pool.run(names):
+            if result.line is None:
+                record = describe_failure(result.piece, self.asked, EXIT_INTERNAL_ERROR, str(result.failure), None)
+                yield json.dumps(record), EXIT_INTERNAL_ERROR
+            else:
+                yield result.line, int(json.loads(result.line)["exit_code"])
+
+    def describe(self, pieces: Sequence[str]) -> Likeness:
+        """Describe what another machine must have that checks these inputs."""
+        from compatcheck.checking.likeness import describe  # noqa: PLC0415 (only with a cluster)
+        from compatcheck.frameworks.model.lookup import find_cache  # noqa: PLC0415 (only with a cluster)
+
+        given = self.given
+        policy = given["policy"] or find_policy(os.getcwd(), os.path.expanduser("~"))
+        named = (*given["training"], *given["rule_directories"], given["model"], given["env_file"], policy)
+        return describe((*pieces, *filter(None, named)), find_cache(os.environ))
+
+
+def write_ledger(path: str, names: Iterator[str], checker: Checker, counts: dict[int, int]) -> None:
     """Write a line for each input that has none yet.
 
     Raises:
@@ -156,7 +212,7 @@ def write_ledger(
     """
     from compatcheck.checking.ledger import Ledger  # noqa: PLC0415 (only with a file)
 
-    ledger = Ledger(path, asked, frozenset(_ORDER))
+    ledger = Ledger(path, checker.asked, frozenset(_ORDER))
     try:
         for record in ledger.read():
             name = next(names, None)
@@ -166,7 +222,7 @@ def write_ledger(
                 raise InputError(said, source=Source(path), hint="name another file, or remove this one")
             code = record["exit_code"]
             counts[code] = counts.get(code, 0) + 1
-        for line, code in check_all(names, given, asked, *limits):
+        for line, code in checker.check_all(names):
             ledger.write(line)
             counts[code] = counts.get(code, 0) + 1
             show_progress(f"{sum(counts.values())} checked")
@@ -174,26 +230,11 @@ def write_ledger(
         ledger.close()
 
 
-def check_all(
-    names: Iterable[str], given: dict[str, Any], asked: str, jobs: int | None, timeout_seconds: float
-) -> Iterator[tuple[str, int]]:
-    """Check inputs in child processes; yield the line and the exit code of each, in their order."""
-    from compatcheck.core.pool import Pool  # noqa: PLC0415 (beside its use)
-
-    shared = {"path": sys.path, "folder": os.getcwd(), "given": given, "run": asked}
-
-    def start(pieces: Sequence[str], results: str) -> list[str]:
-        with open(results, "w", encoding="utf-8") as file:
-            json.dump({**shared, "pieces": pieces}, file)  # no line as long as it does not end
-        return [sys.executable, "-I", "-c", _CHILD, results]
-
-    pool = Pool(start, jobs or count_processors(), timeout_seconds)
-    for result in pool.run(names):
-        if result.line is None:
-            record = describe_failure(result.piece, asked, EXIT_INTERNAL_ERROR, str(result.failure), None)
-            yield json.dumps(record), EXIT_INTERNAL_ERROR
-        else:
-            yield result.line, int(json.loads(result.line)["exit_code"])
+def start_child(shared: Mapping[str, Any], pieces: Sequence[str], results: str) -> list[str]:
+    """Write down for a child what it is to do, and return its command."""
+    with open(results, "w", encoding="utf-8") as file:
+        json.dump({"path": sys.path, **shared, "pieces": pieces}, file)  # no line as long as it does not end
+    return [sys.executable, "-I", "-c", _CHILD, results]
 
 
 def count_processors() -> int:

@@ -8,13 +8,17 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from compatcheck.core.place import HERE
 from compatcheck.core.process import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from compatcheck.core.place import Place, Work
 
 PIECES = 32
 """Most pieces of work of one child: starting one costs as much as a few pieces, and what it has in memory ends with it."""
@@ -36,20 +40,85 @@ class _StoppedError(Exception):
     """A child is to end: it has written nothing for too long, or nobody waits for it any more."""
 
 
-class Pool:
-    """Children that work on pieces, each by a command that writes a line for every piece to a file."""
+class Requirement(Protocol):
+    """What a machine must have."""
 
-    def __init__(
-        self, command: Callable[[Sequence[str], str], Sequence[str]], jobs: int, timeout_seconds: float
-    ) -> None:
-        """Keep how children are started.
+    def require(self) -> None:
+        """Do nothing where it has.
+
+        Raises:
+            CompatcheckError: this one has not.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Some pieces, worked on by a child process that writes a line for each to a file."""
+
+    command: Callable[[Sequence[str], str], Sequence[str]]
+    """Returns the command for some pieces and the file that takes their lines, in their order."""
+    pieces: Sequence[str]
+    timeout_seconds: float
+    """Time for one piece."""
+    likeness: Requirement | None = None
+    """What another machine must have that works on them; None where any will do."""
+    devices: int = 0
+
+    def run(self, keep: Callable[[Result], None], cancelled: Callable[[], bool]) -> None:
+        """Work on the pieces; after one at which a child ends, another child goes on behind it."""
+        rest = list(self.pieces)
+        while rest:
+            lines, failure = self._run_child(rest, cancelled)
+            for piece, line in zip(rest, lines, strict=False):
+                keep(Result(piece, line))
+            rest = rest[len(lines) :]
+            if rest:
+                keep(Result(rest.pop(0), None, failure))
+
+    def adopt(self) -> Share:
+        """See `Work`."""
+        if self.likeness is not None:
+            self.likeness.require()
+        return self
+
+    def _run_child(self, pieces: list[str], cancelled: Callable[[], bool]) -> tuple[list[str], str]:
+        descriptor, path = tempfile.mkstemp(prefix="compatcheck-results-")
+        os.close(descriptor)
+        seen, since = 0, time.monotonic()
+
+        def watch() -> None:
+            nonlocal seen, since
+            size = os.path.getsize(path)
+            if size != seen:
+                seen, since = size, time.monotonic()
+            if cancelled() or time.monotonic() - since > self.timeout_seconds:
+                raise _StoppedError
+
+        try:
+            limit = self.timeout_seconds * (len(pieces) + 1)
+            done = run(self.command(pieces, path), timeout_seconds=limit, environ=os.environ, watch=watch)
+            failure = done.describe()
+        except _StoppedError:
+            failure = f"did not end within {self.timeout_seconds:g} s"
+        finally:
+            with open(path, encoding="utf-8") as file:
+                lines = [line[:-1] for line in file if line.endswith("\n")]
+            os.unlink(path)
+        return lines, failure
+
+
+class Pool:
+    """Shares of many pieces, so many at a time."""
+
+    def __init__(self, make: Callable[[Sequence[str]], Work[Result]], jobs: int, place: Place = HERE) -> None:
+        """Keep how pieces are worked on.
 
         Args:
-            command: returns the command for some pieces and the file that takes a line for each, in their order.
-            jobs: children at a time.
-            timeout_seconds: time for one piece.
+            make: returns the work on some pieces, as `Share` is.
+            jobs: shares at a time.
+            place: where they are worked on.
         """
-        self._command, self._jobs, self._timeout_seconds = command, jobs, timeout_seconds
+        self._make, self._jobs, self._place = make, jobs, place
         self._ended = threading.Event()
 
     def run(self, pieces: Iterable[str]) -> Iterator[Result]:
@@ -75,37 +144,6 @@ class Pool:
                     future.cancel()
 
     def _work(self, pieces: list[str]) -> list[Result]:
-        """Work on some pieces; after one at which a child ends, another child goes on behind it."""
         results: list[Result] = []
-        while len(results) < len(pieces):
-            rest = pieces[len(results) :]
-            lines, failure = self._run_child(rest)
-            results += (Result(piece, line) for piece, line in zip(rest, lines, strict=False))
-            if len(lines) < len(rest):
-                results.append(Result(rest[len(lines)], None, failure))
+        self._place.do(self._make(pieces), results.append, self._ended.is_set)
         return results
-
-    def _run_child(self, pieces: list[str]) -> tuple[list[str], str]:
-        descriptor, path = tempfile.mkstemp(prefix="compatcheck-results-")
-        os.close(descriptor)
-        seen, since = 0, time.monotonic()
-
-        def watch() -> None:
-            nonlocal seen, since
-            size = os.path.getsize(path)
-            if size != seen:
-                seen, since = size, time.monotonic()
-            if self._ended.is_set() or time.monotonic() - since > self._timeout_seconds:
-                raise _StoppedError
-
-        try:
-            limit = self._timeout_seconds * (len(pieces) + 1)
-            done = run(self._command(pieces, path), timeout_seconds=limit, environ=os.environ, watch=watch)
-            failure = done.describe()
-        except _StoppedError:
-            failure = f"did not end within {self._timeout_seconds:g} s"
-        finally:
-            with open(path, encoding="utf-8") as file:
-                lines = [line[:-1] for line in file if line.endswith("\n")]
-            os.unlink(path)
-        return lines, failure

@@ -12,7 +12,7 @@ import os
 import socket
 import sys
 import time
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import InputError, UsageError
@@ -21,7 +21,7 @@ from compatcheck.core.node import Answers, Node, read_line, write_line
 from compatcheck.core.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 _POLL_SECONDS = 0.5
 _CONNECT_SECONDS = 10.0
@@ -43,39 +43,44 @@ def collect_nodes(
         UsageError: Ray is not there.
         InputError: no cluster answers, or it runs another release of Ray or Python.
     """
+    with connect(address, "--address") as ray:
+        return _collect(ray, options, timeout_seconds, note)
+
+
+@contextmanager
+def connect(address: str, option: str) -> Iterator[Any]:
+    """Connect to a cluster, and leave it again; standard output is for the report, so what Ray says goes to standard error.
+
+    Args:
+        address: of the cluster, as `ray.init` takes it.
+        option: which names it.
+
+    Raises:
+        UsageError: Ray is not there.
+        InputError: no cluster answers, or it runs another release of Ray or Python.
+    """
     try:
         import ray  # noqa: PLC0415 (only with a cluster)
     except ImportError:
-        raise UsageError("--address needs Ray, which is not there", hint=tell_remedy("ray")) from None
-    with redirect_stdout(sys.stderr):  # Ray tells of nodes that end on standard output, which is for the report
-        return _connect_and_collect(ray, address, options, timeout_seconds, note)
-
-
-def _connect_and_collect(
-    ray: Any,  # noqa: ANN401 (Ray's module)
-    address: str,
-    options: Mapping[str, Any],
-    timeout_seconds: float,
-    note: Callable[[str], None],
-) -> Answers:
-    began = not ray.is_initialized()
-    if began:
-        _require_listener(os.environ.get("RAY_ADDRESS", "") if address == "auto" else address)
-        try:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            said = " ".join(str(error).split())
-            raise InputError(
-                said, source=Source(f"--address {address}"), hint="`ray status` shows the cluster"
-            ) from None
-    try:
-        return _collect(ray, options, timeout_seconds, note)
-    finally:
+        raise UsageError(f"{option} needs Ray, which is not there", hint=tell_remedy("ray")) from None
+    with redirect_stdout(sys.stderr):
+        began = not ray.is_initialized()
         if began:
-            ray.shutdown()
+            place = Source(f"{option} {address}")
+            _require_listener(os.environ.get("RAY_ADDRESS", "") if address == "auto" else address, place)
+            try:
+                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+            except (ConnectionError, RuntimeError, ValueError) as error:
+                said = " ".join(str(error).split())
+                raise InputError(said, source=place, hint="`ray status` shows the cluster") from None
+        try:
+            yield ray
+        finally:
+            if began:
+                ray.shutdown()
 
 
-def _require_listener(address: str) -> None:
+def _require_listener(address: str, place: Source) -> None:
     """Refuse an address behind which nothing listens: Ray itself tries for a quarter of an hour.
 
     Raises:
@@ -88,7 +93,7 @@ def _require_listener(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
         said = f"nothing answers there: {error}"
-        raise InputError(said, source=Source(f"--address {address}"), hint="`ray status` shows the cluster") from None
+        raise InputError(said, source=place, hint="`ray status` shows the cluster") from None
 
 
 def _collect(ray: Any, options: Mapping[str, Any], timeout_seconds: float, note: Callable[[str], None]) -> Answers:  # noqa: ANN401

@@ -81,7 +81,7 @@ class _Judge:
         return None if self.threshold is None else f"bad is above {show_quantity(self.metric, self.threshold)}"
 
     def __call__(self, versions: Sequence[str]) -> Iterator[Outcome]:
-        for version, (measurement,) in self.laboratory.measure_all(versions, [self.task]):
+        for version, (measurement,) in self.laboratory.measure_all(dict.fromkeys(versions, (self.task,))):
             self.measured[version] = measurement
             yield self.outcome(version)
 

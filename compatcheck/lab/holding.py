@@ -91,7 +91,7 @@ def _measure_held(
 ) -> list[Measurement]:
     if environment is None:
         reason = "could not be installed beside the packages of the other side"
-        options = laboratory.interpreter_options
+        options = laboratory.choice.options
         return [unbuildable(task, {laboratory.package: version}, reason, options) for task in tasks]
     return laboratory.measure(version, tasks, environment=environment)
 

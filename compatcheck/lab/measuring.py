@@ -7,13 +7,17 @@ from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol
 
+from compatcheck.core.place import HERE
+from compatcheck.lab.batch import ProbeBatch
+from compatcheck.lab.environments.choice import EnvironmentChoice
 from compatcheck.lab.environments.installer import UnbuildableError
 from compatcheck.lab.measurement import Measurement
-from compatcheck.lab.probes.runner import TIMEOUT_SECONDS, Limits, Task, reproducing_command, run_tasks
+from compatcheck.lab.probes.runner import TIMEOUT_SECONDS, Limits, Task, reproducing_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from compatcheck.core.place import Place
     from compatcheck.lab.environments.interpreter import Interpreter
     from compatcheck.lab.environments.overlay import Overlays
 
@@ -43,8 +47,8 @@ class Laboratory:
     """Releases or commits of one package over one base, and a store."""
 
     overlays: Overlays
-    interpreter_options: str = ""
-    """How a command names the interpreter below them, see `EnvironmentChoice.options`."""
+    choice: EnvironmentChoice = field(default_factory=EnvironmentChoice)
+    """How the interpreter below them was found or built."""
     package: str
     store: Store | None = None
     beside: tuple[str, ...] = ()
@@ -60,6 +64,8 @@ class Laboratory:
     """Measure again what the store has."""
     jobs: int = 1
     """How many releases are measured at a time."""
+    place: Place = HERE
+    """Where probes run. Environments are found here first, so that the store can be asked."""
     progress: Callable[[str, Measurement], None] = lambda _version, _measurement: None
     """Called with each result, with those from the store too."""
     _cancelled: Event = field(default_factory=Event)
@@ -115,15 +121,15 @@ class Laboratory:
         )
         raise UnbuildableError(msg)
 
-    def measure_all(self, versions: Sequence[str], tasks: Sequence[Task]) -> Iterator[tuple[str, list[Measurement]]]:
-        """Measure tasks in releases, as many at a time as there are jobs; results come in the order of the releases."""
-        if self.jobs == 1 or len(versions) == 1:
-            for version in versions:
+    def measure_all(self, wanted: Mapping[str, Sequence[Task]]) -> Iterator[tuple[str, list[Measurement]]]:
+        """Measure the tasks of each release, as many releases at a time as there are jobs; results come in their order."""
+        if self.jobs == 1 or len(wanted) == 1:
+            for version, tasks in wanted.items():
                 yield version, self.measure(version, tasks)
             return
         with ThreadPoolExecutor(self.jobs) as pool:
             try:
-                yield from zip(versions, pool.map(lambda version: self.measure(version, tasks), versions), strict=True)
+                yield from zip(wanted, pool.map(self.measure, wanted, wanted.values()), strict=True)
             except BaseException:
                 self._cancelled.set()
                 pool.shutdown(cancel_futures=True)
@@ -148,7 +154,7 @@ class Laboratory:
         except UnbuildableError as error:
             # Not kept in the store: an index that was down is no property of a release.
             reason = f"could not be installed: {error}"
-            failed = [unbuildable(task, {self.package: version}, reason, self.interpreter_options) for task in tasks]
+            failed = [unbuildable(task, {self.package: version}, reason, self.choice.options) for task in tasks]
             for measurement in failed:
                 self.progress(version, measurement)
             return failed
@@ -163,7 +169,7 @@ class Laboratory:
             self._run(version, interpreter, missing, results)
         # What was kept knows neither this interpreter nor what was laid over it here.
         beside = interpreter.requirements()
-        commands = [reproducing_command(task, beside, self.interpreter_options) for task in tasks]
+        commands = [reproducing_command(task, beside, self.choice.options) for task in tasks]
         return [replace(results[index], command=command) for index, command in enumerate(commands)]
 
     def _known(self, task: Task, interpreter: Interpreter) -> Measurement | None:
@@ -193,21 +199,20 @@ class Laboratory:
         missing: Sequence[tuple[int, Task]],
         results: dict[int, Measurement],
     ) -> None:
-        position = {id(task): index for index, task in missing}
-
-        def keep(task: Task, measurement: Measurement) -> None:
-            results[position[id(task)]] = measurement
+        def keep(result: tuple[int, Measurement]) -> None:
+            index, measurement = result
+            results[missing[index][0]] = measurement
             if self.store is not None:
                 self.store.add(measurement)
             self.progress(version, measurement)
 
-        run_tasks(
-            [task for _, task in missing],
-            interpreter,
-            keep=keep,
+        batch = ProbeBatch(
+            tasks=tuple(task for _, task in missing),
+            interpreter=interpreter,
             limits=Limits(timeout_seconds=self.timeout_seconds),
-            cancelled=self._cancelled.is_set,
+            choice=self.choice,
         )
+        self.place.do(batch, keep, self._cancelled.is_set)
 
 
 def unbuildable(task: Task, versions: Mapping[str, str], reason: str, interpreter: str = "") -> Measurement:

@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import UsageError
+from compatcheck.core.place import HERE
 from compatcheck.lab.environments.choice import EnvironmentChoice
 from compatcheck.lab.environments.overlay import Overlays, build_base
 from compatcheck.lab.evidence.store import EvidenceStore
@@ -15,6 +16,7 @@ from compatcheck.lab.measuring import Laboratory
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from compatcheck.core.place import Place
     from compatcheck.lab.measurement import Measurement
     from compatcheck.lab.measuring import Store
     from compatcheck.lab.releases import Axis
@@ -34,7 +36,8 @@ class Settings(NamedTuple):
     no_store: bool
     fresh: bool
     quiet: bool
-    jobs: int = 1
+    jobs: int | None = None
+    """Releases measured at a time; None as many as the place can do at a time, where it says."""
 
     @property
     def environment(self) -> EnvironmentChoice:
@@ -49,6 +52,7 @@ def open_laboratory(
     *,
     progress: Callable[[str, Measurement], None],
     overlays: Overlays | None = None,
+    place: Place = HERE,
 ) -> Laboratory:
     """Return what measures releases of a package.
 
@@ -58,6 +62,7 @@ def open_laboratory(
         axis: its releases or commits that may be asked for.
         progress: told of each result.
         overlays: environments over an interpreter that was found before; None finds or builds it.
+        place: where probes run.
 
     Raises:
         UsageError: there is no interpreter with torch, or --exclude-newer makes no sense.
@@ -67,7 +72,7 @@ def open_laboratory(
     with_uv = overlays.installer.name == "uv"
     return Laboratory(
         overlays=overlays,
-        interpreter_options=settings.environment.options,
+        choice=settings.environment,
         package=package,
         store=open_store(wanted=not settings.no_store),
         beside=settings.beside,
@@ -76,7 +81,8 @@ def open_laboratory(
         dates=choose_dates(settings.exclude_newer, axis, with_uv=with_uv),
         timeout_seconds=settings.timeout_seconds,
         fresh=settings.fresh,
-        jobs=settings.jobs,
+        jobs=settings.jobs or place.jobs or 1,
+        place=place,
         progress=progress,
     )
 

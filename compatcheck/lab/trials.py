@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.version import Version
 
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, CompatcheckError
+from compatcheck.core.place import HERE
 from compatcheck.core.process import run
 from compatcheck.lab.confirm import judge
 from compatcheck.lab.confirmation import Confirmation
@@ -26,6 +27,7 @@ from compatcheck.lab.settings import open_laboratory
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from compatcheck.core.place import Place
     from compatcheck.lab.attribution import HeldPair
     from compatcheck.lab.environments.choice import EnvironmentChoice
     from compatcheck.lab.environments.overlay import Overlays
@@ -41,11 +43,18 @@ if TYPE_CHECKING:
 class Trials:
     """Trials of several rules over one interpreter, which is found or built once."""
 
-    def __init__(self, settings: Settings, rules: RuleSet, progress: Callable[[str, Measurement], None]) -> None:
-        """Take how to measure, the database and what is told of each result."""
+    def __init__(
+        self,
+        settings: Settings,
+        rules: RuleSet,
+        progress: Callable[[str, Measurement], None],
+        place: Place = HERE,
+    ) -> None:
+        """Take how to measure, the database, what is told of each result, and where probes run."""
         self.settings = settings
         self.rules = rules
         self.progress = progress
+        self.place = place
         self._overlays: Overlays | None = None
 
     @cached_property
@@ -75,6 +84,7 @@ class Trials:
             Axis(tuple(releases), self.rules.dates(trial.package)),
             progress=self.progress,
             overlays=self._overlays,
+            place=self.place,
         )
         self._overlays = laboratory.overlays
         suspect = _measure(laboratory, trial, trial.suspect, trial.parameters, backend)
@@ -118,10 +128,12 @@ class Trials:
                 Axis(tuple(releases), self.rules.dates(package)),
                 progress=self.progress,
                 overlays=self._overlays,
+                place=self.place,
             )
             self._overlays = laboratory.overlays
-            for release, tasks in sorted(releases.items(), key=lambda item: Version(item[0])):
-                found |= zip(tasks, laboratory.measure(release, list(tasks.values())), strict=True)
+            ordered = {release: list(releases[release].values()) for release in sorted(releases, key=Version)}
+            for release, measured in laboratory.measure_all(ordered):
+                found |= zip(releases[release], measured, strict=True)
         return found
 
 

@@ -135,6 +135,11 @@ class Database:
         """Open a database file."""
         return cls(lambda: open(path, "rb"), path)
 
+    def read_all(self) -> bytes:
+        """Return the database as a file of an installation holds it."""
+        with self._connect() as stream:
+            return stream.read()
+
     def _read(self, span: Iterable[int]) -> bytes:
         offset, length = span
         with self._connect() as stream:

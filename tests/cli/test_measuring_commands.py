@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -183,8 +183,8 @@ class Unchanging:
     def __init__(self, settings: Settings, package: str) -> None:
         self.settings, self.package = settings, package
 
-    def measure_all(self, versions: list[str], tasks: list[Task]) -> Iterator[tuple[str, list[Measurement]]]:
-        for version in versions:
+    def measure_all(self, wanted: Mapping[str, list[Task]]) -> Iterator[tuple[str, list[Measurement]]]:
+        for version, tasks in wanted.items():
             yield version, [self._measure(version, task) for task in tasks]
 
     def _measure(self, version: str, task: Task) -> Measurement:

@@ -12,6 +12,7 @@ from compatcheck.cli.help import Command
 from compatcheck.cli.measuring.axis import open_axis
 from compatcheck.cli.measuring.progress import Progress, announce
 from compatcheck.cli.output import write_figures
+from compatcheck.cli.place import open_place
 from compatcheck.core.errors import EXIT_CLEAN
 from compatcheck.lab import history
 from compatcheck.lab.parameters import parse_one_set
@@ -24,7 +25,7 @@ from compatcheck.lab.settings import Settings, open_laboratory
 
 @click.command("bisect", cls=Command)
 @options.argument("name", "PROBE", "probe")
-@options.take("bisect", "axis", "text json markdown", *options.LABORATORY, "jobs")
+@options.take("bisect", "axis", "text json markdown", *options.LABORATORY, "jobs", "cluster")
 def command(
     name: str,
     package: str,
@@ -39,6 +40,7 @@ def command(
     report: str | None,
     plot: str | None,
     format_name: str,
+    ray_address: str | None,
     **given: Any,  # noqa: ANN401 (options that `Settings` takes)
 ) -> int:
     """Find every release or commit of a package in which a probe's verdict changes.
@@ -60,9 +62,10 @@ def command(
         return EXIT_CLEAN
     progress = Progress(None, quiet=settings.quiet)
     announce("bisect", settings.environment, quiet=settings.quiet)
-    laboratory = open_laboratory(settings, package, axis, progress=progress)
-    wanted = history.Wanted(axis.find(good), axis.find(bad), threshold)
-    found = history.find_history(task, laboratory, releases, wanted, depth=depth)
+    with open_place(ray_address) as place:
+        laboratory = open_laboratory(settings, package, axis, progress=progress, place=place)
+        wanted = history.Wanted(axis.find(good), axis.find(bad), threshold)
+        found = history.find_history(task, laboratory, releases, wanted, depth=depth)
     progress.close()
     if report is not None:
         if found.is_own:

@@ -11,6 +11,7 @@ from compatcheck.cli.help import Command
 from compatcheck.cli.measuring.axis import open_axis
 from compatcheck.cli.measuring.progress import Progress, announce
 from compatcheck.cli.output import write_figures
+from compatcheck.cli.place import open_place
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, UsageError
 from compatcheck.lab.drafts import write_drafts
 from compatcheck.lab.evidence.files import write_measurements
@@ -30,7 +31,7 @@ from compatcheck.lab.sweep import (
 
 @click.command("sweep", cls=Command)
 @options.argument("names", "[PROBE...]", "probe", nargs=-1)
-@options.take("sweep", "axis", "own probe", "text json markdown", *options.LABORATORY, "jobs")
+@options.take("sweep", "axis", "own probe", "text json markdown", *options.LABORATORY, "jobs", "cluster")
 def command(
     names: tuple[str, ...],
     probe_files: tuple[str, ...],
@@ -44,6 +45,7 @@ def command(
     export: str | None,
     plot: str | None,
     format_name: str,
+    ray_address: str | None,
     **given: Any,  # noqa: ANN401 (options that `Settings` takes)
 ) -> int:
     """Measure every combination of probes and parameters in every release or commit, and say where numbers change.
@@ -64,11 +66,12 @@ def command(
         return EXIT_CLEAN
     progress = Progress(len(releases) * len(tasks), quiet=settings.quiet, varying=find_varying(tasks))
     announce("sweep", settings.environment, quiet=settings.quiet)
-    laboratory = open_laboratory(settings, package, axis, progress=progress)
-    results = dict(laboratory.measure_all(releases, tasks))
-    series = collect_series(tasks, results, every_metric=every_metric)
-    progress.total = None
-    changes = attribute_changes(find_changes(series), tasks, laboratory)
+    with open_place(ray_address) as place:
+        laboratory = open_laboratory(settings, package, axis, progress=progress, place=place)
+        results = dict(laboratory.measure_all(dict.fromkeys(releases, tasks)))
+        series = collect_series(tasks, results, every_metric=every_metric)
+        progress.total = None
+        changes = attribute_changes(find_changes(series), tasks, laboratory)
     progress.close()
     if export is not None:
         measured = [one for found in results.values() for one in found]

@@ -20,10 +20,10 @@ from compatcheck.services.pip_index import describe_index
 class EnvironmentChoice(NamedTuple):
     """How the person wants environments to be made."""
 
-    python: str | None
-    torch: str | None
-    beside: tuple[str, ...]
-    installer: str | None
+    python: str | None = None
+    torch: str | None = None
+    beside: tuple[str, ...] = ()
+    installer: str | None = None
 
     @property
     def options(self) -> str:

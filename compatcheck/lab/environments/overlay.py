@@ -35,6 +35,8 @@ from compatcheck.services.pip_index import uv_variables
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+MANIFEST = "compatcheck-overlay.json"
+"""File of an overlay that says what it was made of."""
 _LAYOUT = "3"
 """Changes when overlays of the past must not be used any more."""
 
@@ -120,7 +122,7 @@ class Overlays:
             return self.base.interpreter
         sources = [resolve_source(text) for text in self._pin(requirements, exclude_newer)]
         folder = self.directory / self.key(sources, exclude_newer, alone=alone)
-        manifest = folder / "compatcheck-overlay.json"
+        manifest = folder / MANIFEST
         if not manifest.exists():
             self._build(folder, sources, exclude_newer, alone=alone)
         held = json.loads(manifest.read_text(encoding="utf-8"))
@@ -171,7 +173,7 @@ class Overlays:
                 "versions": {name: installed.identify(one) for name, one in sorted(found.items())},
                 "pins": {name: requirement_of(one) for name, one in sorted(found.items())},
             }
-            (target / "compatcheck-overlay.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+            (target / MANIFEST).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
             try:
                 target.rename(folder)
             except OSError:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import inspect
+import json
 import os
 import pkgutil
 from functools import cached_property
@@ -12,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from compatcheck.core.errors import UsageError
 from compatcheck.core.source import Source
+from compatcheck.lab.cache import make_folder
 from compatcheck.lab.measurement import show_parameter
+from compatcheck.lab.probes import catalog as _catalog
 from compatcheck.lab.probes.fingerprint import hash_code
 from compatcheck.lab.release_series import differ
 
@@ -82,15 +86,26 @@ class Probe:
         self.module = module
         self.path = path
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Go to another machine as a name where that has it from this package, else with all of its files."""
+        if os.path.dirname(self.path) == os.path.dirname(_catalog.__file__):
+            return find_probe, (self.name,)
+        return _carry, (self.name, self._files)
+
+    @cached_property
+    def _files(self) -> dict[str, str]:
+        """The texts of the probe's file and of those beside it that it shares with others, by name; its own is the first."""
+        beside = os.path.dirname(self.path)
+        texts = {}
+        for name in (os.path.basename(self.path), *(f"_{name}.py" for name in self._shares)):
+            with open(os.path.join(beside, name), encoding="utf-8") as file:
+                texts[name] = file.read()
+        return texts
+
     @cached_property
     def hash(self) -> str:
-        """`hash_code` of the probe's file and of those beside it that it shares with others: what was measured, not its words."""
-        beside = os.path.dirname(self.path)
-        sources = []
-        for path in (self.path, *(os.path.join(beside, f"_{name}.py") for name in self._shares)):
-            with open(path, encoding="utf-8") as file:
-                sources.append(file.read())
-        return hash_code(sources)
+        """`hash_code` of its files: what was measured, not its words."""
+        return hash_code(list(self._files.values()))
 
     @cached_property
     def choices(self) -> Mapping[str, tuple[Any, ...]]:
@@ -203,9 +218,7 @@ def _suggest(word: object, known: Iterable[str]) -> str | None:
 
 def probe_names() -> list[str]:
     """Return the names of all probes, sorted."""
-    from compatcheck.lab.probes import catalog  # noqa: PLC0415 (beside its use)
-
-    names = (module.name for module in pkgutil.iter_modules(catalog.__path__))
+    names = (module.name for module in pkgutil.iter_modules(_catalog.__path__))
     return sorted(name for name in names if not name.startswith("_"))
 
 
@@ -269,6 +282,17 @@ def _load(path: str, name: str | None = None) -> Probe:
         hint = "a probe imports what it measures inside `run`; only the interpreter under test has it"
         raise UsageError(msg, source=Source(path), hint=hint) from None
     return _check_offers(Probe(name, module, path))
+
+
+def _carry(name: str, files: Mapping[str, str]) -> Probe:
+    """Read a probe from the texts of its files, which are written into the cache."""
+    content = json.dumps([name, dict(files)]).encode()
+    folder = make_folder("probes", hashlib.sha256(content).hexdigest()[:20])
+    for file, text in files.items():
+        scratch = folder / f"{file}.{os.getpid()}"
+        scratch.write_text(text, encoding="utf-8")
+        scratch.replace(folder / file)
+    return _load(str(folder / next(iter(files))), name)
 
 
 def _check_offers(probe: Probe) -> Probe:

@@ -36,7 +36,7 @@ def sweep(
 ) -> tuple[list[SeriesChange], dict[str, list[Measurement]], Task]:
     task = make_task(find_probe(file), {})
     laboratory = Laboratory(overlays=overlays, package="leaky", store=store)
-    results = dict(laboratory.measure_all(versions, [task]))
+    results = dict(laboratory.measure_all({version: [task] for version in versions}))
     changes = find_changes(collect_series([task], results, every_metric=False))
     return attribute_changes(changes, [task], laboratory), results, task
 
