@@ -166,6 +166,7 @@ def _read_switches(keys: Keys, text: Keys, *, known: bool) -> dict[str, Found | 
         "tie_word_embeddings": _flag(keys, "tie_word_embeddings"),
         "alibi": _flag(text, "alibi"),
         "use_cache": _flag(keys, "use_cache") or _flag(text, "use_cache"),
+        "output_router_logits": _flag(text, "output_router_logits"),
         "output_attentions": _flag(keys, "output_attentions") or ((False, CLASS_DEFAULT) if known else None),
     }
     architectures = keys.names("architectures")
