@@ -3,8 +3,8 @@
     python -m benchmarks.backtest --since 2025-01-01 --output FOLDER PACKAGE:NAME=VALUE[,VALUE];… [PACKAGE:…]
 
 The first release of each minor version is measured beside the packages of its day and compared with the one before; what grew is
-measured again with all else held. What comes out is a line of JSON a release in ``FOLDER/looks.jsonl``; a line that is there is not
-played again.
+measured again with all else held. What comes out is a line of JSON a release in ``FOLDER/looks.jsonl``; a line that is there is
+not played again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from compatcheck.lab.parameters import parse_parameters
-from compatcheck.lab.releases import group_minors, list_every
+from compatcheck.lab.releases import choose_releases, group_minors
 from compatcheck.lab.settings import Settings, open_laboratory
 from compatcheck.lab.watch import Look, choose_pairs, choose_tasks, is_growth, look, write_look
 from compatcheck.rules.locate import open_rules
@@ -26,7 +26,7 @@ def play(spec: str, since: str, output: Path, torch: str) -> None:
     package, _, rest = spec.partition(":")
     axes = parse_parameters([part for part in rest.split(";") if part])
     tasks, beside = choose_tasks(["whole_run"], package, "cpu", axes)
-    axis = list_every(open_rules(), package)
+    axis = choose_releases(open_rules(), package, None, ask=True)
     axis = axis._replace(names=tuple(minor[0] for minor in group_minors(axis.names)))
     settings = Settings(None, torch, beside, None, "release", "cpu", (), 300.0, no_store=False, fresh=False, quiet=True)
     lines = output / "looks.jsonl"

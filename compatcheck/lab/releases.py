@@ -125,15 +125,6 @@ def choose_releases(
     return Axis(tuple(chosen), {name: date for name, date in dates.items() if date}, tuple(between), note=note)
 
 
-def list_every(rules: RuleSet, package: str) -> Axis:
-    """Return the final releases of a package that the database knows, and those that the package index has.
-
-    Raises:
-        UsageError: there are none.
-    """
-    return choose_releases(rules, package, None, ask=True)
-
-
 def _choose(releases: Sequence[str], specifier: str | None) -> tuple[list[str], list[str]]:
     """Return all releases and those of a range, the oldest first."""
     known = sorted(dict.fromkeys(one for one in releases if parse_version(one)), key=Version)

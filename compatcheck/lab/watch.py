@@ -14,9 +14,11 @@ from compatcheck.core.source import Source
 from compatcheck.lab.drafts import write_drafts
 from compatcheck.lab.evidence.files import write_measurements
 from compatcheck.lab.history import find_repository
+from compatcheck.lab.measurement_files import read_measurements
 from compatcheck.lab.probes.probe import find_probe, probe_names
 from compatcheck.lab.probes.runner import make_task
 from compatcheck.lab.probes.script import make_script
+from compatcheck.lab.release_series import Series
 from compatcheck.lab.reporters.watch import format_upstream
 from compatcheck.lab.sweep import attribute_changes, collect_series, find_changes, list_held, task_of
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from compatcheck.lab.measurement import Measurement
     from compatcheck.lab.measuring import Laboratory
     from compatcheck.lab.probes.runner import Task
-    from compatcheck.lab.release_series import Series, SeriesChange
+    from compatcheck.lab.release_series import SeriesChange
     from compatcheck.lab.releases import Axis
 
 PACKAGES = (
@@ -163,9 +165,12 @@ def write_look(found: Look, directory: str, tasks: Sequence[Task], laboratory: L
     name = f"{found.package}-{found.after}"
     paths = []
     measured = [one for several in found.results.values() for one in several if one.device != "none"]
-    kept = folder / "measurements" / f"{name}.jsonl"
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    write_measurements(str(kept), [*measured, *(one for one in list_held(found.changes) if one.device != "none")])
+    held = [one for one in list_held(found.changes) if one.device != "none"]
+    for kept, several in ((f"{name}.jsonl", measured), (f"{name}.held.jsonl", held)):
+        path = folder / "measurements" / found.package / kept
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if several:
+            write_measurements(str(path), several)
     if found.grown:
         paths += write_drafts(directory, found.package, found.grown, found.results, (found.before, found.after))
         page = folder / "reports" / f"{name}.md"
@@ -173,6 +178,37 @@ def write_look(found: Look, directory: str, tasks: Sequence[Task], laboratory: L
         page.write_text(_report(found, tasks, laboratory), encoding="utf-8")
         paths.append(str(page))
     return paths
+
+
+def read_series(directory: str, names: Sequence[str]) -> dict[str, list[Series]]:
+    """Return, for each package, the numbers that all looks so far have followed, over its releases.
+
+    Args:
+        directory: where looks are written.
+        names: of probes beside those of the catalogue.
+    """
+    compared = {probe.name: probe.compared for probe in map(find_probe, (*probe_names(), *names))}
+    found: dict[str, list[Series]] = {}
+    for folder in sorted(path for path in (Path(directory) / "measurements").glob("*") if path.is_dir()):
+        values: dict[tuple[str, str, str, str], dict[str, float]] = {}
+        for file in folder.glob("*.jsonl"):
+            for one in () if file.name.endswith(".held.jsonl") else read_measurements(str(file)):
+                run = (one.probe, one.backend, json.dumps(dict(one.parameters), sort_keys=True))
+                for metric in compared.get(one.probe, ()) if one.succeeded else ():
+                    if (value := one.metric(metric)) is not None:
+                        values.setdefault((*run, metric), {})[one.versions[folder.name]] = value
+        found[folder.name] = [
+            Series(
+                probe=probe,
+                parameters=json.loads(parameters),
+                backend=backend,
+                metric=metric,
+                predicted=None,
+                values=dict(sorted(several.items(), key=lambda item: Version(item[0]))),
+            )
+            for (probe, backend, parameters, metric), several in values.items()
+        ]
+    return found
 
 
 def _report(found: Look, tasks: Sequence[Task], laboratory: Laboratory) -> str:

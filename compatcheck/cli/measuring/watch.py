@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import date
 from typing import Any
 
@@ -10,7 +11,7 @@ import click
 from compatcheck.cli import options
 from compatcheck.cli.help import Command
 from compatcheck.cli.measuring.progress import Progress, announce
-from compatcheck.cli.output import write_notice
+from compatcheck.cli.output import write_files, write_notice
 from compatcheck.core.errors import (
     EXIT_CLEAN,
     EXIT_FINDINGS,
@@ -19,11 +20,13 @@ from compatcheck.core.errors import (
     UsageError,
 )
 from compatcheck.lab.parameters import parse_parameters
-from compatcheck.lab.releases import list_every
+from compatcheck.lab.releases import choose_releases
+from compatcheck.lab.reporters.page import format_page
+from compatcheck.lab.reporters.sweep import draw_series
 from compatcheck.lab.reporters.watch import describe_change
 from compatcheck.lab.settings import Settings, open_laboratory
-from compatcheck.lab.sweep import find_varying
-from compatcheck.lab.watch import PACKAGES, State, choose_pairs, choose_tasks, look, write_look
+from compatcheck.lab.sweep import find_changes, find_varying, group_changes
+from compatcheck.lab.watch import PACKAGES, State, choose_pairs, choose_tasks, look, read_series, write_look
 from compatcheck.rules.locate import open_rules
 
 
@@ -63,7 +66,7 @@ def command(
         if not tasks:
             continue
         try:
-            axis = list_every(rules, package)
+            axis = choose_releases(rules, package, None, ask=True)
         except CompatcheckError as error:
             write_notice(f"{package}: {error}")
             continue
@@ -93,9 +96,19 @@ def command(
             for path in write_look(found, output, tasks, laboratory):
                 click.echo(f"wrote {path}", err=True)
             looked.keep(package, pair[1])
+            _write_page(output, names)
     if grown:
         return EXIT_FINDINGS
     return EXIT_CLEAN if measured or dry_run or not new else EXIT_NOTHING_TO_CHECK
+
+
+def _write_page(output: str, names: tuple[str, ...]) -> None:
+    """Renew the page of memory across releases with all that was looked at."""
+    sections = {
+        package: (len(series), draw_series(package, group_changes(find_changes(series))))
+        for package, series in read_series(output, names).items()
+    }
+    write_files([("output", os.path.join(output, "memory.html"), format_page(sections))])
 
 
 def _check_day(option: str, day: str | None) -> None:

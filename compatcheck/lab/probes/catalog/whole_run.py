@@ -360,6 +360,7 @@ def _trainer(parameters: Mapping[str, Any], recorder: Recorder, steps: _Steps, f
     trainers = recorder.load("tiny_trainers")
     name, batch = parameters["trainer"], parameters["batch"]
     tokenizer = trainers.tokenizer()
+    tokenizer.model_input_names = ["input_ids", "attention_mask"]  # models of a decoder take no more
     model = _model(parameters, recorder, folder, scores=name == "reward")
     if name in ("grpo", "rloo"):
         model.generate = partial(model.generate, suppress_tokens=[tokenizer.eos_token_id, 2])

@@ -58,6 +58,8 @@ def main(arguments: list[str]) -> int:
                 if code := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
                     return _end_like(code)
                 continue
+            if forks:
+                _end_with_parent()
             # A hang ends with the stack it hangs in, which says more than "too slow".
             faulthandler.dump_traceback_later(request["timeout_seconds"], exit=True)
             _run_task(task, request, write, rank)
