@@ -92,9 +92,8 @@ def gather_all(inspection: Inspection, rules: RuleSet, environ: Mapping[str, str
 
 def _set_bounds(request: Request) -> None:
     """Say what is inspected, and what of it the person named: the policy of a checkout may name what it likes."""
-    foreign, own = [], []
-    for path in request.paths:
-        (foreign if os.path.realpath(path) in request.foreign else own).append(path)
+    foreign = [path for path in request.paths if os.path.realpath(path) in request.foreign]
+    own = [path for path in request.paths if path not in foreign]
     distrust(*own, *([request.image] if request.image is not None else ()))
     distrust(*foreign, named=False)
     beside = filter(None, (*request.training, request.model, request.env_file))

@@ -21,6 +21,7 @@ COMMANDS = {
     "confirm": ("compatcheck.cli.measuring.confirm", "Measure whether a rule holds."),
     "bisect": ("compatcheck.cli.measuring.bisect", "Find the releases that broke and mended something."),
     "sweep": ("compatcheck.cli.measuring.sweep", "Measure probes over many releases and find what changed."),
+    "watch": ("compatcheck.cli.measuring.watch", "Measure what came out since the last look, and write up what grew."),
     "probe": ("compatcheck.cli.measuring.probe", "Measure a memory claim in an environment."),
     "evidence": ("compatcheck.cli.measuring.evidence", "List, show, export and import measurements."),
 }

@@ -40,7 +40,7 @@ def collect_series(
     Args:
         tasks: what was measured, in the order of each release's measurements.
         results: release → measurements, oldest first.
-        every_metric: take every result and every phase, not the probe's headline alone.
+        every_metric: take every result and every phase, not those alone that the probe names.
     """
     series = []
     for index, task in enumerate(tasks):
@@ -66,7 +66,7 @@ def collect_series(
 
 
 def _metrics(task: Task, measurements: Sequence[Measurement], *, every: bool) -> list[str]:
-    names = [task.probe.module.METRIC]
+    names = list(task.probe.compared)
     if every:
         for measurement in measurements:
             names += measurement.results
@@ -93,7 +93,7 @@ def attribute_changes(
     sides = dict.fromkeys((change.before, change.after) for change in changes)
     for before, after in sides:
         chosen = [index for index, one in enumerate(changes) if (one.before, one.after) == (before, after)]
-        wanted = [_task_of(changes[index].series, tasks) for index in chosen]
+        wanted = [task_of(changes[index].series, tasks) for index in chosen]
         shown = [changes[index].shown_by for index in chosen]
         for index, attribution in zip(chosen, attribute(laboratory, before, after, wanted, shown), strict=True):
             found[index] = replace(changes[index], attribution=attribution)
@@ -106,7 +106,8 @@ def list_held(changes: Sequence[SeriesChange]) -> list[Measurement]:
     return list({id(one): one for pair in pairs for one in (pair.before, pair.after)}.values())
 
 
-def _task_of(series: Series, tasks: Sequence[Task]) -> Task:
+def task_of(series: Series, tasks: Sequence[Task]) -> Task:
+    """Return the task whose measurements a series is made of."""
     return next(
         task
         for task in tasks

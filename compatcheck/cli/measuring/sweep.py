@@ -10,7 +10,7 @@ from compatcheck.cli import options
 from compatcheck.cli.help import Command
 from compatcheck.cli.measuring.axis import open_axis
 from compatcheck.cli.measuring.progress import Progress, announce
-from compatcheck.cli.output import write_figures
+from compatcheck.cli.output import write_figures, write_files
 from compatcheck.cli.place import open_place
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, UsageError
 from compatcheck.lab.drafts import write_drafts
@@ -18,6 +18,7 @@ from compatcheck.lab.evidence.files import write_measurements
 from compatcheck.lab.probe_choice import choose_tasks
 from compatcheck.lab.reporters import sweep as reporter
 from compatcheck.lab.reporters.measurement import wrap_text
+from compatcheck.lab.reporters.page import format_page
 from compatcheck.lab.settings import Settings, open_laboratory
 from compatcheck.lab.sweep import (
     attribute_changes,
@@ -44,6 +45,7 @@ def command(
     drafts: str | None,
     export: str | None,
     plot: str | None,
+    html: str | None,
     format_name: str,
     ray_address: str | None,
     **given: Any,  # noqa: ANN401 (options that `Settings` takes)
@@ -79,6 +81,9 @@ def command(
     groups = group_changes(changes)
     if plot is not None:
         write_figures(plot, reporter.draw_series(package, groups), "no number changed")
+    if html is not None:
+        page = format_page({package: (len(series), reporter.draw_series(package, groups))})
+        write_files([("html", html, page)])
     if drafts is not None:
         written = write_drafts(drafts, package, changes, results, axis.known)
         nothing = f"no change is {package}'s own" if changes else "no number grew"

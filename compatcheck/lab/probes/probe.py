@@ -16,12 +16,13 @@ from compatcheck.core.errors import UsageError
 from compatcheck.core.source import Source
 from compatcheck.lab.cache import make_folder
 from compatcheck.lab.measurement import show_parameter
+from compatcheck.lab.pairwise import cover_pairs
 from compatcheck.lab.probes import catalog as _catalog
 from compatcheck.lab.probes.fingerprint import hash_code
 from compatcheck.lab.release_series import differ
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from compatcheck.lab.measurement import Measurement
     from compatcheck.lab.probes.worker.recorder import Recorder
@@ -40,6 +41,9 @@ class ProbeModule(Protocol):
     # ``counted(parameters)`` may return another accounting than ``ACCOUNTING`` for some.
     # ``further_facts(parameters)`` may return what else holds of the run, or holds instead of what ``facts`` says.
     # ``on_a_gpu(versions)`` may say what releases do on a GPU alone, so that a measurement on a CPU says nothing of them.
+    # ``COMPARED`` names metrics that are compared between releases beside ``METRIC``; ``needs(parameters)`` returns the packages
+    # that a run uses, and ``is_sensible(parameters)`` whether there is such a run (`Probe.matrix`).
+    # ``FORKS = True`` has one process import what ``prepare(parameters)`` names and fork one off for each run, on a CPU.
     # ``ALONE = True`` gives it a process of its own. ``environ(parameters)`` may return the variables that this process must have
     # before torch starts (name -> value; None takes one away); a probe that has it is alone too.
     PACKAGES: tuple[str, ...]
@@ -132,6 +136,39 @@ class Probe:
     def alone(self) -> bool:
         """Whether each run needs a process of its own: it changes process-wide state, or reads variables at torch's start."""
         return bool(getattr(self.module, "ALONE", False)) or hasattr(self.module, "environ")
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The metrics that are compared between releases."""
+        return tuple(dict.fromkeys((self.module.METRIC, *getattr(self.module, "COMPARED", ()))))
+
+    def needs(self, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the packages that a run with these parameters uses, torch aside."""
+        stated = getattr(self.module, "needs", None)
+        return self.module.PACKAGES if stated is None else tuple(stated(self.complete(parameters)))
+
+    def matrix(self, package: str, axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+        """Return the runs that tell most of a package: the most usual one of each kind, then few that cover pairs of settings.
+
+        Args:
+            package: that all of them use.
+            axes: parameter → values instead of the probe's own choices.
+        """
+        module: Any = self.module
+        if not hasattr(module, "is_sensible"):
+            return [{}] if package in self.needs({}) else []
+        given = {name: values for name, values in axes.items() if name in module.DEFAULTS}
+        every = {**_choices(module), "world_size": (1, 2), **given}
+
+        def is_wanted(row: Mapping[str, Any]) -> bool:
+            return bool(module.is_sensible({**module.DEFAULTS, **row})) and package in self.needs(row)
+
+        return cover_pairs(every, is_wanted, next(iter(_choices(module))))
+
+    @property
+    def forks(self) -> bool:
+        """Whether runs share what was imported and nothing else."""
+        return bool(getattr(self.module, "FORKS", False))
 
     def accounting(self, parameters: Mapping[str, Any]) -> str:
         """Return what is counted on a CPU: ``storages`` or ``allocator``."""

@@ -76,7 +76,7 @@ class Task:
     @property
     def alone(self) -> bool:
         """Whether it needs a process of its own: a process group is made once."""
-        return "world_size" in self.parameters or self.probe.alone
+        return self.world_size > 1 or ("world_size" in self.parameters and not self.probe.forks) or self.probe.alone
 
 
 def make_task(probe: Probe, parameters: Mapping[str, Any], backend: str | None = None) -> Task:
@@ -134,12 +134,13 @@ def run_tasks(
 
 def _batches(tasks: Sequence[Task]) -> Iterator[list[Task]]:
     """Put together what can share a process: the same back end and accounting, nothing distributed."""
-    groups: dict[tuple[str, str], list[Task]] = {}
+    groups: dict[tuple[str, ...], list[Task]] = {}
     for task in tasks:
         if task.alone:
             yield [task]
         else:
-            groups.setdefault((task.backend, task.accounting), []).append(task)
+            forked = task.probe.name if task.probe.forks else ""
+            groups.setdefault((task.backend, task.accounting, forked), []).append(task)
     yield from groups.values()
 
 
@@ -182,6 +183,7 @@ class _Session:
                 "backend": first.backend,
                 "accounting": first.accounting,
                 "world_size": first.world_size,
+                "forks": first.probe.forks and not first.alone,
                 "timeout_seconds": self.limits.timeout_seconds,
                 "memory_fraction": self.limits.memory_fraction,
                 "snapshots": None if self.limits.snapshots is None else os.path.abspath(self.limits.snapshots),

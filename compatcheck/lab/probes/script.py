@@ -46,7 +46,7 @@ _ATTRIBUTE = re.compile(r"\.(\w+)")
 _RELATIVE = re.compile(r"^( *)from \.(\w+) import [^\n]*\n", re.MULTILINE)
 
 
-def make_script(task: Task, *, brief: bool = False) -> str:
+def make_script(task: Task, *, brief: bool = False, healthy: tuple[str, float] | None = None) -> str:
     """Return a program that runs one task and prints what it measures beside what is predicted.
 
     The probe stands first and unchanged; what measures follows. Several ranks are started by the program itself. Where
@@ -55,6 +55,7 @@ def make_script(task: Task, *, brief: bool = False) -> str:
     Args:
         task: what is run.
         brief: leave out all that this task does not reach, and what only explains.
+        healthy: metric and its highest healthy value; by default the probe's own and what it predicts.
     """
     module = task.probe.module
     probe = Path(task.probe.path).read_text(encoding="utf-8").replace(_FUTURE, "")
@@ -86,7 +87,7 @@ def make_script(task: Task, *, brief: bool = False) -> str:
         shared = {name: shorten(text, used) for name, text in shared.items()}
     if shared:
         parts.append(_SHARED.format(sources=shared))
-    parts.append(_main(task, "SharingRecorder" if shared else "Recorder"))
+    parts.append(_main(task, "SharingRecorder" if shared else "Recorder", healthy))
     program = "\n".join(parts)
     return f'"""{task.probe.title}"""\n\n{shorten(program)}' if brief else program
 
@@ -113,10 +114,17 @@ def _split_docstring(text: str) -> tuple[str, str]:
     return documentation, rest
 
 
-def _main(task: Task, recorder: str) -> str:
+def _main(task: Task, recorder: str, healthy: tuple[str, float] | None) -> str:
     parameters = json.dumps(dict(task.parameters))
     module = task.probe.module
-    predicted, allowed = module.predict(task.parameters)[module.METRIC], module.tolerance(task.parameters)
+    if healthy is None:
+        metric, predicted, allowed = (
+            module.METRIC,
+            module.predict(task.parameters)[module.METRIC],
+            module.tolerance(task.parameters),
+        )
+    else:
+        (metric, predicted), allowed = healthy, 0
     ranks = ""
     if task.world_size > 1:
         ranks = (
@@ -169,8 +177,8 @@ def reproduce() -> int:
             return 2
     if rank:
         return 0
-    value = results[METRIC]
-    print(f"{{METRIC}}: {{value:,}}; a healthy release: {predicted!r}")
+    value = results[{metric!r}]
+    print(f"{metric}: {{value:,}}; a healthy release: {predicted!r}")
     return int(value > {predicted + allowed!r})
 
 

@@ -49,13 +49,31 @@ def main(arguments: list[str]) -> int:
             results.write(json.dumps(event) + "\n")
             results.flush()
 
+        forks = request["forks"] and request["backend"] == "cpu" and hasattr(os, "fork")
+        if forks:
+            _load(request["tasks"][0]["path"]).prepare(request["tasks"][0]["parameters"])
         for task in request["tasks"]:
             write({"event": "begin", "key": task["key"]})
+            if forks and (child := os.fork()):
+                if code := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
+                    return _end_like(code)
+                continue
+            if forks:
+                _end_with_parent()
             # A hang ends with the stack it hangs in, which says more than "too slow".
             faulthandler.dump_traceback_later(request["timeout_seconds"], exit=True)
             _run_task(task, request, write, rank)
             faulthandler.cancel_dump_traceback_later()
+            if forks:
+                os._exit(0)
     return 0
+
+
+def _end_like(code: int) -> int:
+    """End as the process that was forked off did, by the same signal if it was one."""
+    if code < 0:
+        os.kill(os.getpid(), -code)
+    return code
 
 
 def _end_with_parent() -> None:

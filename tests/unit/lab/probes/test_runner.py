@@ -393,3 +393,21 @@ def test_a_hang_is_told_with_its_stack_and_the_limit():
     assert reason.startswith(
         "the time limit of 2.5 s ended while it hung in transformers/utils/generic.py:30 in <module>"
     )
+
+
+def test_runs_that_are_forked_off_share_imports_and_nothing_else(probe, interpreter):
+    probe.module.FORKS = True
+    text = Path(probe.path).read_text()
+    told = text.replace(
+        '        case "measure":\n',
+        '        case "count":\n            global COUNT\n            COUNT += 1\n            recorder.result("answer", 41 + COUNT)\n'
+        '        case "measure":\n',
+    )
+    told += "\nimport os\nCOUNT = 0\ndef prepare(parameters):\n    os.environ['OBEYED'] = f'by {os.getpid()}'\n"
+    Path(probe.path).write_text(told)
+    found = run(probe, interpreter, "count", "variables", "crash", "count", "hang", "count", timeout_seconds=3.0)
+    assert [one.status for one in found] == ["ok", "ok", "failed", "ok", "ok", "timeout"]  # what hung is tried again
+    assert [one.results["answer"] for one in found if one.results] == [42, 42, 42]
+    assert found[1].reason.startswith("by ")
+    assert "crashed (signal 11)" in found[2].reason
+    assert "hung in" in found[5].reason

@@ -1,0 +1,124 @@
+"""`compatcheck watch`: what came out since the last look, measured against the release before."""
+
+from __future__ import annotations
+
+import os
+from datetime import date
+from typing import Any
+
+import click
+
+from compatcheck.cli import options
+from compatcheck.cli.help import Command
+from compatcheck.cli.measuring.progress import Progress, announce
+from compatcheck.cli.output import write_files, write_notice
+from compatcheck.core.errors import (
+    EXIT_CLEAN,
+    EXIT_FINDINGS,
+    EXIT_NOTHING_TO_CHECK,
+    CompatcheckError,
+    UsageError,
+)
+from compatcheck.lab.parameters import parse_parameters
+from compatcheck.lab.releases import choose_releases
+from compatcheck.lab.reporters.page import format_page
+from compatcheck.lab.reporters.sweep import draw_series
+from compatcheck.lab.reporters.watch import describe_change
+from compatcheck.lab.settings import Settings, open_laboratory
+from compatcheck.lab.sweep import find_changes, find_varying, group_changes
+from compatcheck.lab.watch import PACKAGES, State, choose_pairs, choose_tasks, look, read_series, write_look
+from compatcheck.rules.locate import open_rules
+
+
+@click.command("watch", cls=Command)
+@options.argument("names", "[PROBE...]", "probe", nargs=-1)
+@options.take("watch", "interpreter", "releases", "measurement", "again", "progress")
+def command(
+    names: tuple[str, ...],
+    packages: tuple[str, ...],
+    state: str,
+    output: str,
+    since: str | None,
+    until: str | None,
+    dry_run: bool,
+    **given: Any,  # noqa: ANN401 (options that `Settings` takes)
+) -> int:
+    """Ask the package index what is new, measure each new release against the one before, and write up what grew.
+
+    Every probe that uses a package is run, whole runs in few combinations that cover each pair of settings. What grows is
+    measured again with all other packages held. A draft rule and a page for the maintainers are written for what is the
+    package's own.
+    """
+    for option, day in (("--since", since), ("--until", until)):
+        _check_day(option, day)
+    settings = Settings(**given)
+    backend = settings.backend or "cpu"
+    axes = parse_parameters(settings.parameters)
+    looked = State(state)
+    rules = open_rules()
+    overlays = None
+    if not dry_run:
+        announce("watch", settings.environment, quiet=settings.quiet)
+        overlays = settings.environment.overlays()
+    measured, grown, new = 0, 0, 0
+    for package in packages or PACKAGES:
+        tasks, beside = choose_tasks(names, package, backend, axes)
+        if not tasks:
+            continue
+        try:
+            axis = choose_releases(rules, package, None, ask=True)
+        except CompatcheckError as error:
+            write_notice(f"{package}: {error}")
+            continue
+        if axis.note is not None:
+            write_notice(axis.note)
+        pairs = [
+            pair
+            for pair in choose_pairs(axis, looked.looked.get(package), since)
+            if until is None or axis.dates.get(pair[1], "") <= until
+        ]
+        new += len(pairs)
+        if dry_run:
+            told = ", ".join(pair[1] for pair in pairs) or "nothing new"
+            click.echo(f"{package}: {told}; {len(tasks)} measurements of each")
+            continue
+        chosen = settings._replace(beside=(*settings.beside, *beside))
+        for pair in pairs:
+            progress = Progress(2 * len(tasks), quiet=settings.quiet, varying=find_varying(tasks))
+            laboratory = open_laboratory(chosen, package, axis, progress=progress, overlays=overlays)
+            found = look(laboratory, pair, tasks)
+            progress.close()
+            measured += found.measured
+            grown += bool(found.grown)
+            for change in found.grown:
+                defaults = next(one.probe.module.DEFAULTS for one in tasks if one.probe.name == change.series.probe)
+                click.echo(f"{package} {pair[0]} -> {pair[1]}: {describe_change(change, defaults)}")
+            for path in write_look(found, output, tasks, laboratory):
+                click.echo(f"wrote {path}", err=True)
+            looked.keep(package, pair[1])
+            _write_page(output, names)
+    if grown:
+        return EXIT_FINDINGS
+    return EXIT_CLEAN if measured or dry_run or not new else EXIT_NOTHING_TO_CHECK
+
+
+def _write_page(output: str, names: tuple[str, ...]) -> None:
+    """Renew the page of memory across releases with all that was looked at."""
+    sections = {
+        package: (len(series), draw_series(package, group_changes(find_changes(series))))
+        for package, series in read_series(output, names).items()
+    }
+    write_files([("output", os.path.join(output, "memory.html"), format_page(sections))])
+
+
+def _check_day(option: str, day: str | None) -> None:
+    """Refuse what is no date.
+
+    Raises:
+        UsageError: it is none.
+    """
+    try:
+        date.fromisoformat(day or "2025-01-01")
+    except ValueError:
+        msg = f"{option} {day!r} is no date"
+        raise UsageError(msg, hint="as 2025-05-19") from None

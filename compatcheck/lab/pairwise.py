@@ -1,0 +1,49 @@
+"""Few combinations of parameters in which every two values that go together occur together."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    Row = Mapping[str, Any]
+
+
+def cover_pairs(
+    axes: Mapping[str, Sequence[Any]], is_sensible: Callable[[Row], bool], kind: str | None = None
+) -> list[dict[str, Any]]:
+    """Return rows that contain every pair of values which some sensible row contains.
+
+    Greedy: each row is the one of all that has the most pairs which no row before it has, the earliest of several. The result
+    depends on nothing but what is given.
+
+    Args:
+        axes: parameter → values, the first one the usual one.
+        is_sensible: tells whether there is such a run.
+        kind: parameter of whose every value the most usual row comes first.
+    """
+    rows = [row for values in product(*axes.values()) if is_sensible(row := dict(zip(axes, values, strict=True)))]
+    pairs = [_pairs(row, axes) for row in rows]
+    wanted = {pair for found in pairs for pair in found}
+    chosen = []
+    for value in axes[kind] if kind is not None else ():
+        own = [index for index, row in enumerate(rows) if row[kind] == value]
+        if own:
+            chosen.append(
+                min(own, key=lambda index: sum(rows[index][name] != values[0] for name, values in axes.items()))
+            )
+    for index in chosen:
+        wanted -= pairs[index]
+    while wanted:
+        best = max(range(len(rows)), key=lambda index: len(pairs[index] & wanted))
+        chosen.append(best)
+        wanted -= pairs[best]
+    return [rows[index] for index in chosen]
+
+
+def _pairs(row: Row, axes: Mapping[str, Sequence[Any]]) -> frozenset[tuple[int, ...]]:
+    """Return the pairs of values of a row, by their places on their axes."""
+    places = [(axis, axes[name].index(value)) for axis, (name, value) in enumerate(row.items())]
+    return frozenset((*one, *other) for one, other in combinations(places, 2))

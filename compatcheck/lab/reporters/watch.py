@@ -1,0 +1,85 @@
+"""What a look at new releases found: lines for a terminal, and a page for the maintainers of a package."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from compatcheck.lab.measurement import Measurement, show_parameter
+from compatcheck.lab.reporters.measurement import describe_versions, show_exactly, show_quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from compatcheck.lab.release_series import SeriesChange
+
+MOST_ROWS = 12
+"""Changes that a page has room for."""
+
+
+def describe_change(change: SeriesChange, defaults: Mapping[str, object]) -> str:
+    """Say what grew, in which run, and by how much."""
+    values = change.series.values
+    run = describe_run(change.series.parameters, defaults)
+    before, after = (show_quantity(change.series.metric, values[side]) for side in (change.before, change.after))
+    return f"{change.series.probe} {run} {change.series.metric}: {before} -> {after}"
+
+
+def describe_run(parameters: Mapping[str, object], defaults: Mapping[str, object]) -> str:
+    """Name the parameters of a run that are not the defaults."""
+    changed = [f"{name}={show_parameter(value)}" for name, value in parameters.items() if defaults.get(name) != value]
+    return " ".join(changed) or "(defaults)"
+
+
+def format_upstream(
+    package: str,
+    changes: Sequence[SeriesChange],
+    defaults: Mapping[str, Mapping[str, object]],
+    measurement: Measurement,
+    repository: str | None,
+    script: str,
+) -> str:
+    """Format a page for the maintainers, in Markdown: what grew, whose it is, and a script that is folded.
+
+    Args:
+        package: theirs.
+        changes: what grew in one release, the greatest first; all are the package's own.
+        defaults: probe → its default parameters.
+        measurement: of the newer release, of the first change.
+        repository: address of the package's repository, for a comparison of the two sides.
+        script: measures the first change without compatcheck.
+    """
+    first = changes[0]
+    series, attribution = first.series, first.attribution
+    more = first.ratio
+    lines = [
+        f"# {package} {first.after}: {series.metric} of {describe_run(series.parameters, defaults[series.probe])} grew"
+        + (f" by {100 * (more - 1):.0f} %" if more else ""),
+        "",
+        f"A tiny model goes through the same run in {first.before} and in {first.after}; bytes are what tensors take.",
+        "",
+        f"| run | metric | {first.before} | {first.after} |",
+        "|---|---|---|---|",
+    ]
+    for change in changes[:MOST_ROWS]:
+        one = change.series
+        cells = [describe_run(one.parameters, defaults[one.probe]), one.metric]
+        cells += [show_exactly(one.metric, one.values[side]) for side in (change.before, change.after)]
+        lines.append(f"| {' | '.join(cells)} |")
+    if len(changes) > MOST_ROWS:
+        lines += ["", f"And {len(changes) - MOST_ROWS} more runs and metrics."]
+    lines.append("")
+    if attribution is not None and (said := attribution.describe(package, partial(_show, metric=series.metric))):
+        lines.append(f"- With everything else held: {said}.")
+    if repository:
+        lines.append(f"- {repository}/compare/v{first.before}...v{first.after}")
+    lines.append(f"- Measured with {describe_versions(measurement.versions)} on {measurement.device}.")
+    if measurement.command:
+        lines += ["", "```", measurement.command, "```"]
+    lines += ["", "<details><summary>A script that shows it: exit code 1 where it grew</summary>", ""]
+    lines += ["```python", script.rstrip(), "```", "", "</details>"]
+    return "\n".join(lines) + "\n"
+
+
+def _show(measurement: Measurement, metric: str) -> str:
+    return show_quantity(metric, measurement.metric(metric)) if measurement.succeeded else measurement.status

@@ -1,0 +1,227 @@
+"""New releases of packages since the last look: measured against the release before, attributed, and written up."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from packaging.version import Version
+
+from compatcheck.core.errors import InputError
+from compatcheck.core.source import Source
+from compatcheck.lab.drafts import write_drafts
+from compatcheck.lab.evidence.files import write_measurements
+from compatcheck.lab.history import find_repository
+from compatcheck.lab.measurement_files import read_measurements
+from compatcheck.lab.probes.probe import find_probe, probe_names
+from compatcheck.lab.probes.runner import make_task
+from compatcheck.lab.probes.script import make_script
+from compatcheck.lab.release_series import Series
+from compatcheck.lab.reporters.watch import format_upstream
+from compatcheck.lab.sweep import attribute_changes, collect_series, find_changes, list_held, task_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from compatcheck.lab.measurement import Measurement
+    from compatcheck.lab.measuring import Laboratory
+    from compatcheck.lab.probes.runner import Task
+    from compatcheck.lab.release_series import SeriesChange
+    from compatcheck.lab.releases import Axis
+
+PACKAGES = (
+    *("trl", "peft", "accelerate", "transformers", "deepspeed", "liger-kernel", "bitsandbytes", "torchao", "torch"),
+    *("verl", "openrlhf", "axolotl", "llamafactory", "ms-swift", "unsloth", "unsloth-zoo", "torchtune", "lightning"),
+    *("vllm", "sglang", "flash-attn", "xformers", "triton", "transformer-engine", "megatron-core", "optimum"),
+    *("datasets", "tokenizers", "ray", "tensordict"),
+)
+"""Those that are looked at where none is named."""
+LEAST_GROWTH = 0.02
+"""Share of a number by which it has to grow: tiny models differ by less in what no one would file."""
+LEAST_BYTES = 4096
+"""Bytes by which it has to grow: less is what a run logs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What one new release showed beside the one before."""
+
+    package: str
+    before: str
+    after: str
+    series: tuple[Series, ...]
+    changes: tuple[SeriesChange, ...]
+    """All that changed, attributed where it grew."""
+    results: Mapping[str, Sequence[Measurement]]
+
+    @property
+    def grown(self) -> tuple[SeriesChange, ...]:
+        """What grew, and is the package's own."""
+        return tuple(change for change in self.changes if change.is_own and is_growth(change))
+
+    @property
+    def measured(self) -> bool:
+        """Whether anything could be compared."""
+        return any(len(one.values) > 1 for one in self.series)
+
+
+class State:
+    """The newest release of each package that was looked at, in a file."""
+
+    def __init__(self, path: str) -> None:
+        """Read a file, if it is there.
+
+        Raises:
+            InputError: it is none of this program's.
+        """
+        self.path = Path(path)
+        self.looked: dict[str, str] = {}
+        if self.path.exists():
+            try:
+                self.looked = dict(json.loads(self.path.read_text(encoding="utf-8"))["looked"])
+            except (ValueError, KeyError, TypeError):
+                message = "holds no state of `compatcheck watch`"
+                raise InputError(message, source=Source(path), hint="name another file, or remove it") from None
+
+    def keep(self, package: str, version: str) -> None:
+        """Note that a release was looked at, at once and whole."""
+        self.looked[package] = version
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = self.path.with_name(f"{self.path.name}.new")
+        scratch.write_text(json.dumps({"looked": self.looked}, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        scratch.replace(self.path)
+
+
+def choose_pairs(axis: Axis, looked: str | None, since: str | None) -> list[tuple[str, str]]:
+    """Return each new release after the one before it; with nothing looked at, those since a day, or the newest one.
+
+    Args:
+        axis: the releases of a package, oldest first.
+        looked: the newest one that was looked at.
+        since: ISO date, where none was.
+    """
+    pairs = list(zip(axis.names, axis.names[1:], strict=False))
+    if looked is not None:
+        return [pair for pair in pairs if Version(pair[1]) > Version(looked)]
+    if since is not None:
+        return [pair for pair in pairs if axis.dates.get(pair[1], "") >= since]
+    return pairs[-1:]
+
+
+def choose_tasks(
+    names: Sequence[str], package: str, backend: str, axes: Mapping[str, Sequence[Any]]
+) -> tuple[list[Task], tuple[str, ...]]:
+    """Return what is measured of a package, and the packages that have to be beside it.
+
+    Args:
+        names: of probes; all that use the package where none is named.
+        package: whose releases.
+        backend: where.
+        axes: parameter → values instead of a probe's own choices.
+    """
+    probes = [find_probe(name) for name in names or probe_names()]
+    probes = [probe for probe in probes if backend in probe.module.BACKENDS]
+    tasks = [make_task(probe, row, backend) for probe in probes for row in probe.matrix(package, axes)]
+    needed = dict.fromkeys(name for task in tasks for name in task.probe.needs(task.parameters) if name != package)
+    return tasks, tuple(needed)
+
+
+def look(laboratory: Laboratory, pair: tuple[str, str], tasks: Sequence[Task]) -> Look:
+    """Measure a release and the one before, and find out whose what grew is."""
+    results = dict(laboratory.measure_all(pair, tasks))
+    series = collect_series(tasks, results, every_metric=False)
+    changes = find_changes(series)
+    grown = [change for change in changes if is_growth(change)]
+    attributed = attribute_changes(grown, tasks, laboratory)
+    replaced = {id(change): found for change, found in zip(grown, attributed, strict=True)}
+    return Look(
+        package=laboratory.package,
+        before=pair[0],
+        after=pair[1],
+        series=tuple(series),
+        changes=tuple(replaced.get(id(change), change) for change in changes),
+        results=results,
+    )
+
+
+def is_growth(change: SeriesChange) -> bool:
+    """Tell whether a number grew by as much as is worth a flag."""
+    before = change.series.values[change.before]
+    return change.difference > LEAST_GROWTH * abs(before) and (
+        change.difference >= LEAST_BYTES or not is_bytes(change.series.metric)
+    )
+
+
+def is_bytes(metric: str) -> bool:
+    """Tell whether a metric counts bytes, of a whole run or of one step of it."""
+    return metric.endswith("_bytes") or metric.startswith("growth_bytes")
+
+
+def write_look(found: Look, directory: str, tasks: Sequence[Task], laboratory: Laboratory) -> list[str]:
+    """Write what a look found: the measurements behind it, and for what grew draft rules and a page for the maintainers."""
+    folder = Path(directory)
+    name = f"{found.package}-{found.after}"
+    paths = []
+    measured = [one for several in found.results.values() for one in several if one.device != "none"]
+    held = [one for one in list_held(found.changes) if one.device != "none"]
+    for kept, several in ((f"{name}.jsonl", measured), (f"{name}.held.jsonl", held)):
+        path = folder / "measurements" / found.package / kept
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if several:
+            write_measurements(str(path), several)
+    if found.grown:
+        paths += write_drafts(directory, found.package, found.grown, found.results, (found.before, found.after))
+        page = folder / "reports" / f"{name}.md"
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(_report(found, tasks, laboratory), encoding="utf-8")
+        paths.append(str(page))
+    return paths
+
+
+def read_series(directory: str, names: Sequence[str]) -> dict[str, list[Series]]:
+    """Return, for each package, the numbers that all looks so far have followed, over its releases.
+
+    Args:
+        directory: where looks are written.
+        names: of probes beside those of the catalogue.
+    """
+    compared = {probe.name: probe.compared for probe in map(find_probe, (*probe_names(), *names))}
+    found: dict[str, list[Series]] = {}
+    for folder in sorted(path for path in (Path(directory) / "measurements").glob("*") if path.is_dir()):
+        values: dict[tuple[str, str, str, str], dict[str, float]] = {}
+        for file in folder.glob("*.jsonl"):
+            for one in () if file.name.endswith(".held.jsonl") else read_measurements(str(file)):
+                run = (one.probe, one.backend, json.dumps(dict(one.parameters), sort_keys=True))
+                for metric in compared.get(one.probe, ()) if one.succeeded else ():
+                    if (value := one.metric(metric)) is not None:
+                        values.setdefault((*run, metric), {})[one.versions[folder.name]] = value
+        found[folder.name] = [
+            Series(
+                probe=probe,
+                parameters=json.loads(parameters),
+                backend=backend,
+                metric=metric,
+                predicted=None,
+                values=dict(sorted(several.items(), key=lambda item: Version(item[0]))),
+            )
+            for (probe, backend, parameters, metric), several in values.items()
+        ]
+    return found
+
+
+def _report(found: Look, tasks: Sequence[Task], laboratory: Laboratory) -> str:
+    """Write the page for the maintainers: the greatest growth first, with a script of it."""
+    changes = sorted(found.grown, key=lambda one: one.difference, reverse=True)
+    first = changes[0].series
+    task = task_of(first, tasks)
+    index = next(number for number, one in enumerate(tasks) if one is task)
+    return format_upstream(
+        found.package,
+        changes,
+        {one.probe.name: one.probe.module.DEFAULTS for one in tasks},
+        found.results[found.after][index],
+        find_repository(laboratory, found.after),
+        make_script(task, brief=True, healthy=(first.metric, first.values[found.before])),
+    )

@@ -1,0 +1,114 @@
+"""A look at what is new: each release beside the one before, from an index of local wheels."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from compatcheck.lab.environments.overlay import Base
+from compatcheck.lab.measurement_files import read_measurements
+from compatcheck.lab.releases import Axis
+from compatcheck.lab.watch import State, choose_pairs
+from compatcheck.rules.load import load_rule
+from tests.cli.run_cli import Ran, run
+from tests.unit.lab.local_packages import leaky
+from tests.unit.lab.pack_wheel import pack
+
+KIB = 1024
+
+
+def publish(index: Path, *releases: tuple[str, int, str]) -> None:
+    """Write releases of leaky (version, bytes held, helper) and the page of a simple index that lists all of them."""
+    for version, held, helper in releases:
+        pack(index, "leaky", version, leaky(held), (f"helper=={helper}",))
+    page = index.parent / "nothing" / "leaky" / "index.html"
+    page.parent.mkdir(exist_ok=True)
+    page.write_text("".join(f'<a href="{one.as_uri()}">{one.name}</a>' for one in sorted(index.glob("leaky-*"))))
+
+
+@pytest.fixture
+def watch(base: Base, index: Path, probe: str, tmp_path: Path):
+    def look(*arguments: str) -> Ran:
+        options = ("--state", tmp_path / "state.json", "--output", tmp_path / "out", "--exclude-newer", "never", "-q")
+        return run("watch", probe, "--package", "leaky", "--python", base.python, *options, *arguments)
+
+    return look
+
+
+def test_a_growth_of_the_packages_own_is_flagged_drafted_and_written_up(watch, index: Path, tmp_path: Path) -> None:
+    pack(index, "helper", "2.0", f"MORE = {64 * KIB}\n")
+    publish(index, ("1.0", 8 * KIB, "1.0"), ("2.0", 24 * KIB, "2.0"))
+    ran = watch()
+    assert ran.code == 1, ran.err
+    assert "leaky 1.0 -> 2.0: held_by_leaky (defaults) held_bytes: 8.00 KiB -> 88.0 KiB" in ran.out
+    (draft,) = (tmp_path / "out" / "rules" / "leaky").iterdir()
+    assert load_rule(draft, tmp_path / "out" / "rules").status == "draft"
+    page = (tmp_path / "out" / "reports" / "leaky-2.0.md").read_text(encoding="utf-8")
+    text, _, script = page.partition("<details>")
+    assert "helper 1.0 → 2.0 too; beside what 1.0 has: 8.00 KiB → 24.0 KiB" in text
+    assert len(text.splitlines()) < 60
+    assert "return int(value > 8192)" in script
+    compile(script.partition("```python")[2].partition("```")[0], "script", "exec")
+    drawn = (tmp_path / "out" / "memory.html").read_text(encoding="utf-8")
+    assert "1 of 1 numbers changed." in drawn
+    assert "held_by_leaky" in drawn
+
+
+def test_what_a_neighbour_did_is_no_flag(watch, index: Path, tmp_path: Path) -> None:
+    pack(index, "helper", "2.0", f"MORE = {64 * KIB}\n")
+    publish(index, ("1.0", 8 * KIB, "1.0"), ("2.0", 8 * KIB, "2.0"))
+    ran = watch()
+    assert (ran.code, ran.out) == (0, ""), ran.err
+    assert not (tmp_path / "out" / "reports").exists()
+
+
+def test_a_second_look_measures_what_is_new_alone(watch, index: Path, tmp_path: Path) -> None:
+    publish(index, ("1.0", 8 * KIB, "1.0"), ("2.0", 8 * KIB, "1.0"))
+    assert watch().code == 0
+    assert json.loads((tmp_path / "state.json").read_text())["looked"] == {"leaky": "2.0"}
+    assert watch().code == 0
+    publish(index, ("3.0", 24 * KIB, "1.0"))
+    assert "leaky: 3.0; 1 measurements of each" in watch("--dry-run").out
+    ran = watch()
+    assert ran.code == 1, ran.err
+    assert "leaky 2.0 -> 3.0" in ran.out
+    kept = sorted(path.name for path in (tmp_path / "out" / "measurements" / "leaky").iterdir())
+    assert kept == ["leaky-2.0.jsonl", "leaky-3.0.jsonl"]
+    assert {one.versions["leaky"] for one in read_measurements(str(tmp_path / "out/measurements/leaky" / kept[1]))} == {
+        "2.0",
+        "3.0",
+    }
+    assert watch("--dry-run").out == "leaky: nothing new; 1 measurements of each\n"
+
+
+def test_new_releases_that_cannot_be_measured_are_exit_3(watch, index: Path) -> None:
+    publish(index, ("1.0", 8, "1.0"), ("2.0", 8, "9.9"))
+    assert watch().code == 3
+
+
+@pytest.mark.parametrize(
+    ("looked", "since", "pairs"),
+    [
+        (None, None, [("1.1", "2.0")]),
+        (None, "2025-02-01", [("1.0", "1.1"), ("1.1", "2.0")]),
+        ("1.1", "2025-01-01", [("1.1", "2.0")]),
+        ("2.0", None, []),
+    ],
+)
+def test_new_is_what_came_after_the_last_look(looked, since, pairs) -> None:
+    axis = Axis(("1.0", "1.1", "2.0"), {"1.0": "2025-01-01", "1.1": "2025-02-01", "2.0": "2025-03-01"})
+    assert choose_pairs(axis, looked, since) == pairs
+
+
+def test_a_state_of_another_program_is_refused(watch, tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_text("[]")
+    assert watch().code == 4
+    assert State(str(tmp_path / "missing")).looked == {}
+
+
+def test_a_day_that_is_none_is_a_usage_error(watch) -> None:
+    ran = watch("--since", "yesterday")
+    assert ran.code == 2
+    assert "--since 'yesterday' is no date" in ran.err
