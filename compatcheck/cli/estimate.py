@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -89,8 +90,5 @@ def _format(reports: Sequence[EstimateReport], name: str, verbose: int) -> str:
 
     if name == "json":
         return reporter.format_json(reports)
-    texts = (
-        reporter.format_markdown(report) if name == "markdown" else reporter.format_text(report, verbose=verbose)
-        for report in reports
-    )
-    return escape_controls("\n".join(texts))
+    format_one = reporter.format_markdown if name == "markdown" else partial(reporter.format_text, verbose=verbose)
+    return escape_controls("\n".join(map(format_one, reports)))
