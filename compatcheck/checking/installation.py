@@ -86,7 +86,6 @@ def _find_parts(rules: RuleSet, environ: Mapping[str, str], kind: str, *, labora
     yield _part(git, "`diff` compares revisions: HEAD~1:uv.lock", "install git, as in `apt install git`")
     zstd = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
     yield _module("zstd", zstd, "`image` reads layers compressed with zstd", tell_remedy("backports.zstd", environ))
-    yield _module("matplotlib", "matplotlib", "`estimate --plot` draws", tell_remedy("matplotlib", environ))
     yield _module("Jinja2", "jinja2", "`--format html` writes a page", tell_remedy("Jinja2", environ))
     yield _module("mcp", "mcp", "`compatcheck mcp` answers an assistant", tell_remedy("mcp", environ))
     yield _module(

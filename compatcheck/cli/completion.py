@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from click.shell_completion import BashComplete, CompletionItem, ZshComplete, add_completion_class
@@ -59,6 +58,9 @@ def find_completion(kind: str) -> Complete:
 
 def _list_values(kind: str, ctx: Context, param: Parameter) -> Iterator[tuple[str, str | None]]:
     """List what there is of a kind, each with a line about it."""
+    from compatcheck.checking.known_names import list_data, list_of_policy  # noqa: PLC0415 (not to start a command)
+    from compatcheck.cli.laboratory import list_probes  # noqa: PLC0415 (see above)
+
     if kind == "word":
         yield from ((word, None) for word in (param.metavar or "").split("|") if word.islower())
     elif kind == "output":
@@ -73,42 +75,8 @@ def _list_values(kind: str, ctx: Context, param: Parameter) -> Iterator[tuple[st
 
         yield from ((name, None) for name in (*SEVERITIES, "never"))
     elif kind in {"run", "target"}:
-        yield from ((name, None) for name in _list_names(kind, ctx.params.get("policy")))
-    else:
-        yield from _list_data(kind)
-
-
-def _list_names(kind: str, path: str | None) -> Iterator[str]:
-    """List the runs or targets of the policy; of one that cannot be read there are none."""
-    from compatcheck.checking.inspection import load_policy  # noqa: PLC0415 (not to start a command)
-    from compatcheck.core.errors import CompatcheckError  # noqa: PLC0415 (see above)
-
-    with suppress(CompatcheckError):
-        policy = load_policy(path, disabled=False)
-        entries = () if policy is None else policy.runs if kind == "run" else policy.targets
-        yield from (entry.name for entry in entries if entry.name is not None)
-
-
-def _list_data(kind: str) -> Iterator[tuple[str, str | None]]:
-    """List what the rules' data have of a kind, each with a line about it."""
-    from compatcheck.rules.locate import open_builtin  # noqa: PLC0415 (not to start a command)
-
-    if kind == "rule":
-        from compatcheck.rules.database import RuleSet  # noqa: PLC0415 (see above)
-
-        yield from ((rule.id, rule.title) for rule in RuleSet((open_builtin(),)).all_rules() if rule.status == "active")
-    elif kind == "model":
-        for name, row in open_builtin().section("models").items():
-            yield from ((alias, None) for alias in (name, *row["aliases"]))
-    elif kind == "gpu":
-        yield from ((name, None) for section in ("gpus", "instances") for name in open_builtin().section(section))
-    elif kind == "fact":
-        from compatcheck.rules.vocabulary import vocabulary  # noqa: PLC0415 (see above)
-
-        yield from ((f"{term.name}=", term.meaning) for term in vocabulary().values())
-    elif kind == "package":
-        yield from ((name.partition("/")[2], None) for name in open_builtin().sections("releases/"))
+        yield from ((name, None) for name in list_of_policy(kind, ctx.params.get("policy")))
     elif kind == "probe":
-        from compatcheck.cli.laboratory import list_probes  # noqa: PLC0415 (see above)
-
         yield from ((name, None) for name in list_probes())
+    else:
+        yield from list_data(kind)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import click
 
@@ -12,11 +13,8 @@ from compatcheck.cli import options
 from compatcheck.cli.arguments import split
 from compatcheck.cli.help import Command
 from compatcheck.cli.laboratory import find_tracer
-from compatcheck.cli.output import Output, parse_outputs, terminal_width, write_figures, write_formatted
+from compatcheck.cli.output import format_with, parse_outputs, write_figures, write_formatted
 from compatcheck.rules.locate import open_rules
-
-if TYPE_CHECKING:
-    from compatcheck.core.difference import Difference
 
 FORMATS = ("text", "markdown", "json")
 
@@ -41,26 +39,13 @@ def command(before: str, after: str, trace: bool, plot: str | None, **given: Any
     rules = open_rules(checks.rule_directories)
     found = compare((before, after), inspection, rules, os.environ, checks, tracer=tracer)
     difference = found._replace(seconds=time.perf_counter() - started)
-    if plot is not None:
-        from compatcheck.reporters.difference import draw_difference  # noqa: PLC0415 (only when asked)
-
-        write_figures(
-            plot,
-            draw_difference(difference),
-            "there is no estimate of the run; `compatcheck estimate` says what it needs",
-        )
-    write_formatted(lambda name, color: format_as(name, difference, output, color=color), output, targets)
-    return difference.exit_code
-
-
-def format_as(name: str, difference: Difference, output: Output, *, color: bool) -> str:
-    """Format a difference."""
     from compatcheck.reporters import difference as reporter  # noqa: PLC0415 (beside its use)
 
-    if name == "json":
-        return reporter.format_json(difference)
-    if name == "markdown":
-        return reporter.format_markdown(difference)
-    return reporter.format_text(
-        difference, verbose=output.verbose, quiet=output.quiet, color=color, width=terminal_width()
-    )
+    if plot is not None:
+        write_figures(
+            plot,
+            reporter.draw_difference(difference),
+            "there is no estimate of the run; `compatcheck estimate` says what it needs",
+        )
+    write_formatted(partial(format_with, reporter, difference, output), output, targets)
+    return difference.exit_code

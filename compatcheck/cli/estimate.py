@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +12,7 @@ from compatcheck.cli import options
 from compatcheck.cli.arguments import inspect
 from compatcheck.cli.help import Command
 from compatcheck.cli.laboratory import find_traceability, find_tracer
-from compatcheck.cli.output import unread_lines
+from compatcheck.cli.output import unread_lines, write_figures
 from compatcheck.cli.progress import showing_progress
 from compatcheck.core.errors import UsageError
 from compatcheck.core.language import speaking, translate
@@ -46,10 +47,6 @@ def command(
     """
     from compatcheck.checking.estimates import EstimateOptions, estimate  # noqa: PLC0415 (beside its use)
 
-    if plot is not None:
-        from compatcheck.reporters.plot import check_plot  # noqa: PLC0415 (only when asked)
-
-        check_plot(plot)
     if format_name == "html":
         from compatcheck.reporters.html import check_page  # noqa: PLC0415 (only when asked)
 
@@ -78,7 +75,9 @@ def command(
         for line in unread_lines(found.skipped):
             click.echo(line, err=True)
     if plot is not None:
-        _plot(found.reports, plot)
+        from compatcheck.reporters.estimate_figure import draw_estimates  # noqa: PLC0415 (only when asked)
+
+        write_figures(plot, draw_estimates(found.reports), "no subject has an estimate")
     return found.exit_code
 
 
@@ -91,21 +90,5 @@ def _format(reports: Sequence[EstimateReport], name: str, verbose: int) -> str:
 
     if name == "json":
         return reporter.format_json(reports)
-    texts = (
-        reporter.format_markdown(report) if name == "markdown" else reporter.format_text(report, verbose=verbose)
-        for report in reports
-    )
-    return escape_controls("\n".join(texts))
-
-
-def _plot(reports: Sequence[EstimateReport], path: str) -> None:
-    from compatcheck.reporters.plot import write_plot  # noqa: PLC0415 (only when asked)
-
-    drawn = [report for report in reports if report.estimate.phases]
-    if not drawn:
-        return
-    if len(drawn) > 1:
-        msg = f"--plot draws one subject, and there are {len(drawn)}"
-        raise UsageError(msg, hint="name the files of one run")
-    write_plot(drawn[0], path, drawn[0].timeline)
-    click.echo(f"wrote {path}", err=True)
+    format_one = reporter.format_markdown if name == "markdown" else partial(reporter.format_text, verbose=verbose)
+    return escape_controls("\n".join(map(format_one, reports)))

@@ -7,31 +7,20 @@ import time
 from typing import TYPE_CHECKING
 
 from compatcheck.checking.report import check, describe_nothing
+from compatcheck.cli.laboratory import annotate
 from compatcheck.cli.output import Output, format_report, parse_outputs, write_formatted
 from compatcheck.cli.progress import showing_progress
 from compatcheck.core.errors import NothingToCheckError
 from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from compatcheck.checking.checks import Checks
     from compatcheck.checking.inspection import Inspection
-    from compatcheck.core.report import Finding, Report
-    from compatcheck.core.source import Skipped
-    from compatcheck.rules.database import RuleSet
+    from compatcheck.core.report import Report
 
 
 def execute(inspection: Inspection, checks: Checks, output: Output) -> int:
-    """Run a check and write its reports.
-
-    Args:
-        inspection: what is read, and the policy behind it.
-        checks: the checks of the command line; what they leave open the policy decides.
-        output: formats and files.
-
-    Returns:
-        The exit code.
+    """Run a check, write its reports and return the exit code.
 
     Raises:
         CompatcheckError: nothing could be checked at all, or a format needs a package that is not there.
@@ -52,15 +41,9 @@ def execute(inspection: Inspection, checks: Checks, output: Output) -> int:
 
     try:
         with showing_progress():
-            report = check(inspection, rules, os.environ, checks, annotate=_annotate)
+            report = check(inspection, rules, os.environ, checks, annotate=annotate)
     except NothingToCheckError as error:
         write(describe_nothing(error, rules, checks), to_person=False)
         raise
     write(report)
     return report.exit_code
-
-
-def _annotate(findings: Sequence[Finding], rules: RuleSet) -> tuple[tuple[Finding, ...], tuple[Skipped, ...]]:
-    from compatcheck.cli.laboratory import annotate  # noqa: PLC0415 (only with a certain finding)
-
-    return annotate(findings, rules)

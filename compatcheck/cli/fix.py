@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from compatcheck.checking.checks import Checks, open_criteria
+from compatcheck.checking.checks import open_criteria
 from compatcheck.cli import options
 from compatcheck.cli.arguments import split
 from compatcheck.cli.help import Command
@@ -20,7 +20,6 @@ from compatcheck.core.redaction import redact
 from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
-    from compatcheck.checking.inspection import Inspection
     from compatcheck.core.fix import Fix
 
 FORMATS = ("text", "json", "markdown", "diff")
@@ -39,36 +38,15 @@ def command(apply: bool, unsafe: bool, offline: bool, **given: Any) -> int:  # n
     The diff goes to standard output (`--format diff | git apply`), with what it clears and what stays. Locks are rewritten by
     their own programs alone; of an installed environment only the command is shown.
     """
-    if not given["paths"] and (given["python"] or given["prefix"]):
-        inspection, checks, output = split({**given, "hook": False}, files=False)
-    else:
-        inspection, checks, output = split({**given, "hook": False}, files=True)
-        requests = tuple(request._replace(manifests=True) for request in inspection.requests)
-        inspection = inspection._replace(requests=requests)
-    return execute(inspection, checks, output, apply=apply, unsafe=unsafe, offline=offline)
-
-
-def execute(inspection: Inspection, checks: Checks, output: Output, *, apply: bool, unsafe: bool, offline: bool) -> int:
-    """Find the changes, write or show them.
-
-    Args:
-        inspection: what is read.
-        checks: which findings count.
-        output: formats and files.
-        apply: whether to write the files.
-        unsafe: whether to make changes that can alter results.
-        offline: whether to ask no index.
-
-    Returns:
-        The exit code.
-
-    Raises:
-        CompatcheckError: nothing could be checked, or a file cannot be written.
-    """
     from compatcheck.checking.fix import find_fix, require_safe  # noqa: PLC0415 (beside its use)
     from compatcheck.fixing.plan import find_ways  # noqa: PLC0415 (beside its use)
 
     started = time.perf_counter()
+    files = bool(given["paths"]) or not (given["python"] or given["prefix"])
+    inspection, checks, output = split({**given, "hook": False}, files=files)
+    if files:
+        requests = tuple(request._replace(manifests=True) for request in inspection.requests)
+        inspection = inspection._replace(requests=requests)
     targets = parse_outputs(output.outputs, FORMATS)
     if "-" in {path for request in inspection.requests for path in request.paths} and apply:
         msg = "standard input cannot be written"

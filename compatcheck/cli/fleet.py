@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import click
 
 from compatcheck.cli import options
 from compatcheck.cli.arguments import split
 from compatcheck.cli.help import Group
-from compatcheck.cli.output import Output, parse_outputs, terminal_width, write_files, write_formatted
+from compatcheck.cli.output import format_with, parse_outputs, write_files, write_formatted
 from compatcheck.cli.progress import show_progress, showing_progress
 from compatcheck.core.node import Answers
 from compatcheck.rules.locate import open_rules
-
-if TYPE_CHECKING:
-    from compatcheck.core.fleet import Fleet
 
 FORMATS = ("text", "markdown", "json")
 
@@ -76,6 +74,7 @@ def merge_command(dumps: tuple[str, ...], expect: str | None, exclude_file: str 
 def judge(answers: Answers, given: dict[str, Any], exclude_file: str | None) -> int:
     """Judge nodes, and write the report and the list of those to leave out."""
     from compatcheck.fleet.merge import judge_nodes  # noqa: PLC0415 (beside its use)
+    from compatcheck.reporters import fleet as reporter  # noqa: PLC0415 (beside its use)
 
     started = time.perf_counter()
     inspection, checks, output = split(given, files=False, on_targets=False)
@@ -85,16 +84,5 @@ def judge(answers: Answers, given: dict[str, Any], exclude_file: str | None) -> 
     fleet = fleet._replace(report=fleet.report._replace(seconds=time.perf_counter() - started))
     if exclude_file is not None:
         write_files([("exclude-file", exclude_file, "".join(f"{name}\n" for name in fleet.excluded))])
-    write_formatted(lambda name, color: format_as(name, fleet, output, color=color), output, targets)
+    write_formatted(partial(format_with, reporter, fleet, output), output, targets)
     return fleet.report.exit_code
-
-
-def format_as(name: str, fleet: Fleet, output: Output, *, color: bool) -> str:
-    """Format the nodes of a job."""
-    from compatcheck.reporters import fleet as reporter  # noqa: PLC0415 (beside its use)
-
-    if name == "json":
-        return reporter.format_json(fleet)
-    if name == "markdown":
-        return reporter.format_markdown(fleet)
-    return reporter.format_text(fleet, verbose=output.verbose, quiet=output.quiet, color=color, width=terminal_width())

@@ -32,9 +32,9 @@ def command(log: str | None, rule_directories: tuple[str, ...], format_name: str
     the log itself says of it is used where nothing else does.
     """
     from compatcheck.checking.out_of_memory import explain_oom  # noqa: PLC0415 (beside its use)
-    from compatcheck.core.out_of_memory import TOLD, WORDS  # noqa: PLC0415 (beside its use)
+    from compatcheck.core.out_of_memory import WORDS  # noqa: PLC0415 (beside its use)
     from compatcheck.oom.log import read_log  # noqa: PLC0415 (beside its use)
-    from compatcheck.reporters.out_of_memory import FORMATTERS  # noqa: PLC0415 (beside its use)
+    from compatcheck.reporters.out_of_memory import FORMATTERS, explain_absence  # noqa: PLC0415 (beside its use)
 
     if log is None:
         if not is_given():
@@ -50,19 +50,10 @@ def command(log: str | None, rule_directories: tuple[str, ...], format_name: str
         click.echo(escape_controls(FORMATTERS[format_name](report)), nl=False)
     if all(reading.message.form in WORDS for reading in report.readings):
         name = "standard input" if log == "-" else log
-        told = next((reading.message for reading in report.readings if reading.message.form == TOLD), None)
-        kind = "note" if report.readings else "error"
-        if told is None:
-            lines = [f"{kind}: {name}: no message about memory found"]
-            holder = next((path for path in given["paths"] if path != "-" and holds_message(path)), None)
-            if holder is not None:
-                lines.append(f"hint: {holder} holds one, and is the log: compatcheck oom {shlex.join((holder, log))}")
-        else:
-            said = dict(told.details)["words"][:120]
-            lines = [
-                f"{kind}: {name}:{told.line}: speaks of memory in a form that is not known here: {said}",
-                "hint: give the error itself with its traceback; `compatcheck oom --help` says where the forms are listed",
-            ]
+        lines = explain_absence(report, name)
+        holder = next((path for path in given["paths"] if path != "-" and holds_message(path)), None)
+        if holder is not None and not lines[1:]:
+            lines.append(f"hint: {holder} holds one, and is the log: compatcheck oom {shlex.join((holder, log))}")
         with speaking(os.environ):
             click.echo("\n".join(map(translate, lines)), err=True)
     return report.exit_code

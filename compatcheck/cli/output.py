@@ -11,7 +11,7 @@ from compatcheck.core.programs import LED_ASTRAY, is_led_astray
 from compatcheck.core.terminal import disarm, escape_controls, escape_lines, escape_name, printable
 
 if TYPE_CHECKING:
-    from typing import TextIO
+    from typing import Any, TextIO
 
     from compatcheck.core.report import Report
     from compatcheck.core.source import Skipped
@@ -42,6 +42,14 @@ def format_report(name: str, report: "Report", output: Output, *, color: bool) -
 
     formatted = str(import_module(f"compatcheck.reporters.{name}").format_report(report))
     return formatted if formatted.endswith("\n") else formatted + "\n"
+
+
+def format_with(reporter: "Any", found: object, output: Output, name: str, color: bool) -> str:  # noqa: ANN401, FBT001 (a module)
+    """Format what a command found with the module that has its formats, as `write_formatted` asks for it."""
+    if name == "text":
+        style = {"verbose": output.verbose, "quiet": output.quiet, "color": color, "width": terminal_width()}
+        return str(reporter.format_text(found, **style))
+    return str(getattr(reporter, f"format_{name}")(found))
 
 
 def parse_outputs(texts: Sequence[str], formats: Sequence[str] = FORMATS) -> list[tuple[str, str]]:

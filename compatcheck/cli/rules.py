@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -12,15 +11,10 @@ from compatcheck.cli.help import Group
 from compatcheck.cli.laboratory import find_evidence_check
 from compatcheck.cli.progress import showing_progress
 from compatcheck.cli.rules_export import command as export_command
-from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, CompatcheckError
+from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS
 from compatcheck.core.terminal import disarm, escape_lines
 from compatcheck.rules.locate import CHECKOUT, is_checkout, open_rules
 from compatcheck.rules.named_rule import find_rule, list_rules
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from compatcheck.rules.database import RuleSet
 
 NO_PROOF = "probes and evidence are not checked: that needs the measuring laboratory (compatcheck.lab)"
 
@@ -47,10 +41,8 @@ def list_command(
 
     rules = open_rules(rule_directories)
     listed = list_rules(rules, globs, inactive=include_inactive)
-    if format_name == "json":
-        click.echo(rule_list.format_json(listed), nl=False)
-    else:
-        click.echo(rule_list.format_text(listed), nl=False)
+    click.echo(rule_list.format_json(listed) if format_name == "json" else rule_list.format_text(listed), nl=False)
+    if format_name == "text":
         click.echo(f"{_count(len(listed), 'rule')} · db {rules.date} ({rules.id})", err=True)
     return EXIT_CLEAN
 
@@ -105,41 +97,16 @@ def stale_command(
     """
     from compatcheck.reporters import rule_list  # noqa: PLC0415 (beside its use)
     from compatcheck.rules.staleness import find_stale  # noqa: PLC0415 (beside its use)
+    from compatcheck.services.known_releases import KnownReleases  # noqa: PLC0415 (beside its use)
 
     rules = open_rules(rule_directories)
-    releases = _KnownReleases(rules, ask=not offline)
+    releases = KnownReleases(rules, ask=not offline)
     stale = list(find_stale(rules, list_rules(rules, globs, inactive=False), releases))
-    if format_name == "json":
-        click.echo(rule_list.format_stale_json(stale), nl=False)
-    else:
-        click.echo(rule_list.format_stale(stale), nl=False)
+    click.echo(rule_list.format_stale_json(stale) if format_name == "json" else rule_list.format_stale(stale), nl=False)
     for problem in releases.problems:
         click.echo(problem, err=True)
     click.echo(f"{_count(len({one.rule_id for one in stale}), 'rule')}", err=True)
     return EXIT_FINDINGS if stale else EXIT_CLEAN
-
-
-class _KnownReleases:
-    """The releases of packages: those the database knows, and those the index has."""
-
-    def __init__(self, rules: RuleSet, *, ask: bool) -> None:
-        self.rules = rules
-        self.ask = ask
-        self.problems: list[str] = []
-        self._found: dict[str, Sequence[str]] = {}
-
-    def __call__(self, package: str) -> Sequence[str]:
-        if package not in self._found:
-            found = dict.fromkeys(self.rules.releases(package))
-            try:
-                if self.ask:
-                    from compatcheck.services.releases import fetch_releases  # noqa: PLC0415 (only when asked)
-
-                    found |= dict.fromkeys(one.version for one in fetch_releases(package) if not one.yanked)
-            except CompatcheckError as error:
-                self.problems.append(f"{package}: only the database's own releases: {error}")
-            self._found[package] = tuple(found)
-        return self._found[package]
 
 
 @command.command("new")

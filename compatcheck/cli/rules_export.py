@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from compatcheck import __version__
 from compatcheck.cli import options
 from compatcheck.cli.help import Command
 from compatcheck.core.errors import EXIT_CLEAN, UsageError
@@ -14,8 +13,7 @@ from compatcheck.core.errors import EXIT_CLEAN, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from compatcheck.rules.database import RuleSet
-    from compatcheck.rules.osv import Described, Record
+    from compatcheck.rules.osv import Record
 
 MAX_LEFT_OUT_LINES = 10
 
@@ -29,57 +27,20 @@ def command(format_name: str, output: str | None, **given: Any) -> int:  # noqa:
     renovate: ranges that leave out the releases the selected rules are about. Those know no conditions, so name the rules whose
     condition your project meets: --select deepspeed/zero3-params-kept-in-backward.
     """
+    from compatcheck.checking.exporting import describe_selected, exclude, format_exclusions  # noqa: PLC0415 (beside its use)
     from compatcheck.rules.locate import open_rules  # noqa: PLC0415 (beside its use)
 
     rules = open_rules(given["rule_directories"])
-    described = describe_selected(given["select"], given["ignore"], given["rule_directories"], rules)
+    described = describe_selected(given["select"], given["ignore"], rules)
     if format_name == "osv":
         explain_left_out(described.left_out)
         write_records(described.records, output)
         return EXIT_CLEAN
-    from compatcheck.rules import exclusion  # noqa: PLC0415 (imports packaging.specifiers)
-
-    records = described.records if given["select"] else [entry for entry in described.records if not entry.conditional]
-    if not records:
-        msg = f"{format_name} knows no conditions, and every rule has one"
-        raise UsageError(
-            msg,
-            hint="choose the rules whose condition your project meets: --select deepspeed/zero3-params-kept-in-backward",
-        )
-    excluded = exclusion.exclude(records, rules)
+    excluded = exclude(described, rules, format_name, selected=bool(given["select"]))
     explain_left_out([*described.left_out, *excluded.left_out])
-    if not excluded.exclusions:
-        msg = "none of the rules can be kept out by version"
-        raise UsageError(msg, hint="see `compatcheck rules show RULE` for what else helps")
-    title = f"compatcheck {__version__}, rules of {rules.date} ({rules.id})"
-    if format_name == "constraints":
-        text = exclusion.format_constraints(excluded.exclusions, title)
-    elif format_name == "renovate":
-        text = exclusion.format_renovate(excluded.exclusions, title)
-    else:
-        key = "override-dependencies" if format_name == "uv-overrides" else "constraint-dependencies"
-        text = exclusion.format_uv(excluded.exclusions, title, key)
+    text = format_exclusions(excluded, rules, format_name)
     write_text(text, output)
     return EXIT_CLEAN
-
-
-def describe_selected(
-    select: Sequence[str], ignore: Sequence[str], directories: Sequence[str], rules: RuleSet | None = None
-) -> Described:
-    """Describe the rules of a selection.
-
-    Raises:
-        UsageError: a glob that no rule meets.
-    """
-    from compatcheck.checking.checks import Checks, require_rules, require_selection  # noqa: PLC0415 (beside its use)
-    from compatcheck.rules.locate import open_rules  # noqa: PLC0415 (beside its use)
-    from compatcheck.rules.osv import describe_rules  # noqa: PLC0415 (beside its use)
-
-    rules = open_rules(tuple(directories)) if rules is None else rules
-    require_rules(rules)
-    checks = Checks(select=tuple(select), ignore=tuple(ignore))
-    require_selection(checks, rules)
-    return describe_rules(rules, checks.selects)
 
 
 def explain_left_out(left_out: Sequence[tuple[str, str]]) -> None:

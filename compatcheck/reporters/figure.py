@@ -301,17 +301,15 @@ def wrap_shapes(name: str, title: str, said: str, height: float, body: str) -> F
     return Figure(title, f'{start} height="{height:g}">{head}{body}</svg>', height)
 
 
-def check_picture(path: str, suffixes: Sequence[str] = (".svg",)) -> None:
+def check_picture(path: str) -> None:
     """Check that a picture can be drawn into this file, before anything is computed.
 
     Raises:
         UsageError: its suffix says another format, or its directory cannot be written.
     """
-    if os.path.splitext(path)[1].lower() not in suffixes:
-        raise UsageError(
-            f"--plot writes {', '.join(suffixes)}, not {os.path.basename(path)!r}",
-            hint=f"name a file such as memory{suffixes[0]}",
-        )
+    if os.path.splitext(path)[1].lower() != ".svg":
+        hint = "name a file such as memory.svg"
+        raise UsageError(f"--plot writes .svg, not {os.path.basename(path)!r}", hint=hint)
     directory = os.path.dirname(path) or os.curdir
     if os.path.isdir(path) or not os.path.isdir(directory) or not os.access(directory, os.W_OK):
         raise UsageError(

@@ -330,6 +330,19 @@ def _describe_size(size: Printed | None) -> dict[str, object] | None:
     return None if size is None else pick(size, "text low_bytes high_bytes")
 
 
+def explain_absence(report: OutOfMemoryReport, name: str) -> list[str]:
+    """Say that a log of this name has no message about memory, or none in a form that is known, and what to do then."""
+    kind = "note" if report.readings else "error"
+    told = next((reading.message for reading in report.readings if reading.message.form == TOLD), None)
+    if told is None:
+        return [f"{kind}: {name}: no message about memory found"]
+    said = dict(told.details)["words"][:120]
+    return [
+        f"{kind}: {name}:{told.line}: speaks of memory in a form that is not known here: {said}",
+        "hint: give the error itself with its traceback; `compatcheck oom --help` says where the forms are listed",
+    ]
+
+
 FORMATTERS: dict[str, Callable[[OutOfMemoryReport], str]] = {
     "text": format_text,
     "json": format_json,

@@ -99,7 +99,7 @@ def test_it_names_what_it_is_without(archive: Path, tmp_path: Path) -> None:
     found = json.loads(run(sys.executable, "-I", "-S", archive, "doctor", "--format", "json", folder=tmp_path).stdout)
     assert (found["kind"], found["place"], found["version"]) == ("archive", str(archive), __version__)
     missing = {part["name"] for part in found["parts"] if not part["found"]}
-    assert missing >= {"laboratory", "libyaml", "matplotlib"}
+    assert missing >= {"laboratory", "libyaml"}
     assert not {part["name"] for part in found["parts"]} & {"pip", "cc", "gcc", "clang", "C compiler"}
     assert "docs/ci.md of the sources" in run(sys.executable, archive, "check", "--help", folder=tmp_path).stdout
 

@@ -1,19 +1,15 @@
 from __future__ import annotations
 
 import json
-import re
-from pathlib import Path
 
 import pytest
 
 from compatcheck.core.effects import PATCH_RELEASE, SLOWER
-from compatcheck.core.errors import UsageError
 from compatcheck.core.estimate import Assumption, Component, Estimate, Phase, Size, Unmodelled, Verdict, exactly
 from compatcheck.core.estimate_report import EstimateReport
 from compatcheck.core.fix import SETTING, VERSION, Change
 from compatcheck.core.suggestions import Placement, Suggestion, Wall
 from compatcheck.reporters.estimate import format_json, format_markdown, format_text, name_phase
-from compatcheck.reporters.plot import write_plot
 
 GIB = 2**30
 
@@ -158,31 +154,6 @@ def test_markdown_has_one_row_per_component_and_one_column_per_phase() -> None:
     table = [line for line in format_markdown(REPORT).splitlines() if line.startswith("|")]
     assert {line.count("|") for line in table} == {4}
     assert "| fp32 logits |  | 60.0 GiB |" in table
-
-
-def test_a_plot_of_another_kind_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"memory\.gif"):
-        write_plot(REPORT, str(tmp_path / "memory.gif"))
-
-
-def test_a_plot_draws_phases_walls_and_time(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="an extra")
-    path = tmp_path / "memory.svg"
-    write_plot(REPORT, str(path), [(0, GIB, 2 * GIB), (1, 2 * GIB, 2 * GIB)])
-    text = path.read_text()
-    assert text.count('id="axes_') == 3
-    written = set(re.findall(r"<!-- (.*?) -->", text))
-    assert {"backward", "76.5 GiB", "device 79.0 GiB", "8,192 this run, 70.0 GiB", "allocator cache"} <= written
-    assert any(line.startswith("does not fit: needs 76.5 GiB") for line in written)
-
-
-def test_a_plot_draws_known_regressions_and_a_wall_without_points(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="an extra")
-    known = Phase("backward", "train", (*PHASES[1].components, make_component("d/kept", "regression", 58)))
-    walls = (Wall("hardware.nodes", 512, 512, 511, 1, 1, ((1, GIB),)), Wall("hardware.nodes", 1, None, 64, 1, 1, ()))
-    path = tmp_path / "memory.svg"
-    write_plot(REPORT._replace(estimate=ESTIMATE._replace(phases=(PHASES[0], known)), walls=walls), str(path))
-    assert {"known regression", "134.5 GiB"} <= set(re.findall(r"<!-- (.*?) -->", path.read_text()))
 
 
 @pytest.mark.parametrize("role", ["train", "policy"])
