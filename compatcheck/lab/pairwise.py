@@ -28,8 +28,8 @@ def cover_pairs(
     pairs = [_pairs(row, axes) for row in rows]
     wanted = {pair for found in pairs for pair in found}
     chosen = []
-    for value in axes[kind] if kind is not None else ():
-        own = [index for index, row in enumerate(rows) if row[kind] == value]
+    for value in () if kind is None else axes[kind]:
+        own = [index for index, row in enumerate(rows) if kind is not None and row[kind] == value]
         if own:
             chosen.append(
                 min(own, key=lambda index: sum(rows[index][name] != values[0] for name, values in axes.items()))

@@ -130,7 +130,7 @@ def choose_tasks(
 
 def look(laboratory: Laboratory, pair: tuple[str, str], tasks: Sequence[Task]) -> Look:
     """Measure a release and the one before, and find out whose what grew is."""
-    results = dict(laboratory.measure_all(pair, tasks))
+    results = dict(laboratory.measure_all(dict.fromkeys(pair, tasks)))
     series = collect_series(tasks, results, every_metric=False)
     changes = find_changes(series)
     grown = [change for change in changes if is_growth(change)]

@@ -43,7 +43,7 @@ class Script(NamedTuple):
     alternatives: tuple[Command, ...]
     """Commands of ways that it goes only if something is given from outside that is taken as not given."""
     files: Mapping[str, Word]
-    """What the script leaves in files that it writes or changes, by the path as it spells it: a ds_config.json in a here-document."""
+    """What the script leaves in files it writes or changes, by the path as it spells it: a ds_config.json in a here-document."""
     variables: Mapping[str, Word]
     """What its variables hold at the end; arrays are left out."""
     skipped: tuple[Skipped, ...]
