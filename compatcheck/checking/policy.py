@@ -7,6 +7,7 @@ and the command line wins.
 from __future__ import annotations
 
 import os
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import InputError, UsageError
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
     from compatcheck.core.versions import Bounds
 
+_MOST_RUNS = 200
+"""Of one policy; each is checked by itself."""
+_MOST_WAIVERS = 5000
 KEYS = ("fail-on", "select", "ignore", "strict", "fail-unread", "rules", "target", "targets", "runs", "waivers")
 TARGET_KEYS = ("gpu", "nodes", "driver")
 RUN_KEYS = (
@@ -173,6 +177,9 @@ class _Reader:
                 raise self.wrong(data[switch], switch, "true or false")
         targets = tuple(self.targets(data))
         runs = self.table(data.get("runs", {}), "runs")
+        if len(runs) > _MOST_RUNS:
+            hint = "write policies for parts of it, and name them with --policy"
+            raise self.error(f"has {len(runs):,} runs, more than {_MOST_RUNS}", "runs", hint)
         named = tuple(self.run(name, self.table(run, f"runs.{name}")) for name, run in runs.items())
         for run in named:
             self.known_targets(run, targets)
@@ -313,6 +320,10 @@ class _Reader:
     def waivers(self, value: Any) -> Iterator[Waiver]:  # noqa: ANN401 (TOML)
         if not isinstance(value, list):
             raise self.wrong(value, "waivers", "a list: write [[…waivers]] above each")
+        if len(value) > _MOST_WAIVERS:
+            raise self.error(
+                f"has {len(value):,} waivers, more than {_MOST_WAIVERS:,}", "waivers", "a glob covers many rules"
+            )
         for index, data in enumerate(value):
             where = f"waivers[{index}]"
             data = self.table(data, where)  # noqa: PLW2901 (checked)
@@ -423,18 +434,25 @@ class _Reader:
         """Find ``key =`` below ``[table]``, or the header ``[table.key]``; ``waivers[2]`` is the third ``[[waivers]]``."""
         full = ".".join(part for part in (self.prefix, table) if part)
         target = ".".join(part for part in (full, key) if part)
+        headers, keys = self.places
+        found = (headers.get(target), keys.get((full, key.partition("[")[0])) if key else None)
+        return min((number for number in found if number is not None), default=None)
+
+    @cached_property
+    def places(self) -> tuple[dict[str, int], dict[tuple[str, str], int]]:
+        """The lines of headers, and of keys with the tables they stand in; the first of each."""
+        headers: dict[str, int] = {}
+        keys: dict[tuple[str, str], int] = {}
         counts: dict[str, int] = {}
-        inside = full == ""
+        table = ""
         for number, line in enumerate(self.lines, 1):
             text = line.split("#", 1)[0].strip()
             if text.startswith("["):
-                name = ".".join(part.strip(" \"'") for part in text.strip("[] ").split("."))
+                table = ".".join(part.strip(" \"'") for part in text.strip("[] ").split("."))
                 if text.startswith("[["):
-                    counts[name] = counts.get(name, -1) + 1
-                    name = f"{name}[{counts[name]}]"
-                if name == target:
-                    return number
-                inside = name == full
-            elif inside and key and text.partition("=")[0].strip(" \"'") == key.partition("[")[0]:
-                return number
-        return None
+                    counts[table] = counts.get(table, -1) + 1
+                    table = f"{table}[{counts[table]}]"
+                headers.setdefault(table, number)
+            else:
+                keys.setdefault((table, text.partition("=")[0].strip(" \"'")), number)
+        return headers, keys

@@ -23,6 +23,10 @@ _ADVISORY = re.compile(r"[A-Z][A-Z0-9]*-|x_\w+-")
 """How ids of advisories begin (``CVE-``, ``GHSA-``, ``x_COMPATCHECK-``); those of rules are lower case with a slash."""
 
 
+_MOST_GUESSES = 20
+"""Waivers about no rule for which the nearest one is looked for, which takes some milliseconds."""
+
+
 class Waivers:
     """The waivers of one run and what became of each."""
 
@@ -32,6 +36,7 @@ class Waivers:
         self.today = today
         self.entries = [(waiver, _current_id(waiver.rule, rules)) for waiver in waivers]
         self.used: set[int] = set()
+        self._guesses = 0
         self.lapsed: dict[int, list[str]] = {}
         """Rules and advisories a waiver would have covered had it not ended."""
         self.seen: set[str] = set()
@@ -117,6 +122,9 @@ class Waivers:
     def _nearest(self, rule_id: str) -> str:
         from difflib import get_close_matches  # noqa: PLC0415 (only for a mistake)
 
+        self._guesses += 1
+        if self._guesses > _MOST_GUESSES:
+            return ""
         near = get_close_matches(rule_id, [rule.id for rule in self.rules.all_rules()], n=1)
         return f": did you mean {near[0]}?" if near else ": see `compatcheck rules list`"
 

@@ -89,10 +89,11 @@ def write_formatted(
     name = output.format_name
     if to_person or name != "text":
         with speaking(os.environ, name):
-            text = format_as(name, name == "text" and wants_color(output.color, os.environ))
+            coloured = name == "text" and wants_color(output.color, os.environ)
+            text = format_as(name, coloured)
         if name in {"text", "markdown"} and "GITHUB_ACTIONS" in os.environ:
             text = disarm(text)
-        sys.stdout.write(printable(text, sys.stdout.encoding or "utf-8"))
+        sys.stdout.write(printable(text, sys.stdout.encoding or "utf-8", coloured=coloured))
     contents = []
     for name, path in targets:
         with speaking(os.environ, name):

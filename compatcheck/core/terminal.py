@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 
-_CONTROL = (
-    r"\x1b(?!\[(?:[012]|1;31|3[1236])m)|\r(?!\n)|[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]"
-)
-"""Signs that move the cursor, turn the direction of writing or begin a command, but for the colours of reports themselves."""
+_CONTROL = r"\x1b|\r(?!\n)|[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]"
+"""Signs that move the cursor, turn the direction of writing or begin a command."""
+_COLOUR = r"\x1b(?=\[(?:[012]|1;31|3[1236])m)"
+"""How the colours of reports themselves begin."""
 
 
-def escape_controls(text: str) -> str:
-    """Write what would command a terminal as the escapes of JSON; lines and the colours of reports stay."""
-    return re.sub(_CONTROL, _escape, text)
+def escape_controls(text: str, *, coloured: bool = False) -> str:
+    """Write what would command a terminal as the escapes of JSON; lines stay, and where a report has colours, these."""
+    return re.sub(rf"(?!{_COLOUR})(?:{_CONTROL})" if coloured else _CONTROL, _escape, text)
 
 
 def escape_name(text: str) -> str:
@@ -34,12 +34,12 @@ def _escape(match: re.Match[str]) -> str:
     return f"\\u{ord(match[0]):04x}"
 
 
-def printable(text: str, encoding: str) -> str:
+def printable(text: str, encoding: str, *, coloured: bool = False) -> str:
     """Write as escapes what an encoding cannot hold, and what would command the terminal; both come in names of files.
 
     In JSON these escapes mean the very characters.
     """
-    text = escape_controls(text)
+    text = escape_controls(text, coloured=coloured)
     try:
         text.encode(encoding)
     except UnicodeEncodeError:

@@ -114,6 +114,7 @@ def from_json(data: Mapping[str, Any]) -> Measurement:
     if known.get("status") not in STATUSES:
         msg = f"status {known.get('status')!r} is none of {', '.join(STATUSES)}"
         raise ValueError(msg)
+    known = {name: value for name, value in known.items() if value is not None}
     known = {"probe_hash": UNKNOWN, "accounting": UNKNOWN, "parameters": {}, "versions": {}, **known}
     _check_types(known)
     try:
@@ -137,12 +138,20 @@ def _check_types(data: Mapping[str, Any]) -> None:
             msg = f"{name} must be text"
             raise ValueError(msg)  # noqa: TRY004 (see from_json)
     for name, wanted in (("parameters", object), ("versions", str), ("results", int | float)):
-        values = data.get(name) or {}
+        values = data.get(name, {})
         if not isinstance(values, dict) or not all(isinstance(value, wanted) for value in values.values()):
             kind = {"parameters": "", "versions": " to text", "results": " to numbers"}[name]
             msg = f"{name} must map names{kind}"
             raise ValueError(msg)
-    for phase in data.get("phases") or ():
+    if not isinstance(data.get("phases", []), list | tuple):
+        msg = "phases are a list"
+        raise ValueError(msg)  # noqa: TRY004 (see from_json)
+    try:
+        json.dumps(data, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        msg = "a text holds half a character"
+        raise ValueError(msg) from None
+    for phase in data.get("phases", []):
         numbers = [value for key, value in phase.items() if key.endswith("_bytes")] if isinstance(phase, dict) else [""]
         if not all(value is None or isinstance(value, int) for value in numbers):
             msg = "a phase is a mapping with bytes as whole numbers"

@@ -26,17 +26,23 @@ SHARED = ("parameters", "versions")
 """Keys whose entries are shared one by one."""
 
 
+class OtherFileError(InputError):
+    """What a file holds is whole, and something else than measurements."""
+
+
 def read_measurements(path: str) -> tuple[Measurement, ...]:
     """Read a file: one measurement or a list of them (``.json``), or lines (``.jsonl``).
 
     Raises:
+        OtherFileError: it begins with something else.
         InputError: naming file and line of what is no measurement.
     """
     text = read_utf8(path)
     if path.endswith(".jsonl"):
         return tuple(_read_lines(text, path))
     data = _parse(text, path, 1)
-    return tuple(_measurement(entry, path, None) for entry in (data if isinstance(data, list) else [data]))
+    entries = data if isinstance(data, list) else [data]
+    return tuple(_measurement(entry, path, None, first=index == 0) for index, entry in enumerate(entries))
 
 
 def _read_lines(text: str, path: str) -> Iterator[Measurement]:
@@ -52,7 +58,7 @@ def _read_lines(text: str, path: str) -> Iterator[Measurement]:
                 hint = f"this release reads format {FORMAT}; a newer one may read it"
                 raise InputError(message, source=Source(path, line=number), hint=hint)
             continue
-        yield _measurement(_join(common, data), path, number)
+        yield _measurement(_join(common, data), path, number, first=number == 1)
 
 
 def _join(common: Mapping[str, Any], data: Any) -> Any:  # noqa: ANN401 (JSON)
@@ -77,11 +83,12 @@ def _parse(text: str, path: str, line: int) -> Any:  # noqa: ANN401 (JSON)
         ) from None
 
 
-def _measurement(data: Any, path: str, line: int | None) -> Measurement:  # noqa: ANN401 (JSON)
+def _measurement(data: Any, path: str, line: int | None, *, first: bool) -> Measurement:  # noqa: ANN401 (JSON)
     try:
         return from_json(data)
     except ValueError as error:
         message = f"is no measurement: {error}"
-        raise InputError(
+        is_other = first and not (isinstance(data, dict) and "probe" in data)
+        raise (OtherFileError if is_other else InputError)(
             message, source=Source(path, line=line), hint="`compatcheck evidence export` writes files of measurements"
         ) from None

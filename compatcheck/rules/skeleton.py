@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import UsageError
@@ -55,7 +56,7 @@ def write_skeleton(rule_id: str, root: Path) -> Path:
     """Write the skeleton of a rule into a directory of rules and return its path.
 
     Raises:
-        UsageError: the id is not PACKAGE/SLUG, or the file exists.
+        UsageError: the id is not PACKAGE/SLUG, or the file exists or cannot be written.
     """
     package, _, slug = rule_id.partition("/")
     if not all(part.replace("-", "").replace("_", "").replace(".", "").isalnum() for part in (package, slug)):
@@ -64,12 +65,15 @@ def write_skeleton(rule_id: str, root: Path) -> Path:
             hint="as deepspeed/zero3-params-kept-in-backward: name the bad pattern, not the fix",
         )
     path = root / package / f"{slug}.yaml"
-    if path.exists():
+    if os.path.exists(path):
         raise UsageError(f"{path} exists already")
     if is_led_astray(str(path)):
         raise UsageError(f"{path} is not written: {LED_ASTRAY}", hint="name another directory")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(SKELETON.replace("PACKAGE", package), encoding="utf-8")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(SKELETON.replace("PACKAGE", package), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}", hint="name another directory") from None
     return path
 
 

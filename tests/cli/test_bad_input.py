@@ -367,6 +367,14 @@ def test_a_name_commands_no_workflow(
     assert "set-output" in out
 
 
+@pytest.mark.parametrize("form", ["text", "markdown", "github", "html", "json"])
+def test_a_name_has_no_colour(capsys: pytest.CaptureFixture[str], form: str) -> None:
+    write("a\x1b[31mb/requirements.txt", "deepspeed==0.16.4\n@@@\n")
+    _, out, err = run(capsys, "check", ".", "--format", form, "--output", f"{form}:report")
+    assert "\x1b" not in out + err + Path("report").read_text()
+    assert "u001b[31mb" in out
+
+
 def test_what_an_error_says_back_commands_no_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "a\x1b[31mb"
     folder.mkdir()

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from compatcheck.lab.evidence.store import EvidenceStore
-from compatcheck.lab.measurement import Measurement
+from compatcheck.lab.measurement import Measurement, to_json
 from compatcheck.lab.probes.probe import find_probe
 from tests import ROOT
 from tests.cli.run_cli import run
@@ -159,6 +159,26 @@ def test_export_and_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert "0 new, 3 already there" in ran.out
     assert "missing.json: no such file" in ran.err
     assert "out/other.json: is no measurement" in ran.err
+
+
+def test_a_file_of_a_directory_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    folder = tmp_path / "found"
+    folder.mkdir()
+    whole = json.dumps(to_json(measured()))
+    (folder / "other.json").write_text('{"a": 1}')
+    (folder / "good.json").write_text(whole)
+    assert run("evidence", "import", folder).code == 0
+    os.mkfifo(folder / "pipe.json")
+    (folder / "gone.jsonl").symlink_to(tmp_path / "nowhere")
+    (folder / "half.json").write_text(whole[:100])
+    (folder / "lines.jsonl").write_text(f'{whole}\n{{"a": 1}}\n')
+    (folder / "typed.json").write_text(json.dumps({**to_json(measured()), "results": ""}))
+    (folder / "sign.json").write_text(json.dumps({**to_json(measured()), "device": "\ud800"}))
+    ran = run("evidence", "import", folder)
+    said = [name for name in ("pipe", "gone", "half", "lines", "typed", "sign") if f"found/{name}.json" in ran.err]
+    assert (ran.code, said) == (4, ["pipe", "gone", "half", "lines", "typed", "sign"])
+    assert "1 other files" in ran.err
+    assert run("evidence", "list").code == 0
 
 
 def test_a_file_that_is_no_store_is_an_error_with_a_remedy(tmp_path: Path) -> None:

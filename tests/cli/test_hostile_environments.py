@@ -35,7 +35,7 @@ def environment(tmp_path: Path) -> Path:
 def test_a_pipe_is_not_waited_for(environment: Path, place: str) -> None:
     os.mkfifo(environment / place)
     ran = run("env", "--prefix", environment)
-    wanted = 4 if place.endswith(".pth") else 0  # it may name a directory of packages
+    wanted = 4 if place.endswith((".pth", ".cfg")) else 0  # it may name a directory of packages
     assert (ran.code, f"exit {wanted}" in ran.out) == (wanted, True)
 
 
@@ -57,6 +57,78 @@ def test_a_value_that_no_program_writes_is_read_over(environment: Path, place: s
     ran = run("env", "--prefix", environment)
     assert ran.code in {0, 1}
     assert f"exit {ran.code}" in ran.out
+
+
+ZERO3 = ("--model", "llama-3-8b", "--set", "training.zero_stage=3", "--set", "training.param_dtype=bfloat16")
+DEEPSPEED = "Metadata-Version: 2.1\nName: deepspeed\nVersion: 0.16.4\n"
+
+
+@pytest.mark.parametrize(
+    "kind", ["empty", "pipe", "tree without metadata", "tree without a version", "tree that is a file"]
+)
+def test_what_an_egg_link_names_is_unknown_and_not_absent(environment: Path, kind: str) -> None:
+    link, tree = environment / SITE / "deepspeed.egg-link", environment / "tree"
+    if kind == "pipe":
+        os.mkfifo(link)
+    else:
+        link.write_text("" if kind == "empty" else f"{tree}\n.")
+    if kind == "tree that is a file":
+        tree.write_text("")
+    elif kind.startswith("tree"):
+        (tree / "deepspeed").mkdir(parents=True)
+    if kind == "tree without a version":
+        (tree / "deepspeed.egg-info").mkdir()
+        (tree / "deepspeed.egg-info/PKG-INFO").write_text("Name: deepspeed\n")
+    ran = run("env", "--prefix", environment, *ZERO3)
+    assert (ran.code, "deepspeed" in ran.out) == (4, True)
+
+
+def test_an_egg_link_to_a_tree_that_is_gone_names_nothing(environment: Path) -> None:
+    (environment / SITE / "deepspeed.egg-link").write_text(f"{environment}/gone\n.")
+    ran = run("env", "--prefix", environment, *ZERO3)
+    assert (ran.code, "gone" in ran.out or "could not be read" in ran.out) == (0, True)
+
+
+def test_one_tree_is_read_once_however_many_links_name_it(environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from compatcheck.collectors.python import installed
+
+    (environment / "tree/deepspeed.egg-info").mkdir(parents=True)
+    (environment / "tree/deepspeed.egg-info/PKG-INFO").write_text(DEEPSPEED)
+    for number in range(50):
+        (environment / SITE / f"a{number}.egg-link").write_text(f"{environment}/tree\n.")
+    read, real = [], installed.read_name_and_version
+    monkeypatch.setattr(installed, "read_name_and_version", lambda path, files: read.append(path) or real(path, files))
+    run("env", "--prefix", environment)
+    assert read == [f"{environment}/tree/deepspeed.egg-info/PKG-INFO"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "home = /gone/bin\ninclude-system-site-packages = true\n",
+        "include-system-site-packages = true\n",
+        f"home = {'/a' * 30_000}\ninclude-system-site-packages = true\n",
+        "#" * 70_000 + "\ninclude-system-site-packages = true\n",
+        None,
+    ],
+)
+def test_an_environment_whose_other_packages_are_not_found_is_not_whole(environment: Path, text: str | None) -> None:
+    (environment / "pyvenv.cfg").write_text(text) if text is not None else os.mkfifo(environment / "pyvenv.cfg")
+    ran = run("env", "--prefix", environment)
+    assert (ran.code, "pyvenv.cfg" in ran.out) == (4, True)
+
+
+def test_a_long_file_of_paths_is_not_read_whole(environment: Path) -> None:
+    (environment / SITE / "a.pth").write_text(f"#{'c' * (1 << 20)}\n{environment}/tree\n")
+    ran = run("env", "--prefix", environment)
+    assert (ran.code, "a.pth" in ran.out) == (4, True)
+
+
+def test_an_archive_on_the_path_is_read_by_its_name_or_said(environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, said in (("deepspeed-0.16.4-py3.11.egg", "deepspeed 0.16.4"), ("spark.zip", "spark.zip")):
+        (environment / name).write_bytes(b"PK")
+        monkeypatch.setenv("PYTHONPATH", str(environment / name))
+        assert said in " ".join(run("env", "--prefix", environment, *ZERO3, "-v").out.split())
 
 
 def test_a_directory_of_no_python_is_passed_over(environment: Path) -> None:

@@ -52,6 +52,7 @@ def test_new_then_lint(tmp_path: Path) -> None:
     assert run("rules", "new", "deepspeed/bad-pattern", "--directory", rules).code == 2
     assert run("rules", "new", "bad pattern", "--directory", rules).code == 2
     assert run("rules", "new", "../../etc/passwd", "--directory", rules).code == 2
+    assert run("rules", "new", f"deepspeed/{'a' * 300}", "--directory", rules).code == 2
     ran = run("rules", "lint", rules)
     assert ran.code == 1
     assert "1 rule, " in ran.err

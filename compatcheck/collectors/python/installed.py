@@ -43,8 +43,13 @@ _URL = r'"url"\s*:\s*"([^"\\]*)"'
 def collect_installed(layout: Layout, *, files: Files = LOCAL) -> Environment:
     """Read what is installed in an environment, in the tree of files it lies in."""
     scan = _Scan(files)
+    for path, reason in layout.lost:
+        scan.skip(path, reason, None)
     for folder in layout.python_path:
-        scan.read_folder(folder, follow=False)
+        if folder.lower().endswith(".egg") or files.is_directory(folder):
+            scan.read_folder(folder, follow=False)
+        else:
+            scan.skip(folder, "is no directory on PYTHONPATH, and was not looked into", None, lost=False)
     for folder in layout.site_packages:
         scan.read_folder(folder, follow=True)
     scan.resolve_links()
@@ -96,16 +101,16 @@ class _Scan:
         if folder in self._read:
             return
         self._read.add(folder)
-        if folder.endswith(".egg"):
+        if folder.lower().endswith(".egg"):  # as importlib.metadata compares it
             self._read_egg(folder)
             return
         try:
             names = self.files.list_names(folder)
         except NotADirectoryError:
-            self._skip(folder, "is an archive and was not looked into", None)
+            self.skip(folder, "is an archive and was not looked into", None)
             return
         except OSError as error:
-            self._skip(folder, f"could not be listed: {error.strerror}", ASK_OWNER)
+            self.skip(folder, f"could not be listed: {error.strerror}", ASK_OWNER)
             return
         found: dict[str, list[Package]] = {}
         broken: list[tuple[str, str]] = []
@@ -135,7 +140,7 @@ class _Scan:
     def _read_dist_info(self, folder: str, name: str, broken: list[tuple[str, str]]) -> Package | None:
         path = f"{folder}{os.sep}{name}"
         if name.startswith("~"):
-            self._skip(path, "was left behind by an interrupted pip", "delete it", lost=False)
+            self.skip(path, "was left behind by an interrupted pip", "delete it", lost=False)
             return None
         parts = split_stem(name[:-10])
         metadata = f"{path}{os.sep}METADATA"
@@ -153,7 +158,7 @@ class _Scan:
             reason, hint = f"its METADATA could not be read: {error.strerror}", ASK_OWNER
         if reason is not None or parts is None:
             guess = canonical_name((parts or split_stem(name[:-10]) or (name[:-10].partition("-")[0],))[0])
-            self._skip(
+            self.skip(
                 path, f"not a sound installation of {guess}: {reason}", hint or f"{_REINSTALL} {guess}", lost=False
             )
             broken.append((guess, path))
@@ -194,7 +199,7 @@ class _Scan:
                 parts = None
         if parts is None:
             guess = canonical_name(name[:-9].partition("-")[0])
-            self._skip(path, f"states no name or no version of {guess}", f"{_REINSTALL} {guess}", lost=False)
+            self.skip(path, f"states no name or no version of {guess}", f"{_REINSTALL} {guess}", lost=False)
             broken.append((guess, path))
             return None
         return Package(canonical_name(parts[0]), parts[1], Source(path))
@@ -202,7 +207,7 @@ class _Scan:
     def _read_egg(self, path: str) -> None:
         parts = split_egg_stem(os.path.basename(path)[:-4])
         if parts is None:
-            self._skip(path, "is an egg whose name does not tell its version", None)
+            self.skip(path, "is an egg whose name does not tell its version", None)
             return
         package = Package(canonical_name(parts[0]), parts[1], Source(path))
         self._take(path, {package.name: [package]})
@@ -242,14 +247,15 @@ class _Scan:
     def _follow_pth(self, folder: str, name: str) -> None:
         path = os.path.join(folder, name)
         try:
-            lines = self.files.read_text(path, _PTH_CHARACTERS).removeprefix("\ufeff").splitlines()
+            text = self.files.read_text(path, _PTH_CHARACTERS + 1)
         except OSError as error:
-            self._skip(path, f"could not be read: {error.strerror}", ASK_OWNER)
+            self.skip(path, f"could not be read: {error.strerror}", ASK_OWNER)
             return
+        if len(text) > _PTH_CHARACTERS:
+            self.skip(path, f"is longer than {_PTH_CHARACTERS:,} characters; the rest is not read", None)
         runs_code = False
-        for line in lines:
-            text = line.strip()
-            if not text or text.startswith("#"):
+        for line in text[:_PTH_CHARACTERS].removeprefix("\ufeff").splitlines():
+            if not line.strip() or line.lstrip().startswith("#"):
                 continue
             if line.startswith(("import ", "import\t")):
                 runs_code = True
@@ -257,7 +263,7 @@ class _Scan:
             self.followed += 1
             if self.followed > _PTH_DIRECTORIES:
                 reason = f"the .pth files here name more than {_PTH_DIRECTORIES:,} directories; the rest is not read"
-                self._skip(path, reason, None)
+                self.skip(path, reason, None)
                 break
             target = os.path.abspath(os.path.join(folder, line.rstrip()))
             if self.files.exists(target):
@@ -266,24 +272,46 @@ class _Scan:
             self.code.append(path)
 
     def resolve_links(self) -> None:
-        """Read the source trees that ``.egg-link`` files name (``setup.py develop``)."""
+        """Read the source trees that ``.egg-link`` files name (``setup.py develop``).
+
+        What one names can be imported without its metadata, too (``git clean`` deletes that): then its release is unknown.
+        """
+        trees: dict[str, list[Package]] = {}
         for folder, name in self.links:
             path = os.path.join(folder, name)
+            own = canonical_name(name[: -len(".egg-link")])
+            target = ""
             try:
                 line = self.files.read_text(path).partition("\n")[0]
                 target = os.path.abspath(os.path.join(folder, line.strip()))
-                names = [entry for entry in self.files.list_names(target) if entry.lower().endswith(".egg-info")]
+                if target not in trees:
+                    trees[target] = self._read_tree(target)
             except OSError as error:
-                self._skip(path, f"the source tree it names could not be read: {error.strerror}", None, lost=False)
-                continue
-            for entry in names:
-                package = self._read_egg_info(target, entry, [])
-                if package is None:
+                self.skip(path, f"the source tree it names could not be read: {error.strerror}", None, lost=False)
+                if isinstance(error, FileNotFoundError):  # nothing can be imported from it
                     continue
+            for package in trees.get(target, ()):
                 known = self.packages.get(package.name)
                 if known is None or known.source == package.source:
                     self.packages[package.name] = package._replace(details={"editable": target})
                     self.folders[package.name] = target
+            if own not in self.packages:
+                if target in trees:
+                    self.skip(path, f"the source tree it names holds no metadata of {own}", None, lost=False)
+                self.packages[own] = Package(own, None, Source(path), specifier="")
+                self.folders[own] = target or folder
+
+    def _read_tree(self, folder: str) -> list[Package]:
+        """Read the metadata of a source tree.
+
+        Raises:
+            OSError: it cannot be listed.
+        """
+        broken: list[tuple[str, str]] = []
+        names = [name for name in self.files.list_names(folder) if name.lower().endswith(".egg-info")]
+        found = [self._read_egg_info(folder, name, broken) for name in names]
+        unknown = [Package(name, None, Source(path), specifier="") for name, path in broken]
+        return [package for package in found if package is not None] + unknown
 
     def read_conda(self, folders: tuple[str, ...]) -> dict[str, CondaPackage]:
         """Read conda's records, the first directory winning."""
@@ -296,7 +324,7 @@ class _Scan:
             try:
                 conda = {**read_conda_meta(folder, self.files), **conda}
             except OSError as error:
-                self._skip(folder, f"could not be listed: {error.strerror}", ASK_OWNER, lost=False)
+                self.skip(folder, f"could not be listed: {error.strerror}", ASK_OWNER, lost=False)
         return conda
 
     def check_version_files(self) -> dict[str, VersionFile]:
@@ -333,7 +361,7 @@ class _Scan:
         if package is None:
             return None
         if file is None:
-            self._skip(
+            self.skip(
                 package.source.path,
                 "torch's own version file was not found",
                 f"{_REINSTALL} torch, unless it is built in place",
@@ -353,7 +381,7 @@ class _Scan:
             return read_version_file(name, folder, package, self.files)
         except OSError as error:
             path = os.path.join(folder, *VERSION_FILES[name][0].split("/"))
-            self._skip(path, f"could not be read: {error.strerror}", ASK_OWNER, lost=False)
+            self.skip(path, f"could not be read: {error.strerror}", ASK_OWNER, lost=False)
             return None
 
     def _age(self, package: Package) -> float:
@@ -362,7 +390,7 @@ class _Scan:
         except OSError:
             return 0.0
 
-    def _skip(self, path: str, reason: str, hint: str | None, *, lost: bool = True) -> None:
+    def skip(self, path: str, reason: str, hint: str | None, *, lost: bool = True) -> None:
         """Record what could not be used; ``lost`` when distributions may lie there: then the environment was not read whole."""
         self.skipped.append(Skipped(Source(path), reason, hint, named=lost))
         self.complete = self.complete and not lost

@@ -18,6 +18,10 @@ from compatcheck.core.units import parse_count
 # Patterns are compiled where they are used: most runs need none of them.
 _EXECUTABLE = r"(?i)\.?(?:python|pypy)[\d.]*\w*(?:\.exe)?"
 _LEVELS_ABOVE_EXECUTABLE = 2
+_MOST_CHARACTERS = 65536
+"""Of a ``pyvenv.cfg``; real ones have some hundred."""
+_LONGEST_PATH = 4096
+"""As of Linux: a longer one names nothing, and each of its directories would be looked for."""
 
 
 class Layout(NamedTuple):
@@ -37,6 +41,8 @@ class Layout(NamedTuple):
     conda_meta: tuple[str, ...] = ()
     """``conda-meta`` directories whose packages are visible."""
     notes: tuple[str, ...] = ()
+    lost: tuple[tuple[str, str], ...] = ()
+    """Files that could not be read or followed, and why: packages may lie where they lead."""
 
     @property
     def origin(self) -> str:
@@ -232,7 +238,9 @@ def layout_of_prefix(
         if chosen in {"VIRTUAL_ENV", "CONDA_PREFIX"}:
             hint = f"unset {chosen}, or name the environment with --python or --prefix"
         raise InputError(f"{prefix} {reason}", source=source, hint=hint)
-    config = _read_config(os.path.join(prefix, "pyvenv.cfg"), files)
+    place = os.path.join(prefix, "pyvenv.cfg")
+    text, lost = _read_whole(place, files)
+    config = _parse_config(text)
     executable = executable or _executable_in(prefix, files)
     library = _choose_library(prefix, executable, config.get("version_info") or config.get("version"), files)
     windows = os.path.join(prefix, "Lib", "site-packages")
@@ -266,7 +274,7 @@ def layout_of_prefix(
         folders += _site_packages(base, base_library, files, virtual=False)
         metas.append(os.path.join(base, "conda-meta"))
     elif system:
-        notes.append(f"{prefix}/pyvenv.cfg asks for the system's packages, and the system's Python was not found")
+        lost = (*lost, (place, "asks for the system's packages, and the system's Python was not found"))
     return Layout(
         prefix,
         _distinct(folders, files),
@@ -276,6 +284,7 @@ def layout_of_prefix(
         _python_path(environ, files),
         tuple(meta for meta in metas if files.is_directory(meta)),
         tuple(notes),
+        lost,
     )
 
 
@@ -398,7 +407,7 @@ def _user_site(library: str | None, version: str | None, environ: Mapping[str, s
 
 def _python_path(environ: Mapping[str, str], files: Files) -> tuple[str, ...]:
     entries = environ.get("PYTHONPATH", "").split(os.pathsep)
-    return tuple(os.path.abspath(entry) for entry in entries if entry and files.is_directory(entry))
+    return tuple(os.path.abspath(entry) for entry in entries if entry and files.exists(entry))
 
 
 def _holds_packages(folder: str, files: Files) -> bool:
@@ -415,10 +424,23 @@ def _read(path: str, files: Files) -> str:
         return ""
 
 
-def _read_config(path: str, files: Files) -> dict[str, str]:
+def _read_whole(path: str, files: Files) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Return the text of ``pyvenv.cfg``, empty where there is none, and what of it could not be read."""
+    try:
+        text = files.read_text(path, _MOST_CHARACTERS + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return "", ()
+    except OSError as error:
+        return "", ((path, f"could not be read: {error.strerror}"),)
+    if len(text) > _MOST_CHARACTERS:
+        return text, ((path, f"is longer than {_MOST_CHARACTERS:,} characters; the rest is not read"),)
+    return text, ()
+
+
+def _parse_config(text: str) -> dict[str, str]:
     """Read ``pyvenv.cfg`` as ``site`` does: lines with ``=``, keys in lower case."""
     config = {}
-    for line in _read(path, files).splitlines():
+    for line in text.splitlines():
         key, equals, value = line.partition("=")
         if equals:
             config[key.strip().lower()] = value.strip()
@@ -428,8 +450,10 @@ def _read_config(path: str, files: Files) -> dict[str, str]:
 def _base_prefix(config: Mapping[str, str], files: Files) -> str | None:
     """Return the prefix of the Python a virtual environment was made from."""
     home = config.get("home", "")
+    home = "" if len(home) > _LONGEST_PATH else home
     candidates = [config.get("base-prefix", "")]
     executable = config.get("executable") or config.get("base-executable") or _python_in(home, files)
+    executable = None if executable is not None and len(executable) > _LONGEST_PATH else executable
     for path in (files.resolve(executable) if executable else "", os.path.join(home, "python") if home else ""):
         folder = os.path.dirname(path)
         while folder and folder != os.path.dirname(folder):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import InputError
 from compatcheck.lab.evidence.files import measurement_files
-from compatcheck.lab.measurement_files import read_measurements
+from compatcheck.lab.measurement_files import OtherFileError, read_measurements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,7 +24,7 @@ class ForeignMeasurements(NamedTuple):
     others: int
     """How many files of directories hold something else: other data may stand beside measurements."""
     errors: tuple[InputError, ...]
-    """What could not be read of what the person named."""
+    """What could not be read, or not whole."""
 
 
 def read_foreign(paths: Iterable[str]) -> ForeignMeasurements:
@@ -43,7 +43,7 @@ def read_foreign(paths: Iterable[str]) -> ForeignMeasurements:
                 read += read_measurements(file)
                 files += 1
             except InputError as error:
-                if os.path.isdir(path):
+                if isinstance(error, OtherFileError) and os.path.isdir(path):
                     others += 1
                 else:
                     errors.append(error)

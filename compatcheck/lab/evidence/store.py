@@ -240,7 +240,7 @@ class EvidenceStore:
         for name, data in self._select(query, tuple(values)):
             try:
                 yield Stored(name, from_json(json.loads(data)))
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 message = f"measurement {name} cannot be read: {error}"
                 raise self._error(message) from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from datetime import date
 from pathlib import Path
 
@@ -196,3 +197,24 @@ def error_of(path: str) -> UsageError | None:
     except UsageError as error:
         return error
     return None
+
+
+def test_lines_of_many_waivers_are_found_in_one_reading(tmp_path) -> None:
+    count = 5000
+    path = tmp_path / "compatcheck.toml"
+    path.write_text('[[waivers]]\nrule = "a/b"\nreason = "x"\n' * count)
+    started = time.process_time()
+    policy = read_policy(str(path))
+    assert time.process_time() - started < 10
+    assert policy is not None
+    assert [waiver.source.line for waiver in policy.waivers] == list(range(1, 3 * count, 3))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['[[waivers]]\nrule = "a/b"\nreason = "x"\n' * 5001, "".join(f"[runs.r{number}]\n" for number in range(201))],
+)
+def test_a_policy_without_end_is_refused(tmp_path, text) -> None:
+    (tmp_path / "compatcheck.toml").write_text(text)
+    with pytest.raises(UsageError, match="more than"):
+        read_policy(str(tmp_path / "compatcheck.toml"))

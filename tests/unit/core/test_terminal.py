@@ -5,7 +5,8 @@ from compatcheck.core.terminal import disarm, escape_controls, escape_name
 
 @pytest.mark.parametrize("code", ["0", "1", "2", "31", "32", "33", "36", "1;31"])
 def test_colours_of_reports_stay(code):
-    assert escape_controls(f"\x1b[{code}mHIGH\x1b[0m\n") == f"\x1b[{code}mHIGH\x1b[0m\n"
+    assert escape_controls(f"\x1b[{code}mHIGH\x1b[0m\n", coloured=True) == f"\x1b[{code}mHIGH\x1b[0m\n"
+    assert escape_controls(f"\x1b[{code}mHIGH") == f"\\u001b[{code}mHIGH"
 
 
 @pytest.mark.parametrize(
@@ -13,6 +14,7 @@ def test_colours_of_reports_stay(code):
 )
 def test_commands_to_a_terminal_are_escapes(text):
     shown = escape_controls(text)
+    assert escape_controls(text, coloured=True) == shown
     assert shown.isprintable()
     assert shown.encode().decode("unicode_escape") == text
 

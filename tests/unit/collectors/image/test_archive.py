@@ -364,6 +364,22 @@ def test_a_root_directory_is_never_left(tmp_path):
     assert image.files.list_names("/opt/up/") == ["opt"]
 
 
+@pytest.mark.parametrize("way", ["blobs", "blobs/sha256", "each"])
+def test_blobs_of_a_layout_may_be_links(tmp_path, way):
+    layer = tar(dist("opt/venv/lib/python3.11/site-packages", "torch", "2.5.0"))
+    files = oci_files([([layer], [layer], "a:1", "linux/amd64", True)])
+    write_files(tmp_path / "store", files)
+    layout = tmp_path / "layout"
+    for name in files:
+        place = layout / (name if way == "each" or not name.startswith("blobs/") else way)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if not place.is_symlink():
+            place.symlink_to(tmp_path / "store" / place.relative_to(layout))
+    assert listing(open_image(str(layout), cache=None).files) == listing(
+        open_image(str(tmp_path / "store"), cache=None).files
+    )
+
+
 def test_files_of_a_root_directory_that_may_not_be_read_are_said(tmp_path, monkeypatch):
     write_files(tmp_path, {"etc/os-release": b"x", "opt/venv/pyvenv.cfg": b"x"})
     real = os.open

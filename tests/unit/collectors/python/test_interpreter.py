@@ -63,7 +63,7 @@ def test_system_packages_without_system_are_noted(tmp_path):
     prefix = make_venv(tmp_path / "venv", tmp_path / "gone", system=True)
     layout = locate(None, str(prefix), {})
     assert layout.site_packages == (str(site_of(prefix)),)
-    assert "was not found" in layout.notes[0]
+    assert "was not found" in layout.lost[0][1]
 
 
 @pytest.mark.parametrize(("system", "counts"), [(False, False), (True, True), (None, True)])
