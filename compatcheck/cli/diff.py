@@ -13,6 +13,7 @@ from compatcheck.cli.arguments import split
 from compatcheck.cli.help import Command
 from compatcheck.cli.laboratory import find_tracer
 from compatcheck.cli.output import Output, parse_outputs, terminal_width, write_figures, write_formatted
+from compatcheck.core.language import speaking
 from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
@@ -44,11 +45,12 @@ def command(before: str, after: str, trace: bool, plot: str | None, **given: Any
     if plot is not None:
         from compatcheck.reporters.difference import draw_difference  # noqa: PLC0415 (only when asked)
 
-        write_figures(
-            plot,
-            draw_difference(difference),
-            "there is no estimate of the run; `compatcheck estimate` says what it needs",
-        )
+        with speaking(os.environ):
+            write_figures(
+                plot,
+                draw_difference(difference),
+                "there is no estimate of the run; `compatcheck estimate` says what it needs",
+            )
     write_formatted(lambda name, color: format_as(name, difference, output, color=color), output, targets)
     return difference.exit_code
 
