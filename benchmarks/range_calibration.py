@@ -16,7 +16,7 @@ import statistics
 from collections import defaultdict
 from pathlib import Path
 
-from measured_peaks import read_peaks
+from measured_peaks import COUNTS, read_peaks
 from memory_cases import Result, evaluate, evaluate_measured
 
 from compatcheck.memory.closed_form import reserve
@@ -44,7 +44,7 @@ def measure(cases: list[dict[str, object]]) -> tuple[Outside, Outside]:
 
 
 def _results(cases: list[dict[str, object]]) -> list[Result]:
-    measured = [next(iter(evaluate_measured(run))) for run in read_peaks()]
+    measured = [next(iter(evaluate_measured(run))) for run in read_peaks() if set(COUNTS) & set(run.counted)]
     reported = [found for case in cases if isinstance(found := evaluate(case), Result) and found.source not in TWICE]
     return [*(one for one in measured if not one.doubt or "longest" in one.doubt), *reported]
 

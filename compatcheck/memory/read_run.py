@@ -119,6 +119,7 @@ def read_run(
         no_sync=_runs_unsynchronised(source) if trains else False,
         mixed_units=_mixes_units(source, parallel) if trains and trainable < model.parameters else False,
         loop_read=loop_read,
+        quantised_read=source.get("program.quantised_read") is not False,
         checkpointing=checkpointing and policy != "core_attention",
         policy=policy,
         activation_offloading=source.flag("training.activation_offloading", False),

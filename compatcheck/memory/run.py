@@ -151,6 +151,8 @@ class Run(NamedTuple):
     """FSDP1 units hold frozen parameters beside trained ones, and make gradients of all of them; None where nobody knows."""
     loop_read: bool
     """Somebody read the code of the program that trains, or none is named."""
+    quantised_read: bool
+    """What the program makes of a quantised base was read, too."""
     checkpointing: bool
     """Whole blocks are computed again in backward, as far as `policy` says."""
     policy: str
@@ -215,6 +217,11 @@ class Run(NamedTuple):
     """Facts that somebody stated or that follow from what was stated."""
     references: Size = NOTHING
     """Frozen copies of the model beside it, 0 to 1, where the reference is no role of its own."""
+
+    @property
+    def blocks_read(self) -> bool:
+        """The code of the blocks that this program runs was read, in the precision of this run."""
+        return self.loop_read and (self.quantised_read or self.model.quantization is None)
 
     @property
     def tokens(self) -> int:

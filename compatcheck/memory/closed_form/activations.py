@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.core.estimate import Component, Size
 from compatcheck.memory.closed_form.adapters import kept_per_token
 from compatcheck.memory.closed_form.experts import routed_width
-from compatcheck.memory.closed_form.layers import RECIPES, Recipe, Setting, find_recipe, forward_peak, saved, transient
+from compatcheck.memory.closed_form.layers import (
+    LITGPT,
+    RECIPES,
+    Recipe,
+    Setting,
+    find_recipe,
+    forward_peak,
+    saved,
+    transient,
+)
 from compatcheck.memory.closed_form.logits import sequences
 from compatcheck.memory.closed_form.parallel import held, in_flight
 
@@ -46,13 +55,13 @@ def activations(run: Run, *, last_stage: bool = False) -> Activations:
         last_stage: those of the last pipeline stage, which has the loss and one micro batch at a time.
     """
     model, precision = run.model, run.precision
-    recipe = find_recipe(model.model_type, model.activation)
+    recipe = find_recipe(model.model_type, model.activation, run.code)
     tokens = run.tokens * sequences(run)
     layers = held(run).layers
     at = setting(run)
     low_at, high_at = _alternatives(run, at)
     sizes = [_per_token(recipe, variant, run) for variant in (low_at, at, high_at)]
-    spread = 0.0 if model.model_type in RECIPES and run.loop_read else UNKNOWN_TYPE
+    spread = 0.0 if model.model_type in RECIPES and run.blocks_read else UNKNOWN_TYPE
     low, each, high = sizes[0] * (1 - TRACED - spread), sizes[1], sizes[2] * (1 + TRACED + spread)
     if model.experts:
         high *= 2 - 1 / model.experts_per_token if model.experts_per_token else 1
@@ -122,7 +131,7 @@ def _repeats(run: Run) -> bool:
     transformers repeats them in the eager path always and in its sdpa path until 4.53, from 4.54 only with a mask
     (integrations/sdpa_attention.py use_gqa_in_sdpa). flash_attention_2 and 3 take fewer heads as they are.
     """
-    if run.model.attention == "eager":
+    if run.model.attention == "eager" or run.code == LITGPT:  # LitGPT expands and copies them before any kernel
         return True
     if run.model.attention != "sdpa":
         return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatcheck.architectures.adapters import LOW_RANK, target_shapes
+from compatcheck.memory.closed_form.layers import LITGPT
 
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run
@@ -29,6 +30,8 @@ def kept_per_token(run: Run) -> float:
         run.peft == "ia3"
     ):  # scales the input of ``down`` in float32 and the output of others in theirs (peft tuners/ia3/layer.py)
         return sum(own * width if feed == "down" else compute * outputs for feed, width, outputs in shapes)
+    if run.code == LITGPT:
+        return _litgpt(run, shapes)
     if run.peft not in LOW_RANK:
         return (
             own * inputs
@@ -42,3 +45,25 @@ def kept_per_token(run: Run) -> float:
     else:
         kept = compute * (sum({feed: width for feed, width, _ in shapes}.values()) + ranks)
     return kept + (inputs if run.lora_dropout else 0)
+
+
+_PROJECTIONS = frozenset({"q_proj", "k_proj", "v_proj"})
+_FUSED = frozenset({"query_key_value", "qkv_proj", "c_attn", "Wqkv"})
+
+
+def _litgpt(run: Run, shapes: tuple[tuple[str, int, int], ...]) -> float:
+    """Return what LitGPT's LoRA keeps: one adapter, with one input, for queries, keys and values.
+
+    Unless all three are adapted, ``index_copy`` puts its output between zeros and keeps it (litgpt/lora.py at 8641822 and 0.5.13,
+    LoRAQKVLinear.zero_pad; measured with 0.5.13: 2 B for each element of it). Of a projection that a model has as one, queries
+    and values are adapted, as by default.
+    """
+    feeds = {feed: width for feed, width, _ in shapes}
+    kept = run.precision.compute * (sum(feeds.values()) + run.rank * len(shapes))
+    named = _PROJECTIONS.intersection(run.targets)
+    if _FUSED.intersection(run.targets):
+        named = frozenset({"q_proj", "v_proj"})
+    if named != _PROJECTIONS:
+        widths = {"q_proj": run.model.query_width, "k_proj": run.model.key_width, "v_proj": run.model.key_width}
+        kept += run.precision.compute * sum(widths[name] for name in named)
+    return kept + (sum(feeds.values()) if run.lora_dropout else 0)

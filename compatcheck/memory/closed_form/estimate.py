@@ -396,6 +396,9 @@ def _unmodelled(run: Run) -> list[Unmodelled]:
         label = find_program(run.framework).label
         reason = f"the code of {label} was not read: its loss, its blocks and how it accumulates are its own"
         found.append(Unmodelled("training loop", "either", reason))
+    elif not run.blocks_read:
+        reason = f"what {find_program(run.framework).label} makes of a quantised base was not read"
+        found.append(Unmodelled("quantised base", "more", reason))
     found += name_unpriced(run)
     if run.model.model_type not in RECIPES:
         reason = f"blocks of {run.model.model_type or 'an unknown model type'} were not read; taken as llama's"

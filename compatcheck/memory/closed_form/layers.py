@@ -91,9 +91,14 @@ _PIECES = {"silu": 0, "swish": 0, "gelu": 0, "gelu_pytorch_tanh": 0, "gelu_new":
 operations (NewGELUActivation in activations.py), ReLU keeps its output, which the next layer keeps anyway."""
 
 
-def find_recipe(model_type: str, activation: str = "") -> Recipe:
-    """Return the recipe of a model type, with the MLP of an activation where that is known."""
+LITGPT = "litgpt"
+
+
+def find_recipe(model_type: str, activation: str = "", code: str = "") -> Recipe:
+    """Return the recipe of a model type, with the MLP of an activation where that is known, in the blocks of a program."""
     recipe = RECIPES.get(model_type, DECODER)
+    if code == LITGPT:  # one attention for all types (litgpt/model.py at 8641822 and 0.5.13, CausalSelfAttention)
+        recipe = recipe._replace(projection="fused_copied", partial_rotary=False)
     pieces = _PIECES.get(activation)
     return recipe if pieces is None else recipe._replace(mlp=(4 if recipe.gated else 2) + pieces)
 
@@ -195,9 +200,8 @@ def _attention(recipe: Recipe, at: Setting) -> float:
     c = at.compute
     keys = at.query if at.repeated else at.key
     fused = c * (at.query + 2 * at.key)
-    copied = (
-        at.attention == "eager" and keys > at.key
-    )  # repeated values are copies: nothing of the fused tensor is kept
+    own = at.attention == "eager" or recipe.projection == "fused_copied"
+    copied = own and keys > at.key  # repeated values are copies: nothing of the fused tensor is kept
     if recipe.projection == "separate" or copied:
         before = c * (at.query + 2 * keys)
     elif recipe.projection == "fused":

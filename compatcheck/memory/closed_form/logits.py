@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.estimate import Component, Size, exactly
-from compatcheck.memory.closed_form.layers import DECODER, RECIPES
+from compatcheck.memory.closed_form.layers import DECODER, LITGPT, RECIPES
 from compatcheck.memory.closed_form.policy_logits import HEADLESS, POLICY_TRAINERS, completion_share, per_policy_logit
 from compatcheck.memory.closed_form.policy_logits import PerLogit as Range
 from compatcheck.memory.closed_form.reference import WITHOUT
@@ -51,6 +51,8 @@ logits, log-probabilities and two gradients."""
 MEGATRON = "megatron"
 _CHUNKS = 8
 """torchtune's CEWithChunkedOutputLoss splits the tokens in as many chunks (modules/loss/ce_chunked_output_loss.py, 0.4)."""
+_LITGPT_TOKENS = 128
+"""LitGPT's head takes so many tokens of each sequence at a time (finetune/lora.py, lm_head_chunk_size)."""
 _TOKENS = 256
 """trl's chunked loss takes so many tokens at a time and keeps none (docs/sweeps.md, trl 1.7)."""
 
@@ -199,9 +201,14 @@ def _chunked(run: Run, tokens: int, *, backward: bool) -> float:
     """Return bytes per logit of a loss in chunks.
 
     torchtune: 16-bit logits of all chunks; float32 log-probabilities, which the graph keeps for all chunks unless they are
-    compiled and computed again, and then 16-bit gradients of the chunk at work instead of two float32 tensors of it. Others:
-    float32 work on one chunk only.
+    compiled and computed again, and then 16-bit gradients of the chunk at work instead of two float32 tensors of it. LitGPT:
+    logits and log-probabilities of all chunks in the compute dtype, and two gradients of the chunk at work (litgpt/utils.py
+    chunked_cross_entropy, at 8641822 and 0.5.13; autocast is off in its ``-true`` precisions). Others: float32 work on one
+    chunk only.
     """
+    if run.code == LITGPT:
+        each = 4 if run.precision.autocast else run.precision.compute
+        return run.precision.compute + each + 2 * each * min(_LITGPT_TOKENS, run.sequence) / run.sequence
     if run.code == "torchtune":
         kept = 0 if run.compiled else 4
         return run.precision.compute + kept + (run.precision.compute if run.compiled else 8) / _CHUNKS

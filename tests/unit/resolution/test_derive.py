@@ -160,6 +160,7 @@ def test_the_loss() -> None:
         ({"passes_labels": False}, "cross_entropy"),
         ({"passes_labels": False, "runs_trl_trainers": True}, "fused_linear"),
         ({"passes_labels": False, "runs_trl_trainers": True, "has_liger_loss": False}, "cross_entropy"),
+        ({"runs_trl_trainers": True, "has_liger_loss": False}, "cross_entropy"),
     ],
 )
 def test_liger_replaces_the_loss_of_a_model_that_is_given_labels(code: dict[str, bool], loss: str) -> None:

@@ -20,6 +20,23 @@ def test_fsdp_gathers_two_blocks_and_the_root(make_run):
     assert in_loss.size.expected == pytest.approx(2 * OUTSIDE)
 
 
+@pytest.mark.parametrize(
+    ("packages", "stated", "ahead"),
+    [
+        ({"torch": "2.0.1"}, {}, True),
+        ({"torch": "2.1.0"}, {}, False),
+        ({"torch": "2.0.1", "accelerate": "0.26.0"}, {}, False),
+        ({"torch": "2.0.1"}, {"training__fsdp_limit_all_gathers": True}, False),
+        ({"torch": "2.5.1"}, {"training__fsdp_limit_all_gathers": False}, True),
+        ({"torch": "2.0.1"}, {"training__fsdp_version": 2}, False),
+    ],
+)
+def test_without_its_rate_limiter_fsdp_may_gather_all_blocks(make_run, packages, stated, ahead):
+    (live,) = live_parameters(make_run(packages, **{**FSDP, "training__fsdp_version": 1, **stated}))
+    assert (live.size.high == 2 * (32 * BLOCK + OUTSIDE)) is ahead
+    assert live.size.expected == pytest.approx(2 * (2 * BLOCK + OUTSIDE))
+
+
 def test_shard_grad_op_gathers_everything(make_run):
     (live,) = live_parameters(make_run(**FSDP, training__fsdp_sharding_strategy="shard_grad_op"))
     assert live.size.expected == 2 * SEVEN
