@@ -133,7 +133,9 @@ def write_files(contents: Iterable[tuple[str, str, str]]) -> None:
             continue
         try:
             with open(path, "w", encoding="utf-8") as file:
-                file.write(printable(content.rstrip("\n") + "\n", "utf-8"))
+                file.write(
+                    printable(content.rstrip("\n") + "\n" if content else "", "utf-8")
+                )  # a list of none has no line
         except OSError as error:
             failed.append(
                 f"{path if name == 'plot' else f'--output {name}:{path}'} cannot be written: {error.strerror}"

@@ -9,12 +9,17 @@ import base64
 import html.parser
 import http.client
 import io
+import lzma
 import os
+import queue
 import re
 import tarfile
+import threading
+import time
 import urllib.parse
 import urllib.request
 import zipfile
+import zlib
 from email.parser import HeaderParser
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,8 +35,26 @@ if TYPE_CHECKING:
     from http.client import HTTPResponse
 
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
-_TIMEOUT_SECONDS = 60
+TIMEOUT_SECONDS = 60.0
+"""Of one step of an answer: until a connection is there, until more of it comes."""
+TOTAL_SECONDS = 180.0
+"""Of a whole answer: one that comes drop by drop ends, too."""
+MOST_BYTES = 512 * 2**20
+"""Of a whole answer: the longest lists of files have some tens of MB, source archives a hundred."""
+_MOST_METADATA_BYTES = 16 * 2**20
+_PIECE_BYTES = 1 << 16
 _FAILURES = (OSError, http.client.HTTPException)
+_NO_SUCH_FILE = (
+    *_FAILURES,
+    InputError,
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    ValueError,
+)
+"""What reading a file of an index may end in that is no wheel or archive, or not all of one."""
 _DEFAULT_INDEX = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
 
 
@@ -77,19 +100,25 @@ def list_files(package: str) -> list[IndexFile]:
     """Return every file the index offers for ``package``, reading the JSON or the HTML form of the simple API.
 
     Raises:
-        InputError: the index does not answer, or does not know the package.
+        InputError: the index does not answer, answers with something else, or does not know the package.
     """
     name = canonicalize_name(package)
     base = find_index_url().rstrip("/") + f"/{name}/"
     if base.startswith("file:"):
         base += "index.html"
     try:
-        with _open(base, {"Accept": _ACCEPT}) as answer:
-            kind, text = answer.headers.get("Content-Type") or "", answer.read().decode()
+        answer = _fetch(base, {"Accept": _ACCEPT})
     except _FAILURES as error:
-        status = getattr(error, "code", None)
-        raise InputError(f"{name}: the package index did not answer" + (f" ({status})" if status else "")) from None
-    return list(_parse_json(text, base) if "json" in kind else _parse_html(text, base))
+        why = getattr(error, "code", None) or (error if isinstance(error, _LimitError) else None)
+        raise InputError(f"{name}: the package index did not answer" + (f" ({why})" if why else "")) from None
+    try:
+        text = answer.body.decode()
+        found = list(_parse_json(text, base) if "json" in answer.content_type else _parse_html(text, base))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise InputError(f"{name}: the package index answers with something else than a list of files") from None
+    if not any(release_of(file.filename, name) for file in found):
+        raise InputError(f"{name}: the package index lists no file of it")
+    return found
 
 
 def fetch_releases(package: str) -> tuple[Release, ...]:
@@ -139,10 +168,69 @@ def read_requirements(package: str, version: str) -> tuple[str, ...]:
     wanted = Version(version)
     files = [file for file in list_files(package) if release_of(file.filename, package) == wanted]
     for file in sorted(files, key=_metadata_cost):
-        lines = _wheel_requirements(file.url) if file.filename.endswith(".whl") else _sdist_requirements(file.url)
+        try:
+            lines = _wheel_requirements(file.url) if file.filename.endswith(".whl") else _sdist_requirements(file.url)
+        except _NO_SUCH_FILE:  # another one may be whole
+            continue
         if lines is not None:
             return lines
     raise InputError(f"{package} {version}: no file states its requirements", hint="read them in the source tag")
+
+
+class _LimitError(OSError):
+    """An answer is too slow or too long."""
+
+
+class _Answer(NamedTuple):
+    """A whole answer of an index."""
+
+    body: bytes
+    content_type: str = ""
+    span: str | None = None
+    """``Content-Range``."""
+
+
+def _fetch(url: str, headers: dict[str, str], most_bytes: int = MOST_BYTES) -> _Answer:
+    """Return what an address of the index answers.
+
+    Raises:
+        OSError: it does not, not within `TOTAL_SECONDS`, or with more than it may.
+        HTTPException: the answer ends too early.
+        InputError: it is none of https, http and file.
+    """
+    results: queue.SimpleQueue[_Answer | Exception] = queue.SimpleQueue()
+
+    def ask() -> None:
+        try:
+            results.put(_read(url, headers, most_bytes))
+        except Exception as error:  # noqa: BLE001 (raised where it was asked)
+            results.put(error)
+
+    # Time limits of sockets are for each step; headers that come drop by drop would never end.
+    threading.Thread(target=ask, daemon=True).start()
+    try:
+        result = results.get(timeout=TOTAL_SECONDS)
+    except queue.Empty:
+        raise _LimitError(f"not within {TOTAL_SECONDS:g} s") from None
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
+def _read(url: str, headers: dict[str, str], most_bytes: int) -> _Answer:
+    deadline = time.monotonic() + TOTAL_SECONDS
+    body = bytearray()
+    with _open(url, headers) as answer:
+        while piece := answer.read1(_PIECE_BYTES) if hasattr(answer, "read1") else answer.read(_PIECE_BYTES):
+            body += piece
+            if len(body) > most_bytes:
+                raise _LimitError(f"more than {most_bytes} bytes")
+            if time.monotonic() > deadline:
+                raise _LimitError(f"not within {TOTAL_SECONDS:g} s")
+        length = answer.headers.get("Content-Length")
+        if length is not None and length.isdecimal() and int(length) > len(body):
+            raise http.client.IncompleteRead(bytes(body))  # read1() itself takes an early end for the end
+        return _Answer(bytes(body), answer.headers.get("Content-Type") or "", answer.headers.get("Content-Range"))
 
 
 def _open(url: str, headers: dict[str, str]) -> HTTPResponse:
@@ -156,7 +244,7 @@ def _open(url: str, headers: dict[str, str]) -> HTTPResponse:
         name, _, password = map(urllib.parse.unquote, user.partition(":"))
         token = base64.b64encode(f"{name}:{password}".encode()).decode()
         request.add_unredirected_header("Authorization", f"Basic {token}")
-    return urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS)  # type: ignore[no-any-return]  # noqa: S310
+    return urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)  # type: ignore[no-any-return]  # noqa: S310
 
 
 def _parse_json(text: str, base: str) -> Iterator[IndexFile]:
@@ -208,11 +296,10 @@ class RangeFile(io.RawIOBase):
         """Ask for the size of the file at ``url``."""
         self._url = url
         self._position = 0
-        with _open(url, {"Range": "bytes=-1"}) as answer:
-            span = answer.headers.get("Content-Range")
-            if span is None:
-                raise InputError("the package index does not answer range requests")
-            self._size = int(span.rsplit("/", 1)[1])
+        span = _fetch(url, {"Range": "bytes=-1"}, most_bytes=1).span
+        if span is None:
+            raise InputError("the package index does not answer range requests")
+        self._size = int(span.rsplit("/", 1)[1])
 
     def seekable(self) -> bool:
         """Return True."""
@@ -237,8 +324,7 @@ class RangeFile(io.RawIOBase):
         last = min(self._position + len(buffer), self._size) - 1
         if last < self._position:
             return 0
-        with _open(self._url, {"Range": f"bytes={self._position}-{last}"}) as answer:
-            data = answer.read()
+        data = _fetch(self._url, {"Range": f"bytes={self._position}-{last}"}, most_bytes=len(buffer)).body
         buffer[: len(data)] = data
         self._position += len(data)
         return len(data)
@@ -256,23 +342,23 @@ def _wheel_requirements(url: str) -> tuple[str, ...] | None:
         names = [name for name in wheel.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)]
         if not names:
             return None
-        return tuple(HeaderParser().parsestr(wheel.read(names[0]).decode()).get_all("Requires-Dist") or ())
+        with wheel.open(names[0]) as stream:
+            text = stream.read(_MOST_METADATA_BYTES).decode()
+        return tuple(HeaderParser().parsestr(text).get_all("Requires-Dist") or ())
 
 
 def _sdist_requirements(url: str) -> tuple[str, ...] | None:
-    with _open(url, {}) as answer:
-        data = io.BytesIO(answer.read())
     if not url.endswith(".tar.gz"):
         return None
+    data = io.BytesIO(_fetch(url, {}).body)
     with tarfile.open(fileobj=data, mode="r:gz") as archive:
         members = {member.name.split("/", 1)[-1]: member for member in archive.getmembers() if member.isfile()}
         for name, member in members.items():
             if name.endswith(".egg-info/requires.txt") and (stream := archive.extractfile(member)) is not None:
-                return tuple(_parse_requires(stream.read().decode()))
+                return tuple(_parse_requires(stream.read(_MOST_METADATA_BYTES).decode()))
         if "requirements.txt" in members and (stream := archive.extractfile(members["requirements.txt"])) is not None:
-            return tuple(
-                line.split("#")[0].strip() for line in stream.read().decode().splitlines() if line.split("#")[0].strip()
-            )
+            text = stream.read(_MOST_METADATA_BYTES).decode()
+            return tuple(line.split("#")[0].strip() for line in text.splitlines() if line.split("#")[0].strip())
     return None
 
 

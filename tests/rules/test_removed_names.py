@@ -302,7 +302,7 @@ def has_line(reading: Reading, version: str) -> bool:
         with releases.open_wheel(linux[0].url) as wheel:
             texts = [wheel.read(name) for name in wheel.namelist() if re.search(reading.file, name)]
     else:
-        with releases._open(files[0].url, {}) as answer, tarfile.open(fileobj=io.BytesIO(answer.read())) as archive:
+        with tarfile.open(fileobj=io.BytesIO(releases._fetch(files[0].url, {}).body)) as archive:
             members = [one for one in archive.getmembers() if one.isfile() and re.search(reading.file, one.name)]
             texts = [stream.read() for member in members if (stream := archive.extractfile(member)) is not None]
     return any(re.search(reading.line, text.decode(), re.MULTILINE) for text in texts)

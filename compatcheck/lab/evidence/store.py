@@ -46,6 +46,7 @@ MIGRATIONS = (
 FINAL = ("ok", "unsupported")
 """Statuses that running again would not change."""
 _BUSY_SECONDS = 30.0
+_ROOM_BYTES = 2**16
 _ID_DIGITS = 12
 _COMPACT = (",", ":")
 
@@ -265,7 +266,7 @@ class EvidenceStore:
                 if self._connection is not None and self._connection.in_transaction:
                     with contextlib.suppress(sqlite3.Error):
                         self._connection.execute("ROLLBACK")
-                raise self._error(*_explain(error)) from None
+                raise self._error(*_explain(error, self.path)) from None
             except OSError as error:
                 message = f"the measurements cannot be kept here: {error.strerror or error}"
                 raise self._error(message) from None
@@ -410,9 +411,20 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
             return
 
 
-def _explain(error: sqlite3.Error) -> tuple[str, str | None]:
+def _is_full(path: str) -> bool:
+    """Tell whether there is no room for what SQLite keeps beside a file: it does not always say that this is what it lacks."""
+    try:
+        room = os.statvfs(os.path.dirname(os.path.abspath(path)))
+    except (OSError, AttributeError):  # not on every system
+        return False
+    return room.f_bavail * room.f_frsize < _ROOM_BYTES
+
+
+def _explain(error: sqlite3.Error, path: str) -> tuple[str, str | None]:
     """Say what SQLite found, and what to do where moving the file aside is not it."""
     text = str(error)
+    if "I/O error" in text and _is_full(path):
+        text = "the disk is full"
     if "not a database" in text:
         return "is not a store of measurements", None
     if "malformed" in text or "corrupt" in text:

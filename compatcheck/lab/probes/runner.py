@@ -40,7 +40,7 @@ MEMORY_FRACTION = 0.9
 """Share of a CUDA device that a probe may take."""
 _SCRATCH = "compatcheck-probe-"
 _ABANDONED_SECONDS = 2 * 86400
-"""No process of probes runs so long; its folder is touched when a file in it is made."""
+"""No process of probes runs so long; its folder is touched when a file in it is made. Clocks jump: one that is locked is in use."""
 _START_SECONDS = 60.0
 """Time allowed for an interpreter to start and import torch, beyond the tasks' own."""
 
@@ -172,7 +172,7 @@ class _Session:
         """Run the process and take up its events while it runs."""
         first = self.tasks[0]
         _clear_abandoned()
-        with tempfile.TemporaryDirectory(prefix=_SCRATCH) as directory:
+        with tempfile.TemporaryDirectory(prefix=_SCRATCH) as directory, _locked(directory):
             request = os.path.join(directory, "request.json")
             results = os.path.join(directory, "results.jsonl")
             data = {
@@ -285,7 +285,28 @@ def _clear_abandoned() -> None:
         with contextlib.suppress(OSError):
             found = path.lstat()
             if found.st_uid == getattr(os, "getuid", lambda: 0)() and time.time() - found.st_mtime > _ABANDONED_SECONDS:
-                shutil.rmtree(path)
+                with _locked(str(path)):
+                    shutil.rmtree(path)
+
+
+@contextlib.contextmanager
+def _locked(folder: str) -> Iterator[None]:
+    """Hold a folder for this process, where the system has such locks; a process that is killed lets go of it.
+
+    Raises:
+        OSError: another process holds it.
+    """
+    try:
+        import fcntl  # noqa: PLC0415 (not on every system)
+    except ImportError:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def reproducing_command(task: Task, requirements: Sequence[str] = (), interpreter: str = "") -> str:

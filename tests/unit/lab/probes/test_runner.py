@@ -159,6 +159,25 @@ def test_what_a_killed_run_left_behind_is_removed_by_a_later_one(probe, interpre
     assert young.exists()
 
 
+def test_what_another_run_works_in_is_kept_however_old_a_clock_that_jumped_makes_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    held = tmp_path / "compatcheck-probe-held"
+    held.mkdir()
+    os.utime(held, (0, 0))
+    holds = f"import time; from compatcheck.lab.probes.runner import _locked\nwith _locked({str(held)!r}): print(1, flush=True); time.sleep(60)"
+    other = subprocess.Popen([sys.executable, "-c", holds], cwd=ROOT, stdout=subprocess.PIPE)
+    assert other.stdout is not None
+    other.stdout.readline()
+    _clear_abandoned.cache_clear()
+    _clear_abandoned()
+    assert held.exists()
+    other.kill()
+    other.communicate()
+    _clear_abandoned.cache_clear()
+    _clear_abandoned()
+    assert not held.exists()
+
+
 def test_a_result_has_all_that_identifies_it(probe, interpreter):
     (one,) = run(probe, interpreter, "measure")
     assert one.status == "ok"

@@ -1,0 +1,73 @@
+"""A command that is killed at any point and run again leaves what one leaves that was not: nothing lost and nothing twice."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.faults.desk import COMMANDS, Desk, Done
+
+ADDS = {"probe run"}
+"""What measures each time that it is run: one measurement more for each run that got so far."""
+
+
+def kill(process, seconds: float) -> None:
+    time.sleep(seconds)
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_kill_at_any_point_loses_and_doubles_nothing(
+    desk: Desk, undisturbed: Callable[[str], Done], tmp_path: Path, command: str
+) -> None:
+    began = time.monotonic()
+    whole = undisturbed(command)
+    seconds, drawn = time.monotonic() - began, random.Random()
+    out = tmp_path / "killed"
+    shares = sorted(drawn.uniform(0.1, 0.95) for _ in range(3))
+    for share in shares:
+        kill(desk.start(command, out), share * seconds)
+        kept, all_of_it = (Counter(one.get("evidence", "").splitlines()) for one in (desk.read(out), whole.left))
+        assert kept <= all_of_it or command in ADDS, share
+    again = desk.run(command, out)
+    assert again.code == whole.code, (shares, again.err)
+    left = dict(again.left)
+    if command in ADDS:
+        left["evidence"] = "\n".join(sorted(set(left["evidence"].splitlines())))
+    assert left == whole.left, shares
+
+
+@pytest.mark.parametrize("command", ["bulk", "sweep", "bisect", "confirm", "probe run"])
+def test_a_command_that_is_told_to_end_leaves_no_process(desk: Desk, tmp_path: Path, command: str) -> None:
+    process = desk.start(command, tmp_path / "ended", COMPATCHECK_MARK=str(tmp_path))
+    time.sleep(2.5)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    deadline = time.monotonic() + 10
+    while (left := find_marked(str(tmp_path))) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left == []
+
+
+def find_marked(mark: str) -> list[str]:
+    """Return the command lines of processes that were started with a mark among their variables."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if (
+                entry.name.isdecimal()
+                and int(entry.name) != os.getpid()
+                and mark.encode() in (entry / "environ").read_bytes()
+            ):
+                found.append((entry / "cmdline").read_bytes().decode().replace("\0", " "))
+        except OSError:
+            continue
+    return found
