@@ -1,16 +1,13 @@
-"""Bytes per weight of the output projection at the peak of trl's chunked loss, in SFTTrainer's own ``compute_loss`` and with backward.
+"""Bytes per weight of the output projection at the peak of trl's chunked loss, in SFTTrainer's own ``compute_loss``.
 
 A llama of one layer goes through ``SFTTrainer.compute_loss`` with ``loss_type: chunked_nll`` at two vocabularies and two widths. The
 mixed difference of four peaks grows with vocabulary x width alone, as the output projection does; divided by the weights that were
-added it is bytes per weight over what the model itself holds. ``head`` says whether the projection is trained. The batch fits in
-one chunk, and has few tokens beside the width: logits, vocabulary x tokens, are no part of the difference. ``of`` says which peak is judged.
+added it is bytes per weight over what the model itself holds. The batch fits in one chunk, and has few tokens beside the width:
+logits, vocabulary x tokens, are no part of the difference.
 
-Prediction. The projection is multiplied as it is: 0 in forward. With backward a trained one has its gradient, 2 bytes in bfloat16, 4
-in float32.
-
-trl 1.4 to 1.12 turn the projection into float32 in each chunk, and again as the chunk is recomputed: 4 for bfloat16 weights in
-forward; with backward the float32 gradient of that copy, 4, and its bfloat16 cast, 2, stand beside it. CUDA: the same operators, never
-run; from 1.14 a Triton kernel there.
+Prediction. The projection is multiplied as it is: 0. trl 1.4 to 1.12 turn it into float32 in each chunk, and again as the chunk is
+recomputed in backward: 4 for bfloat16 weights, 0 for float32 ones. CUDA: the same operators, never run; from 1.14 a Triton kernel
+there.
 """
 
 from __future__ import annotations
@@ -26,30 +23,16 @@ PACKAGES = ("trl", "transformers")
 SHARES = ("tiny_models", "tiny_trainers")
 BACKENDS = ("cpu", "cuda")
 ACCOUNTING = "storages"
-DEFAULTS: Mapping[str, Any] = {
-    "of": "forward",
-    "dtype": "bfloat16",
-    "head": "frozen",
-    "batch": 2,
-    "length": 8,
-    "vocab": 512,
-    "hidden": 256,
-}
+DEFAULTS: Mapping[str, Any] = {"dtype": "bfloat16", "batch": 2, "length": 8, "vocab": 512, "hidden": 256}
 SIZES: tuple[Mapping[str, Any], ...] = ({}, {"vocab": 768, "hidden": 384})
-CHOICES: Mapping[str, tuple[Any, ...]] = {
-    "of": ("forward", "step"),
-    "dtype": ("bfloat16", "float32"),
-    "head": ("frozen", "trained"),
-}
+CHOICES: Mapping[str, tuple[Any, ...]] = {"dtype": ("bfloat16", "float32")}
 VARIED: Mapping[str, tuple[Any, ...]] = {"batch": (1,), "dtype": ("bfloat16", "float32")}
 METRIC = "head_bytes"
 
 
 def predict(parameters: Mapping[str, Any]) -> dict[str, float]:
-    """Return nothing in forward, the gradient of a trained projection with backward."""
-    gradient = 2 if parameters["dtype"] == "bfloat16" else 4
-    each = gradient if parameters["of"] == "step" and parameters["head"] == "trained" else 0
-    return {"head_bytes": each * parameters["vocab"] * parameters["hidden"], "head_bytes_per_weight": each}
+    """Return nothing."""
+    return {"head_bytes": 0, "head_bytes_per_weight": 0}
 
 
 def tolerance(parameters: Mapping[str, Any]) -> float:
@@ -71,7 +54,7 @@ def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
         "training.gradient_checkpointing": False,
         "training.mixed_precision": "no",
         "training.sharding": "none",
-        "training.peft": "freeze" if parameters["head"] == "frozen" else None,
+        "training.peft": None,
         "training.micro_batch_size": parameters["batch"],
         "training.sequence_length": parameters["length"],
     }
@@ -89,26 +72,15 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     choices = {field.name: field for field in dataclasses.fields(trl.SFTConfig)}
     if "chunked_nll" not in str(choices["loss_type"].metadata.get("help", "") if "loss_type" in choices else ""):
         recorder.unsupported("needs trl >= 1.4, which has the chunked loss")
-    peaks: dict[str, list[int]] = {"forward": [], "step": []}
-    with tempfile.TemporaryDirectory() as folder:
-        for vocab in (parameters["vocab"], 2 * parameters["vocab"]):
-            for hidden in (parameters["hidden"], 2 * parameters["hidden"]):
-                model = models.build(
-                    "llama",
-                    recorder,
-                    layers=1,
-                    hidden=hidden,
-                    heads=1,
-                    kv_heads=1,
-                    intermediate=8,
-                    vocab=vocab,
-                    positions=4 * length,
-                    dtype=parameters["dtype"],
-                )
-                for weight in (model.lm_head.weight, model.get_input_embeddings().weight):
-                    weight.requires_grad_(parameters["head"] == "trained" and weight is model.lm_head.weight)
+    dimensions = {"layers": 1, "heads": 1, "kv_heads": 1, "intermediate": 8, "positions": 4 * length}
+    peaks = []
+    for vocab in (parameters["vocab"], 2 * parameters["vocab"]):
+        for hidden in (parameters["hidden"], 2 * parameters["hidden"]):
+            with tempfile.TemporaryDirectory() as folder:
                 trainer = trl.SFTTrainer(
-                    model=model,
+                    model=models.build(
+                        "llama", recorder, vocab=vocab, hidden=hidden, dtype=parameters["dtype"], **dimensions
+                    ),
                     args=trainers.configure(
                         "SFTConfig",
                         recorder,
@@ -121,30 +93,20 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
                     train_dataset=trainers.dataset({"text": [trainers.words(length)] * (2 * batch)}),
                     processing_class=trainers.tokenizer(),
                 )
-                model = trainer.accelerator.prepare_model(trainer.model)
-                model.train()
-                trainer.current_gradient_accumulation_steps = 1
-                inputs = {
-                    name: value.to(recorder.device) if hasattr(value, "to") else value
-                    for name, value in trainers.collate(trainer, batch)[0].items()
-                }
+            model = trainer.accelerator.prepare_model(trainer.model)
+            model.train()
+            trainer.current_gradient_accumulation_steps = 1  # the training loop would have set it
+            inputs = {
+                name: value.to(recorder.device) if hasattr(value, "to") else value
+                for name, value in trainers.collate(trainer, batch)[0].items()
+            }
 
-                def forward(trainer: Any = trainer, model: Any = model, inputs: Any = inputs) -> Any:
-                    return trainer.compute_loss(model, dict(inputs))
+            def forward(trainer: Any = trainer, model: Any = model, inputs: Any = inputs) -> Any:
+                return trainer.compute_loss(model, dict(inputs))
 
-                def step(forward: Any = forward) -> None:
-                    forward().backward()
-
-                with recorder.phase("forward"):
-                    loss, peak, _ = recorder.measure(forward)
-                peaks["forward"].append(peak)
-                del loss
-                with recorder.phase("step"):
-                    peaks["step"].append(recorder.measure(step)[1])
-                del trainer, model, forward, step
-    weights = parameters["vocab"] * parameters["hidden"]
-    found = {name: p[3] - p[2] - p[1] + p[0] for name, p in peaks.items()}
-    for name, value in found.items():
-        recorder.result(f"{name}_bytes_per_weight", value / weights)
-    recorder.result("head_bytes", found[parameters["of"]])
-    recorder.result("head_bytes_per_weight", found[parameters["of"]] / weights)
+            with recorder.phase("forward"):
+                peaks.append(recorder.measure(forward)[1])
+            del trainer, model, forward
+    difference = peaks[3] - peaks[2] - peaks[1] + peaks[0]
+    recorder.result("head_bytes", difference)
+    recorder.result("head_bytes_per_weight", difference / (parameters["vocab"] * parameters["hidden"]))
