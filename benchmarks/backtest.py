@@ -1,10 +1,10 @@
 """Play the history of packages release by release, as `compatcheck watch` would have seen it on each day.
 
-    python -m benchmarks.backtest --since 2025-01-01 --output FOLDER PACKAGE:NAME=VALUE[,VALUE];… [PACKAGE:…]
+    python -m benchmarks.backtest --since 2025-01-01 --output FOLDER PACKAGE:ROWS:NAME=VALUE[,VALUE];… [PACKAGE:…]
 
-The first release of each minor version is measured beside the packages of its day and compared with the one before; what grew is
-measured again with all else held. What comes out is a line of JSON a release in ``FOLDER/looks.jsonl``; a line that is there is
-not played again.
+The first release of each minor version is measured beside the packages of its day with so many rows of the matrix of whole runs.
+What grew is measured again with all else held, after everything has been measured once. ``FOLDER`` gets a file a release, and
+``grown.jsonl`` a line for each release in which something grew; what was measured before is taken from the store.
 """
 
 from __future__ import annotations
@@ -13,55 +13,71 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from compatcheck.lab.evidence.files import write_measurements
 from compatcheck.lab.parameters import parse_parameters
 from compatcheck.lab.releases import choose_releases, group_minors
 from compatcheck.lab.settings import Settings, open_laboratory
-from compatcheck.lab.watch import Look, choose_pairs, choose_tasks, is_growth, look, write_look
+from compatcheck.lab.sweep import collect_series, find_changes
+from compatcheck.lab.watch import choose_pairs, choose_tasks, is_growth, look, write_look
 from compatcheck.rules.locate import open_rules
 
-
-def play(spec: str, since: str, output: Path, torch: str) -> None:
-    """Play one package with the settings that follow its name."""
-    package, _, rest = spec.partition(":")
-    axes = parse_parameters([part for part in rest.split(";") if part])
-    tasks, beside = choose_tasks(["whole_run"], package, "cpu", axes)
-    axis = choose_releases(open_rules(), package, None, ask=True)
-    axis = axis._replace(names=tuple(minor[0] for minor in group_minors(axis.names)))
-    settings = Settings(None, torch, beside, None, "release", "cpu", (), 300.0, no_store=False, fresh=False, quiet=True)
-    lines = output / "looks.jsonl"
-    done = {tuple(json.loads(line)["key"]) for line in lines.read_text().splitlines()} if lines.exists() else set()
-    for pair in choose_pairs(axis, None, since):
-        key = (package, rest, *pair)
-        if key in done:
-            continue
-        laboratory = open_laboratory(settings, package, axis, progress=lambda *_: None)
-        found = look(laboratory, pair, tasks)
-        write_look(found, str(output), tasks, laboratory)
-        with lines.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"key": key, "date": axis.dates.get(pair[1]), **_tell(found)}) + "\n")
-        sys.stderr.write(f"{' '.join(key)}: {len(found.grown)} grew\n")
+if TYPE_CHECKING:
+    from compatcheck.lab.measuring import Laboratory
+    from compatcheck.lab.probes.runner import Task
+    from compatcheck.lab.release_series import SeriesChange
 
 
-def _tell(found: Look) -> dict[str, object]:
+class Game:
+    """One package with its tasks, and the releases that are played."""
+
+    def __init__(self, spec: str, since: str, torch: str) -> None:
+        """Read ``PACKAGE:ROWS:NAME=VALUE;…``."""
+        self.package, rows, rest = spec.split(":")
+        axes = parse_parameters([part for part in rest.split(";") if part])
+        tasks, beside = choose_tasks(["whole_run"], self.package, "cpu", axes)
+        self.tasks: list[Task] = tasks[: int(rows)]
+        axis = choose_releases(open_rules(), self.package, None, ask=True)
+        self.axis = axis._replace(names=tuple(minor[0] for minor in group_minors(axis.names)))
+        self.pairs = choose_pairs(self.axis, None, since)
+        settings = Settings(
+            *(None, torch, beside, None, "release", "cpu", (), 300.0), no_store=False, fresh=False, quiet=True
+        )
+        self.laboratory: Laboratory = open_laboratory(settings, self.package, self.axis, progress=lambda *_: None)
+
+    def measure(self, output: Path) -> None:
+        """Measure each release, and write what its numbers are."""
+        for version in dict.fromkeys(version for pair in self.pairs for version in pair):
+            found = self.laboratory.measure(version, self.tasks)
+            write_measurements(str(output / f"{self.package}-{version}.jsonl"), found)
+            sys.stderr.write(f"{self.package} {version}: {[one.status for one in found]}\n")
+
+    def attribute(self, output: Path) -> None:
+        """Find out whose is what grew, the newest release first."""
+        for before, after in reversed(self.pairs):
+            results = {one: self.laboratory.measure(one, self.tasks) for one in (before, after)}
+            series = collect_series(self.tasks, results, every_metric=False)
+            if not any(is_growth(change) for change in find_changes(series)):
+                continue
+            found = look(self.laboratory, (before, after), self.tasks)
+            write_look(found, str(output), self.tasks, self.laboratory)
+            line = {"package": self.package, "before": before, "after": after, "date": self.axis.dates.get(after)}
+            with (output / "grown.jsonl").open("a", encoding="utf-8") as file:
+                file.write(json.dumps({**line, "changes": [_tell(one) for one in found.changes]}) + "\n")
+            sys.stderr.write(f"{self.package} {before} -> {after}: {len(found.grown)} grew by its own doing\n")
+
+
+def _tell(one: SeriesChange) -> dict[str, object]:
+    parameters = one.series.parameters
     return {
-        "tasks": sum(len(several) for several in found.results.values()),
-        "compared": sum(len(one.values) > 1 for one in found.series),
-        "failed": sorted({str(m.reason) for several in found.results.values() for m in several if not m.succeeded}),
-        "changes": [
-            {
-                "trainer": one.series.parameters["trainer"],
-                "batch": one.series.parameters["batch"],
-                "dtype": one.series.parameters["dtype"],
-                "metric": one.series.metric,
-                "before": one.series.values[one.before],
-                "after": one.series.values[one.after],
-                "grew": is_growth(one),
-                "cause": one.attribution and one.attribution.cause,
-                "moved": list(one.attribution.moved) if one.attribution else [],
-            }
-            for one in found.changes
-        ],
+        "run": {name: parameters[name] for name in ("trainer", "batch", "dtype", "precision", "checkpointing")},
+        "metric": one.series.metric,
+        "before": one.series.values[one.before],
+        "after": one.series.values[one.after],
+        "grew": is_growth(one),
+        "cause": one.attribution and one.attribution.cause,
+        "moved": list(one.attribution.moved) if one.attribution else [],
     }
 
 
@@ -73,5 +89,8 @@ if __name__ == "__main__":
     parser.add_argument("packages", nargs="+")
     given = parser.parse_args()
     given.output.mkdir(parents=True, exist_ok=True)
-    for one in given.packages:
-        play(one, given.since, given.output, given.torch)
+    games = [Game(spec, given.since, given.torch) for spec in given.packages]
+    for game in games:
+        game.measure(given.output)
+    for game in games:
+        game.attribute(given.output)

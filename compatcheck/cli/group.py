@@ -88,6 +88,6 @@ def group() -> None:
     that has the name of a command is written `./env`.
 
     Nothing inspected is imported or executed.
-    Only commands that measure releases (bisect, sweep, confirm, probe run, and --trace) use the network, to install them
-    in environments of their own; fix, to ask an index what fits together; and --security, which asks for advisories.
+    Only commands that measure releases (bisect, sweep, watch, confirm, probe run, and --trace) use the network, to install
+    them in environments of their own; fix, to ask an index what fits together; and --security, which asks for advisories.
     """

@@ -64,6 +64,8 @@ def command(
     for package in packages or PACKAGES:
         tasks, beside = choose_tasks(names, package, backend, axes)
         if not tasks:
+            if not settings.quiet:
+                write_notice(f"{package}: no probe that uses it runs on {backend}")
             continue
         try:
             axis = choose_releases(rules, package, None, ask=True)

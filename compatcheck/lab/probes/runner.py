@@ -76,7 +76,12 @@ class Task:
     @property
     def alone(self) -> bool:
         """Whether it needs a process of its own: a process group is made once."""
-        return self.world_size > 1 or ("world_size" in self.parameters and not self.probe.forks) or self.probe.alone
+        return self.world_size > 1 or ("world_size" in self.parameters and not self.is_forked) or self.probe.alone
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether it is forked off a process that has imported what such runs share: a GPU's context survives no fork."""
+        return self.probe.forks and self.backend == "cpu" and hasattr(os, "fork")
 
 
 def make_task(probe: Probe, parameters: Mapping[str, Any], backend: str | None = None) -> Task:
@@ -139,7 +144,7 @@ def _batches(tasks: Sequence[Task]) -> Iterator[list[Task]]:
         if task.alone:
             yield [task]
         else:
-            forked = task.probe.name if task.probe.forks else ""
+            forked = task.probe.name if task.is_forked else ""
             groups.setdefault((task.backend, task.accounting, forked), []).append(task)
     yield from groups.values()
 
@@ -183,7 +188,7 @@ class _Session:
                 "backend": first.backend,
                 "accounting": first.accounting,
                 "world_size": first.world_size,
-                "forks": first.probe.forks and not first.alone,
+                "forks": first.is_forked and not first.alone,
                 "timeout_seconds": self.limits.timeout_seconds,
                 "memory_fraction": self.limits.memory_fraction,
                 "snapshots": None if self.limits.snapshots is None else os.path.abspath(self.limits.snapshots),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,11 @@ def publish(index: Path, *releases: tuple[str, int, str]) -> None:
     page.write_text("".join(f'<a href="{one.as_uri()}">{one.name}</a>' for one in sorted(index.glob("leaky-*"))))
 
 
+Watch = Callable[..., Ran]
+
+
 @pytest.fixture
-def watch(base: Base, index: Path, probe: str, tmp_path: Path):
+def watch(base: Base, index: Path, probe: str, tmp_path: Path) -> Watch:  # noqa: ARG001 (the index is what is asked)
     def look(*arguments: str) -> Ran:
         options = ("--state", tmp_path / "state.json", "--output", tmp_path / "out", "--exclude-newer", "never", "-q")
         return run("watch", probe, "--package", "leaky", "--python", base.python, *options, *arguments)
@@ -37,7 +41,9 @@ def watch(base: Base, index: Path, probe: str, tmp_path: Path):
     return look
 
 
-def test_a_growth_of_the_packages_own_is_flagged_drafted_and_written_up(watch, index: Path, tmp_path: Path) -> None:
+def test_a_growth_of_the_packages_own_is_flagged_drafted_and_written_up(
+    watch: Watch, index: Path, tmp_path: Path
+) -> None:
     pack(index, "helper", "2.0", f"MORE = {64 * KIB}\n")
     publish(index, ("1.0", 8 * KIB, "1.0"), ("2.0", 24 * KIB, "2.0"))
     ran = watch()
@@ -56,7 +62,7 @@ def test_a_growth_of_the_packages_own_is_flagged_drafted_and_written_up(watch, i
     assert "held_by_leaky" in drawn
 
 
-def test_what_a_neighbour_did_is_no_flag(watch, index: Path, tmp_path: Path) -> None:
+def test_what_a_neighbour_did_is_no_flag(watch: Watch, index: Path, tmp_path: Path) -> None:
     pack(index, "helper", "2.0", f"MORE = {64 * KIB}\n")
     publish(index, ("1.0", 8 * KIB, "1.0"), ("2.0", 8 * KIB, "2.0"))
     ran = watch()
@@ -64,7 +70,7 @@ def test_what_a_neighbour_did_is_no_flag(watch, index: Path, tmp_path: Path) -> 
     assert not (tmp_path / "out" / "reports").exists()
 
 
-def test_a_second_look_measures_what_is_new_alone(watch, index: Path, tmp_path: Path) -> None:
+def test_a_second_look_measures_what_is_new_alone(watch: Watch, index: Path, tmp_path: Path) -> None:
     publish(index, ("1.0", 8 * KIB, "1.0"), ("2.0", 8 * KIB, "1.0"))
     assert watch().code == 0
     assert json.loads((tmp_path / "state.json").read_text())["looked"] == {"leaky": "2.0"}
@@ -83,7 +89,7 @@ def test_a_second_look_measures_what_is_new_alone(watch, index: Path, tmp_path: 
     assert watch("--dry-run").out == "leaky: nothing new; 1 measurements of each\n"
 
 
-def test_new_releases_that_cannot_be_measured_are_exit_3(watch, index: Path) -> None:
+def test_new_releases_that_cannot_be_measured_are_exit_3(watch: Watch, index: Path) -> None:
     publish(index, ("1.0", 8, "1.0"), ("2.0", 8, "9.9"))
     assert watch().code == 3
 
@@ -97,18 +103,20 @@ def test_new_releases_that_cannot_be_measured_are_exit_3(watch, index: Path) -> 
         ("2.0", None, []),
     ],
 )
-def test_new_is_what_came_after_the_last_look(looked, since, pairs) -> None:
+def test_new_is_what_came_after_the_last_look(
+    looked: str | None, since: str | None, pairs: list[tuple[str, str]]
+) -> None:
     axis = Axis(("1.0", "1.1", "2.0"), {"1.0": "2025-01-01", "1.1": "2025-02-01", "2.0": "2025-03-01"})
     assert choose_pairs(axis, looked, since) == pairs
 
 
-def test_a_state_of_another_program_is_refused(watch, tmp_path: Path) -> None:
+def test_a_state_of_another_program_is_refused(watch: Watch, tmp_path: Path) -> None:
     (tmp_path / "state.json").write_text("[]")
     assert watch().code == 4
     assert State(str(tmp_path / "missing")).looked == {}
 
 
-def test_a_day_that_is_none_is_a_usage_error(watch) -> None:
+def test_a_day_that_is_none_is_a_usage_error(watch: Watch) -> None:
     ran = watch("--since", "yesterday")
     assert ran.code == 2
     assert "--since 'yesterday' is no date" in ran.err

@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
             results.write(json.dumps(event) + "\n")
             results.flush()
 
-        forks = request["forks"] and request["backend"] == "cpu" and hasattr(os, "fork")
+        forks = request["forks"]
         if forks:
             _load(request["tasks"][0]["path"]).prepare(request["tasks"][0]["parameters"])
         for task in request["tasks"]:

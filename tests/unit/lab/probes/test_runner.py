@@ -417,11 +417,9 @@ def test_a_hang_is_told_with_its_stack_and_the_limit():
 def test_runs_that_are_forked_off_share_imports_and_nothing_else(probe, interpreter):
     probe.module.FORKS = True
     text = Path(probe.path).read_text()
-    told = text.replace(
-        '        case "measure":\n',
-        '        case "count":\n            global COUNT\n            COUNT += 1\n            recorder.result("answer", 41 + COUNT)\n'
-        '        case "measure":\n',
-    )
+    counting = ("global COUNT", "COUNT += 1", 'recorder.result("answer", 41 + COUNT)')
+    case = "".join(['        case "count":\n', *(f"            {line}\n" for line in counting)])
+    told = text.replace('        case "measure":\n', case + '        case "measure":\n')
     told += "\nimport os\nCOUNT = 0\ndef prepare(parameters):\n    os.environ['OBEYED'] = f'by {os.getpid()}'\n"
     Path(probe.path).write_text(told)
     found = run(probe, interpreter, "count", "variables", "crash", "count", "hang", "count", timeout_seconds=3.0)
