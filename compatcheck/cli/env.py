@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
+from compatcheck.checking.asked import inspect
 from compatcheck.cli import options
-from compatcheck.cli.arguments import inspect, split
+from compatcheck.cli.arguments import split
 from compatcheck.cli.execution import execute
 from compatcheck.cli.help import Command
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from compatcheck.checking.asked import inspect
 from compatcheck.cli import options
-from compatcheck.cli.arguments import inspect
 from compatcheck.cli.help import Command
 from compatcheck.cli.laboratory import find_traceability, find_tracer
 from compatcheck.cli.output import unread_lines, write_figures

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from compatcheck.checking.asked import inspect
 from compatcheck.cli import options
-from compatcheck.cli.arguments import inspect
 from compatcheck.cli.help import Command
 from compatcheck.cli.output import unread_lines
 from compatcheck.cli.progress import showing_progress

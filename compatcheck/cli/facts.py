@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from compatcheck.checking.asked import inspect
 from compatcheck.cli import options
-from compatcheck.cli.arguments import inspect
 from compatcheck.cli.help import Command
 from compatcheck.cli.progress import showing_progress
 from compatcheck.core.errors import EXIT_CLEAN

@@ -34,7 +34,7 @@ def env_command(address: str | None, timeout_seconds: float, exclude_file: str |
     there. As the entry point of `ray job submit` it sees the job's own `runtime_env`.
     """
     if address is None:
-        from compatcheck.cli.arguments import inspect  # noqa: PLC0415 (beside its use)
+        from compatcheck.checking.asked import inspect  # noqa: PLC0415 (beside its use)
         from compatcheck.fleet.dump import describe_node  # noqa: PLC0415 (beside its use)
 
         request = inspect(given, files=False, on_targets=False).requests[0]

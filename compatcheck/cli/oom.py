@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
+from compatcheck.checking.asked import inspect
 from compatcheck.cli import options
-from compatcheck.cli.arguments import inspect
 from compatcheck.cli.bare import holds_message, is_given
 from compatcheck.cli.help import Command
 from compatcheck.cli.progress import showing_progress
