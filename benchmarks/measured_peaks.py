@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from compatcheck.core.estimate import Estimate
+    from compatcheck.core.report import Finding
+    from compatcheck.resolution.subject import Subject
 
 FOLDER = Path(__file__).parents[1] / "fixtures/estimates/peaks"
 COUNTS = ("allocated", "reserved", "device_use")
@@ -70,8 +72,8 @@ def read_peaks(folder: Path = FOLDER) -> Iterator[Measured]:
             )
 
 
-def estimate_measured(run: Measured) -> Estimate:
-    """Price a run as its facts file is priced: defaults, traits and rules of the releases it names included."""
+def open_measured(run: Measured) -> tuple[Subject, list[Finding]]:
+    """Read a run as its facts file is read, with what rules find in the releases it names."""
     words: dict[str, Any] = {"compatcheck": 1, "packages": dict(run.packages)}
     for name, value in run.facts.items():
         section, _, key = name.partition(".")
@@ -81,7 +83,12 @@ def estimate_measured(run: Measured) -> Estimate:
         path = Path(folder, "run.yaml")
         path.write_text(json.dumps(words), encoding="utf-8")
         (subject,) = gather(Request(paths=(str(path),), here=False), rules, {}).subjects
-    found = price(subject, match(subject, rules).findings)
+    return subject, list(match(subject, rules).findings)
+
+
+def estimate_measured(run: Measured, opened: tuple[Subject, list[Finding]] | None = None) -> Estimate:
+    """Price a run as its facts file is priced: defaults, traits and rules of the releases it names included."""
+    found = price(*(opened or open_measured(run)))
     if not found.phases:
         raise ValueError(f"{run.source}, {run.name}: needs {found.needs} {found.verdict.primary or ''}")
     return found

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from compatcheck.core.estimate import Estimate, Size
+    from compatcheck.core.report import Finding
+    from compatcheck.resolution.subject import Subject
 
 LARGE_ERROR = 0.25
 UNITS = {"GB": 10**9, "GiB": GIB, "bytes": 1}
@@ -103,9 +105,9 @@ def evaluate_script(case: Mapping[str, Any]) -> Result | str:
     return Result(case["id"], _source(case), None, found.device, str(case["outcome"]["result"]), verdict, doubt, found)
 
 
-def evaluate_measured(run: Measured) -> Iterator[Result]:
+def evaluate_measured(run: Measured, opened: tuple[Subject, list[Finding]] | None = None) -> Iterator[Result]:
     """Hold a measured run against its estimate: one result for each quantity that was measured, the first with its outcome."""
-    found = estimate_measured(run)
+    found = estimate_measured(run, opened)
     for index, name in enumerate([name for name in COUNTS if name in run.counted] or [""]):
         size = _peak(found, name) if name else None
         # one run is one outcome, however many of its quantities were measured

@@ -15,12 +15,17 @@ import argparse
 import statistics
 from collections import defaultdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from measured_peaks import COUNTS, read_peaks
+from measured_peaks import COUNTS, Measured, open_measured, read_peaks
 from memory_cases import Result, evaluate, evaluate_measured
 
 from compatcheck.memory.closed_form import reserve
 from compatcheck.rules.strict_yaml import load_strict
+
+if TYPE_CHECKING:
+    from compatcheck.core.report import Finding
+    from compatcheck.resolution.subject import Subject
 
 INSIDE = 0.8
 """Share of the peaks of a source that shall lie in the range."""
@@ -34,17 +39,20 @@ def measure(cases: list[dict[str, object]]) -> tuple[Outside, Outside]:
     """Tell of each peak whether it lies below, and above, of the range with so many percent."""
     below: Outside = defaultdict(lambda: defaultdict(list))
     above: Outside = defaultdict(lambda: defaultdict(list))
+    runs = [(run, open_measured(run)) for run in read_peaks() if set(COUNTS) & set(run.counted)]
     for percent in PERCENTS:
         reserve.LESS = reserve.MORE = percent / 100
-        for result in _results(cases):
+        for result in _results(runs, cases):
             if result.reported is not None and result.size is not None:
                 below[result.source][percent].append(result.reported < result.size.low)
                 above[result.source][percent].append(result.reported > result.size.high)
     return below, above
 
 
-def _results(cases: list[dict[str, object]]) -> list[Result]:
-    measured = [next(iter(evaluate_measured(run))) for run in read_peaks() if set(COUNTS) & set(run.counted)]
+def _results(
+    runs: list[tuple[Measured, tuple[Subject, list[Finding]]]], cases: list[dict[str, object]]
+) -> list[Result]:
+    measured = [next(iter(evaluate_measured(run, opened))) for run, opened in runs]
     reported = [found for case in cases if isinstance(found := evaluate(case), Result) and found.source not in TWICE]
     return [*(one for one in measured if not one.doubt or "longest" in one.doubt), *reported]
 
