@@ -80,6 +80,8 @@ class Gap(NamedTuple):
     """Whether it is taken as empty: defaults stand, and a verdict that says no does not rest on them."""
     facts: frozenset[str] | None = None
     """What alone it may set, where that is known: an object that a function is given carries no more."""
+    anew: bool = False
+    """Whether it sets arguments, whatever the command line gives them; which, nobody can tell."""
 
 
 def enclosing_keys(key: str) -> Iterator[str]:

@@ -272,6 +272,8 @@ def follow_references(
                 found = [_mark(one, document) for one in references.read(kind, name, document, place)]
                 extra.extend(found)
                 decided.update(other for one in found if one.of_code is not None for other, _, _ in one.references)
+                if kind == "program" and any(gap.anew for one in found for gap in one.gaps):
+                    document = _leave_to_code(document)
                 if kind == "program" and any(one.statements for one in found):  # it says what it trains
                     skipped = [entry for entry in skipped if entry.fact != "training.framework"]
             except InputError as error:
@@ -294,6 +296,14 @@ def follow_references(
         )
         pending[:0] = extra
     return tuple(result)
+
+
+def _leave_to_code(document: Document) -> Document:
+    """Take what a command says of the training for no more than a guess: the code that it starts sets arguments anew."""
+    doubtful = [one for one in document.statements if one.fact is not None and one.fact.startswith("training.")]
+    doubtful = [one for one in doubtful if one.fact not in {"training.framework", "training.trainer"}]
+    kept = tuple(one for one in document.statements if one not in doubtful)
+    return document._replace(statements=kept, doubtful=(*document.doubtful, *doubtful))
 
 
 def _tell_models_by_name(document: Document, references: _ReferenceReader) -> tuple[Document, list[Document]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.shell.expand import compact
 from compatcheck.shell.flow import Flow
-from compatcheck.shell.limits import MAX_STEPS, LimitError
+from compatcheck.shell.limits import MAX_CALLS, MAX_STEPS, LimitError
 from compatcheck.shell.loops import Loops
 from compatcheck.shell.patterns import PatternError, matches, translate
 from compatcheck.shell.state import Function
@@ -173,7 +173,7 @@ class Evaluator(Loops):
         for n, clause in enumerate(choice.clauses):
             answer = False if decided else self._matches(clause, text)
             condition = f"case {shown} in {clause.written}"
-            branch: Branch = (condition, lambda n=n: self._clause(choice.clauses, n))  # type: ignore[misc]
+            branch: Branch = (condition, lambda n=n: self._clause(choice, n))  # type: ignore[misc]
             (others if answer is False else branches).append(branch)
             decided = decided or answer is True
         if not decided:
@@ -208,11 +208,17 @@ class Evaluator(Loops):
                 unsure = True
         return None if unsure else False
 
-    def _clause(self, clauses: Sequence[Clause], n: int) -> Flow:
+    def _clause(self, choice: Case, n: int) -> Flow:
         self.state.status = True
-        flow = self.statements(clauses[n].body)
-        if flow is Flow.NEXT and clauses[n].falls and n + 1 < len(clauses):
-            return self._clause(clauses, n + 1)
+        clause, rest = choice.clauses[n], choice.clauses[n + 1 :]
+        flow = self.statements(clause.body)
+        if flow is Flow.NEXT and rest and clause.falls:
+            return self._clause(choice, n + 1)
+        if flow is Flow.NEXT and rest and clause.resumes:
+            if choice.resumed >= MAX_CALLS or text_of(self.expander.one(*choice.word)) is None:
+                self.skip(choice.word.line, "goes on behind ;;&, where it is not followed")
+                return flow
+            return self._case(choice._replace(clauses=rest, resumed=choice.resumed + 1))
         return flow
 
 

@@ -430,7 +430,7 @@ class Parser(Lexer):
         body, end = self._body(frozenset({*_BREAKS, "esac"}))
         if end in _BREAKS:
             self._take(len(end))
-        return Clause(tuple(patterns), written, body, end == ";&")
+        return Clause(tuple(patterns), written, body, end == ";&", end == ";;&")
 
     def _define(self, name: Raw | None) -> Kind:
         """Read a function's body."""

@@ -120,6 +120,8 @@ class Clause(NamedTuple):
     body: tuple[Statement, ...]
     falls: bool
     """Whether the next clause's statements follow (``;&``)."""
+    resumes: bool = False
+    """Whether the clauses behind it are tried, too (``;;&``)."""
 
 
 class Case(NamedTuple):
@@ -127,6 +129,8 @@ class Case(NamedTuple):
 
     word: Raw
     clauses: tuple[Clause, ...]
+    resumed: int = 0
+    """How many clauses before these have gone on behind ``;;&``."""
 
 
 class Subshell(NamedTuple):

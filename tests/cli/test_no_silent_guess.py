@@ -363,3 +363,93 @@ def test_a_configuration_that_the_script_writes_is_read_as_it_writes_it(
         main(["facts", "train.sh", "requirements.txt", "--format", "json"])
     facts = {one["name"]: one for one in json.loads(capsys.readouterr().out)["subjects"][0]["facts"]}
     assert facts["training.micro_batch_size"]["value"] == 3
+
+
+OWN = """\
+import argparse, json
+from argparse import Namespace
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+parser = argparse.ArgumentParser()
+parser.add_argument("--per_device_train_batch_size", type=int)
+args = parser.parse_args()
+{change}
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B")
+taken = TrainingArguments(output_dir="o", per_device_train_batch_size=args.per_device_train_batch_size)
+Trainer(model=model, args=taken).train()
+"""
+PARSED = """\
+import dataclasses, json
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+args, = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+{change}
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B")
+Trainer(model=model, args=args).train()
+"""
+
+
+def micro_batch_size(capsys: pytest.CaptureFixture[str]) -> Any:
+    command = "torchrun --nproc_per_node 2 train.py --per_device_train_batch_size 2 --output_dir o\n"
+    Path("train.sh").write_text(command)
+    with pytest.raises(SystemExit):
+        main(["facts", "train.sh", "requirements.txt", "--format", "json"])
+    facts = {one["name"]: one["value"] for one in json.loads(capsys.readouterr().out)["subjects"][0]["facts"]}
+    return facts.get("training.micro_batch_size")
+
+
+@pytest.mark.parametrize(
+    ("change", "known"),
+    [
+        ("args.learning_rate = 1", 2),
+        ("other = Namespace(); other.per_device_train_batch_size = 16", 2),
+        ("args.per_device_train_batch_size = 16", None),
+        ("for k, v in json.load(f).items():\n    setattr(args, k, v)", None),
+        ("vars(args).update(json.load(f))", None),
+        ("for k in more:\n    args.__dict__[k] = more[k]", None),
+        ("args = Namespace(**json.load(f))", None),
+        ("args = OmegaConf.merge(vars(args), more)", None),
+        ("alias = args\nalias.per_device_train_batch_size = 16", None),
+        ("def fix(a):\n    a.per_device_train_batch_size = 16\nfix(args)", None),
+        ("for a in [args]:\n    a.per_device_train_batch_size = 16", None),
+    ],
+)
+def test_options_that_a_script_changes_are_not_those_of_its_command(
+    change: str, known: int | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("train.py").write_text(OWN.format(change=change))
+    assert micro_batch_size(capsys) == known
+
+
+@pytest.mark.parametrize(
+    ("change", "known"),
+    [
+        ("", 2),
+        ("setattr(args, 'learning_rate', 1)", 2),
+        ("for k, v in json.load(f).items():\n    setattr(args, k, v)", None),
+        ("vars(args).update(json.load(f))", None),
+        ("args.__dict__.update(json.load(f))", None),
+        ("args = dataclasses.replace(args, **json.load(f))", None),
+        ("for one in (args, more):\n    one.per_device_train_batch_size = 16", 16),
+    ],
+)
+def test_arguments_that_a_script_sets_by_names_of_which_nobody_knows(
+    change: str, known: int | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("train.py").write_text(PARSED.format(change=change))
+    assert micro_batch_size(capsys) == known
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["def fix(o):\n    o['per_device_train_batch_size'] = 16\nfix(options)", "same = options\nsame['bf16'] = True"],
+)
+def test_a_mapping_that_is_changed_by_another_name_tells_nothing(
+    change: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = "options = dict(output_dir='o', per_device_train_batch_size=1)"
+    text = PARSED.replace("args, = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()", made)
+    text = text.replace("args=args", "args=TrainingArguments(**options)")
+    Path("train.py").write_text(text.format(change=change))
+    with pytest.raises(SystemExit):
+        main(["facts", "train.py", "requirements.txt", "--format", "json"])
+    facts = [one["name"] for one in json.loads(capsys.readouterr().out)["subjects"][0]["facts"]]
+    assert "training.micro_batch_size" not in facts

@@ -18,7 +18,10 @@ _WITH_VALUE = frozenset(read_data(__file__, "install_commands")["with_value"])
 """Options of pip, uv and conda that take the next word."""
 _SETTINGS = ("PIP_", "UV_")
 """How the variables begin that pip and uv read their options from."""
-_PACKERS = {"pip": "pip", "pip3": "pip", "conda": "conda", "mamba": "conda", "micromamba": "conda", "uv": "uv"}
+_PACKERS = {"pip": "pip", "pip3": "pip", "conda": "conda", "mamba": "conda", "micromamba": "conda"}
+_ADDERS = {"uv": "pip", "poetry": "pip", "pdm": "pip", "pixi": "conda"}
+"""Programs whose ``add`` installs into the project of the working directory what it writes into its manifest."""
+_STARTS = re.compile(rf"(?:.*/)?(?:python[\d.]*|pip[\d.]*|{'|'.join({**_PACKERS, **_ADDERS})})")
 _CONDA_NAMES = {"pytorch": "torch", "pytorch-gpu": "torch"}
 """Packages of conda that are a distribution of another name; their own name is the distribution's else."""
 
@@ -32,6 +35,8 @@ class Install(NamedTuple):
     """Requirements, URLs and paths as written."""
     files: tuple[Word, ...] = ()
     """Requirement files (``-r``)."""
+    constraints: tuple[Word, ...] = ()
+    """Files of constraints (``-c``, ``PIP_CONSTRAINT``)."""
     indexes: tuple[str, ...] = ()
     dependencies: bool = True
     """Whether what the requirements require is installed too (not ``--no-deps``)."""
@@ -64,11 +69,14 @@ def read_install(command: Command) -> Install | None:
         name, rest = _spell(rest[1]), rest[2:]
     elif re.fullmatch(r"pip\d(?:\.\d+)?", name):
         name = "pip"
-    kind = _PACKERS.get(name)
+    kind = _PACKERS.get(name) or _ADDERS.get(name)
     if kind is None:
-        return None
+        return _read_passed_on(words, command) if name == "xargs" else None
     verb, rest = _verb(rest)
-    is_uv = kind == "uv"
+    if verb == "add" and name in _ADDERS:
+        kind = "pip" if any(word.text == "--pypi" for word in rest) else _ADDERS[name]
+        return _read_arguments(kind, rest, command)._replace(is_uv=name == "uv", settings=settings)
+    is_uv = name == "uv"
     if is_uv:
         if verb != "pip":
             return None
@@ -82,6 +90,12 @@ def read_install(command: Command) -> Install | None:
     if verb != "install" and not (kind == "conda" and verb in {"create", "update"}):
         return None
     return _read_arguments(kind, rest, command)._replace(is_uv=is_uv, settings=settings)
+
+
+def _read_passed_on(words: list[Word], command: Command) -> Install | None:
+    """Read the install behind ``xargs``, whose input stands among its words."""
+    starts = (n for n, word in enumerate(words) if n and _STARTS.fullmatch(word.text or ""))
+    return next((read for n in starts if (read := read_install(command._replace(words=tuple(words[n:]))))), None)
 
 
 def _spell(word: Word) -> str:
@@ -113,6 +127,7 @@ def _after_run(words: list[Word]) -> list[Word]:
 def _read_arguments(kind: str, words: list[Word], command: Command) -> Install:
     requirements: list[Word] = []
     files: list[Word] = []
+    constraints: list[Word] = []
     indexes: list[str] = []
     flags: set[str] = set()
     backend: str | None = None
@@ -139,6 +154,8 @@ def _read_arguments(kind: str, words: list[Word], command: Command) -> Install:
             continue
         if option in {"-r", "--requirement", "--requirements"} or (kind == "conda" and option == "--file"):
             files.append(argument)
+        elif option in {"-c", "--constraint", "--constraints"} and kind != "conda":
+            constraints.append(argument)
         elif option in {"-e", "--editable"}:
             requirements.append(argument)
         elif option in {"-i", "--index-url", "--extra-index-url", "--find-links", "-f", "--index", "--default-index"}:
@@ -152,6 +169,7 @@ def _read_arguments(kind: str, words: list[Word], command: Command) -> Install:
         kind,
         tuple(requirements),
         tuple(files),
+        tuple(constraints),
         tuple(indexes),
         dependencies=not flags & {"--no-deps", "--no-dependencies"},
         upgrade="U" in short or "--upgrade" in flags or "--force-reinstall" in flags,

@@ -27,7 +27,7 @@ from compatcheck.collectors.dockerfile.text import (
 )
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError, UsageError
-from compatcheck.core.files import LOCAL, Files
+from compatcheck.core.files import LOCAL, Files, Overlay
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, parse_requirement, read_url
 from compatcheck.core.selection import DEFAULT, Selection
@@ -342,6 +342,8 @@ class _Reader:
             return ()
         self.effort += script.effort
         stage.skipped += [entry._replace(hint=CHECK_IMAGE) for entry in script.skipped]
+        for name, word in script.files.items():
+            stage.written[os.path.normpath(os.path.join(stage.directory, name))] = word.text
         return script.commands
 
     def open_script(self, name: str) -> tuple[str, str] | None:
@@ -361,6 +363,9 @@ class _Reader:
             wanted += self.requirement(word, install)
         for word in install.files:
             wanted += self.file(word)
+        names = {one.name for one in wanted}
+        for word in install.constraints:
+            wanted += [one for one in self.file(word) if one.name in names]
         self.stages[-1].install(wanted, install)
 
     def requirement(self, word: Word, install: Install) -> list[Requirement]:
@@ -376,8 +381,8 @@ class _Reader:
             name, version, details = read_url(word.text)
             if name is not None:
                 return [Requirement(canonical_name(name), "", source, version, None, details)]
-            if is_url:
-                stage.skip(source, f"{echo(word.text)} does not name its package", "write it as 'name @ URL'")
+            hint = "write it as 'name @ URL'" if is_url else CHECK_IMAGE
+            stage.skip(source, f"{echo(word.text)} does not name its package", hint)
             return []
         if by_name is None and (_LOCAL_ARCHIVE.fullmatch(word.text) or os.sep in location):
             if location.rstrip("/") in {".", "./", ""} or not location.endswith((".whl", ".gz", ".zip")):
@@ -405,15 +410,22 @@ class _Reader:
         if word.text is None:
             stage.skip(source, f"which file {echo(word.written)} is, only the build knows")
             return []
+        written = stage.written.get(os.path.normpath(os.path.join(stage.directory, word.text)), "")
+        if written is None:
+            reason = f"installs {echo(word.text)}, which the build writes or changes on the way"
+            stage.skip(source, reason, CHECK_IMAGE)
+            return []
         found = self.find(word.text)
-        if found is None:
+        if found is None and not written:
             reason = f"installs {echo(word.text)}, which does not lie beside the Dockerfile"
             stage.skip(source, reason, "check the requirement file by its own path")
             return []
         from compatcheck.collectors.requirements.lines import read_requirements  # noqa: PLC0415 (only with such a file)
 
         try:
-            environment = read_requirements(found, self.files)
+            path = found or word.text
+            files = Overlay(self.files, {path: written.encode()}) if written else self.files
+            environment = read_requirements(path, files)
         except InputError as error:
             stage.skip(error.source or source, error.message, error.hint)
             return []

@@ -57,6 +57,8 @@ class Stage:
         """Whether some of what it runs was not read, for there is too much of it, and that was said."""
         self.copies: list[tuple[str, str]] = []
         """Source in the context → destination; a destination that ends in a slash is a directory."""
+        self.written: dict[str, str | None] = {}
+        """What commands leave in files that they write or change, by absolute path; None where nobody can tell."""
         self.skipped: list[Skipped] = []
         self.notes: list[str] = []
         self.commands = 0

@@ -174,6 +174,68 @@ def _changed(nodes: Iterable[ast.AST]) -> Iterator[str]:
                 yield name
 
 
+def _other_names(nodes: Iterable[ast.AST]) -> dict[str, set[str]]:
+    """Return the other names of what a name stands for: by an assignment, in a loop, as a parameter of an own function."""
+    functions = {node.name: node.args for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    pairs: list[tuple[str, ast.expr]] = []
+    for node in nodes:
+        match node:
+            case ast.Assign(targets=targets, value=ast.Name() as value):
+                pairs += [(target.id, value) for target in targets if isinstance(target, ast.Name)]
+            case ast.For(target=ast.Name(id=name), iter=ast.Tuple(elts=items) | ast.List(elts=items)):
+                pairs += [(name, item) for item in items]
+            case ast.Call(func=ast.Name(id=called), args=given, keywords=words) if called in functions:
+                names = [one.arg for one in (*functions[called].posonlyargs, *functions[called].args)]
+                pairs += [*zip(names, given, strict=False), *((word.arg, word.value) for word in words if word.arg)]
+    found: dict[str, set[str]] = {}
+    for name, same in pairs:
+        if isinstance(same, ast.Name) and same.id != name:
+            found.setdefault(name, set()).add(same.id)
+    return found
+
+
+def _of_others(names: set[str], others: Mapping[str, set[str]], also: Iterable[str] = ()) -> set[str]:
+    """Return some names, with those that stand for the same object as one of them, or as one more that is none of them."""
+    found, pending = set(names), [*names, *also]
+    while pending:
+        new = others.get(pending.pop(), set()) - found
+        found |= new
+        pending += new
+    return found
+
+
+def _attributes_set(nodes: Iterable[ast.AST]) -> set[tuple[str, str]]:
+    """Return attributes and keys that are set, each behind what it is set of; an empty one where it may be any."""
+    found: set[tuple[str, str]] = set()
+    for node in nodes:
+        match node:
+            case ast.Attribute(value=owner, attr=name, ctx=ast.Store()):
+                found.add((_held_by(owner), name))
+            case ast.Subscript(value=owner, slice=key, ctx=ast.Store()):
+                found.add((_held_by(owner), str(key.value) if isinstance(key, ast.Constant) else ""))
+            case ast.Call(func=ast.Name(id="setattr"), args=[owner, key, _]):
+                found.add((_held_by(owner), str(key.value) if isinstance(key, ast.Constant) else ""))
+            case ast.Call(func=ast.Attribute(value=owner, attr="update" | "__setattr__")):
+                found.add((_held_by(owner), ""))
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if any(
+                isinstance(inner, ast.Name) and inner.id == name for inner in ast.walk(call)
+            ):
+                found.add((name, ""))  # made anew of itself: `args = merge(vars(args), more)`
+            case ast.Assign(
+                targets=[ast.Name(id=name)], value=ast.Call(func=func, keywords=[*_, ast.keyword(arg=None)])
+            ) if dotted_name(func).endswith("Namespace"):
+                found.add((name, ""))
+    return found
+
+
+def _held_by(node: ast.expr) -> str:
+    """Return the name of the object whose attributes a mapping holds: ``vars(args)``, ``args.__dict__``."""
+    match node:
+        case ast.Call(func=ast.Name(id="vars"), args=[owner]) | ast.Attribute(value=owner, attr="__dict__"):
+            return dotted_name(owner)
+    return dotted_name(node)
+
+
 def _inner_scope(node: ast.AST, outer: Scope) -> Scope:
     scope = Scope(outer)
     arguments = getattr(node, "args", None)
@@ -199,7 +261,6 @@ class Script:
                 self.aliases.update({item.asname: item.name for item in node.names if item.asname})
         self.module = Scope(None)
         _collect(tree, self.module)
-        self.changed = frozenset(_changed(self.nodes))
         self.entered: dict[str, dict[str, ast.expr]] = {}
         """What is put into mappings under keys that are written out, by the mapping's name: ``options["bf16"] = True``."""
         for node in self.nodes:
@@ -212,6 +273,12 @@ class Script:
                     target=ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=key)), value=value
                 ):
                     self.entered.setdefault(name, {})[str(key)] = value
+        others = _other_names(self.nodes)
+        self.changed = frozenset(_of_others({*_changed(self.nodes)}, others, set(self.entered)))
+        self.attributes = _attributes_set(self.nodes)
+        """Attributes and keys that are set of what a name stands for, by that name; under an empty one, any may be."""
+        for name, key in tuple(self.attributes):
+            self.attributes |= {(other, key) for other in _of_others({name}, others)}
         self.scopes: dict[ast.AST, Scope] = {}
         """Of each function and class, the scope of its own names."""
         self.visited = tuple(self._visit(tree, self.module, None, 0))
@@ -365,8 +432,10 @@ class Script:
         if depth > _MAX_DEPTH:
             return False
         match node:
-            case ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=name)) if name == key:
-                return True
+            case ast.Attribute(attr=name, value=owner) | ast.Subscript(slice=ast.Constant(value=name), value=owner) if (
+                name == key
+            ):
+                return {(dotted_name(owner), key), (dotted_name(owner), "")}.isdisjoint(self.attributes)
             case ast.Name(id=name):
                 assigned = scope.find(name)
                 return name == key if assigned is None else self.passes_on(assigned, key, scope, depth + 1)

@@ -98,6 +98,7 @@ _MAKES = ("get_", "load_", "build_", "make_", "create_", "init")
 _PATCHES = (*VERBS_OF_CHANGE, "apply", "enable", "inject", "hijack", "monkey", "convert", "optimi", "install")
 _PATCHED = ("transformers", "trl", "peft", "accelerate", "torch.nn", "torch.utils.checkpoint", "torch.optim")
 ANY = "may set any argument"
+_SETTERS = frozenset({"setattr", "__setattr__", "replace", "update"})
 
 
 class Change(NamedTuple):
@@ -111,6 +112,8 @@ class Change(NamedTuple):
     """Line before which it may replace what is stated; 0 where it replaces nothing."""
     body: range = range(0)
     """Lines of the function it stands in: there what comes behind it stands, wherever the function is called."""
+    surely: bool = False
+    """Whether it sets arguments of which nobody can tell the names, and is no function that may do so or not."""
 
     def may_replace(self, line: int) -> bool:
         """Tell whether it may set anew what is stated in a line."""
@@ -192,7 +195,8 @@ class Changes:
         takes_in = name == "update" and leaves_alone  # what it is called on changes, and not what it is given
         makes = given == arguments and (given == {Kind.OPTIONS} or name.startswith(_MAKES))
         if arguments and not takes_in and any(verb in name.lower() for verb in VERBS_OF_CHANGE):
-            yield from self._change(call, scope, None, ANY)
+            sets = name in _SETTERS and Kind.ARGUMENTS in given
+            yield from (one._replace(surely=sets) for one in self._change(call, scope, None, ANY))
         elif name in {"setattr", "__setattr__"}:
             yield from self._change(call, scope, OF_MODEL, "may change the model")
         elif self._is_read(name) or leaves_alone or _is_look(name) or makes:
@@ -216,7 +220,8 @@ class Changes:
         name = func.attr
         match owner:
             case Kind.ARGUMENTS | Kind.OPTIONS if not name.startswith(ASKS):
-                yield from self._change(call, scope, None, ANY)
+                sets = name in _SETTERS and owner == Kind.ARGUMENTS
+                yield from (one._replace(surely=sets) for one in self._change(call, scope, None, ANY))
             case Kind.TRAINER if name == "add_callback":
                 yield from self.of_callbacks(call.args, scope)
             case Kind.TRAINER if not name.startswith(_TRAINER_ASKS) and dotted_name(func.value) != "self":

@@ -32,6 +32,7 @@ class Kind(Enum):
     OPTIMIZER = "the optimizer"
 
 
+_OF_ARGUMENTS = frozenset({Kind.ARGUMENTS, Kind.OPTIONS})
 _WHOLE_MODELS = ("ForCausalLM", "ForConditionalGeneration", "ForSequenceClassification", "ForTokenClassification", "LMHeadModel",
                  "ForSeq2SeqLM", "AutoModel", "ImageTextToText", "ForMaskedLM", "ValueHead", "FastLanguageModel", "FastModel",
                  "FastVisionModel")  # fmt: skip
@@ -136,6 +137,10 @@ class Objects:
                 if value is not None:
                     self._assign(target, value, scope)
             match node:
+                case ast.For(target=ast.Name() as one, iter=ast.Tuple(elts=items) | ast.List(elts=items)) if (
+                    kinds := _OF_ARGUMENTS.intersection(self.kind(item, scope) for item in items)
+                ):
+                    self._note(one, Kind.ARGUMENTS if Kind.ARGUMENTS in kinds else Kind.OPTIONS, scope)
                 case ast.For(target=target, iter=iterated):
                     if any(self.kind(inner, scope) in {Kind.MODEL, Kind.PART} for inner in ast.walk(iterated)):
                         for inner in ast.walk(target):

@@ -153,7 +153,7 @@ def _read(path: str, files: Files, *, named: bool, launched: bool) -> tuple[Docu
     ):  # these freeze all else (peft 0.15.2 _mark_only_adapters_as_trainable)
         found.changes = [one for one in found.changes if one.facts is not TRAINABLE or one.may_replace(adapters.line)]
     found.gaps += [
-        Gap(source._replace(line=one.line), one.why, facts=one.facts)
+        Gap(source._replace(line=one.line), one.why, facts=one.facts, anew=one.surely)
         for one in dict.fromkeys(sorted(found.changes, key=lambda change: change.line))
     ]
     if not (found.values or found.accelerate or found.statements or found.trainers or found.deepspeed or found.models):

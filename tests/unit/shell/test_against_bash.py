@@ -87,6 +87,7 @@ STATEMENTS = {
     "regular expressions": '[[ "7b-x" =~ ^([0-9]+)b-(.*)$ ]] && run "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"; R="^a+$"; [[ aaa =~ $R ]] && run y; [[ a.c =~ a\\.c ]] && run z; [[ abc =~ "a.c" ]] || run q',
     "patterns": 'X=Qwen2.5-7B; [[ $X == *7B* ]] && run a; [[ $X == *"7B"* ]] && run b; [[ $X = Qwen[23]* ]] && run c; [[ $X == *@(7B|8B) ]] && run d; P="*7B"; [[ $X == $P ]] && run e; [[ $X == "$P" ]] || run f',
     "case": 'for m in a bb ccc d; do case $m in a) run 1;; b*|c?) run 2;; "ccc") run 3;; *) run 4 ;; esac; done; case x in (x) run 5; esac',
+    "case goes on": "case a in a) run 1;;& b) run 2;; [a-c]) run 3;; *) run 4;; esac; case a in a) run 5;;& b) run 6;; esac",
     "case falls through": "case a in a) run 1;& b) run 2;; c) run 3;; esac; case x in y) run 4;; esac; run $?",
     "for": 'for i in 1 "2 3" {4..5} $(seq 6 7); do run $i; done; run "$i"; for x in; do run none; done; L="p q"; for y in $L; do run $y; done',
     "c for": "for ((i=0; i<3; i++)); do run $i; done; for ((i=8;i>0;i/=2)) ; do run $i; done; n=2; for (( j = 1; j <= n; j++ )); do run $j; done; run $i",

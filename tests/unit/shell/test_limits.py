@@ -167,3 +167,10 @@ def test_wrappers_around_wrappers_end(monkeypatch: pytest.MonkeyPatch, wrapper: 
     assert [entry.reason for entry in script.skipped] == [
         "a command stands behind more than 12 others that start one another"
     ]
+
+
+def test_a_case_that_goes_on_without_end_is_given_up_and_said() -> None:
+    script = read_script("t.sh", f"case a in {'a) V=1;;& ' * 4000}esac\ncase $X in {'a) V=1;;& b) V=2;;& ' * 40}esac\n")
+    assert [(skip.source.line, skip.reason) for skip in script.skipped] == [
+        (line, "goes on behind ;;&, where it is not followed") for line in (1, 2)
+    ]

@@ -285,3 +285,39 @@ def test_functions_arrays_loops_and_patterns_are_the_shells(tmp_path: Path) -> N
     }  # fmt: skip
     assert found.packages["torch"].source.line == 4
     assert not any(package.details.get("presence") for package in found.packages.values())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sed -i /torch/d r.txt && pip install -r r.txt",
+        "grep -v torch r.txt > r.txt && pip install -r r.txt",
+        "cat r.txt | xargs -n 1 pip install",
+        "pip install /wheels/*.whl",
+        "wget https://x/d.whl && pip install deepspeed-0.16*.whl",
+    ],
+)
+def test_what_the_build_alone_knows_is_never_passed_over(tmp_path: Path, command: str) -> None:
+    (tmp_path / "r.txt").write_text("deepspeed==0.16.3\n")
+    environment = _read(tmp_path, f"FROM python:3.11\nCOPY r.txt .\nRUN pip install torch==2.6.0\nRUN {command}\n")
+    assert "deepspeed" not in environment.packages
+    assert [skip.source.line for skip in environment.skipped] == [4]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo deepspeed==0.16.4 > r.txt && pip install -r r.txt",
+        "echo deepspeed==0.16.4 > r.txt\nRUN pip install -r r.txt",
+        "echo deepspeed==0.16.4 | xargs pip install",
+        "echo deepspeed==0.16.4 > c.txt && pip install -c c.txt deepspeed",
+        "uv add deepspeed==0.16.4",
+        "pixi add deepspeed==0.16.4",
+    ],
+)
+def test_what_the_build_writes_and_passes_on_is_read(tmp_path: Path, command: str) -> None:
+    (tmp_path / "r.txt").write_text("deepspeed==0.16.3\n")
+    environment = _read(tmp_path, f"FROM python:3.11\nCOPY r.txt .\nRUN {command}\n")
+    package = environment.packages["deepspeed"]
+    assert (package.version or package.specifier) in {"0.16.4", "==0.16.4"}
+    assert not environment.skipped
