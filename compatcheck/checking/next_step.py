@@ -53,7 +53,8 @@ def find_next_step(
     found = find_configurations(os.curdir, request)
     if not found:
         return None if checked else _name_environment(request)
-    named = f"{_join(dict.fromkeys(item.path.partition(':')[0] for item in found))} here say what is trained"
+    files = dict.fromkeys(item.path.partition(":")[0] for item in found)
+    named = f"{_join(files)} here {'says' if len(files) == 1 else 'say'} what is trained"
     if not checked:
         request = request._replace(python=ANY_PYTHON, prefix=None)
         named += "; give the interpreter that trains, too"

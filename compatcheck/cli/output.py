@@ -101,11 +101,14 @@ def write_formatted(
 
 
 def unread_lines(skipped: "Iterable[Skipped]") -> Iterator[str]:
-    """Say in a line each what was not read of the inputs."""
+    """Say what was not read of the inputs: in a line each, which a terminal's width breaks between words."""
     from compatcheck.core.redaction import redact  # noqa: PLC0415 (only when something was not read)
+    from compatcheck.reporters.text import wrap_names  # noqa: PLC0415 (as above)
 
+    wide = sys.stderr.isatty()
     for entry in skipped:
-        yield escape_name(redact(translate(f"not read: {entry}")))
+        said = f"not read: {entry}"
+        yield from map(escape_name, map(redact, wrap_names(said, "", "  ") if wide else [translate(said)]))
 
 
 def write_error(said: str) -> None:

@@ -146,7 +146,7 @@ def make_server(root: str) -> MCPServer:
             given = ask()
         except CompatcheckError as error:
             raise ToolError(redact(f"{error}" + (f"\n{error.hint}" if error.hint else ""))) from None
-        return escape_controls(redact(f"{given._repr_markdown_()}\n(exit code {given.exit_code})"))
+        return escape_controls(redact(f"{given}\n(exit code {given.exit_code})"))
 
     def check_files(
         paths: Paths,

@@ -51,14 +51,16 @@ class Attribution:
             return ""
         moves = [f"{name} {before or 'absent'} → {after or 'absent'}" for name, (before, after) in self.moved.items()]
         named = moves[:_NAMED] + ([f"{len(moves) - _NAMED} more"] if len(moves) > _NAMED else [])
-        tried = [f"beside what {one.beside} has: {show(one.before)} → {show(one.after)}" for one in self.held]
+        tried = [
+            f"with those of {one.beside} on both sides {show(one.before)} → {show(one.after)}" for one in self.held
+        ]
         verdict = {
-            "package": f"{package}'s own",
-            "neighbours": f"not {package}'s",
-            "both": f"{package}'s only together with them",
+            "package": f"the change is {package}'s own",
+            "neighbours": f"the change is not {package}'s",
+            "both": f"the change is {package}'s only together with them",
             "unknown": f"not known whether {package}'s",
         }[self.cause]
-        return f"{', '.join(named)} too; {'; '.join([*tried, verdict])}"
+        return f"{', '.join(named)} moved, too; {'; '.join([*tried, verdict])}"
 
     def to_json(self, value: Callable[[Measurement], float | None]) -> dict[str, Any]:
         """Return it as JSON data; ``value`` takes the quantity that changed."""

@@ -49,7 +49,7 @@ def explain(
     batch = batches.get((peak.role, peak.name))
     primary = describe(movable[0], peak, batch)
     contributing = tuple(
-        f"{_owned(part, peak)} {format_bytes(part.size.expected)}"
+        f"{name_owned(part, peak)} {format_bytes(part.size.expected)}"
         for part in movable[1:]
         if part.size.expected >= _CONTRIBUTES * whole
     )
@@ -101,13 +101,14 @@ def rests_on(
 
 def describe(part: Component, phase: Phase, batch: Batch | None) -> str:
     """Return a component with its arithmetic: ``log-probability logits: 2 B × 64 sequences × …  = 44.4 GiB: …``."""
-    text = f"{_owned(part, phase)}, {phase.name.replace('_', ' ')}: {part.formula} = {format_bytes(part.size.expected)}"
+    text = f"{name_owned(part, phase)}, {phase.name.replace('_', ' ')}: {part.formula} = {format_bytes(part.size.expected)}"
     if part.kind in _BY_BATCH and batch is not None and batch.words:
         text += f"; {batch.words}"
     return text
 
 
-def _owned(part: Component, phase: Phase) -> str:
+def name_owned(part: Component, phase: Phase) -> str:
+    """Name a component, with the role that holds it where that is not the phase's own."""
     return part.name if part.role in {"train", "rollout", phase.role} else f"{part.role}'s {part.name}"
 
 

@@ -26,10 +26,10 @@ def format_text(found: Installation) -> str:
         *wrap_names(
             f"{found.rules_count} rules of {found.rules_date}, reviewed {age} days ago ({found.rules_id})", "", "  "
         ),
-        "",
-        translate("there"),
-        *(line for part in found.parts if part.remedy is None for line in _format_part(part)),
     ]
+    there = [part for part in found.parts if part.remedy is None]
+    if there:
+        lines += ["", translate("there"), *(line for part in there for line in _format_part(part))]
     missing = [part for part in found.parts if part.remedy is not None]
     if missing:
         lines += [

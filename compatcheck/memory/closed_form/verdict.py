@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatcheck.core.estimate import Verdict
+from compatcheck.memory.deciding_component import name_owned
 
 if TYPE_CHECKING:
     from compatcheck.core.estimate import Component, Phase
@@ -53,6 +54,6 @@ def _causes(peak: Phase) -> tuple[str | None, tuple[str, ...], tuple[str, ...]]:
     )
     if not movable:
         return None, (), ()
-    contributing = [part.name for part in movable[1:] if part.size.expected >= _CONTRIBUTES * whole]
-    small = [part.name for part in movable[1:] if part.size.high < _NEGLIGIBLE * whole]
-    return movable[0].name, tuple(contributing), tuple(small)
+    contributing = [name_owned(part, peak) for part in movable[1:] if part.size.expected >= _CONTRIBUTES * whole]
+    small = [name_owned(part, peak) for part in movable[1:] if part.size.high < _NEGLIGIBLE * whole]
+    return name_owned(movable[0], peak), tuple(contributing), tuple(small)

@@ -54,6 +54,11 @@ def commands(ran: Ran) -> list[str]:
     return [line.strip() for line in ran.out.splitlines() if line.strip().startswith("compatcheck ")]
 
 
+def test_one_configuration_says_it_in_the_singular(project: Path) -> None:
+    (project / "train.yaml").write_text(TRAIN, "utf-8")
+    assert "next     train.yaml here says what is trained" in run("env", "--gpu", "8xH100-80GB").out
+
+
 def test_configurations_beside_an_environment_are_named(project: Path) -> None:
     (project / "ds.json").write_text(DS, "utf-8")
     (project / "train.yaml").write_text(TRAIN, "utf-8")

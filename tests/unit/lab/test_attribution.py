@@ -59,8 +59,8 @@ def test_a_planted_change_in_a_neighbour_is_never_the_packages(
     assert whose(change).moved == {"helper": ("1.0", "2.0")}
     text = reporter.format_text("leaky", [change.series], [[change]], results)
     assert (
-        "helper 1.0 → 2.0 too; beside what 1.0 has: 2 B → 2 B; beside what 2.0 has: 102 B → 102 B; not leaky's"
-        in " ".join(text.split())
+        "helper 1.0 → 2.0 moved, too; with those of 1.0 on both sides 2 B → 2 B; "
+        "with those of 2.0 on both sides 102 B → 102 B; the change is not leaky's" in " ".join(text.split())
     )
     assert write_drafts(str(tmp_path / "drafts"), "leaky", [change], results, ["1.0", "2.0"]) == []
 

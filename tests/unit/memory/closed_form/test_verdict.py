@@ -45,6 +45,13 @@ def test_the_largest_part_that_a_setting_moves_decides_and_small_ones_are_ruled_
     assert verdict.ruled_out == ("mask",)
 
 
+def test_of_several_models_on_a_device_each_component_is_named_with_its_own():
+    found = phase("forward", ("parameters", "parameters", (50, 50, 50)), ("parameters", "parameters", (40, 40, 40)))
+    own, other = found.components
+    verdict = judge((found._replace(components=(own, other._replace(role="reward"))),), 80)
+    assert (verdict.primary, verdict.contributing) == ("parameters", ("reward's parameters",))
+
+
 def test_a_marginal_run_names_a_command_that_would_settle_it():
     assert judge((phase("step", NEED),), 70, "a command").verify == "a command"
     assert judge((phase("step", NEED),), 1000, "a command").verify is None
