@@ -14,6 +14,7 @@ from compatcheck.cli.arguments import split
 from compatcheck.cli.help import Command
 from compatcheck.cli.laboratory import find_tracer
 from compatcheck.cli.output import format_with, parse_outputs, write_figures, write_formatted
+from compatcheck.core.language import speaking
 from compatcheck.rules.locate import open_rules
 
 FORMATS = ("text", "markdown", "json")
@@ -42,10 +43,11 @@ def command(before: str, after: str, trace: bool, plot: str | None, **given: Any
     from compatcheck.reporters import difference as reporter  # noqa: PLC0415 (beside its use)
 
     if plot is not None:
-        write_figures(
-            plot,
-            reporter.draw_difference(difference),
-            "there is no estimate of the run; `compatcheck estimate` says what it needs",
-        )
+        with speaking(os.environ):
+            write_figures(
+                plot,
+                reporter.draw_difference(difference),
+                "there is no estimate of the run; `compatcheck estimate` says what it needs",
+            )
     write_formatted(partial(format_with, reporter, difference, output), output, targets)
     return difference.exit_code

@@ -322,7 +322,7 @@ def make_picture(figures: Sequence[Figure]) -> str:
     """Return a picture of its own with figures below each other, each under its title."""
     top, parts = 0.0, []
     for figure in figures:
-        parts.append(f'<text class="heading" x="20" y="{top + 30:g}">{escape(figure.title)}</text>')
+        parts.append(f'<text class="heading" x="20" y="{top + 30:g}">{escape(translate(figure.title))}</text>')
         parts.append(f'<svg x="20" y="{top + 44:g}" width="760" height="{figure.height:g}">{figure.svg}</svg>')
         top += figure.height + 64
     size = f'viewBox="0 0 800 {top:g}" width="800" height="{top:g}"'

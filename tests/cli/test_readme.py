@@ -27,7 +27,6 @@ BLOCKS = [
         r"```console\n\$ (compatcheck [^\n]*)\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL
     )
 ]
-PICTURE = ROOT / "docs" / "pictures" / "incident.svg"
 
 
 @cache
@@ -75,21 +74,31 @@ def test_the_pages_have_commands() -> None:
     }
 
 
-def test_the_picture_shows_what_the_command_prints() -> None:
+@pytest.mark.parametrize("language", list(picture.LANGUAGES))
+def test_the_picture_shows_what_the_command_prints(language: str) -> None:
     rows: dict[str, list[str]] = {}
     for row, text in re.findall(
-        r'<text class="incident-r\d+"[^>]* y="([\d.]+)"[^>]*>(.*?)</text>', PICTURE.read_text()
+        r'<text class="incident-r\d+"[^>]* y="([\d.]+)"[^>]*>(.*?)</text>',
+        picture.place_of("incident", language).read_text(),
     ):
         rows.setdefault(row, []).append(html.unescape(text).replace("\xa0", " "))
     shown = ["".join("".join(row).split()) for row in rows.values()]  # spaces between colours are no text there
-    made = ["".join(picture.show(line).split()) for line in picture.choose_lines()]
+    made = ["".join(picture.show(line).split()) for line in picture.choose_lines(language)]
     assert shown == [line for line in made if line], "python docs/picture.py draws it anew"
 
 
-def test_the_picture_of_the_upgrade_is_what_the_command_draws(tmp_path: Path) -> None:
-    picture.draw_upgrade(tmp_path / "upgrade.svg")
+@pytest.mark.parametrize("language", list(picture.LANGUAGES))
+def test_the_picture_of_the_upgrade_is_what_the_command_draws(tmp_path: Path, language: str) -> None:
+    picture.draw_upgrade(tmp_path / "upgrade.svg", language)
     drawn = (tmp_path / "upgrade.svg").read_text(encoding="utf-8")
-    assert drawn == picture.UPGRADE.read_text(encoding="utf-8"), "python docs/picture.py draws it anew"
+    kept = picture.place_of("upgrade", language).read_text(encoding="utf-8")
+    assert drawn == kept, "python docs/picture.py draws it anew"
+
+
+def test_a_page_shows_the_pictures_of_its_language() -> None:
+    for page in PAGES:
+        shown = re.findall(r"pictures/(?:incident|upgrade)([\w.]*)\.svg", page.read_text(encoding="utf-8"))
+        assert set(shown) <= {".zh" if language_of(page).startswith("zh") else ""}, page.name
 
 
 def test_the_front_pages_are_short() -> None:

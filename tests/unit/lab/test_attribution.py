@@ -129,7 +129,7 @@ def test_a_bisection_says_whose_its_transition_is(overlays: Overlays, index: Pat
 
 @pytest.mark.parametrize(
     ("held", "verdict", "said"),
-    [(2, "inconclusive", "not leaky's"), (8, "confirmed", "where it should; helper 1.0 → 2.0 too")],
+    [(2, "inconclusive", "not leaky's"), (8, "confirmed", "where it should; helper 1.0 → 2.0 moved, too")],
 )
 def test_what_a_neighbour_did_confirms_no_rule(
     overlays: Overlays, index: Path, probe: str, held: int, verdict: str, said: str
