@@ -54,7 +54,7 @@ def find_next_step(
     if not found:
         return None if checked else _name_environment(request)
     files = dict.fromkeys(item.path.partition(":")[0] for item in found)
-    named = f"{_join(files)} here {'says' if len(files) == 1 else 'say'} what is trained"
+    named = f"{_join(files)} {'here says what is trained' if len(files) == 1 else 'here say what is trained'}"
     if not checked:
         request = request._replace(python=ANY_PYTHON, prefix=None)
         named += "; give the interpreter that trains, too"
