@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -58,6 +58,15 @@ _TIMES = (
 )
 
 
+def write_rule(folder: Path, releases: Iterable[str]) -> None:
+    """Write a directory with one rule, which a probe measures, and with the releases that it is about."""
+    (folder / "leaky").mkdir(parents=True)
+    (folder / "leaky" / "holds-more.yaml").write_text(RULE)
+    (folder / "_releases").mkdir()
+    dates = "".join(f'  "{version}": "2024-01-01"\n' for version in releases)
+    (folder / "_releases" / "leaky.yaml").write_text(f"package: leaky\ndate: '2024-01-02'\nreleases:\n{dates}")
+
+
 class Done(NamedTuple):
     """What a command did."""
 
@@ -82,13 +91,7 @@ class Desk:
             pack(index, "leaky", version, leaky(held), ("helper==1.0",))
         locks = write_locks(folder / "locks", 24)
         (folder / "list.txt").write_text("".join(f"{path}\n" for path in locks))
-        (folder / "rules" / "leaky").mkdir(parents=True)
-        (folder / "rules" / "leaky" / "holds-more.yaml").write_text(RULE)
-        (folder / "rules" / "_releases").mkdir()
-        dates = "".join(f'  "{version}": "2024-01-01"\n' for version in RELEASES)
-        (folder / "rules" / "_releases" / "leaky.yaml").write_text(
-            f"package: leaky\ndate: '2024-01-02'\nreleases:\n{dates}"
-        )
+        write_rule(folder / "rules", RELEASES)
         (folder / "dumps").mkdir()
         for number in range(6):
             node = draw(f"node{number}", {"nvidia-nccl-cu12": "2.20.5"} if number == 3 else {})
