@@ -1,9 +1,9 @@
 """CPU time a lock file of `compatcheck bulk` beside programs that read lock files for known vulnerabilities, without a network.
 
-    python benchmarks/bulk_peers.py --pip-audit PROGRAM --safety PROGRAM --safety-db DIR --syft PROGRAM [--files 40] [--packages 100]
+    python benchmarks/bulk_peers.py --pip-audit PROGRAM --safety PROGRAM --safety-db DIR --syft PROGRAM [--files 40]
 
-The locks are requirements files with every release pinned, which all of them read. They answer other questions: pip-audit and safety
-ask for advisories, syft lists packages alone, which is the half that grype and osv-scanner begin with. pip-audit asks a service on this
+The locks are requirements files with every release pinned, which all of them read. They answer other questions: pip-audit and
+safety ask for advisories, syft lists packages alone, which is the half that grype begins with. pip-audit asks a service on this
 machine that knows of no advisory (`--osv-url`), safety a copy of its database. Each takes one file a run.
 """
 
@@ -34,7 +34,7 @@ class _NoAdvisory(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
 
-    def do_POST(self) -> None:  # noqa: N802 (the name that the server looks for)
+    def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
         body = json.dumps({"vulns": []}).encode()
         self.send_response(200)
