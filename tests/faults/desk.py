@@ -89,6 +89,14 @@ class Desk:
         index = folder / "index"
         for version, held in RELEASES.items():
             pack(index, "leaky", version, leaky(held), ("helper==1.0",))
+        listed = folder / "simple" / "leaky"
+        listed.mkdir(parents=True)
+        wheels = (f"leaky-{version}-py3-none-any.whl" for version in RELEASES)
+        page = "".join(
+            f'<a href="{name}" data-upload-time="2024-01-0{day}T00:00:00Z">{name}</a>'
+            for day, name in enumerate(wheels, 1)
+        )
+        (listed / "index.html").write_text(page)
         locks = write_locks(folder / "locks", 24)
         (folder / "list.txt").write_text("".join(f"{path}\n" for path in locks))
         write_rule(folder / "rules", RELEASES)
@@ -113,6 +121,8 @@ class Desk:
         arguments = [str(one) for one in COMMANDS[command].arguments(self, out)]
         evidence = self.kept if command == "evidence export" else out / "evidence.sqlite3"
         variables = {**self.environ, "COMPATCHECK_EVIDENCE": str(evidence), **environ}
+        if command == "watch":
+            variables.setdefault("PIP_INDEX_URL", (self.folder / "simple").as_uri())
         return subprocess.Popen(
             [*before, sys.executable, "-c", PROGRAM, str(self.folder / "probes"), *arguments],
             env={name: value for name, value in variables.items() if value is not None},
@@ -136,7 +146,7 @@ class Desk:
         found = {}
         for path in sorted(out.rglob("*")):
             name = str(path.relative_to(out))
-            if path.is_file() and path.name == "sweep.jsonl":
+            if path.is_file() and (path.name == "sweep.jsonl" or "measurements" in path.parts):
                 found[name] = str([replace(one, time=None) for one in read_measurements(str(path))])
             elif path.is_file() and not name.startswith("evidence."):
                 found[name] = self.plain(path.read_text(), out)
@@ -184,6 +194,11 @@ def _confirm(desk: Desk, _: Path) -> Sequence[object]:
     return ("confirm", "leaky/holds-more", *sides, *_measure(desk))
 
 
+def _watch(desk: Desk, out: Path) -> Sequence[object]:
+    given = ("watch", "held_by_leaky", "--package", "leaky", "--since", "2024-01-02", "--quiet", "--python", desk.base)
+    return (*given, "--exclude-newer", "never", "--state", out / "state.json", "--output", out / "watched")
+
+
 def _probe_run(desk: Desk, _: Path) -> Sequence[object]:
     return ("probe", "run", "held_by_leaky", "--python", desk.base, "--with", "leaky==1.2", "--format", "json")
 
@@ -214,6 +229,7 @@ COMMANDS: Mapping[str, Command] = {
     "sweep": Command(1, _sweep),
     "bisect": Command(1, _bisect),
     "confirm": Command(1, _confirm),
+    "watch": Command(0, _watch),
     "probe run": Command(1, _probe_run),
     "fleet merge": Command(
         1,

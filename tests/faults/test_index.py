@@ -91,6 +91,15 @@ def test_sweep_and_bisect_measure_the_releases_that_are_known(
 
 
 @every_answer
+def test_watch_looks_at_the_releases_that_are_known(server: Server) -> None:
+    ran = run_within(2 * SECONDS + 5, "watch", "peft_lora_forward", "--package", "peft", "--dry-run")
+    assert ran.code == 0, ran.err
+    assert "are not known: peft: the package index" in " ".join(ran.err.split())
+    assert "99.0" not in ran.out
+    assert server.asked
+
+
+@every_answer
 def test_fix_plans_with_what_it_knows(server: Server, tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("torch==2.6.0\ndeepspeed==0.16.4\ntransformers==4.51.3\n")
     facts = "compatcheck: 1\nmodel: {from: llama-3-70b}\n"
@@ -120,7 +129,7 @@ def test_what_cannot_be_installed_is_a_result_that_says_so(
 @pytest.mark.slow
 @pytest.mark.parametrize("answer", ["hangs"])
 @pytest.mark.parametrize(
-    "command", [name for name in COMMANDS if name not in {"sweep", "bisect", "confirm", "probe run"}]
+    "command", [name for name in COMMANDS if name not in {"sweep", "bisect", "confirm", "watch", "probe run"}]
 )
 def test_all_others_ask_none(
     desk: Desk, undisturbed: Callable[[str], Done], tmp_path: Path, server: Server, command: str

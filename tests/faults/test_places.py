@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 WRITES_NOTHING = {"fleet env"}
 """Here, where no node is to be left out."""
-MEASURING = {"sweep", "bisect", "confirm", "probe run"}
+MEASURING = {"sweep", "bisect", "confirm", "watch", "probe run"}
 SMALL = """
 set -e
 mount -t tmpfs -o size=$ROOM tmpfs "$OUT"
