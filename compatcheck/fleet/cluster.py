@@ -21,7 +21,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import compatcheck
-from compatcheck.core.errors import CompatcheckError, InputError
+from compatcheck.core.errors import CompatcheckError, InputError, UsageError
 from compatcheck.core.source import Source
 from compatcheck.fleet.ray import connect
 from compatcheck.rules.locate import COMPILED, open_builtin
@@ -106,9 +106,15 @@ class Cluster:
 
 
 def pack_code() -> bytes:
-    """Return this package with its compiled rules as an archive, alike for alike content."""
+    """Return this package with its compiled rules as an archive, alike for alike content.
+
+    Raises:
+        UsageError: it is one file that Python runs, which has no laboratory to send.
+    """
     archive = BytesIO()
     root = os.path.dirname(os.path.abspath(compatcheck.__file__))
+    if not os.path.isdir(root):
+        raise UsageError("--ray needs compatcheck as an installed package", hint="pip install 'compatcheck[fleet]'")
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
         for parent, folders, names in os.walk(root):
             folders[:] = sorted(name for name in folders if name != "__pycache__")

@@ -16,6 +16,7 @@ import re
 import tarfile
 import threading
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 import zipfile
@@ -244,7 +245,11 @@ def _open(url: str, headers: dict[str, str]) -> HTTPResponse:
         name, _, password = map(urllib.parse.unquote, user.partition(":"))
         token = base64.b64encode(f"{name}:{password}".encode()).decode()
         request.add_unredirected_header("Authorization", f"Basic {token}")
-    return urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)  # type: ignore[no-any-return]  # noqa: S310
+    try:
+        return urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)  # type: ignore[no-any-return]  # noqa: S310
+    except urllib.error.HTTPError as error:
+        error.close()  # it holds the connection
+        raise
 
 
 def _parse_json(text: str, base: str) -> Iterator[IndexFile]:

@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -58,6 +58,15 @@ _TIMES = (
 )
 
 
+def write_rule(folder: Path, releases: Iterable[str]) -> None:
+    """Write a directory with one rule, which a probe measures, and with the releases that it is about."""
+    (folder / "leaky").mkdir(parents=True)
+    (folder / "leaky" / "holds-more.yaml").write_text(RULE)
+    (folder / "_releases").mkdir()
+    dates = "".join(f'  "{version}": "2024-01-01"\n' for version in releases)
+    (folder / "_releases" / "leaky.yaml").write_text(f"package: leaky\ndate: '2024-01-02'\nreleases:\n{dates}")
+
+
 class Done(NamedTuple):
     """What a command did."""
 
@@ -80,15 +89,17 @@ class Desk:
         index = folder / "index"
         for version, held in RELEASES.items():
             pack(index, "leaky", version, leaky(held), ("helper==1.0",))
+        listed = folder / "simple" / "leaky"
+        listed.mkdir(parents=True)
+        wheels = (f"leaky-{version}-py3-none-any.whl" for version in RELEASES)
+        page = "".join(
+            f'<a href="{name}" data-upload-time="2024-01-0{day}T00:00:00Z">{name}</a>'
+            for day, name in enumerate(wheels, 1)
+        )
+        (listed / "index.html").write_text(page)
         locks = write_locks(folder / "locks", 24)
         (folder / "list.txt").write_text("".join(f"{path}\n" for path in locks))
-        (folder / "rules" / "leaky").mkdir(parents=True)
-        (folder / "rules" / "leaky" / "holds-more.yaml").write_text(RULE)
-        (folder / "rules" / "_releases").mkdir()
-        dates = "".join(f'  "{version}": "2024-01-01"\n' for version in RELEASES)
-        (folder / "rules" / "_releases" / "leaky.yaml").write_text(
-            f"package: leaky\ndate: '2024-01-02'\nreleases:\n{dates}"
-        )
+        write_rule(folder / "rules", RELEASES)
         (folder / "dumps").mkdir()
         for number in range(6):
             node = draw(f"node{number}", {"nvidia-nccl-cu12": "2.20.5"} if number == 3 else {})
@@ -110,6 +121,8 @@ class Desk:
         arguments = [str(one) for one in COMMANDS[command].arguments(self, out)]
         evidence = self.kept if command == "evidence export" else out / "evidence.sqlite3"
         variables = {**self.environ, "COMPATCHECK_EVIDENCE": str(evidence), **environ}
+        if command == "watch":
+            variables.setdefault("PIP_INDEX_URL", (self.folder / "simple").as_uri())
         return subprocess.Popen(
             [*before, sys.executable, "-c", PROGRAM, str(self.folder / "probes"), *arguments],
             env={name: value for name, value in variables.items() if value is not None},
@@ -133,7 +146,7 @@ class Desk:
         found = {}
         for path in sorted(out.rglob("*")):
             name = str(path.relative_to(out))
-            if path.is_file() and path.name == "sweep.jsonl":
+            if path.is_file() and (path.name == "sweep.jsonl" or "measurements" in path.parts):
                 found[name] = str([replace(one, time=None) for one in read_measurements(str(path))])
             elif path.is_file() and not name.startswith("evidence."):
                 found[name] = self.plain(path.read_text(), out)
@@ -181,6 +194,11 @@ def _confirm(desk: Desk, _: Path) -> Sequence[object]:
     return ("confirm", "leaky/holds-more", *sides, *_measure(desk))
 
 
+def _watch(desk: Desk, out: Path) -> Sequence[object]:
+    given = ("watch", "held_by_leaky", "--package", "leaky", "--since", "2024-01-02", "--quiet", "--python", desk.base)
+    return (*given, "--exclude-newer", "never", "--state", out / "state.json", "--output", out / "watched")
+
+
 def _probe_run(desk: Desk, _: Path) -> Sequence[object]:
     return ("probe", "run", "held_by_leaky", "--python", desk.base, "--with", "leaky==1.2", "--format", "json")
 
@@ -211,6 +229,7 @@ COMMANDS: Mapping[str, Command] = {
     "sweep": Command(1, _sweep),
     "bisect": Command(1, _bisect),
     "confirm": Command(1, _confirm),
+    "watch": Command(0, _watch),
     "probe run": Command(1, _probe_run),
     "fleet merge": Command(
         1,

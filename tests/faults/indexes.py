@@ -78,8 +78,6 @@ class _Handler(BaseHTTPRequestHandler):
             if self.server.ended.wait(answer.seconds):
                 return
 
-    do_HEAD = do_POST = do_GET
-
     def log_message(self, *_: object) -> None:
         """Say nothing."""
 

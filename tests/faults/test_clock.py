@@ -11,6 +11,8 @@ import pytest
 
 from tests.faults.desk import COMMANDS, Desk, Done
 
+pytestmark = pytest.mark.slow
+
 CLOCK = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -14,6 +14,9 @@ from tests.cli.run_cli import Ran, run
 from tests.faults.desk import COMMANDS, Desk, Done
 from tests.faults.indexes import ANSWERS, Server, serve
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # connections that nobody waits for any more
 SECONDS = 1.5
 every_answer = pytest.mark.parametrize("answer", ANSWERS)
 
@@ -60,7 +63,7 @@ def test_requirements_of_a_release_are_unknown(server: Server, monkeypatch: pyte
 
 
 @every_answer
-def test_rules_stale_goes_on_with_what_the_database_knows(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rules_stale_goes_on_with_what_the_database_knows(server: Server) -> None:
     known = run("rules", "stale", "peft/*", "--offline")
     ran = run_within(10 * SECONDS + 10, "rules", "stale", "peft/*")
     assert (ran.code, ran.out) == (known.code, known.out)
@@ -68,14 +71,10 @@ def test_rules_stale_goes_on_with_what_the_database_knows(server: Server, monkey
     assert server.asked
 
 
-class _StoppedError(Exception):
-    """The releases are chosen; what follows measures."""
-
-
 @every_answer
 @pytest.mark.parametrize("command", ["sweep", "bisect"])
 def test_sweep_and_bisect_measure_the_releases_that_are_known(
-    server: Server, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    server: Server, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = []
 
@@ -92,6 +91,15 @@ def test_sweep_and_bisect_measure_the_releases_that_are_known(
 
 
 @every_answer
+def test_watch_looks_at_the_releases_that_are_known(server: Server) -> None:
+    ran = run_within(2 * SECONDS + 5, "watch", "peft_lora_forward", "--package", "peft", "--dry-run")
+    assert ran.code == 0, ran.err
+    assert "are not known: peft: the package index" in " ".join(ran.err.split())
+    assert "99.0" not in ran.out
+    assert server.asked
+
+
+@every_answer
 def test_fix_plans_with_what_it_knows(server: Server, tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("torch==2.6.0\ndeepspeed==0.16.4\ntransformers==4.51.3\n")
     facts = "compatcheck: 1\nmodel: {from: llama-3-70b}\n"
@@ -103,10 +111,11 @@ def test_fix_plans_with_what_it_knows(server: Server, tmp_path: Path) -> None:
     assert server.asked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", ["hangs", "drips", "a portal", "cut off", "bytes", "an error"])
 @pytest.mark.parametrize("command", ["sweep", "bisect", "confirm", "probe run"])
 def test_what_cannot_be_installed_is_a_result_that_says_so(
-    desk: Desk, tmp_path: Path, server: Server, answer: str, command: str
+    desk: Desk, tmp_path: Path, server: Server, command: str
 ) -> None:
     index = dict.fromkeys(("PIP_INDEX_URL", "UV_DEFAULT_INDEX"), server.address)
     limits = {"UV_HTTP_TIMEOUT": "1", "UV_HTTP_RETRIES": "0", "UV_FIND_LINKS": None}
@@ -117,9 +126,10 @@ def test_what_cannot_be_installed_is_a_result_that_says_so(
     assert any("leaky" in path or "helper" in path for path in server.asked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", ["hangs"])
 @pytest.mark.parametrize(
-    "command", [name for name in COMMANDS if name not in {"sweep", "bisect", "confirm", "probe run"}]
+    "command", [name for name in COMMANDS if name not in {"sweep", "bisect", "confirm", "watch", "probe run"}]
 )
 def test_all_others_ask_none(
     desk: Desk, undisturbed: Callable[[str], Done], tmp_path: Path, server: Server, command: str

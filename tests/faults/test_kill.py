@@ -14,6 +14,8 @@ import pytest
 
 from tests.faults.desk import COMMANDS, Desk, Done
 
+pytestmark = pytest.mark.slow
+
 ADDS = {"probe run"}
 """What measures each time that it is run: one measurement more for each run that got so far."""
 

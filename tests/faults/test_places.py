@@ -15,9 +15,11 @@ import pytest
 from compatcheck.core.errors import EXIT_INTERNAL_ERROR
 from tests.faults.desk import COMMANDS, Desk, Done
 
+pytestmark = pytest.mark.slow
+
 WRITES_NOTHING = {"fleet env"}
 """Here, where no node is to be left out."""
-MEASURING = {"sweep", "bisect", "confirm", "probe run"}
+MEASURING = {"sweep", "bisect", "confirm", "watch", "probe run"}
 SMALL = """
 set -e
 mount -t tmpfs -o size=$ROOM tmpfs "$OUT"
@@ -62,6 +64,8 @@ def test_a_full_disk_is_said_and_room_is_all_it_takes(
     assert str(EXIT_INTERNAL_ERROR) not in full.err
     again = {name: text.replace(str(places["again"]), "OUT") for name, text in desk.read(places["again"]).items()}
     assert again == whole.left
+    if command == "fix":
+        assert desk.read(places["left"]) == desk.read(places["staged"])
 
 
 @pytest.mark.parametrize("command", COMMANDS)

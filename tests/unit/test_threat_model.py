@@ -7,14 +7,18 @@ import re
 import pytest
 
 from tests import ROOT
+from tests.faults.desk import COMMANDS
 
 PAGE = (ROOT / "docs/threat-model.md").read_text(encoding="utf-8")
 FAULTS = (ROOT / "docs/faults.md").read_text(encoding="utf-8")
 NAMED = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", PAGE + FAULTS)
+ROWS = [row.split(" | ") for row in re.findall(r"^\| (.*) \|$", PAGE + FAULTS, re.MULTILINE)]
+COLUMNS = ["killed", "full disk", "read-only home", "two runs", "index", "clock"]
+MATRIX = {row[0].strip("`"): row[1:] for row in ROWS if len(row) == 1 + len(COLUMNS)}
 PROMISES = [
-    row
-    for row in re.findall(r"^\| (.*) \|$", PAGE + FAULTS, re.MULTILINE)
-    if not row.startswith(("promise ", "command | fault"))
+    " | ".join(row)
+    for row in ROWS
+    if len(row) != 1 + len(COLUMNS) and row[0] not in {"promise", "fault"} and row[:2] != ["command", "fault"]
 ]
 
 
@@ -26,6 +30,13 @@ def test_a_test_that_is_named_is_there(path: str, name: str) -> None:
 def test_every_promise_names_a_test() -> None:
     assert len(PROMISES) > 10
     assert [row for row in PROMISES if "::test_" not in row] == []
+
+
+def test_every_command_that_is_disturbed_has_a_row_and_no_cell_is_empty() -> None:
+    assert MATRIX.pop("command") == COLUMNS
+    assert list(MATRIX) == list(COMMANDS)
+    assert [name for name, cells in MATRIX.items() if not all(cell.strip() for cell in cells)] == []
+    assert [row[0] for row in ROWS if row[0] in COLUMNS and "::test_" in row[1]] == COLUMNS
 
 
 def test_the_page_can_be_found() -> None:

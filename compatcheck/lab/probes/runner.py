@@ -40,7 +40,7 @@ MEMORY_FRACTION = 0.9
 """Share of a CUDA device that a probe may take."""
 _SCRATCH = "compatcheck-probe-"
 _ABANDONED_SECONDS = 2 * 86400
-"""No process of probes runs so long; its folder is touched when a file in it is made. Clocks jump: one that is locked is in use."""
+"""No process of probes runs so long; its folder is touched with each file. Clocks jump: a folder that is locked is in use."""
 _START_SECONDS = 60.0
 """Time allowed for an interpreter to start and import torch, beyond the tasks' own."""
 

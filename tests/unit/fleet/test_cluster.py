@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -18,8 +19,10 @@ import pytest
 from compatcheck.checking.likeness import describe
 from compatcheck.lab.measurement import to_json
 from compatcheck.lab.measurement_files import read_measurements
+from compatcheck.lab.probes import catalog
 from tests.cli.drawn_locks import write_locks
 from tests.cli.run_cli import run
+from tests.faults.desk import write_rule
 from tests.unit.lab.local_packages import base, index, leaky, probe
 from tests.unit.lab.pack_wheel import pack
 
@@ -192,9 +195,22 @@ def test_what_nodes_do_not_see_alike_is_done_here(cluster: Cluster, tmp_path: Pa
     assert "is another one there" in ran.err
 
 
-def test_a_confirmation_on_a_cluster_is_that_of_one_here(cluster: Cluster):
-    given = ("confirm", "torch/sdpa-math-fallback", "--dry-run")
-    assert run(*given, "--ray", cluster.address).out == run(*given).out
+@pytest.mark.usefixtures("releases")
+def test_a_confirmation_on_a_cluster_is_that_of_one_here(
+    cluster: Cluster, base: Base, probe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(catalog, "__path__", [*catalog.__path__, os.path.dirname(probe)])
+    write_rule(tmp_path / "rules", [version for version, _ in RELEASES])
+    given = ("confirm", "leaky/holds-more", "--rules", tmp_path / "rules", "--suspect", "1.4", "--baseline", "1.1")
+    found = []
+    for options in ((), ("--ray", cluster.address)):
+        monkeypatch.setenv("COMPATCHECK_EVIDENCE", str(tmp_path / f"{len(found)}.sqlite3"))
+        ran = run(*given, "--python", base.python, "--exclude-newer", "never", "--format", "json", *options)
+        assert ran.code == 1, ran.err
+        assert "done here" not in ran.err
+        found.append(re.sub(r'"time": "[^"]*"', "", ran.out))
+    assert found[0] == found[1]
+    assert json.loads(ran.out)[0]["verdict"] == "confirmed"
 
 
 def test_a_cluster_that_is_not_there_is_said_before_anything_is_done(tmp_path: Path):

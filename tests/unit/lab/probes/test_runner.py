@@ -164,7 +164,10 @@ def test_what_another_run_works_in_is_kept_however_old_a_clock_that_jumped_makes
     held = tmp_path / "compatcheck-probe-held"
     held.mkdir()
     os.utime(held, (0, 0))
-    holds = f"import time; from compatcheck.lab.probes.runner import _locked\nwith _locked({str(held)!r}): print(1, flush=True); time.sleep(60)"
+    holds = (
+        "import time; from compatcheck.lab.probes.runner import _locked\n"
+        f"with _locked({str(held)!r}): print(1, flush=True); time.sleep(60)"
+    )
     other = subprocess.Popen([sys.executable, "-c", holds], cwd=ROOT, stdout=subprocess.PIPE)
     assert other.stdout is not None
     other.stdout.readline()
