@@ -9,8 +9,8 @@ import pytest
 from tests import ROOT
 
 PACKAGE = ROOT / "compatcheck"
-FOREIGN = {"lab/probes/catalog/_driver_use.py", "lab/probes/worker/ranks.py"}
-"""Run in an interpreter that `core/process` started, and start that same interpreter."""
+FOREIGN = {"lab/probes/catalog/_driver_use.py", "lab/probes/worker/main.py", "lab/probes/worker/ranks.py"}
+"""Run in an interpreter that `core/process` started, and start that same interpreter, or fork it."""
 STARTING_MODULES = {
     "subprocess",
     "multiprocessing",
