@@ -207,9 +207,14 @@ def _of_others(names: set[str], others: Mapping[str, set[str]], also: Iterable[s
 def _attributes_set(nodes: Iterable[ast.AST]) -> set[tuple[str, str]]:
     """Return attributes and keys that are set, each behind what it is set of; an empty one where it may be any."""
     found: set[tuple[str, str]] = set()
+    kept = set()
     for node in nodes:
         match node:
-            case ast.Attribute(value=owner, attr=name, ctx=ast.Store()):
+            case ast.Assign(targets=[ast.Attribute() as target], value=ast.Attribute() as value) if dotted_name(
+                target
+            ) == dotted_name(value):
+                kept.add(target)
+            case ast.Attribute(value=owner, attr=name, ctx=ast.Store()) if node not in kept:
                 found.add((_held_by(owner), name))
             case ast.Subscript(value=owner, slice=key, ctx=ast.Store()):
                 found.add((_held_by(owner), str(key.value) if isinstance(key, ast.Constant) else ""))
