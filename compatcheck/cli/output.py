@@ -133,6 +133,7 @@ def write_files(contents: Iterable[tuple[str, str, str]]) -> None:
             continue
         try:
             with open(path, "w", encoding="utf-8") as file:
+                _wait_for_others(file)
                 file.write(
                     printable(content.rstrip("\n") + "\n" if content else "", "utf-8")
                 )  # a list of none has no line
@@ -143,6 +144,17 @@ def write_files(contents: Iterable[tuple[str, str, str]]) -> None:
     if failed:
         msg = "; ".join(failed)
         raise UsageError(msg, hint="name a file in a directory that exists and may be written to")
+
+
+def _wait_for_others(file: "TextIO") -> None:
+    """Wait for another run that writes the same file, and begin it anew: what two write at once is of neither."""
+    try:
+        import fcntl  # noqa: PLC0415 (not on every system)
+
+        fcntl.flock(file, fcntl.LOCK_EX)
+        os.ftruncate(file.fileno(), 0)
+    except (ImportError, OSError):  # a pipe or a device has no end, and not every file system has locks
+        return
 
 
 def write_figures(path: str, figures: "Sequence[Figure]", nothing: str) -> None:
