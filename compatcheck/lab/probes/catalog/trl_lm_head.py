@@ -1,13 +1,13 @@
 """Bytes per weight of the output projection at the peak of trl's chunked loss, in SFTTrainer's own ``compute_loss``.
 
-A llama of one layer goes through ``SFTTrainer.compute_loss`` with ``loss_type: chunked_nll`` at two vocabularies and two widths. The
-mixed difference of four peaks grows with vocabulary x width alone, as the output projection does; divided by the weights that were
-added it is bytes per weight over what the model itself holds. The batch fits in one chunk, and has few tokens beside the width:
-logits, vocabulary x tokens, are no part of the difference.
+A llama of one layer goes through ``SFTTrainer.compute_loss`` with ``loss_type: chunked_nll`` at two vocabularies and two widths.
+The mixed difference of four peaks grows with vocabulary x width alone, as the output projection does; divided by the weights that
+were added it is bytes per weight over what the model itself holds. The batch fits in one chunk, and has few tokens beside the
+width: logits, vocabulary x tokens, are no part of the difference.
 
-Prediction. The projection is multiplied as it is: 0. trl 1.4 to 1.12 turn it into float32 in each chunk, and again as the chunk is
-recomputed in backward: 4 for bfloat16 weights, 0 for float32 ones. CUDA: the same operators, never run; from 1.14 a Triton kernel
-there.
+Prediction. The projection is multiplied as it is: 0. trl 1.4 to 1.12 turn it into float32 in each chunk, and again as the chunk
+is recomputed in backward: 4 for bfloat16 weights, 0 for float32 ones. CUDA: the same operators, never run; from 1.14 a Triton
+kernel there.
 """
 
 from __future__ import annotations
