@@ -57,7 +57,7 @@ def make_script(task: Task, *, brief: bool = False, healthy: tuple[str, float] |
         brief: leave out all that this task does not reach, and what only explains.
         healthy: metric and its highest healthy value; by default the probe's own and what it predicts.
     """
-    module = task.probe.module
+    module, needed = task.probe.module, task.probe.needs(task.parameters)
     probe = Path(task.probe.path).read_text(encoding="utf-8").replace(_FUTURE, "")
     documentation, rest = _split_docstring(probe)
     parts = [
@@ -66,7 +66,7 @@ def make_script(task: Task, *, brief: bool = False, healthy: tuple[str, float] |
         *_variables(task),
         rest.strip() + "\n",
         "\n# What follows measures; nothing below is about the probe.\n",
-        _REQUIRE.format(packages=_importable(module.PACKAGES)),
+        _REQUIRE.format(packages=_importable(needed)),
     ]
     names = ["accounting", "recorder"]
     if task.world_size > 1:
@@ -75,7 +75,7 @@ def make_script(task: Task, *, brief: bool = False, healthy: tuple[str, float] |
         name: (Path(task.probe.path).parent / f"_{name}.py").read_text(encoding="utf-8")
         for name in getattr(module, "SHARES", ())
     }
-    if "deepspeed" in module.PACKAGES:
+    if "deepspeed" in needed:
         names.append("deepspeed_cpu")
     if "recorder.decisions(" in probe:
         names.append("fake_decisions")

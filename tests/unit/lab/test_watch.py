@@ -55,7 +55,7 @@ def test_a_growth_of_the_packages_own_is_flagged_drafted_and_written_up(
     text, _, script = page.partition("<details>")
     assert "helper 1.0 → 2.0 too; beside what 1.0 has: 8.00 KiB → 24.0 KiB" in text
     assert len(text.splitlines()) < 60
-    assert "return int(value > 8192)" in script
+    assert f"return int(value > {(8 + 88) / 2 * KIB})" in script
     compile(script.partition("```python")[2].partition("```")[0], "script", "exec")
     drawn = (tmp_path / "out" / "memory.html").read_text(encoding="utf-8")
     assert "1 of 1 numbers changed." in drawn
