@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -99,6 +100,7 @@ def test_watch_looks_at_the_releases_that_are_known(server: Server) -> None:
     assert server.asked
 
 
+@pytest.mark.skipif(shutil.which("uv") is None, reason="there is no uv")
 @every_answer
 def test_fix_plans_with_what_it_knows(server: Server, tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("torch==2.6.0\ndeepspeed==0.16.4\ntransformers==4.51.3\n")
