@@ -124,7 +124,7 @@ READINGS = (
         ("0.5.7", "0.14.3"),
         ("0.5.6", "0.14.4"),
     ),
-    Reading(_NUMPY, "numpy", r"numpy/__init__\.pyi", r"^BUFSIZE: |^ +BUFSIZE as ", ("1.26.4",), ("2.0.0", "2.4.0")),
+    Reading(_NUMPY, "numpy", r"numpy/__init__\.pyi", r"^BUFSIZE: |^ +BUFSIZE as ", ("1.26.4",), ("2.0.0", "2.5.5")),
     Reading(
         _FILTER,
         "trl",

@@ -7,8 +7,7 @@ Prediction. Keys and values in bfloat16, for each layer, key and value head and 
 batch x length (``cache_bytes``); deepseek_v3 needs only what keys and values are made from, kv_lora_rank + qk_rope_head_dim
 values. More than that means that the cached tensors are views that keep a larger one alive, as a fused projection of queries,
 keys and values. With ``training`` the model trains with gradient checkpointing and nobody asks for a cache, nor for none: a
-cache would be of no use, and none may be left; nor, with ``no_grad``, where such a model only scores, as for the
-log-probabilities of a reference that is the policy without its adapters.
+cache would be of no use, and none may be left.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ ACCOUNTING = "storages"
 DEFAULTS: Mapping[str, Any] = {
     "model_type": "llama",
     "training": False,
-    "no_grad": False,
     "layers": 2,
     "batch": 2,
     "length": 32,
@@ -35,7 +33,6 @@ DEFAULTS: Mapping[str, Any] = {
 }
 SIZES: tuple[Mapping[str, Any], ...] = ({}, {"length": 48, "kv_heads": 1, "layers": 3}, {"training": True})
 VARIED: Mapping[str, tuple[Any, ...]] = {"batch": (1,), "training": (True, False)}
-"""``no_grad`` counts beside ``training`` alone: a model that does not train is read under it anyway."""
 METRIC = "cache_bytes"
 
 
@@ -70,9 +67,8 @@ def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 def further_facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return who generates, or who lets the model cache while it trains."""
-    scores = {"run.no_grad_forward_between": parameters["no_grad"]}
     return (
-        {"training.trainer": "causal_lm", "program.use_cache": True, **scores}
+        {"training.trainer": "causal_lm", "program.use_cache": True}
         if parameters["training"]
         else {"training.trainer": "ppo", "rollout.engine": "hf"}
     )
@@ -97,9 +93,9 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     del inputs["use_cache"]
     if parameters["training"]:
         models.checkpoint(model, recorder, reentrant=None)
-        with torch.set_grad_enabled(not parameters["no_grad"]):
-            output = model(**inputs)
-        recorder.result("cache_bytes", _stored_bytes(getattr(output, "past_key_values", None)))
+        output = model(**inputs)
+        cache = getattr(output, "past_key_values", None)
+        recorder.result("cache_bytes", _stored_bytes(cache))
         return
     model.eval()
 
