@@ -186,7 +186,7 @@ def test_the_report_for_upstream_says_what_else_moved():
     attribution = Attribution(cause="package", moved={"transformers": ("4.1", "4.2")})
     (transition,) = FOUND.transitions
     text = report(replace(FOUND, transitions=(replace(transition, attribution=attribution),)))
-    assert "- 0.16.0: transformers 4.1 → 4.2 too; deepspeed's own." in text
+    assert "- 0.16.0: transformers 4.1 → 4.2 moved, too; the change is deepspeed's own." in text
 
 
 def test_the_report_for_upstream_has_no_empty_table_of_phases():

@@ -1,7 +1,7 @@
 """Bytes of the KV cache that a forward under ``no_grad`` of a checkpointed model in training mode leaves.
 
-A tiny causal model of ``model_type`` trains with gradient checkpointing and reads ``batch`` sequences of ``length`` tokens, as for
-the log-probabilities of a reference that is the policy without its adapters; nobody asks for a cache, nor for none. Only its
+A tiny causal model of ``model_type`` trains with gradient checkpointing and reads ``batch`` sequences of ``length`` tokens, as
+for the log-probabilities of a reference that is the policy without its adapters; nobody asks for a cache, nor for none. Only its
 cache is kept.
 
 Prediction. None: the model is in training mode, where a cache is of no use, and releases up to 5.23 of transformers make none.

@@ -23,9 +23,10 @@ PROBES = ROOT / "compatcheck" / "lab" / "probes"
 OPEN = {
     ("allocator_configuration", "setting"),
     ("cublas_workspace", "config"),
+    ("router_loss", "model_type"),
     ("trl_sft_loss", "loss_type"),
 }
-"""Texts without a closed set: settings of torch and of cuBLAS, and the losses that a release of trl has."""
+"""Texts without a closed set: settings of torch and of cuBLAS, types of experts of a release of transformers, losses of trl."""
 
 
 @pytest.mark.parametrize(
