@@ -270,6 +270,8 @@ def follow_references(
             place = document.place(key)
             try:
                 found = [_mark(one, document) for one in references.read(kind, name, document, place)]
+                if kind == "program":
+                    found = [_without_defaults(one, document) for one in found]
                 extra.extend(found)
                 decided.update(other for one in found if one.of_code is not None for other, _, _ in one.references)
                 if kind == "program" and any(gap.anew for one in found for gap in one.gaps):
@@ -296,6 +298,14 @@ def follow_references(
         )
         pending[:0] = extra
     return tuple(result)
+
+
+def _without_defaults(found: Document, document: Document) -> Document:
+    """Leave out the files that a program's own defaults name where its command names one."""
+    if found.of_code is not None:
+        return found
+    stated = {kind for kind, _, _ in document.references}
+    return found._replace(references=tuple(one for one in found.references if one[0] not in stated))
 
 
 def _leave_to_code(document: Document) -> Document:

@@ -33,6 +33,8 @@ class Folder(NamedTuple):
     """Whether it ships configuration files of libraries beneath it that runs name: ``data/shipped.json``."""
     forks: tuple[str, ...] = ()
     """Programs whose keys it reads as well, under records of their own."""
+    spawns: tuple[str, ...] = ()
+    """Kinds of its commands whose ranks the program itself starts, with Ray or as workers; every tool does."""
 
     @property
     def configuration(self) -> ConfigurationReader:
@@ -53,9 +55,9 @@ DEEPSPEED = Folder(
 )
 FOLDERS = (
     Folder("native", has_commands=False, telling_words=("compatcheck:",)),
-    Folder("verl", forks=("search-r1", "logic-rl", "tinyzero")),
-    Folder("easy_r1"),
-    Folder("openrlhf", has_files=False),
+    Folder("verl", forks=("search-r1", "logic-rl", "tinyzero"), spawns=("rl",)),
+    Folder("easy_r1", spawns=("easy-r1",)),
+    Folder("openrlhf", has_files=False, spawns=("ppo_ray",)),
     Folder("deepspeed_chat", has_files=False),
     Folder("torchtune"),
     Folder(
@@ -89,7 +91,7 @@ FOLDERS = (
         ),
     ),
     Folder("axolotl", tool_modules={"axolotl.cli": "axolotl"}, ships=True),
-    Folder("open_instruct"),
+    Folder("open_instruct", spawns=("grpo", "ppo")),
     Folder("ms_swift", tool_modules={"swift.cli.main": "swift"}),
     Folder("llamafactory", tool_modules={"llamafactory.cli": "llamafactory-cli"}, ships=True),
     Folder(
@@ -107,8 +109,8 @@ FOLDERS = (
         telling_words=("gradient_accumulation_steps", "gradient_checkpointing", "per_device_train_batch_size"),
     ),
     Folder("megatron", has_files=False),
-    Folder("vllm", has_files=False),
-    Folder("sglang", has_files=False),
+    Folder("vllm", has_files=False, spawns=("vllm",)),
+    Folder("sglang", has_files=False, spawns=("sglang",)),
 )
 """The ones with the surest marks first: a file or a command is read by the first that recognises it."""
 
@@ -129,9 +131,9 @@ def configuration_readers(*, shares_keys: bool | None = None) -> Iterator[Config
             yield folder.configuration
 
 
-def command_readers() -> Iterator[CommandReader]:
-    """Yield the readers of command lines in their order."""
-    return (folder.command for folder in FOLDERS if folder.has_commands)
+def command_folders() -> Iterator[Folder]:
+    """Yield the folders that read command lines in their order."""
+    return (folder for folder in FOLDERS if folder.has_commands)
 
 
 def find_folder(reader: str) -> Folder | None:

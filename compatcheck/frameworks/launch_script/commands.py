@@ -13,7 +13,7 @@ from compatcheck.frameworks.deepspeed import syntax
 from compatcheck.frameworks.launch.flags import parse_flags
 from compatcheck.frameworks.launch_script.choices import spread, unite
 from compatcheck.frameworks.launch_script.launchers import remove_launchers
-from compatcheck.frameworks.registry import command_readers, find_folder
+from compatcheck.frameworks.registry import Folder, command_folders, find_folder
 from compatcheck.frameworks.text import expect_mapping
 from compatcheck.shell.parameters import NO_ARGUMENTS
 
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
     from compatcheck.core.command import Command
     from compatcheck.frameworks.launch.program import Launch
-    from compatcheck.frameworks.reader import CommandReader
 
 _MANY_RANKS = {"torchrun", "deepspeed", "accelerate"}
+_COUNT_PROCESSES = {"srun", "mpirun"}
+_COUNT = _MANY_RANKS | _COUNT_PROCESSES | {"tune"}
+"""Launchers whose options say how many processes there are; the innermost counts."""
 
 
 class TrainingCommand(NamedTuple):
@@ -97,11 +99,11 @@ def read_launch(launch: Launch, find_parsed: Callable[[str], str | None] = lambd
 
     Options that tell no program are those of the parser in the script that is started.
     """
-    told = ((reader, kind) for reader in command_readers() if (kind := reader.recognise(launch)) is not None)
-    reader, kind = next(told, None) or _ask_script(launch, find_parsed)
-    if reader is not None:
+    told = ((folder, kind) for folder in command_folders() if (kind := folder.command.recognise(launch)) is not None)
+    folder, kind = next(told, None) or _ask_script(launch, find_parsed)
+    if folder is not None:
         program = _program_reference(launch)
-        documents = (*reader.read(launch, kind), *launch.documents)
+        documents = (*folder.command.read(launch, kind), *_of_launchers(launch, folder, kind))
         first = documents[0]._replace(references=(*documents[0].references, *program))
         return first, *documents[1:]
     source = launch.command.source
@@ -120,10 +122,17 @@ def read_launch(launch: Launch, find_parsed: Callable[[str], str | None] = lambd
     return (Document("script", source, (), (), (skip,), references, is_command=True), *launch.documents)
 
 
-def _ask_script(launch: Launch, find_parsed: Callable[[str], str | None]) -> tuple[CommandReader | None, str]:
+def _of_launchers(launch: Launch, folder: Folder, kind: str) -> tuple[Document, ...]:
+    """Return what launchers say: those that count processes say no ranks of a program that starts these itself."""
+    counting = next((name for name in reversed(launch.launchers) if name in _COUNT), None)
+    spawns = launch.kind == "tool" or kind in folder.spawns
+    return () if spawns and counting in _COUNT_PROCESSES else launch.documents
+
+
+def _ask_script(launch: Launch, find_parsed: Callable[[str], str | None]) -> tuple[Folder | None, str]:
     parsed = next((find_parsed(program) for _, program, _ in _program_reference(launch)), None)
     folder = None if parsed is None else find_folder(parsed)
-    return (None, "") if folder is None or parsed is None else (folder.command, parsed)
+    return (None, "") if folder is None or parsed is None else (folder, parsed)
 
 
 def _named_files(launch: Launch) -> Iterator[tuple[str, str, str]]:

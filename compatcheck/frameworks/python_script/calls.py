@@ -574,6 +574,23 @@ def targets_of(node: ast.AST) -> tuple[list[ast.expr], ast.expr | None]:
     return [], None
 
 
+def defaults_of(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the fields of a dataclass that have a default, each with it; what ``field`` is given counts."""
+    for statement in node.body:
+        targets, value = targets_of(statement)
+        for name in (target.id for target in targets if isinstance(target, ast.Name)):
+            match value:
+                case ast.Call(keywords=words) if dotted_name(value.func).rpartition(".")[2] == "field":
+                    given = {word.arg: word.value for word in words}
+                    if "default" in given:
+                        yield name, given["default"]
+                    elif "default_factory" in given:
+                        made = given["default_factory"]
+                        yield name, made.body if isinstance(made, ast.Lambda) else made
+                case ast.expr():
+                    yield name, value
+
+
 def assigned_by(node: ast.AST) -> Iterator[tuple[ast.expr, str, ast.expr]]:
     """Yield what attributes of objects a statement or a call sets by their names: object, attribute, value.
 

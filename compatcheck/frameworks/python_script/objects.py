@@ -91,7 +91,7 @@ class Objects:
         self.trainers = {name: name for name in trainers if name not in others}
         """Classes of trainers, the script's own among them, each with the one of a library that it is built on."""
         for name in self.classes:
-            base = self._base_of(name, trainers)
+            base = self.base_of(name, trainers)
             if base is not None:
                 self.trainers[name] = base
         self.known = frozenset(known) - (others & ({*trainers, *arguments} - self.trainers.keys()))
@@ -104,13 +104,13 @@ class Objects:
             if len(self.kinds) == before:
                 break
 
-    def _base_of(self, name: str, wanted: Collection[str], depth: int = 0) -> str | None:
+    def base_of(self, name: str, wanted: Collection[str], depth: int = 0) -> str | None:
         """Return which of some classes a class of the script derives from."""
         node = self.classes.get(name)
         for base in node.bases if node is not None and depth < _ROUNDS else ():
             last = dotted_name(base).rpartition(".")[2]
             last = self.script.aliases.get(last, last)
-            found = last if last in wanted else self._base_of(last, wanted, depth + 1)
+            found = last if last in wanted else self.base_of(last, wanted, depth + 1)
             if found is not None:
                 return found
         return None
@@ -283,7 +283,7 @@ class Objects:
         for node in (inner for one in nodes for inner in ast.walk(one) if isinstance(inner, ast.Name | ast.Attribute)):
             last = dotted_name(node).rpartition(".")[2]
             name = self.script.aliases.get(last, last)
-            found = name if name in wanted else self._base_of(name, wanted)
+            found = name if name in wanted else self.base_of(name, wanted)
             assigned = scope.find(last) if isinstance(node, ast.Name) else None
             if found is not None:
                 yield found

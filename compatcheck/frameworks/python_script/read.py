@@ -19,7 +19,15 @@ from compatcheck.core.textfile import read_bytes
 from compatcheck.frameworks.accelerate import configuration as accelerate
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
-from compatcheck.frameworks.python_script.calls import PARSERS, Given, Script, dotted_name, parse_script, too_deep
+from compatcheck.frameworks.python_script.calls import (
+    PARSERS,
+    Given,
+    Script,
+    defaults_of,
+    dotted_name,
+    parse_script,
+    too_deep,
+)
 from compatcheck.frameworks.python_script.changes import TRAINABLE, Changes
 from compatcheck.frameworks.python_script.meanings import ARGUMENTS, TAKERS, TRAINERS, TRL_CONFIGS, Findings, take_call
 from compatcheck.frameworks.python_script.objects import Kind, Objects
@@ -163,7 +171,25 @@ def _read(path: str, files: Files, *, named: bool, launched: bool) -> tuple[Docu
                 msg, source=source, hint="it looks for a Trainer, its arguments, FSDP, DeepSpeed and accelerate"
             )
         return ()
-    return tuple(_documents(found, script, launched=launched))
+    return (*_documents(found, script, launched=launched), *_own_defaults(script, objects, source, launched=launched))
+
+
+def _own_defaults(script: Script, objects: Objects, source: Source, *, launched: bool) -> Iterator[Document]:
+    """Yield what classes of arguments of the script's own set where a command says nothing: ``bf16: bool = True``."""
+    if not launched and not PARSERS.isdisjoint(script.names()):
+        return  # nobody knows what the command says
+    for name, node in objects.classes.items():
+        base = objects.base_of(name, ARGUMENTS)
+        if base is None:
+            continue
+        own = {key: script.read(value, script.module) for key, value in defaults_of(node) if key in _OPTIONS}
+        reader, lines = trl if base in TRL_CONFIGS else hf_trainer, {key: given.line for key, given in own.items()}
+        known = {key: given.value for key, given in own.items() if given.why is None}
+        for document in reader.read(known, source.path).documents if known else ():
+            yield document._replace(lines=lines)
+        unresolved = tuple(_not_literal(own, hf_trainer.TABLE))
+        if unresolved:
+            yield Document(reader.READER, source, (), lines=lines, unresolved=unresolved)
 
 
 def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[Document]:

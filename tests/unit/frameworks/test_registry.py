@@ -17,7 +17,7 @@ from compatcheck.frameworks.reader import CommandReader, ConfigurationReader
 from compatcheck.frameworks.registry import (
     FOLDERS,
     Folder,
-    command_readers,
+    command_folders,
     configuration_readers,
     find_configuration_reader,
     find_refinement,
@@ -96,7 +96,7 @@ def test_files_with_keys_of_their_own_are_told_first() -> None:
     shared = [reader.READER for reader in configuration_readers(shares_keys=True)]
     assert shared == ["model", "trl", "hf_trainer"]
     assert [reader.READER for reader in configuration_readers()] == [*own, *shared]
-    assert len(list(command_readers())) == sum(folder.has_commands for folder in FOLDERS)
+    assert len(list(command_folders())) == sum(folder.has_commands for folder in FOLDERS)
 
 
 def test_a_special_case_and_what_is_no_program_of_the_registry() -> None:

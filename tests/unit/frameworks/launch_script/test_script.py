@@ -152,6 +152,31 @@ def test_launchers_around_a_shell_keep_their_ranks(tmp_path: Path) -> None:
     assert ranks(run.launch) == {"hardware.nodes": 4, "hardware.world_size": 32}
 
 
+@pytest.mark.parametrize("launcher", ["srun --nodes 1 --ntasks=1", "mpirun -np 1", "srun --ntasks=1 ray job submit --"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python3 -m openrlhf.cli.train_ppo_ray --actor.num_nodes 1 --actor.num_gpus_per_node 8",
+        "python3 -m verl.trainer.main_ppo trainer.nnodes=1 trainer.n_gpus_per_node=8",
+        "env NPROC_PER_NODE=8 swift sft --model m",
+        "env CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 llamafactory-cli train a.yaml",
+        "axolotl train a.yaml",
+        "vllm serve m --tensor-parallel-size 8",
+        "python -m sglang.launch_server --model-path m --tp 8",
+    ],
+)
+def test_processes_that_start_their_ranks_are_no_ranks(tmp_path: Path, launcher: str, command: str) -> None:
+    run = read_one(tmp_path, f"{launcher} {command}")
+    assert "hardware.world_size" not in {fact for one in run.documents for fact in facts(one)}
+
+
+def test_tasks_that_torchrun_starts_in_are_no_ranks(tmp_path: Path) -> None:
+    run = read_one(
+        tmp_path, "srun --ntasks=2 tune run --nproc_per_node 8 --nnodes 2 full_finetune_distributed --config c"
+    )
+    assert ranks(run.launch) == {"hardware.nodes": 2, "hardware.gpus_per_node": 8}
+
+
 @pytest.mark.parametrize(
     ("text", "size", "given"),
     [

@@ -126,3 +126,49 @@ def test_a_launch_with_few_options_is_read_by_the_parser_of_its_script(tmp_path:
 def test_a_script_is_asked_which_arguments_it_parses(tmp_path: Path, text: str, expected: str | None) -> None:
     (tmp_path / "t.py").write_text(text, encoding="utf-8")
     assert find_parsed(str(tmp_path / "t.py")) == expected
+
+
+OWN = PARSED.replace("{}", "").replace(
+    "args, =",
+    """\
+from dataclasses import dataclass, field
+import transformers
+@dataclass
+class TrainingArguments(transformers.TrainingArguments):
+    cache_dir: str = field(default=None)
+    {}
+args, =""",
+)
+
+
+@pytest.mark.parametrize(
+    ("field", "fact", "value"),
+    [
+        ("gradient_checkpointing: bool = True", CHECKPOINTING, True),
+        ("gradient_checkpointing: bool = field(default=True, metadata={'help': 'h'})", CHECKPOINTING, True),
+        ("bf16: bool = dataclasses.field(default=True)", PRECISION, "bf16"),
+        ("per_device_train_batch_size: int = 2", MICRO, 2),
+        ("deepspeed: str = field(default='three.json')", "training.zero_stage", 3),
+        (
+            "gradient_checkpointing_kwargs: dict = field(default_factory=lambda: {'use_reentrant': False})",
+            "training.use_reentrant",
+            False,
+        ),
+    ],
+)
+def test_a_default_of_the_scripts_own_class_holds_where_the_command_says_nothing(
+    tmp_path: Path, field: str, fact: str, *, value: Any
+) -> None:
+    script = OWN.replace("{}", field)
+    assert launched(tmp_path, script, "--output_dir o").roles["train"][fact].value == value
+    asked = "--output_dir o --gradient_checkpointing False --bf16 False --per_device_train_batch_size 4 --deepspeed two.json"
+    given = {CHECKPOINTING: False, PRECISION: "no", MICRO: 4, "training.zero_stage": 2}
+    assert launched(tmp_path, script, asked).roles["train"][fact].value == given.get(fact, value)
+
+
+def test_a_default_that_is_no_literal_is_open(tmp_path: Path) -> None:
+    script = OWN.replace("{}", "gradient_checkpointing: bool = os.environ.get('CHECKPOINTING') == '1'")
+    subject = launched(tmp_path, script, "--output_dir o")
+    assert CHECKPOINTING not in subject.roles["train"]
+    assert CHECKPOINTING in {name for name, _, _ in subject.unresolved}
+    assert launched(tmp_path, script, "--gradient_checkpointing True").roles["train"][CHECKPOINTING].value is True
