@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.core.estimate import Assumption, Estimate, Verdict
+from compatcheck.core.estimate import THE_LEAST, Assumption, Estimate, Verdict
 from compatcheck.core.facts import Fact, Facts
 from compatcheck.core.summary import range_text
 from compatcheck.core.units import format_bytes
@@ -85,7 +85,7 @@ def _price_least(names: Sequence[str], findings: Iterable[Finding], subject: Sub
     roles = {role: overlay(facts, dict.fromkeys(names, 1)) for role, facts in subject.roles.items()}
     found = lay_over(estimate_job(roles, subject.environment), findings)
     words = f"at least that, with sequences of one token: nobody states {' and '.join(names)}"
-    said = (*(Assumption(name, 1, "nobody states it; the least") for name in names), *found.assumptions)
+    said = (*(Assumption(name, 1, THE_LEAST) for name in names), *found.assumptions)
     found = _doubt(found._replace(assumptions=said), findings, subject._replace(roles=roles))
     return found._replace(verdict=found.verdict._replace(condition=found.verdict.condition or words))
 

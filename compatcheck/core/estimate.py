@@ -177,6 +177,10 @@ class Capacity(NamedTuple):
     """Tokens that one sequence may have; None where the engine chooses what fits."""
 
 
+THE_LEAST = "nobody states it; the least"
+"""Why a fact is assumed in an estimate that is a lower bound (`Estimate.at_least`)."""
+
+
 class Estimate(NamedTuple):
     """What one device of a run needs."""
 
@@ -199,6 +203,11 @@ class Estimate(NamedTuple):
     bound of each."""
     capacity: Capacity | None = None
     """Of a server; None for what trains."""
+
+    @property
+    def at_least(self) -> tuple[str, ...]:
+        """Facts that nobody states and that were taken as the least there is: the run needs this much or more."""
+        return tuple(entry.fact for entry in self.assumptions if entry.reason == THE_LEAST)
 
     @property
     def peak_phase(self) -> Phase | None:

@@ -390,13 +390,18 @@ class Group:
     def _say_nearest(self, finding: Finding) -> str:
         """Say that nothing makes a run fit, and how near to it the best changes come."""
         words = "nothing that this tool can change makes it fit"
-        after = [one for one in self.evaluation.judged(self.nearest) if one[0].id == finding.subject]
-        estimate = after[0][1].estimate if after else None
+        before, estimate = (self._estimate(finding.subject, changes) for changes in ((), self.nearest))
+        if before is not None and before.at_least and (estimate is None or not estimate.phases or not self.nearest):
+            return f"what makes it fit cannot be told: nobody states {' and '.join(before.at_least)}"
         if not self.nearest or estimate is None or not estimate.phases:
             return words
         needed = format_bytes(estimate.needed.expected)
         changes = " + ".join(change.instruction for change in self.nearest)
         return f"{words}; nearest is {changes}, which needs {needed}"
+
+    def _estimate(self, subject: str, changes: Sequence[Change]) -> Estimate | None:
+        """Return the estimate of a subject's run after some changes."""
+        return next((one.estimate for of, one in self.evaluation.judged(changes) if of.id == subject), None)
 
 
 _STEPS = 16

@@ -415,4 +415,7 @@ def _missing(run: Dimensions, place: Place | None) -> tuple[str, ...]:
     if place is not None and place.phase == "rollout":
         wanted = ["rollout.max_num_batched_tokens", "rollout.max_num_seqs", "rollout.tensor_parallel"]
     model = [f"model.{name}" for name in ("hidden_size", "vocab_size", "parameters") if run.model(name) is None]
-    return (*model, *(name for name in wanted if run.number(name) is None and run.text(name) is None))
+    lacking = [name for name in wanted if run.number(name) is None and run.text(name) is None]
+    if run.number("hardware.memory_bytes") is None:  # who knows neither the devices nor how many names both at once
+        lacking = ["--gpu" if name == "hardware.world_size" else name for name in lacking]
+    return (*model, *lacking)

@@ -57,8 +57,8 @@ class _Writer(Terminal):
                 yield " ".join(part for part in parts if part)
         unread = (entry for entry in skipped_of(self.difference) if entry.named)
         yield from (" ".join(translate(f"NOT READ {entry.source}: {entry.reason}").split()) for entry in unread)
-        yield translate(closing_line(self.difference))
-        yield translate(ending(self.difference))
+        yield from fill(closing_line(self.difference), self.width)
+        yield from fill(ending(self.difference), self.width)
 
     def lines(self) -> Iterator[str]:
         difference = self.difference
@@ -120,9 +120,9 @@ class _Writer(Terminal):
             yield from self.wrapped("because", ", ".join(causes))
         if finding.remedies:
             remedy = finding.remedies[0]
-            yield from self.wrapped(
-                "fix", translate(remedy.text) + (translate(": ") + remedy.command if remedy.command else "")
-            )
+            yield from self.wrapped("fix", remedy.text)
+            if remedy.command:  # on a line of its own, for a command is never broken
+                yield f"{' ' * (_LABEL + 6)}{self.paint(remedy.command, '1')}"
         if finding.suppressed is not None:
             yield from self.wrapped("waived", finding.suppressed.reason)
 

@@ -53,4 +53,6 @@ def _format_part(part: Part) -> list[str]:
     whole = f"{head}  {place}".rstrip()
     heads = [whole] if measure(whole) <= _WIDTH else [head, *wrap_names(place, " " * 14, " " * 14)]
     get = [] if part.remedy is None else [f"    {translate('get it')}  {translate(part.remedy)}"]
+    if part.remedy is not None and measure(get[0]) > _WIDTH:  # a command is never broken
+        get = [f"    {translate('get it')}", f"      {translate(part.remedy)}"]
     return [*heads, *wrap_text(part.enables, 4, 4), *get]

@@ -147,7 +147,7 @@ def _reading(reading: MessageReading, report: OutOfMemoryReport, *, main: bool) 
         yield from _entry("also", remark)
     if reading.needs:
         yield from _entry(
-            "would help", " ".join(need if need.startswith("-") else f"--set {need}=…" for need in reading.needs)
+            "would help", ", ".join(need if need.startswith("-") else f"--set {need}=…" for need in reading.needs)
         )
     if reading.question:
         yield from _entry("question", reading.question)

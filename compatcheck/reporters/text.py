@@ -395,7 +395,7 @@ class _Writer(Terminal):
             parts = (self.paint(label, COLORS[finding.severity]), finding.rule_id, translate(size_text(finding.impact)))
             yield indent + " ".join(part for part in parts if part)
         if choice.shown and choice.rest is not None:
-            yield indent + translate(f"{choice.rest}; -v shows them")
+            yield from wrap(f"{choice.rest}; -v shows them", self.width, indent, f"{indent}  ")
 
     def finding(self, finding: Finding) -> Iterator[str]:
         yield from self.heading(finding, size_text(finding.impact), code="1")

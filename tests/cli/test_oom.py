@@ -70,6 +70,17 @@ def test_a_model_that_is_not_known_is_said(log) -> None:
     assert report["messages"][0]["needs"] == ["--model"]
 
 
+def test_the_devices_are_asked_for_where_neither_they_nor_their_number_are_known(tmp_path) -> None:
+    (tmp_path / "m.log").write_text("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 23.19 GiB.\n")
+    (tmp_path / "t.yaml").write_text(
+        "model_name_or_path: Qwen/Qwen2.5-7B\nbf16: true\nper_device_train_batch_size: 4\nmax_length: 8192\noutput_dir: o\n"
+    )
+    asked = (f"{tmp_path}/m.log", f"{tmp_path}/t.yaml")
+    assert "would help  --gpu, --set training.tensor_parallel=…" in run("oom", *asked).out
+    assert "--gpu" not in run("oom", *asked, "--gpu", "8xH100-80GB").out
+    assert "would help  --set hardware.world_size=…, " in run("oom", *asked, "--set", "hardware.memory_bytes=80GiB").out
+
+
 def test_settings_of_the_log_stand_in_and_options_win(log) -> None:
     text = "Qwen/Qwen2.5-7B --per_device_train_batch_size 1 --model_max_length 16384\n" + MESSAGE.format(
         asked="9.28 GiB"

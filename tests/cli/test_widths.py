@@ -36,6 +36,22 @@ def test_lists_fit(command: str) -> None:
     assert too_long(run(*shlex.split(command)).out) == []
 
 
+UPGRADE = "fixtures/upgrade/before.txt fixtures/upgrade/after.txt --training fixtures/upgrade/train.yaml"
+
+
+@pytest.mark.parametrize(
+    "command", ["check -q fixtures/cases/openrlhf-llama3-70b", f"diff -q {UPGRADE} --gpu 8xH100-80GB --nodes 2"]
+)
+def test_of_a_quiet_report_only_findings_are_one_line_each(command: str) -> None:
+    lines = run(*shlex.split(command)).out.splitlines()
+    assert [line for line in lines if measure(line) > 80 and not line.startswith("ENTERED ")] == []
+
+
+def test_a_comparison_never_breaks_a_command() -> None:
+    lines = run("diff", *shlex.split(UPGRADE), "--gpu", "8xH100-80GB", "--nodes", "2").out.splitlines()
+    assert [line.strip() for line in lines if "pip install" in line] == ["pip install 'deepspeed==0.16.8'"] * 2
+
+
 def test_pages_of_rules_fit() -> None:
     assert {name: lines for name in RULES if (lines := too_long(run("rules", "show", name).out))} == {}
 

@@ -236,6 +236,22 @@ def test_where_nothing_makes_it_fit_this_is_said_with_what_comes_nearest() -> No
     assert "the smallest hardware it fits on none: " in said
 
 
+def test_a_run_whose_length_nobody_states_is_not_said_to_fit_with_no_change() -> None:
+    Path("requirements.txt").write_text("deepspeed==0.16.4\ntransformers==5.0.0\naccelerate==1.4.0\ntorch==2.6.0\n")
+    Path("train.yaml").write_text(
+        "model_name_or_path: meta-llama/Llama-3.1-70B\nbf16: true\ngradient_checkpointing: true\n"
+        "per_device_train_batch_size: 1\noutput_dir: o\ndeepspeed: ds.json\n"
+    )
+    Path("ds.json").write_text('{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}')
+    options = (".", "--gpu", "8xH100-80GB", "--nodes", "4", "--no-policy")
+    said = " ".join(run("check", *options).out.split())
+    assert "The run does not fit" in said
+    assert "fix what makes it fit cannot be told: nobody states training.sequence_length" in said
+    assert "nothing that this tool can change" not in said
+    stated = " ".join(run("check", *options, "--set", "training.sequence_length=4096").out.split())
+    assert "then fits: " in stated
+
+
 SCRIPT = """\
 import torch
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, TrainingArguments

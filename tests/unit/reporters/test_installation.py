@@ -53,3 +53,9 @@ def test_a_long_place_has_a_line_of_its_own() -> None:
     text = format_text(FOUND._replace(interpreter=long, parts=(Part("uv", "resolves", "0.9.17", long),)))
     assert f"Python 3.12.1\n  ({long})\n" in text
     assert f"  uv          0.9.17\n              ({long})\n" in text
+
+
+def test_a_long_command_has_a_line_of_its_own() -> None:
+    command = "/srv/a-home-that-is-not-short/environments/project/bin/python3 -m pip install uv"
+    text = format_text(FOUND._replace(parts=(Part("uv", "resolves", remedy=command),)))
+    assert f"    get it\n      {command}\n" in text
