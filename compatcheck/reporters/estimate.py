@@ -68,7 +68,7 @@ def _lines(report: EstimateReport, verbose: int) -> Iterator[str]:
     yield from _unknowns(estimate)
     yield from _doubts(report.doubts)
     if report.placements or report.no_placement:
-        yield from suggestion_lines(report.suggestions, fits=estimate.verdict.outcome == "fits")
+        yield from suggestion_lines(report.suggestions, estimate)
     yield from _walls(report.walls)
     yield from _placements(report)
 
