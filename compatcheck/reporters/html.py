@@ -248,7 +248,7 @@ def _draw_estimate(report: EstimateReport, text: str, index: int, *, several: bo
         )
     name = report.id or report.subject
     placements = [": ".join(estimates.placement_texts(place)) for place in report.placements]
-    placements += [f"none: {report.no_placement}"] if report.no_placement else []
+    placements += [estimates.no_placement_text(report)] if report.no_placement else []
     title = f"{report.subject}: {text}" if several else report.subject
     run = _Run(
         name,
