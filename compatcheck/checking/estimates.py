@@ -162,7 +162,8 @@ def _estimate_one(subject: Subject, criteria: Criteria, options: EstimateOptions
             return [one for one in judged.findings if one.status == "affected" and one.rule_id not in known]
 
         suggestions = suggest(subject, rules, variants)
-        placements, why_none = place(subject.roles, price_on, rules)
+        untold = report.estimate.untold  # a bound below is too much for the device; nothing says what is enough
+        placements, why_none = place(subject.roles, price_on, rules) if untold is None else ((), untold)
         report = report._replace(suggestions=suggestions, placements=placements, no_placement=why_none)
     for name in options.axes:
         if name not in walls:

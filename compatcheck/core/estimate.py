@@ -210,6 +210,13 @@ class Estimate(NamedTuple):
         return tuple(entry.fact for entry in self.assumptions if entry.reason == THE_LEAST)
 
     @property
+    def untold(self) -> str | None:
+        """Why nobody can say what makes the run fit; None where it can be told."""
+        return (
+            f"what makes it fit cannot be told: nobody states {' and '.join(self.at_least)}" if self.at_least else None
+        )
+
+    @property
     def peak_phase(self) -> Phase | None:
         """The phase that needs most, the allocator's cache apart: what it holds does not shrink from phase to phase."""
         return max(self.phases, key=lambda phase: phase.needed.expected, default=None)

@@ -391,8 +391,8 @@ class Group:
         """Say that nothing makes a run fit, and how near to it the best changes come."""
         words = "nothing that this tool can change makes it fit"
         before, estimate = (self._estimate(finding.subject, changes) for changes in ((), self.nearest))
-        if before is not None and before.at_least and (estimate is None or not estimate.phases or not self.nearest):
-            return f"what makes it fit cannot be told: nobody states {' and '.join(before.at_least)}"
+        if before is not None and before.untold is not None:
+            return before.untold
         if not self.nearest or estimate is None or not estimate.phases:
             return words
         needed = format_bytes(estimate.needed.expected)

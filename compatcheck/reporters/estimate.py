@@ -68,7 +68,7 @@ def _lines(report: EstimateReport, verbose: int) -> Iterator[str]:
     yield from _unknowns(estimate)
     yield from _doubts(report.doubts)
     if report.placements or report.no_placement:
-        yield from suggestion_lines(report.suggestions, fits=estimate.verdict.outcome == "fits")
+        yield from suggestion_lines(report.suggestions, estimate)
     yield from _walls(report.walls)
     yield from _placements(report)
 
@@ -275,7 +275,12 @@ def _placements(report: EstimateReport) -> Iterator[str]:
         if place.gradient_accumulation_steps is not None:
             yield from wrap_text(_batch_text(place.gradient_accumulation_steps), 6, 8)
     if not report.placements:
-        yield from wrap_text(f"none: {report.no_placement}", 4, 6)
+        yield from wrap_text(no_placement_text(report), 4, 6)
+
+
+def no_placement_text(report: EstimateReport) -> str:
+    """Say that no known hardware is enough, or why that cannot be told."""
+    return f"none: {report.no_placement}" if report.estimate.untold is None else report.no_placement
 
 
 def placement_texts(place: Placement) -> tuple[str, str]:

@@ -179,11 +179,14 @@ class _Writer(Terminal):
             label = ""
 
 
-def suggestion_lines(suggestions: Sequence[Suggestion], *, fits: bool) -> Iterator[str]:
+def suggestion_lines(suggestions: Sequence[Suggestion], estimate: Estimate) -> Iterator[str]:
     """Write what would help a run, each with what it needs then and how it is stated; say where nothing makes it fit."""
     yield ""
     yield f"  {translate('what would help')}"
-    if not fits and all(one.outcome != "fits" for one in suggestions):
+    fits = estimate.verdict.outcome == "fits" or any(one.outcome == "fits" for one in suggestions)
+    if not fits and estimate.untold is not None:
+        yield from wrap_text(estimate.untold, 4, 6)
+    elif not fits:
         nearest = min(suggestions, key=lambda one: one.needed.expected, default=None)
         words = "" if nearest is None else f"; nearest is {' + '.join(map(change_text, nearest.changes))}"
         yield from wrap_text(f"nothing that can be changed here makes it fit for certain{words}", 4, 6)

@@ -157,8 +157,7 @@ def _describe(report: Report) -> dict[str, Any]:
         "worst": None if worst is None else fingerprint(worst),
         "runs": [
             _draw_subject(report, subject, index)
-            for index, subject in enumerate(report.subjects)
-            if _is_estimated(subject)
+            for index, subject in enumerate(sorted(filter(_is_estimated, report.subjects), key=_room))
         ],
         "plans": [
             (plan, fix.plan_title(report, plan), install_command(plan.changes)) for plan in report.plans if plan.changes
@@ -221,6 +220,12 @@ def _is_estimated(subject: SubjectReport) -> bool:
     return subject.estimate is not None and bool(subject.estimate.phases)
 
 
+def _room(subject: SubjectReport) -> int:
+    """Return the bytes that a run leaves on its device, negative where it does not fit: what misses most stands first."""
+    assert subject.estimate is not None  # noqa: S101 (the caller looked)
+    return (subject.estimate.verdict.limit_bytes or 0) - subject.estimate.needed.expected
+
+
 def _draw_subject(report: Report, subject: SubjectReport, index: int) -> _Run:
     estimate = subject.estimate
     assert estimate is not None  # noqa: S101 (the caller looked)
@@ -243,7 +248,7 @@ def _draw_estimate(report: EstimateReport, text: str, index: int, *, several: bo
         )
     name = report.id or report.subject
     placements = [": ".join(estimates.placement_texts(place)) for place in report.placements]
-    placements += [f"none: {report.no_placement}"] if report.no_placement else []
+    placements += [estimates.no_placement_text(report)] if report.no_placement else []
     title = f"{report.subject}: {text}" if several else report.subject
     run = _Run(
         name,

@@ -248,6 +248,10 @@ def test_a_run_whose_length_nobody_states_is_not_said_to_fit_with_no_change() ->
     assert "The run does not fit" in said
     assert "fix what makes it fit cannot be told: nobody states training.sequence_length" in said
     assert "nothing that this tool can change" not in said
+    said = " ".join(run("estimate", *options, "--suggest").out.split())
+    untold = "what makes it fit cannot be told: nobody states training.sequence_length"
+    assert f"what would help {untold}" in said
+    assert f"the smallest hardware it fits on {untold}" in said
     stated = " ".join(run("check", *options, "--set", "training.sequence_length=4096").out.split())
     assert "then fits: " in stated
 

@@ -175,6 +175,20 @@ def test_five_hundred_findings_are_written_within_bounds(case_reports) -> None:
     assert text.count('<details class="finding ') == 500
 
 
+def test_of_several_runs_the_one_that_misses_most_is_drawn_first(tmp_path, monkeypatch) -> None:
+    for name, length in (("a", 128), ("b", 65536), ("c", 32768)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "requirements.txt").write_text("transformers==4.49.0\ntorch==2.6.0\ntrl==0.15.0\n")
+        (tmp_path / name / "train.yaml").write_text(
+            "model_name_or_path: Qwen/Qwen2.5-7B\nbf16: true\nper_device_train_batch_size: 1\n"
+            f"max_length: {length}\noutput_dir: o\n"
+        )
+    monkeypatch.chdir(tmp_path)
+    page = read(check(Request(paths=(".",), gpu="8xH100-80GB"), open_rules(), {}))
+    section = next(one for one in page.iter(f"{HTML}section") if one.get("aria-labelledby") == "memory")
+    assert [words(title)[0] for title in section.iter(f"{HTML}h3")][:3] == ["b", "c", "a"]
+
+
 def test_what_was_not_read_is_said_whole(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "requirements.txt").write_text("deepspeed==0.16.4\ntransformers\n")
