@@ -55,6 +55,27 @@ def test_a_project_pairs_each_run_with_one_environment(
     assert report["skipped"] == []
 
 
+@pytest.mark.parametrize(
+    ("place", "content"),
+    [
+        ("requirements/train.txt", "deepspeed==0.16.4\n"),
+        ("requirements/gpu/train.txt", "deepspeed==0.16.4\n"),
+        ("docker/requirements.txt", "deepspeed==0.16.4\n"),
+        ("docker/Dockerfile", "FROM python:3.11\nRUN pip install deepspeed==0.16.4\n"),
+    ],
+)
+def test_a_folder_of_lists_is_the_project_s_around_it(
+    place: str, content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / place).parent.mkdir(parents=True)
+    (tmp_path / place).write_text(content)
+    (tmp_path / "scripts").mkdir()
+    for folder in (tmp_path, tmp_path / "scripts"):
+        (folder / "ds.json").write_text('{"zero_optimization": {"stage": 3}}')
+    report = check_json(tmp_path, monkeypatch, capsys)
+    assert names(report) == [f"{Path(place).name} + ds.json"] * 2
+
+
 def test_a_lock_stands_for_the_requirements_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
