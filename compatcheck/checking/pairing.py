@@ -152,7 +152,7 @@ def leave_out_included(roots: list[InputFile]) -> list[InputFile]:
 
 
 def _project_of(path: str) -> str:
-    """Return the directory whose runs a root is for: folders of lists and of Dockerfiles hold those of the project around them."""
+    """Return the directory whose runs a root is for: a folder of lists or Dockerfiles holds those of the project around it."""
     directory = os.path.dirname(os.path.abspath(path))
     for folder in (directory, os.path.dirname(directory)):  # requirements/train.txt, requirements/gpu/train.txt
         if os.path.basename(folder).lower() in _FOLDERS_OF_ROOTS:
