@@ -386,7 +386,10 @@ def _read_as(
 
 _GUESSES = {None, "requirements", "report"}
 """Kinds that a text is taken for where nothing tells."""
-_WRITTEN = lazy_compile(rb"[ \t]*(?:[-#{}\[\]\"]|[\w.-]+(?:\[[\w, -]*\])?[ \t]*(?:[<>!~]=?[ \t]*\d|=|:(?:\s|$)|@|;|$))")
+_WRITTEN = lazy_compile(
+    rb"[ \t]*(?:[-#{}\[\]\"]|[\w.-]+(?:\[[\w, -]*\])?[ \t]*(?:[<>!~]=?[ \t]*\d|=|:(?:\s|$)|@|;|$)"
+    rb"|(?:git|hg|svn|bzr)\+\S|\S*/\S+\.(?:whl|tar\.gz|zip)(?:[\s#;]|$))"
+)
 """Lines as configurations and lists of packages have them."""
 
 

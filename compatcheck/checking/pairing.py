@@ -151,11 +151,23 @@ def leave_out_included(roots: list[InputFile]) -> list[InputFile]:
     return [root for root in roots if os.path.realpath(root.path) not in included] or roots
 
 
+def _project_of(path: str) -> str:
+    """Return the directory whose runs a root is for: a folder of lists or Dockerfiles holds those of the project around it."""
+    directory = os.path.dirname(os.path.abspath(path))
+    for folder in (directory, os.path.dirname(directory)):  # requirements/train.txt, requirements/gpu/train.txt
+        if os.path.basename(folder).lower() in _FOLDERS_OF_ROOTS:
+            return os.path.dirname(folder)
+    return directory
+
+
+_FOLDERS_OF_ROOTS = {"requirements", "requirement", "constraints", "docker", "dockerfile", "dockerfiles"}
+
+
 def nearest_roots(directory: str, roots: list[InputFile]) -> list[InputFile]:
-    """Return the roots of a directory, else of the nearest one above; none where there is none up to the top."""
+    """Return the roots of a project, else of the nearest one above; none where there is none up to the top."""
     by_directory: dict[str, list[InputFile]] = {}
     for root in [root for root in roots if root.kind != DOCKERFILE] or roots:
-        by_directory.setdefault(os.path.abspath(os.path.dirname(root.path)), []).append(root)
+        by_directory.setdefault(_project_of(root.path), []).append(root)
     here = os.path.abspath(directory)
     while True:
         if here in by_directory:

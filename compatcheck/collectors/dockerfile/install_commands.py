@@ -87,7 +87,8 @@ def read_install(command: Command) -> Install | None:
         return read_install(command._replace(words=tuple(inner))) if inner else None
     if verb in {"uninstall", "remove"}:
         return _read_arguments("uninstall", rest, command)
-    if verb != "install" and not (kind == "conda" and verb in {"create", "update"}):
+    installs = verb == "install" and (is_uv or name not in _ADDERS)  # `poetry install` installs the project
+    if not installs and not (kind == "conda" and verb in {"create", "update"}):
         return None
     return _read_arguments(kind, rest, command)._replace(is_uv=is_uv, settings=settings)
 

@@ -244,12 +244,19 @@ def _bare(text: str) -> object:
     return text
 
 
+def resolved_by_run(value: str) -> str:
+    """Say why the value of an interpolation by a resolver is not known: ``${oc.env:LENGTH}``."""
+    return f"is {value}, which only the run resolves"
+
+
 def interpolate(key: str, values: Mapping[str, Argument], depth: int = 0) -> Argument | None:
     """Return the value of a key, following ``${other.key}`` where the command line itself states the other one."""
     argument = values.get(key)
     if argument is None or not isinstance(argument.value, str) or argument.why is not None:
         return argument
     match = re.fullmatch(r"\$\{([\w.]+)\}", argument.value.strip())
+    if match is None and "${" in argument.value:
+        return Argument(None, argument.line, resolved_by_run(argument.value))
     if match is None or depth > _MAX_DEPTH:
         return argument
     other = interpolate(match[1], values, depth + 1)

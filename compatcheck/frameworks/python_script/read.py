@@ -7,6 +7,8 @@ no default of a left-out keyword applies.
 
 from __future__ import annotations
 
+import ast
+import os
 import re
 import sys
 from typing import TYPE_CHECKING
@@ -171,13 +173,27 @@ def _read(path: str, files: Files, *, named: bool, launched: bool) -> tuple[Docu
                 msg, source=source, hint="it looks for a Trainer, its arguments, FSDP, DeepSpeed and accelerate"
             )
         return ()
-    return (*_documents(found, script, launched=launched), *_own_defaults(script, objects, source, launched=launched))
-
-
-def _own_defaults(script: Script, objects: Objects, source: Source, *, launched: bool) -> Iterator[Document]:
-    """Yield what classes of arguments of the script's own set where a command says nothing: ``bf16: bool = True``."""
+    documents = tuple(_documents(found, script, launched=launched))
     if not launched and not PARSERS.isdisjoint(script.names()):
-        return  # nobody knows what the command says
+        return documents  # nobody knows what the command says
+    beside = ((*_parse(module, files), Source(module)) for module in _modules_of_parsed(script, objects, path, files))
+    return (
+        *documents,
+        *(one for entry in ((script, objects, source), *beside) for one in _own_defaults(*entry)),
+    )
+
+
+def _modules_of_parsed(script: Script, objects: Objects, path: str, files: Files) -> tuple[str, ...]:
+    """Return the modules beside a script that it takes classes of arguments from which a parser fills."""
+    parsers = [call.node for call in script.calls() if call.name in PARSERS]
+    paths = [objects.path(node) for call in parsers for one in call.args for node in ast.walk(one)]
+    names = (one.lstrip(".").rpartition(".")[0].replace(".", os.sep) for one in paths if one is not None)
+    modules = dict.fromkeys(os.path.join(os.path.dirname(path), f"{name}.py") for name in names if name)
+    return tuple(module for module in modules if files.is_file(module))
+
+
+def _own_defaults(script: Script, objects: Objects, source: Source) -> Iterator[Document]:
+    """Yield what classes of arguments of the script's own set where a command says nothing: ``bf16: bool = True``."""
     for name, node in objects.classes.items():
         base = objects.base_of(name, ARGUMENTS)
         if base is None:

@@ -22,7 +22,7 @@ from compatcheck.frameworks.launch.arguments import (
     state_forward_only,
     state_value_heads,
 )
-from compatcheck.frameworks.launch.hydra import parse_value
+from compatcheck.frameworks.launch.hydra import parse_value, resolved_by_run
 from compatcheck.frameworks.launch.values import Argument
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.translation import flatten
@@ -133,6 +133,8 @@ def _follow(key: str, options: Mapping[str, Argument], depth: int = 0) -> Argume
     """Follow ``${other.key}`` and ``${oc.select:other.key,default}``; what leads nowhere stands for null in a file."""
     argument = options[key]
     match = _POINTER.fullmatch(argument.value.strip()) if isinstance(argument.value, str) else None
+    if match is None and isinstance(argument.value, str) and "${" in argument.value:  # ${oc.env:LENGTH}
+        return argument._replace(value=None, why=resolved_by_run(argument.value))
     if match is None or depth > _MAX_DEPTH:
         return argument
     if match[1] in options:

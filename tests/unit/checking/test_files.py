@@ -6,12 +6,18 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from compatcheck.checking.input_files import read_named_file
 from compatcheck.cli.__main__ import main
+from compatcheck.core.files import LOCAL
+from compatcheck.core.selection import Selection
 from tests import ROOT
+
+if TYPE_CHECKING:
+    from compatcheck.core.source import Skipped
 
 CONFIGS = ROOT / "fixtures/configs"
 
@@ -53,6 +59,46 @@ def test_a_project_pairs_each_run_with_one_environment(
         "requirements.txt + zero3.yaml",
     ]
     assert report["skipped"] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "package"),
+    [
+        ("git+https://github.com/huggingface/trl.git@v0.15.0#egg=trl", "trl"),
+        ("https://host.example/files/trl-0.15.0.tar.gz", "trl"),
+        ("./wheels/trl-0.15.0-py3-none-any.whl", "trl"),
+        ("git+https://github.com/huggingface/trl.git@v0.15.0", None),
+    ],
+)
+def test_half_a_list_of_links_is_no_prose(line: str, package: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "base.txt"
+    path.write_text(f"torch==2.6.0\n{line}\n")
+    skipped: list[Skipped] = []
+    (found,) = read_named_file(str(path), LOCAL, skipped, Selection(), None)
+    assert found.environment is not None
+    known, unread = set(found.environment.packages), [*skipped, *found.environment.skipped]
+    assert (known == {"torch", package} and not unread) if package else (known == {"torch"} and unread)
+
+
+@pytest.mark.parametrize(
+    ("place", "content"),
+    [
+        ("requirements/train.txt", "deepspeed==0.16.4\n"),
+        ("requirements/gpu/train.txt", "deepspeed==0.16.4\n"),
+        ("docker/requirements.txt", "deepspeed==0.16.4\n"),
+        ("docker/Dockerfile", "FROM python:3.11\nRUN pip install deepspeed==0.16.4\n"),
+    ],
+)
+def test_a_folder_of_lists_is_the_project_s_around_it(
+    place: str, content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / place).parent.mkdir(parents=True)
+    (tmp_path / place).write_text(content)
+    (tmp_path / "scripts").mkdir()
+    for folder in (tmp_path, tmp_path / "scripts"):
+        (folder / "ds.json").write_text('{"zero_optimization": {"stage": 3}}')
+    report = check_json(tmp_path, monkeypatch, capsys)
+    assert names(report) == [f"{Path(place).name} + ds.json"] * 2
 
 
 def test_a_lock_stands_for_the_requirements_beside_it(

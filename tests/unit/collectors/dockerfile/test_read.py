@@ -148,6 +148,15 @@ def test_other_forms_of_run(tmp_path: Path) -> None:
     assert _versions(_read(tmp_path, text)) == {"a": "1", "b": "2", "c": "3", "d": "4"}
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["uv sync --frozen", "poetry install --no-root", "pdm install", "pipenv install --system", "pixi install"],
+)
+def test_what_installs_a_project_is_said(tmp_path: Path, command: str) -> None:
+    environment = _read(tmp_path, f"FROM python:3.11\nRUN {command}\n")
+    assert " ".join(command.split()[:2]) in " ".join(environment.notes)
+
+
 def test_what_only_the_build_knows_is_listed(tmp_path: Path) -> None:
     text = "ARG B\nFROM $B\nRUN pip install torch==$(cat v) -r ${F}\nRUN uv sync\nRUN pip install .\n"
     environment = _read(tmp_path, text)

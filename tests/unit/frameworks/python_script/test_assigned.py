@@ -166,6 +166,22 @@ def test_a_default_of_the_scripts_own_class_holds_where_the_command_says_nothing
     assert launched(tmp_path, script, asked).roles["train"][fact].value == given.get(fact, value)
 
 
+@pytest.mark.parametrize(
+    "line", ["from own import TrainingArguments", "from .own import TrainingArguments", "import own"]
+)
+def test_a_class_of_arguments_in_a_module_beside_the_script_is_read(tmp_path: Path, line: str) -> None:
+    own = """\
+import transformers
+class TrainingArguments(transformers.TrainingArguments):
+    gradient_checkpointing: bool = True
+"""
+    (tmp_path / "own.py").write_text(own, encoding="utf-8")
+    script = PARSED.format("").replace("args, =", f"{line}\nargs, =")
+    if line == "import own":
+        script = script.replace("HfArgumentParser(", "HfArgumentParser(own.")
+    assert launched(tmp_path, script, "--output_dir o").roles["train"][CHECKPOINTING].value is True
+
+
 def test_a_default_that_is_no_literal_is_open(tmp_path: Path) -> None:
     script = OWN.replace("{}", "gradient_checkpointing: bool = os.environ.get('CHECKPOINTING') == '1'")
     subject = launched(tmp_path, script, "--output_dir o")

@@ -271,6 +271,19 @@ def test_a_configuration_file_is_read_like_a_command() -> None:
     assert document.references == (("model", "m", "actor_rollout_ref.model.path"),)
 
 
+@pytest.mark.parametrize(
+    "given", ["${oc.env:SHARE}", "${oc.env:SHARE,0.9}", "${eval:0.5+0.4}", "${oc.select:missing.key}9"]
+)
+def test_what_a_resolver_gives_is_open(given: str) -> None:
+    key, fact = f"{R}gpu_memory_utilization", "rollout.gpu_memory_utilization"
+    data = {"actor_rollout_ref": {"model": {"path": "m"}, "rollout": {"gpu_memory_utilization": given}}}
+    for document in (read(f"'{key}={given}'"), verl.read(data, "grpo.yaml").documents[0]):
+        assert fact not in facts(document)
+        assert [one.why for one in document.unresolved if one.fact == fact] == [
+            f"is {given}, which only the run resolves"
+        ]
+
+
 def test_a_key_that_a_release_does_not_know_is_one_of_a_fork_whose_defaults_are_not_known() -> None:
     found = subject(read(f"{A}ppo_micro_batch_size_per_gpu=2"), verl="0.1")
     assert value(found, "actor", "training.micro_batch_size") is None
