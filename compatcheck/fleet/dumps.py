@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from compatcheck.collectors.machine.dump import read_nodes
@@ -35,7 +36,7 @@ def read_dumps(paths: Iterable[str], expected: str | None = None, files: Files =
     for path in _list_files(paths, files):
         stem = os.path.splitext(os.path.basename(path))[0]
         try:
-            found, other = read_nodes(path, files)
+            found, other, silent = read_nodes(path, files)
         except InputError as error:
             lost[stem] = error.message
             continue
@@ -45,6 +46,7 @@ def read_dumps(paths: Iterable[str], expected: str | None = None, files: Files =
             other = tuple(entry for entry in other if not entry.named)
         nodes += found
         unread += other
+        lost |= silent
     if expected is not None:
         there = {_short(node.name) for node in nodes} | {_short(name) for name in lost}
         lost |= {
@@ -75,4 +77,7 @@ def _read_names(path: str) -> list[str]:
 
 def _short(name: str) -> str:
     """Return a host name without its domain: schedulers and machines do not agree on that."""
-    return name.partition(".")[0]
+    try:
+        return str(ip_address(name))
+    except ValueError:
+        return name.partition(".")[0]

@@ -21,11 +21,13 @@ from compatcheck.core.node import Answers, Node, read_line, write_line
 from compatcheck.core.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 _POLL_SECONDS = 0.5
 _CONNECT_SECONDS = 10.0
 _MOST_SAID = 200
+_DRAINED = frozenset({1, 4})
+"""Reasons of Ray for a node that is gone on purpose: it was stopped, or drained as idle (NodeDeathInfo.Reason of gcs.proto)."""
 
 
 def collect_nodes(
@@ -110,6 +112,11 @@ def _collect(ray: Any, options: Mapping[str, Any], timeout_seconds: float, note:
             waiting[pinned.remote(dict(options))] = key
     nodes: list[Node] = []
     lost: list[tuple[str, str]] = []
+    for key, record in records.items():
+        if not record["Alive"] and _is_missed(record, records.values()):
+            lost.append(
+                (names[key], f"died before it was asked: {record.get('DeathReasonMessage') or 'Ray says no more'}")
+            )
     while waiting:
         note(f"waiting for {len(waiting)} of {len(records)} nodes")
         left = deadline - time.monotonic()
@@ -127,6 +134,16 @@ def _collect(ray: Any, options: Mapping[str, Any], timeout_seconds: float, note:
                 hung = f"did not answer within {timeout_seconds:g} s"
                 lost.append((names[key], hung if key in alive else "died before it answered"))
     return Answers(tuple(nodes), tuple(lost))
+
+
+def _is_missed(dead: Any, records: Iterable[Any]) -> bool:  # noqa: ANN401 (a record of Ray's)
+    """Tell whether a node that Ray remembers as dead belongs to the job: it was not drained, and its host has no other since."""
+    at_its_host = [record for record in records if record["Alive"] and _host(record) == _host(dead)]
+    return dead.get("DeathReason") not in _DRAINED and len(at_its_host) != 1
+
+
+def _host(record: Any) -> Any:  # noqa: ANN401
+    return record.get("NodeManagerAddress")
 
 
 def _name_nodes(records: dict[str, Any]) -> dict[str, str]:

@@ -15,12 +15,15 @@ if TYPE_CHECKING:
     from compatcheck.core.environment import Environment
 
 _ANY_FORM = lazy_compile(r'\{"compatcheck_node": (\d+), ')
+_LABEL = lazy_compile(r"^(?:\[([^]\s]+)\]|([^\s:]+):) ")
+"""What a launcher puts in front of a node's lines: ``n3: `` of pdsh, ``7: `` of srun, ``[pod/train-3/main] `` of kubectl."""
+_NUMBER = lazy_compile(r"\d+")
 _MOST_LINES = 3
 """Other lines that are shown of a file; more are a log."""
 
 
-def read_nodes(path: str, files: Files = LOCAL) -> tuple[tuple[Node, ...], tuple[Skipped, ...]]:
-    """Read the nodes of a file, and what of it is none.
+def read_nodes(path: str, files: Files = LOCAL) -> tuple[tuple[Node, ...], tuple[Skipped, ...], dict[str, str]]:
+    """Read the nodes of a file, what of it is none, and the last words of nodes that a launcher names there and that wrote none.
 
     Raises:
         InputError: it cannot be read, or holds no node.
@@ -28,6 +31,7 @@ def read_nodes(path: str, files: Files = LOCAL) -> tuple[tuple[Node, ...], tuple
     nodes: list[Node] = []
     skipped: list[Skipped] = []
     other: list[tuple[int, str]] = []
+    labels: set[str] = set()
     for number, line in enumerate(read_text(path, files).splitlines(), start=1):
         begin = line.find(MARK)
         if begin < 0:
@@ -40,6 +44,8 @@ def read_nodes(path: str, files: Files = LOCAL) -> tuple[tuple[Node, ...], tuple
             elif line.strip():
                 other.append((number, line.strip()))
             continue
+        if (label := _label(line[:begin])) is not None:
+            labels.add(label)
         try:
             nodes.append(read_line(line[begin:]))
         except ValueError as error:
@@ -48,11 +54,23 @@ def read_nodes(path: str, files: Files = LOCAL) -> tuple[tuple[Node, ...], tuple
         said = f": {echo(other[-1][1])}" if other else ": it is empty"
         hint = "`srun compatcheck env --dump` writes a line for each node"
         raise InputError(f"holds no node{said}", source=Source(path), hint=hint)
+    shapes = {_NUMBER.sub("#", label) for label in labels}
+    silent = {
+        name: f"wrote no node: {echo(line)}"
+        for _, line in other
+        if (name := _label(line)) is not None and name not in labels and _NUMBER.sub("#", name) in shapes
+    }
+    other = [(number, line) for number, line in other if _label(line) not in silent]
     for number, line in other[:_MOST_LINES]:
         skipped.append(Skipped(Source(path, line=number), f"is no node: {echo(line)}", passes=True))
     if len(other) > _MOST_LINES:
         skipped.append(Skipped(Source(path), f"{len(other) - _MOST_LINES} more lines are no node", passes=True))
-    return tuple(nodes), tuple(skipped)
+    return tuple(nodes), tuple(skipped), silent
+
+
+def _label(line: str) -> str | None:
+    found = _LABEL.match(line)
+    return None if found is None else found[1] or found[2]
 
 
 def read_dump(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
@@ -61,7 +79,8 @@ def read_dump(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
     Raises:
         InputError: it cannot be read, or holds no whole node.
     """
-    nodes, skipped = read_nodes(path, files)
+    nodes, skipped, silent = read_nodes(path, files)
+    skipped += tuple(Skipped(Source(path), f"{name} {why}", named=True) for name, why in silent.items())
     if not nodes:
         raise InputError(skipped[0].reason, source=skipped[0].source, hint=skipped[0].hint)
     first, *rest = (node.environment._replace(origin=f"{path}: {node.name}") for node in nodes)

@@ -65,6 +65,27 @@ def test_nodes_of_the_list_that_wrote_nothing_are_missed(tmp_path: Path):
     assert [name for name, _ in read_dumps([str(tmp_path)], str(expected)).lost] == ["b", "c"]
 
 
+def test_addresses_are_names_of_their_own(tmp_path: Path):
+    (tmp_path / "a.json").write_text(write_line(draw("10.0.0.1")))
+    expected = tmp_path.parent / "addresses.txt"
+    expected.write_text("10.0.0.1 10.0.0.2 fd00::3\n")
+    assert [name for name, _ in read_dumps([str(tmp_path)], str(expected)).lost] == ["10.0.0.2", "fd00::3"]
+
+
+def test_a_node_that_a_launcher_names_and_that_wrote_none_is_lost(tmp_path: Path):
+    lines = (
+        f"n1: {write_line(draw('n1'))}",
+        f"n2: {write_line(draw('n2'))}",
+        "n3: bash: no compatcheck\n",
+        "bash: x\n",
+    )
+    (tmp_path / "pdsh.txt").write_text("".join(lines))
+    found = read_dumps([str(tmp_path / "pdsh.txt")])
+    assert [node.name for node in found.nodes] == ["n1", "n2"]
+    assert found.lost == (("n3", "wrote no node: 'n3: bash: no compatcheck'"),)
+    assert [entry.source.line for entry in found.unread] == [4]
+
+
 def test_a_directory_that_is_not_there_is_refused(tmp_path: Path):
     with pytest.raises(InputError, match="no such file"):
         read_dumps([str(tmp_path / "dumps")])

@@ -134,3 +134,13 @@ def test_ray_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UsageError, match="needs Ray"):
         collect_nodes("auto", {}, 5)
+
+
+def test_a_node_that_died_before_it_was_asked_is_missed_unless_it_left_on_purpose() -> None:
+    from compatcheck.fleet.ray import _is_missed
+
+    alive = [{"Alive": True, "NodeManagerAddress": f"10.0.0.{number}"} for number in (1, 2)]
+    dead = {"Alive": False, "NodeManagerAddress": "10.0.0.3", "DeathReason": 2}
+    assert _is_missed(dead, alive)
+    assert not _is_missed({**dead, "DeathReason": 4}, alive), "drained as idle"
+    assert not _is_missed({**dead, "NodeManagerAddress": "10.0.0.2"}, alive), "its host has another since"
