@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,8 +14,12 @@ from compatcheck.cli.arguments import split
 from compatcheck.cli.help import Group
 from compatcheck.cli.output import format_with, parse_outputs, write_files, write_formatted
 from compatcheck.cli.progress import show_progress, showing_progress
+from compatcheck.core.errors import NothingToCheckError
 from compatcheck.core.node import Answers
 from compatcheck.rules.locate import open_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 FORMATS = ("text", "markdown", "json")
 
@@ -80,9 +84,18 @@ def judge(answers: Answers, given: dict[str, Any], exclude_file: str | None) -> 
     inspection, checks, output = split(given, files=False, on_targets=False)
     targets = parse_outputs(output.outputs, FORMATS)
     rules = open_rules(checks.rule_directories)
-    fleet = judge_nodes(answers, inspection, rules, os.environ, checks)
+    try:
+        fleet = judge_nodes(answers, inspection, rules, os.environ, checks)
+    except NothingToCheckError:
+        write_excluded(exclude_file, (name for name, _ in answers.lost))
+        raise
     fleet = fleet._replace(report=fleet.report._replace(seconds=time.perf_counter() - started))
-    if exclude_file is not None:
-        write_files([("exclude-file", exclude_file, "".join(f"{name}\n" for name in fleet.excluded))])
+    write_excluded(exclude_file, fleet.excluded)
     write_formatted(partial(format_with, reporter, fleet, output), output, targets)
     return fleet.report.exit_code
+
+
+def write_excluded(path: str | None, names: Iterable[str]) -> None:
+    """Write the list of nodes to leave out, where one is asked for."""
+    if path is not None:
+        write_files([("exclude-file", path, "".join(f"{name}\n" for name in names))])

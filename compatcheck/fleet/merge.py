@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from compatcheck.core.node import Answers, Node
     from compatcheck.rules.database import RuleSet
 
+MOST_SILENT = 8
+"""Nodes that are named where none said anything; a list of nodes to leave out has all of them."""
 MOST_FILES = 3
 """Files that are named of an editable installation that is not alike everywhere."""
 
@@ -60,8 +62,12 @@ def judge_nodes(
         said = f"of {request.nodes - total} of {request.nodes} nodes nothing is known, not even the name"
         unread.append(Skipped(Source("--nodes"), said, "name them with --expect", named=True))
     if not compared:
-        first = next((entry.reason for entry in unread), None) or next((why for _, why in missing), "there is none")
-        raise NothingToCheckError(f"no node said anything of itself: {first}", hint="`compatcheck env --dump` on each")
+        silent = [f"{name} {why}" for name, why in missing] or [entry.reason for entry in unread] or ["there is none"]
+        more = f"; {len(silent) - MOST_SILENT} more" if len(silent) > MOST_SILENT else ""
+        first = "; ".join(silent[:MOST_SILENT])
+        raise NothingToCheckError(
+            f"no node said anything of itself: {first}{more}", hint="`compatcheck env --dump` on each"
+        )
     skews = find_skews(compared, rules)
     kinds = _group(compared, skews)
     count = request.nodes or len(compared)

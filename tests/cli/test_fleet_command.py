@@ -76,3 +76,14 @@ def test_this_machine_writes_a_node_and_is_a_fleet_of_one(tmp_path: Path):
 
 def test_no_dump_is_nothing_to_check(tmp_path: Path):
     assert run("fleet", "merge", tmp_path, "--no-policy").code == 3
+
+
+def test_where_all_are_silent_each_is_named_and_to_be_left_out(tmp_path: Path):
+    folder = tmp_path / "dumps"
+    folder.mkdir()
+    for name in ("a", "b"):
+        (folder / f"{name}.json").write_text("")
+    ran = run("fleet", "merge", folder, "--no-policy", "--exclude-file", tmp_path / "nodes.txt")
+    assert ran.code == 3
+    assert "a holds no node: it is empty; b holds no node: it is empty" in " ".join(ran.err.split())
+    assert (tmp_path / "nodes.txt").read_text() == "a\nb\n"
