@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.versions, pytest.mark.skipif(shutil.which("uv") is Non
 
 TORCH = "2.13.0"
 """The release of constraints.txt, of which the CPU build is used."""
-EXTRAS = ("trace", "deepspeed", "audit", "bisect", "plot", "html", "all", "test")
+EXTRAS = ("trace", "deepspeed", "audit", "bisect", "html", "all", "test")
 AT_MOST = 4 if sys.version_info >= (3, 11) else 5
 """Distributions that an installation may add, compatcheck itself included; Python 3.10 has no TOML reader of its own."""
 OLD = ("click==8.0.4", "packaging==21.3", "PyYAML==6.0", "pyparsing==2.4.7")
