@@ -53,7 +53,7 @@ def test_a_growth_of_the_packages_own_is_flagged_drafted_and_written_up(
     assert load_rule(draft, tmp_path / "out" / "rules").status == "draft"
     page = (tmp_path / "out" / "reports" / "leaky-2.0.md").read_text(encoding="utf-8")
     text, _, script = page.partition("<details>")
-    assert "helper 1.0 → 2.0 too; beside what 1.0 has: 8.00 KiB → 24.0 KiB" in text
+    assert "helper 1.0 → 2.0 moved, too; with those of 1.0 on both sides 8.00 KiB → 24.0 KiB" in text
     assert len(text.splitlines()) < 60
     assert f"return int(value > {(8 + 88) / 2 * KIB})" in script
     compile(script.partition("```python")[2].partition("```")[0], "script", "exec")
