@@ -237,7 +237,7 @@ def _build(text: str, path: str, tree: _Tree) -> Any:  # noqa: ANN401 (YAML)
 class _Open:
     """A collection that is not closed yet."""
 
-    __slots__ = ("anchor", "key", "key_mark", "merged", "named", "size", "start", "value")
+    __slots__ = ("anchor", "brought", "key", "key_mark", "merged", "named", "size", "start", "value")
 
     def __init__(self, value: YamlMap | YamlList, anchor: str | None, start: Any) -> None:  # noqa: ANN401 (a mark)
         self.value = value
@@ -248,6 +248,8 @@ class _Open:
         """Whether a key waits for its value."""
         self.key: Any = None
         self.key_mark: Any = None
+        self.brought: dict[Any, Any] = {}
+        """What the merge keys before the present one bring."""
         self.merged: list[tuple[YamlMap, int]] = []
         """What ``<<`` brings, what wins last, with its line."""
 
@@ -381,15 +383,17 @@ class _Tree:
             top.value.spans[top.key] = Place(mark.line + 1, mark.index, start.index, end.index)
 
     def _take_merged(self, top: _Open, value: Any, start: Any) -> None:  # noqa: ANN401
-        before = {key: item for other, _ in top.merged for key, item in other.items()}
+        brought: dict[Any, Any] = {}
         for merged in reversed(value) if isinstance(value, YamlList) else [value]:  # the first of a list wins
             if not isinstance(merged, YamlMap):
                 raise self._error("merges what is no mapping", start, "write the keys out")
             for key, item in merged.items():
-                if key in before and item != before[key]:
+                if key in top.brought and item is not top.brought[key] and item != top.brought[key]:
                     message = f"merges {str(key)!r} twice, and which one wins depends on the release of PyYAML"
                     raise self._error(message, start, "merge one list, whose first wins: <<: [*a, *b]")
+            brought.update(merged)
             top.merged.append((merged, start.line + 1))
+        top.brought.update(brought)
 
     def _refuse(self, error: ValueError, event: Any) -> InputError:  # noqa: ANN401
         tagged = isinstance(error, TagError)
