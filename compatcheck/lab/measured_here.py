@@ -68,7 +68,7 @@ def _asked(
     """Yield what could have been measured: the position of a certain finding, its releases, its rule and the rule's probe."""
     for index, finding in enumerate(findings):
         versions = installed_versions(finding) if finding.status == "affected" else {}
-        found = _probe_of(finding, versions, rules) if versions else None
+        found = _probe_of(finding, rules) if versions else None
         if found is not None:
             yield index, versions, *found
 
@@ -100,14 +100,10 @@ def _identify(fact: Fact) -> str:
     return f"{fact.value}+tree" if (origin.get("dir_info") or {}).get("editable") else identify(distribution)
 
 
-def _probe_of(
-    finding: Finding, versions: Mapping[str, str], rules: RuleSet
-) -> tuple[CompiledRule, Mapping[str, str | None]] | None:
-    for rule in rules.rules_about(versions):
-        if rule.id == finding.rule_id:
-            use = rules.texts(rule).probe
-            return None if use is None else (rule, use)
-    return None
+def _probe_of(finding: Finding, rules: RuleSet) -> tuple[CompiledRule, Mapping[str, str | None]] | None:
+    rule = rules.find(finding.rule_id)
+    use = None if rule is None else rules.texts(rule).probe
+    return None if rule is None or use is None else (rule, use)
 
 
 def concerns(

@@ -36,15 +36,18 @@ def decide(rule: CompiledRule, scope: FactScope) -> Decision:
         RuleError: an expression of the rule does not fit the values.
     """
     best = Decision(SILENT)
+    found: dict[int, object] = {}
     for clause in rule.clauses:
-        outcome = _decide_clause(rule, clause, scope, ())
+        outcome = _decide_clause(rule, clause, scope, (), found)
         if outcome.status == AFFECTED:
             return outcome
         if outcome.status == POSSIBLE and (best.status == SILENT or len(outcome.needs) < len(best.needs)):
             best = outcome
     if best.status == SILENT and rule.unverified:
         clause = CompiledClause(rule.unverified, None)
-        outcome = _decide_clause(rule, clause, scope, ("between a release known bad and one known good, not checked",))
+        outcome = _decide_clause(
+            rule, clause, scope, ("between a release known bad and one known good, not checked",), found
+        )
         if outcome.status != SILENT:
             return outcome._replace(status=POSSIBLE)
     return best
@@ -55,7 +58,9 @@ def _decide_clause(
     clause: CompiledClause,
     scope: FactScope,
     assumptions: tuple[str, ...],
+    found: dict[int, object],
 ) -> Decision:
+    """Decide one alternative; what the conditions that all share come to is kept in ``found``."""
     needs: frozenset[str] = frozenset()
     notes = list(assumptions)
     for name, bounds in clause.packages.items():
@@ -69,26 +74,32 @@ def _decide_clause(
                 notes.append(note)
     for condition in (clause.when, rule.when):
         if condition is not None:
-            value = evaluate(condition, scope)
+            value = _evaluate_once(condition, scope, found)
             if isinstance(value, Unknown):
                 needs |= value.needs
             elif not value:
                 return Decision(SILENT)
     open_exceptions: frozenset[str] = frozenset()  # asked about once the conditions hold
     if rule.unless is not None:
-        value = evaluate(rule.unless, scope)
+        value = _evaluate_once(rule.unless, scope, found)
         if isinstance(value, Unknown):
             for part in disjuncts(rule.unless):
-                found = evaluate(part, scope)
-                if isinstance(found, Unknown) and _is_unstated(part, found, scope):
+                open_part = _evaluate_once(part, scope, found)
+                if isinstance(open_part, Unknown) and _is_unstated(part, open_part, scope):
                     notes.append(f"not ({write(part)})")
-                elif isinstance(found, Unknown) and not needs:
-                    open_exceptions |= found.needs
+                elif isinstance(open_part, Unknown) and not needs:
+                    open_exceptions |= open_part.needs
         elif value:
             return Decision(SILENT)
     needs |= open_exceptions
     status = POSSIBLE if needs else AFFECTED
     return Decision(status, tuple(sorted(needs)), tuple(notes), tuple(clause.packages), clause)
+
+
+def _evaluate_once(code: Code, scope: FactScope, found: dict[int, object]) -> object:
+    if id(code) not in found:
+        found[id(code)] = evaluate(code, scope)
+    return found[id(code)]
 
 
 def _is_unstated(exception: Code, value: Unknown, scope: FactScope) -> bool:

@@ -227,9 +227,7 @@ def _evaluate(code: Code, scope: "Scope") -> object:
         return _choose(code, scope)
     if kind == "negative":
         return _over_choices(lambda value: -_number(value), _evaluate(code[1], scope))
-    left, right = _evaluate(code[1], scope), _evaluate(code[2], scope)
-    known = not (isinstance(left, Unknown) or isinstance(right, Unknown))
-    return _apply(kind, left, right) if known else _over_choices(partial(_apply, kind), left, right)
+    return _relate(kind, _evaluate(code[1], scope), _evaluate(code[2], scope))
 
 
 _MAX_CHOICES = 8
@@ -269,6 +267,18 @@ def _combine(parts: list[Code], scope: "Scope", *, deciding: bool) -> object:
         elif bool(value) is deciding:
             return deciding
     return Unknown(needs) if needs else not deciding
+
+
+def _relate(kind: str, left: object, right: object) -> object:
+    if not isinstance(left, Unknown):
+        return (
+            _over_choices(partial(_apply, kind), left, right)
+            if isinstance(right, Unknown)
+            else _apply(kind, left, right)
+        )
+    if not left.choices and not isinstance(right, Unknown):
+        return left  # as most comparisons end of which anything is unknown
+    return _over_choices(partial(_apply, kind), left, right)
 
 
 def _apply(kind: str, left: object, right: object) -> object:
