@@ -26,6 +26,8 @@ TRAINING_ARGUMENTS = [
     "bf16",
     "deepspeed",
     "eval_accumulation_steps",
+    "eval_strategy",
+    "evaluation_strategy",
     "fp16",
     "fsdp",
     "full_determinism",

@@ -122,6 +122,8 @@ def remove_launchers(command: Command) -> Launch | None:
         found = _remove_launcher(name, state)
         if found is not None:
             program, kind = found
+            if not program:
+                return None  # `torchrun ''`
             launcher = state.ranks.document(command.source, tuple(state.references))
             documents = (*state.documents, *([launcher] if launcher is not None else []))
             return Launch(

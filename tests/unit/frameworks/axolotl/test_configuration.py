@@ -34,6 +34,7 @@ def test_full_fine_tuning_over_zero() -> None:
     assert document.references == (("model", "llama-3-8b", "base_model"), ("deepspeed", "zero3.json", "deepspeed"))
     assert facts(document) == {
         "model.attn_implementation": "flash_attention_2",
+        "training.evaluates": True,
         "training.gradient_accumulation_steps": 4,
         "training.gradient_checkpointing": True,
         "training.micro_batch_size": 2,

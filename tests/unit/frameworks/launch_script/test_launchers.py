@@ -114,6 +114,7 @@ def test_tools_keep_their_word(text: str, program: str) -> None:
         "ray start --head",
         "git clone x",
         "uv pip install x",
+        "torchrun ''",
     ],
 )
 def test_what_trains_nothing_is_no_launch(text: str) -> None:
