@@ -21,6 +21,7 @@ from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
     from compatcheck.matching.memory import Memory, Recall
+    from compatcheck.rules.program import Program
 
 
 class Outcome(NamedTuple):
@@ -106,6 +107,8 @@ class RelevantRules(NamedTuple):
     """Packages whose requirements exclude each other."""
     served: frozenset[str] = frozenset()
     """Packages whose code runs in a subject that is an inference engine alone; empty for any other."""
+    engines: frozenset[str] = frozenset()
+    """The engines' own distributions among these: a rule about one of them and what it imports is about that subject too."""
 
     @classmethod
     def of(cls, subject: Subject, rules: RuleSet) -> "RelevantRules":
@@ -122,7 +125,17 @@ class RelevantRules(NamedTuple):
             return name not in COMPONENT_FACTS and scope.in_range(name, bounds) == "no"  # those are facts of roles
 
         about = tuple(rules.rules_about((*names, *implied), excludes))
-        return cls(about, implied, contradictory, _served(subject))
+        engines = _engines_alone(subject)
+        served = (
+            frozenset((*COMPONENT_FACTS, *(name for engine in engines for name in engine.packages)))
+            if engines
+            else frozenset()
+        )
+        return cls(about, implied, contradictory, served, frozenset(engine.packages[0] for engine in engines))
+
+    def _runs_there(self, packages: Iterable[str]) -> bool:
+        """Tell whether an engine runs the code of these packages, or is one of them and imports the others."""
+        return self.served.issuperset(packages) or not self.engines.isdisjoint(packages)
 
     def decide(self, rule: CompiledRule, scope: FactScope, *, stated: bool) -> RuleOutcome:
         """Decide a rule for one role, of which a run is stated or not, and whether what is known is enough to speak of it.
@@ -135,7 +148,7 @@ class RelevantRules(NamedTuple):
             decision = decision._replace(status=POSSIBLE, needs=(FRAMEWORK,))
         if decision.status == SILENT or (not keeps_graph(scope) and _cannot_concern(rule, decision)):
             return RuleOutcome()
-        if self.served and (rule.phase in {"backward", "step"} or not self.served.issuperset(decision.packages)):
+        if self.served and (rule.phase in {"backward", "step"} or not self._runs_there(decision.packages)):
             return RuleOutcome()
         if self.served and any(need.startswith("training.") for need in decision.needs):
             return RuleOutcome()  # what only a training run has, and none is started
@@ -244,13 +257,11 @@ def _implied(subject: Subject, known: set[str]) -> tuple[str, ...]:
     return tuple(name for name in imported_packages(subject.documents, engines) if name not in known)
 
 
-def _served(subject: Subject) -> frozenset[str]:
-    """Return the packages whose code an engine runs, with the components beneath, where nothing but engines is started."""
+def _engines_alone(subject: Subject) -> "tuple[Program, ...]":
+    """Return the inference engines that are started, where nothing else is."""
     started = [find_program(document.reader) for document in subject.documents if document.is_command]
-    programs = [program for program in started if program.kind != "script"]
-    if not programs or any(program.kind != "engine" for program in programs):
-        return frozenset()
-    return frozenset((*COMPONENT_FACTS, *(package for program in programs for package in program.packages)))
+    programs = tuple(program for program in started if program.kind != "script")
+    return programs if all(program.kind == "engine" for program in programs) else ()
 
 
 def _build_all(

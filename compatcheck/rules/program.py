@@ -43,7 +43,7 @@ class Program(NamedTuple):
     kind: str = "program"
     """One of `KINDS`; it decides the rank of what the configuration states."""
     packages: tuple[str, ...] = ()
-    """Distributions that a run of it imports in any case."""
+    """Distributions that a run of it imports in any case, an engine's own first."""
     tools: tuple[str, ...] = ()
     """Commands it installs that train, each with a sub-command: ``axolotl train``."""
     engines: tuple[str, ...] = ()
