@@ -96,9 +96,18 @@ READINGS = (
         _TORCHAO,
         "peft",
         r"peft/import_utils\.py",
+        r'TORCHAO_MINIMUM_VERSION = .*"0\.4\.0"',
+        ("0.14.0", "0.18.1"),
+        ("0.13.2", "0.19.0"),
+    ),
+    Reading(
+        _TORCHAO,
+        "peft",
+        r"peft/import_utils\.py",
         r'TORCHAO_MINIMUM_VERSION = .*"0\.16\.0"',
         ("0.19.0", "0.21.2"),
         ("0.18.1",),
+        clause=1,
     ),
     Reading(
         _SOCKET,

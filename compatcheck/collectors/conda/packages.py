@@ -12,7 +12,7 @@ from compatcheck.collectors.python.conda_records import CondaPackage
 from compatcheck.collectors.python.distributions import same_version
 from compatcheck.core.environment import Damage, Environment, Package
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.versions import InvalidSpecifierError, parse_version
+from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, contains, parse_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -104,6 +104,13 @@ def _leading_version(condition: str | None) -> str | None:
     return None if match is None else match[1]
 
 
+def _is_another(known: Package, version: str) -> bool:
+    """Tell whether a version is none of those that are asked of conda: ``pytorch=2.3.1`` is a prefix to it, not a pin."""
+    if known.version:
+        return not same_version(known.version, version)
+    return bool(known.specifier) and contains(compile_specifier(known.specifier or ""), version) == "no"
+
+
 def build_environment(  # noqa: PLR0913 (what a file may say beside its packages)
     origin: str,
     records: Sequence[Record],
@@ -121,8 +128,9 @@ def build_environment(  # noqa: PLR0913 (what a file may say beside its packages
     conda = dict(assembled.conda)
     for name, package in (pip or {}).items():
         known = packages.get(name)
-        if known is not None and known.version and package.version and not same_version(known.version, package.version):
-            detail = f"conda installs {known.version}, pip writes {package.version} over it"
+        if known is not None and package.version and _is_another(known, package.version):
+            asked = f"installs {known.version}" if known.version else f"is asked for {known.specifier}"
+            detail = f"conda {asked}, pip writes {package.version} over it"
             damages.append(Damage("pip_over_conda", name, detail, (known.source, package.source)))
         if known is not None and name == "torch":
             conda = {key: item for key, item in conda.items() if key not in (*_TORCH, "pytorch-cuda", "cpuonly")}

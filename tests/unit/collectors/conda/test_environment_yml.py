@@ -146,3 +146,22 @@ def test_a_cuda_that_is_no_version_is_no_build(tmp_path: Path) -> None:
     environment = read_conda_environment(str(path))
     assert environment.packages["torch"].specifier is not None
     assert "runtime.torch_cuda" not in environment.facts
+
+
+@pytest.mark.parametrize(
+    ("asked", "detail"),
+    [
+        ("pytorch=2.3.1", "conda is asked for ==2.3.1.*, pip writes 2.5.1+cu124 over it"),
+        ("pytorch=2.3", "conda is asked for ==2.3.*, pip writes 2.5.1+cu124 over it"),
+        ("pytorch>=2.3,<2.4", "conda is asked for >=2.3,<2.4, pip writes 2.5.1+cu124 over it"),
+        ("pytorch=2.3.1=py3.11_cuda12.1_cudnn8.9.2_0", "conda installs 2.3.1, pip writes 2.5.1+cu124 over it"),
+        ("pytorch=2.5", None),
+        ("pytorch=2.5.1", None),
+        ("pytorch", None),
+        ("pytorch!=2.4", None),
+    ],
+)
+def test_pip_writes_over_what_conda_is_asked_for(tmp_path: Path, asked: str, detail: str | None) -> None:
+    text = f"dependencies:\n  - {asked}\n  - pip:\n    - torch==2.5.1+cu124\n"
+    environment = read_conda_environment(write(tmp_path, text))
+    assert [item.detail for item in environment.damage] == ([] if detail is None else [detail])
