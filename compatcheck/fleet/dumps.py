@@ -48,10 +48,10 @@ def read_dumps(paths: Iterable[str], expected: str | None = None, files: Files =
         unread += other
         lost |= silent
     if expected is not None:
+        names = _read_names(expected)
+        nodes = [_spell(node, names) for node in nodes]
         there = {_short(node.name) for node in nodes} | {_short(name) for name in lost}
-        lost |= {
-            name: f"is in {expected} and wrote nothing" for name in _read_names(expected) if _short(name) not in there
-        }
+        lost |= {name: f"is in {expected} and wrote nothing" for name in names if _short(name) not in there}
     return Answers(tuple(nodes), tuple(lost.items()), tuple(unread))
 
 
@@ -73,6 +73,13 @@ def _read_names(path: str) -> list[str]:
     from compatcheck.core.textfile import read_utf8  # noqa: PLC0415 (only with a list)
 
     return read_utf8(path).replace(",", " ").split()
+
+
+def _spell(node: Node, names: Iterable[str]) -> Node:
+    """Call a node as the list does, which may know its host without or with a domain."""
+    bare = _short(node.name)
+    alike = [name for name in names if _short(name) == bare and bare in {node.name, name}]
+    return node._replace(name=alike[0]) if alike and node.name not in names else node
 
 
 def _short(name: str) -> str:

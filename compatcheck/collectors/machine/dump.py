@@ -32,6 +32,7 @@ def read_nodes(path: str, files: Files = LOCAL) -> tuple[tuple[Node, ...], tuple
     skipped: list[Skipped] = []
     other: list[tuple[int, str]] = []
     labels: set[str] = set()
+    called = False  # whether labels are names of nodes: srun's are numbers of tasks, kubectl's are pods
     for number, line in enumerate(read_text(path, files).splitlines(), start=1):
         begin = line.find(MARK)
         if begin < 0:
@@ -44,10 +45,12 @@ def read_nodes(path: str, files: Files = LOCAL) -> tuple[tuple[Node, ...], tuple
             elif line.strip():
                 other.append((number, line.strip()))
             continue
-        if (label := _label(line[:begin])) is not None:
+        label = _label(line[:begin])
+        if label is not None:
             labels.add(label)
         try:
             nodes.append(read_line(line[begin:]))
+            called |= label == nodes[-1].name
         except ValueError as error:
             skipped.append(Skipped(Source(path, line=number), str(error), named=True))
     if not nodes and not skipped:
@@ -61,6 +64,8 @@ def read_nodes(path: str, files: Files = LOCAL) -> tuple[tuple[Node, ...], tuple
         if (name := _label(line)) is not None and name not in labels and _NUMBER.sub("#", name) in shapes
     }
     other = [(number, line) for number, line in other if _label(line) not in silent]
+    if not called:
+        silent = {f"what {path} labels {name}": why for name, why in silent.items()}
     for number, line in other[:_MOST_LINES]:
         skipped.append(Skipped(Source(path, line=number), f"is no node: {echo(line)}", passes=True))
     if len(other) > _MOST_LINES:

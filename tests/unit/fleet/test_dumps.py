@@ -86,6 +86,25 @@ def test_a_node_that_a_launcher_names_and_that_wrote_none_is_lost(tmp_path: Path
     assert [entry.source.line for entry in found.unread] == [4]
 
 
+def test_numbers_of_tasks_are_no_names_of_nodes(tmp_path: Path):
+    """`srun --label` writes those in front."""
+    lines = f"0: {write_line(draw('n1'))}1: {write_line(draw('n2'))}2: bash: no compatcheck\n"
+    (tmp_path / "all.txt").write_text(lines)
+    ((name, _),) = read_dumps([str(tmp_path / "all.txt")]).lost
+    assert name == f"what {tmp_path / 'all.txt'} labels 2"
+    (tmp_path / "nodes.txt").write_text("n1\nn2\nn3\n")
+    assert "n3" in dict(read_dumps([str(tmp_path / "all.txt")], str(tmp_path / "nodes.txt")).lost)
+
+
+def test_nodes_are_called_as_the_list_calls_them(tmp_path: Path):
+    (tmp_path / "dumps").mkdir()
+    for name in ("a.cluster.example", "b", "c.other.example"):
+        (tmp_path / "dumps" / name).write_text(write_line(draw(name)))
+    (tmp_path / "nodes.txt").write_text("a\nb.cluster.example\nc.cluster.example\n")
+    found = read_dumps([str(tmp_path / "dumps")], str(tmp_path / "nodes.txt"))
+    assert [node.name for node in found.nodes] == ["a", "b.cluster.example", "c.other.example"]
+
+
 def test_a_directory_that_is_not_there_is_refused(tmp_path: Path):
     with pytest.raises(InputError, match="no such file"):
         read_dumps([str(tmp_path / "dumps")])
