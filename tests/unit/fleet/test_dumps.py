@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compatcheck.core.errors import InputError
-from compatcheck.core.node import write_line
+from compatcheck.core.node import MARK, write_line
 from compatcheck.fleet.dumps import read_dumps
 from tests.unit.fleet.drawn_nodes import draw
 
@@ -84,6 +84,26 @@ def test_a_node_that_a_launcher_names_and_that_wrote_none_is_lost(tmp_path: Path
     assert [node.name for node in found.nodes] == ["n1", "n2"]
     assert found.lost == (("n3", "wrote no node: 'n3: bash: no compatcheck'"),)
     assert [entry.source.line for entry in found.unread] == [4]
+
+
+def test_lines_that_srun_breaks_and_mixes_are_put_together(tmp_path: Path):
+    """Slurm 22.05 starts a line of its own after 1,024 bytes of what it labels, and pads the numbers of ten tasks and more."""
+    nodes = [draw(f"n{number}", {f"package-{count}": "1.0" for count in range(40)}) for number in range(11)]
+    pieces = []
+    for number, node in enumerate(nodes):
+        line = write_line(node).rstrip("\n")
+        pieces += [(at, f"{number:>2}: {line[at : at + 1024]}\n") for at in range(0, len(line), 1024)]
+    assert len(pieces) > 3 * len(nodes)
+    mixed = [piece for _, piece in sorted(pieces)]
+    (tmp_path / "all.txt").write_text("".join(mixed))
+    found = read_dumps([str(tmp_path / "all.txt")])
+    assert (sorted(found.nodes, key=lambda node: int(node.name[1:])), found.unread, found.lost) == (nodes, (), ())
+    (tmp_path / "all.txt").write_text(
+        "".join(piece for piece in mixed if not piece.startswith(" 7: ") or MARK in piece)
+    )
+    found = read_dumps([str(tmp_path / "all.txt")])
+    assert "n7" not in {node.name for node in found.nodes}
+    assert "cut off" in str(found.unread[0])
 
 
 def test_numbers_of_tasks_are_no_names_of_nodes(tmp_path: Path):
