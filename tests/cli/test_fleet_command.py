@@ -91,8 +91,9 @@ def test_where_all_are_silent_each_is_named_and_to_be_left_out(tmp_path: Path):
 
 def write_dumps(folder: Path, *nodes: Node) -> Path:
     folder.mkdir()
-    for number, node in enumerate(nodes):
-        (folder / f"{number}.json").write_text(write_line(node))
+    for node in nodes:
+        with (folder / f"{node.name}.json").open("a") as file:
+            file.write(write_line(node))
     return folder
 
 

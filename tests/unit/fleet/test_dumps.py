@@ -116,6 +116,18 @@ def test_numbers_of_tasks_are_no_names_of_nodes(tmp_path: Path):
     assert "n3" in dict(read_dumps([str(tmp_path / "all.txt")], str(tmp_path / "nodes.txt")).lost)
 
 
+def test_files_that_are_called_by_numbers_of_tasks_are_no_names_of_nodes(tmp_path: Path):
+    """`srun --output=dumps/%n.json` writes those."""
+    (tmp_path / "dumps").mkdir()
+    for number, text in enumerate((write_line(draw("n1")), write_line(draw("n2")), "")):
+        (tmp_path / "dumps" / f"{number}.json").write_text(text)
+    silent = f"file {tmp_path / 'dumps' / '2.json'}"
+    assert [name for name, _ in read_dumps([str(tmp_path / "dumps")]).lost] == [silent]
+    (tmp_path / "nodes.txt").write_text("n1\nn2\nn3\n")
+    found = read_dumps([str(tmp_path / "dumps")], str(tmp_path / "nodes.txt"))
+    assert [name for name, _ in found.lost] == [silent, "n3"]
+
+
 def test_nodes_are_called_as_the_list_calls_them(tmp_path: Path):
     (tmp_path / "dumps").mkdir()
     for name in ("a.cluster.example", "b", "c.other.example"):
