@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 import compatcheck
 from compatcheck.checking.asked import choose_checks, inspect
 from compatcheck.checking.comparison import is_image
+from compatcheck.checking.digests import digest_file, digest_named
 from compatcheck.checking.inspection import find_policy
 from compatcheck.checking.report import check
 from compatcheck.core.errors import (
@@ -106,12 +107,33 @@ def read_names(file: IO[bytes], place: str) -> Iterator[str]:
         text.detach() if place == "-" else text.close()
 
 
+PARTS = (
+    "another release",
+    "other rules",
+    "other options",
+    "other content of the files that options name",
+    "another working directory",
+)
+"""What tells runs apart that would not write the same lines, in the order of `identify`."""
+
+
 def identify(given: dict[str, Any], rules: RuleSet) -> str:
-    """Return what tells runs apart that would not write the same lines."""
+    """Return what tells runs apart that would not write the same lines: a part for each of `PARTS`.
+
+    Raises:
+        CompatcheckError: options that make no sense, or a policy that cannot be read.
+    """
     from hashlib import sha256  # noqa: PLC0415 (beside its use)
 
-    stated = json.dumps([compatcheck.__version__, rules.id, given], sort_keys=True, default=str)
-    return sha256(stated.encode()).hexdigest()[:12]
+    inspection = inspect({**given, "paths": ("-",)}, files=True)
+    files: dict[str, str | None] = {}
+    for request in inspection.requests:
+        files |= digest_named(request, rules, os.environ)
+    if inspection.policy is not None:
+        files[inspection.policy.path] = digest_file(inspection.policy.path)
+    parts = (compatcheck.__version__, rules.id, given, files, os.getcwd())
+    stated = (json.dumps(part, sort_keys=True, default=str) for part in parts)
+    return "-".join(sha256(part.encode("utf-8", "surrogateescape")).hexdigest()[:6] for part in stated)
 
 
 class Checker(NamedTuple):
@@ -167,7 +189,7 @@ def check_into(path: str, names: Iterator[str], checker: Checker) -> Generator[i
     """
     from compatcheck.checking.ledger import Ledger  # noqa: PLC0415 (only with a file)
 
-    ledger = Ledger(path, checker.asked, frozenset(ORDER))
+    ledger = Ledger(path, checker.asked, frozenset(ORDER), PARTS)
     try:
         for record in ledger.read():
             name = next(names, None)

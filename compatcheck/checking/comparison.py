@@ -133,8 +133,6 @@ def _read_side(
         try:
             return check(prefix=name)
         except InputError as error:
-            if os.path.isdir(os.path.join(name, "usr")):  # a root directory
-                return check(image=name)
             hint = "name an environment, or a lock or requirements file inside the directory"
             raise InputError(error.message, hint=hint) from None
     if re.fullmatch(_INTERPRETER, os.path.basename(name)) and os.access(name, os.X_OK):
@@ -142,10 +140,16 @@ def _read_side(
     return check(paths=(name,))
 
 
+_SYSTEM = ("bin", "lib", "local")
+"""Directories in ``usr``, of which the root of a system has one."""
+
+
 def is_image(path: str) -> bool:
-    """Tell whether a file is an archive, or a directory the layout of an image."""
+    """Tell whether a file is an archive, or a directory the layout of an image or the root of an unpacked one."""
     if os.path.isdir(path):
-        return os.path.isfile(os.path.join(path, "oci-layout"))
+        is_root = any(os.path.isdir(os.path.join(path, "usr", name)) for name in _SYSTEM)
+        is_checkout = os.path.exists(os.path.join(path, ".git"))
+        return os.path.isfile(os.path.join(path, "oci-layout")) or (is_root and not is_checkout)
     from compatcheck.collectors.image.compression import recognise_compression  # noqa: PLC0415 (beside its use)
     from compatcheck.collectors.image.tar import looks_like_tar  # noqa: PLC0415 (beside its use)
 

@@ -13,7 +13,7 @@ from compatcheck.core.programs import LED_ASTRAY, is_led_astray
 from compatcheck.core.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _REMEDY = "name another file, or remove this one"
 
@@ -21,18 +21,19 @@ _REMEDY = "name another file, or remove this one"
 class Ledger:
     """Lines about inputs in their order, each with what the run was asked for."""
 
-    def __init__(self, path: str, asked: str, codes: frozenset[int]) -> None:
+    def __init__(self, path: str, asked: str, codes: frozenset[int], parts: Sequence[str]) -> None:
         """Open a file for this run alone, and cut off a line that was not finished.
 
         Args:
             path: the file; it is made where there is none.
-            asked: what tells runs apart that would not write the same.
+            asked: what tells runs apart that would not write the same: parts with dashes between.
             codes: those that a line may have.
+            parts: each in words, for where it is another.
 
         Raises:
             UsageError: it cannot be written, or another run is writing it.
         """
-        self.path, self._asked, self._codes = path, asked, codes
+        self.path, self._asked, self._codes, self._parts = path, asked, codes, parts
         if is_led_astray(path):
             raise UsageError(f"{path} is not written: {LED_ASTRAY}", hint=_REMEDY)
         try:
@@ -82,8 +83,12 @@ class Ledger:
         if not is_line:
             raise InputError("is no line of such a run", source=place, hint=_REMEDY)
         if asked != self._asked:
-            said = "was written with other options, rules or another release"
-            raise InputError(said, source=place, hint=_REMEDY)
+            theirs, ours = str(asked).split("-"), self._asked.split("-")
+            if len(theirs) == len(ours):
+                differ = [part for part, one, other in zip(self._parts, theirs, ours, strict=True) if one != other]
+            else:
+                differ = [self._parts[0]]
+            raise InputError(f"was written with {' and '.join(differ)}", source=place, hint=_REMEDY)
         return dict(record)
 
     def write(self, line: str) -> None:

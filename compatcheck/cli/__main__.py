@@ -93,6 +93,8 @@ def main(arguments: list[str] | None = None) -> None:
         code = EXIT_INTERNAL_ERROR
     if alone:
         gc.freeze()  # or everything is searched for cycles on the way out
+    if (waiting := sys.modules.get("compatcheck.core.patience")) is not None:
+        waiting.leave(code)
     sys.exit(code)
 
 

@@ -12,9 +12,10 @@ import click
 from compatcheck.cli import options
 from compatcheck.cli.arguments import split
 from compatcheck.cli.help import Group
-from compatcheck.cli.output import format_with, parse_outputs, write_files, write_formatted
+from compatcheck.cli.output import format_with, parse_outputs, write_files, write_formatted, write_notice
 from compatcheck.cli.progress import show_progress, showing_progress
 from compatcheck.core.errors import NothingToCheckError
+from compatcheck.core.fleet import split_names
 from compatcheck.core.node import Answers
 from compatcheck.rules.locate import open_rules
 
@@ -96,6 +97,10 @@ def judge(answers: Answers, given: dict[str, Any], exclude_file: str | None) -> 
 
 
 def write_excluded(path: str | None, names: Iterable[str]) -> None:
-    """Write the list of nodes to leave out, where one is asked for."""
-    if path is not None:
-        write_files([("exclude-file", path, "".join(f"{name}\n" for name in names))])
+    """Write the list of nodes to leave out, where one is asked for; what no scheduler takes for a name is said instead."""
+    if path is None:
+        return
+    taken, others = split_names(names)
+    write_files([("exclude-file", path, "".join(f"{name}\n" for name in taken))])
+    if others:
+        write_notice(f"not in {path}, for no scheduler has nodes of such a name: {', '.join(map(repr, others))}")

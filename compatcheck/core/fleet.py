@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from compatcheck.core.report import Report
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
+"""What a scheduler calls a node: a host name or an address. White space and commas part names in its lists; brackets and ``#``
+mean something else there."""
 
 
 class Skew(NamedTuple):
@@ -19,6 +26,11 @@ class Skew(NamedTuple):
     """Each value in words with its nodes, what most have first."""
     why: str | None
     """Why ranks should have it alike; None where it does not matter."""
+
+    @property
+    def is_told(self) -> bool:
+        """Whether it is told unasked: it matters, or a node was asked by another release of compatcheck, which may know less."""
+        return self.why is not None or self.kind == "tool"
 
     @property
     def nodes(self) -> int:
@@ -48,6 +60,8 @@ class Fleet(NamedTuple):
     """Those that matter first."""
     lost: tuple[tuple[str, str], ...]
     """Nodes that said nothing of themselves, and why."""
+    twice: Mapping[str, str] = {}
+    """Label of a node that answered twice and differently → its name."""
 
     @property
     def nodes(self) -> int:
@@ -57,5 +71,11 @@ class Fleet(NamedTuple):
     @property
     def excluded(self) -> tuple[str, ...]:
         """Nodes to start without: those that said nothing, and those unlike most in what matters."""
-        odd = (name for skew in self.skews if skew.why is not None for name in skew.odd)
+        odd = (self.twice.get(name, name) for skew in self.skews if skew.why is not None for name in skew.odd)
         return tuple(dict.fromkeys((*(name for name, _ in self.lost), *odd)))
+
+
+def split_names(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Part nodes to leave out into those that a list of a scheduler can name, and those that it cannot."""
+    stated = tuple(names)
+    return tuple(filter(_NAME.fullmatch, stated)), tuple(name for name in stated if not _NAME.fullmatch(name))

@@ -19,6 +19,8 @@ FORMAT = 1
 MARK = f'{{"compatcheck_node": {FORMAT}, '
 """What the line begins with."""
 
+CUT = "is cut off, or mixed with what others wrote"
+
 
 class Node(NamedTuple):
     """One node of a job, as it was collected there."""
@@ -62,7 +64,7 @@ def read_line(text: str) -> Node:
     try:
         data, _ = json.JSONDecoder().raw_decode(text)
     except (ValueError, RecursionError):
-        raise ValueError("is cut off: whoever wrote it was stopped") from None
+        raise ValueError(CUT) from None
     try:
         node: Node = _shape(Node, data)
     except (TypeError, KeyError, ValueError):

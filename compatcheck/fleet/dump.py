@@ -7,10 +7,10 @@ import socket
 from typing import TYPE_CHECKING
 
 from compatcheck import __version__
+from compatcheck.checking.digests import digest_file, digest_named
 from compatcheck.checking.gathering import measure_hardware, read_installed
 from compatcheck.checking.shared import read_shared
 from compatcheck.collectors.recognise import SKIPPED_DIRECTORIES
-from compatcheck.core.files import ReadLog
 from compatcheck.core.node import Node
 from compatcheck.core.source import Skipped, Source
 
@@ -27,7 +27,6 @@ CODE = (".py", ".pyx", ".so", ".cu", ".cuh", ".c", ".cc", ".cpp", ".h", ".hpp")
 """Files of a source tree that decide what is run; a checkout may hold data and checkpoints, too."""
 MOST_FILES = 20_000
 """Of one source tree; torch's own has about half as many."""
-_DIGITS = 12
 
 
 def describe_node(request: Request, rules: RuleSet, environ: Mapping[str, str]) -> Node:
@@ -41,12 +40,7 @@ def describe_node(request: Request, rules: RuleSet, environ: Mapping[str, str]) 
     Raises:
         CompatcheckError: there is no such environment.
     """
-    log = ReadLog(request.files)
-    shared = read_shared(request._replace(files=log), rules, environ)
-    if shared.documents:
-        from compatcheck.frameworks.recognise import follow_references  # noqa: PLC0415 (only with configurations)
-
-        follow_references(shared.documents, rules, environ, log)
+    shared = read_shared(request, rules, environ)
     environment, _ = read_installed(request, shared)
     editable: dict[str, Mapping[str, str]] = {}
     skipped = [*environment.skipped, *shared.skipped]
@@ -58,34 +52,18 @@ def describe_node(request: Request, rules: RuleSet, environ: Mapping[str, str]) 
             except OSError as error:
                 reason = f"the source tree of {package.name} could not be read: {error.strerror}"
                 skipped.append(Skipped(Source(root), reason))
-    named = (*request.training, *filter(None, (request.env_file,)))
-    beside = log.read.difference(map(os.path.realpath, named))
     return Node(
         name_node(environ),
         __version__,
         environment._replace(hardware=measure_hardware(environ), skipped=tuple(skipped)),
         editable,
-        {path: digest_file(path) for path in sorted((*map(os.path.abspath, named), *beside))},
+        digest_named(request, rules, environ),
     )
 
 
 def name_node(environ: Mapping[str, str]) -> str:
     """Return how the scheduler calls this node, else its host name."""
     return next((environ[name] for name in NAMES if environ.get(name)), "") or socket.gethostname()
-
-
-def digest_file(path: str) -> str | None:
-    """Return the first digits of a file's SHA-256; None where it cannot be read."""
-    from hashlib import sha256  # noqa: PLC0415 (only for a dump)
-
-    digest = sha256()
-    try:
-        with open(path, "rb") as file:
-            while piece := file.read(1 << 20):
-                digest.update(piece)
-    except OSError:
-        return None
-    return digest.hexdigest()[:_DIGITS]
 
 
 def digest_tree(root: str) -> dict[str, str]:

@@ -32,26 +32,32 @@ def read_dumps(paths: Iterable[str], expected: str | None = None, files: Files =
     """
     nodes: list[Node] = []
     lost: dict[str, str] = {}
+    silent_files: dict[str, str] = {}
+    called = False  # whether files are called as their nodes are, and not by the number of a task
     unread: list[Skipped] = []
     for path in _list_files(paths, files):
-        stem = os.path.splitext(os.path.basename(path))[0]
         try:
             found, other, silent = read_nodes(path, files)
         except InputError as error:
-            lost[stem] = error.message
+            silent_files[path] = error.message
             continue
         broken = [entry for entry in other if entry.named]
         if not found and len(broken) == 1:
-            lost[stem] = broken[0].reason
+            silent_files[path] = broken[0].reason
             other = tuple(entry for entry in other if not entry.named)
         nodes += found
+        called |= any(_short(node.name) == _short(_stem(path)) for node in found)
         unread += other
         lost |= silent
+    names = [] if expected is None else _read_names(expected)
+    for path, why in silent_files.items():
+        is_name = _stem(path) in names or called or not nodes
+        lost[_stem(path) if is_name else f"file {path}"] = why
     if expected is not None:
+        nodes = [node._replace(name=_spell(node.name, names)) for node in nodes]
+        lost = {_spell(name, names): why for name, why in lost.items()}
         there = {_short(node.name) for node in nodes} | {_short(name) for name in lost}
-        lost |= {
-            name: f"is in {expected} and wrote nothing" for name in _read_names(expected) if _short(name) not in there
-        }
+        lost |= {name: f"is in {expected} and wrote nothing" for name in names if _short(name) not in there}
     return Answers(tuple(nodes), tuple(lost.items()), tuple(unread))
 
 
@@ -73,6 +79,17 @@ def _read_names(path: str) -> list[str]:
     from compatcheck.core.textfile import read_utf8  # noqa: PLC0415 (only with a list)
 
     return read_utf8(path).replace(",", " ").split()
+
+
+def _stem(path: str) -> str:
+    return os.path.splitext(os.path.basename(path))[0]
+
+
+def _spell(name: str, names: Iterable[str]) -> str:
+    """Call a node as the list does, which may know its host without or with a domain."""
+    bare = _short(name)
+    alike = [other for other in names if _short(other) == bare and bare in {name, other}]
+    return name if name in alike or not alike else alike[0]
 
 
 def _short(name: str) -> str:

@@ -53,7 +53,7 @@ def judge_nodes(
     if len(inspection.requests) > 1:
         raise UsageError("the policy has several runs or targets", hint="choose one with --run and --target")
     criteria = open_criteria(inspection, rules, checks)
-    compared = _tell_apart(answers.nodes)
+    compared, twice = _tell_apart(answers.nodes)
     missing = tuple(sorted(answers.lost, key=lambda entry: natural(entry[0])))
     request = inspection.requests[0]
     unread = list(answers.unread)
@@ -90,19 +90,22 @@ def judge_nodes(
         waiver_notes=() if waivers is None else waivers.notes(complete=inspection.complete),
     )
     names = tuple((name, tuple(node.name for node in alike)) for name, alike in kinds)
-    return Fleet(report, names, skews, missing)
+    return Fleet(report, names, skews, missing, twice)
 
 
-def _tell_apart(nodes: Iterable[Node]) -> list[Node]:
-    """Return each node once, in the order of their names; two of one name that differ get a number."""
+def _tell_apart(nodes: Iterable[Node]) -> tuple[list[Node], dict[str, str]]:
+    """Return each node once, in the order of their names; two of one name that differ get a number: label → name."""
     known: dict[str, Node] = {}
+    twice: dict[str, str] = {}
     for node in nodes:
-        name, number = node.name, 1
-        while name in known and known[name]._replace(name=node.name) != node:
+        label, number = node.name, 1
+        while label in known and known[label]._replace(name=node.name) != node:
             number += 1
-            name = f"{node.name} ({number})"
-        known[name] = node._replace(name=name)
-    return sorted(known.values(), key=lambda node: natural(node.name))
+            label = f"{node.name} ({number})"
+        known[label] = node._replace(name=label)
+        if number > 1:
+            twice[label] = node.name
+    return sorted(known.values(), key=lambda node: natural(node.name)), twice
 
 
 def _group(nodes: Sequence[Node], skews: Sequence[Skew]) -> list[tuple[str, list[Node]]]:

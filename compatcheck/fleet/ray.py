@@ -12,19 +12,29 @@ import os
 import socket
 import sys
 import time
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import InputError, UsageError
 from compatcheck.core.installation import tell_remedy
 from compatcheck.core.node import Answers, Node, read_line, write_line
+from compatcheck.core.patience import wait_for
 from compatcheck.core.source import Source
+from compatcheck.core.textfile import echo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+CONNECT_SECONDS = 60.0
+"""Until a cluster has taken a driver that has no limit of its own."""
 _POLL_SECONDS = 0.5
-_CONNECT_SECONDS = 10.0
+_GREET_SECONDS = 10.0
+_LEAVE_SECONDS = 5.0
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+"""What a client of gRPC begins with: the preface of HTTP/2 and empty settings (RFC 9113, 3.4)."""
+_SETTINGS = 4
+"""Type of the frame that a server of HTTP/2 answers with; it stands behind the three bytes of the frame's length."""
+_REMEDY = "`ray status` shows the cluster; one that wants a token is reached with RAY_AUTH_MODE=token"
 _MOST_SAID = 200
 _DRAINED = frozenset({1, 4})
 """Reasons of Ray for a node that is gone on purpose: it was stopped, or drained as idle (NodeDeathInfo.Reason of gcs.proto)."""
@@ -45,21 +55,32 @@ def collect_nodes(
         UsageError: Ray is not there.
         InputError: no cluster answers, or it runs another release of Ray or Python.
     """
-    with connect(address, "--address") as ray:
-        return _collect(ray, options, timeout_seconds, note)
+    deadline = time.monotonic() + timeout_seconds
+    said: dict[str, Node | str] = {}
+    with connect(address, "--address", timeout_seconds) as ray:
+        try:
+            wait_for(lambda: _ask(ray, options, deadline, said, note), deadline + 2 * _POLL_SECONDS - time.monotonic())
+        except TimeoutError:  # the head of the cluster itself hangs
+            if not said:
+                why = f"it says of no node within {timeout_seconds:g} s"
+                raise InputError(why, source=Source(f"--address {address}"), hint=_REMEDY) from None
+    nodes = tuple(found for found in said.values() if isinstance(found, Node))
+    hung = f"did not answer within {timeout_seconds:g} s"
+    return Answers(nodes, tuple((name, why or hung) for name, why in said.items() if not isinstance(why, Node)))
 
 
 @contextmanager
-def connect(address: str, option: str) -> Iterator[Any]:
+def connect(address: str, option: str, timeout_seconds: float = CONNECT_SECONDS) -> Iterator[Any]:
     """Connect to a cluster, and leave it again; standard output is for the report, so what Ray says goes to standard error.
 
     Args:
         address: of the cluster, as `ray.init` takes it.
         option: which names it.
+        timeout_seconds: until it is connected.
 
     Raises:
         UsageError: Ray is not there.
-        InputError: no cluster answers, or it runs another release of Ray or Python.
+        InputError: no cluster answers in time, or it runs another release of Ray or Python.
     """
     try:
         import ray  # noqa: PLC0415 (only with a cluster)
@@ -68,72 +89,95 @@ def connect(address: str, option: str) -> Iterator[Any]:
     with redirect_stdout(sys.stderr):
         began = not ray.is_initialized()
         if began:
-            place = Source(f"{option} {address}")
-            _require_listener(os.environ.get("RAY_ADDRESS", "") if address == "auto" else address, place)
+            place, deadline = Source(f"{option} {address}"), time.monotonic() + timeout_seconds
+            _require_cluster(
+                os.environ.get("RAY_ADDRESS", "") if address == "auto" else address, place, timeout_seconds
+            )
             try:
-                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+                wait_for(
+                    lambda: ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR),
+                    deadline - time.monotonic(),
+                )
+            except TimeoutError:
+                said = f"something answers there, and Ray did not connect to it within {timeout_seconds:g} s"
+                raise InputError(said, source=place, hint=_REMEDY) from None
             except (ConnectionError, RuntimeError, ValueError) as error:
                 said = " ".join(str(error).split())
-                raise InputError(said, source=place, hint="`ray status` shows the cluster") from None
+                raise InputError(said, source=place, hint=_REMEDY) from None
         try:
             yield ray
         finally:
             if began:
-                ray.shutdown()
+                with suppress(TimeoutError):
+                    wait_for(ray.shutdown, _LEAVE_SECONDS)
 
 
-def _require_listener(address: str, place: Source) -> None:
-    """Refuse an address behind which nothing listens: Ray itself tries for a quarter of an hour.
+def _require_cluster(address: str, place: Source, timeout_seconds: float) -> None:
+    """Refuse an address behind which nothing listens, or nothing that speaks gRPC, and say what does.
 
     Raises:
-        InputError: it does not, within `_CONNECT_SECONDS`.
+        InputError: it does not, within the time and `_GREET_SECONDS`.
     """
     host, _, port = address.rpartition("://")[2].rpartition(":")
-    if not port.isdigit():
+    if not port.isdigit() or os.environ.get("RAY_USE_TLS", "0") not in {"", "0"}:
         return
+    limit = max(0.1, min(_GREET_SECONDS, timeout_seconds))
     try:
-        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+        with socket.create_connection((host.strip("[]"), int(port)), limit) as there:
+            there.settimeout(limit)
+            there.sendall(_GREETING)
+            try:
+                answer = there.recv(256)
+            except TimeoutError:
+                said = f"no Ray is there: what listens says nothing within {limit:g} s"
+                raise InputError(said, source=place, hint=_REMEDY) from None
     except (OSError, OverflowError) as error:
         said = f"nothing answers there: {error}"
-        raise InputError(said, source=place, hint="`ray status` shows the cluster") from None
+    else:
+        if answer[3:4] == bytes([_SETTINGS]):
+            return
+        first = echo(answer.decode("utf-8", "replace").partition("\n")[0].strip())
+        said = f"no Ray is there: it answers {first}" if answer else "no Ray is there: it hangs up"
+    raise InputError(said, source=place, hint=_REMEDY)
 
 
-def _collect(ray: Any, options: Mapping[str, Any], timeout_seconds: float, note: Callable[[str], None]) -> Answers:  # noqa: ANN401
+def _ask(
+    ray: Any,  # noqa: ANN401 (Ray's module)
+    options: Mapping[str, Any],
+    deadline: float,
+    said: dict[str, Node | str],
+    note: Callable[[str], None],
+) -> None:
+    """Ask each node, and write down under its name what it says, or why it cannot; an empty reason: nothing yet."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415 (see above)
 
-    deadline = time.monotonic() + timeout_seconds
     records = {record["NodeID"]: record for record in ray.nodes()}
     names = _name_nodes(records)
+    for key, record in records.items():
+        if record["Alive"]:
+            said[names[key]] = ""
+        elif _is_missed(record, records.values()):
+            said[names[key]] = f"died before it was asked: {record.get('DeathReasonMessage') or 'Ray says no more'}"
     task = ray.remote(num_cpus=0, max_retries=0)(_make_task())
     waiting = {}
     for key, record in records.items():
         if record["Alive"]:
             pinned = task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(key, soft=False))
             waiting[pinned.remote(dict(options))] = key
-    nodes: list[Node] = []
-    lost: list[tuple[str, str]] = []
-    for key, record in records.items():
-        if not record["Alive"] and _is_missed(record, records.values()):
-            lost.append(
-                (names[key], f"died before it was asked: {record.get('DeathReasonMessage') or 'Ray says no more'}")
-            )
-    while waiting:
+    while waiting and time.monotonic() < deadline:
         note(f"waiting for {len(waiting)} of {len(records)} nodes")
-        left = deadline - time.monotonic()
-        done, _ = ray.wait(list(waiting), num_returns=1, timeout=max(0, min(left, _POLL_SECONDS)))
+        left = min(deadline - time.monotonic(), _POLL_SECONDS)
+        done, _ = ray.wait(list(waiting), num_returns=1, timeout=max(0, left))
         for reference in done:
             key = waiting.pop(reference)
-            found = _read_result(ray, reference, names[key], records[key])
-            nodes.append(found) if isinstance(found, Node) else lost.append((names[key], found))
+            said[names[key]] = _read_result(ray, reference, names[key], records[key])
         if done:
             continue
         alive = {record["NodeID"] for record in ray.nodes() if record["Alive"]}
         for reference, key in list(waiting.items()):
-            if key not in alive or left <= 0:
+            if key not in alive:
                 del waiting[reference]
-                hung = f"did not answer within {timeout_seconds:g} s"
-                lost.append((names[key], hung if key in alive else "died before it answered"))
-    return Answers(tuple(nodes), tuple(lost))
+                said[names[key]] = "died before it answered"
 
 
 def _is_missed(dead: Any, records: Iterable[Any]) -> bool:  # noqa: ANN401 (a record of Ray's)

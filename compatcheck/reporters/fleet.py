@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from compatcheck.core.fleet import split_names
 from compatcheck.core.language import translate
 from compatcheck.reporters.folding import shorten
 from compatcheck.reporters.json import describe_report
@@ -38,7 +39,7 @@ class _Writer(Terminal):
         for name, nodes in fleet.kinds if len(fleet.kinds) > 1 else ():
             yield from self.broken(f"{name}: " + self.names(nodes))
         yield ""
-        shown = [skew for skew in fleet.skews if skew.why is not None or self.verbose]
+        shown = [skew for skew in fleet.skews if skew.is_told or self.verbose]
         for skew in shown:
             yield from self.skew(skew)
         rest = len(fleet.skews) - len(shown)
@@ -94,7 +95,7 @@ def holders_text(skew: Skew, nodes: tuple[str, ...], *, usual: bool) -> str:
 def format_markdown(fleet: Fleet) -> str:
     """Format the nodes of a job as Markdown."""
     lines = [f"## {escape(count_text(fleet))}", ""]
-    shown = [skew for skew in fleet.skews if skew.why is not None]
+    shown = [skew for skew in fleet.skews if skew.is_told]
     if shown:
         rows = [
             (
@@ -119,13 +120,15 @@ def format_json(fleet: Fleet) -> str:
 
 def describe_fleet(fleet: Fleet) -> dict[str, object]:
     """Describe the nodes of a job as plain data."""
+    excluded, unnamable = split_names(fleet.excluded)
     return {
         **describe_report(fleet.report),
         "fleet": {
             "kinds": [{"subject": name, "nodes": list(nodes)} for name, nodes in fleet.kinds],
             "differences": [_describe_skew(skew) for skew in fleet.skews],
             "lost": [{"node": name, "reason": why} for name, why in fleet.lost],
-            "excluded": list(fleet.excluded),
+            "excluded": list(excluded),
+            "unnamable": list(unnamable),
         },
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import random
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,8 @@ import pytest
 from tests import ROOT
 from tests.cli.drawn_locks import write_locks
 from tests.cli.run_cli import run
+from tests.faults.desk import write_rule
+from tests.unit.collectors.image.archives import docker_archive, oci_files, tar, write_files
 
 MANY = pytest.param(2500, marks=pytest.mark.slow)
 
@@ -108,6 +112,116 @@ def test_a_file_of_another_run_or_of_other_inputs_is_kept(tmp_path: Path):
     assert output.read_bytes() == before
     assert run("bulk", *paths, "--no-policy", "--output", output).code == 1
     assert output.read_bytes() == before
+
+
+INSTALLED = {
+    "usr/bin/python3.11": b"\x7fELF",
+    **{
+        f"usr/lib/python3.11/site-packages/{name}-{version}.dist-info/METADATA": (
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n".encode()
+        )
+        for name, version in (("torch", "2.6.0"), ("deepspeed", "0.16.4"))
+    },
+}
+
+
+def make_inputs(folder: Path) -> list[str]:
+    """Write one input of each kind with one stack, and a repository that has a directory named as in a root."""
+    packed = tar(dict(INSTALLED))
+    write_files(folder / "root", INSTALLED)
+    write_files(folder / "layout", oci_files([([packed], [packed], "train", "linux/amd64", True)]))
+    docker_archive(folder / "image.tar", [packed])
+    (folder / "image.tar.gz").write_bytes(gzip.compress((folder / "image.tar").read_bytes()))
+    lines = b"torch==2.6.0\ndeepspeed==0.16.4\n"
+    write_files(folder / "repository", {"requirements.txt": lines, "usr/local/motd": b"", ".git/HEAD": b""})
+    write_files(folder, {"facts.yaml": b"compatcheck: 1\npackages: {torch: '2.6.0', deepspeed: '0.16.4'}\n"})
+    (folder / "requirements.txt").write_bytes(lines)
+    names = ("root", "layout", "image.tar", "image.tar.gz", "repository", "facts.yaml", "requirements.txt")
+    return [str(folder / name) for name in names]
+
+
+def test_images_configurations_and_repositories_have_a_line_as_locks_do(tmp_path: Path):
+    names = make_inputs(tmp_path)
+    given = ("--no-policy", "--training", ROOT / "fixtures/upgrade/train.yaml", "--gpu", "8xH100-80GB")
+    ran = run("bulk", *names, *given)
+    for name, text in zip(names, ran.out.splitlines(), strict=True):
+        line = json.loads(text)
+        command = "image" if name.endswith(("root", "layout", ".tar", ".gz")) else "check"
+        report = json.loads(run(command, name, *given, "--format", "json").out)
+        assert (line["input"], line["exit_code"]) == (name, report["summary"]["exit_code"] == 1), text
+        assert line["subjects"] == [subject["id"] for subject in report["subjects"]]
+        told = {one["fingerprint"] for one in report["findings"] if not one["folded"]}
+        assert {one["fingerprint"] for one in line["findings"]} == told
+        assert "deepspeed/zero3-params-kept-in-backward" in {one["rule_id"] for one in line["findings"]}
+
+
+def change_training(folder: Path) -> None:
+    (folder / "train.yaml").write_text("compatcheck: 1\ntraining: {zero_stage: 2}\n")
+
+
+def change_what_it_names(folder: Path) -> None:
+    (folder / "ds.json").write_text('{"zero_optimization": {"stage": 2}}')
+
+
+def change_policy(folder: Path) -> None:
+    (folder / "compatcheck.toml").write_text('fail-on = "critical"\n')
+
+
+def change_rules(folder: Path) -> None:
+    path = folder / "rules" / "leaky" / "holds-more.yaml"
+    path.write_text(path.read_text().replace('bytes: "7"', 'bytes: "8"'))
+
+
+def change_variables(folder: Path) -> None:
+    (folder / "job.env").write_text("NCCL_DEBUG=WARN\n")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (change_training, "was written with other content of the files that options name"),
+        (change_what_it_names, "was written with other content of the files that options name"),
+        (change_policy, "was written with other content of the files that options name"),
+        (change_variables, "was written with other content of the files that options name"),
+        (change_rules, "was written with other rules"),
+        (os.utime, None),
+    ],
+)
+def test_lines_of_other_options_rules_or_files_are_not_mixed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None], why: str | None
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.yaml").write_text(
+        "model_name_or_path: x\ndeepspeed: ds.json\noutput_dir: out\nper_device_train_batch_size: 1\n"
+    )
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}}')
+    (tmp_path / "job.env").write_text("NCCL_DEBUG=INFO\n")
+    (tmp_path / "compatcheck.toml").write_text('fail-on = "high"\n')
+    write_rule(tmp_path / "rules", ["1.1", "1.2"])
+    paths = write_locks(tmp_path / "locks", 3)
+    given = ("--training", "train.yaml", "--env-file", "job.env", "--rules", "rules", "--output", "checked.jsonl")
+    assert run("bulk", *paths, *given).code in {0, 1}
+    before = (tmp_path / "checked.jsonl").read_bytes()
+    change(tmp_path)
+    ran = run("bulk", *paths, *given)
+    assert (tmp_path / "checked.jsonl").read_bytes() == before
+    if why is None:
+        assert ran.code in {0, 1}
+    else:
+        assert (ran.code, why in " ".join(ran.err.split())) == (4, True), ran.err
+
+
+def test_lines_of_another_working_directory_are_not_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The same names are other inputs there."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "requirements.txt").write_text("torch==2.6.0\n")
+    output = tmp_path / "checked.jsonl"
+    monkeypatch.chdir(tmp_path / "a")
+    run("bulk", "requirements.txt", "--no-policy", "--output", output)
+    monkeypatch.chdir(tmp_path / "b")
+    ran = run("bulk", "requirements.txt", "--no-policy", "--output", output)
+    assert (ran.code, "was written with another working directory" in " ".join(ran.err.split())) == (4, True)
 
 
 def test_a_list_comes_from_standard_input_or_a_file(tmp_path: Path):

@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from compatcheck.core.node import MARK, read_line, write_line
+from compatcheck.core.node import MARK, Node, read_line, write_line
 from tests import ROOT
 from tests.cli.run_cli import run
 from tests.unit.fleet.drawn_nodes import draw
@@ -87,3 +87,35 @@ def test_where_all_are_silent_each_is_named_and_to_be_left_out(tmp_path: Path):
     assert ran.code == 3
     assert "a holds no node: it is empty; b holds no node: it is empty" in " ".join(ran.err.split())
     assert (tmp_path / "nodes.txt").read_text() == "a\nb\n"
+
+
+def write_dumps(folder: Path, *nodes: Node) -> Path:
+    folder.mkdir()
+    for node in nodes:
+        with (folder / f"{node.name}.json").open("a") as file:
+            file.write(write_line(node))
+    return folder
+
+
+@pytest.mark.parametrize("options", [(), ("--format", "markdown")])
+def test_another_release_of_the_tool_is_named_unasked(tmp_path: Path, options: tuple[str, ...]):
+    folder = write_dumps(tmp_path / "dumps", draw("a"), draw("b"), draw("older")._replace(tool="0.0.9"))
+    ran = run("fleet", "merge", folder, "--no-policy", *options)
+    assert ran.code == 0
+    (line,) = (line for line in ran.out.splitlines() if "0.0.9" in line)
+    assert "older" in line
+
+
+def test_the_list_of_nodes_to_leave_out_has_names_of_nodes_alone(tmp_path: Path):
+    odd = draw("n1", {"nvidia-nccl-cu12": "2.20.5"})
+    folder = write_dumps(tmp_path / "dumps", draw("n1"), odd, draw("n2"), draw("n3"))
+    names = ("n4\nn2", "n5,n2", "n6 (copy)", "n[7-9]", "#n10", "-n11", "n12")
+    for name in names:
+        (folder / f"{name}.json").write_text("")
+    ran = run("fleet", "merge", folder, "--no-policy", "--exclude-file", tmp_path / "nodes.txt", "--format", "json")
+    assert (tmp_path / "nodes.txt").read_text() == "n12\nn1\n"
+    said = " ".join(ran.err.split())
+    assert "for no scheduler has nodes of such a name: " in said
+    assert all(repr(name) in said for name in names[:-1])
+    assert set(json.loads(ran.out)["fleet"]["excluded"]) == {"n1", "n12"}
+    assert set(json.loads(ran.out)["fleet"]["unnamable"]) == set(names[:-1])

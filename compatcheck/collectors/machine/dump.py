@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
-from compatcheck.core.node import FORMAT, MARK, Node, read_line
+from compatcheck.core.node import CUT, FORMAT, MARK, Node, read_line
 from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo, read_text
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from compatcheck.core.environment import Environment
 
 _ANY_FORM = lazy_compile(r'\{"compatcheck_node": (\d+), ')
-_LABEL = lazy_compile(r"^(?:\[([^]\s]+)\]|([^\s:]+):) ")
-"""What a launcher puts in front of a node's lines: ``n3: `` of pdsh, ``7: `` of srun, ``[pod/train-3/main] `` of kubectl."""
+_LABEL = lazy_compile(r"^ *(?:\[([^]\s]+)\]|([^\s:]+):) ")
+"""What a launcher puts in front of a node's lines: ``n3: `` of pdsh, `` 7: `` of srun, ``[pod/train-3/main] `` of kubectl."""
 _NUMBER = lazy_compile(r"\d+")
 _MOST_LINES = 3
 """Other lines that are shown of a file; more are a log."""
@@ -32,9 +32,12 @@ def read_nodes(path: str, files: Files = LOCAL) -> tuple[tuple[Node, ...], tuple
     skipped: list[Skipped] = []
     other: list[tuple[int, str]] = []
     labels: set[str] = set()
+    called = False  # whether labels are names of nodes: srun's are numbers of tasks, kubectl's are pods
+    begun: dict[str, tuple[int, str]] = {}  # what stands in front → where a node begins that is not there whole yet
     for number, line in enumerate(read_text(path, files).splitlines(), start=1):
         begin = line.find(MARK)
-        if begin < 0:
+        front = line[:begin] if begin >= 0 else next((front for front in begun if line.startswith(front)), None)
+        if front is None:
             form = _ANY_FORM.search(line)
             if form is not None:
                 reason = (
@@ -44,15 +47,32 @@ def read_nodes(path: str, files: Files = LOCAL) -> tuple[tuple[Node, ...], tuple
             elif line.strip():
                 other.append((number, line.strip()))
             continue
-        if (label := _label(line[:begin])) is not None:
+        started, text = begun.pop(front, (number, ""))
+        if begin >= 0:
+            if text:
+                skipped.append(_cut(path, started))
+            started, text = number, ""
+        text += line[len(front) :]
+        label = _label(front)
+        if label is not None:
             labels.add(label)
+            if not text.endswith(
+                "}"
+            ):  # srun breaks what it labels after 1,024 bytes, and mixes the pieces of all tasks
+                begun[front] = (started, text)
+                continue
         try:
-            nodes.append(read_line(line[begin:]))
+            nodes.append(read_line(text))
+            called |= label == nodes[-1].name
         except ValueError as error:
-            skipped.append(Skipped(Source(path, line=number), str(error), named=True))
+            if label is not None and str(error) == CUT:
+                begun[front] = (started, text)
+            else:
+                skipped.append(_cut(path, started, str(error)))
+    skipped += (_cut(path, started) for started, _ in begun.values())
     if not nodes and not skipped:
         said = f": {echo(other[-1][1])}" if other else ": it is empty"
-        hint = "`srun compatcheck env --dump` writes a line for each node"
+        hint = "`compatcheck env --dump` writes a line for each node"
         raise InputError(f"holds no node{said}", source=Source(path), hint=hint)
     shapes = {_NUMBER.sub("#", label) for label in labels}
     silent = {
@@ -61,11 +81,17 @@ def read_nodes(path: str, files: Files = LOCAL) -> tuple[tuple[Node, ...], tuple
         if (name := _label(line)) is not None and name not in labels and _NUMBER.sub("#", name) in shapes
     }
     other = [(number, line) for number, line in other if _label(line) not in silent]
+    if not called:
+        silent = {f"what {path} labels {name}": why for name, why in silent.items()}
     for number, line in other[:_MOST_LINES]:
         skipped.append(Skipped(Source(path, line=number), f"is no node: {echo(line)}", passes=True))
     if len(other) > _MOST_LINES:
         skipped.append(Skipped(Source(path), f"{len(other) - _MOST_LINES} more lines are no node", passes=True))
     return tuple(nodes), tuple(skipped), silent
+
+
+def _cut(path: str, line: int, why: str = CUT) -> Skipped:
+    return Skipped(Source(path, line=line), why, "write a file for each node, or use `srun --label`", named=True)
 
 
 def _label(line: str) -> str | None:

@@ -21,7 +21,7 @@ def line(number: int, asked: str = "x") -> str:
 
 
 def write(path: Path, numbers: range) -> None:
-    ledger = Ledger(str(path), "x", CODES)
+    ledger = Ledger(str(path), "x", CODES, ("other options",))
     assert [record["input"] for record in ledger.read()] == [str(number) for number in range(numbers.start)]
     for number in numbers:
         ledger.write(line(number))
@@ -53,7 +53,7 @@ def test_a_line_that_was_not_finished_is_written_again(tmp_path: Path):
 )
 def test_what_another_program_or_run_wrote_is_kept(tmp_path: Path, text: str):
     (tmp_path / "a").write_text(text)
-    ledger = Ledger(str(tmp_path / "a"), "x", CODES)
+    ledger = Ledger(str(tmp_path / "a"), "x", CODES, ("other options",))
     with pytest.raises(InputError):
         list(ledger.read())
     ledger.close()
@@ -61,11 +61,11 @@ def test_what_another_program_or_run_wrote_is_kept(tmp_path: Path, text: str):
 
 
 def test_two_runs_do_not_write_one_file(tmp_path: Path):
-    first = Ledger(str(tmp_path / "a"), "x", CODES)
+    first = Ledger(str(tmp_path / "a"), "x", CODES, ("other options",))
     with pytest.raises(UsageError, match="another run"):
-        Ledger(str(tmp_path / "a"), "x", CODES)
+        Ledger(str(tmp_path / "a"), "x", CODES, ("other options",))
     first.close()
-    Ledger(str(tmp_path / "a"), "x", CODES).close()
+    Ledger(str(tmp_path / "a"), "x", CODES, ("other options",)).close()
 
 
 def test_a_full_disk_ends_the_run_and_what_is_whole_stays(tmp_path: Path):
@@ -73,7 +73,7 @@ def test_a_full_disk_ends_the_run_and_what_is_whole_stays(tmp_path: Path):
 import resource, sys
 from compatcheck.checking.ledger import Ledger
 resource.setrlimit(resource.RLIMIT_FSIZE, (180, 180))
-ledger = Ledger(sys.argv[1], "x", frozenset({0}))
+ledger = Ledger(sys.argv[1], "x", frozenset({0}), ("other options",))
 list(ledger.read())
 for number in range(10):
     ledger.write('{"input": "%d", "run": "x", "exit_code": 0}' % number)
@@ -90,9 +90,9 @@ for number in range(10):
 def test_a_place_that_takes_no_file_is_refused(tmp_path: Path, name: str):
     (tmp_path / "folder").mkdir()
     with pytest.raises(UsageError, match="cannot be written"):
-        Ledger(str(tmp_path / name), "x", CODES)
+        Ledger(str(tmp_path / name), "x", CODES, ("other options",))
 
 
 def test_what_is_no_file_is_refused():
     with pytest.raises(UsageError, match="no regular file"):
-        Ledger("/dev/full", "x", CODES)
+        Ledger("/dev/full", "x", CODES, ("other options",))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compatcheck.core.errors import InputError
-from compatcheck.core.node import write_line
+from compatcheck.core.node import MARK, write_line
 from compatcheck.fleet.dumps import read_dumps
 from tests.unit.fleet.drawn_nodes import draw
 
@@ -84,6 +84,57 @@ def test_a_node_that_a_launcher_names_and_that_wrote_none_is_lost(tmp_path: Path
     assert [node.name for node in found.nodes] == ["n1", "n2"]
     assert found.lost == (("n3", "wrote no node: 'n3: bash: no compatcheck'"),)
     assert [entry.source.line for entry in found.unread] == [4]
+
+
+def test_lines_that_srun_breaks_and_mixes_are_put_together(tmp_path: Path):
+    """Slurm 22.05 starts a line of its own after 1,024 bytes of what it labels, and pads the numbers of ten tasks and more."""
+    nodes = [draw(f"n{number}", {f"package-{count}": "1.0" for count in range(40)}) for number in range(11)]
+    pieces = []
+    for number, node in enumerate(nodes):
+        line = write_line(node).rstrip("\n")
+        pieces += [(at, f"{number:>2}: {line[at : at + 1024]}\n") for at in range(0, len(line), 1024)]
+    assert len(pieces) > 3 * len(nodes)
+    mixed = [piece for _, piece in sorted(pieces)]
+    (tmp_path / "all.txt").write_text("".join(mixed))
+    found = read_dumps([str(tmp_path / "all.txt")])
+    assert (sorted(found.nodes, key=lambda node: int(node.name[1:])), found.unread, found.lost) == (nodes, (), ())
+    (tmp_path / "all.txt").write_text(
+        "".join(piece for piece in mixed if not piece.startswith(" 7: ") or MARK in piece)
+    )
+    found = read_dumps([str(tmp_path / "all.txt")])
+    assert "n7" not in {node.name for node in found.nodes}
+    assert "cut off" in str(found.unread[0])
+
+
+def test_numbers_of_tasks_are_no_names_of_nodes(tmp_path: Path):
+    """`srun --label` writes those in front."""
+    lines = f"0: {write_line(draw('n1'))}1: {write_line(draw('n2'))}2: bash: no compatcheck\n"
+    (tmp_path / "all.txt").write_text(lines)
+    ((name, _),) = read_dumps([str(tmp_path / "all.txt")]).lost
+    assert name == f"what {tmp_path / 'all.txt'} labels 2"
+    (tmp_path / "nodes.txt").write_text("n1\nn2\nn3\n")
+    assert "n3" in dict(read_dumps([str(tmp_path / "all.txt")], str(tmp_path / "nodes.txt")).lost)
+
+
+def test_files_that_are_called_by_numbers_of_tasks_are_no_names_of_nodes(tmp_path: Path):
+    """`srun --output=dumps/%n.json` writes those."""
+    (tmp_path / "dumps").mkdir()
+    for number, text in enumerate((write_line(draw("n1")), write_line(draw("n2")), "")):
+        (tmp_path / "dumps" / f"{number}.json").write_text(text)
+    silent = f"file {tmp_path / 'dumps' / '2.json'}"
+    assert [name for name, _ in read_dumps([str(tmp_path / "dumps")]).lost] == [silent]
+    (tmp_path / "nodes.txt").write_text("n1\nn2\nn3\n")
+    found = read_dumps([str(tmp_path / "dumps")], str(tmp_path / "nodes.txt"))
+    assert [name for name, _ in found.lost] == [silent, "n3"]
+
+
+def test_nodes_are_called_as_the_list_calls_them(tmp_path: Path):
+    (tmp_path / "dumps").mkdir()
+    for name in ("a.cluster.example", "b", "c.other.example"):
+        (tmp_path / "dumps" / name).write_text(write_line(draw(name)))
+    (tmp_path / "nodes.txt").write_text("a\nb.cluster.example\nc.cluster.example\n")
+    found = read_dumps([str(tmp_path / "dumps")], str(tmp_path / "nodes.txt"))
+    assert [node.name for node in found.nodes] == ["a", "b.cluster.example", "c.other.example"]
 
 
 def test_a_directory_that_is_not_there_is_refused(tmp_path: Path):

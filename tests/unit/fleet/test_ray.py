@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
+import subprocess
 import sys
 import sysconfig
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -128,6 +132,63 @@ def test_a_cluster_that_is_not_there_is_said():
     pytest.importorskip("ray")
     with pytest.raises(InputError, match="--address"):
         collect_nodes("127.0.0.1:1", {}, 5)
+
+
+WORDS = {
+    b"": "no Ray is there: what listens says nothing within 2 s",
+    b"HTTP/1.0 400 Bad Request\r\n": "no Ray is there: it answers 'HTTP/1.0 400 Bad Request'",
+    b"SSH-2.0-OpenSSH_9\r\n": "no Ray is there: it answers 'SSH-2.0-OpenSSH_9'",
+    b"\0\0\0\4\0\0\0\0\0": "something answers there, and Ray did not connect to it within 2 s",
+}
+"""What a listener that is no Ray says to whoever connects → what is said of it; the last speaks HTTP/2, as gRPC does."""
+
+
+@pytest.mark.parametrize("greeting", WORDS)
+def test_a_port_that_is_no_ray_is_said_in_time(greeting: bytes):
+    pytest.importorskip("ray")
+    with socket.create_server(("", 0)) as listener:
+        taken = []
+
+        def answer() -> None:
+            with suppress(OSError):
+                while True:
+                    taken.append(listener.accept()[0])
+                    taken[-1].sendall(greeting)
+
+        threading.Thread(target=answer, daemon=True).start()
+        began = time.monotonic()
+        done = ask_nodes(f"127.0.0.1:{listener.getsockname()[1]}", "--timeout", 2).communicate(timeout=60)
+        assert time.monotonic() - began < 15
+        assert WORDS[greeting] in done[1]
+
+
+def ask_nodes(address: str, *options: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "compatcheck", "fleet", "env", "--address", address, *map(str, options)]
+    environ = {**os.environ, "NO_COLOR": "1", "COLUMNS": "400"}
+    return subprocess.Popen(
+        command, env=environ, cwd="/", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )  # where a driver stands is on the path of its tasks
+
+
+@pytest.mark.ray
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
+def test_a_head_that_hangs_in_mid_run_costs_no_more_than_the_timeout(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    hanging = make_sleeper(tmp_path / "hanging")
+    add_node(cluster, "hanging", make_environment(tmp_path / "env", RELEASES, hanging), monkeypatch)
+    process = ask_nodes(cluster.address, "--timeout", 15, "--no-policy")
+    while not (hanging / STARTED).exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    head = cluster.head_node.all_processes["gcs_server"][0].process.pid
+    os.kill(head, signal.SIGSTOP)
+    try:
+        _, said = process.communicate(timeout=40)
+    finally:
+        os.kill(head, signal.SIGCONT)
+    assert process.returncode == 3
+    assert " did not answer within 15 s" in said
 
 
 def test_ray_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch):
