@@ -106,7 +106,7 @@ def pair_subjects(
     """Pair runs with the requirement roots of their directory or the nearest one above."""
     used: set[str] = set()
     for run in runs:
-        nearest = roots if together else nearest_roots(run.directory, roots, shared.rules)
+        nearest: list[InputFile | None] = [*(roots if together else nearest_roots(run.directory, roots, shared.rules))]
         for root in nearest or [None]:
             environment = root.environment if root is not None else None
             for declared in run.declared:
