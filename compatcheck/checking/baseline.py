@@ -54,8 +54,11 @@ class Baseline(NamedTuple):
             entry._replace(passes=False, named=entry.named or fail_unread) if entry.source.path in self.lists else entry
             for entry in entered
         )
-        bare = (self._find_bare(subject, gone, named=fail_unread) for subject in report.subjects)
-        skipped = (*emptied, *(entry for entry in bare if entry is not None))
+        bare = [self._find_bare(subject, gone, named=fail_unread) for subject in report.subjects]
+        lost = {
+            entry.source.path: entry for entry in bare if entry is not None
+        }  # which says more than that nothing was checked
+        skipped = (*(entry for entry in emptied if entry.source.path not in lost), *lost.values())
         audit, stood = report.audit, len(report.findings) - len(findings)
         if audit is not None:
             advisories = tuple(entry for entry in audit.advisories if not self._held_advisory(entry, gone))

@@ -18,6 +18,7 @@ from compatcheck.checking.input_files import (
 from compatcheck.checking.locked_manifests import find_locks
 from compatcheck.checking.pairing import (
     group_runs,
+    leave_out_images,
     leave_out_included,
     merge_run,
     nearest_roots,
@@ -25,6 +26,7 @@ from compatcheck.checking.pairing import (
     resolve_reference,
 )
 from compatcheck.checking.request import Gathered
+from compatcheck.checking.stack import find_bare
 from compatcheck.checking.subjects import build_subject
 from compatcheck.core.errors import NothingToCheckError, UsageError
 from compatcheck.core.files import Confined
@@ -77,7 +79,9 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
             roots = [item for item in found if item.is_root]
             locked = {} if request.manifests else find_locks(roots)
             roots = [root for root in leave_out_included(roots) if root.path not in locked]
-            subjects.extend(pair_subjects(*_leave_out_covered(request, group_runs(found), roots), shared))
+            runs, roots = _leave_out_covered(request, group_runs(found), roots, shared)
+            skipped += leave_out_images(runs, roots, shared.rules)
+            subjects.extend(pair_subjects(runs, roots, shared))
         elif path == DASH:
             explicit.extend(read_standard_input_file(files, skipped, request.selection, blocks[path]))
         else:
@@ -113,11 +117,11 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
             "pasted reports (collect_env, ds_report, nvidia-smi, …)"
         )
         raise NothingToCheckError(f"{named}: no environment and no training configuration found", hint=hint)
-    return Gathered(tuple(subjects), tuple(skipped), files=files)
+    return Gathered(tuple(subjects), tuple(skipped), files=files, bare=tuple(find_bare(subjects, shared)))
 
 
 def _leave_out_covered(
-    request: Request, runs: list[ConfigurationSet], roots: list[InputFile]
+    request: Request, runs: list[ConfigurationSet], roots: list[InputFile], shared: Shared
 ) -> tuple[list[ConfigurationSet], list[InputFile]]:
     """Leave out what runs of the policy are about; packages of theirs stay beside what else they are paired with."""
 
@@ -125,7 +129,7 @@ def _leave_out_covered(
         return os.path.realpath(path) in request.covered
 
     kept = [run for run in runs if not all(map(is_covered, run.paths))]
-    wanted = {root.path for run in kept for root in nearest_roots(run.directory, roots)}
+    wanted = {root.path for run in kept for root in nearest_roots(run.directory, roots, shared.rules)}
     return kept, [root for root in roots if root.path in wanted or not is_covered(root.path)]
 
 
@@ -191,7 +195,7 @@ def gather_touched(request: Request, shared: Shared) -> Gathered:
     kept: list[ConfigurationSet] = []
     wanted = [root for root in roots if everything or os.path.realpath(root.path) in touched]
     for run in group_runs(found):
-        nearest = nearest_roots(run.directory, roots)
+        nearest = nearest_roots(run.directory, roots, shared.rules)
         places = {document.source.path for document in run.documents} | {root.path for root in nearest}
         naming = [
             any(resolve_reference(run.directory, name) in touched for _, name, _ in document.references)
@@ -204,10 +208,12 @@ def gather_touched(request: Request, shared: Shared) -> Gathered:
             )
             kept.append(run._replace(documents=documents))
             wanted += [root for root in nearest if root not in wanted]
+    skipped += leave_out_images(kept, roots, shared.rules)
     subjects = _over_installed(list(pair_subjects(kept, wanted, shared)), request, shared, skipped)
     if not subjects:  # a commit that is about something else is told only what it holds itself
         skipped = [entry for entry in skipped if os.path.realpath(entry.source.path) in touched]
-    return Gathered(tuple(subjects), (*shared.skipped, *skipped), files=shared.files, passes=True)
+    bare = tuple(find_bare(subjects, shared))
+    return Gathered(tuple(subjects), (*shared.skipped, *skipped), files=shared.files, passes=True, bare=bare)
 
 
 def _over_installed(subjects: list[Subject], request: Request, shared: Shared, skipped: list[Skipped]) -> list[Subject]:

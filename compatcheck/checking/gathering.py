@@ -85,6 +85,7 @@ def gather_all(inspection: Inspection, rules: RuleSet, environ: Mapping[str, str
         {name: reason for part in gathered for name, reason in part.reasons.items()},
         files,
         inspection.touched is not None and all(part.passes for part in gathered),
+        tuple(dict.fromkeys(entry for part in gathered for entry in part.bare)),
     )
     require_offered(asked, everything.subjects, everything.skipped)
     return everything

@@ -26,7 +26,14 @@ from compatcheck.core.progress import follow
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import CONFIGURATIONS, POLICY_FILE, STANDARD_INPUT, read_bytes, read_standard_input
 from compatcheck.frameworks.beside import find_beside
-from compatcheck.frameworks.recognise import is_launch_script, read_configurations, starts_training
+from compatcheck.frameworks.embedded import Piece, holds_recipes
+from compatcheck.frameworks.recognise import (
+    is_launch_script,
+    is_of_tests,
+    read_configurations,
+    read_pieces,
+    starts_training,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -126,10 +133,12 @@ def read_found(
         try:
             if kind is not None:
                 made = _read_lists(file, kind, tree, skipped, selection, named=is_named(file))
-            elif is_launch_script(file, files) or _is_configuration(file, files):
+                skipped.extend(_find_unread(file, files, named=is_named(file)))
+            elif is_launch_script(file, files) or holds_recipes(file) or _is_configuration(file, files):
                 made = _read_configurations(file, tree, named=False, mark=is_named(file))
             else:
                 made = iter(())
+                skipped.extend(_find_unread(file, files, named=is_named(file)))
             for item in made:
                 found = True
                 started |= _started(item, files)
@@ -159,6 +168,8 @@ def _read_scripts(
         try:
             if starts_training(file, files):
                 by_directory.setdefault(os.path.dirname(file), []).append(file)
+            elif not is_of_tests(file):
+                skipped.extend(_find_unread(file, files, named=is_named(file)))
         except InputError as error:
             skipped.append(as_skipped(error, file)._replace(named=is_named(file)))
     for directory, found in by_directory.items():
@@ -171,6 +182,29 @@ def _read_scripts(
                 yield from _read_configurations(file, files, named=False, mark=is_named(file))
             except InputError as error:
                 skipped.append(as_skipped(error, file)._replace(named=is_named(file)))
+
+
+_OTHER_LANGUAGES = (
+    ".fish", ".bat", ".ps1", ".csh", ".tcsh", ".j2", ".jinja", ".jinja2", ".tmpl", ".tpl", ".template", ".ipynb", ".py",
+    "tox.ini", "pyproject.toml", "pixi.toml", "procfile", "jenkinsfile", "snakefile", ".smk", ".nf", "package.json",
+)  # fmt: skip
+"""Ends of the names of files that start programs in ways that are not read."""
+
+
+def _find_unread(file: str, files: Files, *, named: bool) -> Iterator[Skipped]:
+    """Yield that a file of a language that is not read starts a training."""
+    if (
+        not file.lower().endswith(_OTHER_LANGUAGES)
+        or not files.is_file(file)
+        or files.size_bytes(file) > MAX_WALKED_BYTES
+    ):
+        return
+    from compatcheck.frameworks.launch_script.unread_launches import find_in_file, find_in_python  # noqa: PLC0415 (few files)
+
+    text = read_bytes(file, files).decode("utf-8", "replace")
+    found = find_in_python(file, text) if file.lower().endswith(".py") else find_in_file(file, text)
+    if found is not None:
+        yield found._replace(named=named)
 
 
 def _check_policy(file: str, files: Files, *, named: bool) -> Iterator[Skipped]:
@@ -203,6 +237,8 @@ def _started(item: InputFile, files: Files) -> set[str]:
 def _read_lists(
     file: str, kind: str, files: Files, skipped: list[Skipped], selection: Selection, *, named: bool
 ) -> Iterator[InputFile]:
+    if kind == DOCKERFILE:
+        yield from _read_started(file, files, selection, named=named)
     for environment in read_environments(file, kind, files, selection):
         # What a setup.py computes cannot be written otherwise there, so it fails no commit.
         if (passes := kind == "setup_py") or not named:
@@ -216,6 +252,17 @@ def _read_lists(
             skipped.extend(environment.skipped)
         elif kind != DOCKERFILE:  # most build something else
             skipped.append(Skipped(Source(file), "states no package", passes=True))
+
+
+def _read_started(file: str, files: Files, selection: Selection, *, named: bool) -> Iterator[InputFile]:
+    """Read the training that the image of a Dockerfile starts by itself."""
+    from compatcheck.collectors.dockerfile.started import find_started  # noqa: PLC0415 (only for Dockerfiles)
+
+    started = find_started(file, files, selection)
+    pieces = () if started is None else (Piece(*started),)
+    for reading in read_pieces(file, pieces, files, named=False):
+        documents = mark_named(reading.documents) if named else reading.documents
+        yield InputFile(file, documents, environment_of(None, reading.variables, file, reading.notes), is_launch=True)
 
 
 def _read_broken(
@@ -328,7 +375,7 @@ def read_named_file(
         selection: what is chosen of what it offers.
         blocks: of code in it, where it is a text with fences.
     """
-    kind = recognise_named(path, files)
+    kind = None if holds_recipes(path) else recognise_named(path, files)
     if kind is None and os.path.basename(path) == "setup.py":
         kind = "setup_py"
     told = recognise(path, files) or tell_by_name(path)
@@ -372,6 +419,8 @@ def _read_as(
             yield from _read_report(path, files)
             return
         if kind is not None:
+            if kind == DOCKERFILE:
+                yield from _read_started(path, files, selection, named=True)
             for environment in read_environments(path, kind, files, selection):
                 yield InputFile(path, (), environment, is_root=True, kind=kind)
             return

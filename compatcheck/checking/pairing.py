@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.checking.environments import merge_environments, with_variables
 from compatcheck.checking.input_files import DOCKERFILE
+from compatcheck.checking.stack import holds_stack
 from compatcheck.checking.subjects import build_subject
 from compatcheck.collectors.read import LOCKS
-from compatcheck.core.source import Source
+from compatcheck.core.source import Skipped, Source
 from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
     from compatcheck.checking.input_files import InputFile
     from compatcheck.checking.shared import Shared
     from compatcheck.core.document import Document
-    from compatcheck.core.environment import Environment
+    from compatcheck.core.environment import Environment, Package
     from compatcheck.resolution.subject import Subject
+    from compatcheck.rules.database import RuleSet
 
 _MAIN_NAMES = {"pyproject.toml", "requirements.txt"}
 _OF_A_RUN = {"program", "facts"}
@@ -104,7 +106,7 @@ def pair_subjects(
     """Pair runs with the requirement roots of their directory or the nearest one above."""
     used: set[str] = set()
     for run in runs:
-        nearest: list[InputFile | None] = [*(roots if together else nearest_roots(run.directory, roots))]
+        nearest: list[InputFile | None] = [*(roots if together else nearest_roots(run.directory, roots, shared.rules))]
         for root in nearest or [None]:
             environment = root.environment if root is not None else None
             for declared in run.declared:
@@ -160,13 +162,68 @@ def _project_of(path: str) -> str:
     return directory
 
 
+MOST_IMAGES = 2
+"""Dockerfiles beside lists with which a run is checked, too: more are images of several purposes or machines."""
+
 _FOLDERS_OF_ROOTS = {"requirements", "requirement", "constraints", "docker", "dockerfile", "dockerfiles"}
 
 
-def nearest_roots(directory: str, roots: list[InputFile]) -> list[InputFile]:
-    """Return the roots of a project, else of the nearest one above; none where there is none up to the top."""
+def nearest_roots(directory: str, roots: list[InputFile], rules: RuleSet) -> list[InputFile]:
+    """Return the roots of a project, else of the nearest one above; none where there is none up to the top.
+
+    What holds no training stack counts only where nothing does that lies here or above. A Dockerfile beside lists that hold one
+    counts, too, where it says more of it; of many, `leave_out_images` says that none does.
+    """
+    stacked = [root for root in roots if holds_stack(root.environment, rules)]
+    lists = _find_nearest(directory, [root for root in stacked if root.kind != DOCKERFILE])
+    if not lists:
+        plain = [root for root in roots if root.kind != DOCKERFILE]
+        return next(filter(None, (_find_nearest(directory, some) for some in (stacked, plain, roots))), [])
+    images = _find_images(directory, lists, roots, rules)
+    return lists if len(images) > MOST_IMAGES else [*lists, *images]
+
+
+def leave_out_images(runs: Iterable[ConfigurationSet], roots: list[InputFile], rules: RuleSet) -> Iterator[Skipped]:
+    """Say of which runs too many Dockerfiles lie beside the lists that they are paired with."""
+    for directory in dict.fromkeys(run.directory for run in runs):
+        lists = [root for root in nearest_roots(directory, roots, rules) if root.kind != DOCKERFILE]
+        images = _find_images(directory, lists, roots, rules) if lists else []
+        if len(images) > MOST_IMAGES:
+            place = os.path.dirname(images[0].path) or os.curdir
+            reason = (
+                f"holds {len(images)} Dockerfiles with a stack of their own; runs were checked with {lists[0].path}"
+            )
+            hint = "name the Dockerfile and what runs in it, or make both a run of the policy"
+            yield Skipped(Source(place), reason, hint, passes=True)
+
+
+def _find_images(directory: str, lists: list[InputFile], roots: list[InputFile], rules: RuleSet) -> list[InputFile]:
+    """Return the Dockerfiles no further away than the lists of a run which say more of its stack than these."""
+    stated = [root.environment.packages for root in lists if root.environment is not None]
+    project = _project_of(lists[0].path)
+
+    def says_more(image: InputFile) -> bool:
+        if image.environment is None:
+            return False
+        packages = {
+            name: package
+            for name, package in image.environment.packages.items()
+            if not any(_is_same(package, others.get(name)) for others in stated)
+        }
+        return holds_stack(image.environment._replace(packages=packages), rules)
+
+    images = [root for root in roots if root.kind == DOCKERFILE and says_more(root)]
+    nearest = _find_nearest(directory, images)
+    return [image for image in nearest if os.path.commonpath([project, _project_of(image.path)]) == project]
+
+
+def _is_same(package: Package, other: Package | None) -> bool:
+    return other is not None and (package.version, package.specifier) == (other.version, other.specifier)
+
+
+def _find_nearest(directory: str, roots: list[InputFile]) -> list[InputFile]:
     by_directory: dict[str, list[InputFile]] = {}
-    for root in [root for root in roots if root.kind != DOCKERFILE] or roots:
+    for root in roots:
         by_directory.setdefault(_project_of(root.path), []).append(root)
     here = os.path.abspath(directory)
     while True:

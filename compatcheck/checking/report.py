@@ -155,13 +155,15 @@ def build_report(
             measured, unread = annotate(findings, rules)
             findings = list(measured)
             skipped.extend(unread)
+    checked = bool(findings) or any(subject.is_checkable for subject in subjects)
+    if checked or gathered.passes:  # where nothing was checked at all, the exit code says so
+        skipped.extend(gathered.bare)
     if checks.strict or checks.fail_unread:
         skipped = [entry._replace(named=entry.named or checks.strict or not entry.passes) for entry in skipped]
     skipped = list(place_skipped(skipped, lines))
     if audit is not None:
         audit = rate_advisories(audit, gathered, threshold, waivers)
     fails = any(finding.fails for finding in findings)
-    checked = bool(findings) or any(subject.is_checkable for subject in subjects)
     code = choose_exit_code(skipped, fails=fails, checked=checked, strict=checks.strict, audit=audit)
     return Report(
         version=__version__,

@@ -78,3 +78,5 @@ class Gathered(NamedTuple):
     """Tree that the sources lie in, what standard input gave among them."""
     passes: bool = False
     """Whether finding nothing to check is no error: of a commit whose files belong to no run."""
+    bare: tuple[Skipped, ...] = ()
+    """Runs that no rule could be checked on: where anything was checked, these were not."""

@@ -1,12 +1,18 @@
-"""Whether an environment holds a training stack: a package that a rule or the record of a program is about."""
+"""Whether an environment holds a training stack, a package that a rule or a program's record is about; which runs have none."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from compatcheck.core.source import Skipped, Source
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from compatcheck.checking.shared import Shared
     from compatcheck.core.environment import Environment
     from compatcheck.core.selection import Choice
+    from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
 
 
@@ -23,6 +29,29 @@ def holds_stack(environment: Environment | None, rules: RuleSet) -> bool:
         for program in programs().values()
         for name in (*program.packages, *program.engines)
     )
+
+
+def find_bare(subjects: Iterable[Subject], shared: Shared) -> Iterator[Skipped]:
+    """Say of which runs no rule could be checked: those that are paired with no environment that holds a stack.
+
+    A model alone is no run, and what is given for all subjects is of none by itself.
+    """
+    from compatcheck.rules.programs import find_program  # noqa: PLC0415 (only for files)
+
+    given = {document.source.path for document in shared.documents}
+    places: dict[tuple[str, ...], list[Subject]] = {}
+    for subject in subjects:
+        own = [one for one in subject.as_read if find_program(one.reader).kind != "model"]
+        own.sort(key=lambda one: find_program(one.reader).kind == "library")  # a file that a run names takes part in it
+        run = tuple(dict.fromkeys(one.source.path for one in own if one.source.path not in given))
+        if run:
+            places.setdefault(run, []).append(subject)
+    for (path, *_), paired in places.items():
+        if not any(holds_stack(subject.environment, shared.rules) for subject in paired):
+            lists = [subject.environment.origin for subject in paired if subject.environment is not None]
+            known = f"no package of a training stack stands in {lists[0]}" if lists else "no package of it is known"
+            hint = "name the list, lock or image it runs with, or make both a run of the policy"
+            yield Skipped(Source(path), f"a run that no rule could be checked on: {known}", hint)
 
 
 def name_unselected(environment: Environment | None, rules: RuleSet) -> tuple[str, ...]:

@@ -133,7 +133,8 @@ def reason_text(report: Report) -> str:
         if not unread and report.audit is not None:
             return "packages could not be audited"
         return f"{unread} input{'' if unread == 1 else 's'} could not be read"
-    return f"nothing at or above --fail-on {report.threshold}"
+    unread = sum(not entry.passes for entry in report.skipped)
+    return f"nothing at or above --fail-on {report.threshold}{f', {unread} not checked' if unread else ''}"
 
 
 def find_worst(report: Report) -> Finding | None:

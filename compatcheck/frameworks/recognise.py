@@ -7,13 +7,14 @@ import re
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from compatcheck.core.document import Document
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files, Overlay
 from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import is_script
-from compatcheck.frameworks import unread
+from compatcheck.frameworks import embedded, unread
 from compatcheck.frameworks.beside import find_beside
 from compatcheck.frameworks.composition import compose
 from compatcheck.frameworks.deepspeed import syntax
@@ -33,9 +34,8 @@ from compatcheck.frameworks.translation import flatten
 from compatcheck.rules.vocabulary import vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from compatcheck.core.document import Document
     from compatcheck.frameworks.reader import ConfigurationReader
     from compatcheck.rules.database import RuleSet
 
@@ -75,8 +75,76 @@ def read_configurations(
         return readings
     if path.lower().endswith(".py"):
         return _read_python(path, files, named=named)
-    reading = read_configuration(path, files, named=named)
-    return () if reading is None else (reading,)
+    if embedded.holds_recipes(path):
+        found = read_embedded(path, files, named=named)
+        if named and not found:
+            msg = "starts no training program this release knows"
+            raise InputError(msg, source=Source(path), hint="name the script that starts it")
+        return found
+    try:
+        reading = read_configuration(path, files, named=named)
+    except InputError:
+        if found := read_embedded(path, files, named=named):
+            return found
+        raise
+    return read_embedded(path, files, named=named) if reading is None else (reading,)
+
+
+def read_embedded(path: str, files: Files = LOCAL, *, named: bool) -> tuple[Reading, ...]:
+    """Read the trainings whose commands stand in a file of make, just, Kubernetes, SkyPilot or compose; none in any other.
+
+    Raises:
+        InputError: it cannot be read, or holds a training that is not.
+    """
+    if not (embedded.holds_recipes(path) or path.lower().endswith((".yaml", ".yml"))):
+        return ()
+    from compatcheck.frameworks.launch_script.script import names_launcher  # noqa: PLC0415 (few files are of this kind)
+    from compatcheck.frameworks.launch_script.unread_launches import find_in_file  # noqa: PLC0415 (as above)
+
+    text = read_text(path, files)
+    if not names_launcher(text):
+        return ()
+    readings = read_pieces(path, embedded.find_pieces(path, text), files, named=named)
+    unread = None if readings or embedded.holds_recipes(path) else find_in_file(path, text)
+    if unread is not None:
+        raise InputError(unread.reason, source=unread.source, hint=unread.hint)
+    return readings
+
+
+def read_pieces(
+    path: str, pieces: Iterable[embedded.Piece], files: Files = LOCAL, *, named: bool
+) -> tuple[Reading, ...]:
+    """Read the trainings among commands that stand in a file, each as a launch script of its own.
+
+    What a script beside it starts is a run of that script, which is found there.
+    """
+    from compatcheck.frameworks.launch_script.script import read_launch_script  # noqa: PLC0415 (few files are of this kind)
+
+    found, unread = [], []
+    for piece in pieces:
+        text = "\n" * (piece.line - 1) + piece.text
+        try:
+            for _, run in read_launch_script(path, Overlay(files, {path: text.encode()}), named=False):
+                place = run.launch.command.source
+                if (named or place.path == path) and _trains(run.documents, files):
+                    found.append((str(place._replace(key=None)), run))
+        except InputError as error:
+            unread.append(error)
+    if unread and not found:
+        raise unread[0]
+    skipped = tuple(Skipped(error.source or Source(path), error.message, error.hint) for error in unread)
+    about = (Document("shell", Source(path), (), skipped=skipped),) if skipped else ()
+    return tuple(
+        Reading(
+            (*run.documents, *about),
+            None,
+            run.launch.variables,
+            path if len(found) == 1 else label,
+            is_launch=True,
+            notes=run.assumptions,
+        )
+        for label, run in found
+    )
 
 
 def _read_python(path: str, files: Files, *, named: bool) -> tuple[Reading, ...]:
@@ -96,7 +164,7 @@ def starts_training(path: str, files: Files = LOCAL) -> bool:
     """
     from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for Python scripts)
 
-    if _OF_TESTS.search(path.replace(os.sep, "/")):
+    if is_of_tests(path):
         return False
     told = _tells_training(path)
     try:
@@ -108,6 +176,11 @@ def starts_training(path: str, files: Files = LOCAL) -> bool:
             raise
         return False
     return starts
+
+
+def is_of_tests(path: str) -> bool:
+    """Tell whether a file of Python is one of tests, by its name."""
+    return _OF_TESTS.search(path.replace(os.sep, "/")) is not None
 
 
 def _tells_training(path: str) -> bool:

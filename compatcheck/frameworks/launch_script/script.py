@@ -45,7 +45,7 @@ def read_launch_script(
     """
     file, line = _split_line(path, files)
     text = read_text(file, files)
-    if not named and _find_mark(text, _LAUNCHERS) is None:
+    if not named and not names_launcher(text):
         return
     from compatcheck.shell import read_script, variables_of_header  # noqa: PLC0415 (only for launch scripts)
 
@@ -82,6 +82,11 @@ def read_launch_script(
         documents = (*run.documents, *([about] if skipped else []))
         name = file if is_one or defaults == [run] else str(run.launch.command.source)
         yield name, run._replace(documents=documents)
+
+
+def names_launcher(text: str) -> bool:
+    """Tell whether a text holds a word without which no command in it starts a training."""
+    return _find_mark(text, _LAUNCHERS) is not None
 
 
 def _find_mark(text: str, launchers: Sequence[str]) -> re.Match[str] | None:

@@ -6,15 +6,15 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from compatcheck.core.command import Word
-from compatcheck.core.source import Skipped
+from compatcheck.core.command import Command, Word
+from compatcheck.core.pattern import lazy_compile
+from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.launch_script.commands import TrainingCommand, read_launch
 from compatcheck.frameworks.launch_script.launchers import is_launcher, remove_launchers
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from compatcheck.core.command import Command
 
 _MAX_TRIALS = 5
 """Words of one command at which a training is looked for."""
@@ -47,6 +47,96 @@ def find_unread_launches(commands: Iterable[Command], files: Mapping[str, str]) 
             yield Skipped(
                 command.source, reason, "name the script that starts it, or state what it sets in a facts file"
             )
+
+
+_LAUNCHES = lazy_compile(
+    r"\b(?:torchrun|torch\.distributed\.(?:run|launch)|accelerate[-\"', ]+launch"
+    r"|deepspeed|llamafactory-cli|axolotl|openrlhf|verl|swift|trl|tune)\b"
+)
+_GOES_ON = re.compile(r"[\\^`][ \t]*\r?$")
+_FILLED_IN = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
+_KEY = re.compile(r"^[\w.-]+[ \t]*[:=][ \t]+(?=\S)")
+_REMARK = re.compile(r"\s*(?:rem\b|::|//|--\s)", re.IGNORECASE)
+_IN_NOTEBOOK = re.compile(r'\s*"\s*[!%]')
+
+
+def find_in_file(path: str, text: str) -> Skipped | None:
+    """Say that a file of a language that is not read starts a training; None where no line of it does."""
+    if _LAUNCHES.search(text) is None:
+        return None
+    begin, joined = 1, ""
+    for number, line in enumerate(text.split("\n"), 1):
+        begin = begin if joined else number
+        goes_on = _GOES_ON.search(line)
+        joined += f"{line[: goes_on.start()]} " if goes_on is not None else line
+        if goes_on is not None and len(joined) < _MOST_CHARACTERS:
+            continue
+        said, joined = _KEY.sub("", _FILLED_IN.sub("X", joined)), ""
+        starts = _IN_NOTEBOOK.match(said) if path.endswith(".ipynb") else _REMARK.match(said) is None
+        if starts and _LAUNCHES.search(said) is not None and (found := _find_in_line(said, path, begin)) is not None:
+            return found
+    return None
+
+
+def find_in_python(path: str, text: str) -> Skipped | None:
+    """Say that a program of Python starts a training in a process of its own; None where no call of it does."""
+    if _LAUNCHES.search(text) is None or _CALLS.search(text) is None:
+        return None
+    from compatcheck.core.python_code import parse_python  # noqa: PLC0415 (few programs start others)
+
+    try:
+        tree = parse_python(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None  # its reader says what is wrong where its name tells that it trains
+    import ast  # noqa: PLC0415 (as above)
+
+    said = {
+        id(inner)
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant | ast.JoinedStr))
+        or (isinstance(node, ast.Call) and _SAYS_ONLY.search(ast.unparse(node.func)) is not None)
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) in said:
+            continue
+        if isinstance(node, ast.List | ast.Tuple):
+            line = " ".join(_as_word(one) for one in node.elts)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            line = node.value
+        elif isinstance(node, ast.JoinedStr):
+            line = "".join(_as_word(one) for one in node.values)
+        else:
+            continue
+        if (
+            len(line) < _MOST_CHARACTERS
+            and _LAUNCHES.search(line) is not None
+            and (found := _find_in_line(line, path, node.lineno))
+        ):
+            return found
+    return None
+
+
+_CALLS = lazy_compile(r"\b(?:subprocess|Popen|os\.(?:system|popen|exec\w+|spawn\w+)|pexpect|create_subprocess_\w+)\b")
+_SAYS_ONLY = re.compile(
+    r"(?:^|\.)(?:print|add_argument|ArgumentParser|debug|info|warning|error|exception|write|\w+Error|\w*Exception)$"
+)
+_MOST_CHARACTERS = 65_536
+
+
+def _as_word(node: ast.expr) -> str:
+    return str(node.value) if hasattr(node, "value") and isinstance(node.value, str | int | float) else "X"
+
+
+def _find_in_line(line: str, path: str, number: int) -> Skipped | None:
+    command = Command((), {}, Source(path, line=number))
+    program = _find_in_text(line, command)
+    if program is None:
+        return None
+    reason = f"starts a training in a way that is not read: {program}"
+    return Skipped(
+        command.source, reason, "write its command into a launch script, or state what it sets in a facts file"
+    )
 
 
 def _find_among(words: Sequence[Word], command: Command) -> str | None:

@@ -135,14 +135,19 @@ def test_a_run_whose_list_is_gone_is_not_read(name: str | None) -> None:
     assert judge(baseline=known).exit_code == 0
 
 
-def test_a_run_that_never_had_a_list_is_no_loss() -> None:
+def test_a_run_that_enters_without_a_list_was_not_checked() -> None:
     lay_out(a=HEALTHY, b=HEALTHY)
     known = keep()
     Path("c").mkdir()
     Path("c/facts.yaml").write_text(FACTS)
     Path("b/requirements.txt").unlink()
     now = judge(baseline=known)
-    assert (now.skipped, now.exit_code) == ((), 0)
+    assert [(str(entry.source), entry.reason.partition(":")[0]) for entry in now.skipped] == [
+        ("c/facts.yaml", "a run that no rule could be checked on")
+    ]
+    assert now.exit_code == 4
+    Path("b/requirements.txt").write_text(HEALTHY)
+    assert judge(baseline=keep()).exit_code == 0  # nor was it before
 
 
 def test_what_is_no_report_is_refused() -> None:

@@ -1,0 +1,300 @@
+"""Commands of a shell that stand in files of other programs: recipes of make and just, jobs of Kubernetes, SkyPilot and compose.
+
+Each is a text of its own with the line it begins in, as a shell would get it. What make or just would put into it is put in
+where the file states it, and left open where it does not.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from compatcheck.core.errors import InputError
+from compatcheck.core.pattern import lazy_compile
+from compatcheck.core.yaml import YamlList, YamlMap, parse_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+MOST_PIECES = 1_000
+"""Commands of one file that are looked at."""
+_MOST_CHARACTERS = 65_536
+"""Of one command, once variables stand in it."""
+_LEVELS = 10
+
+_MAKEFILE = lazy_compile(r"(?:gnu)?makefile(?:\.[\w.-]+)?|.+\.mk")
+_JUSTFILE = lazy_compile(r"\.?justfile|.+\.just")
+
+
+class Piece(NamedTuple):
+    """One command, or several that one shell runs."""
+
+    line: int
+    """Line of the file that it begins in, 1 for the first."""
+    text: str
+
+
+def holds_recipes(path: str) -> bool:
+    """Tell whether a file is one of make or just by its name."""
+    name = os.path.basename(path).lower()
+    return _MAKEFILE.fullmatch(name) is not None or _JUSTFILE.fullmatch(name) is not None
+
+
+def find_pieces(path: str, text: str) -> tuple[Piece, ...]:
+    """Find the commands in a file of make, just, or YAML; none in any other, or where it cannot be parsed."""
+    name = os.path.basename(path).lower()
+    if _MAKEFILE.fullmatch(name) is not None:
+        found = _read_makefile(text)
+    elif _JUSTFILE.fullmatch(name) is not None:
+        found = _read_justfile(text)
+    elif name.endswith((".yaml", ".yml")):
+        found = _read_yaml(text, path)
+    else:
+        return ()
+    return tuple(piece for piece, _ in zip(found, range(MOST_PIECES), strict=False))
+
+
+def _blank(name: str) -> str:
+    """Write what nobody states as a variable that is not set."""
+    return f"${{{name if re.fullmatch(r'[A-Za-z_][A-Za-z0-9_]*', name) else 'NOT_STATED'}}}"
+
+
+_MAKE_VARIABLE = re.compile(
+    r"(?P<target>[^\t#:=][^#:=]*:[ \t]*)?(?P<how>(?:(?:export|override)[ \t]+)*)(?P<name>[\w.-]+)[ \t]*"
+    r"(?P<sign>::?:?=|\?=|\+=|=)(?P<value>.*)"
+)
+_CONDITION = re.compile(r"[ \t]*(?P<word>ifeq|ifneq|ifdef|ifndef|endif|define|endef)\b")
+_MAKE_REFERENCE = re.compile(r"\$(?:\$|\((?P<round>[^()$]*)\)|\{(?P<curly>[^{}$]*)\}|(?P<sign>.))?")
+
+
+def _read_makefile(text: str) -> Iterator[Piece]:
+    lines = text.split("\n")
+    variables, exported = _read_make_variables(lines)
+    one_shell = any(line.startswith(".ONESHELL") for line in lines)
+    number, target = 0, ""
+    while number < len(lines):
+        line = lines[number]
+        if not line.startswith("\t"):
+            rule = re.match(r"([^\s#:=][^#:=]*):(?!=)", line)
+            target = rule[1].strip() if rule is not None else target
+            number += 1
+            if rule is None or ";" not in line:
+                continue
+            yield Piece(number, exported + _expand_make(line.partition(";")[2].lstrip(), variables, target))
+            continue
+        begin, recipe = number, [line]
+        while number + 1 < len(lines) and (
+            recipe[-1].endswith("\\") or (one_shell and lines[number + 1].startswith("\t"))
+        ):
+            number += 1
+            recipe.append(lines[number])
+        number += 1
+        body = "\n".join(part.removeprefix("\t") for part in recipe).lstrip("@+- \t")
+        yield Piece(begin + 1, exported + _expand_make(body, variables, target))
+
+
+def _read_make_variables(lines: list[str]) -> tuple[Mapping[str, str | None], str]:
+    """Return what variables hold, None for one that depends on a condition or target, and the shell text that exports some."""
+    variables: dict[str, str | None] = {}
+    exports: list[str] = []
+    depth = 0
+    for line in lines:
+        condition = _CONDITION.match(line)
+        if condition is not None:
+            depth += -1 if condition["word"] in {"endif", "endef"} else 1
+        found = None if line.startswith("\t") or condition is not None else _MAKE_VARIABLE.match(line.strip(" "))
+        if found is None:
+            continue
+        name, value = found["name"], re.sub(r"(?:^|\s)#.*", "", found["value"]).strip()
+        if depth > 0 or found["target"] or value.endswith("\\"):
+            variables[name] = None
+        elif found["sign"] == "+=":
+            before = variables.get(name, "")
+            variables[name] = None if before is None else f"{before} {value}".strip()[:_MOST_CHARACTERS]
+        elif found["sign"] != "?=" or name not in variables:
+            variables[name] = value
+        if "export" in found["how"] and name.isidentifier():
+            exports.append(name)
+    values = {name: variables.get(name) for name in exports}
+    said = ((name, _expand_make(value, variables, "")) for name, value in values.items() if value is not None)
+    return variables, "".join(f"export {name}={_quote(value)}; " for name, value in said)
+
+
+def _expand_make(text: str, variables: Mapping[str, str | None], target: str) -> str:
+    """Put the values of variables into a recipe, the innermost reference first; functions are left open."""
+    dollar = "\0"
+
+    def replace(match: re.Match[str]) -> str:
+        if match[0] == "$$":
+            return dollar
+        name = match["round"] or match["curly"] or match["sign"] or ""
+        if name == "@" and target:
+            return target
+        value = variables.get(name)
+        return value if value is not None else _blank(name).replace("$", dollar)
+
+    for _ in range(_LEVELS):
+        if "$" not in text or len(text) > _MOST_CHARACTERS:
+            break
+        text = _MAKE_REFERENCE.sub(replace, text[:_MOST_CHARACTERS])
+    return re.sub(r"\$", "", text[:_MOST_CHARACTERS]).replace(dollar, "$")
+
+
+_JUST_VARIABLE = re.compile(
+    r"(?P<export>export[ \t]+)?(?P<name>[\w-]+)[ \t]*:=[ \t]*(?P<quote>['\"])(?P<value>[^'\"]*)(?P=quote)[ \t]*$"
+)
+_JUST_HEAD = re.compile(r"@?[A-Za-z_][\w-]*(?:[ \t][^:=]*(?:=[^:]*)?)?:(?!=)")
+
+
+def _read_justfile(text: str) -> Iterator[Piece]:
+    lines = text.split("\n")
+    found = [one for line in lines if (one := _JUST_VARIABLE.match(line)) is not None]
+    variables = {one["name"]: one["value"] for one in found}
+    exported = "".join(
+        f"export {one['name']}={_quote(one['value'])}; "
+        for one in found
+        if one["export"] and one["name"].isidentifier()
+    )
+
+    def fill(part: str) -> str:
+        return re.sub(
+            r"\{\{[ \t]*(.*?)[ \t]*\}\}",
+            lambda match: variables[match[1]] if match[1] in variables else _blank(match[1]),
+            part,
+        )[:_MOST_CHARACTERS]
+
+    number = 0
+    while number < len(lines):
+        head = _JUST_HEAD.match(lines[number])
+        number += 1
+        body = []
+        while (
+            head is not None and number < len(lines) and (lines[number][:1] in {" ", "\t"} or not lines[number].strip())
+        ):
+            body.append((number + 1, lines[number].strip()))
+            number += 1
+        body = [one for one in body if one[1]] if not body or not body[0][1].startswith("#!") else body
+        if body and body[0][1].startswith("#!"):
+            if re.search(r"\b(?:ba|z|k|da)?sh\b", body[0][1]):
+                yield Piece(body[0][0], exported + "\n".join(["", *(fill(part) for _, part in body[1:])]))
+            continue
+        joined: list[str] = []
+        for line, part in body:
+            joined.append(fill(part if joined else part.lstrip("@-")))
+            if not part.endswith("\\"):
+                yield Piece(line - len(joined) + 1, exported + "\n".join(joined))
+                joined = []
+
+
+_EXECUTED = ("entrypoint", "command", "args", "cmd")
+"""Keys of the words that a container is started with, in their order."""
+_SHELL_KEYS = ("run", "script", "commands", "cmds", "before_script")
+"""Keys of lines for a shell."""
+_ENVIRONMENTS = ("env", "envs", "environment", "variables")
+
+
+def _read_yaml(text: str, path: str) -> Iterator[Piece]:
+    lines = text.split("\n")
+    begin = 0
+    for end in [*(number for number, line in enumerate(lines) if re.match(r"---(?:\s|$)", line)), len(lines)]:
+        document = "\n" * begin + "\n".join(lines[begin:end])
+        with suppress(InputError):  # whoever looks for what was not read sees its text
+            yield from _walk(parse_yaml(document, path), lines, "") if document.strip() else ()
+        begin = end + 1 if end < len(lines) and not lines[end][3:].strip() else end
+
+
+def _walk(root: Any, lines: list[str], exported: str) -> Iterator[Piece]:  # noqa: ANN401 (YAML)
+    pending: list[tuple[Any, str]] = [(root, exported)]
+    while pending:
+        value, exported = pending.pop()
+        if isinstance(value, YamlMap):
+            exported = (exported + "".join(map(_export, map(value.get, _ENVIRONMENTS))))[:_MOST_CHARACTERS]
+            texts = (
+                *_of_container(value, lines),
+                *(piece for key in _SHELL_KEYS for piece in _of_shell(value, key, lines)),
+            )
+            yield from (Piece(line, exported + text) for line, text in texts if text.strip())
+            pending.extend((inner, exported) for inner in reversed(value.values()))
+        elif isinstance(value, YamlList):
+            pending.extend((inner, exported) for inner in reversed(value))
+
+
+def _of_container(mapping: YamlMap, lines: list[str]) -> Iterator[tuple[int, str]]:
+    """Yield what a container is started with: words, the script behind ``sh -c``, or a text that is one."""
+    words: list[tuple[int, str]] = []
+    for key in _EXECUTED:
+        value = mapping.get(key)
+        if isinstance(value, str):
+            line = _line_of_text(mapping.lines[key], lines)
+            if not words:
+                words = [(line, value)]
+                continue
+            words.append((line, value))
+        elif isinstance(value, YamlList) and all(isinstance(word, str) for word in value):
+            words += [(_line_of_text(line, lines), word) for line, word in zip(value.lines, value, strict=True)]
+    if not words:
+        return
+    named = [key for key in _EXECUTED if mapping.get(key) is not None]
+    if len(named) == 1 and isinstance(mapping.get(named[0]), str):
+        yield words[0]
+        return
+    plain = [word for _, word in words]
+    shell = os.path.basename(plain[0]) in {"sh", "bash", "zsh", "dash", "ash"}
+    place = next((n for n, word in enumerate(plain[1:], 1) if shell and re.fullmatch(r"-\w*c", word)), None)
+    if place is not None and place + 1 < len(words):
+        yield words[place + 1]
+    elif isinstance(mapping.get(named[0]), str):  # of compose: a text of words, with more behind it
+        yield words[0][0], " ".join(plain)
+    else:
+        yield words[0][0], " ".join(map(_quote_word, plain))
+
+
+def _of_shell(mapping: YamlMap, key: str, lines: list[str]) -> Iterator[tuple[int, str]]:
+    value = mapping.get(key)
+    if isinstance(value, str):
+        yield _line_of_text(mapping.lines[key], lines), value
+    elif isinstance(value, YamlList):
+        for line, word in zip(value.lines, value, strict=True):
+            if isinstance(word, str):
+                yield _line_of_text(line, lines), word
+
+
+def _line_of_text(line: int, lines: list[str]) -> int:
+    """Return the line where a text begins, which is the next one of a block."""
+    header = lines[line - 1].rstrip() if 0 < line <= len(lines) else ""
+    return line + 1 if re.search(r"[:-][ \t]+[|>][-+\d]*(?:\s+#.*)?$", header) else line
+
+
+def _export(value: Any) -> str:  # noqa: ANN401 (YAML)
+    """Write the variables of an environment as shell text."""
+    pairs: list[tuple[Any, Any]] = []
+    if isinstance(value, YamlMap):
+        pairs = list(value.items())
+    elif isinstance(value, YamlList):
+        for one in value:
+            if isinstance(one, YamlMap) and "name" in one:
+                pairs.append((one.get("name"), one.get("value")))
+            elif isinstance(one, str) and "=" in one:
+                pairs.append(one.partition("=")[::2])
+    said = ((name, held) for name, held in pairs if isinstance(name, str) and isinstance(held, str))
+    return "".join(
+        f"export {name}={_quote(held)}; "
+        for name, held in said
+        if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) and "\n" not in held
+    )
+
+
+def _quote(value: str) -> str:
+    return shlex.quote(value)
+
+
+def _quote_word(word: str) -> str:
+    """Quote a word of a container for a shell: ``$(NAME)`` in it is a variable of Kubernetes."""
+    parts = re.split(r"\$\(([A-Za-z_]\w*)\)", word)
+    return "".join(
+        f'"${{{part}}}"' if place % 2 else (shlex.quote(part) if part or len(parts) == 1 else "")
+        for place, part in enumerate(parts)
+    )

@@ -1,0 +1,127 @@
+"""Trainings that stand in files of make, just, containers and other programs: read, or said to be not read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from compatcheck.frameworks.embedded import find_pieces
+from tests.cli.run_cli import run
+
+STACK = "torch==2.6.0\ndeepspeed==0.16.4\ntransformers==4.49.0\n"
+ZERO3 = '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}'
+TRAIN = "from transformers import Trainer, TrainingArguments, HfArgumentParser\n"
+OPTIONS = [
+    "train.py",
+    "--deepspeed",
+    "ds.json",
+    "--bf16",
+    "--gradient_checkpointing",
+    "--gradient_checkpointing_kwargs",
+]
+NAMED = "--model_name_or_path Qwen/Qwen2.5-7B --output_dir o"
+TAIL = f"""{" ".join(OPTIONS)} '{{"use_reentrant": false}}' {NAMED}"""
+GO = f"torchrun --nproc_per_node 8 {TAIL}"
+WORDS = ["torchrun", "--nproc_per_node", "8", *OPTIONS, '{"use_reentrant": false}', *NAMED.split()]
+LISTED = json.dumps(WORDS)
+CONTINUED = GO.replace(" --bf16", " \\\n\t  --bf16")
+WINDOWS = GO.replace(" --bf16", " ^\r\n  --bf16")
+REGRESSION = "deepspeed/zero3-params-kept-in-backward"
+
+READ = {
+    "Makefile": "GPUS ?= 8\nM = Qwen/Qwen2.5-7B\n.PHONY: train\ntrain: data\n\t@"
+    + GO.replace(" 8 ", " $(GPUS) ").replace("Qwen/Qwen2.5-7B", "${M}"),
+    "rules.mk": f'train:\n\ttest -n "$$HOME" || exit 1\n\t{CONTINUED}\n',
+    "justfile": 'gpus := "8"\ntrain model="x":\n    @' + GO.replace(" 8 ", " {{gpus}} "),
+    "tasks.just": f"train:\n    #!/usr/bin/env bash\n    set -e\n    {GO}\n",
+    "sky.yaml": f"resources:\n  accelerators: H100:8\nenvs:\n  N: 8\nrun: |\n  {GO.replace(' 8 ', ' $N ')}\n",
+    "job.yaml": "apiVersion: v1\nkind: Secret\n---\nkind: Job\nspec:\n  containers:\n  - command: [bash, -c]\n    args:\n"
+    f"    - |\n      {GO}\n",
+    "pod.yaml": 'kind: Pod\nspec:\n  containers:\n  - env:\n    - name: N\n      value: "8"\n    command: '
+    + LISTED.replace('"8"', '"$(N)"'),
+    "compose.yml": f"services:\n  t:\n    command: >-\n      {GO}\n",
+    "Dockerfile": "FROM python:3.11\nENV N=8\nRUN pip install -r requirements.txt\nCMD " + GO.replace(" 8 ", " $N "),
+    "Containerfile": f'FROM python:3.11 AS base\nCMD ["true"]\nFROM base\nENTRYPOINT ["bash", "-c", {json.dumps(GO)}]\n',
+}
+UNREAD = {
+    "train.fish": f"set -x A 1\n{GO}\n",
+    "train.bat": f"@echo off\r\nrem train\r\n{WINDOWS}\r\n",
+    "train.sh.j2": GO.replace(" 8 ", " {{ gpus }} ") + "\n",
+    "tox.ini": f"[testenv]\ncommands = {GO}\n",
+    "launch.py": f"import subprocess\nsubprocess.run({LISTED}, check=True)\n",
+    "start.py": "import os\ndef main():\n    os.system(f'torchrun --nproc_per_node {n} train.py --deepspeed ds.json')\n",
+    "pyproject.toml": '[project]\nname = "x"\nversion = "1"\ndependencies = ["torch==2.6.0"]\n[tool.poe.tasks]\n'
+    'train = "torchrun train.py --deepspeed ds.json"\n',
+    "nb.ipynb": json.dumps({"cells": [{"cell_type": "code", "source": [f"!{GO}\n"]}]}, indent=1),
+    "chart.yaml": "{{- if .Values.x }}\nrun: torchrun train.py --deepspeed ds.json\n{{ end }}\n",
+}
+SILENT = {
+    "Makefile": "CC = gcc\nhelp:\n\t@echo 'torchrun train.py --deepspeed ds.json trains'\nquality:\n\truff accelerate deepspeed\n"
+    "test:\n\tpython -m pytest tests/deepspeed\n",
+    "justfile": "test:\n    pytest -x\n",
+    "job.yaml": "kind: Job\nspec:\n  containers:\n  - command: [python, -m, http.server]\n",
+    "train.fish": "# torchrun train.py --deepspeed ds.json\necho torchrun train.py --deepspeed ds.json\n",
+    "tool.py": '"""Usage:\n\ntorchrun --nproc_per_node 8 train.py --deepspeed ds.json\n"""\n'
+    'import subprocess\nsubprocess.run(["ls"])\n'
+    'print("torchrun --nproc_per_node 8 train.py --deepspeed ds.json")\n',
+    "tox.ini": "[testenv]\ndeps = deepspeed\ncommands = pytest --deepspeed\n",
+    "Dockerfile": 'FROM python:3.11\nRUN pip install torch==2.6.0\nCMD ["bash"]\n',
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "requirements.txt").write_text(STACK)
+    (tmp_path / "ds.json").write_text(ZERO3)
+    (tmp_path / "train.py").write_text(TRAIN)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_training_in_a_file_of_another_program_is_read(project: Path, name: str) -> None:
+    (project / name).write_text(READ[name])
+    report = json.loads(run("check", ".", "--format", "json").out)
+    found = [one for one in report["findings"] if one["rule_id"] == REGRESSION and one["status"] == "affected"]
+    assert [one["subject"] for one in found if name in one["subject"]], report["skipped"]
+    facts = {fact["name"]: fact for one in report["subjects"] if name in one["id"] for fact in one["facts"]}
+    assert facts["hardware.world_size"]["value"] == 8
+    line = next(n for n, text in enumerate(READ[name].split("\n"), 1) if "--gradient_checkpointing" in text)
+    assert facts["training.gradient_checkpointing"]["source"].startswith(f"{name}:{line}")
+    assert run("check", "requirements.txt", name).code == 1
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_one_in_a_language_that_is_not_read_is_said(project: Path, name: str) -> None:
+    (project / name).write_text(UNREAD[name])
+    report = json.loads(run("check", ".", "--format", "json").out)
+    assert [one for one in report["skipped"] if one["source"].startswith(name) and "not read" in one["reason"]]
+    assert run("check", ".", "--fail-unread").code in {1, 4}
+    assert run("check", "--hook", "--fail-unread", name).code in {1, 4}
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_what_starts_no_training_is_no_matter(project: Path, name: str) -> None:
+    before = json.loads(run("check", ".", "--format", "json").out)
+    (project / name).write_text(SILENT[name])
+    after = json.loads(run("check", ".", "--format", "json").out)
+    assert after["skipped"] == before["skipped"]
+    assert not [one for one in after["subjects"] if name in one["id"] and name != "Dockerfile"]
+
+
+def test_what_make_puts_in_is_put_in() -> None:
+    text = (
+        "A := 1\nB = $(A) $(C)\nC = 2\nifdef X\nD = 3\nendif\ntrain:\n\t@echo $(B) $$HOME $(D) $(shell nproc) $@\nt2: ; run $A\n"
+        "define BLOCK\nE = 1\nendef\nexport F = g h\n"
+    )
+    assert [(piece.line, piece.text.partition("; ")[2]) for piece in find_pieces("Makefile", text)] == [
+        (8, "echo 1 2 $HOME ${D} ${NOT_STATED} train"),
+        (9, "run 1"),
+    ]
+
+
+def test_a_value_that_holds_itself_ends() -> None:
+    text = "A = $(A)$(A)$(A)$(A)\nt:\n\t" + "$(A)" * 20 + "\n"
+    assert len(find_pieces("Makefile", text)[0].text) <= 65_536
