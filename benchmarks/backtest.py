@@ -2,9 +2,10 @@
 
     python -m benchmarks.backtest --since 2025-01-01 --output FOLDER PACKAGE:ROWS:NAME=VALUE[,VALUE];… [PACKAGE:…]
 
-The first release of each minor version is measured beside the packages of its day with so many rows of the matrix of whole runs.
-What grew is measured again with all else held, after everything has been measured once. ``FOLDER`` gets a file a release, and
-``grown.jsonl`` a line for each release in which something grew; what was measured before is taken from the store.
+The first release of each minor version (with ``--patches`` every release) is measured beside the packages of its day with so
+many rows of the matrix of whole runs. What grew is measured again with all else held, after everything has been measured once.
+``FOLDER`` gets a file a release, and ``grown.jsonl`` a line for each release in which something grew; what was measured before
+is taken from the store.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from compatcheck.lab.evidence.files import write_measurements
 from compatcheck.lab.parameters import parse_parameters
 from compatcheck.lab.releases import choose_releases, group_minors
 from compatcheck.lab.settings import Settings, open_laboratory
-from compatcheck.lab.sweep import collect_series, find_changes
 from compatcheck.lab.watch import choose_pairs, choose_tasks, is_growth, look, write_look
 from compatcheck.rules.locate import open_rules
 
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 class Game:
     """One package with its tasks, and the releases that are played."""
 
-    def __init__(self, spec: str, since: str, torch: str) -> None:
+    def __init__(self, spec: str, since: str, torch: str, *, patches: bool) -> None:
         """Read ``PACKAGE:ROWS:NAME=VALUE;…``."""
         self.package, rows, rest = spec.split(":")
         axes = parse_parameters([part for part in rest.split(";") if part])
         tasks, beside = choose_tasks(["whole_run"], self.package, "cpu", axes)
         self.tasks: list[Task] = tasks[: int(rows)]
         axis = choose_releases(open_rules(), self.package, None, ask=True)
-        self.axis = axis._replace(names=tuple(minor[0] for minor in group_minors(axis.names)))
+        self.axis = axis if patches else axis._replace(names=tuple(minor[0] for minor in group_minors(axis.names)))
         self.pairs = choose_pairs(self.axis, None, since)
         settings = Settings(
             *(None, torch, beside, None, "release", "cpu", (), 300.0), no_store=False, fresh=False, quiet=True
@@ -56,16 +56,14 @@ class Game:
     def attribute(self, output: Path) -> None:
         """Find out whose is what grew, the newest release first."""
         for before, after in reversed(self.pairs):
-            results = {one: self.laboratory.measure(one, self.tasks) for one in (before, after)}
-            series = collect_series(self.tasks, results, every_metric=False)
-            if not any(is_growth(change) for change in find_changes(series)):
+            found = look(self.laboratory, (before, after), self.tasks, self.axis.names[: self.axis.names.index(before)])
+            if not any(is_growth(change) for change in found.changes):
                 continue
-            found = look(self.laboratory, (before, after), self.tasks)
             write_look(found, str(output), self.tasks, self.laboratory)
-            line = {"package": self.package, "before": before, "after": after, "date": self.axis.dates.get(after)}
+            line = {"package": self.package, "before": found.before, "after": after, "date": self.axis.dates.get(after)}
             with (output / "grown.jsonl").open("a", encoding="utf-8") as file:
                 file.write(json.dumps({**line, "changes": [_tell(one) for one in found.changes]}) + "\n")
-            sys.stderr.write(f"{self.package} {before} -> {after}: {len(found.grown)} grew by its own doing\n")
+            sys.stderr.write(f"{self.package} {found.before} -> {after}: {len(found.grown)} grew by its own doing\n")
 
 
 def _tell(one: SeriesChange) -> dict[str, object]:
@@ -86,10 +84,13 @@ if __name__ == "__main__":
     parser.add_argument("--since", default="2025-01-01")
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--torch", default="2.13.0+cpu")
+    parser.add_argument(
+        "--patches", action="store_true", help="every release, not the first of each minor version alone"
+    )
     parser.add_argument("packages", nargs="+")
     given = parser.parse_args()
     given.output.mkdir(parents=True, exist_ok=True)
-    games = [Game(spec, given.since, given.torch) for spec in given.packages]
+    games = [Game(spec, given.since, given.torch, patches=given.patches) for spec in given.packages]
     for game in games:
         game.measure(given.output)
     for game in games:

@@ -42,6 +42,8 @@ LEAST_GROWTH = 0.02
 """Share of a number by which it has to grow: tiny models differ by less in what no one would file."""
 LEAST_BYTES = 4096
 """Bytes by which it has to grow: less is what a run logs."""
+MOST_OLDER = 3
+"""Releases that are tried in the place of one that nothing could be measured in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,15 @@ class Look:
     def grown(self) -> tuple[SeriesChange, ...]:
         """What grew, and is the package's own."""
         return tuple(change for change in self.changes if change.is_own and is_growth(change))
+
+    @property
+    def doubtful(self) -> tuple[SeriesChange, ...]:
+        """What grew, and may be the package's own or that of what came with it."""
+        return tuple(
+            change
+            for change in self.changes
+            if change.attribution is not None and change.attribution.cause in {"both", "unknown"} and is_growth(change)
+        )
 
     @property
     def measured(self) -> bool:
@@ -128,9 +139,23 @@ def choose_tasks(
     return tasks, tuple(needed)
 
 
-def look(laboratory: Laboratory, pair: tuple[str, str], tasks: Sequence[Task]) -> Look:
-    """Measure a release and the one before, and find out whose what grew is."""
+def look(laboratory: Laboratory, pair: tuple[str, str], tasks: Sequence[Task], older: Sequence[str]) -> Look:
+    """Measure a release and the one before, and find out whose what grew is.
+
+    Args:
+        laboratory: of the package.
+        pair: the release before, and the new one.
+        tasks: what is measured in both.
+        older: what came before both, oldest first: the newest of them that can be measured stands in for a release before
+            that cannot, or what grew there would never be seen.
+    """
+    before, after = pair
     results = dict(laboratory.measure_all(dict.fromkeys(pair, tasks)))
+    for version in reversed(older[-MOST_OLDER:]):
+        if any(one.succeeded for one in results[before]) or not any(one.succeeded for one in results[after]):
+            break
+        before = version
+        results = {version: laboratory.measure(version, tasks), **results}
     series = collect_series(tasks, results, every_metric=False)
     changes = find_changes(series)
     grown = [change for change in changes if is_growth(change)]
@@ -138,8 +163,8 @@ def look(laboratory: Laboratory, pair: tuple[str, str], tasks: Sequence[Task]) -
     replaced = {id(change): found for change, found in zip(grown, attributed, strict=True)}
     return Look(
         package=laboratory.package,
-        before=pair[0],
-        after=pair[1],
+        before=before,
+        after=after,
         series=tuple(series),
         changes=tuple(replaced.get(id(change), change) for change in changes),
         results=results,

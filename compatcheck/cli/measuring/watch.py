@@ -47,7 +47,8 @@ def command(
 
     Every probe that uses a package is run, whole runs in few combinations that cover each pair of settings. What grows is
     measured again with all other packages held. A draft rule and a page for the maintainers are written for what is the
-    package's own.
+    package's own; what could not be told is printed alone. Where nothing could be measured in the release before, the newest
+    of the three before it that can be measured takes its place.
     """
     for option, day in (("--since", since), ("--until", until)):
         _check_day(option, day)
@@ -88,13 +89,13 @@ def command(
         for pair in pairs:
             progress = Progress(2 * len(tasks), quiet=settings.quiet, varying=find_varying(tasks))
             laboratory = open_laboratory(chosen, package, axis, progress=progress, overlays=overlays)
-            found = look(laboratory, pair, tasks)
+            found = look(laboratory, pair, tasks, axis.names[: axis.names.index(pair[0])])
             progress.close()
             measured += found.measured
-            grown += bool(found.grown)
-            for change in found.grown:
+            grown += bool(found.grown or found.doubtful)
+            for change in (*found.grown, *found.doubtful):
                 defaults = next(one.probe.module.DEFAULTS for one in tasks if one.probe.name == change.series.probe)
-                click.echo(f"{package} {pair[0]} -> {pair[1]}: {describe_change(change, defaults)}")
+                click.echo(f"{package} {found.before} -> {found.after}: {describe_change(change, defaults)}")
             for path in write_look(found, output, tasks, laboratory):
                 click.echo(f"wrote {path}", err=True)
             looked.keep(package, pair[1])

@@ -17,12 +17,17 @@ MOST_ROWS = 12
 """Changes that a page has room for."""
 
 
+_DOUBTS = {"both": "; only together with what moved beside it", "unknown": "; not known whose"}
+"""Cause → what is added where a change is not shown to be the package's own."""
+
+
 def describe_change(change: SeriesChange, defaults: Mapping[str, object]) -> str:
-    """Say what grew, in which run, and by how much."""
+    """Say what grew, in which run, by how much, and that it may be another package's."""
     values = change.series.values
     run = describe_run(change.series.parameters, defaults)
     before, after = (show_quantity(change.series.metric, values[side]) for side in (change.before, change.after))
-    return f"{change.series.probe} {run} {change.series.metric}: {before} -> {after}"
+    doubt = _DOUBTS.get(change.attribution.cause, "") if change.attribution is not None else ""
+    return f"{change.series.probe} {run} {change.series.metric}: {before} -> {after}{doubt}"
 
 
 def describe_run(parameters: Mapping[str, object], defaults: Mapping[str, object]) -> str:

@@ -70,6 +70,29 @@ def test_what_a_neighbour_did_is_no_flag(watch: Watch, index: Path, tmp_path: Pa
     assert not (tmp_path / "out" / "reports").exists()
 
 
+def test_what_grew_beside_a_release_that_cannot_be_measured_is_flagged_against_the_one_before_it(
+    watch: Watch, index: Path
+) -> None:
+    publish(index, ("1.0", 8 * KIB, "1.0"), ("2.0", 8 * KIB, "9.9"), ("3.0", 24 * KIB, "1.0"))
+    ran = watch()
+    assert ran.code == 1, ran.err
+    assert "leaky 1.0 -> 3.0: held_by_leaky (defaults) held_bytes: 8.00 KiB -> 24.0 KiB\n" in ran.out
+
+
+def test_what_grew_and_cannot_be_told_from_a_neighbour_is_printed_and_no_draft(
+    watch: Watch, index: Path, tmp_path: Path
+) -> None:
+    pack(index, "helper", "2.0", "MORE = 0\nNEW = True\n")
+    publish(index, ("1.0", 8 * KIB, "1.0"), ("2.0", 24 * KIB, "2.0"))
+    for version, helper, wants in (("1.0", "1.0", "not hasattr(helper, 'NEW')"), ("2.0", "2.0", "helper.NEW")):
+        module = leaky({"1.0": 8, "2.0": 24}[version] * KIB) + f"\nassert {wants}\n"
+        pack(index, "leaky", version, module, (f"helper=={helper}",))
+    ran = watch()
+    assert ran.code == 1, ran.err
+    assert "leaky 1.0 -> 2.0: held_by_leaky (defaults) held_bytes: 8.00 KiB -> 24.0 KiB; not known whose\n" in ran.out
+    assert not (tmp_path / "out" / "rules").exists()
+
+
 def test_a_second_look_measures_what_is_new_alone(watch: Watch, index: Path, tmp_path: Path) -> None:
     publish(index, ("1.0", 8 * KIB, "1.0"), ("2.0", 8 * KIB, "1.0"))
     assert watch().code == 0
