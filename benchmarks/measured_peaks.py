@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.checking import Request, gather, open_rules
+from compatcheck.checking.checks import Checks, open_criteria
 from compatcheck.checking.fit import price
+from compatcheck.checking.inspection import Inspection
+from compatcheck.checking.verdict import judge
 from compatcheck.matching.engine import match
 from compatcheck.rules.strict_yaml import load_strict
 
@@ -86,9 +89,11 @@ def open_measured(run: Measured) -> tuple[Subject, list[Finding]]:
     return subject, list(match(subject, rules).findings)
 
 
-def estimate_measured(run: Measured, opened: tuple[Subject, list[Finding]] | None = None) -> Estimate:
-    """Price a run as its facts file is priced: defaults, traits and rules of the releases it names included."""
-    found = price(*(opened or open_measured(run)))
+def estimate_measured(run: Measured) -> Estimate:
+    """Judge a run as `compatcheck estimate` judges its facts file: what nobody states supposed at its worst, too."""
+    subject, findings = open_measured(run)
+    criteria = open_criteria(Inspection((Request(here=False),)), open_rules(), Checks())
+    found = judge(subject, criteria).estimate or price(subject, findings)
     if not found.phases:
         raise ValueError(f"{run.source}, {run.name}: needs {found.needs} {found.verdict.primary or ''}")
     return found

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from compatcheck.core.estimate import Estimate, Size
-    from compatcheck.core.report import Finding
-    from compatcheck.resolution.subject import Subject
 
 LARGE_ERROR = 0.25
 UNITS = {"GB": 10**9, "GiB": GIB, "bytes": 1}
@@ -105,9 +103,8 @@ def evaluate_script(case: Mapping[str, Any]) -> Result | str:
     return Result(case["id"], _source(case), None, found.device, str(case["outcome"]["result"]), verdict, doubt, found)
 
 
-def evaluate_measured(run: Measured, opened: tuple[Subject, list[Finding]] | None = None) -> Iterator[Result]:
+def evaluate_measured(run: Measured, found: Estimate) -> Iterator[Result]:
     """Hold a measured run against its estimate: one result for each quantity that was measured, the first with its outcome."""
-    found = estimate_measured(run, opened)
     for index, name in enumerate([name for name in COUNTS if name in run.counted] or [""]):
         size = _peak(found, name) if name else None
         # one run is one outcome, however many of its quantities were measured
@@ -195,7 +192,7 @@ def main() -> None:
     )
     parser.add_argument("--source", help="only cases of this source")
     given = parser.parse_args()
-    exact = [result for run in read_peaks() for result in evaluate_measured(run)]
+    exact = [result for run in read_peaks() for result in evaluate_measured(run, estimate_measured(run))]
     exact = [result for result in exact if not given.source or result.source.startswith(given.source)]
     headline, apart = [one for one in exact if not one.doubt], [one for one in exact if one.doubt]
     fresh = [one for one in exact if one.fresh]

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from measured_peaks import COUNTS, Measured, open_measured, read_peaks
 from memory_cases import Result, evaluate, evaluate_measured
 
+from compatcheck.checking.fit import price
 from compatcheck.memory.closed_form import reserve
 from compatcheck.rules.strict_yaml import load_strict
 
@@ -52,7 +53,7 @@ def measure(cases: list[dict[str, object]]) -> tuple[Outside, Outside]:
 def _results(
     runs: list[tuple[Measured, tuple[Subject, list[Finding]]]], cases: list[dict[str, object]]
 ) -> list[Result]:
-    measured = [next(iter(evaluate_measured(run, opened))) for run, opened in runs]
+    measured = [next(iter(evaluate_measured(run, price(*opened)))) for run, opened in runs]
     reported = [found for case in cases if isinstance(found := evaluate(case), Result) and found.source not in TWICE]
     return [*(one for one in measured if not one.doubt or "longest" in one.doubt), *reported]
 

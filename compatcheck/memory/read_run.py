@@ -36,7 +36,8 @@ def read_run(
         UsageError: a size is zero, negative or beyond 2**63 - 1.
     """
     source = Given(facts)
-    model = read_model(source)
+    versions = read_versions(environment)
+    model = read_model(source, versions)
     parallel = _read_parallelism(source)
     micro = source.positive("training.micro_batch_size", 1, "nobody says how many sequences a device takes at once")
     assumed = source.assumptions.pop("training.micro_batch_size", None)
@@ -55,7 +56,6 @@ def read_run(
         source.assumptions["training.sequence_length"] = Assumption("training.sequence_length", sequence, reason)
     peft = source.assume("training.peft", None, "no adapter method is named: full fine-tuning")
     peft = str(peft) if isinstance(peft, str) else None
-    versions = read_versions(environment)
     precision = read_precision(source, parallel, model, peft, versions, trains=trains)
     if source.needs:
         return RunReading(None, tuple(source.assumptions.values()), tuple(dict.fromkeys(source.needs)))
@@ -119,6 +119,7 @@ def read_run(
         no_sync=_runs_unsynchronised(source) if trains else False,
         mixed_units=_mixes_units(source, parallel) if trains and trainable < model.parameters else False,
         loop_read=loop_read,
+        unread_release=str(source.get("program.unread_release") or ""),
         quantised_read=source.get("program.quantised_read") is not False,
         checkpointing=checkpointing and policy != "core_attention",
         policy=policy,
@@ -161,6 +162,7 @@ def read_run(
         entropy_chunked=source.flag("training.entropy_chunking", False),
         capability=_number(source.get("hardware.compute_capability")),
         versions=versions,
+        attention_open=_leaves_attention_open(source, versions),
         unpriced=_words(source.get("training.unpriced")),
         known=frozenset(facts),
     )
@@ -274,6 +276,14 @@ def _read_accumulation(source: Given, parallel: Parallelism) -> int:
 DEFAULT_TARGETS = ("q_proj", "v_proj")
 
 
+def _leaves_attention_open(source: Given, versions: Mapping[str, tuple[int, ...]]) -> bool:
+    """Tell whether the kernel of attention hangs on the release of torch: transformers 4.36 to 4.55 takes sdpa from 2.1.1 on."""
+    if source.knows("model.attn_implementation") or source.knows("program.attn_implementation") or "torch" in versions:
+        return False
+    release = versions.get("transformers")
+    return release is not None and (4, 36) <= release < (4, 56)
+
+
 def _truth(value: Value) -> bool | None:
     return None if value is None else bool(value)
 
@@ -282,7 +292,7 @@ def _number(value: Value) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def read_model(source: Given) -> Model:
+def read_model(source: Given, versions: Mapping[str, tuple[int, ...]]) -> Model:
     """Read a model's shape; what nobody states is assumed, or needed."""
     hidden = source.positive("model.hidden_size")
     layers = source.positive("model.num_hidden_layers")
@@ -309,9 +319,12 @@ def read_model(source: Given) -> Model:
     else:
         blocks = source.integer("model.parameters_in_blocks", blocks, "" if source.needs else reason)
         total = source.integer("model.parameters", blocks + embedding + head + hidden, "" if source.needs else reason)
-    own = source.get("program.attn_implementation")
-    reason = "the default of transformers since 4.36" if own is None else source.reason("program.attn_implementation")
-    attention = source.assume("model.attn_implementation", own or "sdpa", reason)
+    own, release = source.get("program.attn_implementation"), versions.get("transformers")
+    usual, reason = "sdpa", "the default of transformers since 4.36"
+    if release is not None and release < (4, 36):
+        usual, reason = "eager", "the only one of most types before transformers 4.36"
+    reason = reason if own is None else source.reason("program.attn_implementation")
+    attention = source.assume("model.attn_implementation", own or usual, reason)
     quantization = source.get("model.quantization")
     return Model(
         model_type=str(source.get("model.model_type") or ""),

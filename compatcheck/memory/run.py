@@ -151,6 +151,8 @@ class Run(NamedTuple):
     """FSDP1 units hold frozen parameters beside trained ones, and make gradients of all of them; None where nobody knows."""
     loop_read: bool
     """Somebody read the code of the program that trains, or none is named."""
+    unread_release: str
+    """The release of the program, or of what it is built on, where it is none of those that somebody read; else empty."""
     quantised_read: bool
     """What the program makes of a quantised base was read, too."""
     checkpointing: bool
@@ -211,6 +213,8 @@ class Run(NamedTuple):
     capability: float | None
     versions: Mapping[str, tuple[int, ...]]
     """Releases of packages as numbers, by name; absent when not known."""
+    attention_open: bool
+    """Which attention runs hangs on the release of torch, which nobody states."""
     unpriced: tuple[str, ...]
     """What it is told to do that no formula has, in the words of ``training.unpriced``."""
     known: frozenset[str]

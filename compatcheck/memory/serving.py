@@ -10,7 +10,7 @@ from compatcheck.memory.asked_facts import Given
 from compatcheck.memory.closed_form.context import CONTEXT
 from compatcheck.memory.closed_form.kv_cache import bytes_per_token
 from compatcheck.memory.closed_form.parameters import QUANTISED_BYTES, count_quantised
-from compatcheck.memory.closed_form.verdict import judge
+from compatcheck.memory.closed_form.verdict import REPORTED, judge
 from compatcheck.memory.deciding_component import explain
 from compatcheck.memory.engine import DEFAULT_SHARE, GRAPHS, GRAPHS_IN_BUDGET
 from compatcheck.memory.read_run import read_model, read_versions
@@ -42,9 +42,6 @@ OF_RANKS = {True: Size(215_000_000, 2_230_000_000, 3_840_000_000), False: Size(1
 (https://github.com/vllm-project/vllm/issues/13061), 0.39 on two devices (https://github.com/vllm-project/vllm/issues/11251)."""
 SGLANG_SHARES = (0.79, 0.85, 0.88)
 """What mem_fraction_static comes to where nobody states it, by memory and ranks (0.4.6 and 0.5.5 sglang/srt/server_args.py)."""
-REPORTED = (0.98, 0.992, 1.0)
-"""Share of the memory that nvidia-smi shows which CUDA reports as the device's: 79.19 of 79.65 GiB on H100, 79.22 of 80 on
-A100, 23.58 of 23.99 on RTX 4090 (logs of vLLM)."""
 TOWERS = Size(0, 256 * MIB, 640 * MIB)
 """What images and audio add to the profile run: 0.1 to 0.5 GiB in that report."""
 _TOKENS, _SEQUENCES = Size(2048, 8192, 16384), Size(256, 256, 1024)
@@ -156,7 +153,7 @@ def describe_server(facts: Facts) -> str:
 
 def _read(source: Given, environment: Environment | None) -> _Server:
     kind = str(source.get("rollout.engine"))
-    model = read_model(source)
+    model = read_model(source, {})
     source.assumptions.pop("model.attn_implementation", None)  # the engine's own kernels
     positions = source.integer("model.max_position_embeddings", 0)
     fitted = source.knows(_LENGTH) and source.get(_LENGTH) is None

@@ -37,7 +37,7 @@ SECTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 """What a section being there amounts to where no file of that reader was read: a facts file or another program said so."""
 
-CODE, READ, ANY = "program.code", "program.read", "any"
+CODE, READ, UNREAD, ANY = "program.code", "program.read", "program.unread_release", "any"
 
 _CERTAIN, _MAYBE, _NO = "certain", "maybe", "no"
 
@@ -176,10 +176,22 @@ def apply_traits(scope: FactScope, facts: dict[str, Fact], readers: Iterable[str
             if framework is not None and program.name != ANY:
                 facts.setdefault(READ, Fact(READ, True, "reader-default", framework.sources, label))
             undecided |= _Table(rows, None, scope, facts, (label, "reader-default")).apply(undecided)
+    for program in found.values():
+        for name, releases in program.read.items():
+            if framework is not None and scope.in_range(name, compile_specifier(releases)) == "no":
+                words = f"{name} {_release(scope, name)}, of which {releases} was read"
+                facts.setdefault(
+                    UNREAD, Fact(UNREAD, words, "reader-default", framework.sources, f"code of {program.label}")
+                )
     if framework is not None and CODE not in undecided:
         facts.setdefault(
             CODE, Fact(CODE, framework.value, "reader-default", framework.sources, "the program's own code")
         )
+
+
+def _release(scope: FactScope, name: str) -> str:
+    package = scope.package(name)
+    return str((package.version or package.specifier) if package is not None else "")
 
 
 def _of_loop(framework: str, readers: Iterable[str]) -> Iterator[str]:

@@ -70,6 +70,8 @@ class Program(NamedTuple):
     """It makes DeepSpeed's configuration out of arguments of its own."""
     leaves_model_alone: bool = False
     """It loads a model as transformers does by default, unless its configuration says how."""
+    read: Mapping[str, str] = {}
+    """Releases whose code was read, by distribution: what it does in others is taken to be the same, and may not be."""
     resembles: Resemblance | None = None
     parts: tuple[Part, ...] = ()
 

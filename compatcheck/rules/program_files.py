@@ -66,6 +66,11 @@ class _File(StrictFile):
             raise self.error(f"{fields['kind']!r} is not one of {', '.join(KINDS)}", "kind")
         if "resembles" in fields:
             self.check(fields["resembles"], Resemblance, ("resembles",))
+        for name, releases in fields.get("read", {}).items():
+            try:
+                compile_specifier(releases)
+            except InvalidSpecifierError as error:
+                raise self.error(str(error), "read", name) from error
         parts = self.sequence(self.data.get("parts", []), "parts")
         return {**fields, "parts": [self.part(part, index) for index, part in enumerate(parts)]}
 

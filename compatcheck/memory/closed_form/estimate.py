@@ -35,7 +35,7 @@ from compatcheck.memory.closed_form.policy_logits import POLICY_TRAINERS
 from compatcheck.memory.closed_form.reference import count_references, reference_parameters
 from compatcheck.memory.closed_form.reserve import Shares, not_itemised, reserve, segments
 from compatcheck.memory.closed_form.unpriced import name_unpriced, widen_unpriced
-from compatcheck.memory.closed_form.verdict import judge
+from compatcheck.memory.closed_form.verdict import UNREAD, judge
 from compatcheck.memory.read_run import read_run
 from compatcheck.rules.programs import find_program
 
@@ -90,9 +90,44 @@ def estimate_run(run: Run, assumptions: tuple[Assumption, ...] = ()) -> Estimate
         verdict = _reconsider(run, verdict)
     if verdict.outcome == "does_not_fit" and (run.pads_to_longest or run.unpadded):
         verdict = _doubt_lengths(run, verdict)
+    if verdict.outcome == "fits":
+        verdict = _doubt_reading(run, verdict, phases)
+    if verdict.outcome == "fits" and run.attention_open:
+        verdict = _doubt_attention(run, verdict)
     if run.optimizer is not None and verdict.outcome in {"fits", "marginal"}:  # what does not fit hangs on nothing
         verdict = verdict._replace(least=_least(run))
     return Estimate("closed_form", phases, verdict, assumptions, tuple(_unmodelled(run)))
+
+
+def _doubt_reading(run: Run, verdict: Verdict, phases: tuple[Phase, ...]) -> Verdict:
+    """Return a verdict that does not rest on a program doing what nobody read that it does."""
+    if run.loop_read and not run.unread_release:
+        return verdict
+    most = int(UNREAD * max(phase.needed.expected for phase in phases))
+    if most <= (run.limit or 0):
+        return verdict
+    condition = (
+        f"{_unread(run)}: programs have needed up to {UNREAD:g} times what was expected before theirs was, "
+        f"here {format_bytes(most)}"
+    )
+    return verdict._replace(outcome="marginal", condition=condition, verify=verification(run))
+
+
+def _unread(run: Run) -> str:
+    label = find_program(run.framework).label
+    return f"nobody read the code of {run.unread_release if run.loop_read else label}"
+
+
+def _doubt_attention(run: Run, verdict: Verdict) -> Verdict:
+    """Return a verdict that does not rest on a kernel of attention that a torch nobody names may not have."""
+    other = run._replace(model=run.model._replace(attention="eager"))
+    phases = training_phases(other) if run.optimizer is not None else scoring_phases(other)
+    found = judge(phases, run.limit)
+    if found.outcome == "fits":
+        return verdict
+    size = format_bytes(max(phase.needed.expected for phase in phases))
+    condition = f"nobody says which attention runs, nor which torch: before 2.1.1 it is eager, with {size} expected"
+    return verdict._replace(outcome="marginal", condition=condition, verify=verification(run))
 
 
 def _least(run: Run) -> Least | None:
@@ -396,7 +431,9 @@ def _unmodelled(run: Run) -> list[Unmodelled]:
         label = find_program(run.framework).label
         reason = f"the code of {label} was not read: its loss, its blocks and how it accumulates are its own"
         found.append(Unmodelled("training loop", "either", reason))
-    elif not run.blocks_read:
+    elif run.unread_release:
+        found.append(Unmodelled("training loop", "either", f"{_unread(run)}; taken as in those that were"))
+    if run.loop_read and not run.blocks_read:
         reason = f"what {find_program(run.framework).label} makes of a quantised base was not read"
         found.append(Unmodelled("quantised base", "more", reason))
     found += name_unpriced(run)

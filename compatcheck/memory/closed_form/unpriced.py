@@ -101,6 +101,12 @@ FEATURES: Mapping[str, Feature] = {
         "distillation", "more", "the teacher, or its logits, and a loss over both are not counted",
         more={"logits": 2.0, "parameters": 1.0},
     ),
+    # float32 instead of 16 bits: weights twice as wide and copies that autocast keeps, gradients and moments twice as wide, norms
+    # a fifth more of a block; from_config takes the dtype that the configuration names, before transformers 4.46 float32
+    "random_weights": Feature(
+        "weights made at random", "more", "their dtype is not that of loading; taken to be, and may be float32",
+        more={"parameters": 2.0, "gradients": 1.0, "optimizer_states": 1.0, "activations": 0.2},
+    ),
     "shifted_attention": Feature("shifted attention", "either", "taken as attention over the whole sequence", _BLOCK, _BLOCK),
 }  # fmt: skip
 """By their words in ``training.unpriced``."""

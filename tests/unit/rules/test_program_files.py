@@ -51,6 +51,7 @@ def test_a_record_its_traits_its_rows_and_its_parts(tmp_path: Path) -> None:
         (START + "engines: [1]\n", "engines", 3),
         (START + "resembles: {reeder: two}\n", "resembles.reeder", 3),
         (START + "inherits: nobody\n", "inherits", 3),
+        (START + "read: {one: newest}\n", "read.one", 3),
         (START + "parts: [{name: x}]\n", "parts.0", 3),
         (START + "traits:\n  - {fact: program.adapters, value: true}\n", "traits.0", 4),
         (START + "traits:\n  - {fact: training.peft, value: true, source: a}\n", "traits.0.fact", 4),
