@@ -138,7 +138,7 @@ def _estimate_one(subject: Subject, criteria: Criteria, options: EstimateOptions
     model = None if options.model is None else redact(options.model)
     report = EstimateReport(describe_job(subject.roles, model) or subject.id, found)
     if not found.phases and (options.tracer is None or found.verdict.primary is not None):
-        return report
+        return report._replace(walls=_find_bound(found, subject, variants, rules))
     if options.tracer is not None:
         report = _trace(report, subject, verdict.findings, rules, options.tracer)
     elif options.can_trace is not None and options.can_trace(subject, rules):
@@ -180,6 +180,14 @@ def _find_wall(name: str, subject: Subject, variants: Variants, rules: RuleSet) 
         return variants(changed).estimate or price(changed)
 
     return find_wall(name, subject.roles, price_with)
+
+
+def _find_bound(found: Estimate, subject: Subject, variants: Variants, rules: RuleSet) -> tuple[Wall, ...]:
+    """Find how long sequences may be where nobody states that and nothing else is missing."""
+    fact = "training.sequence_length"
+    if found.needs != (fact,) or "hardware.memory_bytes" not in next(iter(subject.roles.values())):
+        return ()
+    return (_find_wall("sequence_length", subject, variants, rules),)
 
 
 def _supply(

@@ -34,7 +34,7 @@ from compatcheck.frameworks.translation import flatten
 from compatcheck.rules.vocabulary import vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.frameworks.reader import ConfigurationReader
     from compatcheck.rules.database import RuleSet
@@ -151,9 +151,21 @@ def _read_python(path: str, files: Files, *, named: bool) -> tuple[Reading, ...]
     from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for Python scripts)
 
     if named:
-        return (Reading(python_script.read(path, files)),)
+        return tuple(_read_documented(path, files)) or (Reading(python_script.read(path, files)),)
     documents = python_script.read(path, files, named=_tells_training(path)) if starts_training(path, files) else ()
     return (Reading(documents),) if documents else ()
+
+
+def _read_documented(path: str, files: Files) -> Iterator[Reading]:
+    """Read the runs of a script of Python that its own documentation shows: commands that start it."""
+    from compatcheck.frameworks.launch_script.script import read_launch_script  # noqa: PLC0415 (only for Python scripts)
+    from compatcheck.frameworks.python_script.documentation import find_commands  # noqa: PLC0415 (as above)
+
+    commands = find_commands(path, files)
+    for label, run in read_launch_script(path, files, named=False, commands=commands) if commands.strip() else ():
+        if os.path.basename(run.launch.program) == os.path.basename(path):
+            notes = (*run.assumptions, f"started as its documentation shows, line {run.line}")
+            yield Reading(run.documents, None, run.launch.variables, label, is_launch=True, notes=notes)
 
 
 def starts_training(path: str, files: Files = LOCAL) -> bool:
@@ -461,10 +473,13 @@ class _ReferenceReader:
         file = find_beside(document.source.path, name, self.files)
         if name in document.changed:
             return _read_changed(kind, file, document.changed[name], place, self.files)
-        if self.files.resolve(file) == self.files.resolve(document.source.path):
+        own = self.files.resolve(file) == self.files.resolve(document.source.path)
+        if own and kind != "program":  # a script's documentation shows the command that starts it
             msg = f"this very file is no {kind} file"
             raise InputError(msg, source=place, hint="name another file")
-        if self.files.resolve(file) in self.present or (kind == "program" and not self.files.is_file(file)):
+        if (self.files.resolve(file) in self.present and not own) or (
+            kind == "program" and not self.files.is_file(file)
+        ):
             return ()
         found = _read_kind(kind, file, self.files) if self.files.exists(file) else _read_shipped(kind, name, place)
         found = found or _read_kind(kind, file, self.files)

@@ -52,6 +52,7 @@ def _lines(report: EstimateReport, verbose: int) -> Iterator[str]:
             if len(model) <= 1 or name not in model:
                 yield f"    {name}   {translate(f'(state it: --set {name}=…)')}"
         yield from _doubts(report.doubts)
+        yield from _walls(report.walls)
         return
     yield ""
     yield from _verdict(report)
@@ -260,7 +261,8 @@ def wall_text(wall: Wall) -> str:
     else:
         text = f"{wall.fits:,} fits, {wall.fails:,} does not"
     verb = "saves" if wall.bytes_per_step < 0 else "costs"
-    current = "" if wall.current is None else f" (now {wall.current:,})"
+    least = f"; {wall.points[0][0]:,} needs {format_bytes(wall.points[0][1])}" if wall.points else ""
+    current = least if wall.current is None else f" (now {wall.current:,})"
     return f"{wall.fact}: {text}; one more {verb} {format_bytes(abs(wall.bytes_per_step))}{current}"
 
 
@@ -306,6 +308,7 @@ def format_markdown(report: EstimateReport) -> str:
         return "\n".join([*lines, f"No estimate: {estimate.verdict.primary}", *(["", *rest] if rest else []), ""])
     if not estimate.phases:
         needs = "No estimate: it needs " + ", ".join(f"`{name}`" for name in estimate.needs)
+        rest += [f"- {wall_text(wall)}" for wall in report.walls]
         return "\n".join([*lines, needs, *(["", *rest] if rest else []), ""])
     outcome, _, text = headline(report).partition(": ")
     lines += [f"**{outcome}**: {text} (estimated)", ""]

@@ -145,6 +145,26 @@ def test_a_sweep_supplies_the_length_that_nobody_states(facts_file: str) -> None
     assert "no estimate" in run(*options, "--sweep", "micro_batch_size")[1]
 
 
+@pytest.mark.parametrize("format_name", ["text", "markdown", "json"])
+def test_a_run_without_a_length_says_how_long_sequences_may_be(facts_file: str, format_name: str) -> None:
+    path = Path(facts_file)
+    path.write_text(path.read_text().replace("  sequence_length: 4096\n", ""))
+    options = (facts_file, *BASE, "--set", "training.gradient_checkpointing=true", "--format", format_name)
+    code, output = run(*options, "--gpu", "8xH100-80GB")
+    _, stated = run(*options[:-1], "json", "--gpu", "8xH100-80GB", "--sweep", "sequence_length")
+    (wall,) = json.loads(stated)["subjects"][0]["walls"]
+    assert code == 3
+    if format_name == "json":
+        assert json.loads(output)["subjects"][0]["walls"] == [wall]
+        assert wall["points"][0][0] == 1
+    else:
+        words = " ".join(output.split())
+        assert f"training.sequence_length: {wall['fits']:,} fits, {wall['fails']:,} does not; one more costs" in words
+        assert "; 1 needs " in words
+    without_device = run(*options, "--set", "hardware.world_size=8")[1]
+    assert '"walls": []' in without_device or "fits" not in without_device
+
+
 def test_a_wall_needs_a_device(facts_file: str) -> None:
     with pytest.raises(UsageError, match="device"):
         run(facts_file, *BASE, "--set", "hardware.world_size=8", "--sweep", "micro_batch_size")

@@ -29,7 +29,12 @@ _SAID = 3
 
 
 def read_launch_script(
-    path: str, files: Files = LOCAL, *, named: bool, arguments: Sequence[str] | None = None
+    path: str,
+    files: Files = LOCAL,
+    *,
+    named: bool,
+    arguments: Sequence[str] | None = None,
+    commands: str | None = None,
 ) -> Iterator[tuple[str, TrainingCommand]]:
     """Yield the training commands of a script, each with the name its run has in reports.
 
@@ -38,13 +43,14 @@ def read_launch_script(
         files: the tree it lies in.
         named: whether the person named it; a walked-into script without a word of training is not parsed.
         arguments: what it is started with; None where it is not known.
+        commands: what is read in place of the file's text: the commands in it, where the file is no script of the shell.
 
     Raises:
         InputError: not readable, or parts of it were not read and nothing that trains was found, though its name or its words
             say that it does.
     """
     file, line = _split_line(path, files)
-    text = read_text(file, files)
+    text = read_text(file, files) if commands is None else commands
     if not named and not names_launcher(text):
         return
     from compatcheck.shell import read_script, variables_of_header  # noqa: PLC0415 (only for launch scripts)

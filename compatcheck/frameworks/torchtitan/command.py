@@ -57,8 +57,12 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
     options.pop("module", None)
     named = file is not None and isinstance(file.value, str) and file.why is None
     references = (("torchtitan", str(file.value), f"--{_FILE}"),) if file is not None and named else ()
+    models = tuple((kind, name, f"--{key}") for kind, name, key in torchtitan.name_model(values))
+    changed = next((key for key in ("model.flavor", "model.name") if key in values), None)
+    if changed is not None and not models:  # not the model that the file says, and the rest of its name stands there
+        models = (("model", f"{changed} {values[changed]}", f"--{changed}"),)
     meanings = OptionMeanings(torchtitan.READER, torchtitan.table_for(values), torchtitan.NAMES.__contains__)
-    further = FurtherContent(tuple(torchtitan.settle(values)), references, unknown=flags.unknown)
+    further = FurtherContent(tuple(torchtitan.settle(values)), (*references, *models), unknown=flags.unknown)
     document = make_command_document(meanings, launch.command.source, options, further)
     missing = tuple(torchtitan.leave_open(values, is_file=False))
     if (file is not None and not named) or function is not None:

@@ -59,16 +59,24 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     values = dict(flatten(data))
     translation = translate(iter(values.items()), table_for(values), irrelevant=NAMES.__contains__, source=source)
     document = make_document(READER, source, translation)
-    model = values.get("hf_transformers.model")
     return Reading(
         (
             document._replace(
                 statements=(*document.statements, *settle(values)),
                 unresolved=tuple(leave_open(values, is_file=True)),
-                references=(("model", model, "hf_transformers.model"),) if isinstance(model, str) and model else (),
+                references=tuple(name_model(values)),
             ),
         )
     )
+
+
+def name_model(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Name the model: one of transformers by its id, one of torchtitan's by its flavor (``models/*/__init__.py``, 0.2.1)."""
+    model, flavor = values.get("hf_transformers.model"), f"{values.get('model.name')}.{values.get('model.flavor')}"
+    if isinstance(model, str) and model:
+        yield "model", model, "hf_transformers.model"
+    elif flavor in TABLE.words["flavors"]:
+        yield "model", str(TABLE.words["flavors"][flavor]), "model.flavor"
 
 
 def table_for(values: Mapping[str, Any]) -> dict[str, Any]:

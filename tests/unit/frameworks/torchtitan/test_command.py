@@ -65,3 +65,12 @@ def test_a_file_that_nobody_names_is_not_known() -> None:
 
 def test_other_modules_of_torchtitan_do_not_train() -> None:
     assert documents("torchrun -m torchtitan.tools.estimate")[0].reader == "script"
+
+
+def test_a_flavor_over_that_of_the_file() -> None:
+    start = "torchrun -m torchtitan.train --job.config_file f.toml"
+    document, _ = documents(f"{start} --model.flavor 70B")
+    assert document.references[1:] == (("model", "model.flavor 70B", "--model.flavor"),), "no model, and not the file's"
+    document, _ = documents(f"{start} --model.name llama3 --model.flavor 70B")
+    assert document.references[1:] == (("model", "meta-llama/Llama-3.1-70B", "--model.flavor"),)
+    assert document.unresolved == ()

@@ -9,6 +9,7 @@ import pytest
 from compatcheck.core.source import Source
 from compatcheck.core.toml import locate_lines
 from compatcheck.frameworks.lines import LineFinder
+from compatcheck.frameworks.model.lookup import find_model
 from compatcheck.frameworks.recognise import read_configuration
 from compatcheck.frameworks.torchtitan import configuration as torchtitan
 from compatcheck.resolution.resolve import resolve
@@ -209,3 +210,15 @@ def test_a_command_lays_its_options_over_the_file() -> None:
 
 def test_lines_of_a_toml_file() -> None:
     assert locate_lines('a = 1\n[b]\n"c" = [\n 1]\n[b.d]\ne=2\n') == {"a": 1, "b": 2, "b.c": 3, "b.d": 5, "b.d.e": 6}
+
+
+@pytest.mark.parametrize("flavor", sorted(torchtitan.TABLE.words["flavors"]))
+def test_every_flavor_names_a_model_that_is_known(flavor: str) -> None:
+    name, _, size = flavor.partition(".")
+    (reference,) = read(model={"name": name, "flavor": size}).references
+    assert reference[::2] == ("model", "model.flavor")
+    assert find_model(reference[1], open_rules(()), {}).skipped == ()
+
+
+def test_a_flavor_that_is_no_well_known_model_names_none() -> None:
+    assert read(model={"name": "llama3", "flavor": "debugmodel"}).references == ()
