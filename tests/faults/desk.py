@@ -88,7 +88,8 @@ class Desk:
         self.folder, self.base = folder, base
         self.kept = folder / "kept.sqlite3"
         """Store of measurements that `evidence export` reads."""
-        self.environ = {**environ, "PYTHONPATH": str(ROOT), "HOME": str(folder / "home"), "NO_COLOR": "1"}
+        own = {"HOME": str(folder / "home"), "COMPATCHECK_CACHE": str(folder / "cache")}
+        self.environ = {**environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1", **own}
         (folder / "home").mkdir()
         index = folder / "index"
         for version, held in RELEASES.items():
@@ -157,7 +158,7 @@ class Desk:
     @property
     def layers(self) -> Path:
         """Where `image` keeps what it read of layers."""
-        return self.folder / "home" / ".cache" / "compatcheck" / "layers"
+        return self.folder / "cache" / "layers"
 
     def read(self, out: Path) -> dict[str, str]:
         """Return what lies in a folder; measurements as they are kept, whoever wrote them first."""

@@ -34,7 +34,7 @@ exit $code
 FILLS = {*MEASURING, "evidence import"}
 """What adds to a store, in which something is kept already."""
 KEPT = ROOT / "fixtures" / "measurements" / "attention_default" / "qwen2.jsonl"
-ROOMS = {"fix": "12k", **dict.fromkeys(FILLS, "72k")}
+ROOMS = {"fix": "12k", "bulk": "64k", **dict.fromkeys(FILLS, "72k")}
 """How large a disk is on which a command begins and does not end; four pages for others."""
 
 
