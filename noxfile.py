@@ -5,7 +5,7 @@ from __future__ import annotations
 import nox
 
 nox.options.default_venv_backend = "uv|venv"
-nox.options.sessions = ["tests", "lint", "types", "imports"]
+nox.options.sessions = ["tests", "more", "lint", "types", "imports"]
 
 
 @nox.session(python=["3.10", "3.11", "3.12", "3.13"])
@@ -13,6 +13,13 @@ def tests(session: nox.Session) -> None:
     """Run the fast tests; arguments go to pytest (``nox -s tests-3.11 -- -m versions``)."""
     session.install("-c", "constraints.txt", "-e", ".[test,audit]", "hatchling>=1.27")
     session.run("pytest", *session.posargs)
+
+
+@nox.session(python="3.11")
+def more(session: nox.Session) -> None:
+    """Run what the fast tests leave out: hooks, uv, a cluster of Ray, a few installed releases (the same script as `.ci/run`)."""
+    session.install("pip", "-c", "constraints.txt", "-e", ".[test]")
+    session.run(".ci/more", external=True)
 
 
 @nox.session(python="3.10", venv_backend="uv")

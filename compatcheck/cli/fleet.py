@@ -101,6 +101,6 @@ def write_excluded(path: str | None, names: Iterable[str]) -> None:
     if path is None:
         return
     taken, others = split_names(names)
-    write_files([("exclude-file", path, "".join(f"{name}\n" for name in taken))])
+    write_files([(f"--exclude-file {path}", path, "".join(f"{name}\n" for name in taken))])
     if others:
         write_notice(f"not in {path}, for no scheduler has nodes of such a name: {', '.join(map(repr, others))}")

@@ -97,7 +97,7 @@ def write_formatted(
     contents = []
     for name, path in targets:
         with speaking(os.environ, name):
-            contents.append((name, path, format_as(name, False)))
+            contents.append((f"--output {name}:{path}", path, format_as(name, False)))
     write_files(contents)
 
 
@@ -121,15 +121,15 @@ def write_error(said: str) -> None:
 
 
 def write_files(contents: Iterable[tuple[str, str, str]]) -> None:
-    """Write reports to the files of ``--output``: format, path and content of each.
+    """Write what options ask for into files: the option as a person wrote it, path and content of each.
 
     Raises:
         UsageError: a file cannot be written; the others are.
     """
     failed = []
-    for name, path, content in contents:
+    for option, path, content in contents:
         if is_led_astray(path):
-            failed.append(f"--output {name}:{path} is not written: {LED_ASTRAY}")
+            failed.append(f"{option} is not written: {LED_ASTRAY}")
             continue
         try:
             with open(path, "w", encoding="utf-8") as file:
@@ -138,9 +138,7 @@ def write_files(contents: Iterable[tuple[str, str, str]]) -> None:
                     printable(content.rstrip("\n") + "\n" if content else "", "utf-8")
                 )  # a list of none has no line
         except OSError as error:
-            failed.append(
-                f"{path if name == 'plot' else f'--output {name}:{path}'} cannot be written: {error.strerror}"
-            )
+            failed.append(f"{option} cannot be written: {error.strerror}")
     if failed:
         msg = "; ".join(failed)
         raise UsageError(msg, hint="name a file in a directory that exists and may be written to")
@@ -166,7 +164,7 @@ def write_figures(path: str, figures: "Sequence[Figure]", nothing: str) -> None:
     from compatcheck.reporters.figure import make_picture  # noqa: PLC0415 (only when asked)
 
     if figures:
-        write_files([("plot", path, make_picture(figures))])
+        write_files([(path, path, make_picture(figures))])
     sys.stderr.write(f"wrote {path}\n" if figures else f"nothing was drawn: {nothing}\n")
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import jsonschema
@@ -119,3 +122,16 @@ def test_the_list_of_nodes_to_leave_out_has_names_of_nodes_alone(tmp_path: Path)
     assert all(repr(name) in said for name in names[:-1])
     assert set(json.loads(ran.out)["fleet"]["excluded"]) == {"n1", "n12"}
     assert set(json.loads(ran.out)["fleet"]["unnamable"]) == set(names[:-1])
+
+
+def test_a_hundred_nodes_cost_less_than_two_seconds_of_cpu(tmp_path: Path):
+    releases: dict[str, str | None] = {f"package-{number}": "1.0" for number in range(155)}
+    odd = draw("node99", {**releases, "nvidia-nccl-cu12": "2.20.5"})
+    folder = write_dumps(tmp_path / "dumps", *(draw(f"node{number}", releases) for number in range(99)), odd)
+    command = [sys.executable, "-m", "compatcheck", "fleet", "merge", str(folder), "--no-policy", "--format", "json"]
+    subprocess.run(command, cwd=ROOT, capture_output=True, check=False)  # compiles the rules of a checkout
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert [len(kind["nodes"]) for kind in json.loads(done.stdout)["fleet"]["kinds"]] == [99, 1]
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 2

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +20,7 @@ from compatcheck.core.node import write_line
 from compatcheck.lab.measurement_files import read_measurements
 from tests import ROOT
 from tests.cli.drawn_locks import write_locks
+from tests.unit.collectors.image.archives import oci_files, tar
 from tests.unit.fleet.drawn_nodes import draw
 from tests.unit.lab.local_packages import leaky
 from tests.unit.lab.pack_wheel import pack
@@ -84,7 +88,8 @@ class Desk:
         self.folder, self.base = folder, base
         self.kept = folder / "kept.sqlite3"
         """Store of measurements that `evidence export` reads."""
-        self.environ = {**environ, "PYTHONPATH": str(ROOT), "HOME": str(folder / "home"), "NO_COLOR": "1"}
+        own = {"HOME": str(folder / "home"), "COMPATCHECK_CACHE": str(folder / "cache")}
+        self.environ = {**environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1", **own}
         (folder / "home").mkdir()
         index = folder / "index"
         for version, held in RELEASES.items():
@@ -111,6 +116,15 @@ class Desk:
             (site / f"{name}-{version}.dist-info" / "METADATA").write_text(text)
         (folder / "image" / "usr" / "bin").mkdir()
         (folder / "image" / "usr" / "bin" / "python3.11").write_bytes(b"\x7fELF")
+        with BytesIO() as buffer:
+            with tarfile.open(fileobj=buffer, mode="w") as archive:
+                archive.add(folder / "image", ".")
+            layer = buffer.getvalue()
+        files = oci_files(
+            [([layer], [gzip.compress(layer)], "train:1", "linux/amd64", True)],
+            media="application/vnd.oci.image.layer.v1.tar+gzip",
+        )
+        (folder / "image.tar").write_bytes(tar(files))  # its layer is compressed: what was read of it is kept
 
     def start(
         self, command: str, out: Path, *, before: Sequence[str] = (), **environ: str | None
@@ -140,6 +154,11 @@ class Desk:
         """Wait for a command and collect what it left."""
         said, told = process.communicate(timeout=300)
         return Done(process.returncode, self.plain(said, out), self.plain(told, out), self.read(out))
+
+    @property
+    def layers(self) -> Path:
+        """Where `image` keeps what it read of layers."""
+        return self.folder / "cache" / "layers"
 
     def read(self, out: Path) -> dict[str, str]:
         """Return what lies in a folder; measurements as they are kept, whoever wrote them first."""
@@ -212,6 +231,8 @@ def _copy_project(_: Desk, out: Path) -> None:
         shutil.copytree(ROOT / "fixtures" / "upgrade", out / "project", ignore=shutil.ignore_patterns("before.txt"))
 
 
+WRITES_AT_THE_END = ("fleet merge", "fleet env", "image", "check", "evidence export", "rules export")
+"""What writes its files once, when it knows what is in them."""
 MEASUREMENTS = ROOT / "fixtures" / "measurements" / "masks"
 
 COMMANDS: Mapping[str, Command] = {
@@ -241,14 +262,14 @@ COMMANDS: Mapping[str, Command] = {
     "fleet env": Command(
         0,
         lambda desk, out: (
-            *("fleet", "env", "--no-policy", "--prefix", desk.folder / "image" / "usr", "--format", "json"),
-            *("--exclude-file", out / "exclude.txt"),
+            *("fleet", "env", "--no-policy", "--prefix", desk.folder / "image" / "usr"),
+            *("--exclude-file", out / "exclude.txt", "--output", f"json:{out / 'report.json'}"),
         ),
     ),
     "image": Command(
         0,
         lambda desk, out: (
-            *("image", desk.folder / "image", "--no-policy", "--output", f"json:{out / 'report.json'}"),
+            *("image", desk.folder / "image.tar", "--no-policy", "--output", f"json:{out / 'report.json'}"),
         ),
     ),
     "check": Command(

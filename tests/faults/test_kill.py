@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import time
 from collections import Counter
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from compatcheck.core.errors import EXIT_NOTHING_TO_CHECK
-from tests.faults.desk import COMMANDS, Desk, Done
+from tests.faults.desk import COMMANDS, WRITES_AT_THE_END, Desk, Done
 
 pytestmark = pytest.mark.slow
 
@@ -35,11 +36,15 @@ def test_a_kill_at_any_point_loses_and_doubles_nothing(
     whole = undisturbed(command)
     seconds, drawn = time.monotonic() - began, random.Random()
     out = tmp_path / "killed"
+    shutil.rmtree(desk.layers, ignore_errors=True)
     shares = sorted(drawn.uniform(0.1, 0.95) for _ in range(3))
     for share in shares:
         kill(desk.start(command, out), share * seconds)
         kept, all_of_it = (Counter(one.get("evidence", "").splitlines()) for one in (desk.read(out), whole.left))
         assert kept <= all_of_it or command in ADDS, share
+    if command in WRITES_AT_THE_END:  # where none of the kills hit the moment of writing
+        for name in whole.left:
+            (out / name).write_text("x" + (tmp_path / "undisturbed" / name).read_text() * 2)
     again = desk.run(command, out)
     done_before = command == "fix" and again.code == EXIT_NOTHING_TO_CHECK  # a killed run had written the change
     assert done_before or again.code == whole.code, (shares, again.err)
@@ -47,6 +52,19 @@ def test_a_kill_at_any_point_loses_and_doubles_nothing(
     if command in ADDS:
         left["evidence"] = "\n".join(sorted(set(left["evidence"].splitlines())))
     assert left == whole.left, shares
+
+
+def test_half_a_record_of_the_cache_is_read_anew(
+    desk: Desk, undisturbed: Callable[[str], Done], tmp_path: Path
+) -> None:
+    whole = undisturbed("image")
+    for share in (0, 0.01, 0.5, 0.99):
+        kept = {path: path.read_bytes() for path in desk.layers.iterdir()}
+        assert kept
+        for path, record in kept.items():
+            path.write_bytes(record[: int(share * len(record))])
+        assert desk.run("image", tmp_path / "again") == whole
+        assert {path: path.read_bytes() for path in kept} == kept
 
 
 @pytest.mark.parametrize("command", ["bulk", "sweep", "bisect", "confirm", "probe run"])

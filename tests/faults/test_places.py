@@ -7,18 +7,17 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from compatcheck.core.errors import EXIT_INTERNAL_ERROR
+from tests import ROOT
 from tests.faults.desk import COMMANDS, Desk, Done
 
 pytestmark = pytest.mark.slow
 
-WRITES_NOTHING = {"fleet env"}
-"""Here, where no node is to be left out."""
 MEASURING = {"sweep", "bisect", "confirm", "watch", "probe run"}
 SMALL = """
 set -e
@@ -32,7 +31,10 @@ cp -r "$OUT"/. "$AGAIN"
 exit $code
 """
 """Runs a command on a small disk, then makes room and runs it again."""
-ROOMS = {"fix": "12k", **dict.fromkeys((*MEASURING, "evidence import"), "72k")}
+FILLS = {*MEASURING, "evidence import"}
+"""What adds to a store, in which something is kept already."""
+KEPT = ROOT / "fixtures" / "measurements" / "attention_default" / "qwen2.jsonl"
+ROOMS = {"fix": "12k", "bulk": "64k", **dict.fromkeys(FILLS, "72k")}
 """How large a disk is on which a command begins and does not end; four pages for others."""
 
 
@@ -46,7 +48,7 @@ def can_mount() -> bool:
 
 
 @pytest.mark.skipif(not can_mount(), reason="may not mount a disk of its own")
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in WRITES_NOTHING])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_full_disk_is_said_and_room_is_all_it_takes(
     desk: Desk, undisturbed: Callable[[str], Done], tmp_path: Path, command: str
 ) -> None:
@@ -55,6 +57,11 @@ def test_a_full_disk_is_said_and_room_is_all_it_takes(
     for place in places.values():
         place.mkdir()
     COMMANDS[command].prepare(desk, places["staged"])
+    if command in FILLS:
+        environ = {**desk.environ, "COMPATCHECK_EVIDENCE": str(places["staged"] / "evidence.sqlite3")}
+        importing = [sys.executable, "-m", "compatcheck", "evidence", "import", str(KEPT)]
+        subprocess.run(importing, env=environ, check=True, capture_output=True)
+    before_it = desk.read(places["staged"])
     variables = {name.upper(): str(place) for name, place in places.items()}
     before = ("unshare", "-Urm", "sh", "-c", SMALL, "sh")
     variables |= {"OUT": str(out), "ROOM": ROOMS.get(command, "16k")}
@@ -63,9 +70,27 @@ def test_a_full_disk_is_said_and_room_is_all_it_takes(
     assert "No space left" in full.err or "disk is full" in full.err, full.err
     assert str(EXIT_INTERNAL_ERROR) not in full.err
     again = {name: text.replace(str(places["again"]), "OUT") for name, text in desk.read(places["again"]).items()}
+    left = desk.read(places["left"])
+    if command in FILLS:
+        all_of_it = count(before_it) + count(whole.left)
+        assert count(before_it) <= count(left) <= all_of_it
+        assert count(again) == all_of_it
+        again["evidence"] = whole.left["evidence"]
     assert again == whole.left
-    if command == "fix":
-        assert desk.read(places["left"]) == desk.read(places["staged"])
+    if command == "bulk":
+        lines = left["checked.jsonl"].splitlines(keepends=True)
+        whole_lines = [line for line in lines if line.endswith("\n")]
+        assert whole_lines
+        assert whole.left["checked.jsonl"].startswith("".join(whole_lines))
+    elif command == "fix":
+        assert left == before_it
+    elif command not in FILLS:
+        assert "OUT/" in full.err
+
+
+def count(left: Mapping[str, str]) -> Counter[str]:
+    """Count the measurements that a store keeps."""
+    return Counter(left["evidence"].splitlines())
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -83,7 +83,7 @@ def command(
         write_figures(plot, reporter.draw_series(package, groups), "no number changed")
     if html is not None:
         page = format_page({package: (len(series), reporter.draw_series(package, groups))})
-        write_files([("html", html, page)])
+        write_files([(f"--html {html}", html, page)])
     if drafts is not None:
         written = write_drafts(drafts, package, changes, results, axis.known)
         nothing = f"no change is {package}'s own" if changes else "no number grew"

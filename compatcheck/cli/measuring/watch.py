@@ -111,7 +111,8 @@ def _write_page(output: str, names: tuple[str, ...]) -> None:
         package: (len(series), draw_series(package, group_changes(find_changes(series))))
         for package, series in read_series(output, names).items()
     }
-    write_files([("output", os.path.join(output, "memory.html"), format_page(sections))])
+    page = os.path.join(output, "memory.html")
+    write_files([(page, page, format_page(sections))])
 
 
 def _check_day(option: str, day: str | None) -> None:
