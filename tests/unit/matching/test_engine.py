@@ -231,3 +231,15 @@ def test_what_adapters_train_is_not_rated_as_the_whole_model() -> None:
         for facts in (KNOWN, KNOWN | adapters, KNOWN | widths | adapters, KNOWN | widths | {"training.peft": "freeze"})
     ]
     assert found == ["high", "high", "low", "high"]
+
+
+def test_a_served_model_is_told_of_what_its_engine_imports() -> None:
+    stops = Impact(effect="fails_to_start", memory="device", scope="rank", phase="load")
+    newer = {"transformers": ">=4.54"}
+    rules = rule_set(
+        rule(id="a/engine-and-import", when=None, clauses=(Clause(packages={"vllm": "<0.10", **newer}),), impact=stops),
+        rule(id="a/import-alone", when=None, clauses=(Clause(packages=newer),), impact=stops),
+    )
+    served = (Document("vllm", Source("serve.sh"), (), is_command=True),)
+    installed = subject({}, stack(vllm="0.9.2", transformers="4.54.0"))._replace(documents=served)
+    assert [finding.rule_id for finding in match(installed, rules).findings] == ["a/engine-and-import"]
