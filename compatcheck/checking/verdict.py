@@ -263,12 +263,17 @@ def _is_folded(finding: "Finding", subject: "Subject") -> bool:
         return not finding.remedies and _is_advice(finding)
     opened = {name for name, _, _ in subject.unresolved} | {entry.fact for entry in subject.skipped}
     needs = set(finding.needs) - opened
-    if any(need.startswith(("run.", "rollout.", "allocator.")) for need in needs):
-        return True
     described = any(_is_of_training(fact) for facts in subject.roles.values() for fact in facts.values())
+    if any(need.startswith(("run.", "rollout.", "allocator.")) for need in needs):
+        return described or not _is_pair(finding)
     sharding = subject.roles[finding.role].get("training.sharding")
     elsewhere = _CHOICES - _OF_SHARDING.get(sharding.value if sharding is not None else None, frozenset())
     return described and (not elsewhere.isdisjoint(needs) or (not sized and _states_none_of(needs, subject)))
+
+
+def _is_pair(finding: "Finding") -> bool:
+    """Tell whether a finding is that releases of several packages do not go together, whatever is started."""
+    return finding.kind == "incompatibility" and sum(fact.origin == "installed" for fact in finding.facts) > 1
 
 
 def _states_none_of(needs: Iterable[str], subject: "Subject") -> bool:

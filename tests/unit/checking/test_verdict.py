@@ -164,3 +164,9 @@ def test_advice_about_an_update_that_leaves_room_is_only_counted(look) -> None:
     assert (few.status, few.advice, few.folded) == ("affected", True, True)  # the rollout needs more
     many = look("verl==0.3.0.post1 torch==2.6.0 vllm==0.8.2", run__sh=words.format(512), gpu="8xA100-80GB")[rule]
     assert (many.status, many.folded) == ("affected", False)
+
+
+def test_two_releases_that_do_not_go_together_are_shown_unless_a_run_shows_no_sign_of_them(look) -> None:
+    stack, rule = "vllm==0.9.2 transformers==4.55.0", "vllm/registers-model-type-that-transformers-has"
+    assert (look(stack)[rule].status, look(stack)[rule].folded) == ("possible", False)
+    assert look(stack, a__yaml=SFT)[rule].folded

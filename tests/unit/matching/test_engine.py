@@ -139,6 +139,16 @@ def test_a_pitfall_of_every_release_waits_until_something_speaks_for_it() -> Non
     assert finding.needs == ("training.gradient_checkpointing", "training.zero_stage")
 
 
+def test_releases_that_do_not_go_together_speak_for_themselves() -> None:
+    pair = Clause(packages={"deepspeed": "<0.17", "torch": ">=2.8"})
+    for clause, found in ((pair, 1), (Clause(packages={"deepspeed": "<0.17", "torch": "present"}), 0)):
+        broken = rule(kind="incompatibility", clauses=(clause,))
+        outcome = match(subject({}, stack(deepspeed="0.16.4", torch="2.8.0")), rule_set(broken))
+        assert (len(outcome.findings), outcome.waiting) == (found, 1 - found)
+    ranged = stack(deepspeed="0.16.4", torch="2.8.0")._replace(packages={})
+    assert match(subject({}, ranged), rule_set(rule(kind="incompatibility", clauses=(pair,)))).findings == ()
+
+
 def test_code_of_transformers_is_none_of_a_program_that_runs_other_models() -> None:
     about = rule(
         clauses=(Clause(packages={"transformers": ">=4.36"}),), when="training.micro_batch_size > 0", unless=None
