@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.checking.environments import environment_of
@@ -141,7 +142,11 @@ def read_found(
                 skipped.extend(_find_unread(file, files, named=is_named(file)))
             for item in made:
                 found = True
-                started |= _started(item, files)
+                programs = _started(item, files) - started
+                started |= programs
+                if note_parts is not None:
+                    for program in programs:
+                        note_parts(program, _read_modules(program, files))
                 yield item
             if kind is None and not found and len(skipped) == before and (told := tell_by_name(file)) is not None:
                 yield from _read_broken(file, told, files, skipped, selection, named=is_named(file))
@@ -156,11 +161,16 @@ def read_found(
             skipped.append(Skipped(Source(file), f"cannot be read: {error.strerror}", named=is_named(file)))
         if note_parts is not None and isinstance(tree, ReadLog):
             note_parts(file, tree.read | tree.asked)
-    yield from _read_scripts([file for file in scripts if files.resolve(file) not in started], files, skipped, is_named)
+    scripts = [file for file in scripts if files.resolve(file) not in started]
+    yield from _read_scripts(scripts, files, skipped, is_named, note_parts)
 
 
 def _read_scripts(
-    scripts: Iterable[str], files: Files, skipped: list[Skipped], is_named: Callable[[str], bool]
+    scripts: Iterable[str],
+    files: Files,
+    skipped: list[Skipped],
+    is_named: Callable[[str], bool],
+    note_parts: Callable[[str, set[str]], None] | None,
 ) -> Iterator[InputFile]:
     """Read the training scripts among files of Python, each a run of its own; a directory with many holds examples."""
     by_directory: dict[str, list[str]] = {}
@@ -178,6 +188,8 @@ def _read_scripts(
             reason = f"holds {len(several)} training scripts that no launch script here starts"
             skipped.append(Skipped(Source(directory or os.curdir), reason, "name the one that is run"))
         for file in [one for one in found if one not in several]:
+            if note_parts is not None:
+                note_parts(file, _read_modules(file, files))
             try:
                 yield from _read_configurations(file, files, named=False, mark=is_named(file))
             except InputError as error:
@@ -220,12 +232,30 @@ def _check_policy(file: str, files: Files, *, named: bool) -> Iterator[Skipped]:
         yield as_skipped(error, file)._replace(named=named)
 
 
+_OF_CI = lazy_compile(
+    r"(?:^|/)(?:\.(?:github|circleci|buildkite|gitea|forgejo|azure-pipelines)/|\.gitlab-ci[^/]*\.ya?ml$)"
+)
+"""Files of continuous integration: what they start are tests."""
+
+
 def _is_configuration(file: str, files: Files) -> bool:
     return (
         file.lower().endswith(CONFIGURATIONS)
+        and _OF_CI.search(file.replace(os.sep, "/")) is None
         and os.path.basename(file) != POLICY_FILE
         and files.size_bytes(file) <= MAX_WALKED_BYTES
     )
+
+
+def _read_modules(script: str, files: Files) -> set[str]:
+    """Return the files that a script of Python is read from, modules that it takes arguments from among them."""
+    from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for a commit)
+
+    log = ReadLog(files.base if isinstance(files, ReadLog) else files)
+    if log.is_file(script):
+        with suppress(InputError):  # whoever reads the run says so
+            python_script.read(script, log, named=False, launched=True)
+    return log.read | log.asked
 
 
 def _started(item: InputFile, files: Files) -> set[str]:
@@ -243,7 +273,9 @@ def _read_lists(
         # What a setup.py computes cannot be written otherwise there, so it fails no commit.
         if (passes := kind == "setup_py") or not named:
             unnamed = tuple(
-                entry._replace(named=entry.by_run, passes=entry.passes or passes) for entry in environment.skipped
+                entry._replace(named=entry.by_run, passes=entry.passes or passes)
+                for entry in environment.skipped
+                if not entry.elsewhere
             )
             environment = environment._replace(skipped=unnamed)  # noqa: PLW2901 (the same, of a walk)
         if environment.packages:

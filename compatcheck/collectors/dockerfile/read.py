@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -311,15 +312,22 @@ class _Reader:
                 stage.skip(source, "is run by a shell that is not read")
                 return
             for command in self.commands(content, part):
-                install = read_install(command)
-                if install is not None and install.kind == "uninstall":
-                    stage.uninstall(install)
-                elif install is not None:
-                    self.install(install)
-                elif (other := _other_installer(command.words)) is not None:
-                    stage.notes.append(
-                        f"{other} installs what a lock or manifest beside the Dockerfile says: check that too"
-                    )
+                self.take(command)
+
+    def take(self, command: Command) -> None:
+        """Take one command of a build."""
+        stage = self.stages[-1]
+        install = read_install(command)
+        if install is not None and install.kind == "uninstall":
+            stage.uninstall(install)
+        elif install is not None:
+            self.install(install)
+        elif (other := _other_installer(command.words)) is not None:
+            text_of = f"{other} installs what a lock or manifest beside the Dockerfile says: check that too"
+            stage.refer(Source(self.path, "RUN", command.source.line), text_of)
+        elif (recipe := self.find_installing_recipe(command.words)) is not None:
+            where = Source(self.path, "RUN", command.source.line)
+            stage.skip(where, f"runs a recipe of {recipe} that installs packages, which is not read")
 
     def commands(self, content: str, text: Text) -> tuple[Command, ...]:
         """Read the commands of a shell text, whose variables are those of the stage that it names."""
@@ -386,7 +394,7 @@ class _Reader:
             return []
         if by_name is None and (_LOCAL_ARCHIVE.fullmatch(word.text) or os.sep in location):
             if location.rstrip("/") in {".", "./", ""} or not location.endswith((".whl", ".gz", ".zip")):
-                stage.notes.append(f"{word.text} is installed from the build context: check its pyproject.toml too")
+                stage.refer(source, f"{word.text} is installed from the build context: check its pyproject.toml too")
             return []
         if install.kind == "conda":
             cuda = re.fullmatch(r"(?:pytorch-cuda|cudatoolkit|cuda-version)==([\d]+\.[\d]+)(?:\..*)?", word.text)
@@ -435,6 +443,17 @@ class _Reader:
             for name, package in environment.packages.items()
         ]
 
+    def find_installing_recipe(self, words: Sequence[Word]) -> str | None:
+        """Return the Makefile or justfile of a command ``make TARGET`` where a recipe of it installs Python packages."""
+        if not words or os.path.basename(words[0].text or "") not in {"make", "just"}:
+            return None
+        for name in ("Makefile", "makefile", "GNUmakefile", "justfile"):
+            found = self.find(name)
+            with suppress(InputError):
+                if found is not None and _INSTALLS.search(read_utf8(found, self.files, limit=LIMIT_BYTES)) is not None:
+                    return os.path.relpath(found) if not os.path.isabs(self.path) else found
+        return None
+
     def find(self, name: str) -> str | None:
         """Find a file of the image in the build context: by the ``COPY`` that put it there, else beside the Dockerfile."""
         stage = self.stages[-1]
@@ -477,6 +496,9 @@ def _shell_of_list(content: str) -> str:
     return " ".join(map(shlex.quote, words))
 
 
+_INSTALLS = re.compile(
+    r"^\s[^#\n]*\b(?:pip3? +install|uv +(?:pip|sync|add)|poetry +install|conda +install|pip-sync)\b", re.MULTILINE
+)
 _OTHER = {
     ("uv", "sync"),
     ("poetry", "install"),

@@ -160,7 +160,13 @@ def test_what_installs_a_project_is_said(tmp_path: Path, command: str) -> None:
 def test_what_only_the_build_knows_is_listed(tmp_path: Path) -> None:
     text = "ARG B\nFROM $B\nRUN pip install torch==$(cat v) -r ${F}\nRUN uv sync\nRUN pip install .\n"
     environment = _read(tmp_path, text)
-    assert [(entry.source.line, entry.named) for entry in environment.skipped] == [(2, False), (3, True), (3, True)]
+    assert [(entry.source.line, entry.named) for entry in environment.skipped] == [
+        (2, False),
+        (3, True),
+        (3, True),
+        (4, False),
+        (5, False),
+    ]
     notes = " ".join(environment.notes)
     assert "uv sync" in notes
     assert "pyproject.toml" in notes
