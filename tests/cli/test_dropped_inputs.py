@@ -372,3 +372,13 @@ def test_a_recipe_that_installs_is_not_passed_over(directory: Path) -> None:
     assert run("check", directory / "Dockerfile").code == 0
     (directory / "Makefile").write_text("install:\n\tpip install deepspeed==0.16.4\n")
     assert run("check", directory / "Dockerfile").code == 4
+
+
+def test_a_requirement_behind_an_option_is_said(directory: Path) -> None:
+    (directory / "requirements.txt").write_text("torch==2.6.0\n--pre deepspeed==0.16.4\n")
+    ran = run("check", directory / "requirements.txt")
+    assert (ran.code, "'deepspeed==0.16.4' stands behind an option" in " ".join(ran.out.split())) == (4, True)
+    (directory / "requirements.txt").write_text(
+        "--pre --index-url https://download.pytorch.org/whl/cu124\ntorch==2.6.0\n"
+    )
+    assert run("check", directory / "requirements.txt").code == 0

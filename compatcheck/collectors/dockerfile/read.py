@@ -26,6 +26,7 @@ from compatcheck.collectors.dockerfile.text import (
     substitute,
     unquote,
 )
+from compatcheck.core.command import Word
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError, UsageError
 from compatcheck.core.files import LOCAL, Files, Overlay
@@ -41,7 +42,7 @@ from compatcheck.shell.script import MAX_BYTES as SCRIPT_BYTES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from compatcheck.core.command import Command, Word
+    from compatcheck.core.command import Command
 
 LIMIT_BYTES = min(4 << 20, MAX_BYTES)
 _PREDEFINED = {
@@ -154,6 +155,12 @@ class _Reader:
             self.stages[-1].is_posix = any(re.fullmatch(_SHELLS, one) for one in names)
         elif name == "RUN":
             self.run(instruction)
+        elif (
+            name in {"CMD", "ENTRYPOINT"}
+            and _INSTALLS.search(f" {re.sub(_LISTED, ' ', instruction.text.content)}") is not None
+        ):
+            source = Source(self.path, name, instruction.line)
+            self.stages[-1].skip(source, "installs packages when the container starts, which is not read")
 
     def argue(self, instruction: Instruction, into: dict[str, str | None], value: object) -> None:
         """Read ``ARG``: a default, or in a stage the global one of this name."""
@@ -372,7 +379,13 @@ class _Reader:
         for word in install.files:
             wanted += self.file(word)
         names = {one.name for one in wanted}
-        for word in install.constraints:
+        first = next(iter((*install.requirements, *install.files)), None)
+        variables = ("UV_CONSTRAINT", "UV_OVERRIDE") if install.is_uv else ("PIP_CONSTRAINT",)
+        given = [
+            install.settings.get(name) or self.stages[-1].value(name) or "" for name in variables if first is not None
+        ]
+        stated = [Word(name, first.source, name) for name in " ".join(given).split() if first is not None]
+        for word in (*stated, *install.constraints):
             wanted += [one for one in self.file(word) if one.name in names]
         self.stages[-1].install(wanted, install)
 
@@ -499,6 +512,8 @@ def _shell_of_list(content: str) -> str:
 _INSTALLS = re.compile(
     r"^\s[^#\n]*\b(?:pip3? +install|uv +(?:pip|sync|add)|poetry +install|conda +install|pip-sync)\b", re.MULTILINE
 )
+_LISTED = r"[\[\]\",']+"
+"""What stands between words in the list form."""
 _OTHER = {
     ("uv", "sync"),
     ("poetry", "install"),

@@ -350,3 +350,19 @@ def test_words_that_a_comment_cuts_off_are_said(tmp_path: Path, word: str, betwe
         for entry in one.skipped
     ]
     assert [entry for entry in skipped if "begins a command of its own" in entry.reason and entry.source.line == 3]
+
+
+def test_an_edit_of_a_file_that_nobody_can_name_is_said(tmp_path: Path) -> None:
+    script = tmp_path / "go.sh"
+    script.write_text(
+        "for f in configs/*.json; do\n  sed -i s/2/3/ $f\ndone\ndeepspeed train.py --deepspeed configs/ds.json\n"
+    )
+    skipped = [
+        entry
+        for _, run in read_launch_script(str(script), named=True)
+        for one in run.documents
+        for entry in one.skipped
+    ]
+    assert [
+        entry for entry in skipped if "edits a file whose name is not known" in entry.reason and entry.source.line == 2
+    ]
