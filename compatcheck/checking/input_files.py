@@ -39,6 +39,7 @@ from compatcheck.frameworks.recognise import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from compatcheck.collectors.reports.blocks import Block
     from compatcheck.core.document import Document
     from compatcheck.core.selection import Selection
 
@@ -351,7 +352,30 @@ def lay_blocks(text: str, path: str, files: Files) -> tuple[Files, tuple[str, ..
     from compatcheck.collectors.reports.blocks import find_blocks  # noqa: PLC0415 (only for pasted texts)
 
     blocks = find_blocks(text, path)
-    return Overlay(files, {block.path: block.content for block in blocks}), tuple(block.path for block in blocks)
+    named = {block.path: name for block in blocks if (name := _find_name(block, blocks, path, files)) is not None}
+    laid = {named.get(block.path, block.path): block.content for block in blocks}
+    return Overlay(files, laid), tuple(block.path for block in blocks if block.path not in named)
+
+
+_FILES = {
+    suffix: lazy_compile(rb"(?:--[\w-]*(?:deepspeed|config)[\w-]*[= ]+|\btrain\s+)([\w./-]+\.(?:" + ends + rb"))\b")
+    for suffix, ends in ((".yaml", rb"ya?ml"), (".json", rb"h?json"))
+}
+"""Configurations that commands name, by the suffix of the blocks that may be one of them."""
+
+
+def _find_name(block: Block, blocks: Sequence[Block], path: str, files: Files) -> str | None:
+    """Return the file that a block without a name is: the only one that commands of the text name and that is not here.
+
+    None where another block is of its kind, or another file of the kind is named.
+    """
+    suffix = os.path.splitext(block.path)[1]
+    if suffix not in _FILES or sum(other.path.endswith(suffix) for other in blocks) > 1:
+        return None
+    commands = (other.content for other in blocks if other.path.endswith(".sh"))
+    names = {name.decode() for content in commands for name in _FILES[suffix].findall(content)}
+    missing = [found for name in names if not files.exists(found := find_beside(path, name, files))]
+    return missing[0] if len(missing) == 1 else None
 
 
 def read_blocks(blocks: Sequence[str], files: Files, skipped: list[Skipped]) -> Iterator[InputFile]:

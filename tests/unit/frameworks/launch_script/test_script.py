@@ -366,3 +366,11 @@ def test_an_edit_of_a_file_that_nobody_can_name_is_said(tmp_path: Path) -> None:
     assert [
         entry for entry in skipped if "edits a file whose name is not known" in entry.reason and entry.source.line == 2
     ]
+
+
+@pytest.mark.parametrize("word", ["per_device_train_batch_szie=16", "--per_device_train_batch_szie 16"])
+def test_a_key_beside_a_file_that_nobody_knows_is_said(tmp_path: Path, word: str) -> None:
+    script = tmp_path / "go.sh"
+    script.write_text(f"llamafactory-cli train c.yaml {word}\n")
+    ((_, run),) = read_launch_script(str(script), named=True)
+    assert run.documents[0].unread == (("per_device_train_batch_szie", "per_device_train_batch_size"),)
