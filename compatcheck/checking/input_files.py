@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.checking.environments import environment_of
@@ -38,6 +39,7 @@ from compatcheck.frameworks.recognise import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from compatcheck.collectors.reports.blocks import Block
     from compatcheck.core.document import Document
     from compatcheck.core.selection import Selection
 
@@ -141,7 +143,11 @@ def read_found(
                 skipped.extend(_find_unread(file, files, named=is_named(file)))
             for item in made:
                 found = True
-                started |= _started(item, files)
+                programs = _started(item, files) - started
+                started |= programs
+                if note_parts is not None:
+                    for program in programs:
+                        note_parts(program, _read_modules(program, files))
                 yield item
             if kind is None and not found and len(skipped) == before and (told := tell_by_name(file)) is not None:
                 yield from _read_broken(file, told, files, skipped, selection, named=is_named(file))
@@ -156,11 +162,16 @@ def read_found(
             skipped.append(Skipped(Source(file), f"cannot be read: {error.strerror}", named=is_named(file)))
         if note_parts is not None and isinstance(tree, ReadLog):
             note_parts(file, tree.read | tree.asked)
-    yield from _read_scripts([file for file in scripts if files.resolve(file) not in started], files, skipped, is_named)
+    scripts = [file for file in scripts if files.resolve(file) not in started]
+    yield from _read_scripts(scripts, files, skipped, is_named, note_parts)
 
 
 def _read_scripts(
-    scripts: Iterable[str], files: Files, skipped: list[Skipped], is_named: Callable[[str], bool]
+    scripts: Iterable[str],
+    files: Files,
+    skipped: list[Skipped],
+    is_named: Callable[[str], bool],
+    note_parts: Callable[[str, set[str]], None] | None,
 ) -> Iterator[InputFile]:
     """Read the training scripts among files of Python, each a run of its own; a directory with many holds examples."""
     by_directory: dict[str, list[str]] = {}
@@ -178,6 +189,8 @@ def _read_scripts(
             reason = f"holds {len(several)} training scripts that no launch script here starts"
             skipped.append(Skipped(Source(directory or os.curdir), reason, "name the one that is run"))
         for file in [one for one in found if one not in several]:
+            if note_parts is not None:
+                note_parts(file, _read_modules(file, files))
             try:
                 yield from _read_configurations(file, files, named=False, mark=is_named(file))
             except InputError as error:
@@ -220,12 +233,30 @@ def _check_policy(file: str, files: Files, *, named: bool) -> Iterator[Skipped]:
         yield as_skipped(error, file)._replace(named=named)
 
 
+_OF_CI = lazy_compile(
+    r"(?:^|/)(?:\.(?:github|circleci|buildkite|gitea|forgejo|azure-pipelines)/|\.gitlab-ci[^/]*\.ya?ml$)"
+)
+"""Files of continuous integration: what they start are tests."""
+
+
 def _is_configuration(file: str, files: Files) -> bool:
     return (
         file.lower().endswith(CONFIGURATIONS)
+        and _OF_CI.search(file.replace(os.sep, "/")) is None
         and os.path.basename(file) != POLICY_FILE
         and files.size_bytes(file) <= MAX_WALKED_BYTES
     )
+
+
+def _read_modules(script: str, files: Files) -> set[str]:
+    """Return the files that a script of Python is read from, modules that it takes arguments from among them."""
+    from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for a commit)
+
+    log = ReadLog(files.base if isinstance(files, ReadLog) else files)
+    if log.is_file(script):
+        with suppress(InputError):  # whoever reads the run says so
+            python_script.read(script, log, named=False, launched=True)
+    return log.read | log.asked
 
 
 def _started(item: InputFile, files: Files) -> set[str]:
@@ -243,7 +274,9 @@ def _read_lists(
         # What a setup.py computes cannot be written otherwise there, so it fails no commit.
         if (passes := kind == "setup_py") or not named:
             unnamed = tuple(
-                entry._replace(named=entry.by_run, passes=entry.passes or passes) for entry in environment.skipped
+                entry._replace(named=entry.by_run, passes=entry.passes or passes)
+                for entry in environment.skipped
+                if not entry.elsewhere
             )
             environment = environment._replace(skipped=unnamed)  # noqa: PLW2901 (the same, of a walk)
         if environment.packages:
@@ -319,7 +352,30 @@ def lay_blocks(text: str, path: str, files: Files) -> tuple[Files, tuple[str, ..
     from compatcheck.collectors.reports.blocks import find_blocks  # noqa: PLC0415 (only for pasted texts)
 
     blocks = find_blocks(text, path)
-    return Overlay(files, {block.path: block.content for block in blocks}), tuple(block.path for block in blocks)
+    named = {block.path: name for block in blocks if (name := _find_name(block, blocks, path, files)) is not None}
+    laid = {named.get(block.path, block.path): block.content for block in blocks}
+    return Overlay(files, laid), tuple(block.path for block in blocks if block.path not in named)
+
+
+_FILES = {
+    suffix: lazy_compile(rb"(?:--[\w-]*(?:deepspeed|config)[\w-]*[= ]+|\btrain\s+)([\w./-]+\.(?:" + ends + rb"))\b")
+    for suffix, ends in ((".yaml", rb"ya?ml"), (".json", rb"h?json"))
+}
+"""Configurations that commands name, by the suffix of the blocks that may be one of them."""
+
+
+def _find_name(block: Block, blocks: Sequence[Block], path: str, files: Files) -> str | None:
+    """Return the file that a block without a name is: the only one that commands of the text name and that is not here.
+
+    None where another block is of its kind, or another file of the kind is named.
+    """
+    suffix = os.path.splitext(block.path)[1]
+    if suffix not in _FILES or sum(other.path.endswith(suffix) for other in blocks) > 1:
+        return None
+    commands = (other.content for other in blocks if other.path.endswith(".sh"))
+    names = {name.decode() for content in commands for name in _FILES[suffix].findall(content)}
+    missing = [found for name in names if not files.exists(found := find_beside(path, name, files))]
+    return missing[0] if len(missing) == 1 else None
 
 
 def read_blocks(blocks: Sequence[str], files: Files, skipped: list[Skipped]) -> Iterator[InputFile]:

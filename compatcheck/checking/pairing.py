@@ -189,7 +189,8 @@ def leave_out_images(runs: Iterable[ConfigurationSet], roots: list[InputFile], r
         lists = [root for root in nearest_roots(directory, roots, rules) if root.kind != DOCKERFILE]
         images = _find_images(directory, lists, roots, rules) if lists else []
         if len(images) > MOST_IMAGES:
-            place = os.path.dirname(images[0].path) or os.curdir
+            place = os.path.commonpath([os.path.dirname(os.path.abspath(image.path)) for image in images])
+            place = place if os.path.isabs(images[0].path) else os.path.relpath(place)
             reason = (
                 f"holds {len(images)} Dockerfiles with a stack of their own; runs were checked with {lists[0].path}"
             )

@@ -109,9 +109,15 @@ def _read_named(
 def mark_named(documents: "Iterable[Document]") -> "tuple[Document, ...]":
     """Mark files the person named, and their unreadable parts: what was not understood must not pass as checked."""
     return tuple(
-        document
-        if document.reader == "shell"  # what a script sources lies elsewhere
-        else document._replace(named=True, skipped=tuple(skipped._replace(named=True) for skipped in document.skipped))
+        document._replace(
+            named=document.reader != "shell",
+            skipped=tuple(
+                skipped._replace(
+                    named=document.reader != "shell" or not skipped.passes
+                )  # what a script sources lies elsewhere
+                for skipped in document.skipped
+            ),
+        )
         for document in documents
     )
 

@@ -46,6 +46,8 @@ class Skipped(NamedTuple):
     """Whether a run names what was not read: with the run, it counts as named."""
     passes: bool = False
     """Whether it stops no gate: it was read and holds nothing of a stack, or cannot be written otherwise."""
+    elsewhere: bool = False
+    """Whether it refers to another file, which a walk of the directory meets by itself."""
     fact: str | None = None
     """What the value at this place would have decided, by vocabulary name; None when that is not one fact."""
 

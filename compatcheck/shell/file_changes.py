@@ -21,6 +21,12 @@ _OPENED = re.compile(
 """Where a program of Python that stands in the script writes a file."""
 
 
+def changes_unknown_file(name: str, arguments: Sequence[str | None]) -> bool:
+    """Tell whether a command edits a file in place whose name is not known: ``sed -i … "$f"``."""
+    edits = posixpath.basename(name) in _EDITORS and any(_IN_PLACE.match(word) for word in arguments if word)
+    return edits and arguments[-1] is None
+
+
 def changed_files(name: str, arguments: Sequence[str | None], stdin: str | None) -> Iterator[str]:
     """Yield paths of files that a command leaves with other contents.
 

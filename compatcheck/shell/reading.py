@@ -10,7 +10,7 @@ from compatcheck.core.command import Command, Word
 from compatcheck.core.source import Skipped, Source
 from compatcheck.shell.conditions import Conditions
 from compatcheck.shell.expand import Expander, compact
-from compatcheck.shell.file_changes import changed_files
+from compatcheck.shell.file_changes import changed_files, changes_unknown_file
 from compatcheck.shell.flow import Flow
 from compatcheck.shell.lexical import NAME, UnclosedError
 from compatcheck.shell.limits import MAX_COMMANDS, MAX_STEPS, MAX_WORK, LimitError
@@ -480,6 +480,8 @@ class ScriptReading(ABC):
         texts = [text_of(value) for value, _ in values]
         for path in changed_files(texts[0] or "", texts[1:], None if self.stdin is None else text_of(self.stdin)):
             self._write(path, unknown(f"content of {path}", line), append=False)
+        if changes_unknown_file(texts[0] or "", texts[1:]):
+            self.skip(line, "edits a file whose name is not known: every file is read as it lies there", passes=True)
         self.emit(unknown(f"$({raw})", line))
         self.state.status = True if self.assuming and texts[0] in _TRUSTED else None
         return Flow.NEXT

@@ -95,7 +95,8 @@ def read_script(  # noqa: PLR0913 (what surrounds a script, by keyword)
     evaluator = Evaluator(path, variables or {}, arguments, slurm=slurm, assuming=assuming, stand_in=stand_in)
     evaluator.open_file = open_file
     if windows:
-        evaluator.skip(1, "has Windows line ends, which bash takes as part of words; they are read as plain line ends")
+        reason = "has Windows line ends, which bash takes as part of words; they are read as plain line ends"
+        evaluator.skip(1, reason, passes=True)
         text = text.replace("\r\n", "\n")
     try:
         evaluator.run(Parser(text, place=place).parse())

@@ -340,3 +340,45 @@ def test_a_pipe_is_no_image(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     ran = run("image", tmp_path / "pipe")
     assert (ran.code, "pipe" in ran.err) == (4, True)
+
+
+def test_a_named_script_with_a_line_that_is_no_bash_fails(directory: Path) -> None:
+    (directory / "requirements.txt").write_text("torch==2.6.0\n")
+    (directory / "go.sh").write_text("ROOT=<PATH>\ntorchrun --nproc_per_node 8 train.py --deepspeed ds.json\n")
+    assert run("check", directory / "requirements.txt", directory / "go.sh").code == 4
+    (directory / "ds.json").write_text("{}")
+    assert run("check", directory / "requirements.txt", directory / "go.sh").code == 4
+    (directory / "go.sh").write_text("source /etc/profile.d/modules.sh\nbash train.sh\nvllm serve Qwen/Qwen2.5-7B\n")
+    assert run("check", directory / "requirements.txt", directory / "go.sh").code == 0
+
+
+@pytest.mark.parametrize("command", ["uv sync --frozen", "poetry install", "pip install -e ."])
+def test_what_a_named_dockerfile_leaves_to_another_file_is_said(directory: Path, command: str) -> None:
+    (directory / "Dockerfile").write_text(f"FROM python:3.11\nRUN pip install torch==2.6.0\nRUN {command}\n")
+    ran = run("check", directory / "Dockerfile")
+    assert ran.code == 0
+    assert "Dockerfile:3" in ran.out
+    assert "too" in ran.out
+    assert "1 not checked" in ran.out
+    assert "1 not checked" not in run("check", directory).out
+
+
+def test_a_recipe_that_installs_is_not_passed_over(directory: Path) -> None:
+    (directory / "Dockerfile").write_text(
+        "FROM python:3.11\nRUN pip install torch==2.6.0\nCOPY . .\nRUN make install\n"
+    )
+    assert run("check", directory / "Dockerfile").code == 0
+    (directory / "Makefile").write_text("install:\n\tcc -o x x.c\n")
+    assert run("check", directory / "Dockerfile").code == 0
+    (directory / "Makefile").write_text("install:\n\tpip install deepspeed==0.16.4\n")
+    assert run("check", directory / "Dockerfile").code == 4
+
+
+def test_a_requirement_behind_an_option_is_said(directory: Path) -> None:
+    (directory / "requirements.txt").write_text("torch==2.6.0\n--pre deepspeed==0.16.4\n")
+    ran = run("check", directory / "requirements.txt")
+    assert (ran.code, "'deepspeed==0.16.4' stands behind an option" in " ".join(ran.out.split())) == (4, True)
+    (directory / "requirements.txt").write_text(
+        "--pre --index-url https://download.pytorch.org/whl/cu124\ntorch==2.6.0\n"
+    )
+    assert run("check", directory / "requirements.txt").code == 0

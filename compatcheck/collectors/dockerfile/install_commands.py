@@ -71,7 +71,7 @@ def read_install(command: Command) -> Install | None:
         name = "pip"
     kind = _PACKERS.get(name) or _ADDERS.get(name)
     if kind is None:
-        return _read_passed_on(words, command) if name == "xargs" else None
+        return _read_other(name, words, command)
     verb, rest = _verb(rest)
     if verb == "add" and name in _ADDERS:
         kind = "pip" if any(word.text == "--pypi" for word in rest) else _ADDERS[name]
@@ -93,8 +93,12 @@ def read_install(command: Command) -> Install | None:
     return _read_arguments(kind, rest, command)._replace(is_uv=is_uv, settings=settings)
 
 
-def _read_passed_on(words: list[Word], command: Command) -> Install | None:
-    """Read the install behind ``xargs``, whose input stands among its words."""
+def _read_other(name: str, words: list[Word], command: Command) -> Install | None:
+    """Read ``easy_install``, or the install behind ``xargs``, whose input stands among its words."""
+    if name == "easy_install":
+        return _read_arguments("pip", words[1:], command)
+    if name != "xargs":
+        return None
     starts = (n for n, word in enumerate(words) if n and _STARTS.fullmatch(word.text or ""))
     return next((read for n in starts if (read := read_install(command._replace(words=tuple(words[n:]))))), None)
 

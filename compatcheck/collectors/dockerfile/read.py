@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from compatcheck.collectors.dockerfile.text import (
     substitute,
     unquote,
 )
+from compatcheck.core.command import Word
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError, UsageError
 from compatcheck.core.files import LOCAL, Files, Overlay
@@ -40,7 +42,7 @@ from compatcheck.shell.script import MAX_BYTES as SCRIPT_BYTES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from compatcheck.core.command import Command, Word
+    from compatcheck.core.command import Command
 
 LIMIT_BYTES = min(4 << 20, MAX_BYTES)
 _PREDEFINED = {
@@ -153,6 +155,12 @@ class _Reader:
             self.stages[-1].is_posix = any(re.fullmatch(_SHELLS, one) for one in names)
         elif name == "RUN":
             self.run(instruction)
+        elif (
+            name in {"CMD", "ENTRYPOINT"}
+            and _INSTALLS.search(f" {re.sub(_LISTED, ' ', instruction.text.content)}") is not None
+        ):
+            source = Source(self.path, name, instruction.line)
+            self.stages[-1].skip(source, "installs packages when the container starts, which is not read")
 
     def argue(self, instruction: Instruction, into: dict[str, str | None], value: object) -> None:
         """Read ``ARG``: a default, or in a stage the global one of this name."""
@@ -311,15 +319,22 @@ class _Reader:
                 stage.skip(source, "is run by a shell that is not read")
                 return
             for command in self.commands(content, part):
-                install = read_install(command)
-                if install is not None and install.kind == "uninstall":
-                    stage.uninstall(install)
-                elif install is not None:
-                    self.install(install)
-                elif (other := _other_installer(command.words)) is not None:
-                    stage.notes.append(
-                        f"{other} installs what a lock or manifest beside the Dockerfile says: check that too"
-                    )
+                self.take(command)
+
+    def take(self, command: Command) -> None:
+        """Take one command of a build."""
+        stage = self.stages[-1]
+        install = read_install(command)
+        if install is not None and install.kind == "uninstall":
+            stage.uninstall(install)
+        elif install is not None:
+            self.install(install)
+        elif (other := _other_installer(command.words)) is not None:
+            text_of = f"{other} installs what a lock or manifest beside the Dockerfile says: check that too"
+            stage.refer(Source(self.path, "RUN", command.source.line), text_of)
+        elif (recipe := self.find_installing_recipe(command.words)) is not None:
+            where = Source(self.path, "RUN", command.source.line)
+            stage.skip(where, f"runs a recipe of {recipe} that installs packages, which is not read")
 
     def commands(self, content: str, text: Text) -> tuple[Command, ...]:
         """Read the commands of a shell text, whose variables are those of the stage that it names."""
@@ -364,7 +379,13 @@ class _Reader:
         for word in install.files:
             wanted += self.file(word)
         names = {one.name for one in wanted}
-        for word in install.constraints:
+        first = next(iter((*install.requirements, *install.files)), None)
+        variables = ("UV_CONSTRAINT", "UV_OVERRIDE") if install.is_uv else ("PIP_CONSTRAINT",)
+        given = [
+            install.settings.get(name) or self.stages[-1].value(name) or "" for name in variables if first is not None
+        ]
+        stated = [Word(name, first.source, name) for name in " ".join(given).split() if first is not None]
+        for word in (*stated, *install.constraints):
             wanted += [one for one in self.file(word) if one.name in names]
         self.stages[-1].install(wanted, install)
 
@@ -386,7 +407,7 @@ class _Reader:
             return []
         if by_name is None and (_LOCAL_ARCHIVE.fullmatch(word.text) or os.sep in location):
             if location.rstrip("/") in {".", "./", ""} or not location.endswith((".whl", ".gz", ".zip")):
-                stage.notes.append(f"{word.text} is installed from the build context: check its pyproject.toml too")
+                stage.refer(source, f"{word.text} is installed from the build context: check its pyproject.toml too")
             return []
         if install.kind == "conda":
             cuda = re.fullmatch(r"(?:pytorch-cuda|cudatoolkit|cuda-version)==([\d]+\.[\d]+)(?:\..*)?", word.text)
@@ -435,6 +456,17 @@ class _Reader:
             for name, package in environment.packages.items()
         ]
 
+    def find_installing_recipe(self, words: Sequence[Word]) -> str | None:
+        """Return the Makefile or justfile of a command ``make TARGET`` where a recipe of it installs Python packages."""
+        if not words or os.path.basename(words[0].text or "") not in {"make", "just"}:
+            return None
+        for name in ("Makefile", "makefile", "GNUmakefile", "justfile"):
+            found = self.find(name)
+            with suppress(InputError):
+                if found is not None and _INSTALLS.search(read_utf8(found, self.files, limit=LIMIT_BYTES)) is not None:
+                    return os.path.relpath(found) if not os.path.isabs(self.path) else found
+        return None
+
     def find(self, name: str) -> str | None:
         """Find a file of the image in the build context: by the ``COPY`` that put it there, else beside the Dockerfile."""
         stage = self.stages[-1]
@@ -477,6 +509,11 @@ def _shell_of_list(content: str) -> str:
     return " ".join(map(shlex.quote, words))
 
 
+_INSTALLS = re.compile(
+    r"^\s[^#\n]*\b(?:pip3? +install|uv +(?:pip|sync|add)|poetry +install|conda +install|pip-sync)\b", re.MULTILINE
+)
+_LISTED = r"[\[\]\",']+"
+"""What stands between words in the list form."""
 _OTHER = {
     ("uv", "sync"),
     ("poetry", "install"),

@@ -74,6 +74,12 @@ class Stage:
             return self.variables[name]
         return self.arguments.get(name)
 
+    def refer(self, source: Source, text: str) -> None:
+        """Say that another file has to be checked beside this one: a walk meets it, who names this one alone does not."""
+        self.notes.append(text)
+        hint = "name it beside the Dockerfile, or check the directory"
+        self.skipped.append(Skipped(source, text, hint, passes=True, elsewhere=True))
+
     def install(self, wanted: list[Requirement], install: Install) -> None:
         """Apply one install to what is there."""
         variables = [install.settings.get(name) or self.value(name) or "" for name in _INDEX_VARIABLES]

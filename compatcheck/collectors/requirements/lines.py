@@ -267,6 +267,10 @@ def _read_line(reading: RequirementLines, line: _Line, source: Source, *, as_con
         if "--editable" not in misplaced:
             _add(reading, target, requirement, source, {})
         return
+    aside = [value for option, value in parsed if not option and value[:1].isalnum()]
+    if aside:
+        reason = f"{echo(' '.join(aside))} stands behind an option, where pip passes it over"
+        reading.skip(source, reason, "write it on a line of its own")
     for option, value in parsed:
         if option == "--editable":
             _add(reading, target, value, source, {"editable": "true"})
@@ -277,7 +281,7 @@ def _read_line(reading: RequirementLines, line: _Line, source: Source, *, as_con
 
 
 def _parse_options(text: str) -> list[tuple[str, str]]:
-    """Split options as optparse does: ``-rbase.txt``, ``--requirement=base.txt``, unique abbreviations."""
+    """Split options as optparse does: ``-rbase.txt``, ``--requirement=base.txt``, abbreviations; other words have no name."""
     if not text:
         return []
     try:
@@ -289,7 +293,8 @@ def _parse_options(text: str) -> list[tuple[str, str]]:
     while words:
         word = words.popleft()
         if not word.startswith("-") or word == "-":
-            continue  # optparse sets words that are no option aside, and pip does not look at them
+            options.append(("", word))  # optparse sets words that are no option aside, and pip does not look at them
+            continue
         option, value = _name_option(word)
         if value is None and option in _WITH_VALUE:
             if not words:

@@ -18,6 +18,7 @@ from compatcheck.frameworks.launch.flags import gaps_of_words, known_values, par
 from compatcheck.frameworks.launch.ranks import Ranks
 from compatcheck.frameworks.launch.values import Argument, explain, part_joined, read_scalar
 from compatcheck.frameworks.reader import ConfigurationReader, Reading
+from compatcheck.rules.vocabulary import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -70,7 +71,10 @@ def read_launch(
         reading = Reading()
         if not named:
             skipped.append(Skipped(launch.command.source, error.message, error.hint))
-    main = reading.documents[0] if reading.documents else Document(reader.READER, launch.command.source, ())
+    unread = (
+        () if reading.documents else tuple((name, nearest(name, list(reader.TABLE))) for name in known_values(options))
+    )
+    main = reading.documents[0] if reading.documents else Document(reader.READER, launch.command.source, (), unread)
     unresolved = [
         *unresolved_options(options, reader.TABLE, dict.fromkeys(reader.MODELS, "model")),
         *_unresolved_sections(options),

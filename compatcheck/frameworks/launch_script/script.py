@@ -18,7 +18,9 @@ from compatcheck.frameworks.registry import FOLDERS
 from compatcheck.rules.programs import installed_tools
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from compatcheck.core.command import Command
 
 _OF_TRAINING = ("torchrun", "torch.distributed", "accelerate", "deepspeed")
 _LAUNCHERS = (*_OF_TRAINING, "python", "python3", "ray", "srun", "mpirun")
@@ -67,8 +69,12 @@ def read_launch_script(
     unread = tuple(
         dict.fromkeys(find_unread_launches(every, {name: text for name, text in written.items() if text is not None}))
     )
-    skipped = (*script.skipped, *unread)
-    if skipped and not runs and (named or unread or _find_mark(text, _OF_TRAINING) or _starts_module(text)):
+    skipped = (*script.skipped, *unread, *_find_cut_off(script.commands))
+    if (
+        (script.skipped or unread)
+        and not runs
+        and (named or unread or _find_mark(text, _OF_TRAINING) or _starts_module(text))
+    ):
         msg = "starts no training program this release knows; not read: " + "; ".join(
             f"line {skip.source.line} {skip.reason}" if skip.source.path == file else f"{skip.source} {skip.reason}"
             for skip in (*unread, *script.skipped)[:_SAID]
@@ -88,6 +94,18 @@ def read_launch_script(
         documents = (*run.documents, *([about] if skipped else []))
         name = file if is_one or defaults == [run] else str(run.launch.command.source)
         yield name, run._replace(documents=documents)
+
+
+_WORD_OF_ANOTHER = re.compile(r"--?[A-Za-z][\w-]*(?:=.*)?$|\+{0,2}\w+(?:\.\w+)+=", re.DOTALL)
+
+
+def _find_cut_off(commands: Iterable[Command]) -> Iterator[Skipped]:
+    """Yield the words that a comment or an empty line behind a continued line cuts off a command: bash runs them as a program."""
+    for command in commands:
+        first = command.words[0].written if command.words else ""
+        if _WORD_OF_ANOTHER.match(first):
+            reason = f"{first.partition('=')[0]} begins a command of its own: a comment or an empty line ends the one before it"
+            yield Skipped(command.source, reason, "take out what stands between the continued lines", passes=True)
 
 
 def names_launcher(text: str) -> bool:

@@ -103,9 +103,10 @@ def find_in_python(path: str, text: str) -> Skipped | None:
         if isinstance(node, ast.List | ast.Tuple):
             line = " ".join(_as_word(one) for one in node.elts)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            line = node.value
+            line = node.value if _BEGINS.match(node.value) else ""
         elif isinstance(node, ast.JoinedStr):
             line = "".join(_as_word(one) for one in node.values)
+            line = line if _BEGINS.match(line) else ""
         else:
             continue
         if (
@@ -117,6 +118,10 @@ def find_in_python(path: str, text: str) -> Skipped | None:
     return None
 
 
+_BEGINS = re.compile(
+    r"\s*(?:[\w./~-]*/)?(?:[A-Z_]+=\S|cd |export |env |nohup |srun |torchrun|accelerate|deepspeed|python|[a-z]+(?:-cli)?[ ])"
+)
+"""What a text that is no message begins with."""
 _CALLS = lazy_compile(r"\b(?:subprocess|Popen|os\.(?:system|popen|exec\w+|spawn\w+)|pexpect|create_subprocess_\w+)\b")
 _SAYS_ONLY = re.compile(
     r"(?:^|\.)(?:print|add_argument|ArgumentParser|debug|info|warning|error|exception|write|\w+Error|\w*Exception)$"

@@ -259,3 +259,30 @@ def test_a_part_that_cannot_be_read_fails_the_commit(
     code, _, skipped, count = outcome("check", "--hook", "--fail-unread", "deps/gpu.list")
     assert (code, count) == (4, 1), skipped
     assert outcome("check", "--hook", "--fail-unread", "web/app.json") == (0, [], [], 0)
+
+
+def test_a_module_that_a_script_takes_its_arguments_from_is_part_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("requirements.txt").write_text("torch==2.6.0\ndeepspeed==0.16.4\ntransformers==4.49.0\n")
+    Path("ds.json").write_text('{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}')
+    Path("ours.py").write_text(
+        "import transformers\nfrom dataclasses import dataclass\n@dataclass\n"
+        "class TrainingArguments(transformers.TrainingArguments):\n    gradient_checkpointing: bool = True\n"
+    )
+    Path("train.py").write_text(
+        "import transformers\nfrom transformers import Trainer\nfrom ours import TrainingArguments\n"
+        "parser = transformers.HfArgumentParser(TrainingArguments)\n(args,) = parser.parse_args_into_dataclasses()\n"
+        "trainer = Trainer(model=model, args=args)\ntrainer.train()\n"
+    )
+    for script in (True, False):
+        if script:
+            Path("go.sh").write_text("torchrun --nproc_per_node 8 train.py --deepspeed ds.json --bf16 --output_dir o\n")
+        else:
+            Path("go.sh").unlink()
+        for name in ("ours.py", "train.py"):
+            report = json.loads(run("check", "--hook", name, "--format", "json").out)
+            assert [one["id"] for one in report["subjects"] if "go.sh" in one["id"] or "train.py" in one["id"]], name
+    Path("other.py").write_text("x = 1\n")
+    assert not json.loads(run("check", "--hook", "other.py", "--format", "json").out)["subjects"]

@@ -160,7 +160,13 @@ def test_what_installs_a_project_is_said(tmp_path: Path, command: str) -> None:
 def test_what_only_the_build_knows_is_listed(tmp_path: Path) -> None:
     text = "ARG B\nFROM $B\nRUN pip install torch==$(cat v) -r ${F}\nRUN uv sync\nRUN pip install .\n"
     environment = _read(tmp_path, text)
-    assert [(entry.source.line, entry.named) for entry in environment.skipped] == [(2, False), (3, True), (3, True)]
+    assert [(entry.source.line, entry.named) for entry in environment.skipped] == [
+        (2, False),
+        (3, True),
+        (3, True),
+        (4, False),
+        (5, False),
+    ]
     notes = " ".join(environment.notes)
     assert "uv sync" in notes
     assert "pyproject.toml" in notes
@@ -330,3 +336,33 @@ def test_what_the_build_writes_and_passes_on_is_read(tmp_path: Path, command: st
     package = environment.packages["deepspeed"]
     assert (package.version or package.specifier) in {"0.16.4", "==0.16.4"}
     assert not environment.skipped
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "ENV PIP_CONSTRAINT=c.txt\nRUN ",
+        "RUN PIP_CONSTRAINT=c.txt ",
+        "ENV PIP_CONSTRAINT=/w/c.txt\nCOPY c.txt /w/\nRUN ",
+    ],
+)
+def test_constraints_of_a_variable_hold(tmp_path: Path, variable: str) -> None:
+    (tmp_path / "c.txt").write_text("deepspeed==0.16.4\ntrl==0.15.0\n")
+    packages = _read(tmp_path, f"FROM python:3.11\n{variable}pip install deepspeed\n").packages
+    assert (packages["deepspeed"].version, "trl" in packages) == ("0.16.4", False)
+
+
+def test_what_easy_install_installs_is_there(tmp_path: Path) -> None:
+    assert (
+        _read(tmp_path, "FROM python:3.11\nRUN easy_install deepspeed==0.16.4\n").packages["deepspeed"].version
+        == "0.16.4"
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["pip install deepspeed && python t.py", '["sh", "-c", "pip install deepspeed"]', '["pip", "install", "x"]'],
+)
+def test_an_install_when_the_container_starts_is_said(tmp_path: Path, command: str) -> None:
+    skipped = _read(tmp_path, f"FROM python:3.11\nRUN pip install torch==2.6.0\nCMD {command}\n").skipped
+    assert [(entry.source.line, "when the container starts" in entry.reason) for entry in skipped] == [(3, True)]

@@ -336,3 +336,41 @@ def test_of_runs_without_end_the_first_are_read_and_one_is_by_its_line(tmp_path:
     ((name, run),) = read_launch_script(str(tmp_path / "run.sh:502"), named=True)
     assert name.endswith("run.sh:502")
     assert not run.documents[-1].skipped
+
+
+@pytest.mark.parametrize("word", ["--bf16", "actor_rollout_ref.model.path=x", "+trainer.n=1"])
+@pytest.mark.parametrize("between", ["# a remark", "    # --flash_attn \\", ""])
+def test_words_that_a_comment_cuts_off_are_said(tmp_path: Path, word: str, between: str) -> None:
+    script = tmp_path / "go.sh"
+    script.write_text(f"deepspeed train.py --deepspeed ds.json \\\n{between}\n  {word} \\\n  --x 1\n")
+    skipped = [
+        entry
+        for _, run in read_launch_script(str(script), named=True)
+        for one in run.documents
+        for entry in one.skipped
+    ]
+    assert [entry for entry in skipped if "begins a command of its own" in entry.reason and entry.source.line == 3]
+
+
+def test_an_edit_of_a_file_that_nobody_can_name_is_said(tmp_path: Path) -> None:
+    script = tmp_path / "go.sh"
+    script.write_text(
+        "for f in configs/*.json; do\n  sed -i s/2/3/ $f\ndone\ndeepspeed train.py --deepspeed configs/ds.json\n"
+    )
+    skipped = [
+        entry
+        for _, run in read_launch_script(str(script), named=True)
+        for one in run.documents
+        for entry in one.skipped
+    ]
+    assert [
+        entry for entry in skipped if "edits a file whose name is not known" in entry.reason and entry.source.line == 2
+    ]
+
+
+@pytest.mark.parametrize("word", ["per_device_train_batch_szie=16", "--per_device_train_batch_szie 16"])
+def test_a_key_beside_a_file_that_nobody_knows_is_said(tmp_path: Path, word: str) -> None:
+    script = tmp_path / "go.sh"
+    script.write_text(f"llamafactory-cli train c.yaml {word}\n")
+    ((_, run),) = read_launch_script(str(script), named=True)
+    assert run.documents[0].unread == (("per_device_train_batch_szie", "per_device_train_batch_size"),)

@@ -1,0 +1,46 @@
+"""Blocks of a pasted text: one without a name is the file that the command of the text names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.run_cli import run
+
+YAML = (
+    "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\nfinetuning_type: full\ntemplate: qwen\ndo_train: true\n"
+    "per_device_train_batch_size: 3\n"
+)
+ZERO3 = '{"zero_optimization": {"stage": 3}}\n'
+STACK = "torch==2.6.0\ndeepspeed==0.16.4\ntransformers==4.49.0\n"
+
+
+def facts(path: Path) -> dict[str, object]:
+    report = json.loads(run("check", path, "--format", "json").out)
+    return {fact["name"]: fact["value"] for one in report["subjects"] for fact in one["facts"]}
+
+
+@pytest.mark.parametrize(
+    ("command", "language", "block", "fact"),
+    [
+        ("llamafactory-cli train sft.yaml", "yaml", YAML, ("training.micro_batch_size", 3)),
+        ("deepspeed train.py --deepspeed ds.json --bf16", "json", ZERO3, ("training.zero_stage", 3)),
+    ],
+)
+def test_a_block_is_the_one_file_that_a_command_names(
+    tmp_path: Path, command: str, language: str, block: str, fact: tuple[str, object]
+) -> None:
+    text = f"I run\n```bash\n{command}\n```\nwith\n```{language}\n{block}```\n{STACK}"
+    (tmp_path / "issue.md").write_text(text)
+    found = facts(tmp_path / "issue.md")
+    assert found[fact[0]] == fact[1]
+    report = json.loads(run("check", tmp_path / "issue.md", "--format", "json").out)
+    assert not [entry for entry in report["skipped"] if "no such file" in entry["reason"]]
+
+
+def test_a_block_beside_a_file_that_is_only_written_stays_one_of_its_own(tmp_path: Path) -> None:
+    text = f"```bash\ndeepspeed train.py --bf16 --metrics out.json\n```\n```json\n{ZERO3}```\n{STACK}"
+    (tmp_path / "issue.md").write_text(text)
+    assert facts(tmp_path / "issue.md")["training.zero_stage"] == 3
