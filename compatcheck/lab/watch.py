@@ -172,10 +172,10 @@ def look(laboratory: Laboratory, pair: tuple[str, str], tasks: Sequence[Task], o
 
 
 def is_growth(change: SeriesChange) -> bool:
-    """Tell whether a number grew by as much as is worth a flag."""
-    before = change.series.values[change.before]
-    return change.difference > LEAST_GROWTH * abs(before) and (
-        change.difference >= LEAST_BYTES or not is_bytes(change.series.metric)
+    """Tell whether a number grew by as much as is worth a flag; one that comes back to nothing from below does not grow."""
+    before, after = (max(0.0, change.series.values[side]) for side in (change.before, change.after))
+    return after - before > LEAST_GROWTH * before and (
+        after - before >= LEAST_BYTES or not is_bytes(change.series.metric)
     )
 
 

@@ -10,8 +10,9 @@ import pytest
 
 from compatcheck.lab.environments.overlay import Base
 from compatcheck.lab.measurement_files import read_measurements
+from compatcheck.lab.release_series import Series, SeriesChange
 from compatcheck.lab.releases import Axis
-from compatcheck.lab.watch import State, choose_pairs
+from compatcheck.lab.watch import State, choose_pairs, is_growth
 from compatcheck.rules.load import load_rule
 from tests.cli.run_cli import Ran, run
 from tests.unit.lab.local_packages import leaky
@@ -143,3 +144,23 @@ def test_a_day_that_is_none_is_a_usage_error(watch: Watch) -> None:
     ran = watch("--since", "yesterday")
     assert ran.code == 2
     assert "--since 'yesterday' is no date" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("metric", "before", "after", "grew"),
+    [
+        ("growth_bytes_per_step", -180_544.0, 0.0, False),
+        ("growth_bytes_per_step", -180_544.0, 180_544.0, True),
+        ("growth_bytes_per_step", 0.0, 180_544.0, True),
+        ("left_bytes", 0.0, 4095.0, False),
+        ("forward.peak_allocated_bytes", 1e6, 1.02e6, False),
+        ("forward.peak_allocated_bytes", 1e6, 1.03e6, True),
+        ("implementation", 0.0, 1.0, True),
+    ],
+)
+def test_what_comes_back_to_nothing_from_below_does_not_grow(
+    metric: str, before: float, after: float, *, grew: bool
+) -> None:
+    values = {"1.0": before, "2.0": after}
+    series = Series(probe="p", parameters={}, backend="cpu", metric=metric, predicted=None, values=values)
+    assert is_growth(SeriesChange(series=series, before="1.0", after="2.0")) is grew
