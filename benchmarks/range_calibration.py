@@ -88,6 +88,11 @@ def main() -> None:
         shares.append(inside(below, above, source, pair))
         print(f"| {source} | {len(below[source][0])} | -{pair[0]} % / +{pair[1]} % | {shares[-1]:.0%} |")
     pair = choose(below, above)
+    held = sum(share >= INSIDE for share in shares)
+    peaks = [(len(below[source][0]), share) for source, share in zip(below, shares, strict=True)]
+    whole = sum(count * share for count, share in peaks) / sum(count for count, _ in peaks)
+    print(f"| all peaks | {sum(count for count, _ in peaks)} | | {whole:.0%} |")
+    print(f"| sources of which {INSIDE:.0%} are inside | {held} of {len(shares)} | | |")
     print(f"| mean over the sources | {len(shares)} | | {statistics.mean(shares):.0%} |")
     print(f"| none | | -{pair[0]} % / +{pair[1]} % | |")
 

@@ -41,7 +41,8 @@ import yaml
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks import environments
-from benchmarks.peers.page import write_page
+from benchmarks.peers.measured import describe_ours, read_measured
+from benchmarks.peers.page import write_measured, write_page
 from benchmarks.peers.protocol import MARK, Inexpressible, Question
 from benchmarks.peers.reading import read_run
 from benchmarks.peers.scores import Scored, choose_like, is_right, judge, relative_error
@@ -53,7 +54,14 @@ if TYPE_CHECKING:
     from benchmarks.peers.runs import Run
 
 HERE = Path(__file__).resolve().parent
-ADAPTERS = ("ask_torch_preflight", "ask_fitcheck", "ask_llm_analysis", "ask_accelerate", "ask_deepspeed")
+ADAPTERS = (
+    "ask_torch_preflight",
+    "ask_fitcheck",
+    "ask_vramcalc",
+    "ask_llm_analysis",
+    "ask_accelerate",
+    "ask_deepspeed",
+)
 OURS = "compatcheck"
 LIMIT_SECONDS = 600.0
 
@@ -86,7 +94,8 @@ def build(environment: Path, requirements: Path) -> None:
     variables = {**os.environ, "DS_BUILD_OPS": "0"}
     install = [uv, "pip", "install", "--quiet", "--python", environments.interpreter(environment)]
     peer, *others = requirements.read_text(encoding="utf-8").split()
-    subprocess.run([*install, *others], check=True)
+    if others:
+        subprocess.run([*install, *others], check=True)
     # What builds from source (DeepSpeed) imports torch while it does.
     subprocess.run([*install, "--no-build-isolation", peer], check=True, env=variables)
 
@@ -130,9 +139,8 @@ def ask(adapter: ModuleType, runs: Sequence[Run], root: Path) -> Column:
     return Column(adapter.NAME, release, answers, inexpressible, adapter.__name__)
 
 
-def read_ours(path: Path, runs: Sequence[Run]) -> Column:
+def read_ours(document: Mapping[str, Any], runs: Sequence[Run]) -> Column:
     """Read our own column."""
-    document = json.loads(path.read_text(encoding="utf-8"))
     answers, inexpressible = {}, {}
     for run in runs:
         given = document["cases"].get(run.case) or {}
@@ -217,6 +225,18 @@ def _as_plain(run: Run) -> dict[str, Any]:
     return plain
 
 
+def _ask_all(runs: Sequence[Run], root: Path) -> list[Column]:
+    return [ask(importlib.import_module(f"benchmarks.peers.adapters.{name}"), runs, root) for name in ADAPTERS]
+
+
+def _compare_measured(root: Path) -> str:
+    """Ask everyone about the runs whose peak a script measured."""
+    measured = list(read_measured())
+    runs = [run for run, _ in measured]
+    ours = read_ours({"cases": {run.case: describe_ours(truth) for run, truth in measured}}, runs)
+    return write_measured([(column, score(column, runs)) for column in (ours, *_ask_all(runs, root))], runs)
+
+
 def main() -> None:
     """Ask everyone and write what was answered."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -233,8 +253,8 @@ def main() -> None:
         return
     root = arguments.environments.resolve()
     root.mkdir(parents=True, exist_ok=True)
-    columns = [read_ours(arguments.ours, runs)] if arguments.ours else []
-    columns += [ask(importlib.import_module(f"benchmarks.peers.adapters.{name}"), runs, root) for name in ADAPTERS]
+    columns = [read_ours(json.loads(arguments.ours.read_text(encoding="utf-8")), runs)] if arguments.ours else []
+    columns += _ask_all(runs, root)
     if arguments.json:
         arguments.json.write_text(json.dumps(tell(columns, runs), indent=1) + "\n", encoding="utf-8")
     doubts = yaml.safe_load((HERE / "doubts.yaml").read_text(encoding="utf-8"))
@@ -244,6 +264,7 @@ def main() -> None:
         doubts,
         date=f"{datetime.now(tz=timezone.utc):%Y-%m-%d}",
     )
+    page += _compare_measured(root)
     if arguments.page:
         arguments.page.write_text(page, encoding="utf-8")
     else:

@@ -93,6 +93,24 @@ GiB per device. Measured peak (*a* allocated, *r* reserved, *d* device or not sa
 """
 
 
+_PAIRS = "On the peaks that both answered, by source; where a peer is ahead our number is in bold:"
+MEASURED = """
+## Peaks that scripts measured
+
+The {count} runs of `fixtures/estimates/peaks` whose inputs are published, each by the first quantity that was measured
+(allocated but for torchtitan, whose table is of reserved memory). fitcheck-llm and vramcalc: their own tables, on which
+their formulas were made. Median error, and how many peaks:
+
+{sources}
+
+On the peaks that both answered, by source; where a peer is ahead our number is in bold:
+
+{pairs}
+
+{versus}
+"""
+
+
 def write_page(
     columns: Sequence[tuple[Column, list[Scored]]],
     runs: Sequence[Run],
@@ -119,7 +137,9 @@ def write_page(
         summary=_tabulate_summary(columns, spoiled),
         predicts=_list_predictions(columns),
         versus=_tabulate_versus(columns, runs) if ours else "",
-        sources=_tabulate_sources(columns),
+        sources="\n\n".join((_tabulate_sources(columns), _PAIRS, _tabulate_pairs(columns)))
+        if ours
+        else _tabulate_sources(columns),
         walls=_tabulate_walls(columns, runs),
         inexpressible=_list_inexpressible(columns),
         kinds=_tabulate_kinds(runs),
@@ -129,6 +149,38 @@ def write_page(
         doubts=_tabulate_doubts(runs, doubts),
         cases=_tabulate_cases(columns, runs),
     )
+
+
+def write_measured(columns: Sequence[tuple[Column, list[Scored]]], runs: Sequence[Run]) -> str:
+    """Write what the page says of runs whose peak a script measured."""
+    return MEASURED.format(
+        count=len(runs),
+        sources=_tabulate_sources(columns),
+        pairs=_tabulate_pairs(columns),
+        versus=_tabulate_versus(columns, runs),
+    )
+
+
+def _tabulate_pairs(columns: Sequence[tuple[Column, list[Scored]]]) -> str:
+    """Hold each peer's median error against ours, by source, on the peaks that both answered."""
+    (_, own), *others = columns
+    lines = ["| source | peer | peaks | its median error | ours |", "|---|---|---:|---:|---:|"]
+    for column, scored in others:
+        for group in sorted({item.group for item in scored}):
+            common = {item.case for item in scored if item.group == group and item.error is not None} & {
+                item.case for item in own if item.error is not None
+            }
+            if common:
+                theirs, mine = summarize(restrict(scored, common)), summarize(restrict(own, common))
+                behind = (
+                    theirs.median_error is not None
+                    and mine.median_error is not None
+                    and theirs.median_error < mine.median_error
+                )
+                cells = _percent(theirs.median_error), _percent(mine.median_error)
+                text = " | ".join((cells[0], f"**{cells[1]}**" if behind else cells[1]))
+                lines.append(f"| {group} | {column.tool} | {len(common)} | {text} |")
+    return "\n".join(lines)
 
 
 def _find_spoiled(runs: Sequence[Run], doubts: Sequence[Mapping[str, Any]]) -> set[str]:

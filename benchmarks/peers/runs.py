@@ -112,6 +112,8 @@ class Run(NamedTuple):
     sharding: str = "none"
     """``none``, ``ddp``, ``zero1``, ``zero3`` (DeepSpeed) or ``fsdp`` (full shard)."""
     tensor_parallel: int = 1
+    attention: str = "sdpa"
+    """``sdpa``, ``eager`` or ``flash``."""
     offload_optimizer: bool = False
     offload_parameters: bool = False
     besides: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ from compatcheck.memory.closed_form.layers import (
     saved,
     transient,
 )
-from compatcheck.memory.closed_form.logits import sequences
+from compatcheck.memory.closed_form.logits import TORCHTITAN, sequences
 from compatcheck.memory.closed_form.parallel import held, in_flight
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ def activations(run: Run, *, last_stage: bool = False) -> Activations:
     stream = precision.residual * model.hidden / (run.parallel.tensor if run.sequence_parallel else 1)
     outside = tokens * (saved_outside(recipe, run))
     moment = transient(recipe, at, run.sequence) * tokens / run.parallel.tensor
+    if _gathers_inputs(run):  # what is gathered in front of a matrix, and its product before that is reduced and split
+        moment += 2 * at.compute * model.hidden * tokens * (1 - 1 / run.parallel.tensor)
     gradients = Size(int(moment * 0.8), int(moment), int(moment * 1.5))
     copies = 1 if last_stage else in_flight(run)
     many = f" × {copies} micro batches in flight" if copies > 1 else ""
@@ -125,6 +127,15 @@ def setting(run: Run) -> Setting:
     )
 
 
+def _gathers_inputs(run: Run) -> bool:
+    """Tell whether inputs of matrices that are split by columns are kept as they were gathered, along the whole sequence.
+
+    torchtitan redistributes them in front of attention and MLP (9dec370, parallelize_llama.py, PrepareModuleInput), so that
+    autograd saves what was gathered; Megatron saves each rank's part and gathers anew (core/tensor_parallel/layers.py).
+    """
+    return run.code == TORCHTITAN and run.sequence_parallel and run.parallel.tensor > 1
+
+
 def _repeats(run: Run) -> bool:
     """Tell whether keys and values are repeated to all heads.
 
@@ -155,7 +166,7 @@ def _per_token(recipe: Recipe, at: Setting, run: Run) -> float:
     """Return bytes one block keeps per token."""
     parts = saved(recipe, at)
     split = run.parallel.tensor if run.sequence_parallel else 1
-    whole = (parts.norms + parts.inputs) / split
+    whole = parts.norms / split + parts.inputs / (1 if _gathers_inputs(run) else split)
     scores = parts.scores * run.sequence
     return whole + parts.attention + parts.mlp + scores + kept_per_token(run)
 

@@ -42,13 +42,17 @@ AUTOCAST = PerLogit(12, 12)
 VOCABULARY_PARALLEL = PerLogit(6, 6)
 """Megatron-LM's: 16-bit logits and one float32 copy in which everything is done in place, the gradient too, which is handed back
 in 16 bits (core/tensor_parallel/cross_entropy.py, core_v0.14.0)."""
+LOSS_PARALLEL = PerLogit(14, 16)
+"""torch's `loss_parallel`, which torchtitan takes with tensor parallelism: 16-bit logits, their float32 copy, the same less the
+largest and its exponential; in backward log-probabilities, a gradient in two steps and their exponential
+(benchmarks/parallel_loss.py)."""
 FACTORY = Range(20, 20, 20)
 """LLaMA-Factory's own DPO and KTO: the policy's float32 logits and log-probabilities stay while the reference makes both, and a
 copy of the logits; 12 in backward, and of a loss without reference (benchmarks/preference_logits.py)."""
 _UNREAD = PerLogit(12, 16)
 """Of float32 logits that a loss nobody read takes log-probabilities of: logits, a quotient, log-probabilities; in backward
 logits, log-probabilities and two gradients."""
-MEGATRON = "megatron"
+MEGATRON, TORCHTITAN = "megatron", "torchtitan"
 _CHUNKS = 8
 """torchtune's CEWithChunkedOutputLoss splits the tokens in as many chunks (modules/loss/ce_chunked_output_loss.py, 0.4)."""
 _LITGPT_TOKENS = 128
@@ -66,6 +70,8 @@ def per_logit(run: Run) -> PerLogit:
     release = run.release("transformers")
     if run.code == MEGATRON:
         return VOCABULARY_PARALLEL if run.precision.compute < 4 else PerLogit(4, 4)
+    if run.code == TORCHTITAN and run.parallel.tensor > 1 and run.precision.compute < 4:
+        return LOSS_PARALLEL
     if release is None or release >= (4, 49):
         base = MODERN
     elif run.model.model_type in PLAIN_LOSS and release < (4, 48, 3):

@@ -249,25 +249,32 @@ FROZEN = {
 @pytest.mark.versions
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("sharding", "changed"),
+    ("sharding", "changed", "count"),
     [
-        (EACH, {}),
-        (EACH, CHECKPOINTING),
-        ({**EACH, "no_sync": True}, ACCUMULATING),
-        (FLAT, {}),
-        (FLAT, CHECKPOINTING),
-        (FLAT, {"autocast": "bfloat16", "outputs_to_float32": True}),
+        (EACH, {}, 2),
+        (EACH, {}, 4),
+        (EACH, CHECKPOINTING, 2),
+        (EACH, CHECKPOINTING, 4),
+        ({**EACH, "no_sync": True}, ACCUMULATING, 2),
+        (FLAT, {}, 2),
+        (FLAT, {}, 4),
+        (FLAT, CHECKPOINTING, 2),
+        (FLAT, {"autocast": "bfloat16", "outputs_to_float32": True}, 2),
         (
             {**FLAT, "use_orig_params": False, "wraps_frozen_apart": True, "no_sync": True},
             {**FROZEN, **ACCUMULATING, **CHECKPOINTING, "dtype": "float32", "autocast": "bfloat16"},
+            2,
         ),
-        ({**FLAT, "strategy": "shard_grad_op"}, {}),
-        ({**FLAT, "no_sync": True, "param_dtype": None, "reduce_dtype": None}, {**FROZEN, **ACCUMULATING}),
+        ({**FLAT, "strategy": "shard_grad_op"}, {}, 2),
+        ({**FLAT, "strategy": "shard_grad_op"}, {}, 4),
+        ({**FLAT, "no_sync": True, "param_dtype": None, "reduce_dtype": None}, {**FROZEN, **ACCUMULATING}, 2),
     ],
 )
-def test_a_sharded_step_is_traced_as_two_real_ranks_take_it(sharding: Any, changed: Any, tmp_path: Path) -> None:
+def test_a_sharded_step_is_traced_as_real_ranks_take_it(
+    sharding: Any, changed: Any, count: int, tmp_path: Path
+) -> None:
     interpreter = runtime()
-    sharding = {"world_size": 2, "param_dtype": "bfloat16", "reduce_dtype": "float32", "no_sync": False, **sharding}
+    sharding = {"world_size": count, "param_dtype": "bfloat16", "reduce_dtype": "float32", "no_sync": False, **sharding}
     request = {**DEFAULTS, "config": LLAMA, "dtype": "float32", **changed, "fsdp": sharding}
     (fake,) = run_program([{**request, "backend": "fake", "accounting": "tracker"}], interpreter)
     real = {**request, "backend": "cpu", "accounting": "storages", "fsdp": {**sharding, "real": True}}
@@ -282,15 +289,15 @@ def test_a_sharded_step_is_traced_as_two_real_ranks_take_it(sharding: Any, chang
             env={
                 **interpreter.environment(),
                 "RANK": str(rank),
-                "WORLD_SIZE": "2",
+                "WORLD_SIZE": str(count),
                 "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": str(port),
             },
         )
-        for rank in range(2)
+        for rank in range(count)
     ]
     try:
-        assert [rank.wait(timeout=300) for rank in ranks] == [0, 0]
+        assert [rank.wait(timeout=300) for rank in ranks] == [0] * count
     finally:
         for rank in ranks:
             rank.kill()

@@ -56,3 +56,18 @@ def test_a_scoring_role_keeps_nothing(make_run):
     found = activations(run)
     assert found.kept.high == 0
     assert components(run, found, block="forward")[0].name == "one block in forward"
+
+
+def test_torchtitan_keeps_the_inputs_of_split_matrices_as_they_were_gathered(make_run):
+    stated = {
+        "training__sharding": "fsdp",
+        "training__tensor_parallel": 4,
+        "training__sequence_parallel": True,
+        "hardware__world_size": 8,
+    }
+    gathered = activations(make_run(training__framework="torchtitan", **stated))
+    split = activations(make_run(training__framework="custom", **stated))
+    run = make_run(training__framework="torchtitan", **stated)
+    inputs = 2 * 2 * run.model.hidden  # of attention and MLP, in 16 bits
+    assert gathered.kept.expected - split.kept.expected == int(inputs * 3 / 4) * run.tokens * run.model.layers
+    assert gathered.transient.expected > split.transient.expected

@@ -87,3 +87,12 @@ def test_logits_that_a_loop_keeps_are_there_while_blocks_are_differentiated(make
 def test_a_head_without_a_vocabulary_leaves_no_hole(make_run):
     assert hole(make_run()) > 0
     assert hole(make_run(program__makes_logits=False)) == 0
+
+
+def test_torchtitan_splits_its_loss_over_the_ranks_that_split_the_vocabulary(make_run):
+    stated = {"training__framework": "torchtitan", "training__sharding": "fsdp", "training__mixed_precision": "bf16"}
+    split = make_run(**stated, training__tensor_parallel=2, hardware__world_size=4)
+    share = 2 * 1024 * 32000 / 2
+    assert [logits(split, backward=backward)[0].size.expected for backward in (False, True)] == [14 * share, 16 * share]
+    whole = make_run(**stated, hardware__world_size=4)
+    assert [logits(whole, backward=backward)[0].size.expected for backward in (False, True)] == [20 * share, 24 * share]
