@@ -319,7 +319,7 @@ def infer(
             yield from _sharded(str(strategy), _A + "strategy", role)
         elif base in {"ppo_trainer", "ppo_megatron_trainer"}:
             yield from _sharded("megatron" if base == MEGATRON else "fsdp", key, role, (section + "strategy",))
-        elif fsdp is not None:
+        if fsdp is not None and base != MEGATRON and not (role == REFERENCE and _A + "strategy" in options):
             yield Statement("training.sharding", fsdp, "fsdp", role)
     if "algorithm.adv_estimator" not in options and base in {"ppo_trainer", "ppo_megatron_trainer"}:
         yield Statement("training.trainer", "algorithm.adv_estimator (left out)", "ppo")
