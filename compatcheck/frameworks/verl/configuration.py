@@ -66,8 +66,9 @@ _NAMES = Names(__file__)
 
 
 def recognise(data: Mapping[str, Any]) -> bool:
-    """Tell whether parsed data is a configuration of verl."""
-    return "actor_rollout_ref" in data
+    """Tell whether parsed data is a configuration of verl: one with its section, or one that composes from its own."""
+    listed = data.get("defaults")
+    return "actor_rollout_ref" in data or (isinstance(listed, list) and ("ppo_trainer" in listed or MEGATRON in listed))
 
 
 def read(data: Mapping[str, Any], path: str) -> Reading:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from compatcheck.frameworks.python_script.composed import find_composed
-from compatcheck.frameworks.recognise import read_configurations
+from compatcheck.frameworks.recognise import follow_references, read_configurations
+from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,6 +48,18 @@ def test_a_command_without_a_configuration_has_that_of_its_program(tmp_path: Pat
     first = reading.documents[0]
     assert ("config", "config/own_trainer.yaml", "--config-name") in first.references
     assert first.gaps == ()
+
+
+def test_a_configuration_that_adds_little_to_that_of_verl_is_one_of_verl(tmp_path: Path) -> None:
+    script = write(tmp_path)
+    file = tmp_path / "recipe" / "own" / "config" / "own_trainer.yaml"
+    file.parent.mkdir()
+    file.write_text("defaults: [ppo_trainer, _self_]\ndata: {gen_batch_size: 8}\ntrainer: {project_name: p}\n")
+    (reading,) = read_configurations(script, named=True)
+    followed = follow_references(reading.documents, open_rules(()), {})
+    told = {entry.fact: entry.value for document in followed for entry in document.statements if entry.role == "actor"}
+    assert told["training.sharding"] == "fsdp"
+    assert [gap for document in followed for gap in document.gaps] == []
 
 
 def test_a_command_that_names_one_keeps_it(tmp_path: Path) -> None:
