@@ -7,6 +7,11 @@
 in an order of their own that is the same every time, and those are kept in whose report more than eight training facts stand. A
 JSON report of each goes into `REPORTS`; a table of the `affected` findings at `medium` or above goes to standard output.
 
+    python benchmarks/public_runs.py CHECKOUTS --estimates benchmarks/inputs/launch_runs.txt [--show]
+
+counts instead what `compatcheck estimate FILE --gpu 8xH100-80GB` says of the files in that list as they are shipped, without
+pins: `CHECKOUTS` holds each repository at its commit as `OWNER+NAME`. A table by repository goes to standard output.
+
 The number of devices is the script's own where it tells it: a device is named without a number first, and with eight to a node
 only where that left the world size unknown.
 """
@@ -15,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import re
 import subprocess
@@ -22,6 +28,14 @@ import sys
 from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from compatcheck.checking import EstimateOptions, Request, estimate
+from compatcheck.core.errors import CompatcheckError
+from compatcheck.rules.locate import open_rules
+
+if TYPE_CHECKING:
+    from compatcheck.rules.database import RuleSet
 
 WORTHY = ("medium", "high", "critical")
 LAUNCHES = re.compile(
@@ -125,11 +139,61 @@ def print_table(reports: Path) -> None:
         print(f"| {rule} | {len(findings)} | {severities} | {checkouts} |")
 
 
+KINDS = ("figure", "range", "model", "question", "devices", "unread")
+
+
+def ask(path: str, rules: RuleSet) -> tuple[str, str]:
+    """Return how an estimate comes out, and what is asked or said instead: that of the first run of a file without one."""
+    request = Request(paths=(path,), gpu="8xH100-80GB", here=False)
+    try:
+        found = estimate(request, rules, {}, EstimateOptions())
+    except CompatcheckError as error:
+        return "unread", str(error)
+    without = [report for report in found.reports if not report.estimate.phases]
+    if not found.reports:
+        return "unread", "; ".join([entry.reason for entry in (*found.failed, *found.skipped)][:1])
+    lengths = [report for report in without if not report.walls]
+    if not lengths:
+        return "range" if without or any(report.estimate.at_least for report in found.reports) else "figure", ""
+    needs, primary = lengths[0].estimate.needs, lengths[0].estimate.verdict.primary
+    if any("options this release does not read" in entry.reason for entry in found.skipped):
+        return "unread", next(e.reason for e in found.skipped if "options this release does not read" in e.reason)
+    kind = "devices" if not needs else "model" if "model.hidden_size" in needs else "question"
+    return kind, ", ".join(needs) or str(primary)
+
+
+def print_estimates(checkouts: Path, listed: Path, *, show: bool) -> None:
+    """Print how the estimates of the files in a list come out, by repository."""
+    counts: dict[str, Counter[str]] = {}
+    rules, repository = open_rules(()), ""
+    for line in listed.read_text("utf-8").splitlines():
+        if line.startswith("@ "):
+            repository = line.split()[1]
+            counts[repository] = Counter()
+            os.chdir(checkouts / repository.replace("/", "+"))
+        elif line.startswith("-- "):
+            counts[repository]["no training"] += 1
+        elif line and not line.startswith("#"):
+            # the recipes of verl are a submodule of it
+            place = Path("recipe", line) if repository.endswith("verl-recipe") else Path(line)
+            kind, said = ask(str(place), rules)
+            counts[repository][kind] += 1
+            if show:
+                print(f"{repository} {line}: {kind} {said}", file=sys.stderr)
+    head = ("repository", "drawn", "trainings", *KINDS)
+    print("| " + " | ".join(head) + " |\n|---|" + "---:|" * (len(head) - 1))
+    for name, row in {**counts, "**all**": sum(counts.values(), Counter())}.items():
+        trainings = row.total() - row["no training"]
+        print("| " + " | ".join(map(str, (name, row.total(), trainings, *(row[kind] for kind in KINDS)))) + " |")
+
+
 def main() -> None:
     """Draw, check and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkouts", type=Path)
-    parser.add_argument("reports", type=Path)
+    parser.add_argument("reports", type=Path, nargs="?")
+    parser.add_argument("--estimates", type=Path, metavar="LIST")
+    parser.add_argument("--show", action="store_true", help="say of each file how its estimate comes out")
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--gpu", default="A100-80GB")
     parser.add_argument("--only", nargs="*")
@@ -137,6 +201,9 @@ def main() -> None:
         "--again", action="store_true", help="check the runs whose reports are there already, and no others"
     )
     options = parser.parse_args()
+    if options.estimates is not None:
+        print_estimates(options.checkouts.resolve(), options.estimates, show=options.show)
+        return
     options.reports.mkdir(parents=True, exist_ok=True)
     checkouts = [
         path

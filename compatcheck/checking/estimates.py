@@ -184,8 +184,13 @@ def _find_wall(name: str, subject: Subject, variants: Variants, rules: RuleSet) 
 
 def _find_bound(found: Estimate, subject: Subject, variants: Variants, rules: RuleSet) -> tuple[Wall, ...]:
     """Find how long sequences may be where nobody states that and nothing else is missing."""
+    from compatcheck.resolution.resolve import resolve_with  # noqa: PLC0415 (only where the length is missing)
+
     fact = "training.sequence_length"
-    if found.needs != (fact,) or "hardware.memory_bytes" not in next(iter(subject.roles.values())):
+    if found.needs != (fact,):
+        return ()
+    least = variants(resolve_with(subject, {fact: 1}, rules)).estimate
+    if least is None or not least.phases or least.verdict.limit_bytes is None:  # something else is missing then
         return ()
     return (_find_wall("sequence_length", subject, variants, rules),)
 

@@ -28,7 +28,37 @@ PROGRAMS = (
         frozenset(["dist_config", "kernel_config", "model_class", "quant_config", "sample_backend", "train_dataset"]),
     ),
     Marks("NeMo", frozenset(["exp_manager", "model", "trainer"]), enough=3),
-    Marks("NeMo RL", frozenset(["cluster", "dpo", "grpo", "loss_fn", "policy", "sft"]), enough=3),
+    Marks(
+        "NeMo RL", frozenset(["checkpointing", "cluster", "dpo", "grpo", "loss_fn", "policy", "rm", "sft"]), enough=3
+    ),
+    Marks(
+        "ROLL",
+        frozenset(
+            [
+                "actor_infer",
+                "actor_train",
+                "advantage_clip",
+                "pretrain",
+                "reward_pretrain",
+                "rollout_batch_size",
+                "sft_train",
+                "system_envs",
+                "track_with",
+                "whiten_advantages",
+            ]
+        ),
+        enough=3,
+    ),
+    Marks(
+        "AReaL", frozenset(["enable_offload", "gconfig", "recover", "saver", "stats_logger", "trial_name"]), enough=3
+    ),
+    Marks("prime-rl", frozenset(["inference", "orchestrator", "trainer", "weight_broadcast"])),
+    Marks("prime-rl", frozenset(["ckpt", "data", "max_steps", "model", "optim"]), enough=4),
+    Marks(
+        "nanotron",
+        frozenset(["checkpoints", "data_stages", "general", "lighteval", "parallelism", "tokenizer", "tokens"]),
+        enough=5,
+    ),
     Marks(
         "LLM Foundry",
         frozenset(["device_train_microbatch_size", "global_train_batch_size", "max_duration", "train_loader"]),

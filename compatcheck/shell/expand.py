@@ -467,6 +467,8 @@ class Expander:
         offset, _, _ = self.number(first, line)
         length, _, _ = self.number(second, line) if second is not None else (None, (), ())
         if offset is None or (second is not None and length is None) or (found.several and found.open):
+            if found.name in {"@", "*"} and offset and all(piece.implicit for value in found.values for piece in value):
+                return self._mark_found(found, quoted=quoted)  # "${@:2}" of a script that is given nothing
             hidden = unknown(describe(text, names_of(found.values[0]) if found.open else ()), line, many=found.several)
             return self._mark_found(found._replace(values=[hidden]), quoted=quoted)
         if found.several:

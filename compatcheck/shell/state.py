@@ -122,7 +122,8 @@ def join(states: list[State], line: int, *, again: bool = False) -> State:
 def join_unless(taken: State, other: State, absent: Iterable[str], names: Container[str], line: int) -> State:
     """Return what is known after a way that is taken unless something is given from outside.
 
-    A text that the other way replaces by what is given is a default: it stays, and rests on nothing being given.
+    A text that the other way replaces by what is given is a default: it stays, and rests on nothing being given. What only the
+    other way sets is absent where a test or a default asks.
 
     Args:
         taken: after that way.
@@ -137,9 +138,10 @@ def join_unless(taken: State, other: State, absent: Iterable[str], names: Contai
         joined = result.variables.get(name)
         if joined is None or joined == one:
             continue
-        if one is None:
-            if name in names:
-                del result.variables[name]
+        if one is None and name in names:
+            del result.variables[name]
+        elif one is None:  # a test or a default of it finds it absent, as it does an argument
+            result.variables[name] = joined._replace(value=unknown(f"${name}", line, implicit=True))
         elif name in names or (one.value and text_of(one.value) and two and two.value and text_of(two.value) is None):
             assumes = tuple(absent)
             value = tuple(

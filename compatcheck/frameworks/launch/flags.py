@@ -65,8 +65,13 @@ def parse_flags(words: Iterable[Word], *, switches: Collection[str] = (), single
     return Flags(options, tuple(positional), tuple(unknown))
 
 
-_LIST = lazy_compile(r"arg|opt|flag|extra|param|overrid|config|\[[@*]\]|^(\$\(|`)", re.IGNORECASE)
-"""What the names of variables that hold options have in them, and of those that hold one value have not; arrays, output."""
+_LIST = lazy_compile(
+    r"arg|opt|flag|extra|param|overrid|config|\[[@*]\]"
+    r"|^(?:\$\(|`)(?!(?:.*[\s;&|(])?(?:pwd|dirname|basename|realpath|readlink)\b[^;&|]*$)",
+    re.IGNORECASE,
+)
+"""What the names of variables that hold options have in them, and of those that hold one value have not; arrays, output but that
+of a command that names a directory."""
 
 
 def _may_be_options(word: Word, *, after_value: bool) -> bool:

@@ -63,6 +63,7 @@ def read_commands(
     commands: Iterable[Command],
     files: Mapping[str, str | None] | None = None,
     find_parsed: Callable[[str], str | None] = lambda _: None,
+    complete: Callable[[Launch], Launch] = lambda launch: launch,
 ) -> tuple[TrainingCommand, ...]:
     """Return the training commands, each with its documents; what is repeated word for word counts once.
 
@@ -70,11 +71,12 @@ def read_commands(
         commands: of one script, in the order it would run them.
         files: files the script itself writes, by normal path; None for one that holds what nobody knows.
         find_parsed: returns the reader of the arguments that a Python script has parsed, where that is told.
+        complete: adds to a launch the words that its program takes where they are left out.
     """
     runs: list[TrainingCommand] = []
     seen: set[tuple[object, ...]] = set()
     for command in commands:
-        launches = [launch for way in spread(command) if (launch := remove_launchers(way)) is not None]
+        launches = [complete(launch) for way in spread(command) if (launch := remove_launchers(way)) is not None]
         ways = [documents for launch in launches if (documents := read_launch(launch, find_parsed))]
         identity = tuple(
             (launch.program, *((word.text or word.written) for word in launch.arguments)) for launch in launches

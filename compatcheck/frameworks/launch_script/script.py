@@ -6,6 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from compatcheck.core.command import Word
 from compatcheck.core.document import Document
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from compatcheck.core.command import Command
+
+    from compatcheck.frameworks.launch.program import Launch
 
 _OF_TRAINING = ("torchrun", "torch.distributed", "accelerate", "deepspeed")
 _LAUNCHERS = (*_OF_TRAINING, "python", "python3", "ray", "srun", "mpirun")
@@ -62,7 +65,7 @@ def read_launch_script(
     written = {os.path.normpath(name): word.text for name, word in script.files.items()}
     # a training may be started for its output: `log=$(torchrun …)`, or only if something is given: `[ -n "$RUN" ] && torchrun …`
     every = (*script.commands, *script.queries, *script.alternatives)
-    found = read_commands(every, written, _Parsers(file, files))
+    found = read_commands(every, written, _Parsers(file, files), _Composed(file, files))
     steps = set(map(id, script.commands))
     runs = [run for run in found if id(run.launch.command) in steps or run.is_training]
     defaults = [run for run in runs if id(run.launch.command) not in set(map(id, script.alternatives))]
@@ -152,6 +155,35 @@ class _Parsers:
             return find_parsed(file, self.files) if self.files.is_file(file) else None
         except InputError:
             return None
+
+
+class _Composed:
+    """What the Python programs beside a script compose their configuration from where the command says nothing."""
+
+    def __init__(self, path: str, files: Files) -> None:
+        self.path = path
+        self.files = files
+
+    def __call__(self, launch: Launch) -> Launch:
+        """Add the configuration that a program's ``@hydra.main`` names to a launch that names none."""
+        if any((word.text or "").startswith(_OF_HYDRA) for word in launch.arguments):
+            return launch
+        name = f"{launch.program.replace('.', '/')}.py" if launch.kind == "module" else launch.program
+        file = find_beside(self.path, name, self.files)
+        if not file.endswith(".py") or not self.files.is_file(file):
+            return launch
+        from compatcheck.frameworks.python_script.composed import find_composed  # noqa: PLC0415 (only for a program at hand)
+
+        found = find_composed(file, self.files)
+        if found is None:
+            return launch
+        directory = os.path.relpath(os.path.join(os.path.dirname(file), found[0]), os.path.dirname(self.path) or ".")
+        words = ("--config-path", directory, "--config-name", found[1])
+        added = (Word(word, launch.command.source, word) for word in words)
+        return launch._replace(arguments=(*launch.arguments, *added))
+
+
+_OF_HYDRA = ("--config-path", "--config-name", "--config-dir", "-cp", "-cn", "-cd")
 
 
 class _Neighbours:

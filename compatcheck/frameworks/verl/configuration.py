@@ -66,8 +66,9 @@ _NAMES = Names(__file__)
 
 
 def recognise(data: Mapping[str, Any]) -> bool:
-    """Tell whether parsed data is a configuration of verl."""
-    return "actor_rollout_ref" in data
+    """Tell whether parsed data is a configuration of verl: one with its section, or one that composes from its own."""
+    listed = data.get("defaults")
+    return "actor_rollout_ref" in data or (isinstance(listed, list) and ("ppo_trainer" in listed or MEGATRON in listed))
 
 
 def read(data: Mapping[str, Any], path: str) -> Reading:
@@ -319,7 +320,7 @@ def infer(
             yield from _sharded(str(strategy), _A + "strategy", role)
         elif base in {"ppo_trainer", "ppo_megatron_trainer"}:
             yield from _sharded("megatron" if base == MEGATRON else "fsdp", key, role, (section + "strategy",))
-        elif fsdp is not None:
+        if fsdp is not None and base != MEGATRON and not (role == REFERENCE and _A + "strategy" in options):
             yield Statement("training.sharding", fsdp, "fsdp", role)
     if "algorithm.adv_estimator" not in options and base in {"ppo_trainer", "ppo_megatron_trainer"}:
         yield Statement("training.trainer", "algorithm.adv_estimator (left out)", "ppo")

@@ -40,3 +40,24 @@ def test_files_that_are_read_belong_to_no_other_program(file: Path) -> None:
 
 def test_a_workflow_is_passed_over() -> None:
     assert read_configuration(str(CONFIGS / "other/workflow.yml"), named=False) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "framework"),
+    [
+        (
+            "pretrain: m\nactor_train: {training_args: {}}\nactor_infer: {}\nrollout_batch_size: 64\nmax_steps: 1",
+            "ROLL",
+        ),
+        ("trial_name: t\nsaver: {}\nrecover: {}\nactor: {path: m}\ngconfig: {n_samples: 4}", "AReaL"),
+        ("model: {name: m}\ntrainer: {}\norchestrator: {}\ninference: {}", "prime-rl"),
+        ("max_steps: 1\nckpt: {}\nmodel: {name: m}\ndata: {}\noptim: {lr: 1.0}", "prime-rl"),
+        ("checkpoints: {}\ngeneral: {}\nmodel: {}\nparallelism: {dp: 1}\ntokenizer: {}\ntokens: {}", "nanotron"),
+        ("rm: {}\npolicy: {}\ncluster: {}\ncheckpointing: {}", "NeMo RL"),
+    ],
+)
+def test_programs_that_share_key_names_with_trainers_are_named(tmp_path: Path, text: str, framework: str) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=f"configuration of {framework}, which this release does not read"):
+        read_configuration(str(file), named=True)

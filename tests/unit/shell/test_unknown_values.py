@@ -171,6 +171,17 @@ def test_loops_over_unknown_arguments_leave_the_defaults() -> None:
     assert "no arguments are given" in {assumption.text for assumption in script.assumptions}
 
 
+def test_what_only_an_argument_sets_is_not_set_where_none_is_given() -> None:
+    loop = 'while [[ $# -gt 0 ]]; do case $1 in --m) M="$2"; shift 2;; *) break;; esac; done'
+    script = read(f'{loop}\nif [ -z "$M" ]; then M=model; fi\nrun $M "${{@:1}}"')
+    (command,) = runs(script)
+    assert [word.text for word in command.words] == ["run", "model"]
+    assert command.words[0].assumes == ("no arguments are given",)
+    assert {one.text for one in script.assumptions} == {"no arguments are given", "$M is not set"}
+    given = read(f'{loop}\nif [ -z "$M" ]; then M=model; fi\nrun $M "${{@:1}}"', arguments=["--m", "mine", "more"])
+    assert [word.text for word in runs(given)[0].words] == ["run", "mine", "more"]
+
+
 def test_an_emptiness_test_assumes_that_nobody_sets_the_variable() -> None:
     script = read('if [ -z "$N" ]; then N=4; fi\nrun $N')
     assert runs(script)[0].words[1].text == "4"

@@ -108,3 +108,14 @@ def test_options_the_trainer_refuses_together_are_said(words: str, refused: list
     found = read(f"torchrun --nproc_per_node 8 finetune.py {HF} {words}")
     said = [entry.source.key for entry in found.skipped if "refuses" in entry.reason]
     assert said == refused
+
+
+@pytest.mark.parametrize("option", ["--use_lora True", "--use_lora 1", "--lora_enable True", "--use_peft"])
+def test_switches_of_scripts_of_their_own_turn_adapters_on(option: str) -> None:
+    start = (
+        "torchrun --nproc_per_node=8 train.py --model_name_or_path gpt2 --per_device_train_batch_size 1 --output_dir o"
+    )
+    assert facts(documents(f"{start} {option} --lora_r 8")[0])["training.peft"] == "lora"
+    off = documents(f"{start} --use_lora False")[0]
+    assert facts(off)["training.peft"] is None
+    assert off.unread == ()

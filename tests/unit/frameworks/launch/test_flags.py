@@ -71,3 +71,14 @@ def test_a_value_that_holds_the_next_option_is_not_known_and_neither_is_that_one
     }
     assert found["a.length"].why == "'64a.length=1024' holds a.length as well: a blank is missing"
     assert not part_joined({"a.batch": Argument("'x a.length=1'", 1), "max_len": Argument("b=1", 2)}, known)
+
+
+@pytest.mark.parametrize("output", ["$(cd .. && pwd)", "$(dirname $0)", "`realpath x`", "$(readlink -f $0)"])
+def test_a_directory_that_a_command_names_holds_no_options(output: str) -> None:
+    found = parse_flags([word("--reward"), word(output)._replace(text=None, many=True, unresolved=(output,))])
+    assert (found.unknown, list(found.options)) == ((), ["reward"])
+
+
+@pytest.mark.parametrize("output", ["$(cat words)", "$(pwd; cat words)", "$(list pwdx)"])
+def test_other_output_may_hold_options(output: str) -> None:
+    assert parse_flags([word("--reward"), word(output)._replace(text=None, many=True, unresolved=(output,))]).unknown

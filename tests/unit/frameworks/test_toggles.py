@@ -1,0 +1,235 @@
+"""Every key that a program's lists hold: what adding it to a run of the program changes.
+
+A key with a meaning changes what is read for at least one value that it may have; a name without one is known to have no bearing;
+what no list holds is listed as unread. Nothing is silent.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from compatcheck.core.errors import InputError
+from compatcheck.frameworks.registry import FOLDERS
+from tests.unit.frameworks.launch_script.written_commands import documents as documents_of_command
+from tests.unit.frameworks.test_registry import NAMES, PACKAGE, TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from compatcheck.core.document import Document
+
+
+class Program(NamedTuple):
+    """Runs of a program that are as small as they can be, and the lists of its keys."""
+
+    bases: tuple[str | dict[str, Any], ...]
+    """Commands, to which keys are added in the manner of the program, or parsed files; a key may need one of them."""
+    tables: tuple[str, ...] = ("keys.txt",)
+    names: tuple[str, ...] = ("names.txt",)
+    hydra: bool = False
+    """Whether a command has ``key=value`` words."""
+    section: str = ""
+    """What stands before the names in a list of last parts."""
+    values: tuple[object, ...] = ()
+    """Values of keys that no list of words has."""
+
+
+VERL = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=m critic.model.path=m"
+ENGINE = "torchrun -m verl.trainer.sft_trainer model.path=m data.train_files=t"
+HF = {"output_dir": "o", "per_device_train_batch_size": 1, "learning_rate": 1e-5, "model_name_or_path": "m"}
+AXOLOTL = {"base_model": "m", "micro_batch_size": 1, "datasets": [{"path": "d"}]}
+CHAT = "deepspeed DeepSpeed-Chat/training/step1_supervised_finetuning/main.py"
+PART = "optim.override_optimizer_config.optimizer"
+TUNE = {"_component_": "torchtune.models.qwen2_5.qwen2_5_7b_base"}
+PROGRAMS = {
+    "verl": Program(
+        (
+            VERL,
+            f"{VERL} reward_model.enable=True",
+            *(
+                f"{VERL} actor_rollout_ref.actor.{PART}_{half} critic.{PART}_{half}"
+                for half in ("cpu_offload=True", "offload_fraction=1.0")
+            ),
+        ),
+        hydra=True,
+        section="actor_rollout_ref.actor.",
+        values=("[1,2]",),
+    ),
+    "verl, supervised": Program(
+        ("torchrun -m verl.trainer.fsdp_sft_trainer model.partial_pretrain=m data.train_files=t",),
+        ("sft_keys.txt",),
+        hydra=True,
+        section="data.",
+    ),
+    "verl, supervised by its engine": Program(
+        (
+            ENGINE,
+            f"{ENGINE} data.use_dynamic_bsz=False",
+            *(f"{ENGINE} {PART}_{half}" for half in ("cpu_offload=True", "offload_fraction=1.0")),
+            "python3 -m verl.trainer.sft_trainer_ray model.path=m data.train_files=t",
+        ),
+        ("sft_engine_keys.txt",),
+        hydra=True,
+        section="data.",
+    ),
+    "easy_r1": Program(("python3 -m verl.trainer.main config=c.yaml worker.actor.model.model_path=m",), hydra=True),
+    "openrlhf, supervised": Program(
+        ("deepspeed --module openrlhf.cli.train_sft --pretrain m",), ("training_keys.txt",)
+    ),
+    "openrlhf, ppo": Program(("python3 -m openrlhf.cli.train_ppo_ray --pretrain m",)),
+    "deepspeed_chat": Program((f"{CHAT} --model_name_or_path m --data_path d --zero_stage 2 --deepspeed",)),
+    "torchtune": Program(({"model": TUNE, "batch_size": 2, "optimizer": {"_component_": "torch.optim.AdamW"}},)),
+    "torchtitan": Program(({"model": {"name": "llama3", "flavor": "8B"}, "training": {"steps": 1}},)),
+    "axolotl": Program((AXOLOTL, AXOLOTL | {"rl": "dpo"}, AXOLOTL | {"rl": "grpo"}), names=("names.txt",)),
+    "open_instruct": Program(("accelerate launch --num_processes 8 open_instruct/finetune.py --model_name_or_path m",)),
+    "ms_swift": Program(("swift sft --model m --dataset d",), ("keys.txt", "shared_keys.txt"), values=("seq_cls",)),
+    "llamafactory": Program(
+        (
+            {
+                "model_name_or_path": "m",
+                "stage": "sft",
+                "do_train": True,
+                "finetuning_type": "full",
+                "dataset": "d",
+                "template": "t",
+                "output_dir": "o",
+            },
+        )
+    ),
+    "accelerate": Program(({"compute_environment": "LOCAL_MACHINE", "distributed_type": "FSDP", "num_processes": 8},)),
+    "deepspeed": Program(({"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 1},)),
+    "hf_trainer": Program((HF,)),
+    "hf_trainer, trl": Program((HF | {"max_length": 128},), ("script_keys.txt",), ("trl_names.txt",)),
+    "megatron": Program(
+        (
+            "torchrun pretrain_gpt.py --num-layers 2 --hidden-size 8 --num-attention-heads 2 --seq-length 8 --micro-batch-size 1",
+        )
+    ),
+    "vllm": Program(("vllm serve m",)),
+    "sglang": Program(("python3 -m sglang.launch_server --model-path m",)),
+}
+VALUES = (
+    True,
+    False,
+    3,
+    1,
+    0,
+    0.5,
+    -1,
+    "none",
+    "bfloat16",
+    "cpu",
+    "adamw_torch",
+    "lora",
+    "fsdp",
+    "full",
+    "auto",
+    "x/y.json",
+    ["x"],
+)
+
+
+def nest(data: dict[str, Any], key: str, value: object) -> dict[str, Any]:
+    """Return a parsed file with one more dotted key."""
+    first, dot, rest = key.partition(".")
+    inner = data.get(first)
+    return {**data, first: nest(inner if isinstance(inner, dict) else {}, rest, value) if dot else value}
+
+
+def read(name: str, base: str | dict[str, Any], key: str | None = None, value: object = None) -> tuple[Document, ...]:
+    if isinstance(base, dict):
+        folder = next(one for one in FOLDERS if one.name == name.partition(",")[0])
+        return folder.configuration.read(base if key is None else nest(base, key, value), "f.yaml").documents
+    words = "" if key is None else f"{key}={value}" if PROGRAMS[name].hydra else f"--{key} {value}"
+    return documents_of_command(f"{base} {words}")
+
+
+def tell(documents: Iterable[Document]) -> Counter[tuple[object, ...]]:
+    """Return what documents say of facts, known and not."""
+    return Counter(
+        entry
+        for document in documents
+        for entry in (
+            *((one.fact, repr(one.value), one.role) for one in document.statements if one.fact is not None),
+            *((one.fact, one.role) for one in document.unresolved),
+            *((one.source.key, one.why) for one in document.gaps),
+            *((one.source.key, one.reason) for one in document.skipped),
+            *document.references,
+            (document.reader,),
+        )
+    )
+
+
+def toggle(name: str, key: str, values: Iterable[object]) -> str:
+    """Say what becomes of a key: it changes what is read, is listed as unread, or is passed over."""
+    found = "passed over"
+    for base in PROGRAMS[name].bases:
+        before = tell(read(name, base))
+        for value in values:
+            try:
+                documents = read(name, base, key, value)
+            except InputError:
+                return "changes"  # refused, and said
+            if tell(documents) != before:
+                return "changes"
+            if any(one == key for document in documents for one, _ in document.unread):
+                found = "unread"
+    return found
+
+
+def meanings(name: str) -> dict[str, tuple[object, ...]]:
+    """Return the keys of a program that a table gives a meaning, with values to try."""
+    found: dict[str, tuple[object, ...]] = {}
+    for table in PROGRAMS[name].tables:
+        path = PACKAGE / name.partition(",")[0] / table
+        known = TABLES[str(path)]
+        words = [word for listed in known.words.values() for word in listed]
+        lines = (line.partition("#")[0].split() for line in path.read_text(encoding="utf-8").splitlines())
+        own = dict.fromkeys(line[0] for line in lines if line and line[0] != "words:")
+        found.update((key, (*VALUES, *PROGRAMS[name].values, *words)) for key in own if known[key])
+    return found
+
+
+def names(name: str) -> Iterator[str]:
+    """Yield the keys of a program that are known to have no bearing by themselves."""
+    for file in PROGRAMS[name].names:
+        listed = NAMES[str(PACKAGE / name.partition(",")[0] / file)]
+        yield from (f"{PROGRAMS[name].section}{key}" for key in listed if "*" not in key)
+
+
+def count(name: str) -> dict[str, Counter[str]]:
+    """Count what becomes of the keys of a program: with a meaning, and without."""
+    return {
+        "meaning": Counter(toggle(name, key, values) for key, values in meanings(name).items()),
+        "name": Counter(toggle(name, key, (3,)) for key in names(name)),
+    }
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_key_with_a_meaning_changes_what_is_read(name: str) -> None:
+    silent = {key: said for key, values in meanings(name).items() if (said := toggle(name, key, values)) != "changes"}
+    assert silent == {}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_other_name_is_known_and_any_other_key_is_unread(name: str) -> None:
+    assert [key for key in names(name) if toggle(name, key, (3,)) == "unread"] == []
+    assert toggle(name, f"{PROGRAMS[name].section}no_such_key", (3,)) == "unread"
+
+
+def test_every_program_with_a_list_of_keys_is_toggled() -> None:
+    listed = {Path(path).parent.name for path in TABLES}
+    assert listed == {name.partition(",")[0] for name in PROGRAMS}
+
+
+if __name__ == "__main__":
+    sys.stdout.write("| program | changes | no bearing | changes beside | passed over |\n|---|---|---|---|---|\n")
+    for one in PROGRAMS:
+        meant, known = count(one).values()
+        row = (meant["changes"], known["passed over"], known["changes"], meant["passed over"])
+        sys.stdout.write(f"| {one} | " + " | ".join(map(str, row)) + " |\n")
