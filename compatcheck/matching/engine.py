@@ -240,8 +240,8 @@ def _name_roles(findings: Sequence[Finding]) -> Iterator[Finding]:
 def _has_evidence(rule: CompiledRule, decision: Decision, scope: FactScope) -> bool:
     """Tell whether anything speaks for an undecided rule.
 
-    A release known to be bad speaks for itself, and so do two that are known not to go together. A pitfall of every release, what two
-    settings do to each other, or a rule about no package needs at least one of its conditions to hold; otherwise every
+    A release known to be bad speaks for itself, and so do two that are known not to go together. A pitfall of every release,
+    what two settings do to each other, or a rule about no package needs at least one of its conditions to hold; otherwise every
     environment would be told of every pitfall.
     """
     if rule.kind == "regression" and any(name not in COMPONENT_FACTS for name in decision.packages):
