@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from compatcheck.core.command import Command
-
     from compatcheck.frameworks.launch.program import Launch
 
 _OF_TRAINING = ("torchrun", "torch.distributed", "accelerate", "deepspeed")
