@@ -57,6 +57,16 @@ def find_pieces(path: str, text: str) -> tuple[Piece, ...]:
     return tuple(piece for piece, _ in zip(found, range(MOST_PIECES), strict=False))
 
 
+def find_defined(text: str) -> str:
+    """Return what stands in the ``define`` blocks of a Makefile, which recipes take in by functions, each line where it was."""
+    kept, inside = [], False
+    for line in text.split("\n"):
+        word = re.match(r"[ \t]*(?:override[ \t]+|export[ \t]+)*(define|endef)\b", line)
+        inside = word[1] == "define" if word is not None else inside
+        kept.append(line if inside and word is None else "")
+    return "\n".join(kept)
+
+
 def _blank(name: str) -> str:
     """Write what nobody states as a variable that is not set."""
     return f"${{{name if re.fullmatch(r'[A-Za-z_][A-Za-z0-9_]*', name) else 'NOT_STATED'}}}"

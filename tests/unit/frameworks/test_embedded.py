@@ -33,6 +33,7 @@ REGRESSION = "deepspeed/zero3-params-kept-in-backward"
 READ = {
     "Makefile": "GPUS ?= 8\nM = Qwen/Qwen2.5-7B\n.PHONY: train\ntrain: data\n\t@"
     + GO.replace(" 8 ", " $(GPUS) ").replace("Qwen/Qwen2.5-7B", "${M}"),
+    "GNUmakefile": f"train:\n\t{GO.replace('torchrun', '$(PY) -m torch.distributed.run')}\n",
     "rules.mk": f'train:\n\ttest -n "$$HOME" || exit 1\n\t{CONTINUED}\n',
     "justfile": 'gpus := "8"\ntrain model="x":\n    @' + GO.replace(" 8 ", " {{gpus}} "),
     "tasks.just": f"train:\n    #!/usr/bin/env bash\n    set -e\n    {GO}\n",
@@ -55,11 +56,13 @@ UNREAD = {
     "pyproject.toml": '[project]\nname = "x"\nversion = "1"\ndependencies = ["torch==2.6.0"]\n[tool.poe.tasks]\n'
     'train = "torchrun train.py --deepspeed ds.json"\n',
     "nb.ipynb": json.dumps({"cells": [{"cell_type": "code", "source": [f"!{GO}\n"]}]}, indent=1),
+    "x.mk": f"define RUN\n\t{GO}\nendef\ntrain: ; $(RUN)\n\t$(call RUN)\n",
     "chart.yaml": "{{- if .Values.x }}\nrun: torchrun train.py --deepspeed ds.json\n{{ end }}\n",
 }
 SILENT = {
     "Makefile": "CC = gcc\nhelp:\n\t@echo 'torchrun train.py --deepspeed ds.json trains'\nquality:\n\truff accelerate deepspeed\n"
     "test:\n\tpython -m pytest tests/deepspeed\n",
+    "page.yaml": "script: |\n  const x = (a) => { accelerate(\"(the 'python' one)\")[0] || '' }\n  if (x) {\n",
     "justfile": "test:\n    pytest -x\n",
     "job.yaml": "kind: Job\nspec:\n  containers:\n  - command: [python, -m, http.server]\n",
     "train.fish": "# torchrun train.py --deepspeed ds.json\necho torchrun train.py --deepspeed ds.json\n",
