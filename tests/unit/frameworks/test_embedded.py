@@ -128,3 +128,11 @@ def test_what_make_puts_in_is_put_in() -> None:
 def test_a_value_that_holds_itself_ends() -> None:
     text = "A = $(A)$(A)$(A)$(A)\nt:\n\t" + "$(A)" * 20 + "\n"
     assert len(find_pieces("Makefile", text)[0].text) <= 65_536
+
+
+def test_a_command_that_is_not_read_hides_no_packages(project: Path) -> None:
+    (project / "Dockerfile").write_text(f'FROM python:3.11\nRUN pip install torch==2.6.0\nCMD {GO} "open\n')
+    for inputs in (["."], ["Dockerfile"]):
+        report = json.loads(run("check", *inputs, "--format", "json").out)
+        assert [one for one in report["subjects"] if "Dockerfile" in one["id"] and one["environment"]["packages"]]
+        assert [one for one in report["skipped"] if one["source"].startswith("Dockerfile")]
