@@ -36,6 +36,7 @@ from compatcheck.rules.vocabulary import vocabulary
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from compatcheck.frameworks.launch_script.commands import TrainingCommand
     from compatcheck.frameworks.reader import ConfigurationReader
     from compatcheck.rules.database import RuleSet
 
@@ -125,8 +126,17 @@ def read_pieces(
     from compatcheck.frameworks.launch_script.script import read_launch_script  # noqa: PLC0415 (few files are of this kind)
     from compatcheck.frameworks.launch_script.unread_launches import find_in_file  # noqa: PLC0415 (as above)
 
-    found, unread = [], []
-    for piece in pieces:
+    found: list[tuple[str, TrainingCommand]] = []
+    unread: list[InputError] = []
+    left = iter(pieces)
+    while True:
+        try:
+            piece = next(left, None)
+        except InputError as error:
+            unread.append(error)
+            break
+        if piece is None:
+            break
         text = "\n" * (piece.line - 1) + piece.text
         try:
             for _, run in read_launch_script(path, Overlay(files, {path: text.encode()}), named=False):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -116,18 +117,38 @@ def test_what_starts_no_training_is_no_matter(project: Path, name: str) -> None:
 
 def test_what_make_puts_in_is_put_in() -> None:
     text = (
-        "A := 1\nB = $(A) $(C)\nC = 2\nifdef X\nD = 3\nendif\ntrain:\n\t@echo $(B) $$HOME $(D) $(shell nproc) $@\nt2: ; run $A\n"
+        "A := 1\nB = $(A) $(C)\nC = 2\nifdef X\nD = 3\nendif\ntrain:\n\t@python $(B) $$HOME $(D) $(shell nproc) $@\n"
+        "t2: ; python $A\n"
         "define BLOCK\nE = 1\nendef\nexport F = g h\n"
     )
     assert [(piece.line, piece.text.partition("; ")[2]) for piece in find_pieces("Makefile", text)] == [
-        (8, "echo 1 2 $HOME ${D} ${NOT_STATED} train"),
-        (9, "run 1"),
+        (8, "python 1 2 $HOME ${D} ${NOT_STATED} train"),
+        (9, "python 1"),
     ]
 
 
 def test_a_value_that_holds_itself_ends() -> None:
-    text = "A = $(A)$(A)$(A)$(A)\nt:\n\t" + "$(A)" * 20 + "\n"
-    assert len(find_pieces("Makefile", text)[0].text) <= 65_536
+    text = "A = $(A)$(A)$(A)$(A)\nt:\n\tpython " + "$(A)" * 20 + "\n"
+    assert len(next(find_pieces("Makefile", text)).text) <= 65_536
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A = $(A)$(A)$(A)$(A)\n" + "".join(f"t:\n\ttorchrun {n} $(A)$(A)$(A)$(A) train.py\n" for n in range(2_000)),
+        "t:\n" + "".join(f"\ttorchrun train.py --x {n}\n" for n in range(20_000)),
+        "define A\n" * 100_000,
+        "A = $" + "(" * 100_000 + "\nt:\n\ttorchrun $(A)\n",
+    ],
+    ids=["growing", "many", "open", "brackets"],
+)
+def test_many_commands_end_and_are_said(project: Path, text: str) -> None:
+    (project / "Makefile").write_text(text)
+    start = time.process_time()
+    report = json.loads(run("check", ".", "--format", "json").out)
+    assert time.process_time() - start < 30
+    many = [one for one in report["skipped"] if "holds more than" in one["reason"]]
+    assert bool(many) == (text.count("torchrun") > 1)
 
 
 def test_a_command_that_is_not_read_hides_no_packages(project: Path) -> None:
