@@ -269,7 +269,7 @@ def _read_lists(
     file: str, kind: str, files: Files, skipped: list[Skipped], selection: Selection, *, named: bool
 ) -> Iterator[InputFile]:
     if kind == DOCKERFILE:
-        yield from _read_started(file, files, selection, named=named)
+        yield from _read_started(file, files, skipped, selection, named=named)
     for environment in read_environments(file, kind, files, selection):
         # What a setup.py computes cannot be written otherwise there, so it fails no commit.
         if (passes := kind == "setup_py") or not named:
@@ -287,13 +287,20 @@ def _read_lists(
             skipped.append(Skipped(Source(file), "states no package", passes=True))
 
 
-def _read_started(file: str, files: Files, selection: Selection, *, named: bool) -> Iterator[InputFile]:
+def _read_started(
+    file: str, files: Files, skipped: list[Skipped], selection: Selection, *, named: bool
+) -> Iterator[InputFile]:
     """Read the training that the image of a Dockerfile starts by itself."""
     from compatcheck.collectors.dockerfile.started import find_started  # noqa: PLC0415 (only for Dockerfiles)
 
     started = find_started(file, files, selection)
     pieces = () if started is None else (Piece(*started),)
-    for reading in read_pieces(file, pieces, files, named=False):
+    try:
+        readings = read_pieces(file, pieces, files, named=False)
+    except InputError as error:  # its packages are read all the same
+        skipped.append(as_skipped(error, file)._replace(named=named))
+        return
+    for reading in readings:
         documents = mark_named(reading.documents) if named else reading.documents
         yield InputFile(file, documents, environment_of(None, reading.variables, file, reading.notes), is_launch=True)
 
@@ -476,7 +483,7 @@ def _read_as(
             return
         if kind is not None:
             if kind == DOCKERFILE:
-                yield from _read_started(path, files, selection, named=True)
+                yield from _read_started(path, files, skipped, selection, named=True)
             for environment in read_environments(path, kind, files, selection):
                 yield InputFile(path, (), environment, is_root=True, kind=kind)
             return

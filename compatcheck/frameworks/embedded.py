@@ -14,15 +14,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.pattern import lazy_compile
+from compatcheck.core.source import Source
 from compatcheck.core.yaml import YamlList, YamlMap, parse_yaml
+from compatcheck.frameworks.launch_script.script import names_launcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-MOST_PIECES = 1_000
+MOST_PIECES = 200
 """Commands of one file that are looked at."""
-_MOST_CHARACTERS = 65_536
+_MOST_CHARACTERS = 16_384
 """Of one command, once variables stand in it."""
+_MOST_IN_ALL = 1 << 17
+"""Characters of all commands of one file."""
 _LEVELS = 10
 
 _MAKEFILE = lazy_compile(r"(?:gnu)?makefile(?:\.[\w.-]+)?|.+\.mk")
@@ -43,8 +47,12 @@ def holds_recipes(path: str) -> bool:
     return _MAKEFILE.fullmatch(name) is not None or _JUSTFILE.fullmatch(name) is not None
 
 
-def find_pieces(path: str, text: str) -> tuple[Piece, ...]:
-    """Find the commands in a file of make, just, or YAML; none in any other, or where it cannot be parsed."""
+def find_pieces(path: str, text: str) -> Iterator[Piece]:
+    """Yield the commands in a file of make, just or YAML that may start a training, each once; none where it cannot be parsed.
+
+    Raises:
+        InputError: there are more than are read; those before it were yielded.
+    """
     name = os.path.basename(path).lower()
     if _MAKEFILE.fullmatch(name) is not None:
         found = _read_makefile(text)
@@ -53,8 +61,27 @@ def find_pieces(path: str, text: str) -> tuple[Piece, ...]:
     elif name.endswith((".yaml", ".yml")):
         found = _read_yaml(text, path)
     else:
-        return ()
-    return tuple(piece for piece, _ in zip(found, range(MOST_PIECES), strict=False))
+        return
+    size, seen = 0, set[str]()
+    for piece in found:
+        if piece.text in seen or not names_launcher(piece.text):
+            continue
+        seen.add(piece.text)
+        size += len(piece.text)
+        if len(seen) > MOST_PIECES or size > _MOST_IN_ALL:
+            message = f"holds more than {MOST_PIECES} commands that may train, or {_MOST_IN_ALL >> 10} KiB; the rest is not read"
+            raise InputError(message, source=Source(path, line=piece.line), hint="name the launch script itself")
+        yield piece
+
+
+def find_defined(text: str) -> str:
+    """Return what stands in the ``define`` blocks of a Makefile, which recipes take in by functions, each line where it was."""
+    kept, inside = [], False
+    for line in text.split("\n"):
+        word = re.match(r"[ \t]*(?:override[ \t]+|export[ \t]+)*(define|endef)\b", line)
+        inside = word[1] == "define" if word is not None else inside
+        kept.append(line if inside and word is None else "")
+    return "\n".join(kept)
 
 
 def _blank(name: str) -> str:

@@ -36,6 +36,7 @@ from compatcheck.rules.vocabulary import vocabulary
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from compatcheck.frameworks.launch_script.commands import TrainingCommand
     from compatcheck.frameworks.reader import ConfigurationReader
     from compatcheck.rules.database import RuleSet
 
@@ -105,7 +106,11 @@ def read_embedded(path: str, files: Files = LOCAL, *, named: bool) -> tuple[Read
     if not names_launcher(text):
         return ()
     readings = read_pieces(path, embedded.find_pieces(path, text), files, named=named)
-    unread = None if readings or embedded.holds_recipes(path) else find_in_file(path, text)
+    recipes = embedded.holds_recipes(path)
+    unread = find_in_file(path, embedded.find_defined(text) if recipes else text) if recipes or not readings else None
+    if unread is not None and readings:
+        about = Document("shell", Source(path), (), skipped=(unread,))
+        return (readings[0]._replace(documents=(*readings[0].documents, about)), *readings[1:])
     if unread is not None:
         raise InputError(unread.reason, source=unread.source, hint=unread.hint)
     return readings
@@ -119,9 +124,19 @@ def read_pieces(
     What a script beside it starts is a run of that script, which is found there.
     """
     from compatcheck.frameworks.launch_script.script import read_launch_script  # noqa: PLC0415 (few files are of this kind)
+    from compatcheck.frameworks.launch_script.unread_launches import find_in_file  # noqa: PLC0415 (as above)
 
-    found, unread = [], []
-    for piece in pieces:
+    found: list[tuple[str, TrainingCommand]] = []
+    unread: list[InputError] = []
+    left = iter(pieces)
+    while True:
+        try:
+            piece = next(left, None)
+        except InputError as error:
+            unread.append(error)
+            break
+        if piece is None:
+            break
         text = "\n" * (piece.line - 1) + piece.text
         try:
             for _, run in read_launch_script(path, Overlay(files, {path: text.encode()}), named=False):
@@ -129,7 +144,8 @@ def read_pieces(
                 if (named or place.path == path) and _trains(run.documents, files):
                     found.append((str(place._replace(key=None)), run))
         except InputError as error:
-            unread.append(error)
+            if find_in_file(path, piece.text) is not None:  # else it may be no text for a shell
+                unread.append(error)
     if unread and not found:
         raise unread[0]
     skipped = tuple(Skipped(error.source or Source(path), error.message, error.hint) for error in unread)

@@ -111,13 +111,18 @@ def remove_launchers(command: Command) -> Launch | None:
     """Take the launchers off: return the program a command starts in the end; None when it starts none that could train."""
     state = _Remainder(command)
     for _ in range(MAX_LAYERS):
-        if not state.words or state.words[0].text is None:
+        if not state.words:
+            return None
+        first = state.words[0].text
+        if first is None and [word.text for word in state.words[1:2]] == ["-m"]:
+            first = "python"  # nothing else is started so: $PYTHON -m torch.distributed.run
+        if first is None:
             return None
         layer = open_wrapper([Shown(word.text or word.written, word.text is not None) for word in state.words])
         if layer is not None:
             _unwrap(layer, state)
             continue
-        name = os.path.basename(state.words[0].text)
+        name = os.path.basename(first)
         state.words.pop(0)
         found = _remove_launcher(name, state)
         if found is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,7 @@ REGRESSION = "deepspeed/zero3-params-kept-in-backward"
 READ = {
     "Makefile": "GPUS ?= 8\nM = Qwen/Qwen2.5-7B\n.PHONY: train\ntrain: data\n\t@"
     + GO.replace(" 8 ", " $(GPUS) ").replace("Qwen/Qwen2.5-7B", "${M}"),
+    "GNUmakefile": f"train:\n\t{GO.replace('torchrun', '$(PY) -m torch.distributed.run')}\n",
     "rules.mk": f'train:\n\ttest -n "$$HOME" || exit 1\n\t{CONTINUED}\n',
     "justfile": 'gpus := "8"\ntrain model="x":\n    @' + GO.replace(" 8 ", " {{gpus}} "),
     "tasks.just": f"train:\n    #!/usr/bin/env bash\n    set -e\n    {GO}\n",
@@ -55,11 +57,13 @@ UNREAD = {
     "pyproject.toml": '[project]\nname = "x"\nversion = "1"\ndependencies = ["torch==2.6.0"]\n[tool.poe.tasks]\n'
     'train = "torchrun train.py --deepspeed ds.json"\n',
     "nb.ipynb": json.dumps({"cells": [{"cell_type": "code", "source": [f"!{GO}\n"]}]}, indent=1),
+    "x.mk": f"define RUN\n\t{GO}\nendef\ntrain: ; $(RUN)\n\t$(call RUN)\n",
     "chart.yaml": "{{- if .Values.x }}\nrun: torchrun train.py --deepspeed ds.json\n{{ end }}\n",
 }
 SILENT = {
     "Makefile": "CC = gcc\nhelp:\n\t@echo 'torchrun train.py --deepspeed ds.json trains'\nquality:\n\truff accelerate deepspeed\n"
     "test:\n\tpython -m pytest tests/deepspeed\n",
+    "page.yaml": "script: |\n  const x = (a) => { accelerate(\"(the 'python' one)\")[0] || '' }\n  if (x) {\n",
     "justfile": "test:\n    pytest -x\n",
     "job.yaml": "kind: Job\nspec:\n  containers:\n  - command: [python, -m, http.server]\n",
     "train.fish": "# torchrun train.py --deepspeed ds.json\necho torchrun train.py --deepspeed ds.json\n",
@@ -113,15 +117,43 @@ def test_what_starts_no_training_is_no_matter(project: Path, name: str) -> None:
 
 def test_what_make_puts_in_is_put_in() -> None:
     text = (
-        "A := 1\nB = $(A) $(C)\nC = 2\nifdef X\nD = 3\nendif\ntrain:\n\t@echo $(B) $$HOME $(D) $(shell nproc) $@\nt2: ; run $A\n"
+        "A := 1\nB = $(A) $(C)\nC = 2\nifdef X\nD = 3\nendif\ntrain:\n\t@python $(B) $$HOME $(D) $(shell nproc) $@\n"
+        "t2: ; python $A\n"
         "define BLOCK\nE = 1\nendef\nexport F = g h\n"
     )
     assert [(piece.line, piece.text.partition("; ")[2]) for piece in find_pieces("Makefile", text)] == [
-        (8, "echo 1 2 $HOME ${D} ${NOT_STATED} train"),
-        (9, "run 1"),
+        (8, "python 1 2 $HOME ${D} ${NOT_STATED} train"),
+        (9, "python 1"),
     ]
 
 
 def test_a_value_that_holds_itself_ends() -> None:
-    text = "A = $(A)$(A)$(A)$(A)\nt:\n\t" + "$(A)" * 20 + "\n"
-    assert len(find_pieces("Makefile", text)[0].text) <= 65_536
+    text = "A = $(A)$(A)$(A)$(A)\nt:\n\tpython " + "$(A)" * 20 + "\n"
+    assert len(next(find_pieces("Makefile", text)).text) <= 65_536
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A = $(A)$(A)$(A)$(A)\n" + "".join(f"t:\n\ttorchrun {n} $(A)$(A)$(A)$(A) train.py\n" for n in range(2_000)),
+        "t:\n" + "".join(f"\ttorchrun train.py --x {n}\n" for n in range(20_000)),
+        "define A\n" * 100_000,
+        "A = $" + "(" * 100_000 + "\nt:\n\ttorchrun $(A)\n",
+    ],
+    ids=["growing", "many", "open", "brackets"],
+)
+def test_many_commands_end_and_are_said(project: Path, text: str) -> None:
+    (project / "Makefile").write_text(text)
+    start = time.process_time()
+    report = json.loads(run("check", ".", "--format", "json").out)
+    assert time.process_time() - start < 30
+    many = [one for one in report["skipped"] if "holds more than" in one["reason"]]
+    assert bool(many) == (text.count("torchrun") > 1)
+
+
+def test_a_command_that_is_not_read_hides_no_packages(project: Path) -> None:
+    (project / "Dockerfile").write_text(f'FROM python:3.11\nRUN pip install torch==2.6.0\nCMD {GO} "open\n')
+    for inputs in (["."], ["Dockerfile"]):
+        report = json.loads(run("check", *inputs, "--format", "json").out)
+        assert [one for one in report["subjects"] if "Dockerfile" in one["id"] and one["environment"]["packages"]]
+        assert [one for one in report["skipped"] if one["source"].startswith("Dockerfile")]
