@@ -445,7 +445,7 @@ def read_named_file(
     if kind == "requirements" and told is None and _reads_as_prose(path, files):
         kind = "report"  # a text of any name is taken for requirements where nothing tells
     yield from _read_as(path, kind, files, skipped, selection, blocks)
-    if kind == "script" and _says_training(path, files):
+    if (kind == "script" or (kind == "report" and path.endswith(".ipynb"))) and _says_training(path, files):
         yield from _read_as(path, None, files, skipped, selection, None)
 
 

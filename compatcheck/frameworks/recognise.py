@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Document
@@ -74,6 +73,10 @@ def read_configurations(
             hint = "name the script that starts it, or state what it sets in a facts file (compatcheck: 1)"
             raise InputError(msg, source=Source(path), hint=hint)
         return readings
+    if path.lower().endswith(".ipynb") and named:
+        from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for notebooks)
+
+        return (Reading(python_script.read(path, files)),)
     if path.lower().endswith(".py"):
         return _read_python(path, files, named=named)
     if embedded.holds_recipes(path):
@@ -281,11 +284,6 @@ def read_configuration(path: str, files: Files = LOCAL, *, named: bool) -> Readi
     if stated:
         msg = f"states {stated[0]} and lacks the key `compatcheck`, which tells a facts file"
         raise InputError(msg, source=Source(path), hint="write the line `compatcheck: 1` above it")
-    if path.endswith(".ipynb"):
-        msg = "is a notebook, whose cells are not read"
-        raise InputError(
-            msg, source=Source(path), hint=f"export it to .py: jupyter nbconvert --to script {quote(path)}"
-        )
     labels = sorted((reader.LABEL for reader in configuration_readers()), key=str.lower)
     kinds = ", ".join("facts (with the line `compatcheck: 1`)" if label == "facts" else label for label in labels)
     kinds += ", launch scripts (.sh), training scripts (.py)"

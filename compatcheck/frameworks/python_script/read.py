@@ -32,8 +32,8 @@ from compatcheck.frameworks.python_script.calls import (
 )
 from compatcheck.frameworks.python_script.changes import TRAINABLE, Changes
 from compatcheck.frameworks.python_script.meanings import ARGUMENTS, TAKERS, TRAINERS, TRL_CONFIGS, Findings, take_call
+from compatcheck.frameworks.python_script.notebook import read_source
 from compatcheck.frameworks.python_script.objects import Kind, Objects
-from compatcheck.frameworks.text import read_text
 from compatcheck.frameworks.translation import translate
 from compatcheck.frameworks.trl import configuration as trl
 
@@ -127,7 +127,7 @@ def _find_parsed(script: Script, objects: Objects) -> str | None:
 
 
 def _parse(path: str, files: Files) -> tuple[Script, Objects]:
-    script = Script(parse_script(read_text(path, files), path))
+    script = Script(parse_script(read_source(path, files), path))
     return script, Objects(script, trainers=TRAINERS, arguments=ARGUMENTS, known=TAKERS.keys())
 
 

@@ -1,0 +1,61 @@
+"""The cells of a notebook as one script of Python, each line where it stands in the file."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+from compatcheck.core.errors import InputError
+from compatcheck.core.json_file import parse_json
+from compatcheck.core.pattern import lazy_compile
+from compatcheck.core.source import Source
+from compatcheck.frameworks.text import read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from compatcheck.core.files import Files
+
+SUFFIX = ".ipynb"
+_MAGIC = lazy_compile(r"([ \t]*)(?:[%!?]|[A-Za-z_][\w, ]*=[ \t]*[!%])")
+"""What IPython alone takes: ``%%capture``, ``!pip install``, ``files = !ls``."""
+
+
+def read_source(path: str, files: Files) -> str:
+    """Read a script of Python, or the cells of a notebook that hold code.
+
+    A line of IPython's own is ``pass``. Files of notebooks have a line for each line of a cell; where one has not, as many lines
+    stand in front of it as could be told.
+
+    Raises:
+        InputError: not readable, or a notebook of another form.
+    """
+    text = read_text(path, files)
+    if not path.lower().endswith(SUFFIX):
+        return text
+    data = parse_json(text, path)
+    if not isinstance(data, dict) or not isinstance(data.get("cells"), list):
+        raise InputError("is no notebook that can be read", source=Source(path), hint="export it to .py")
+    places: dict[str, list[int]] = {}
+    for number, written in enumerate(text.splitlines()):
+        places.setdefault(written.strip().removesuffix(","), []).append(number)
+    lines: list[str] = []
+    for cell in data["cells"]:
+        for line in _code_of(cell):
+            known = places.get(json.dumps(line, ensure_ascii=False)) or places.get(json.dumps(line)) or []
+            at = bisect_left(known, len(lines))
+            place = known[at] if at < len(known) else len(lines)
+            magic = _MAGIC.match(line)
+            lines += [""] * (place - len(lines)) + [f"{magic[1]}pass" if magic is not None else line.rstrip("\n")]
+    return "\n".join(lines) + "\n"
+
+
+def _code_of(cell: object) -> Iterator[str]:
+    """Yield the lines of a cell that holds code."""
+    if not isinstance(cell, dict) or cell.get("cell_type") != "code":
+        return
+    source = cell.get("source")
+    text = "".join(part for part in source if isinstance(part, str)) if isinstance(source, list) else source
+    if isinstance(text, str) and not text.lstrip().startswith(("%%bash", "%%sh", "%%writefile", "%%html")):
+        yield from text.splitlines(keepends=True)
