@@ -230,7 +230,7 @@ def test_a_regression_that_the_run_meets_is_named_and_decides() -> None:
 
 
 def test_a_switch_of_adapters_that_nobody_understood_leaves_adapters_open() -> None:
-    write("torchrun --nproc_per_node 8", more=" --lora_enable True")
+    write("torchrun --nproc_per_node 8", more=" --lora_everywhere True")
     ran = run("estimate", "train.sh", *GPU)
     assert "--set training.peft=" in ran.out
-    assert "lora_enable was not understood" in " ".join(ran.out.split())
+    assert "lora_everywhere was not understood" in " ".join(ran.out.split())
