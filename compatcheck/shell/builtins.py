@@ -194,7 +194,7 @@ def _source(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow
 
 
 def _exit(evaluator: ScriptReading, _arguments: list[Value], _line: int) -> Flow:
-    del evaluator
+    evaluator.note_exit()
     return Flow.EXIT
 
 

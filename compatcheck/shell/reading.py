@@ -110,6 +110,8 @@ class ScriptReading(ABC):
         self.doubts: list[str] = []
         """Conditions, not known, under which the present statement runs."""
         self.jumps: list[tuple[Flow, State]] = []
+        self.exits: list[tuple[State, list[Piece] | None, int]] | None = None
+        """Where a subshell may have ended early: the state, where it prints to and how much it had; None outside of any."""
         """States in which a loop or function may have been left early."""
         self.stdin: Value | None = None
         self.sink: list[Piece] | None = None
@@ -325,16 +327,25 @@ class ScriptReading(ABC):
             read: reads them.
             in_loops: whether ``break`` knows of the loops around them: bash lets it in a command substitution alone.
         """
-        outer, jumps, depth, loops = self.state, len(self.jumps), len(self.doubts), self.loops
-        self.state = outer.copy()
+        outer, jumps, depth, loops, exits = self.state, len(self.jumps), len(self.doubts), self.loops, self.exits
+        self.state, self.exits = outer.copy(), []
         self.loops = loops if in_loops else 0
         flow = read()
-        self.loops = loops
+        ended = [*(state for state, _, _ in self.exits), *(state for _, state in self.jumps[jumps:])]
+        printed = [length for _, sink, length in self.exits if sink is self.sink]
+        self.loops, self.exits = loops, exits
         del self.jumps[jumps:], self.doubts[depth:]
-        outer.files = self.state.files
-        outer.status = self.state.status if flow is Flow.NEXT else None
+        outer.files = join([self.state, *ended], self.line).files
+        outer.status = self.state.status if flow is Flow.NEXT and not ended else None
         self.state = outer
+        if self.sink is not None and printed and len(self.sink) > min(printed):
+            self.sink[min(printed) :] = unknown("$(…)", self.line)
         return Flow.NEXT
+
+    def note_exit(self) -> None:
+        """Keep what a subshell leaves where it ends here."""
+        if self.exits is not None:
+            self.exits.append((self.state.copy(), self.sink, len(self.sink or ())))
 
     def aside(self, read: Callable[[], Flow]) -> None:
         """Read statements that are no step of the script: what they run counts as a query."""

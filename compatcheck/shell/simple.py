@@ -117,6 +117,7 @@ class SimpleCommands(StartedShells):
         arguments = [value for value, _ in values[1:]]
         if name == "exec" and arguments:
             self._start_or_record(values[1:], extra, raw, line)
+            self.note_exit()
             return Flow.EXIT
         if name in BUILTINS:
             return BUILTINS[name](self, arguments, line)

@@ -117,3 +117,21 @@ def test_a_subshell_does_not_know_of_the_loops_around_it(bash, body) -> None:
     script = read_script("x.sh", text, arguments=[])
     found = {command.words[1].text for command in script.commands if command.words[0].text == "run"}
     assert found == {words[0] for words in bash(text, [], {})}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '(probe && exit; echo 1 > file); run "$(cat file 2>/dev/null)"',
+        'echo 1 | { probe && exit; cat > file; }; run "$(cat file 2>/dev/null)"',
+        'f() { (probe && return; echo 1 > file); }; f; run "$(cat file 2>/dev/null)"',
+        'echo 0 > file; (probe && exec true; echo 1 > file); run "$(cat file)"',
+        'x=$(echo 0; probe && exit; echo 1); run "$x"',
+    ],
+)
+def test_what_a_subshell_does_not_get_to_is_not_known(bash, text) -> None:
+    (command,) = [one for one in read_script("x.sh", text, arguments=[]).commands if one.words[0].text == "run"]
+    for environment in ({}, {"U": "x"}):
+        (words,) = bash(f'rm -f file; probe() {{ [ "${{U:0:1}}" = x ]; }}; {text}', [], environment)
+        assert agrees(command, words), (environment, words)
+    assert command.words[1].text is None
