@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from packaging.version import Version
 
 from compatcheck.lab.measurement_files import read_measurements
@@ -13,23 +14,25 @@ from compatcheck.lab.watch import is_growth
 from tests import ROOT
 
 PAGE = (ROOT / "docs" / "backtest.md").read_text(encoding="utf-8")
-ROW = re.compile(r"^\| (\d+\.\d+\.\d+) \| (\d{4}-\d\d-\d\d) \| ([^|]+) \| ([^|]+) \|", re.MULTILINE)
-EVIDENCE = ROOT / "fixtures" / "measurements" / "whole_run" / "backtest-trl.jsonl"
+ROW = re.compile(r"^\| (\w+) (\d+\.\d+\.\d+) \| (\d{4}-\d\d-\d\d) \| ([^|]+) \| ([^|]+) \|", re.MULTILINE)
+EVIDENCE = ROOT / "fixtures" / "measurements" / "whole_run"
+PACKAGES = ("trl", "transformers", "peft", "accelerate", "deepspeed")
+SETTINGS = ("trainer", "batch", "dtype", "precision", "checkpointing", "adapter", "model_type")
 
 
-def flags() -> dict[str, list[SeriesChange]]:
-    """Return, by release, what grew in the committed measurements."""
-    values: dict[tuple[str, int, str], dict[str, float]] = {}
-    for one in read_measurements(str(EVIDENCE)):
+def flags(package: str) -> dict[str, list[SeriesChange]]:
+    """Return, by release, what grew in the committed measurements of a package."""
+    values: dict[tuple[str, ...], dict[str, float]] = {}
+    for one in read_measurements(str(EVIDENCE / f"backtest-{package}.jsonl")):
         for metric in find_probe("whole_run").compared if one.succeeded else ():
             value = one.metric(metric)
             if value is not None:
-                key = (one.parameters["trainer"], one.parameters["batch"], metric)
-                values.setdefault(key, {})[one.versions["trl"]] = value
+                key = (metric, *(str(one.parameters[name]) for name in SETTINGS))
+                values.setdefault(key, {})[one.versions[package]] = value
     found: dict[str, list[SeriesChange]] = {}
-    for (trainer, batch, metric), measured in values.items():
+    for (metric, *settings), measured in values.items():
         ordered = {version: measured[version] for version in sorted(measured, key=Version)}
-        parameters = {"trainer": trainer, "batch": batch}
+        parameters = dict(zip(SETTINGS, settings, strict=True))
         series = Series(
             probe="whole_run", parameters=parameters, backend="cpu", metric=metric, predicted=None, values=ordered
         )
@@ -40,27 +43,46 @@ def flags() -> dict[str, list[SeriesChange]]:
     return found
 
 
-def test_the_page_lists_every_release_in_which_something_grew() -> None:
-    assert {release for release, *_ in ROW.findall(PAGE)} == {*flags()}
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_page_lists_every_release_in_which_something_grew(package: str) -> None:
+    assert {release for named, release, *_ in ROW.findall(PAGE) if named == package} == {*flags(package)}
 
 
-def test_every_number_on_the_page_was_measured() -> None:
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_number_on_the_page_was_measured(package: str) -> None:
     measured = {
         release: {
             tuple(f"{change.series.values[side] / 1e6:.2f}" for side in (change.before, change.after))
             for change in changes
         }
-        for release, changes in flags().items()
+        for release, changes in flags(package).items()
     }
     seen = 0
-    for release, _, _, grew in ROW.findall(PAGE):
+    for _, release, _, _, grew in (row for row in ROW.findall(PAGE) if row[0] == package):
         for pair in re.findall(r"(\d+\.\d\d) → (\d+\.\d\d) MB", grew):
             assert pair in measured[release], (release, pair)
             seen += 1
-    assert seen > 15
+    assert seen >= len(measured)
+
+
+def test_what_is_called_held_was_measured_beside_the_packages_of_the_other_side() -> None:
+    held = {
+        (name, one.versions.get(name)) for one in read_measurements(str(EVIDENCE / "held.jsonl")) for name in PACKAGES
+    }
+    rows = [line for line in PAGE.splitlines() if ROW.match(line) and "held" in line]
+    assert len(rows) > 20
+    for package, release, *_ in (row for line in rows for row in ROW.findall(line)):
+        assert (package, release) in held
+
+
+def test_what_is_counted_is_in_the_table() -> None:
+    rows = [line for line in PAGE.splitlines() if ROW.match(line)]
+    counts = [sum(mark in row for row in rows) for mark in ("**known**", "**false**", "no flag |")]
+    assert counts == [5, 5, 7]
+    assert len(rows) - sum(counts) == 10
 
 
 def test_days_are_those_of_the_database() -> None:
-    text = (ROOT / "rules" / "_releases" / "trl.yaml").read_text(encoding="utf-8")
-    for release, day, *_ in ROW.findall(PAGE):
+    for package, release, day, *_ in ROW.findall(PAGE):
+        text = (ROOT / "rules" / "_releases" / f"{package}.yaml").read_text(encoding="utf-8")
         assert f'"{release}": "{day}"' in text
