@@ -29,7 +29,8 @@ def judge(phases: tuple[Phase, ...], limit: int | None, verify: str | None = Non
     """Judge the phases of a run.
 
     ``fits``: the high bound, with all that the allocator may hold, is within the least that CUDA may report of the limit
-    (`REPORTED`); or the need is expected within `SAFE` of it, as those runs were estimated, and its high bound within that.
+    (`REPORTED`), of which an engine takes its share; or the need is expected within `SAFE` of it, as those runs were estimated,
+    and its high bound within that.
     ``does_not_fit``: even the low bound of the need is above. ``marginal`` in between: a full allocator gives back segments that
     are wholly free (CUDACachingAllocator.cpp, release_cached_blocks), but not those with one tensor left.
 
@@ -44,13 +45,27 @@ def judge(phases: tuple[Phase, ...], limit: int | None, verify: str | None = Non
     primary, contributing, ruled_out = _causes(peak)
     if limit is None:
         return Verdict("unknown", None, None, primary, contributing, ruled_out)
-    low, needed, high = (max(bounds) for bounds in zip(*(phase.needed for phase in phases), strict=True))
-    held = max(phase.size.high for phase in phases)
+    low, needed = max(phase.needed.low for phase in phases), peak.needed.expected
+    high = max(phase.needed.high - _given_back(phase) for phase in phases)
+    held = max(phase.size.high - _given_back(phase) for phase in phases)
     usable = REPORTED[0] * limit
     fits = held <= usable or (needed <= SAFE * limit and high <= usable)
     outcome = "does_not_fit" if low > limit else "fits" if fits else "marginal"
     command = verify if outcome == "marginal" else None
     return Verdict(outcome, limit, limit - needed, primary, contributing, ruled_out, command)
+
+
+def _given_back(phase: Phase) -> float:
+    """Return what engines take less where CUDA reports the least: their weights and pool are a share of what it reports."""
+    pools = [
+        part
+        for part in phase.components
+        if {"rollout.gpu_memory_utilization", "hardware.memory_bytes"} <= {*part.facts}
+    ]
+    weights = [
+        part for part in phase.components if part.kind == "parameters" and part.role in {one.role for one in pools}
+    ]
+    return (1 - REPORTED[0]) * sum(part.size.high for part in (*pools, *weights))
 
 
 def _causes(peak: Phase) -> tuple[str | None, tuple[str, ...], tuple[str, ...]]:

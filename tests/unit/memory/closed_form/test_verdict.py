@@ -55,3 +55,15 @@ def test_of_several_models_on_a_device_each_component_is_named_with_its_own():
 def test_a_marginal_run_names_a_command_that_would_settle_it():
     assert judge((phase("step", NEED),), 70, "a command").verify == "a command"
     assert judge((phase("step", NEED),), 1000, "a command").verify is None
+
+
+def test_an_engine_takes_its_share_of_what_cuda_reports():
+    share = ("rollout.gpu_memory_utilization", "hardware.memory_bytes")
+    weights = Component("engine weights", "parameters", Size(35, 35, 35), "", "", "rollout")
+    pool = Component("KV pool", "kv_cache", Size(55, 55, 55), "", "", "rollout", share)
+    trained = Component("weights", "parameters", Size(9, 9, 9), "", "")
+    for cache, outcome in (
+        (pool, "fits"),
+        (pool._replace(facts=()), "marginal"),
+    ):  # 99 of 100; of 98 the engine takes 88
+        assert judge((Phase("rollout", "train", (weights, cache, trained)),), 100).outcome == outcome
