@@ -12,6 +12,8 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo, read_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from compatcheck.core.environment import Environment
 
 _ANY_FORM = lazy_compile(r'\{"compatcheck_node": (\d+), ')
@@ -34,7 +36,7 @@ def read_nodes(path: str, files: Files = LOCAL) -> tuple[tuple[Node, ...], tuple
     labels: set[str] = set()
     called = False  # whether labels are names of nodes: srun's are numbers of tasks, kubectl's are pods
     begun: dict[str, tuple[int, str]] = {}  # what stands in front → where a node begins that is not there whole yet
-    for number, line in enumerate(read_text(path, files).splitlines(), start=1):
+    for number, line in _split_nodes(read_text(path, files)):
         begin = line.find(MARK)
         front = line[:begin] if begin >= 0 else next((front for front in begun if line.startswith(front)), None)
         if front is None:
@@ -88,6 +90,18 @@ def read_nodes(path: str, files: Files = LOCAL) -> tuple[tuple[Node, ...], tuple
     if len(other) > _MOST_LINES:
         skipped.append(Skipped(Source(path), f"{len(other) - _MOST_LINES} more lines are no node", passes=True))
     return tuple(nodes), tuple(skipped), silent
+
+
+def _split_nodes(text: str) -> Iterator[tuple[int, str]]:
+    """Yield lines with their numbers, one that holds several nodes in pieces: `MARK` stands in no value, whose quotes are escaped."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        first, *others = line.split(MARK)
+        if not others:
+            yield number, line
+            continue
+        yield number, first + MARK + others[0]
+        for other in others[1:]:
+            yield number, MARK + other
 
 
 def _cut(path: str, line: int, why: str = CUT) -> Skipped:

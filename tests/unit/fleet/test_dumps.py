@@ -140,3 +140,12 @@ def test_nodes_are_called_as_the_list_calls_them(tmp_path: Path):
 def test_a_directory_that_is_not_there_is_refused(tmp_path: Path):
     with pytest.raises(InputError, match="no such file"):
         read_dumps([str(tmp_path / "dumps")])
+
+
+def test_nodes_on_one_line_are_all_read(tmp_path: Path):
+    """What `$(…)` takes has no end of a line, and `cat` puts several together."""
+    a, b, c = (write_line(draw(name)).rstrip("\n") for name in "abc")
+    (tmp_path / "all.txt").write_text(a + b + c[:200] + a)
+    found = read_dumps([str(tmp_path / "all.txt")])
+    assert [node.name for node in found.nodes] == ["a", "b", "a"]
+    assert "cut off" in str(found.unread[0])
