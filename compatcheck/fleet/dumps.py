@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from compatcheck.core.node import Node
 
-_MOST_FILES = 3
-"""Files that are named of those with one node."""
+_MOST_NAMED = 3
+"""Files or nodes that are named of those of one kind."""
 
 
 def read_dumps(paths: Iterable[str], expected: str | None = None, files: Files = LOCAL) -> Answers:
@@ -68,6 +68,12 @@ def read_dumps(paths: Iterable[str], expected: str | None = None, files: Files =
     if expected is not None:
         nodes = [node._replace(name=_spell(node.name, names)) for node in nodes]
         lost = {_spell(name, names): why for name, why in lost.items()}
+        listed = {_short(name) for name in names}
+        others = sorted({node.name for node in nodes if _short(node.name) not in listed})
+        if others:
+            first = ", ".join(others[:_MOST_NAMED]) + (", …" if others[_MOST_NAMED:] else "")
+            said = f"does not name {first}, whose dumps are there"
+            unread.append(Skipped(Source(expected), said, "dumps of another job are not of this one", passes=True))
         there = {_short(node.name) for node in nodes} | {_short(name) for name in lost}
         lost |= {name: f"is in {expected} and wrote nothing" for name in names if _short(name) not in there}
     return Answers(tuple(nodes), tuple(lost.items()), tuple(unread))
@@ -112,7 +118,7 @@ def _stem(path: str) -> str:
 
 def _doubt(name: str, stems: Collection[str]) -> Skipped:
     """Say of files that are called otherwise and hold a node of one name that they count once where they are alike."""
-    first = ", ".join(sorted(stems)[:_MOST_FILES])
+    first = ", ".join(sorted(stems)[:_MOST_NAMED])
     said = f"{len(stems)} files ({first}, …) hold a node that calls itself {name}: one node, where they are alike"
     hint = "where they are several, --expect with the names of the files tells them apart"
     return Skipped(Source(name), said, hint, passes=True)

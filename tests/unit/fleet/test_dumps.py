@@ -191,3 +191,12 @@ def test_a_list_without_names_is_refused(tmp_path: Path, text: str, why: str):
     (tmp_path / "nodes.txt").write_text(text)
     with pytest.raises(InputError, match=why):
         read_dumps([str(tmp_path / "a.json")], str(tmp_path / "nodes.txt"))
+
+
+def test_nodes_that_the_list_does_not_name_are_said(tmp_path: Path):
+    (tmp_path / "dumps").mkdir()
+    for name in ("a", "old1", "old2"):
+        (tmp_path / "dumps" / f"{name}.json").write_text(write_line(draw(name)))
+    (tmp_path / "nodes.txt").write_text("a\n")
+    (entry,) = read_dumps([str(tmp_path / "dumps")], str(tmp_path / "nodes.txt")).unread
+    assert "does not name old1, old2, whose dumps are there" in entry.reason
