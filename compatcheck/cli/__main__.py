@@ -129,6 +129,7 @@ def _run_command(given: list[str]) -> int:
 
     from compatcheck.cli.group import group  # noqa: PLC0415 (see above)
 
+    stdout = sys.stdout
     try:
         code = group.main(given, prog_name="compatcheck", standalone_mode=False)
     except click.ClickException as error:
@@ -140,6 +141,10 @@ def _run_command(given: list[str]) -> int:
         return error.exit_code
     except click.Abort:
         raise KeyboardInterrupt from None
+    except SystemExit:
+        if sys.stdout is not stdout:  # click wraps it where the reader went away, and ends with 1, the code of findings
+            raise BrokenPipeError from None
+        raise
     return code if isinstance(code, int) else 0
 
 

@@ -55,6 +55,8 @@ def open_cluster(address: str, note: Callable[[str], None]) -> Iterator[Cluster]
         if not found.jobs:
             said = "no node offers a processor"
             raise InputError(said, source=Source(f"--ray {address}"), hint="`ray status` shows the cluster")
+        if ray.available_resources().get("CPU", 0) < 1:
+            note(f"no processor of {address} is free: work waits until one is, and `ray status` shows what takes them")
         yield found
 
 
@@ -70,8 +72,11 @@ class Cluster:
         self._here = threading.BoundedSemaphore(os.cpu_count() or 1)
         self._code, self._digest = ray.put(code), sha256(code).hexdigest()[:20]
         self._task = ray.remote(max_retries=_RETRIES, scheduling_strategy="SPREAD")(_make_task())
-        self._resources: dict[str, float] = ray.cluster_resources()
-        self.jobs: int | None = int(self._resources.get("CPU", 0))
+        nodes = [record["Resources"] for record in ray.nodes() if record["Alive"]]
+        self.jobs: int | None = sum(int(resources.get("CPU", 0)) for resources in nodes)
+        self._devices = max(
+            (int(resources.get("GPU", 0)) for resources in nodes if resources.get("CPU", 0) >= 1), default=0
+        )
 
     def do(self, work: Work[R], keep: Callable[[R], None], cancelled: Callable[[], bool]) -> None:
         """See `Place`."""
@@ -89,8 +94,8 @@ class Cluster:
     def _do_there(self, work: Work[R], cancelled: Callable[[], bool]) -> tuple[list[R], str | None]:
         """Return the results of work, or why no node could do it."""
         ray = self._ray
-        if work.devices > self._resources.get("GPU", 0):
-            return [], f"{work.devices} GPUs are asked for, and the cluster has {self._resources.get('GPU', 0):g}"
+        if work.devices > self._devices:  # Ray waits for ever for a node that there is none of
+            return [], f"{work.devices} GPUs are asked for, and no node offers more than {self._devices}"
         task = self._task.options(num_gpus=work.devices)
         try:
             reference = task.remote(self._code, self._digest, os.getcwd(), pickle.dumps(work))

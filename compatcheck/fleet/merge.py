@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 MOST_SILENT = 8
 """Nodes that are named where none said anything; a list of nodes to leave out has all of them."""
+MOST_VALUES = 8
+"""Values that other nodes have that are named of one that each node may have its own of."""
 MOST_FILES = 3
 """Files that are named of an editable installation that is not alike everywhere."""
 
@@ -136,7 +138,9 @@ def _find_damage(skews: Sequence[Skew], nodes: Sequence[Node]) -> Mapping[str, l
         for value, names in skew.values:
             if value == skew.majority:
                 continue
-            rest = [f"{other} on {len(others)}" for other, others in skew.values if other != value]
+            rest = [f"{other} on {len(others)}" for other, others in skew.values[: MOST_VALUES + 1] if other != value]
+            left = len(skew.values) - 1 - MOST_VALUES
+            rest[MOST_VALUES:] = [f"{left} more values"] if left > 0 else []
             detail = f"{skew.name} {value} here{files}, {', '.join(rest)} of {skew.nodes} nodes"
             for name in names:
                 found.setdefault(name, []).append(Damage(UNLIKE, skew.name, detail, (Source(name),)))

@@ -168,4 +168,5 @@ def differing_files(nodes: Sequence[Node], package: str) -> tuple[str, ...]:
 
 def natural(name: str) -> tuple[object, ...]:
     """Return what names of nodes are sorted by: node9 before node10."""
-    return tuple((part.isdigit(), int(part) if part.isdigit() else part) for part in re.split(r"(\d+)", name))
+    parts = re.split(r"([0-9]+)", name)
+    return tuple((len(digits := part.lstrip("0")), digits, part) if at % 2 else part for at, part in enumerate(parts))

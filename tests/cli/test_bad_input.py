@@ -257,6 +257,20 @@ def test_every_output_that_can_be_written_is_written(capsys: pytest.CaptureFixtu
     assert json.loads(Path("b.sarif").read_text(encoding="utf-8"))["runs"]
 
 
+@pytest.mark.parametrize("command", [["check", "."], ["rules", "list"], ["bulk", "--no-policy", "a.txt"]])
+def test_a_reader_that_went_away_is_no_finding(tmp_path: Path, command: list[str]) -> None:
+    """The code of a shell for it is 141; click's is 1, which says that something fails."""
+    (tmp_path / "a.txt").write_text("torch==2.6.0\n")
+    started = subprocess.Popen(
+        [sys.executable, "-m", "compatcheck", *command], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert started.stdout
+    assert started.stderr
+    started.stdout.close()
+    with started.stderr as said:
+        assert (started.wait(60), said.read()) == (141, b"")
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_full_disk_behind_standard_output() -> None:
     with open("/dev/full", "wb") as full:

@@ -6,9 +6,11 @@ import os
 import random
 import shutil
 import signal
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,34 @@ def test_a_kill_at_any_point_loses_and_doubles_nothing(
     if command in ADDS:
         left["evidence"] = "\n".join(sorted(set(left["evidence"].splitlines())))
     assert left == whole.left, shares
+
+
+@pytest.mark.parametrize("command", ["sweep", "bisect"])
+def test_what_was_kept_before_a_kill_is_not_measured_again(
+    desk: Desk, undisturbed: Callable[[str], Done], tmp_path: Path, command: str
+) -> None:
+    """Each measurement is kept as soon as it is made: one that comes back with another time was made twice."""
+    whole = undisturbed(command)
+    store = tmp_path / "killed" / "evidence.sqlite3"
+    process = desk.start(command, store.parent)
+    while not (before := list_kept(store)):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert len(before) < len(whole.left["evidence"].splitlines())
+    assert desk.run(command, store.parent).left == whole.left
+    assert before <= list_kept(store)
+
+
+def list_kept(store: Path) -> set[str]:
+    """Return what a store keeps, with when it was measured."""
+    if not store.exists():
+        return set()
+    with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as connection, suppress(sqlite3.OperationalError):
+        return {data for (data,) in connection.execute("SELECT data FROM measurement")}
+    return set()
 
 
 def test_half_a_record_of_the_cache_is_read_anew(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
@@ -12,6 +12,8 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo, read_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from compatcheck.core.environment import Environment
 
 _ANY_FORM = lazy_compile(r'\{"compatcheck_node": (\d+), ')
@@ -22,28 +24,37 @@ _MOST_LINES = 3
 """Other lines that are shown of a file; more are a log."""
 
 
-def read_nodes(path: str, files: Files = LOCAL) -> tuple[tuple[Node, ...], tuple[Skipped, ...], dict[str, str]]:
-    """Read the nodes of a file, what of it is none, and the last words of nodes that a launcher names there and that wrote none.
+class Lines(NamedTuple):
+    """What a file of nodes holds."""
+
+    nodes: tuple[Node, ...]
+    labels: tuple[str | None, ...]
+    """What a launcher put in front of each node."""
+    skipped: tuple[Skipped, ...]
+    """What is no node."""
+    silent: Mapping[str, str]
+    """The last words of nodes that a launcher names there and that wrote none."""
+
+
+def read_nodes(path: str, files: Files = LOCAL) -> Lines:
+    """Read the nodes of a file.
 
     Raises:
         InputError: it cannot be read, or holds no node.
     """
-    nodes: list[Node] = []
+    nodes: list[tuple[Node, str | None]] = []
     skipped: list[Skipped] = []
     other: list[tuple[int, str]] = []
     labels: set[str] = set()
     called = False  # whether labels are names of nodes: srun's are numbers of tasks, kubectl's are pods
     begun: dict[str, tuple[int, str]] = {}  # what stands in front → where a node begins that is not there whole yet
-    for number, line in enumerate(read_text(path, files).splitlines(), start=1):
+    for number, line in _split_nodes(read_text(path, files)):
         begin = line.find(MARK)
         front = line[:begin] if begin >= 0 else next((front for front in begun if line.startswith(front)), None)
         if front is None:
             form = _ANY_FORM.search(line)
             if form is not None:
-                reason = (
-                    f"is of form {form[1]}, written by another release of compatcheck; this one reads form {FORMAT}"
-                )
-                skipped.append(Skipped(Source(path, line=number), reason, "install one release everywhere", named=True))
+                skipped.append(_other_form(path, number, form[1]))
             elif line.strip():
                 other.append((number, line.strip()))
             continue
@@ -62,8 +73,8 @@ def read_nodes(path: str, files: Files = LOCAL) -> tuple[tuple[Node, ...], tuple
                 begun[front] = (started, text)
                 continue
         try:
-            nodes.append(read_line(text))
-            called |= label == nodes[-1].name
+            nodes.append((read_line(text), label))
+            called |= label == nodes[-1][0].name
         except ValueError as error:
             if label is not None and str(error) == CUT:
                 begun[front] = (started, text)
@@ -87,7 +98,25 @@ def read_nodes(path: str, files: Files = LOCAL) -> tuple[tuple[Node, ...], tuple
         skipped.append(Skipped(Source(path, line=number), f"is no node: {echo(line)}", passes=True))
     if len(other) > _MOST_LINES:
         skipped.append(Skipped(Source(path), f"{len(other) - _MOST_LINES} more lines are no node", passes=True))
-    return tuple(nodes), tuple(skipped), silent
+    found, callers = zip(*nodes, strict=True) if nodes else ((), ())
+    return Lines(found, callers, tuple(skipped), silent)
+
+
+def _split_nodes(text: str) -> Iterator[tuple[int, str]]:
+    """Yield lines with their numbers, one that holds several nodes in pieces; no value holds `MARK`, for quotes are escaped."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        first, *others = line.split(MARK)
+        if not others:
+            yield number, line
+            continue
+        yield number, first + MARK + others[0]
+        for other in others[1:]:
+            yield number, MARK + other
+
+
+def _other_form(path: str, line: int, form: str) -> Skipped:
+    reason = f"is of form {form}, written by another release of compatcheck; this one reads form {FORMAT}"
+    return Skipped(Source(path, line=line), reason, "install one release everywhere", named=True)
 
 
 def _cut(path: str, line: int, why: str = CUT) -> Skipped:
@@ -105,7 +134,7 @@ def read_dump(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
     Raises:
         InputError: it cannot be read, or holds no whole node.
     """
-    nodes, skipped, silent = read_nodes(path, files)
+    nodes, _, skipped, silent = read_nodes(path, files)
     skipped += tuple(Skipped(Source(path), f"{name} {why}", named=True) for name, why in silent.items())
     if not nodes:
         raise InputError(skipped[0].reason, source=skipped[0].source, hint=skipped[0].hint)

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from compatcheck.checking.likeness import describe
+from compatcheck.core.pool import Share
+from compatcheck.fleet.cluster import open_cluster
 from compatcheck.lab.measurement import to_json
 from compatcheck.lab.measurement_files import read_measurements
 from compatcheck.lab.probes import catalog
@@ -193,6 +195,30 @@ def test_what_nodes_do_not_see_alike_is_done_here(cluster: Cluster, tmp_path: Pa
     assert ran.out == run("bulk", path, "--no-policy").out
     assert "done here and not on the cluster" in ran.err
     assert "is another one there" in ran.err
+
+
+def test_what_no_node_has_alone_is_done_here_and_a_full_cluster_is_said(cluster: Cluster):
+    """Ray waits for ever, and says nothing, for a node with two devices where there are two with one."""
+    import ray
+
+    added = [cluster.add_node(num_cpus=1, num_gpus=1, node_name=f"device{number}") for number in range(2)]
+    said: list[str] = []
+    with open_cluster(cluster.address, said.append) as place:
+        began = time.monotonic()
+        for devices in (1, 2):
+            share = Share(command=print, pieces=(), timeout_seconds=1, devices=devices)
+            place.do(share, lambda _: None, lambda: time.monotonic() - began > 60)
+        assert said == ["done here and not on the cluster: 2 GPUs are asked for, and no node offers more than 1"]
+        taken = [ray.remote(num_cpus=1)(lambda: time.sleep(300)).remote() for _ in range(NODES + 2)]
+        while ray.available_resources().get("CPU", 0) >= 1:
+            assert time.monotonic() - began < 60
+            time.sleep(0.1)
+        with open_cluster(cluster.address, said.append):
+            assert said[1].startswith(f"no processor of {cluster.address} is free")
+        for reference in taken:
+            ray.cancel(reference, force=True)
+    for node in added:
+        cluster.remove_node(node)
 
 
 @pytest.mark.usefixtures("releases")

@@ -140,3 +140,63 @@ def test_nodes_are_called_as_the_list_calls_them(tmp_path: Path):
 def test_a_directory_that_is_not_there_is_refused(tmp_path: Path):
     with pytest.raises(InputError, match="no such file"):
         read_dumps([str(tmp_path / "dumps")])
+
+
+def test_nodes_on_one_line_are_all_read(tmp_path: Path):
+    """What `$(…)` takes has no end of a line, and `cat` puts several together."""
+    a, b, c = (write_line(draw(name)).rstrip("\n") for name in "abc")
+    (tmp_path / "all.txt").write_text(a + b + c[:200] + a)
+    found = read_dumps([str(tmp_path / "all.txt")])
+    assert [node.name for node in found.nodes] == ["a", "b", "a"]
+    assert "cut off" in str(found.unread[0])
+
+
+def test_nodes_that_call_themselves_otherwise_are_called_as_the_list_and_their_files_do(tmp_path: Path):
+    """`for node in $(cat nodes.txt); do ssh $node … > dumps/$node.json` with addresses, aliases or machines of one image."""
+    names = ["10.0.0.1", "10.0.0.2", "gpu3", "gpu4"]
+    (tmp_path / "dumps").mkdir()
+    for name in names[:3]:
+        (tmp_path / "dumps" / f"{name}.json").write_text(write_line(draw("vm")))
+    (tmp_path / "nodes.txt").write_text("\n".join(names))
+    found = read_dumps([str(tmp_path / "dumps")], str(tmp_path / "nodes.txt"))
+    assert ([node.name for node in found.nodes], [name for name, _ in found.lost]) == (names[:3], names[3:])
+    (tmp_path / "pdsh.txt").write_text("".join(f"{name}: {write_line(draw('vm'))}" for name in names[:3]))
+    assert read_dumps([str(tmp_path / "pdsh.txt")], str(tmp_path / "nodes.txt"))[:2] == found[:2]
+
+
+def test_files_of_other_names_with_nodes_of_one_name_are_said(tmp_path: Path):
+    for name in ("gpu1", "gpu2", "gpu3"):
+        (tmp_path / f"{name}.json").write_text(write_line(draw("vm")))
+    (entry,) = read_dumps([str(tmp_path)]).unread
+    assert "3 files (gpu1, gpu2, gpu3, …) hold a node that calls itself vm" in entry.reason
+    assert entry.passes
+    for name in ("vm-0", "vm-1"):
+        (tmp_path / "tasks" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "tasks" / name).write_text(write_line(draw("vm")))
+    assert read_dumps([str(tmp_path / "tasks")]).unread == ()
+
+
+def test_a_hostfile_is_a_list_of_nodes(tmp_path: Path):
+    (tmp_path / "a.json").write_text(write_line(draw("a")))
+    expected = tmp_path.parent / "hostfile"
+    expected.write_text("# of the job\na slots=8\nb slots=8 # the new one\n")
+    assert [name for name, _ in read_dumps([str(tmp_path / "a.json")], str(expected)).lost] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [("", "names no node"), ("node[001-005,007]\n", r"ranges of names, as 'node\[001-005'")]
+)
+def test_a_list_without_names_is_refused(tmp_path: Path, text: str, why: str):
+    (tmp_path / "a.json").write_text(write_line(draw("a")))
+    (tmp_path / "nodes.txt").write_text(text)
+    with pytest.raises(InputError, match=why):
+        read_dumps([str(tmp_path / "a.json")], str(tmp_path / "nodes.txt"))
+
+
+def test_nodes_that_the_list_does_not_name_are_said(tmp_path: Path):
+    (tmp_path / "dumps").mkdir()
+    for name in ("a", "old1", "old2"):
+        (tmp_path / "dumps" / f"{name}.json").write_text(write_line(draw(name)))
+    (tmp_path / "nodes.txt").write_text("a\n")
+    (entry,) = read_dumps([str(tmp_path / "dumps")], str(tmp_path / "nodes.txt")).unread
+    assert "does not name old1, old2, whose dumps are there" in entry.reason

@@ -9,7 +9,7 @@ from compatcheck.checking.request import Request
 from compatcheck.core.errors import NothingToCheckError
 from compatcheck.core.fleet import Fleet
 from compatcheck.core.node import Answers, Node
-from compatcheck.fleet.merge import judge_nodes
+from compatcheck.fleet.merge import MOST_VALUES, judge_nodes
 from compatcheck.rules.locate import open_rules
 from tests.unit.fleet.drawn_nodes import draw
 
@@ -49,6 +49,14 @@ def test_where_no_value_has_most_every_node_is_told_and_none_left_out():
     fleet = judge(draw("a"), draw("b", {"torch": "2.5.1"}))
     assert failing(fleet) == {(DIFFER, "a"), (DIFFER, "b")}
     assert fleet.excluded == ()
+
+
+def test_of_what_every_node_has_its_own_few_values_are_told_with_each():
+    """As the rank of the machine in a configuration of accelerate: a thousand nodes would tell a million values."""
+    fleet = judge(*(draw(f"n{number}", configuration={"acc.yaml": f"{number:012x}"}) for number in range(20)))
+    notes = [str(finding.facts[0].note) for finding in fleet.report.findings if finding.rule_id == DIFFER]
+    assert len(notes) == 20
+    assert all(note.count("sha256") == 1 + MOST_VALUES and "11 more values of 20 nodes" in note for note in notes)
 
 
 def test_a_rule_holds_on_the_node_that_has_the_release():

@@ -82,3 +82,5 @@ def test_every_row_of_the_table_says_why():
 
 def test_names_are_sorted_as_people_count():
     assert sorted(["node10", "node9", "gpu-2", "10.0.0.2"], key=natural) == ["10.0.0.2", "gpu-2", "node9", "node10"]
+    odd = ["n²", "n" + "9" * 5000, "n07", "n7", "n09", "n1", "٣"]
+    assert sorted(odd, key=natural) == ["n1", "n07", "n7", "n09", "n" + "9" * 5000, "n²", "٣"]
