@@ -28,7 +28,15 @@ _QUANTIZATIONS = {
     "gptq": "gptq", "awq": "awq", "fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "mxfp4", "aqlm": "aqlm", "hqq": "hqq",
     "eetq": "eetq", "torchao": "torchao",
 }  # fmt: skip
-_ATTENTION = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")
+ATTENTION = (
+    "eager",
+    "sdpa",
+    "flash_attention_2",
+    "flash_attention_3",
+    "flash_attention_4",
+    "flex_attention",
+)
+"""Attention implementations of transformers that are told apart."""
 
 Found = tuple[Value, str]
 """A value and the dotted key it came from, several with commas, or ``class default``."""
@@ -188,7 +196,7 @@ def _read_switches(keys: Keys, text: Keys, *, known: bool) -> dict[str, Found | 
             break
     for name in ("attn_implementation", "_attn_implementation"):
         value = keys.config.get(name)
-        if isinstance(value, str) and value in _ATTENTION:
+        if isinstance(value, str) and value in ATTENTION:
             result["attn_implementation"] = (value, name)
     return result
 

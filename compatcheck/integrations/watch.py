@@ -9,6 +9,7 @@ import tempfile
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from compatcheck.architectures.dimensions import ATTENTION
 from compatcheck.core.units import format_bytes
 from compatcheck.integrations.answers import Answer, check
 
@@ -159,7 +160,7 @@ def _read_model(model: Any) -> dict[str, object]:  # noqa: ANN401 (a torch.nn.Mo
         return {}
     found: dict[str, object] = {}
     attention = getattr(getattr(model, "config", None), "_attn_implementation", None)
-    if attention in {"eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"}:
+    if attention in ATTENTION:
         found["model.attn_implementation"] = attention
     dtypes = {str(one.dtype).removeprefix("torch.") for one in model.parameters() if one.is_floating_point()}
     if len(dtypes) == 1 and not getattr(model, "quantization_method", None):

@@ -41,6 +41,8 @@ _OPTIONS = {
     "pinned_num_register_threads": "power",
     "pinned_use_background_threads": "bool",
     "pinned_reserve_segment_size_mb": "size",
+    "pinned_max_round_threshold_mb": "size",
+    "pinned_max_cached_size_mb": "size",
     "graph_capture_record_stream_reuse": "bool",
     "per_process_memory_fraction": "portion",
     "throw_on_cudamalloc_oom": "bool",
@@ -58,7 +60,13 @@ _WANTED = {
     "divisions": "a power of two, or [256:1,512:2,1024:4,>:8]",
 }
 _MIN_SPLIT_MB = 20
-_FACTS = ("expandable_segments", "max_split_size_mb", "garbage_collection_threshold")
+_FACTS = (
+    "expandable_segments",
+    "max_split_size_mb",
+    "garbage_collection_threshold",
+    "pinned_max_round_threshold_mb",
+    "pinned_max_cached_size_mb",
+)
 
 Option = bool | int | float | str | tuple[tuple[str, int], ...]
 """Value of an allocator option; divisions are pairs of interval and number."""

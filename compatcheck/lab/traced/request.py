@@ -114,7 +114,7 @@ def make_request(
     if dtype not in _DTYPES:
         return Untraceable(f"weights in {dtype} are kernels of other packages")
     attention, mask = read.get("model.attn_implementation"), "none" if own is not None else _mask(read)
-    if own is None and attention in {"flash_attention_2", "flash_attention_3"}:
+    if own is None and attention in {"flash_attention_2", "flash_attention_3", "flash_attention_4"}:
         reason = "flash-attention's package is not run: torch's own copy of its kernel keeps the same tensors"
         read.assumptions.append(Assumption("model.attn_implementation", "sdpa", reason))
         attention, mask = "sdpa", "none"

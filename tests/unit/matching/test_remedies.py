@@ -295,7 +295,13 @@ CU12 = "install the build of the same torch release for CUDA 12 (cu126 or cu128)
             "torch/pinned-memory-rounded-to-power-of-two",
             {"torch": "2.13.0"},
             {},
-            ["set PYTORCH_ALLOC_CONF=pinned_max_round_threshold_mb:1 in the environment"],
+            ["set PYTORCH_ALLOC_CONF=pinned_max_cached_size_mb:64 in the environment"],
+        ),
+        (
+            "torch/pinned-memory-rounded-to-power-of-two",
+            {"torch": "2.14.0"},
+            {},
+            ["set PYTORCH_ALLOC_CONF=pinned_max_round_threshold_mb:64 in the environment"],
         ),
     ],
 )

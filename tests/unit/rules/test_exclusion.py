@@ -146,7 +146,9 @@ def around_the_edges(releases: tuple[str, ...], bad: set[str]) -> tuple[str, ...
 @pytest.mark.versions
 @pytest.mark.ci
 @pytest.mark.parametrize("form", ["constraints", "uv", "uv-overrides"])
-@pytest.mark.parametrize("rule_id", [MIDDLE, "trl/gkd-liger-keeps-hidden-states", "verl/whole-batch-moved-to-the-gpu"])
+@pytest.mark.parametrize(
+    "rule_id", [MIDDLE, "trl/gkd-liger-keeps-hidden-states", "openrlhf/pins-deepspeed-that-keeps-zero3-params"]
+)
 def test_uv_takes_exactly_the_good_releases(rules, records, tmp_path, rule_id, form) -> None:
     if shutil.which("uv") is None:
         pytest.skip("uv is not on PATH")

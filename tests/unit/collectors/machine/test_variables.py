@@ -60,6 +60,15 @@ def test_the_newer_name_has_precedence_and_the_other_fills_in():
     assert facts(environ) == {"allocator.expandable_segments": False, "allocator.garbage_collection_threshold": 0.8}
 
 
+def test_limits_of_page_locked_memory():
+    environ = {"PYTORCH_ALLOC_CONF": "pinned_max_round_threshold_mb:64,pinned_max_cached_size_mb:128"}
+    assert facts(environ) == {
+        "allocator.pinned_max_round_threshold_mb": 64,
+        "allocator.pinned_max_cached_size_mb": 128,
+    }
+    assert not collect_variables(environ, SOURCE).skipped
+
+
 def test_every_option():
     text = (
         "backend:native, roundup_power2_divisions:[256:1,512:2,1024:4,>:8], pinned_num_register_threads:8,"
