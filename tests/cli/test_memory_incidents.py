@@ -97,10 +97,9 @@ def test_a_program_that_passes_no_labels_runs_no_loss_of_the_model() -> None:
     assert "transformers/loss-newly-in-float32" not in rules
 
 
-def test_a_host_transient_of_unknown_size_does_not_gate() -> None:
+def test_pages_that_nobody_writes_to_are_no_finding() -> None:
     packages(torch="2.6.0", transformers="4.48.3")
-    finding = found("--model", "google/gemma-2-9b").get("transformers/tied-projection-allocated-while-loading")
-    assert finding is None or finding["severity"] in {"low", "info"}
+    assert "transformers/tied-projection-allocated-while-loading" not in found("--model", "google/gemma-2-9b")
 
 
 def test_with_adapters_verl_has_no_reference() -> None:
