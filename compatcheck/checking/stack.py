@@ -43,7 +43,10 @@ def find_bare(subjects: Iterable[Subject], shared: Shared) -> Iterator[Skipped]:
     for subject in subjects:
         own = [one for one in subject.as_read if find_program(one.reader).kind != "model"]
         own.sort(key=lambda one: find_program(one.reader).kind == "library")  # a file that a run names takes part in it
-        run = tuple(dict.fromkeys(one.source.path for one in own if one.source.path not in given))
+        stated = [one for one in own if one.source.path not in given]
+        if len(stated) < len(own) and all(find_program(one.reader).kind == "library" for one in stated):
+            continue  # what is given names the rest
+        run = tuple(dict.fromkeys(one.source.path for one in stated))
         if run:
             places.setdefault(run, []).append(subject)
     for (path, *_), paired in places.items():

@@ -155,9 +155,9 @@ def test_the_blocks_of_an_issue_are_its_configuration(monkeypatch: pytest.Monkey
     path = tmp_path / "issue.md"
     path.write_text(ISSUE, encoding="utf-8")
     facts = run("facts", path)
-    assert facts.code == 4  # nothing says that the block is the file `sft.yaml` of the command
+    assert facts.code == 0  # the one block of YAML is the one file that the command names
     assert "training.micro_batch_size = 4" in facts.out
-    assert "(block at line 4).yaml:8 (per_device_train_batch_size)" in " ".join(facts.out.split())
+    assert "sft.yaml:8 (per_device_train_batch_size)" in " ".join(facts.out.split())
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(ISSUE.encode())))
     assert "transformers/causal-lm-loss-in-float32" in run("check", "-").out
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(ISSUE.encode())))
