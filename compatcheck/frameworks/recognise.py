@@ -126,9 +126,13 @@ def read_pieces(
 
     What a script beside it starts is a run of that script, which is found there.
     """
-    from compatcheck.frameworks.launch_script.script import read_launch_script  # noqa: PLC0415 (few files are of this kind)
+    from compatcheck.frameworks.launch_script.script import (  # noqa: PLC0415 (few files are of this kind)
+        MOST_RUNS,
+        read_launch_script,
+    )
     from compatcheck.frameworks.launch_script.unread_launches import find_in_file  # noqa: PLC0415 (as above)
 
+    efforts: list[float] = []
     found: list[tuple[str, TrainingCommand]] = []
     unread: list[InputError] = []
     left = iter(pieces)
@@ -140,9 +144,16 @@ def read_pieces(
             break
         if piece is None:
             break
-        text = "\n" * (piece.line - 1) + piece.text
+        if sum(efforts) > 1 or len(found) >= MOST_RUNS:
+            message = f"holds commands that do more than is read of one script, or start more than {MOST_RUNS} runs"
+            where = Source(path, line=piece.line)
+            unread.append(InputError(f"{message}; the rest is not read", source=where, hint="name the launch script"))
+            break
+        runs = read_launch_script(
+            path, files, named=False, commands=piece.text, first_line=piece.line, spend=efforts.append
+        )
         try:
-            for _, run in read_launch_script(path, Overlay(files, {path: text.encode()}), named=False):
+            for _, run in runs:
                 place = run.launch.command.source
                 if (named or place.path == path) and _trains(run.documents, files):
                     found.append((str(place._replace(key=None)), run))

@@ -54,7 +54,7 @@ _LAUNCHES = lazy_compile(
     r"|deepspeed|llamafactory-cli|axolotl|openrlhf|verl|swift|trl|tune)\b"
 )
 _GOES_ON = re.compile(r"[\\^`][ \t]*\r?$")
-_FILLED_IN = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
+_FILLED_IN = re.compile(r"\{\{(?:(?!\{\{|\}\}).)*\}\}|\{%(?:(?!\{%|%\}).)*%\}")
 _KEY = re.compile(r"^[\w.-]+[ \t]*[:=][ \t]+(?=\S)")
 _REMARK = re.compile(r"\s*(?:rem\b|::|//|--\s)", re.IGNORECASE)
 _IN_NOTEBOOK = re.compile(r'\s*"\s*[!%]')
