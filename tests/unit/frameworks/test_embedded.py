@@ -61,6 +61,10 @@ UNREAD = {
     "pyproject.toml": '[project]\nname = "x"\nversion = "1"\ndependencies = ["torch==2.6.0"]\n[tool.poe.tasks]\n'
     'train = "torchrun train.py --deepspeed ds.json"\n',
     "nb.ipynb": json.dumps({"cells": [{"cell_type": "code", "source": [f"!{GO}\n"]}]}, indent=1),
+    "shell.ipynb": json.dumps({"cells": [{"cell_type": "code", "source": ["%%bash\n", f"{GO}\n"]}]}, indent=1),
+    "long.ipynb": json.dumps(
+        {"cells": [{"cell_type": "code", "source": ["!torchrun --nproc_per_node 8 \\\n", f"  {TAIL}\n"]}]}, indent=1
+    ),
     "loop.mk": f"train:\n\t@$(foreach s,$(SEEDS),{GO};)\n",
     "other.just": f"train:\n    #!/usr/bin/env python3\n    import os\n    os.system({GO!r})\n",
     "x.mk": f"define RUN\n\t{GO}\nendef\ntrain: ; $(RUN)\n\t$(call RUN)\n",
