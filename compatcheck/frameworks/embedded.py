@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import InputError
@@ -27,6 +26,8 @@ _MOST_CHARACTERS = 16_384
 """Of one command, once variables stand in it."""
 _MOST_IN_ALL = 1 << 17
 """Characters of all commands of one file."""
+_MOST_GROWTH = 1 << 21
+"""Characters that variables and aliases put into the commands of one file."""
 _LEVELS = 10
 
 _MAKEFILE = lazy_compile(r"(?:gnu)?makefile(?:\.[\w.-]+)?|.+\.mk")
@@ -41,30 +42,80 @@ class Piece(NamedTuple):
     text: str
 
 
+class _Found(NamedTuple):
+    """A command as it stands in a file."""
+
+    line: int
+    exported: str
+    """Shell text of what the file exports to it: one object for all that share it."""
+    text: str
+
+
+class _Room:
+    """How many characters of the commands of one file are still looked at."""
+
+    def __init__(self, path: str, text: str) -> None:
+        self._path = path
+        self._left = 2 * len(text) + _MOST_GROWTH
+
+    def take(self, characters: int, line: int | None = None) -> None:
+        """Take some.
+
+        Raises:
+            InputError: there are not so many.
+        """
+        self._left -= characters
+        if self._left < 0:
+            message = (
+                f"holds variables or aliases that stand for more than {_MOST_GROWTH >> 20} MiB; the rest is not read"
+            )
+            raise InputError(message, source=Source(self._path, line=line), hint="name the launch script itself")
+
+
 def holds_recipes(path: str) -> bool:
     """Tell whether a file is one of make or just by its name."""
     name = os.path.basename(path).lower()
     return _MAKEFILE.fullmatch(name) is not None or _JUSTFILE.fullmatch(name) is not None
 
 
-def find_pieces(path: str, text: str) -> Iterator[Piece]:
+def find_included(path: str, text: str) -> tuple[str, ...]:
+    """Return the names of the files that a Makefile includes, as far as they are written out."""
+    if _MAKEFILE.fullmatch(os.path.basename(path).lower()) is None:
+        return ()
+    found = re.findall(r"^ *[-s]?include[ \t]+([^#\n]*)", text, re.MULTILINE)
+    return tuple(name for names in found for name in names.split() if "$" not in name)[:_LEVELS]
+
+
+def find_pieces(path: str, text: str, included: str = "") -> Iterator[Piece]:
     """Yield the commands in a file of make, just or YAML that may start a training, each once; none where it cannot be parsed.
+
+    Args:
+        path: the file.
+        text: its text.
+        included: that of files that a Makefile includes, whose variables hold in it.
 
     Raises:
         InputError: there are more than are read; those before it were yielded.
     """
-    name = os.path.basename(path).lower()
+    name, room = os.path.basename(path).lower(), _Room(path, text)
     if _MAKEFILE.fullmatch(name) is not None:
-        found = _read_makefile(text)
+        found = _read_makefile(text, included)
     elif _JUSTFILE.fullmatch(name) is not None:
-        found = _read_justfile(text)
+        found = _read_justfile(text, room)
     elif name.endswith((".yaml", ".yml")):
-        found = _read_yaml(text, path)
+        found = _read_yaml(text, path, room)
     else:
         return
-    size, seen = 0, set[str]()
-    for piece in found:
-        if piece.text in seen or not names_launcher(piece.text):
+    size, seen, exported, told = 0, set[str](), "", False
+    for one in found:
+        room.take(len(one.text), one.line)
+        if one.exported is not exported:
+            room.take(len(one.exported), one.line)
+            exported, told = one.exported, names_launcher(one.exported)
+        if not told and not names_launcher(one.text):
+            continue
+        piece = Piece(one.line, exported + one.text)
+        if piece.text in seen:
             continue
         seen.add(piece.text)
         size += len(piece.text)
@@ -74,13 +125,35 @@ def find_pieces(path: str, text: str) -> Iterator[Piece]:
         yield piece
 
 
-def find_defined(text: str) -> str:
-    """Return what stands in the ``define`` blocks of a Makefile, which recipes take in by functions, each line where it was."""
+def find_defined(path: str, text: str) -> str:
+    """Return what is not read of a file of recipes, each line where it was.
+
+    Of a Makefile that is what ``define`` blocks hold, which recipes take in by functions, and what stands in functions; of a
+    justfile recipes in another language.
+    """
+    if _JUSTFILE.fullmatch(os.path.basename(path).lower()) is not None:
+        return _find_other_languages(text)
     kept, inside = [], False
     for line in text.split("\n"):
         word = re.match(r"[ \t]*(?:override[ \t]+|export[ \t]+)*(define|endef)\b", line)
         inside = word[1] == "define" if word is not None else inside
-        kept.append(line if inside and word is None else "")
+        function = _MAKE_FUNCTION.search(line)
+        taken_in = "" if function is None else function[1].replace(",", " ; ")
+        kept.append(line if inside and word is None else taken_in)
+    return "\n".join(kept)
+
+
+_MAKE_FUNCTION = re.compile(r"\$[({](?:foreach|if|or|and|eval|shell)[ \t](.*)")
+
+
+def _find_other_languages(text: str) -> str:
+    kept, other = [], False
+    for line in text.split("\n"):
+        if line.strip() and not line[0].isspace():
+            other = False
+        elif line.lstrip().startswith("#!"):
+            other = _OF_A_SHELL.search(line) is None
+        kept.append(line if other else "")
     return "\n".join(kept)
 
 
@@ -97,9 +170,12 @@ _CONDITION = re.compile(r"[ \t]*(?P<word>ifeq|ifneq|ifdef|ifndef|endif|define|en
 _MAKE_REFERENCE = re.compile(r"\$(?:\$|\((?P<round>[^()$]*)\)|\{(?P<curly>[^{}$]*)\}|(?P<sign>.))?")
 
 
-def _read_makefile(text: str) -> Iterator[Piece]:
+def _read_makefile(text: str, included: str) -> Iterator[_Found]:
     lines = text.split("\n")
-    variables, exported = _read_make_variables(lines)
+    prefix = re.search(r"^\.RECIPEPREFIX[ \t]*[:?]?=[ \t]*([^\s#])", text, re.MULTILINE)
+    if prefix is not None:
+        lines = [f"\t{line[1:]}" if line.startswith(prefix[1]) else line for line in lines]
+    variables, exported = _read_make_variables([*included.split("\n"), *lines])
     one_shell = any(line.startswith(".ONESHELL") for line in lines)
     number, target = 0, ""
     while number < len(lines):
@@ -110,7 +186,7 @@ def _read_makefile(text: str) -> Iterator[Piece]:
             number += 1
             if rule is None or ";" not in line:
                 continue
-            yield Piece(number, exported + _expand_make(line.partition(";")[2].lstrip(), variables, target))
+            yield _Found(number, exported, _expand_make(line.partition(";")[2].lstrip("@+- \t"), variables, target))
             continue
         begin, recipe = number, [line]
         while number + 1 < len(lines) and (
@@ -120,7 +196,7 @@ def _read_makefile(text: str) -> Iterator[Piece]:
             recipe.append(lines[number])
         number += 1
         body = "\n".join(part.removeprefix("\t") for part in recipe).lstrip("@+- \t")
-        yield Piece(begin + 1, exported + _expand_make(body, variables, target))
+        yield _Found(begin + 1, exported, _expand_make(body, variables, target))
 
 
 def _read_make_variables(lines: list[str]) -> tuple[Mapping[str, str | None], str]:
@@ -128,7 +204,7 @@ def _read_make_variables(lines: list[str]) -> tuple[Mapping[str, str | None], st
     variables: dict[str, str | None] = {}
     exports: list[str] = []
     depth = 0
-    for line in lines:
+    for line in _join_continued(lines):
         condition = _CONDITION.match(line)
         if condition is not None:
             depth += -1 if condition["word"] in {"endif", "endef"} else 1
@@ -136,7 +212,7 @@ def _read_make_variables(lines: list[str]) -> tuple[Mapping[str, str | None], st
         if found is None:
             continue
         name, value = found["name"], re.sub(r"(?:^|\s)#.*", "", found["value"]).strip()
-        if depth > 0 or found["target"] or value.endswith("\\"):
+        if depth > 0 or found["target"]:
             variables[name] = None
         elif found["sign"] == "+=":
             before = variables.get(name, "")
@@ -146,37 +222,74 @@ def _read_make_variables(lines: list[str]) -> tuple[Mapping[str, str | None], st
         if "export" in found["how"] and name.isidentifier():
             exports.append(name)
     values = {name: variables.get(name) for name in exports}
-    said = ((name, _expand_make(value, variables, "")) for name, value in values.items() if value is not None)
-    return variables, "".join(f"export {name}={_quote(value)}; " for name, value in said)
+    said, size = [], 0
+    for name, held in values.items():
+        if held is not None and size <= _MOST_IN_ALL:  # more of it would be with every command
+            said.append(f"export {name}={_quote(_expand_make(held, variables, ''))}; ")
+            size += len(said[-1])
+    return variables, "".join(said)
+
+
+def _join_continued(lines: list[str]) -> Iterator[str]:
+    """Yield the lines of a Makefile, those that a backslash continues as one where they are no recipe."""
+    joined: list[str] = []
+    for line in lines:
+        joined.append(line.removesuffix("\\"))
+        if not line.endswith("\\") or joined[0].startswith("\t"):
+            yield " ".join([joined[0], *(part.strip() for part in joined[1:])]) if len(joined) > 1 else line
+            joined = []
 
 
 def _expand_make(text: str, variables: Mapping[str, str | None], target: str) -> str:
     """Put the values of variables into a recipe, the innermost reference first; functions are left open."""
-    dollar = "\0"
+    dollar, size = "\0", 0
 
     def replace(match: re.Match[str]) -> str:
+        nonlocal size
         if match[0] == "$$":
             return dollar
         name = match["round"] or match["curly"] or match["sign"] or ""
-        if name == "@" and target:
-            return target
-        value = variables.get(name)
-        return value if value is not None else _blank(name).replace("$", dollar)
+        value = target if name == "@" and target else variables.get(name)
+        call = _MAKE_CALL.match(name) if value is None else None
+        if call is not None and size <= _MOST_CHARACTERS:
+            value = _call_make(variables.get(call[1]), (call[2] or "").split(","))
+        value = value if value is not None else _blank(name).replace("$", dollar)
+        size += len(value)
+        return value if size <= _MOST_CHARACTERS else ""
 
     for _ in range(_LEVELS):
         if "$" not in text or len(text) > _MOST_CHARACTERS:
             break
+        size = 0
         text = _MAKE_REFERENCE.sub(replace, text[:_MOST_CHARACTERS])
     return re.sub(r"\$", "", text[:_MOST_CHARACTERS]).replace(dollar, "$")
 
 
+_MAKE_CALL = re.compile(r"call[ \t]+([\w.-]+)[ \t]*(?:,[ \t]*(.*))?$", re.DOTALL)
+_MAKE_PARAMETER = re.compile(r"\$(?:\(([1-9])\)|\{([1-9])\}|([1-9]))")
+
+
+def _call_make(value: str | None, arguments: list[str]) -> str | None:
+    """Put arguments into what ``$(call NAME,…)`` names; None where that is not known or grows too much."""
+    if value is None or len(value) * max(map(len, arguments)) > _MOST_CHARACTERS * 64:
+        return None
+
+    def replace(match: re.Match[str]) -> str:
+        number = int(match[1] or match[2] or match[3])
+        return arguments[number - 1] if number <= len(arguments) else ""
+
+    return _MAKE_PARAMETER.sub(replace, value)
+
+
+_OF_A_SHELL = re.compile(r"\b(?:ba|z|k|da)?sh\b")
 _JUST_VARIABLE = re.compile(
     r"(?P<export>export[ \t]+)?(?P<name>[\w-]+)[ \t]*:=[ \t]*(?P<quote>['\"])(?P<value>[^'\"]*)(?P=quote)[ \t]*$"
 )
+_JUST_REFERENCE = re.compile(r"\{\{((?:(?!\{\{|\}\}).)*)\}\}")
 _JUST_HEAD = re.compile(r"@?[A-Za-z_][\w-]*(?:[ \t][^:=]*(?:=[^:]*)?)?:(?!=)")
 
 
-def _read_justfile(text: str) -> Iterator[Piece]:
+def _read_justfile(text: str, room: _Room) -> Iterator[_Found]:
     lines = text.split("\n")
     found = [one for line in lines if (one := _JUST_VARIABLE.match(line)) is not None]
     variables = {one["name"]: one["value"] for one in found}
@@ -187,11 +300,13 @@ def _read_justfile(text: str) -> Iterator[Piece]:
     )
 
     def fill(part: str) -> str:
-        return re.sub(
-            r"\{\{[ \t]*(.*?)[ \t]*\}\}",
-            lambda match: variables[match[1]] if match[1] in variables else _blank(match[1]),
-            part,
-        )[:_MOST_CHARACTERS]
+        def replace(match: re.Match[str]) -> str:
+            name = match[1].strip()
+            value = variables[name] if name in variables else _blank(name)
+            room.take(len(value), number)
+            return value
+
+        return _JUST_REFERENCE.sub(replace, part)[:_MOST_CHARACTERS]
 
     number = 0
     while number < len(lines):
@@ -205,14 +320,14 @@ def _read_justfile(text: str) -> Iterator[Piece]:
             number += 1
         body = [one for one in body if one[1]] if not body or not body[0][1].startswith("#!") else body
         if body and body[0][1].startswith("#!"):
-            if re.search(r"\b(?:ba|z|k|da)?sh\b", body[0][1]):
-                yield Piece(body[0][0], exported + "\n".join(["", *(fill(part) for _, part in body[1:])]))
+            if _OF_A_SHELL.search(body[0][1]):
+                yield _Found(body[0][0], exported, "\n".join(["", *(fill(part) for _, part in body[1:])]))
             continue
         joined: list[str] = []
         for line, part in body:
             joined.append(fill(part if joined else part.lstrip("@-")))
             if not part.endswith("\\"):
-                yield Piece(line - len(joined) + 1, exported + "\n".join(joined))
+                yield _Found(line - len(joined) + 1, exported, "\n".join(joined))
                 joined = []
 
 
@@ -223,33 +338,38 @@ _SHELL_KEYS = ("run", "script", "commands", "cmds", "before_script")
 _ENVIRONMENTS = ("env", "envs", "environment", "variables")
 
 
-def _read_yaml(text: str, path: str) -> Iterator[Piece]:
+def _read_yaml(text: str, path: str, room: _Room) -> Iterator[_Found]:
     lines = text.split("\n")
     begin = 0
     for end in [*(number for number, line in enumerate(lines) if re.match(r"---(?:\s|$)", line)), len(lines)]:
-        document = "\n" * begin + "\n".join(lines[begin:end])
-        with suppress(InputError):  # whoever looks for what was not read sees its text
-            yield from _walk(parse_yaml(document, path), lines, "") if document.strip() else ()
+        own = lines[begin:end]
+        document = "\n".join(own)
+        if names_launcher(document):
+            try:
+                root = parse_yaml(document, path)
+            except InputError:  # whoever looks for what was not read sees its text
+                root = None
+            yield from (one._replace(line=begin + one.line) for one in _walk(root, own, room))
         begin = end + 1 if end < len(lines) and not lines[end][3:].strip() else end
 
 
-def _walk(root: Any, lines: list[str], exported: str) -> Iterator[Piece]:  # noqa: ANN401 (YAML)
-    pending: list[tuple[Any, str]] = [(root, exported)]
+def _walk(root: Any, lines: list[str], room: _Room) -> Iterator[_Found]:  # noqa: ANN401 (YAML)
+    pending: list[tuple[Any, str]] = [(root, "")]
     while pending:
         value, exported = pending.pop()
         if isinstance(value, YamlMap):
             exported = (exported + "".join(map(_export, map(value.get, _ENVIRONMENTS))))[:_MOST_CHARACTERS]
             texts = (
-                *_of_container(value, lines),
+                *_of_container(value, lines, room),
                 *(piece for key in _SHELL_KEYS for piece in _of_shell(value, key, lines)),
             )
-            yield from (Piece(line, exported + text) for line, text in texts if text.strip())
+            yield from (_Found(line, exported, text) for line, text in texts if text.strip())
             pending.extend((inner, exported) for inner in reversed(value.values()))
         elif isinstance(value, YamlList):
             pending.extend((inner, exported) for inner in reversed(value))
 
 
-def _of_container(mapping: YamlMap, lines: list[str]) -> Iterator[tuple[int, str]]:
+def _of_container(mapping: YamlMap, lines: list[str], room: _Room) -> Iterator[tuple[int, str]]:
     """Yield what a container is started with: words, the script behind ``sh -c``, or a text that is one."""
     words: list[tuple[int, str]] = []
     for key in _EXECUTED:
@@ -269,6 +389,7 @@ def _of_container(mapping: YamlMap, lines: list[str]) -> Iterator[tuple[int, str
         yield words[0]
         return
     plain = [word for _, word in words]
+    room.take(sum(map(len, plain)))
     shell = os.path.basename(plain[0]) in {"sh", "bash", "zsh", "dash", "ash"}
     place = next((n for n, word in enumerate(plain[1:], 1) if shell and re.fullmatch(r"-\w*c", word)), None)
     if place is not None and place + 1 < len(words):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Document
@@ -106,17 +107,29 @@ def read_embedded(path: str, files: Files = LOCAL, *, named: bool) -> tuple[Read
     from compatcheck.frameworks.launch_script.unread_launches import find_in_file  # noqa: PLC0415 (as above)
 
     text = read_text(path, files)
-    if not names_launcher(text):
+    included = "\n".join(_read_included(path, text, files))
+    if not names_launcher(text) and not names_launcher(included):
         return ()
-    readings = read_pieces(path, embedded.find_pieces(path, text), files, named=named)
+    readings = read_pieces(path, embedded.find_pieces(path, text, included), files, named=named)
     recipes = embedded.holds_recipes(path)
-    unread = find_in_file(path, embedded.find_defined(text) if recipes else text) if recipes or not readings else None
+    unread = (
+        find_in_file(path, embedded.find_defined(path, text) if recipes else text) if recipes or not readings else None
+    )
     if unread is not None and readings:
         about = Document("shell", Source(path), (), skipped=(unread,))
         return (readings[0]._replace(documents=(*readings[0].documents, about)), *readings[1:])
     if unread is not None:
         raise InputError(unread.reason, source=unread.source, hint=unread.hint)
     return readings
+
+
+def _read_included(path: str, text: str, files: Files) -> Iterator[str]:
+    """Yield the texts of the files that a Makefile includes and that lie here."""
+    for name in embedded.find_included(path, text):
+        file = find_beside(path, name, files)
+        if files.is_file(file):
+            with suppress(InputError):  # it is a Makefile that is found by itself, or its variables are open
+                yield read_text(file, files)
 
 
 def read_pieces(
@@ -126,9 +139,13 @@ def read_pieces(
 
     What a script beside it starts is a run of that script, which is found there.
     """
-    from compatcheck.frameworks.launch_script.script import read_launch_script  # noqa: PLC0415 (few files are of this kind)
+    from compatcheck.frameworks.launch_script.script import (  # noqa: PLC0415 (few files are of this kind)
+        MOST_RUNS,
+        read_launch_script,
+    )
     from compatcheck.frameworks.launch_script.unread_launches import find_in_file  # noqa: PLC0415 (as above)
 
+    efforts: list[float] = []
     found: list[tuple[str, TrainingCommand]] = []
     unread: list[InputError] = []
     left = iter(pieces)
@@ -140,9 +157,16 @@ def read_pieces(
             break
         if piece is None:
             break
-        text = "\n" * (piece.line - 1) + piece.text
+        if sum(efforts) > 1 or len(found) >= MOST_RUNS:
+            message = f"holds commands that do more than is read of one script, or start more than {MOST_RUNS} runs"
+            where = Source(path, line=piece.line)
+            unread.append(InputError(f"{message}; the rest is not read", source=where, hint="name the launch script"))
+            break
+        runs = read_launch_script(
+            path, files, named=False, commands=piece.text, first_line=piece.line, spend=efforts.append
+        )
         try:
-            for _, run in read_launch_script(path, Overlay(files, {path: text.encode()}), named=False):
+            for _, run in runs:
                 place = run.launch.command.source
                 if (named or place.path == path) and _trains(run.documents, files):
                     found.append((str(place._replace(key=None)), run))

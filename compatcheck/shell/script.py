@@ -62,6 +62,7 @@ def read_script(  # noqa: PLR0913 (what surrounds a script, by keyword)
     arguments: Sequence[str] | None = None,
     assuming: bool = True,
     stand_in: StandIn | None = None,
+    first_line: int = 1,
     place: Callable[[int], int] | None = None,
     open_file: OpenFile | None = None,
 ) -> Script:
@@ -79,6 +80,7 @@ def read_script(  # noqa: PLR0913 (what surrounds a script, by keyword)
         stand_in: given the words of ``source FILE …`` or of a program, and what looks variables up, returns the shell text that
             they stand for (the file's, or what ``conda activate`` sets); None where it knows none. By default sourced files are
             said and passed over.
+        first_line: the line of the file that the text begins in.
         place: gives the line of an offset in a text that was joined from several lines of the file.
         open_file: gives the files that it starts or sources. With it, shells that it starts are read as parts of it; without
             they are commands like others.
@@ -99,7 +101,7 @@ def read_script(  # noqa: PLR0913 (what surrounds a script, by keyword)
         evaluator.skip(1, reason, passes=True)
         text = text.replace("\r\n", "\n")
     try:
-        evaluator.run(Parser(text, place=place).parse())
+        evaluator.run(Parser(text, line=first_line, place=place).parse())
     except LimitError as error:
         evaluator.skip(evaluator.line, f"{error}; the rest is not read", "check the loop or function there")
     except RecursionError:

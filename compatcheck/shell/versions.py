@@ -38,25 +38,30 @@ class _Store:
         self.step = _Step(None)
 
     def go(self, step: _Step) -> None:
-        """Bring another version into force, by the steps that lie between."""
+        """Bring another version into force, by the steps that lie between; most of a long script's time goes by here."""
+        values = self.values
         down: list[_Step] = []
-        for one, is_above in _between(self.step, step):
-            if is_above:
-                self._swap(one)
-            else:
-                down.append(one)
-        for one in reversed(down):
-            self._swap(one)
+        one: Any = self.step
+        two: Any = step
+        while one is not two:
+            if one.depth < two.depth:
+                down.append(two)
+                two = two.before
+                continue
+            _swap(values, one.others)
+            one = one.before
+        for two in reversed(down):
+            _swap(values, two.others)
         self.step = step
 
-    def _swap(self, step: _Step) -> None:
-        values = self.values
-        for name, other in step.others.items():
-            step.others[name] = values.get(name, _NOTHING)
-            if other is _NOTHING:
-                values.pop(name, None)
-            else:
-                values[name] = other
+
+def _swap(values: dict[Any, Any], others: dict[Any, Any]) -> None:
+    for name, other in others.items():
+        others[name] = values.get(name, _NOTHING)
+        if other is _NOTHING:
+            values.pop(name, None)
+        else:
+            values[name] = other
 
 
 def _between(one: _Step | None, two: _Step | None) -> Iterator[tuple[_Step, bool]]:

@@ -19,26 +19,28 @@ from compatcheck.frameworks.registry import FOLDERS
 from compatcheck.rules.programs import installed_tools
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from compatcheck.core.command import Command
     from compatcheck.frameworks.launch.program import Launch
 
 _OF_TRAINING = ("torchrun", "torch.distributed", "accelerate", "deepspeed")
 _LAUNCHERS = (*_OF_TRAINING, "python", "python3", "ray", "srun", "mpirun")
-_MOST_RUNS = 500
+MOST_RUNS = 500
 """Runs of one script, each of which is checked by itself: a search over settings starts some hundred."""
 _SAID = 3
 """Parts of a script that were not read which an error names."""
 
 
-def read_launch_script(
+def read_launch_script(  # noqa: PLR0913 (what surrounds a script, by keyword)
     path: str,
     files: Files = LOCAL,
     *,
     named: bool,
     arguments: Sequence[str] | None = None,
     commands: str | None = None,
+    first_line: int = 1,
+    spend: Callable[[float], None] | None = None,
 ) -> Iterator[tuple[str, TrainingCommand]]:
     """Yield the training commands of a script, each with the name its run has in reports.
 
@@ -48,6 +50,8 @@ def read_launch_script(
         named: whether the person named it; a walked-into script without a word of training is not parsed.
         arguments: what it is started with; None where it is not known.
         commands: what is read in place of the file's text: the commands in it, where the file is no script of the shell.
+        first_line: the line of the file that they begin in.
+        spend: is told what part of all that is read of one script this took, before the first run.
 
     Raises:
         InputError: not readable, or parts of it were not read and nothing that trains was found, though its name or its words
@@ -60,7 +64,12 @@ def read_launch_script(
     from compatcheck.shell import read_script, variables_of_header  # noqa: PLC0415 (only for launch scripts)
 
     variables = {"PWD": ".", **variables_of_header(text)}  # what is relative is so to where the script is started
-    script = read_script(file, text, variables=variables, arguments=arguments, open_file=_Neighbours(file, files))
+    neighbours = _Neighbours(file, files)
+    script = read_script(
+        file, text, variables=variables, arguments=arguments, first_line=first_line, open_file=neighbours
+    )
+    if spend is not None:
+        spend(script.effort)
     written = {os.path.normpath(name): word.text for name, word in script.files.items()}
     # a training may be started for its output: `log=$(torchrun …)`, or only if something is given: `[ -n "$RUN" ] && torchrun …`
     every = (*script.commands, *script.queries, *script.alternatives)
@@ -87,12 +96,12 @@ def read_launch_script(
             hint="name the script that starts it, or state what it sets in a facts file (compatcheck: 1)",
         )
     asked = [run for run in runs if line is None or run.line == line]
-    if len(asked) > _MOST_RUNS:
-        reason = f"starts {len(asked):,} runs, of which the first {_MOST_RUNS} were read"
+    if len(asked) > MOST_RUNS:
+        reason = f"starts {len(asked):,} runs, of which the first {MOST_RUNS} were read"
         skipped = (*skipped, Skipped(Source(file), reason, "name one by its line: SCRIPT:LINE", named=named))
     about = Document("shell", Source(file), (), skipped=skipped)
     is_one = len(runs) == 1
-    for run in asked[:_MOST_RUNS]:
+    for run in asked[:MOST_RUNS]:
         documents = (*run.documents, *([about] if skipped else []))
         name = file if is_one or defaults == [run] else str(run.launch.command.source)
         yield name, run._replace(documents=documents)

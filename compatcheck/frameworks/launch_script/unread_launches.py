@@ -54,25 +54,31 @@ _LAUNCHES = lazy_compile(
     r"|deepspeed|llamafactory-cli|axolotl|openrlhf|verl|swift|trl|tune)\b"
 )
 _GOES_ON = re.compile(r"[\\^`][ \t]*\r?$")
-_FILLED_IN = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
+_FILLED_IN = re.compile(r"\{\{(?:(?!\{\{|\}\}).)*\}\}|\{%(?:(?!\{%|%\}).)*%\}")
 _KEY = re.compile(r"^[\w.-]+[ \t]*[:=][ \t]+(?=\S)")
 _REMARK = re.compile(r"\s*(?:rem\b|::|//|--\s)", re.IGNORECASE)
 _IN_NOTEBOOK = re.compile(r'\s*"\s*[!%]')
+_SHELL_CELL = re.compile(r'\s*"\s*%%(?:bash|sh|script)\b')
+_NOTEBOOK_GOES_ON = re.compile(r'\\\\(?:\\n)?",?[ \t]*\r?$')
+"""What a backslash at the end of a line of a cell looks like in the file."""
 
 
 def find_in_file(path: str, text: str) -> Skipped | None:
     """Say that a file of a language that is not read starts a training; None where no line of it does."""
     if _LAUNCHES.search(text) is None:
         return None
-    begin, joined = 1, ""
+    begin, joined, in_shell, is_notebook = 1, "", False, path.lower().endswith(".ipynb")
     for number, line in enumerate(text.split("\n"), 1):
         begin = begin if joined else number
-        goes_on = _GOES_ON.search(line)
+        if is_notebook:
+            in_shell = (in_shell or _SHELL_CELL.match(line) is not None) and not line.lstrip().startswith("]")
+            line = line.lstrip().removeprefix('"') if joined else line  # noqa: PLW2901 (the same, as part of the one before)
+        goes_on = (_NOTEBOOK_GOES_ON if is_notebook else _GOES_ON).search(line)
         joined += f"{line[: goes_on.start()]} " if goes_on is not None else line
         if goes_on is not None and len(joined) < _MOST_CHARACTERS:
             continue
         said, joined = _KEY.sub("", _FILLED_IN.sub("X", joined)), ""
-        starts = _IN_NOTEBOOK.match(said) if path.endswith(".ipynb") else _REMARK.match(said) is None
+        starts = in_shell or _IN_NOTEBOOK.match(said) if is_notebook else _REMARK.match(said) is None
         if starts and _LAUNCHES.search(said) is not None and (found := _find_in_line(said, path, begin)) is not None:
             return found
     return None
