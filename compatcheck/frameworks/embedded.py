@@ -15,7 +15,6 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.source import Source
 from compatcheck.core.yaml import YamlList, YamlMap, parse_yaml
-from compatcheck.frameworks.launch_script.script import names_launcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -97,6 +96,8 @@ def find_pieces(path: str, text: str, included: str = "") -> Iterator[Piece]:
     Raises:
         InputError: there are more than are read; those before it were yielded.
     """
+    from compatcheck.frameworks.launch_script.script import names_launcher  # noqa: PLC0415 (few files are of this kind)
+
     name, room = os.path.basename(path).lower(), _Room(path, text)
     if _MAKEFILE.fullmatch(name) is not None:
         found = _read_makefile(text, included)
@@ -339,6 +340,8 @@ _ENVIRONMENTS = ("env", "envs", "environment", "variables")
 
 
 def _read_yaml(text: str, path: str, room: _Room) -> Iterator[_Found]:
+    from compatcheck.frameworks.launch_script.script import names_launcher  # noqa: PLC0415 (as above)
+
     lines = text.split("\n")
     begin = 0
     for end in [*(number for number, line in enumerate(lines) if re.match(r"---(?:\s|$)", line)), len(lines)]:
