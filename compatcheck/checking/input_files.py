@@ -198,7 +198,7 @@ def _read_scripts(
 
 
 _OTHER_LANGUAGES = (
-    ".fish", ".bat", ".ps1", ".csh", ".tcsh", ".j2", ".jinja", ".jinja2", ".tmpl", ".tpl", ".template", ".ipynb", ".py",
+    ".fish", ".bat", ".cmd", ".ps1", ".csh", ".tcsh", ".j2", ".jinja", ".jinja2", ".tmpl", ".tpl", ".template", ".ipynb", ".py",
     "tox.ini", "pyproject.toml", "pixi.toml", "procfile", "jenkinsfile", "snakefile", ".smk", ".nf", "package.json",
 )  # fmt: skip
 """Ends of the names of files that start programs in ways that are not read."""
@@ -210,6 +210,7 @@ def _find_unread(file: str, files: Files, *, named: bool) -> Iterator[Skipped]:
         not file.lower().endswith(_OTHER_LANGUAGES)
         or not files.is_file(file)
         or files.size_bytes(file) > MAX_WALKED_BYTES
+        or is_launch_script(file, files)
     ):
         return
     from compatcheck.frameworks.launch_script.unread_launches import find_in_file, find_in_python  # noqa: PLC0415 (few files)

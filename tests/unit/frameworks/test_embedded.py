@@ -54,6 +54,7 @@ READ = {
 UNREAD = {
     "train.fish": f"set -x A 1\n{GO}\n",
     "train.bat": f"@echo off\r\nrem train\r\n{WINDOWS}\r\n",
+    "train.cmd": f"@echo off\r\n{WINDOWS}\r\n",
     "train.sh.j2": GO.replace(" 8 ", " {{ gpus }} ") + "\n",
     "tox.ini": f"[testenv]\ncommands = {GO}\n",
     "launch.py": f"import subprocess\nsubprocess.run({LISTED}, check=True)\n",
