@@ -317,8 +317,8 @@ def walk(
     """List the files under a directory with their kinds, sorted by path; a file lists itself.
 
     Links to directories are not followed, so that a loop of links cannot be entered and no checkout leads into the rest of the
-    machine; virtual environments, caches and installed packages are left out. What is no regular file, and a directory
-    by the name of a lock or list, is listed as well: its reader says that it cannot be read.
+    machine; virtual environments, caches and installed packages are left out. What is no regular file, and an empty directory
+    by the name of a lock or list, as a mount makes it, is listed as well: its reader says that it cannot be read.
 
     Args:
         path: the directory.
@@ -354,7 +354,7 @@ def walk(
                         below.append(entry.path)
                     elif passed_over is not None:
                         passed_over(entry.path, f"lies below {MOST_LEVELS} directories, and is not entered", "name it")
-                if _is_of_a_file(entry.path):
+                if _is_of_a_file(entry.path) and (deepest or not _holds_files(entry.path)):
                     yield entry.path, recognise(entry.path, files, named=False)
             elif entry.is_symlink() and os.path.isdir(entry.path):
                 if _is_of_a_file(entry.path):
@@ -371,6 +371,13 @@ _OF_ENVIRONMENTS = {"bin", "lib", "lib64", "Scripts", "Lib"}
 _FILE_ENDS = (".txt", ".in", ".lock", ".pip", ".toml", ".yml", ".yaml", ".json", ".xml", ".spdx", ".cfg", ".py", "file")
 _OF_ANYTHING = frozenset({"script", "pip_inspect", "pip_list"})
 """Kinds whose names are those of other things, too: programs write directories that end with ``.json``."""
+
+
+def _holds_files(directory: str) -> bool:
+    try:
+        return bool(os.listdir(directory))
+    except OSError:
+        return False
 
 
 def _is_of_a_file(path: str) -> bool:

@@ -133,6 +133,14 @@ def test_what_lies_too_deep_is_said_and_not_entered(tmp_path: Path) -> None:
     assert "lies below 100 directories" in scan.problems[0]
 
 
+def test_a_directory_by_the_name_of_a_file_is_listed_where_nothing_lies_in_it(tmp_path: Path) -> None:
+    for name in ("dockerfile", "requirements.txt"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "dockerfile" / "Dockerfile").write_text("FROM a\n")
+    found = sorted(os.path.relpath(path, tmp_path) for path, _ in walk(str(tmp_path)))
+    assert found == [os.path.join("dockerfile", "Dockerfile"), "requirements.txt"]
+
+
 def test_walk_of_a_file_lists_itself(tmp_path: Path) -> None:
     path = tmp_path / "uv.lock"
     path.write_text("version = 1\n")
