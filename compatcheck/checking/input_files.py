@@ -199,7 +199,7 @@ def _read_scripts(
 
 _OTHER_LANGUAGES = (
     ".fish", ".bat", ".cmd", ".ps1", ".csh", ".tcsh", ".j2", ".jinja", ".jinja2", ".tmpl", ".tpl", ".template", ".ipynb", ".py",
-    "tox.ini", "pyproject.toml", "pixi.toml", "procfile", "jenkinsfile", "snakefile", ".smk", ".nf", "package.json",
+    "tox.ini", "pyproject.toml", "pixi.toml", "procfile", "jenkinsfile", "snakefile", ".smk", ".nf",
 )  # fmt: skip
 """Ends of the names of files that start programs in ways that are not read."""
 
