@@ -29,9 +29,6 @@ PROGRAMS = (
     ),
     Marks("NeMo", frozenset(["exp_manager", "model", "trainer"]), enough=3),
     Marks(
-        "NeMo RL", frozenset(["checkpointing", "cluster", "dpo", "grpo", "loss_fn", "policy", "rm", "sft"]), enough=3
-    ),
-    Marks(
         "ROLL",
         frozenset(
             [

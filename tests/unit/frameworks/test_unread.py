@@ -53,7 +53,6 @@ def test_a_workflow_is_passed_over() -> None:
         ("model: {name: m}\ntrainer: {}\norchestrator: {}\ninference: {}", "prime-rl"),
         ("max_steps: 1\nckpt: {}\nmodel: {name: m}\ndata: {}\noptim: {lr: 1.0}", "prime-rl"),
         ("checkpoints: {}\ngeneral: {}\nmodel: {}\nparallelism: {dp: 1}\ntokenizer: {}\ntokens: {}", "nanotron"),
-        ("rm: {}\npolicy: {}\ncluster: {}\ncheckpointing: {}", "NeMo RL"),
     ],
 )
 def test_programs_that_share_key_names_with_trainers_are_named(tmp_path: Path, text: str, framework: str) -> None:
