@@ -111,6 +111,39 @@ def measure(case: tuple[str, bool, bool, bool], share: float, *, cast: bool, tra
     return peak.peak / (BATCH * LENGTH * VOCAB)
 
 
+class Shared(torch.autograd.Function):
+    """Log-probabilities of logits that ranks share, as NeMo RL takes them (nemo_rl/distributed/model_utils.py, 7ea279a)."""
+
+    @staticmethod
+    def forward(context: Any, logits: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """Keep the softmax."""
+        largest = torch.amax(logits, dim=-1, keepdim=True)
+        found = logits - largest
+        found -= found.exp().sum(-1, keepdim=True).log()
+        context.save_for_backward(found.exp())
+        return found.gather(-1, rows)
+
+    @staticmethod
+    def backward(context: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
+        """Make the gradient beside it."""
+        (softmax,) = context.saved_tensors
+        return softmax.neg().mul_(gradients[0]), None
+
+
+def measure_nemo_rl(*, shared: bool, trains: bool) -> float:
+    """Return bytes per logit of NeMo RL's log-probabilities, of float32 logits, at the peak."""
+    hidden = torch.randn(BATCH, LENGTH, HIDDEN, dtype=torch.bfloat16, requires_grad=True)
+    head = torch.randn(VOCAB, HIDDEN, dtype=torch.bfloat16)
+    rows = torch.zeros(BATCH, LENGTH, 1, dtype=torch.int64)
+    with Peak() as peak, torch.set_grad_enabled(trains):
+        logits = (hidden @ head.t()).float()
+        found = Shared.apply(logits, rows) if shared else torch.log_softmax(logits, -1).gather(-1, rows)
+        del logits
+        if trains:
+            found.mean().backward()  # type: ignore[no-untyped-call]
+    return peak.peak / (BATCH * LENGTH * VOCAB)
+
+
 def main() -> None:
     """Print the table."""
     print(f"{'':36}{'share':>6}{'score':>8}{'train':>8}{'score, cast':>13}{'train, cast':>13}")
@@ -120,6 +153,9 @@ def main() -> None:
                 measure(case, share, cast=cast, trains=trains) for cast in (False, True) for trains in (False, True)
             ]
             print(f"{case[0]:36}{share:6}{found[0]:8.2f}{found[1]:8.2f}{found[2]:13.2f}{found[3]:13.2f}")
+    for shared in (False, True):
+        score, train = (measure_nemo_rl(shared=shared, trains=trains) for trains in (False, True))
+        print(f"{'NeMo RL, ' + ('shared' if shared else 'whole'):36}{'':22}{score:13.2f}{train:13.2f}")
 
 
 if __name__ == "__main__":

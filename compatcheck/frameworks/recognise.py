@@ -16,7 +16,7 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import is_script
 from compatcheck.frameworks import embedded, unread
 from compatcheck.frameworks.beside import find_beside
-from compatcheck.frameworks.composition import compose
+from compatcheck.frameworks.composition import compose, name_bases
 from compatcheck.frameworks.deepspeed import syntax
 from compatcheck.frameworks.placeholders import read_filled_in
 from compatcheck.frameworks.reader import Reading
@@ -407,7 +407,7 @@ def follow_references(
                 named = counts and document.named
                 skipped.append(Skipped(place, f"names {name!r}: {reason}", error.hint, named, counts, not counts))
                 extra.extend(_leave_open(kind, name, key, place))
-                if kind == "config":
+                if kind == "config" or (kind, name, key) in name_bases(document):
                     gaps.append(Gap(place, f"names {name!r}, which could not be read"))
         special = find_refinement(document.reader)
         reader = special if special in {found.reader for found in extra} else None
@@ -530,12 +530,11 @@ class _ReferenceReader:
 
     def _read_bases(self, document: Document) -> Iterator[Document]:
         """Yield the files that a document composes from, each with its own; following the reference says what is not read."""
-        for kind, name, key in document.references if document.options else ():
-            if kind == "config":
-                with suppress(InputError):
-                    for found in self.read("config", name, document, document.place(key)):
-                        one = _mark(found, document)
-                        yield from (one, *self._read_bases(one))
+        for kind, name, key in name_bases(document):
+            with suppress(InputError):
+                for found in self.read(kind, name, document, document.place(key)):
+                    one = _mark(found, document)
+                    yield from (one, *self._read_bases(one))
 
     def _read_model(self, role: str | None, name: str, document: Document, place: Source) -> tuple[Document, ...]:
         if role in self.models or self.has_model:

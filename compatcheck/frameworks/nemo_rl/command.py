@@ -52,9 +52,9 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
     references: tuple[tuple[str, str, str], ...] = ()
     if config is None:
         name = os.path.join(os.path.dirname(launch.program), "configs", _OWN[os.path.basename(launch.program)])
-        references = (("config", name, "--config (left out)"),)
+        references = ((nemo_rl.READER, name, "--config (left out)"),)
     elif config.why is None:
-        references = (("config", str(config.value), "--config"),)
+        references = ((nemo_rl.READER, str(config.value), "--config"),)
     else:
         gaps.append(Gap(source._replace(key="--config", line=config.line), config.why))
     document = Document(

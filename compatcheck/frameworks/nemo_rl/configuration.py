@@ -1,7 +1,7 @@
 """NeMo RL's configurations (``examples/configs``): YAML of OmegaConf that composes from the files under ``defaults``.
 
-Read at v0.6.0 and 7ea279a. A policy is trained by DTensor workers (FSDP2 of torch) or by Megatron's, as ``enabled`` tells; the keys
-of the other one are there and not read. The teacher of a distillation and the value model of PPO are such policies, too. Micro
+Read at 7ea279a (0.6.0). A policy is trained by DTensor workers (FSDP2 of torch) or by Megatron's, as ``enabled`` tells; keys of
+the other one are there and not looked at. The teacher of a distillation and the value model of PPO are such policies, too. Micro
 batches count sequences of one device, or tokens where they are packed or filled.
 """
 
@@ -32,7 +32,18 @@ READER, LABEL = "nemo-rl", "NeMo RL"
 TRAINERS = {"grpo": "grpo", "ppo": "ppo", "distillation": "gkd", "sft": "sft", "dpo": "dpo", "rm": "reward"}
 """Section of a program → what it trains with."""
 _SECTIONS = {*TRAINERS, "policy", "checkpointing", "cluster", "loss_fn"}
-_OTHERS = {"data", "data_plane", "defaults", "env", "logger", "on_policy_distillation", "reward_penalties", "teacher", "value"}
+_OTHERS = {
+    "data",
+    "data_plane",
+    "defaults",
+    "env",
+    "logger",
+    "on_policy_distillation",
+    "reward_penalties",
+    "teacher",
+    "teachers",
+    "value",
+}
 _MARKS = 3
 _MEGATRON, _DTENSOR = "megatron_cfg.", "dtensor_cfg."
 _COLOCATED = "policy.generation.colocated."
@@ -73,11 +84,12 @@ MODELS = {"policy": None, "teacher": "reference", "value": "critic"}
 
 
 def recognise(data: Mapping[str, Any]) -> bool:
-    """Tell whether parsed data is a configuration of NeMo RL, or one that composes from a file and holds nothing but its sections."""
+    """Tell whether parsed data is a configuration of NeMo RL, or composes from a file and holds its sections."""
     if len(_SECTIONS & data.keys()) >= _MARKS and "policy" in data:
         return True
     sections = data.keys() - {"defaults"}
-    return bool(_parents(data)) and bool(sections & {*_SECTIONS, "data_plane"}) and sections <= _SECTIONS | _OTHERS
+    told = "policy" in sections or sections <= _SECTIONS | _OTHERS
+    return bool(_parents(data)) and bool(sections) and told
 
 
 def _parents(data: Mapping[str, Any]) -> list[str]:
@@ -89,7 +101,7 @@ def _parents(data: Mapping[str, Any]) -> list[str]:
 def read(data: Mapping[str, Any], path: str) -> Reading:
     """Translate a parsed configuration."""
     options = {key: Argument(value, None) for key, value in flatten(data) if not key.startswith("defaults")}
-    references = tuple(("config", name, "defaults") for name in _parents(data))
+    references = tuple((READER, name, "defaults") for name in _parents(data))
     return Reading(compose(Document(READER, Source(path), (), references=references, options=options)))
 
 
@@ -98,12 +110,16 @@ def compose(*documents: Document) -> tuple[Document, ...]:
     whole = merge_options(documents)
     settled = {key: follow(key, whole) for key in whole}
     values = {key: one.value for key, one in settled.items() if one.why is None}
-    trainer = next((name for section, name in TRAINERS.items() if any(key.startswith(f"{section}.") for key in whole)), "")
+    trainer = next(
+        (name for section, name in TRAINERS.items() if any(key.startswith(f"{section}.") for key in whole)), ""
+    )
     roles = _roles(trainer, values)
     table, unused = table_for(settled, values, roles)
-    models = {f"{section}.model_name": f"model:{role}" if section != "policy" else "model" for section, role in roles.items()}
+    models = {
+        f"{section}.model_name": f"model:{role}" if section != "policy" else "model" for section, role in roles.items()
+    }
     meanings = OptionMeanings(READER, table, _is_plain, models)
-    known = tuple(_infer(values, trainer, roles))
+    known = [(_find_owner(one.key, documents, whole), one) for one in _infer(values, trainer, roles)]
     return tuple(
         retell(
             document,
@@ -113,10 +129,15 @@ def compose(*documents: Document) -> tuple[Document, ...]:
                 if whole.get(key) is one and not key.startswith(unused) and not key.endswith("._override_")
             },
             meanings,
-            (one for one in known if document is documents[0]),
+            (one for owner, one in known if owner is document),
         )
         for document in documents
     )
+
+
+def _find_owner(key: str, documents: tuple[Document, ...], whole: Mapping[str, Argument]) -> Document:
+    """Return the document whose key counts; the first where none has it."""
+    return next((one for one in documents if key in whole and one.options.get(key) is whole[key]), documents[0])
 
 
 def _is_plain(key: str) -> bool:
@@ -148,12 +169,13 @@ def table_for(
         megatron = is_on_megatron(values, section)
         own = f"{section}.{_DTENSOR if megatron else _MEGATRON}"
         unused += [own, f"{section}.optimizer."] if megatron else [own]
+        unused += [] if section == "policy" else [f"{section}.generation."]
         for key, meanings in TABLE.items():
-            if key.startswith("policy."):
-                shared = key.startswith("policy.generation.")
-                if not shared or section == "policy":
-                    mine = key if shared else f"{section}{key.removeprefix('policy')}"
-                    table[mine] = tuple(one._replace(role=None if shared else role) for one in meanings)
+            if key.startswith("policy.generation."):
+                table[key] = meanings
+            elif key.startswith("policy."):
+                mine = f"{section}{key.removeprefix('policy')}"
+                table[mine] = tuple(one._replace(role=role) for one in meanings)
         _settle(table, settled, values, section, role)
     return table, tuple(unused)
 
@@ -202,7 +224,9 @@ def _settle_batches(
     if forward:
         table[train], table[score] = SILENT, (Key(updated[0], stated, role),)
         table[f"{section}.train_global_batch_size"] = SILENT
-    back_end = f"{_MEGATRON}context_parallel_size" if is_on_megatron(values, section) else f"{_DTENSOR}context_parallel_size"
+    back_end = (
+        f"{_MEGATRON}context_parallel_size" if is_on_megatron(values, section) else f"{_DTENSOR}context_parallel_size"
+    )
     ranks = values.get(f"{section}.{back_end}")
     for way in ("sequence_packing", "dynamic_batching"):
         enabled = f"{section}.{way}.enabled"

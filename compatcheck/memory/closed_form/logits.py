@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.estimate import Component, Size, exactly
 from compatcheck.memory.closed_form.layers import DECODER, LITGPT, RECIPES
-from compatcheck.memory.closed_form.policy_logits import HEADLESS, POLICY_TRAINERS, completion_share, per_policy_logit
+from compatcheck.memory.closed_form.policy_logits import (
+    HEADLESS,
+    NEMO_RL,
+    POLICY_TRAINERS,
+    completion_share,
+    per_policy_logit,
+)
 from compatcheck.memory.closed_form.policy_logits import PerLogit as Range
 from compatcheck.memory.closed_form.reference import WITHOUT
 from compatcheck.memory.closed_form.trl_logits import trl_logits
@@ -106,7 +112,7 @@ def sequences(run: Run) -> int:
 
 def _is_of_policy(run: Run) -> bool:
     """Tell whether log-probabilities are taken as a policy's are."""
-    own = run.code == "verl-engine" or (run.code == "openrlhf" and run.trainer in _SAME_LOGITS)
+    own = run.code in {"verl-engine", NEMO_RL} or (run.code == "openrlhf" and run.trainer in _SAME_LOGITS)
     return own or run.trainer in POLICY_TRAINERS
 
 

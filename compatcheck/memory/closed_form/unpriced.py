@@ -90,7 +90,7 @@ FEATURES: Mapping[str, Feature] = {
     ),
     # inputs of attention, MLP and two norms are kept where those of a block would be
     "checkpointed_parts": Feature(
-        "checkpointed parts of blocks", "more", "attention, MLP and norms are each checkpointed; inputs of blocks alone are counted",
+        "checkpointed parts of blocks", "more", "attention, MLP and norms are checkpointed one by one, and keep inputs each",
         more={"activations": 3.0},
     ),
     "changing_adapters": Feature("adapters of another kind", "either", "they are taken as LoRA's", _BLOCK, _BLOCK),
