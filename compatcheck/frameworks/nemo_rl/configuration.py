@@ -207,6 +207,8 @@ def _settle(
         lora = f"{section}.{_DTENSOR}lora_cfg."
         if values.get(f"{lora}match_all_linear", True) is True:
             table[f"{lora}target_modules"] = SILENT
+    if role == "reference":
+        table[f"{section}.{_MEGATRON if megatron else _DTENSOR}activation_checkpointing"] = SILENT
     if values.get(f"{lora}enabled") is not True:
         table.update((key, SILENT) for key in [*table] if key.startswith(lora) and not key.endswith(".enabled"))
 
@@ -267,8 +269,11 @@ def _infer(values: Mapping[str, Any], trainer: str, roles: Mapping[str, str | No
             continue
         if values.get(f"{section}.{_DTENSOR}enabled") is True:
             yield Statement("training.sharding", f"{section}.{_DTENSOR}enabled", "fsdp", role)
-        if values.get(f"{section}.{_DTENSOR}activation_checkpointing") is True:
+        if values.get(f"{section}.{_DTENSOR}activation_checkpointing") is True and role != "reference":
             yield Statement(None, "(parts of blocks)", True, role)
+        packing = f"{section}.sequence_packing.enabled"
+        if values.get(packing) is True and values.get(f"{section}.{_DTENSOR}context_parallel_size", 1) == 1:
+            yield Statement("model.attn_implementation", packing, "flash_attention_2", role)
         kernels = [values.get(f"{section}.optimizer.kwargs.{name}") for name in ("fused", "foreach")]
         if kernels[0] is True or kernels == [False, False]:
             kind = "fused" if kernels[0] else "for_loop"
