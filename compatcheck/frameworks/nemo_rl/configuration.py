@@ -143,7 +143,7 @@ def _find_owner(key: str, documents: tuple[Document, ...], whole: Mapping[str, A
 def _is_plain(key: str) -> bool:
     """Tell whether a key is known and has no bearing; models beside the policy have its keys."""
     section, _, rest = key.partition(".")
-    return (f"policy.{rest}" if section in MODELS else key) in NAMES
+    return key in NAMES or (section in MODELS and f"policy.{rest}" in NAMES)
 
 
 def _roles(trainer: str, values: Mapping[str, Any]) -> dict[str, str | None]:

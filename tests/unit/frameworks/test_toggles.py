@@ -39,6 +39,13 @@ class Program(NamedTuple):
     """Values of keys that no list of words has."""
 
 
+def nest(data: dict[str, Any], key: str, value: object) -> dict[str, Any]:
+    """Return a parsed file with one more dotted key."""
+    first, dot, rest = key.partition(".")
+    inner = data.get(first)
+    return {**data, first: nest(inner if isinstance(inner, dict) else {}, rest, value) if dot else value}
+
+
 VERL = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=m critic.model.path=m"
 ENGINE = "torchrun -m verl.trainer.sft_trainer model.path=m data.train_files=t"
 HF = {"output_dir": "o", "per_device_train_batch_size": 1, "learning_rate": 1e-5, "model_name_or_path": "m"}
@@ -46,7 +53,45 @@ AXOLOTL = {"base_model": "m", "micro_batch_size": 1, "datasets": [{"path": "d"}]
 CHAT = "deepspeed DeepSpeed-Chat/training/step1_supervised_finetuning/main.py"
 PART = "optim.override_optimizer_config.optimizer"
 TUNE = {"_component_": "torchtune.models.qwen2_5.qwen2_5_7b_base"}
+NEMO = {
+    "policy": {
+        "model_name": "m",
+        "dtensor_cfg": {"enabled": True, "lora_cfg": {"enabled": True, "match_all_linear": False}},
+    },
+    "cluster": {"num_nodes": 4, "gpus_per_node": 8},
+    "checkpointing": {},
+    "data": {"train": {"env_name": "reward_model"}},
+    "env": {"reward_model": {"resources": {"num_nodes": 1, "gpus_per_node": 1}}},
+    "grpo": {"num_prompts_per_step": 2, "num_generations_per_prompt": 2},
+}
+NEMO_MEGATRON = {
+    "policy": {
+        "model_name": "m",
+        "megatron_cfg": {"enabled": True, "activation_checkpointing": True, "peft": {"enabled": True}},
+    },
+    "cluster": {},
+    "checkpointing": {},
+}
 PROGRAMS = {
+    "nemo_rl": Program(
+        (
+            NEMO,
+            NEMO_MEGATRON,
+            *(nest(NEMO, f"policy.{way}.enabled", value=True) for way in ("sequence_packing", "dynamic_batching")),
+            *(nest(NEMO, "policy.generation.backend", engine) for engine in ("vllm", "sglang", "trtllm")),
+            nest(NEMO, "policy.generation.colocated", {"enabled": False, "resources": {"num_nodes": 1}}),
+            nest(NEMO, "cluster.num_nodes", 1),
+            nest(
+                nest(NEMO, "policy.generation.colocated", {"enabled": False, "resources": {"gpus_per_node": 1}}),
+                "cluster.num_nodes",
+                1,
+            ),
+            *(
+                {**NEMO_MEGATRON, trainer: {"num_prompts_per_step": 2, "num_generations_per_prompt": 2}}
+                for trainer in ("ppo", "distillation")
+            ),
+        )
+    ),
     "verl": Program(
         (
             VERL,
@@ -132,13 +177,6 @@ VALUES = (
     "x/y.json",
     ["x"],
 )
-
-
-def nest(data: dict[str, Any], key: str, value: object) -> dict[str, Any]:
-    """Return a parsed file with one more dotted key."""
-    first, dot, rest = key.partition(".")
-    inner = data.get(first)
-    return {**data, first: nest(inner if isinstance(inner, dict) else {}, rest, value) if dot else value}
 
 
 def read(name: str, base: str | dict[str, Any], key: str | None = None, value: object = None) -> tuple[Document, ...]:
