@@ -192,6 +192,8 @@ def _settle(
     megatron = is_on_megatron(values, section)
     _settle_batches(table, settled, values, section, role)
     precision = table[f"{section}.precision"]
+    if values.get(f"{_COLOCATED}enabled") is not True:
+        table[f"{section}.offload_optimizer_for_refit"] = SILENT
     if megatron:
         own = f"{section}.{_MEGATRON}"
         table[f"{section}.precision"] = (*precision, precision[0]._replace(fact="training.param_dtype"))

@@ -80,7 +80,7 @@ PROGRAMS = {
             *(nest(NEMO, f"policy.{way}.enabled", value=True) for way in ("sequence_packing", "dynamic_batching")),
             *(nest(NEMO, "policy.generation.backend", engine) for engine in ("vllm", "sglang", "trtllm")),
             nest(NEMO, "policy.generation.colocated", {"enabled": False, "resources": {"num_nodes": 1}}),
-            nest(NEMO, "cluster.num_nodes", 1),
+            nest(nest(NEMO, "cluster.num_nodes", 1), "policy.generation.colocated.enabled", value=True),
             nest(
                 nest(NEMO, "policy.generation.colocated", {"enabled": False, "resources": {"gpus_per_node": 1}}),
                 "cluster.num_nodes",
