@@ -18,7 +18,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-BATCH, LENGTH, VOCAB, HIDDEN = 4, 64, 20000, 8
+BATCH, LENGTH, VOCAB, HIDDEN, PIECES = 4, 64, 20000, 8, 4
 CASES = (
     ("without padding", True, False, False),
     ("without padding, entropy compiled", True, True, True),
@@ -144,6 +144,42 @@ def measure_nemo_rl(*, shared: bool, trains: bool) -> float:
     return peak.peak / (BATCH * LENGTH * VOCAB)
 
 
+class Pieces(torch.autograd.Function):
+    """prime-rl's head in backward: one piece of the words after the other (trainer/models/layers/lm_head.py, 559b447)."""
+
+    @staticmethod
+    def forward(context: Any, hidden: torch.Tensor, head: torch.Tensor) -> torch.Tensor:
+        """Keep what goes in; pieces of forward are smaller."""
+        context.save_for_backward(hidden, head)
+        return hidden.sum(-1).float()
+
+    @staticmethod
+    def backward(context: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Make logits and probabilities again; names of a piece hold it until the next one takes them."""
+        hidden, head = context.saved_tensors
+        scale = torch.ones(hidden.shape[0], 1)
+        of_hidden, of_head = torch.zeros_like(hidden), torch.zeros_like(head)
+        for start in range(0, VOCAB, VOCAB // PIECES):
+            part = slice(start, start + VOCAB // PIECES)
+            product = hidden @ head[part].t()
+            logits = product.to(torch.float32) * scale
+            chances = torch.exp(logits - scale)
+            grown = (-gradients[0]).unsqueeze(-1) * chances
+            grown = grown * scale
+            of_hidden.add_(grown.to(hidden.dtype) @ head[part])
+            of_head[part].add_(grown.to(head.dtype).t() @ hidden)
+        return of_hidden, of_head
+
+
+def measure_prime_rl() -> float:
+    """Return bytes per logit of a piece in backward, gradients of hidden states and head apart."""
+    hidden = torch.randn(BATCH * LENGTH, HIDDEN, dtype=torch.bfloat16, requires_grad=True)
+    head = torch.randn(VOCAB, HIDDEN, dtype=torch.bfloat16, requires_grad=True)
+    with Peak() as peak:
+        Pieces.apply(hidden, head).mean().backward()
+    return (peak.peak - 2 * HIDDEN * (BATCH * LENGTH + VOCAB)) / (BATCH * LENGTH * VOCAB // PIECES)
+
+
 def main() -> None:
     """Print the table."""
     print(f"{'':36}{'share':>6}{'score':>8}{'train':>8}{'score, cast':>13}{'train, cast':>13}")
@@ -156,6 +192,7 @@ def main() -> None:
     for shared in (False, True):
         score, train = (measure_nemo_rl(shared=shared, trains=trains) for trains in (False, True))
         print(f"{'NeMo RL, ' + ('shared' if shared else 'whole'):36}{'':22}{score:13.2f}{train:13.2f}")
+    print(f"{'prime-rl, a piece':36}{'':35}{measure_prime_rl():13.2f}")
 
 
 if __name__ == "__main__":
