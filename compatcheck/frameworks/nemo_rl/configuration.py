@@ -69,14 +69,7 @@ def _fused_modules(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return [one for name in names for one in _MODULES[name]] if _MODULES.keys() >= set(names) else OPEN
 
 
-def _segments(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    words = dict(one.partition(":")[::2] for one in str(value).replace(" ", "").split(","))
-    return words.get("expandable_segments", "").lower() == "true"
-
-
-TABLE = KeyTable(
-    __file__, conversions={"all_linear": _all_linear, "fused_modules": _fused_modules, "segments": _segments}
-)
+TABLE = KeyTable(__file__, conversions={"all_linear": _all_linear, "fused_modules": _fused_modules})
 """Key → meaning."""
 NAMES = Names(__file__)
 MODELS = {"policy": None, "teacher": "reference", "value": "critic"}

@@ -72,6 +72,7 @@ NEMO_MEGATRON = {
     "cluster": {},
     "checkpointing": {},
 }
+PRIME = {"model": {"name": "m"}, "trainer": {}, "orchestrator": {}, "inference": {}}
 PROGRAMS = {
     "nemo_rl": Program(
         (
@@ -90,6 +91,16 @@ PROGRAMS = {
                 {**NEMO_MEGATRON, trainer: {"num_prompts_per_step": 2, "num_generations_per_prompt": 2}}
                 for trainer in ("ppo", "distillation")
             ),
+        )
+    ),
+    "prime_rl": Program(
+        (
+            PRIME,
+            nest(PRIME, "deployment.type", "multi_node"),
+            nest(nest(PRIME, "deployment.type", "multi_node"), "deployment.num_train_nodes", 4),
+            nest(PRIME, "inference.vllm.data_parallel_size", 2),
+            nest(PRIME, "inference.vllm.enable_expert_parallel", value=True),
+            {"model": {"name": "m"}, "data": {"type": "sft"}},
         )
     ),
     "verl": Program(
