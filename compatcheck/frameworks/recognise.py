@@ -96,12 +96,13 @@ def read_configurations(
 
 
 def read_embedded(path: str, files: Files = LOCAL, *, named: bool) -> tuple[Reading, ...]:
-    """Read the trainings whose commands stand in a file of make, just, Kubernetes, SkyPilot or compose; none in any other.
+    """Read the trainings whose commands stand in a file of make, just, Kubernetes, SkyPilot, compose …; none in any other.
 
     Raises:
         InputError: it cannot be read, or holds a training that is not.
     """
-    if not (embedded.holds_recipes(path) or path.lower().endswith((".yaml", ".yml"))):
+    is_data = path.lower().endswith((".json", ".jsonc", ".hjson"))
+    if is_data and files.size_bytes(path) > _MOST_DATA_BYTES:
         return ()
     from compatcheck.frameworks.launch_script.script import names_launcher  # noqa: PLC0415 (few files are of this kind)
     from compatcheck.frameworks.launch_script.unread_launches import find_in_file  # noqa: PLC0415 (as above)
@@ -113,7 +114,9 @@ def read_embedded(path: str, files: Files = LOCAL, *, named: bool) -> tuple[Read
     readings = read_pieces(path, embedded.find_pieces(path, text, included), files, named=named)
     recipes = embedded.holds_recipes(path)
     unread = (
-        find_in_file(path, embedded.find_defined(path, text) if recipes else text) if recipes or not readings else None
+        find_in_file(path, embedded.find_defined(path, text) if recipes else text)
+        if recipes or not (readings or is_data)
+        else None
     )
     if unread is not None and readings:
         about = Document("shell", Source(path), (), skipped=(unread,))
@@ -121,6 +124,10 @@ def read_embedded(path: str, files: Files = LOCAL, *, named: bool) -> tuple[Read
     if unread is not None:
         raise InputError(unread.reason, source=unread.source, hint=unread.hint)
     return readings
+
+
+_MOST_DATA_BYTES = 1 << 18
+"""Of a file of JSON that may hold commands: longer ones hold data, in which commands are talked about."""
 
 
 def _read_included(path: str, text: str, files: Files) -> Iterator[str]:
