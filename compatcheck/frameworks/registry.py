@@ -90,6 +90,7 @@ FOLDERS = (
             "training.gradient_accumulation_steps",
         ),
     ),
+    Folder("litgpt"),
     Folder("axolotl", tool_modules={"axolotl.cli": "axolotl"}, ships=True),
     Folder("open_instruct", spawns=("grpo", "ppo")),
     Folder("ms_swift", tool_modules={"swift.cli.main": "swift"}),
