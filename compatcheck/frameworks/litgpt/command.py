@@ -51,8 +51,9 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
 
 
 def _name_options(flags: Flags, kind: str) -> dict[str, Argument]:
-    """Return options by key, the word without one as the model; ``null`` is none."""
+    """Return options by key, the word without one as the model."""
     model = "model_name" if kind == litgpt.PRETRAIN else "checkpoint_dir"
     options = {litgpt.COMMAND: Argument(kind, None), **flags.options}
-    options |= {model: as_argument(word) for word in flags.positional[:1]}
-    return {key: one._replace(value=None) if one.value == "null" else one for key, one in options.items()}
+    if flags.positional:
+        options[model] = as_argument(flags.positional[0])
+    return litgpt.open_options(options)

@@ -1,7 +1,7 @@
 """Configurations of LitGPT (YAML), whose keys are the options of its commands too.
 
-``litgpt finetune_lora|finetune_full|pretrain --config FILE --key value …`` lays what stands behind ``--config`` over the file, and the
-file over what stands before it (jsonargparse). Keys as in the releases 0.4.0 to 0.5.13.
+``litgpt finetune_lora|finetune_full|pretrain --config FILE --key value …`` lays what stands behind ``--config`` over the file,
+and the file over what stands before it (jsonargparse). Keys as in the releases 0.4.0 to 0.5.13.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.core.document import LEFT_OUT, Document, Statement, Unresolved, enclosing_keys
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.composition import retell
-from compatcheck.frameworks.conversions import LEAVE, is_on, opens
+from compatcheck.frameworks.conversions import LEAVE, opens
 from compatcheck.frameworks.keys import KeyTable, Names
 from compatcheck.frameworks.launch.arguments import OptionMeanings
 from compatcheck.frameworks.launch.values import Argument
@@ -19,7 +19,7 @@ from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.translation import flatten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 READER, LABEL = "litgpt", "LitGPT"
 
@@ -47,7 +47,15 @@ _LAYERS = {
     "lora_head": (False, ("lm_head",)),
 }
 """Switches of the layers that get an adapter: whether they are on when left out, and what the layers are called elsewhere."""
-_TRAIN = frozenset({"epochs", "global_batch_size", "max_seq_length", "max_tokens", "micro_batch_size"})
+_ON = frozenset({"on", "true", "yes"})
+"""What of YAML is true on a command line."""
+_TRAIN = frozenset(
+    {
+        "epochs", "global_batch_size", "lr_warmup_steps", "max_norm", "max_seq_length", "max_steps", "max_tokens", "micro_batch_size",
+        "tie_embeddings",
+    }
+)  # fmt: skip
+"""Keys of its section about training (class TrainArgs)."""
 
 
 def recognise(data: Mapping[str, Any]) -> bool:
@@ -59,8 +67,18 @@ def recognise(data: Mapping[str, Any]) -> bool:
 
 def read(data: Mapping[str, Any], path: str) -> Reading:
     """Translate a parsed configuration."""
-    options = {key: Argument(value, None) for key, value in flatten(data)}
+    options = open_options({key: Argument(value, None) for key, value in flatten(data)})
     return Reading(compose(Document(READER, Source(path), (), options=options)))
+
+
+def open_options(options: Mapping[str, Argument]) -> dict[str, Argument]:
+    """Return options with a model by its hub id; ``null`` on a command line is none."""
+    known = TABLE.words["models"]
+
+    def read_one(key: str, value: object) -> object:
+        return known.get(str(value), value) if key == "model_name" else None if value == "null" else value
+
+    return {key: one._replace(value=read_one(key, one.value)) for key, one in options.items()}
 
 
 def compose(*documents: Document) -> tuple[Document, ...]:
@@ -72,11 +90,16 @@ def compose(*documents: Document) -> tuple[Document, ...]:
     kind = find_kind(whole)
     meanings = make_meanings(whole)
     first, *files = (
-        retell(document, {key: one for key, one in document.options.items() if whole.get(key) is one}, meanings, ())
+        retell(
+            document,
+            {key: one for key, one in document.options.items() if key in whole and whole[key] is one},
+            meanings,
+            (),
+        )
         for document in documents
     )
-    assumed = (tuple(one for one in file.skipped if one.source.key != COMMAND) for file in files)
-    files = [file._replace(skipped=skipped) for file, skipped in zip(files, assumed, strict=True)]
+    kept = (tuple(one for one in file.skipped if one.source.key != COMMAND) for file in files)
+    files = [file._replace(skipped=skipped) for file, skipped in zip(files, kept, strict=True)]
     return (tell_kind(first, whole, kind), *files)
 
 
@@ -107,7 +130,7 @@ def tell_kind(document: Document, options: Mapping[str, Argument], kind: str) ->
         statements.append(Statement("training.peft", "(finetune_lora)", "lora"))
         layers = {key: options.get(key, Argument(on, None)) for key, (on, _) in _LAYERS.items()}
         why = next((one.why for one in layers.values() if one.why is not None), None)
-        names = tuple(name for key, one in layers.items() if is_on(one.value) for name in _LAYERS[key][1])
+        names = tuple(name for key, one in layers.items() if str(one.value).lower() in _ON for name in _LAYERS[key][1])
         given = next((key for key in _LAYERS if key in options), f"lora_query{LEFT_OUT}")
         if why is None:
             left_out = tuple(key for key in _LAYERS if key not in options)
@@ -120,13 +143,13 @@ def tell_kind(document: Document, options: Mapping[str, Argument], kind: str) ->
         unresolved.append(Unresolved("training.peft", f"({kind})", "is an adapter of LitGPT's own, which was not read"))
     if kind == FULL and COMMAND not in options:
         reason = "has no key of an adapter: `litgpt finetune_full` is assumed to read it"
-        skipped.append(Skipped(document.source._replace(key=COMMAND), reason, "name the command, or a script with it", passes=True))
+        skipped.append(
+            Skipped(document.source._replace(key=COMMAND), reason, "name the command, or a script with it", passes=True)
+        )
     for key, fact in (("devices", "hardware.gpus_per_node"), ("num_nodes", "hardware.nodes")):
         if key not in options and (key, kind) != ("devices", PRETRAIN):
             statements.append(Statement(fact, f"{key}{LEFT_OUT}", 1))
-    return document._replace(
-        statements=tuple(statements), unresolved=tuple(unresolved), skipped=tuple(skipped)
-    )
+    return document._replace(statements=tuple(statements), unresolved=tuple(unresolved), skipped=tuple(skipped))
 
 
 _TRAINS = {LORA: "sft", FULL: "sft", "finetune_adapter": "sft", PRETRAIN: "pretrain"}
