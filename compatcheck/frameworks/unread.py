@@ -63,7 +63,6 @@ PROGRAMS = (
         "LLM Foundry",
         frozenset(["device_train_microbatch_size", "global_train_batch_size", "max_duration", "train_loader"]),
     ),
-    Marks("LitGPT", frozenset(["checkpoint_dir", "data", "devices", "precision", "train"]), enough=5),
     Marks(
         "a script on accelerate without the HF Trainer",
         frozenset(["checkpointing_steps", "keep_last_n_checkpoints", "use_slow_tokenizer", "with_tracking"]),

@@ -161,7 +161,7 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
     unread = run.release("transformers") is None and run.code != MEGATRON
     if run.loss == "cross_entropy" and unread and run.optimizer is not None:
         size = Size(int(min(bytes_each, 10) * count), size.expected, int(max(bytes_each, 14) * count))
-    elif run.loss == "chunked" and run.compiled:
+    elif run.loss == "chunked" and run.compiled and run.code == "torchtune":
         size = Size(size.low, size.expected, int((run.precision.compute + 8 / _CHUNKS) * count))
     if not run.loop_read:  # its loss may work in chunks, of which at least the 16-bit logits stay
         size = size._replace(low=min(size.low, int(run.precision.compute * count)))
@@ -208,13 +208,16 @@ def _chunked(run: Run, tokens: int, *, backward: bool) -> float:
 
     torchtune: 16-bit logits of all chunks; float32 log-probabilities, which the graph keeps for all chunks unless they are
     compiled and computed again, and then 16-bit gradients of the chunk at work instead of two float32 tensors of it. LitGPT:
-    logits and log-probabilities of all chunks in the compute dtype, and two gradients of the chunk at work (litgpt/utils.py
-    chunked_cross_entropy, at 8641822 and 0.5.13; autocast is off in its ``-true`` precisions). Others: float32 work on one
-    chunk only.
+    logits, which the loop holds, and log-probabilities of all chunks, as Fabric hands the logits on, and two gradients of the
+    chunk at work; without adapters the head takes all tokens at once, and the gradients of all chunks lie beside their
+    concatenation (litgpt/utils.py chunked_cross_entropy, at 8641822 and 0.5.13; counted with 0.5.13 on a CPU). Others: float32
+    work on one chunk only.
     """
     if run.code == LITGPT:
-        each = 4 if run.precision.autocast else run.precision.compute
-        return run.precision.compute + each + 2 * each * min(_LITGPT_TOKENS, run.sequence) / run.sequence
+        each, recipe = run.precision.logits, RECIPES.get(run.model.model_type, DECODER)
+        kept = run.precision.compute if recipe.softcap else 0
+        at_work = 2 * each * min(_LITGPT_TOKENS, run.sequence) / run.sequence if run.adapters else each
+        return kept + 2 * each + at_work
     if run.code == "torchtune":
         kept = 0 if run.compiled else 4
         return run.precision.compute + kept + (run.precision.compute if run.compiled else 8) / _CHUNKS

@@ -85,6 +85,12 @@ PROGRAMS = {
     "deepspeed_chat": Program((f"{CHAT} --model_name_or_path m --data_path d --zero_stage 2 --deepspeed",)),
     "torchtune": Program(({"model": TUNE, "batch_size": 2, "optimizer": {"_component_": "torch.optim.AdamW"}},)),
     "torchtitan": Program(({"model": {"name": "llama3", "flavor": "8B"}, "training": {"steps": 1}},)),
+    "litgpt": Program(
+        (
+            {"checkpoint_dir": "checkpoints/a/b", "train": {"epochs": 1}, "lora_query": False},
+            {"model_name": "m", "model_config": {"name": "m"}, "train": {"max_tokens": 1}},
+        )
+    ),
     "axolotl": Program((AXOLOTL, AXOLOTL | {"rl": "dpo"}, AXOLOTL | {"rl": "grpo"}), names=("names.txt",)),
     "open_instruct": Program(("accelerate launch --num_processes 8 open_instruct/finetune.py --model_name_or_path m",)),
     "ms_swift": Program(("swift sft --model m --dataset d",), ("keys.txt", "shared_keys.txt"), values=("seq_cls",)),
