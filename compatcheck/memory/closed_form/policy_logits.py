@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 POLICY_TRAINERS = frozenset({"grpo", "ppo", "rloo", "online_dpo", "xpo", "nash_md", "gkd", "reinforce"})
 VERL = frozenset({"verl", "verl-engine"})
 """Code that takes log-probabilities as verl's actor does: its workers, and its engines, for supervised training too."""
+SKYRL, PARALLEL_CHUNKS = "skyrl", "parallel-chunks"
+OUTSIDE = frozenset({"verl-engine", SKYRL, PARALLEL_CHUNKS})
+"""Code that takes log-probabilities of its own for supervised training, too."""
 HEADLESS = frozenset({"critic", "reward"})
 """Roles whose head gives one number for each token: a value or a score."""
 
@@ -41,7 +44,34 @@ def per_policy_logit(run: Run, *, backward: bool) -> tuple[PerLogit, str] | None
         return _verl(run, backward=backward)
     if run.code == "openrlhf":
         return _openrlhf(run, backward=backward)
+    if run.code in {SKYRL, PARALLEL_CHUNKS}:
+        return _in_chunks(run, backward=backward and run.optimizer is not None), "benchmarks/chunked_logits.py"
     return None
+
+
+def _in_chunks(run: Run, *, backward: bool) -> PerLogit:
+    """Return figures of losses that work on one chunk of tokens after the other.
+
+    SkyRL takes log-probabilities by flash-attn's kernel, whose gradient takes the place of the logits, and in training the
+    entropy of one chunk in float32, which autograd keeps of all chunks where it has a coefficient
+    (skyrl/backends/skyrl_train/utils/torch_utils.py). Of a vocabulary that ranks of Megatron split, log-probabilities are made
+    of a float32 copy of one chunk, and in backward a float32 gradient of all tokens, which is then cast
+    (distributed/megatron/model_utils.py, ChunkedDistributedLogprob, after NeMo-Aligner's).
+    """
+    each, part = run.precision.compute, min(_CHUNK_OF_LOSS, run.tokens) / run.tokens
+    if run.code == PARALLEL_CHUNKS:
+        figure = max(each + 4 + each, each + 4 + 8 * part) if backward else each + 8 * part
+    elif run.entropy and run.optimizer is not None:
+        figure = each + 12 + 8 * part if backward else each + 8 + 4 * part
+    elif backward:
+        figure = 2 * each
+    else:
+        figure = each + 12 * part if run.optimizer is not None else each
+    return PerLogit(figure, figure, figure + each)
+
+
+_CHUNK_OF_LOSS = 1024
+"""Tokens of a chunk: ``trainer.logprobs_chunk_size`` of SkyRL."""
 
 
 def completion_share(run: Run) -> float:

@@ -45,6 +45,9 @@ HF = {"output_dir": "o", "per_device_train_batch_size": 1, "learning_rate": 1e-5
 AXOLOTL = {"base_model": "m", "micro_batch_size": 1, "datasets": [{"path": "d"}]}
 CHAT = "deepspeed DeepSpeed-Chat/training/step1_supervised_finetuning/main.py"
 PART = "optim.override_optimizer_config.optimizer"
+SKYRL = "uv run --isolated -m skyrl.train.entrypoints.main_base trainer.policy.model.path=m"
+SKYRL_SFT = "uv run python -m skyrl.train.main_sft model.path=m"
+OFFLOAD = "megatron_config.optimizer_config_kwargs.optimizer"
 TUNE = {"_component_": "torchtune.models.qwen2_5.qwen2_5_7b_base"}
 PROGRAMS = {
     "verl": Program(
@@ -82,6 +85,25 @@ PROGRAMS = {
         ("deepspeed --module openrlhf.cli.train_sft --pretrain m",), ("training_keys.txt",)
     ),
     "openrlhf, ppo": Program(("python3 -m openrlhf.cli.train_ppo_ray --pretrain m",)),
+    "skyrl": Program(
+        (
+            f"{SKYRL} trainer.critic.model.path=m trainer.placement.colocate_all=false",
+            f"{SKYRL} trainer.algorithm.use_kl_loss=false trainer.algorithm.use_entropy_loss=true",
+            f"{SKYRL} generator.max_turns=3",
+        ),
+        hydra=True,
+    ),
+    "skyrl, supervised": Program(
+        (
+            f"{SKYRL_SFT} strategy=fsdp",
+            f"{SKYRL_SFT} use_sequence_packing=true",
+            f"{SKYRL_SFT} megatron_config.transformer_config_kwargs.recompute_granularity=selective",
+            *(f"{SKYRL_SFT} {OFFLOAD}_{half}" for half in ("cpu_offload=true", "offload_fraction=1.0")),
+        ),
+        ("model_keys.txt", "sft_keys.txt"),
+        ("model_names.txt", "sft_names.txt"),
+        hydra=True,
+    ),
     "deepspeed_chat": Program((f"{CHAT} --model_name_or_path m --data_path d --zero_stage 2 --deepspeed",)),
     "torchtune": Program(({"model": TUNE, "batch_size": 2, "optimizer": {"_component_": "torch.optim.AdamW"}},)),
     "torchtitan": Program(({"model": {"name": "llama3", "flavor": "8B"}, "training": {"steps": 1}},)),
