@@ -59,6 +59,7 @@ FOLDERS = (
     Folder("easy_r1", spawns=("easy-r1",)),
     Folder("openrlhf", has_files=False, spawns=("ppo_ray",)),
     Folder("skyrl", has_files=False, spawns=("rl", "sft")),
+    Folder("areal", spawns=("areal",)),
     Folder("deepspeed_chat", has_files=False),
     Folder("torchtune"),
     Folder(
