@@ -81,15 +81,15 @@ def _areal(run: Run, *, backward: bool) -> PerLogit:
     part, megatron = _part(run), run.parallel.sharding == "megatron"
     each = 4.0 if megatron else run.precision.compute
     made = run.precision.compute + 4 if megatron else each
-    several = 4 if part < 1 else 3
+    several, work = 4 if part < 1 else 3, 12 if megatron else 16
     if run.parallel.tensor == 1:
         figure = several * each if backward else made
     elif run.optimizer is None:
-        figure = max(made, each + 16 * part)
+        figure = max(made, each + work * part)
     elif backward:
-        figure = max(several * each + 4, each + 16 * part)
+        figure = max(several * each + 4, each + work * part)
     else:
-        figure = max(made, each + 4 + 12 * part)
+        figure = max(made, each + 4 + (work - 4) * part)
     return PerLogit(min(figure, 3 * each) if backward else figure, figure, figure + each)
 
 
