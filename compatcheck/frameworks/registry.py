@@ -60,6 +60,8 @@ FOLDERS = (
     Folder("verl", forks=("search-r1", "logic-rl", "tinyzero"), spawns=("rl",)),
     Folder("easy_r1", spawns=("easy-r1",)),
     Folder("openrlhf", has_files=False, spawns=("ppo_ray",)),
+    Folder("skyrl", has_files=False, spawns=("rl", "sft")),
+    Folder("areal", spawns=("areal",)),
     Folder("deepspeed_chat", has_files=False),
     Folder("torchtune"),
     Folder(

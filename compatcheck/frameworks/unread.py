@@ -49,9 +49,6 @@ PROGRAMS = (
         ),
         enough=3,
     ),
-    Marks(
-        "AReaL", frozenset(["enable_offload", "gconfig", "recover", "saver", "stats_logger", "trial_name"]), enough=3
-    ),
     Marks("prime-rl", frozenset(["inference", "orchestrator", "trainer", "weight_broadcast"])),
     Marks("prime-rl", frozenset(["ckpt", "data", "max_steps", "model", "optim"]), enough=4),
     Marks(

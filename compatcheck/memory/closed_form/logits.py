@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.estimate import Component, Size, exactly
 from compatcheck.memory.closed_form.layers import DECODER, LITGPT, RECIPES
-from compatcheck.memory.closed_form.policy_logits import HEADLESS, POLICY_TRAINERS, completion_share, per_policy_logit
+from compatcheck.memory.closed_form.policy_logits import (
+    HEADLESS,
+    OUTSIDE,
+    POLICY_TRAINERS,
+    completion_share,
+    per_policy_logit,
+)
 from compatcheck.memory.closed_form.policy_logits import PerLogit as Range
 from compatcheck.memory.closed_form.reference import WITHOUT
 from compatcheck.memory.closed_form.trl_logits import trl_logits
@@ -106,7 +112,7 @@ def sequences(run: Run) -> int:
 
 def _is_of_policy(run: Run) -> bool:
     """Tell whether log-probabilities are taken as a policy's are."""
-    own = run.code == "verl-engine" or (run.code == "openrlhf" and run.trainer in _SAME_LOGITS)
+    own = run.code in OUTSIDE or (run.code == "openrlhf" and run.trainer in _SAME_LOGITS)
     return own or run.trainer in POLICY_TRAINERS
 
 
@@ -191,7 +197,7 @@ def hole(run: Run) -> int:
         return 0  # logits that the loop keeps leave none
     if not logits(run, backward=True):
         return 0  # a head without a vocabulary
-    engine = run.code == "verl-engine" or (run.code == "verl" and run.trainer in POLICY_TRAINERS)
+    engine = run.code in OUTSIDE or (run.code == "verl" and run.trainer in POLICY_TRAINERS)
     if engine and run.precision.logits == run.precision.compute:
         return 0  # logits and gradients are all of one size
     outside = outside_loss(run, backward=True)
