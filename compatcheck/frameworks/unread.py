@@ -47,9 +47,6 @@ PROGRAMS = (
         enough=3,
     ),
     Marks(
-        "AReaL", frozenset(["enable_offload", "gconfig", "recover", "saver", "stats_logger", "trial_name"]), enough=3
-    ),
-    Marks(
         "nanotron",
         frozenset(["checkpoints", "data_stages", "general", "lighteval", "parallelism", "tokenizer", "tokens"]),
         enough=5,
@@ -58,7 +55,6 @@ PROGRAMS = (
         "LLM Foundry",
         frozenset(["device_train_microbatch_size", "global_train_batch_size", "max_duration", "train_loader"]),
     ),
-    Marks("LitGPT", frozenset(["checkpoint_dir", "data", "devices", "precision", "train"]), enough=5),
     Marks(
         "a script on accelerate without the HF Trainer",
         frozenset(["checkpointing_steps", "keep_last_n_checkpoints", "use_slow_tokenizer", "with_tracking"]),

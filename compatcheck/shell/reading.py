@@ -121,6 +121,7 @@ class ScriptReading(ABC):
         """Loops around the present statement, in the running function."""
         self.levels = 0
         """Loops that ``break 2`` leaves besides the innermost."""
+        self._outputs: dict[str, str] = {}
         self._known: tuple[Sequence[Value], tuple[str, ...] | None] = (), ()
         """Arguments whose words were asked for last, and these: a loop asks for them in every round."""
         self._words: dict[str, tuple[Variable, Word]] = {}
@@ -444,6 +445,10 @@ class ScriptReading(ABC):
             else (),
         )
 
+    def output_of(self, raw: str, line: int) -> Value:
+        """Return what a command prints that is not known, as it is written: once for all rounds of a loop."""
+        return unknown(self._outputs.setdefault(raw, f"$({raw})"), line)
+
     def _exported(self, extra: dict[str, Variable]) -> dict[str, Word]:
         """Return what a command finds in its environment; every shell makes its own ``PWD``."""
         result: dict[str, Word] = {}
@@ -467,7 +472,7 @@ class ScriptReading(ABC):
         )
         if len(words) < len(values):
             words = (words[0]._replace(assumes=tuple(dict.fromkeys((*words[0].assumes, NO_ARGUMENTS)))), *words[1:])
-        condition = " and ".join(self.doubts) or None
+        condition = " and ".join(dict.fromkeys(self.doubts)) or None
         stdin = None if self.stdin is None else self.word(self.stdin, None, line)
         return Command(words, self._exported(extra), self.source(line), not self.doubts, condition, stdin)
 
@@ -493,6 +498,6 @@ class ScriptReading(ABC):
             self._write(path, unknown(f"content of {path}", line), append=False)
         if changes_unknown_file(texts[0] or "", texts[1:]):
             self.skip(line, "edits a file whose name is not known: every file is read as it lies there", passes=True)
-        self.emit(unknown(f"$({raw})", line))
+        self.emit(self.output_of(raw, line))
         self.state.status = True if self.assuming and texts[0] in _TRUSTED else None
         return Flow.NEXT

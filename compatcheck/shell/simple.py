@@ -132,7 +132,7 @@ class SimpleCommands(StartedShells):
             if output is None:
                 self._record_query(values, extra, line)
             assumes = tuple(one for value in (*arguments, self.stdin or ()) for one in assumptions_of(value))
-            self.emit(unknown(f"$({raw})", line) if output is None else from_text(output, line, assumes))
+            self.emit(self.output_of(raw, line) if output is None else from_text(output, line, assumes))
             return Flow.NEXT
         if name == "cd":
             self._enter(arguments, line)
@@ -159,7 +159,7 @@ class SimpleCommands(StartedShells):
         """``cat`` and ``tee``: pass on what is known of the input and of files the script wrote."""
         texts = [text_of(value) for value in arguments]
         paths = [text for text in texts if text is not None and (not text.startswith("-") or text == "-")]
-        hidden = unknown(f"$({raw})", line)
+        hidden = self.output_of(raw, line)
         stdin = self.stdin if self.stdin is not None else hidden
         if name == "tee":
             append = "-a" in texts

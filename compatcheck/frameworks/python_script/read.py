@@ -11,6 +11,7 @@ import ast
 import os
 import re
 import sys
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from compatcheck.core.document import Document, Gap, Statement, Unresolved
@@ -68,6 +69,8 @@ _TRAINS = re.compile(
 )
 _LOOPS = re.compile(rb"\.backward\(")
 """What a loop of its own has beside."""
+_KEPT = 1 << 16
+"""The longest text, in characters, whose parsed form is kept: it takes a hundred times as much."""
 
 
 def starts_training(path: str, files: Files = LOCAL, *, told: bool) -> bool:
@@ -127,7 +130,13 @@ def _find_parsed(script: Script, objects: Objects) -> str | None:
 
 
 def _parse(path: str, files: Files) -> tuple[Script, Objects]:
-    script = Script(parse_script(read_source(path, files), path))
+    text = read_source(path, files)
+    return (_parse_text if len(text) <= _KEPT else _parse_text.__wrapped__)(text, path)
+
+
+@lru_cache(maxsize=8)  # many launch scripts start the same few programs
+def _parse_text(text: str, path: str) -> tuple[Script, Objects]:
+    script = Script(parse_script(text, path))
     return script, Objects(script, trainers=TRAINERS, arguments=ARGUMENTS, known=TAKERS.keys())
 
 

@@ -13,6 +13,7 @@ from compatcheck.memory.closed_form.layers import DECODER, LITGPT, RECIPES
 from compatcheck.memory.closed_form.policy_logits import (
     HEADLESS,
     NEMO_RL,
+    OUTSIDE,
     POLICY_TRAINERS,
     completion_share,
     per_policy_logit,
@@ -114,7 +115,7 @@ def sequences(run: Run) -> int:
 
 def _is_of_policy(run: Run) -> bool:
     """Tell whether log-probabilities are taken as a policy's are."""
-    own = run.code in {"verl-engine", NEMO_RL} or (run.code == "openrlhf" and run.trainer in _SAME_LOGITS)
+    own = run.code in OUTSIDE or (run.code == "openrlhf" and run.trainer in _SAME_LOGITS)
     return own or run.trainer in POLICY_TRAINERS
 
 
@@ -177,7 +178,7 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
     unread = run.release("transformers") is None and run.code != MEGATRON
     if run.loss == "cross_entropy" and unread and run.optimizer is not None:
         size = Size(int(min(bytes_each, 10) * count), size.expected, int(max(bytes_each, 14) * count))
-    elif run.loss == "chunked" and run.compiled:
+    elif run.loss == "chunked" and run.compiled and run.code == "torchtune":
         size = Size(size.low, size.expected, int((run.precision.compute + 8 / _CHUNKS) * count))
     if not run.loop_read:  # its loss may work in chunks, of which at least the 16-bit logits stay
         size = size._replace(low=min(size.low, int(run.precision.compute * count)))
@@ -207,7 +208,7 @@ def hole(run: Run) -> int:
         return 0  # logits that the loop keeps leave none
     if not logits(run, backward=True):
         return 0  # a head without a vocabulary
-    engine = run.code == "verl-engine" or (run.code == "verl" and run.trainer in POLICY_TRAINERS)
+    engine = run.code in OUTSIDE or (run.code == "verl" and run.trainer in POLICY_TRAINERS)
     if engine and run.precision.logits == run.precision.compute:
         return 0  # logits and gradients are all of one size
     outside = outside_loss(run, backward=True)
@@ -224,13 +225,16 @@ def _chunked(run: Run, tokens: int, *, backward: bool) -> float:
 
     torchtune: 16-bit logits of all chunks; float32 log-probabilities, which the graph keeps for all chunks unless they are
     compiled and computed again, and then 16-bit gradients of the chunk at work instead of two float32 tensors of it. LitGPT:
-    logits and log-probabilities of all chunks in the compute dtype, and two gradients of the chunk at work (litgpt/utils.py
-    chunked_cross_entropy, at 8641822 and 0.5.13; autocast is off in its ``-true`` precisions). Others: float32 work on one
-    chunk only.
+    logits, which the loop holds, and log-probabilities of all chunks, as Fabric hands the logits on, and two gradients of the
+    chunk at work; without adapters the head takes all tokens at once, and the gradients of all chunks lie beside their
+    concatenation (litgpt/utils.py chunked_cross_entropy, at 8641822 and 0.5.13; counted with 0.5.13 on a CPU). Others: float32
+    work on one chunk only.
     """
     if run.code == LITGPT:
-        each = 4 if run.precision.autocast else run.precision.compute
-        return run.precision.compute + each + 2 * each * min(_LITGPT_TOKENS, run.sequence) / run.sequence
+        each, recipe = run.precision.logits, RECIPES.get(run.model.model_type, DECODER)
+        kept = run.precision.compute if recipe.softcap else 0
+        at_work = 2 * each * min(_LITGPT_TOKENS, run.sequence) / run.sequence if run.adapters else each
+        return kept + 2 * each + at_work
     if run.code == "torchtune":
         kept = 0 if run.compiled else 4
         return run.precision.compute + kept + (run.precision.compute if run.compiled else 8) / _CHUNKS

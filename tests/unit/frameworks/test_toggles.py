@@ -35,6 +35,8 @@ class Program(NamedTuple):
     """Whether a command has ``key=value`` words."""
     section: str = ""
     """What stands before the names in a list of last parts."""
+    of_model: bool = False
+    """Whether it stands before the keys of the tables, too."""
     values: tuple[object, ...] = ()
     """Values of keys that no list of words has."""
 
@@ -52,6 +54,23 @@ HF = {"output_dir": "o", "per_device_train_batch_size": 1, "learning_rate": 1e-5
 AXOLOTL = {"base_model": "m", "micro_batch_size": 1, "datasets": [{"path": "d"}]}
 CHAT = "deepspeed DeepSpeed-Chat/training/step1_supervised_finetuning/main.py"
 PART = "optim.override_optimizer_config.optimizer"
+SKYRL = "uv run --isolated -m skyrl.train.entrypoints.main_base trainer.policy.model.path=m"
+SKYRL_SFT = "uv run python -m skyrl.train.main_sft model.path=m"
+OFFLOAD = "megatron_config.optimizer_config_kwargs.optimizer"
+MARKS = {"trial_name": "t", "saver": {"freq_epochs": 1}, "recover": {"mode": "disabled"}, "ref": {"backend": "fsdp:d4"}}
+TRAINED = {"path": "m", "gradient_checkpointing": True, "use_lora": True}
+AREAL = tuple(
+    {**MARKS, "actor": {**TRAINED, "backend": f"{engine}:d4", **more}, "rollout": {"backend": f"{rollout}:d4"}}
+    for engine, rollout, more in (
+        ("fsdp", "sglang", {}),
+        ("archon", "vllm", {}),
+        (
+            "megatron",
+            "vllm",
+            {"megatron": {"recompute_granularity": "selective", "use_precision_aware_optimizer": True}},
+        ),
+    )
+)
 TUNE = {"_component_": "torchtune.models.qwen2_5.qwen2_5_7b_base"}
 NEMO = {
     "policy": {
@@ -138,9 +157,36 @@ PROGRAMS = {
         ("deepspeed --module openrlhf.cli.train_sft --pretrain m",), ("training_keys.txt",)
     ),
     "openrlhf, ppo": Program(("python3 -m openrlhf.cli.train_ppo_ray --pretrain m",)),
+    "skyrl": Program(
+        (
+            f"{SKYRL} trainer.critic.model.path=m trainer.placement.colocate_all=false",
+            f"{SKYRL} trainer.algorithm.use_kl_loss=false trainer.algorithm.use_entropy_loss=true",
+            f"{SKYRL} generator.max_turns=3",
+        ),
+        hydra=True,
+    ),
+    "skyrl, supervised": Program(
+        (
+            f"{SKYRL_SFT} strategy=fsdp",
+            f"{SKYRL_SFT} use_sequence_packing=true",
+            f"{SKYRL_SFT} megatron_config.transformer_config_kwargs.recompute_granularity=selective",
+            *(f"{SKYRL_SFT} {OFFLOAD}_{half}" for half in ("cpu_offload=true", "offload_fraction=1.0")),
+        ),
+        ("model_keys.txt", "sft_keys.txt"),
+        ("model_names.txt", "sft_names.txt"),
+        hydra=True,
+    ),
+    "areal": Program(AREAL),
+    "areal, one model": Program(AREAL, ("model_keys.txt",), ("model_names.txt",), section="actor.", of_model=True),
     "deepspeed_chat": Program((f"{CHAT} --model_name_or_path m --data_path d --zero_stage 2 --deepspeed",)),
     "torchtune": Program(({"model": TUNE, "batch_size": 2, "optimizer": {"_component_": "torch.optim.AdamW"}},)),
     "torchtitan": Program(({"model": {"name": "llama3", "flavor": "8B"}, "training": {"steps": 1}},)),
+    "litgpt": Program(
+        (
+            {"checkpoint_dir": "checkpoints/a/b", "train": {"epochs": 1}, "lora_query": False},
+            {"model_name": "m", "model_config": {"name": "m"}, "train": {"max_tokens": 1}},
+        )
+    ),
     "axolotl": Program((AXOLOTL, AXOLOTL | {"rl": "dpo"}, AXOLOTL | {"rl": "grpo"}), names=("names.txt",)),
     "open_instruct": Program(("accelerate launch --num_processes 8 open_instruct/finetune.py --model_name_or_path m",)),
     "ms_swift": Program(("swift sft --model m --dataset d",), ("keys.txt", "shared_keys.txt"), values=("seq_cls",)),
@@ -240,7 +286,8 @@ def meanings(name: str) -> dict[str, tuple[object, ...]]:
         words = [word for listed in known.words.values() for word in listed]
         lines = (line.partition("#")[0].split() for line in path.read_text(encoding="utf-8").splitlines())
         own = dict.fromkeys(line[0] for line in lines if line and line[0] != "words:")
-        found.update((key, (*VALUES, *PROGRAMS[name].values, *words)) for key in own if known[key])
+        section = PROGRAMS[name].section if PROGRAMS[name].of_model else ""
+        found.update((f"{section}{key}", (*VALUES, *PROGRAMS[name].values, *words)) for key in own if known[key])
     return found
 
 

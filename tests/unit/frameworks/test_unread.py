@@ -49,7 +49,6 @@ def test_a_workflow_is_passed_over() -> None:
             "pretrain: m\nactor_train: {training_args: {}}\nactor_infer: {}\nrollout_batch_size: 64\nmax_steps: 1",
             "ROLL",
         ),
-        ("trial_name: t\nsaver: {}\nrecover: {}\nactor: {path: m}\ngconfig: {n_samples: 4}", "AReaL"),
         ("checkpoints: {}\ngeneral: {}\nmodel: {}\nparallelism: {dp: 1}\ntokenizer: {}\ntokens: {}", "nanotron"),
     ],
 )

@@ -174,3 +174,8 @@ def test_a_case_that_goes_on_without_end_is_given_up_and_said() -> None:
     assert [(skip.source.line, skip.reason) for skip in script.skipped] == [
         (line, "goes on behind ;;&, where it is not followed") for line in (1, 2)
     ]
+
+
+def test_a_condition_that_every_round_adds_is_written_once() -> None:
+    script = read_script("a.sh", "for _ in $(seq 1 1000); do check || break; wait_for; done\ndeepspeed train.py\n")
+    assert {command.condition for command in script.commands} == {None, "not (not (check))"}

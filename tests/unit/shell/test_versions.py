@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compatcheck.shell import versions as module
 from compatcheck.shell.versions import Versions
 
 NAMES = st.sampled_from("abcd")
@@ -19,8 +21,15 @@ OPERATIONS = st.lists(
 )
 
 
-@given(OPERATIONS)
-def test_versions_are_as_copies_of_a_dictionary(operations: list[tuple[str, int, str, int]]) -> None:
+@pytest.mark.parametrize("apart", [0, 2, 64])
+@given(operations=OPERATIONS)
+def test_versions_are_as_copies_of_a_dictionary(apart: int, operations: list[tuple[str, int, str, int]]) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(module, "_APART", apart)
+        _compare_with_dictionaries(operations)
+
+
+def _compare_with_dictionaries(operations: list[tuple[str, int, str, int]]) -> None:
     versions, plain = [Versions({"a": 1})], [{"a": 1}]
     for kind, which, name, value in operations:
         n = which % len(versions)
@@ -51,3 +60,20 @@ def test_versions_of_other_mappings_are_compared_whole() -> None:
     assert Versions({"a": 1, "b": 2}).differing(Versions({"b": 2, "c": 3})) == {"a": (1, None), "c": (None, 3)}
     assert Versions({"a": 1}) == Versions({"a": 1})
     assert Versions({"a": 1}) != {"a": 1}
+
+
+def test_a_version_far_behind_is_not_walked_to_again(monkeypatch) -> None:
+    swaps = []
+    put = module._put
+    monkeypatch.setattr(module, "_put", lambda *given: (swaps.append(1), put(*given)))
+    ahead = Versions(dict.fromkeys("abc", 0))
+    behind = []
+    for n in range(1000):
+        behind.append(ahead.copy())
+        ahead["a"] = n
+    swaps.clear()
+    for _ in range(10):
+        for one in behind:
+            assert one["b"] == ahead["b"] == 0
+            assert set(one.differing(ahead)) == {"a"}
+    assert len(swaps) < 200 * len(behind)
