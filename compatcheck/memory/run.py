@@ -140,6 +140,8 @@ class Run(NamedTuple):
     in_backward: bool
     """The optimizer applies each gradient in backward and gives it back."""
     micro_batch: int
+    evaluated: int
+    """Sequences that one device takes at once in evaluations between steps; 0 where there are none, or nobody read how."""
     sequence: int
     accumulation: int
     unsharded_gradients: float
