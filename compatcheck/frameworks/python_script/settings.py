@@ -1,12 +1,13 @@
 """Files of Python whose names are a configuration (mmengine): what they are assigned, statement by statement, by ``ast`` alone.
 
-Literals, arithmetic, ``dict(…)`` and names assigned before are followed; what is imported is its dotted name. Anything else keeps its
-words and has no value. Nothing is imported, nothing is run.
+Literals, arithmetic, ``dict(…)`` and names assigned before are followed; what is imported is its dotted name. Anything else keeps
+its words and has no value. Nothing is imported, nothing is run.
 """
 
 from __future__ import annotations
 
 import ast
+
 from compatcheck.frameworks.launch.values import Argument
 from compatcheck.frameworks.python_script.calls import (
     NoLiteralError,
@@ -17,7 +18,6 @@ from compatcheck.frameworks.python_script.calls import (
     parse_script,
     words_of,
 )
-
 
 Held = Argument | dict[str, "Held"]
 _MAX_DEPTH = 60
@@ -116,7 +116,11 @@ class _Module:
                 return Argument(self._dotted(node), node.lineno)
             case ast.Dict(keys=keys, values=values):
                 return self._mapping(
-                    [(key and self._text(key, depth), one) for key, one in zip(keys, values, strict=True)], depth
+                    [
+                        (None if key is None else self._text(key, depth), one)
+                        for key, one in zip(keys, values, strict=True)
+                    ],
+                    depth,
                 )
             case ast.Call(func=ast.Name(id="dict"), args=[], keywords=words):
                 return self._mapping([(word.arg, word.value) for word in words], depth)
