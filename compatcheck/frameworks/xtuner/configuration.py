@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.core.document import Document, Statement, Unresolved
+from compatcheck.core.document import Document, Gap, Statement, Unresolved
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.composition import retell
 from compatcheck.frameworks.conversions import LEAVE, opens
@@ -84,7 +84,9 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
         return Reading((Document(READER, source, (Statement(None, "framework", "huggingface"),), skipped=(skip,)),))
     opened = tuple(leave_open(options))
     meanings = make_meanings()._replace(models={}) if opened else make_meanings()
-    document = retell(Document(READER, source, (), options=options), options, meanings, settle(options))
+    base = options.pop("_base_", None)  # what is left of files that could not be read
+    gaps = () if base is None else (Gap(source._replace(key="_base_", line=base.line), str(base.why)),)
+    document = retell(Document(READER, source, (), options=options, gaps=gaps), options, meanings, settle(options))
     return Reading((document._replace(unresolved=(*document.unresolved, *opened), options={}),))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from compatcheck.core.errors import InputError
@@ -77,7 +79,6 @@ def test_a_value_has_the_line_where_it_is_written() -> None:
         "name = dict(a=1)\nname.update(a=2)\n",
         "name = 1\nif unknown:\n    name = 2\n",
         "name = 1\nfrom .base import *\n",
-        "name = 1\nwith read_base():\n    from .base import *\n",
         "name = 1 / 0\n",
         "name = 9 ** 9 ** 9\n",
         "def name():\n    pass\n",
@@ -95,6 +96,36 @@ def test_one_value_that_is_not_known_leaves_the_others() -> None:
     assert leaf(found, "model", "size") == 2
     assert isinstance(found["model"], dict)
     assert found["model"]["path"].why == "is os.getcwd(), which is no literal"  # type: ignore[union-attr]
+
+
+def test_a_file_is_laid_over_those_that_it_names(tmp_path: Path) -> None:
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base" / "a.py").write_text("size = 1\nmodel = dict(llm=dict(name='m', dtype='x'), lora=dict(r=8))\n")
+    (tmp_path / "base" / "b.py").write_text("_base_ = './a.py'\noptimizer = dict(type='AdamW')\n")
+    path = str(tmp_path / "c.py")
+    text = "_base_ = ['base/b.py']\nmodel = dict(llm=dict(dtype='y'), lora=dict(_delete_=True, rank=4))\n"
+    found = read_settings(text, path)
+    assert (leaf(found, "model", "llm", "name"), leaf(found, "model", "llm", "dtype")) == ("m", "y")
+    assert isinstance(found["model"], dict)
+    assert set(found["model"]["lora"]) == {"rank"}  # type: ignore[arg-type]
+    assert (leaf(found, "size"), leaf(found, "optimizer", "type")) == (1, "AdamW")
+    assert isinstance(found["size"], Argument)
+    assert found["size"].line is None
+    assert "_base_" not in found
+    lazy = "with read_base():\n    from .base.b import *\n    from .base.a import size as other\nmodel = dict(llm=1)\n"
+    found = read_settings(lazy, path)
+    assert (leaf(found, "optimizer", "type"), leaf(found, "other"), found["model"].keys()) == ("AdamW", 1, {"llm"})  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "text", ["_base_ = 'missing.py'\n", "with read_base():\n    from .missing import *\n", "_base_ = 'c.py'\n"]
+)
+def test_a_base_that_cannot_be_read_is_left_to_be_said(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "c.py"
+    path.write_text(text)
+    held = read_settings(text, str(path))["_base_"]
+    assert isinstance(held, Argument)
+    assert "could not be read" in str(held.why)
 
 
 def test_deep_expressions_and_what_is_no_python_are_refused_or_not_known() -> None:

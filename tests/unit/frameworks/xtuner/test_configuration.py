@@ -121,6 +121,15 @@ def test_a_value_that_is_not_followed_is_said(tmp_path: Any) -> None:
     assert (open_one.fact, open_one.why) == ("model.load_dtype", "is choose(), which is no literal")
 
 
+def test_a_base_that_is_not_there_leaves_open_what_it_may_say(tmp_path: Any) -> None:
+    path = write(tmp_path, BITS, LORA)
+    text = (tmp_path / "c.py").read_text(encoding="utf-8")
+    (tmp_path / "c.py").write_text(f"_base_ = 'base.py'\n{text}", encoding="utf-8")
+    assert "training.gradient_checkpointing" not in resolve(path)
+    (tmp_path / "base.py").write_text("model = dict(use_activation_checkpointing=False)\n", encoding="utf-8")
+    assert resolve(path)["training.gradient_checkpointing"] is False
+
+
 def test_what_the_hf_trainer_trains_is_not_read() -> None:
     text = "framework = 'huggingface'\nmodel = dict(llm=1)\ntraining_args = dict(lr=1)\n"
     (document,) = xtuner.read(read_settings(text, "c.py"), "c.py").documents
