@@ -147,8 +147,8 @@ def largest_unsharded(run: Run) -> Size:
     """Return gradients that live whole for a moment although they are sharded afterwards: one block's, or the head's.
 
     FSDP1 joins the gradients of a unit's weights, which lie beside it until then: twice a block's, or those of embedding and
-    head, which are of one unit, the root (torch distributed/fsdp/_flat_param.py: the weights are ``torch.split`` of one flat parameter,
-    whose backward is ``cat``; counted with torch 2.13.0 on a CPU).
+    head, which are of one unit, the root: weights are ``torch.split`` of one flat parameter, whose backward is ``cat`` (torch
+    distributed/fsdp/_flat_param.py; counted with torch 2.13.0 on a CPU).
     """
     if run.parallel.stage < 2:
         return exactly(0)
