@@ -59,6 +59,8 @@ FOLDERS = (
     Folder("native", has_commands=False, telling_words=("compatcheck:",)),
     Folder("verl", forks=("search-r1", "logic-rl", "tinyzero"), spawns=("rl",)),
     Folder("easy_r1", spawns=("easy-r1",)),
+    Folder("nemo_rl", spawns=("nemo-rl",)),
+    Folder("prime_rl", spawns=("rl", "sft")),
     Folder("openrlhf", has_files=False, spawns=("ppo_ray",)),
     Folder("skyrl", has_files=False, spawns=("rl", "sft")),
     Folder("areal", spawns=("areal",)),

@@ -29,9 +29,6 @@ PROGRAMS = (
     ),
     Marks("NeMo", frozenset(["exp_manager", "model", "trainer"]), enough=3),
     Marks(
-        "NeMo RL", frozenset(["checkpointing", "cluster", "dpo", "grpo", "loss_fn", "policy", "rm", "sft"]), enough=3
-    ),
-    Marks(
         "ROLL",
         frozenset(
             [
@@ -49,8 +46,6 @@ PROGRAMS = (
         ),
         enough=3,
     ),
-    Marks("prime-rl", frozenset(["inference", "orchestrator", "trainer", "weight_broadcast"])),
-    Marks("prime-rl", frozenset(["ckpt", "data", "max_steps", "model", "optim"]), enough=4),
     Marks(
         "nanotron",
         frozenset(["checkpoints", "data_stages", "general", "lighteval", "parallelism", "tokenizer", "tokens"]),

@@ -180,6 +180,8 @@ class Run(NamedTuple):
     entropy_computed: str
     """Whether every forward of the policy computes its entropy: ``always``, ``asked`` or ``never``."""
     offload_optimizer: bool
+    states_for_step: bool
+    """Whether optimizer states are on the device for the step alone."""
     offload_param: bool
     reduce_bucket: int
     gather_bucket: int

@@ -17,7 +17,7 @@ from compatcheck.frameworks.composition import retell
 from compatcheck.frameworks.conversions import LEAVE
 from compatcheck.frameworks.keys import SILENT, KeyTable, Names, Table
 from compatcheck.frameworks.launch.arguments import OptionMeanings, name_roles, state_forward_only, state_value_heads
-from compatcheck.frameworks.launch.hydra import interpolate
+from compatcheck.frameworks.launch.interpolation import follow
 from compatcheck.frameworks.launch.values import Argument
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.translation import flatten
@@ -92,7 +92,8 @@ def compose(*documents: Document) -> tuple[Document, ...]:
     whole: dict[str, Argument] = {}
     for document in reversed(documents):
         whole |= document.options
-    followed = {key: interpolate(key, whole) or argument for key, argument in _with_sections(whole).items()}
+    sections = _with_sections(whole)
+    followed = {key: follow(key, sections) for key in sections}
     table, models, known, open_facts = settle(followed)
     meanings = OptionMeanings(READER, table, is_plain, models)
     found = []

@@ -12,6 +12,7 @@ from compatcheck.core.estimate import Component, Size, exactly
 from compatcheck.memory.closed_form.layers import DECODER, LITGPT, RECIPES
 from compatcheck.memory.closed_form.policy_logits import (
     HEADLESS,
+    NEMO_RL,
     OUTSIDE,
     POLICY_TRAINERS,
     completion_share,
@@ -55,10 +56,12 @@ largest and its exponential; in backward log-probabilities, a gradient in two st
 FACTORY = Range(20, 20, 20)
 """LLaMA-Factory's own DPO and KTO: the policy's float32 logits and log-probabilities stay while the reference makes both, and a
 copy of the logits; 12 in backward, and of a loss without reference (benchmarks/preference_logits.py)."""
+WHOLE = Range(12, 16, 20)
+"""prime-rl's loss over whole logits: what the peaks that its repository shows leave beside states and activations, 15 to 18."""
 _UNREAD = PerLogit(12, 16)
 """Of float32 logits that a loss nobody read takes log-probabilities of: logits, a quotient, log-probabilities; in backward
 logits, log-probabilities and two gradients."""
-MEGATRON, TORCHTITAN = "megatron", "torchtitan"
+MEGATRON, TORCHTITAN, PRIME_RL = "megatron", "torchtitan", "prime-rl"
 _CHUNKS = 8
 """torchtune's CEWithChunkedOutputLoss splits the tokens in as many chunks (modules/loss/ce_chunked_output_loss.py, 0.4)."""
 _LITGPT_TOKENS = 128
@@ -116,10 +119,18 @@ def _is_of_policy(run: Run) -> bool:
     return own or run.trainer in POLICY_TRAINERS
 
 
+def is_loss_read(run: Run) -> bool:
+    """Tell whether somebody read how the loss of a policy is computed."""
+    own = run.code == PRIME_RL and run.loss == "fused_linear"
+    return own or (run.code == NEMO_RL and run.loss == "chunked") or outside_loss(run, backward=True) is not None
+
+
 def outside_loss(run: Run, *, backward: bool) -> tuple[Range, str] | None:
     """Return bytes per logit of a loss that takes the model's logits, and their source; None where none or nobody read it."""
     if _is_of_policy(run) and run.code != "trl":
         return per_policy_logit(run, backward=backward)
+    if run.code == PRIME_RL and run.loss == "cross_entropy":
+        return WHOLE, "PrimeIntellect-ai/prime-rl 559b447 benchmarks/baselines"
     if run.code == "llamafactory" and run.trainer in {"dpo", "kto"}:
         one_pass = backward or run.loss_type in WITHOUT
         return Range(12, 12, 12) if one_pass else FACTORY, "benchmarks/preference_logits.py"
@@ -237,6 +248,8 @@ def _fused(run: Run, tokens: int, facts: tuple[str, ...]) -> tuple[Component, ..
     compute dtype, the gradient of the hidden states and, if the head is trained, of its weight, both made in forward. Source:
     liger_kernel/ops/fused_linear_cross_entropy.py 0.5.2 (inc_factor, chunk_size).
     """
+    if run.code == PRIME_RL:
+        return _prime_rl(run, tokens, facts)
     model, compute = run.model, run.precision.compute
     factor = -(-model.vocab // model.hidden)
     chunk = 1 << max(0, (-(-tokens // factor) - 1).bit_length())
@@ -254,3 +267,25 @@ def _fused(run: Run, tokens: int, facts: tuple[str, ...]) -> tuple[Component, ..
             facts,
         ),
     )
+
+
+def _prime_rl(run: Run, tokens: int, facts: tuple[str, ...]) -> tuple[Component, ...]:
+    """Return what prime-rl's head takes in backward: work on a piece of the logits, and gradients of hidden states and head.
+
+    A piece is of 8,192 tokens, unless fewer are asked for, and of 8,192 words. 22.7 B each, as its function allocates on a CPU:
+    16-bit logits, float32 copies, probabilities and gradients, those of the piece before among them.
+    """
+    model, compute = run.model, run.precision.compute
+    head = model.vocab * model.hidden if run.trainable >= model.parameters else 0
+    gradients = compute * (tokens * model.hidden + head)
+    words, piece = min(_PIECE, model.vocab), min(_PIECE, tokens)
+    whole = int(_PRIME_RL_BYTES * piece * words + gradients)
+    said = f"{_PRIME_RL_BYTES:g} B × {piece:,} tokens × {words:,} + gradients of hidden states and head"
+    size, source = (
+        Size(int(gradients), whole, whole),
+        "prime_rl/trainer/models/layers/lm_head.py; benchmarks/policy_logits.py",
+    )
+    return (Component("logits in pieces", "logits", size, said, source, run.role, facts),)
+
+
+_PIECE, _PRIME_RL_BYTES = 8192, 22.7

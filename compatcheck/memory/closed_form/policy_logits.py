@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 POLICY_TRAINERS = frozenset({"grpo", "ppo", "rloo", "online_dpo", "xpo", "nash_md", "gkd", "reinforce"})
 VERL = frozenset({"verl", "verl-engine"})
 """Code that takes log-probabilities as verl's actor does: its workers, and its engines, for supervised training too."""
-SKYRL, PARALLEL_CHUNKS, AREAL = "skyrl", "parallel-chunks", "areal"
-OUTSIDE = frozenset({"verl-engine", SKYRL, PARALLEL_CHUNKS, AREAL})
+SKYRL, PARALLEL_CHUNKS, AREAL, NEMO_RL = "skyrl", "parallel-chunks", "areal", "nemo-rl"
+OUTSIDE = frozenset({"verl-engine", SKYRL, PARALLEL_CHUNKS, AREAL, NEMO_RL})
 """Code that takes log-probabilities of its own for supervised and preference training, too."""
 HEADLESS = frozenset({"critic", "reward"})
 """Roles whose head gives one number for each token: a value or a score."""
@@ -44,6 +44,8 @@ def per_policy_logit(run: Run, *, backward: bool) -> tuple[PerLogit, str] | None
         return _verl(run, backward=backward)
     if run.code == "openrlhf":
         return _openrlhf(run, backward=backward)
+    if run.code == NEMO_RL and run.loss != "chunked":
+        return _nemo_rl(run, backward=backward)
     if run.code in {SKYRL, PARALLEL_CHUNKS, AREAL}:
         take = _areal if run.code == AREAL else _in_chunks
         return take(run, backward=backward and run.optimizer is not None), "benchmarks/chunked_logits.py"
@@ -172,3 +174,15 @@ def _openrlhf(run: Run, *, backward: bool) -> tuple[PerLogit, str]:
     if run.optimizer is None or not backward:
         return PerLogit(8, 8, 10) if old else PerLogit(6, 6, 8 if release is not None else 10), source
     return PerLogit(8, 12, 16) if old else PerLogit(8, 10, 12), source
+
+
+def _nemo_rl(run: Run, *, backward: bool) -> tuple[PerLogit, str]:
+    """Return NeMo RL's figures.
+
+    Every model hands over float32 logits, 4 (FSDP2's output dtype; Megatron's module casts them). Whole ones become
+    log-probabilities, 4, which backward keeps, with a gradient of each. Logits that ranks share (DTensor, Megatron) become
+    log-probabilities and, for backward, their softmax, whose place the gradient takes. The high bound adds one tensor.
+    """
+    shared = run.parallel.tensor > 1 or run.parallel.sharding == "megatron"
+    expected = 12.0 if shared or (backward and run.optimizer is not None) else 8.0
+    return PerLogit(expected, expected, expected + 4), "nemo_rl/distributed/model_utils.py; benchmarks/policy_logits.py"

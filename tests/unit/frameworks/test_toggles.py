@@ -43,6 +43,13 @@ class Program(NamedTuple):
     """Values of keys that no list of words has."""
 
 
+def nest(data: dict[str, Any], key: str, value: object) -> dict[str, Any]:
+    """Return a parsed file with one more dotted key."""
+    first, dot, rest = key.partition(".")
+    inner = data.get(first)
+    return {**data, first: nest(inner if isinstance(inner, dict) else {}, rest, value) if dot else value}
+
+
 VERL = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=m critic.model.path=m"
 ENGINE = "torchrun -m verl.trainer.sft_trainer model.path=m data.train_files=t"
 HF = {"output_dir": "o", "per_device_train_batch_size": 1, "learning_rate": 1e-5, "model_name_or_path": "m"}
@@ -67,7 +74,56 @@ AREAL = tuple(
     )
 )
 TUNE = {"_component_": "torchtune.models.qwen2_5.qwen2_5_7b_base"}
+NEMO = {
+    "policy": {
+        "model_name": "m",
+        "dtensor_cfg": {"enabled": True, "lora_cfg": {"enabled": True, "match_all_linear": False}},
+    },
+    "cluster": {"num_nodes": 4, "gpus_per_node": 8},
+    "checkpointing": {},
+    "data": {"train": {"env_name": "reward_model"}},
+    "env": {"reward_model": {"resources": {"num_nodes": 1, "gpus_per_node": 1}}},
+    "grpo": {"num_prompts_per_step": 2, "num_generations_per_prompt": 2},
+}
+NEMO_MEGATRON = {
+    "policy": {
+        "model_name": "m",
+        "megatron_cfg": {"enabled": True, "activation_checkpointing": True, "peft": {"enabled": True}},
+    },
+    "cluster": {},
+    "checkpointing": {},
+}
+PRIME = {"model": {"name": "m"}, "trainer": {}, "orchestrator": {}, "inference": {}}
 PROGRAMS = {
+    "nemo_rl": Program(
+        (
+            NEMO,
+            NEMO_MEGATRON,
+            *(nest(NEMO, f"policy.{way}.enabled", value=True) for way in ("sequence_packing", "dynamic_batching")),
+            *(nest(NEMO, "policy.generation.backend", engine) for engine in ("vllm", "sglang", "trtllm")),
+            nest(NEMO, "policy.generation.colocated", {"enabled": False, "resources": {"num_nodes": 1}}),
+            nest(nest(NEMO, "cluster.num_nodes", 1), "policy.generation.colocated.enabled", value=True),
+            nest(
+                nest(NEMO, "policy.generation.colocated", {"enabled": False, "resources": {"gpus_per_node": 1}}),
+                "cluster.num_nodes",
+                1,
+            ),
+            *(
+                {**NEMO_MEGATRON, trainer: {"num_prompts_per_step": 2, "num_generations_per_prompt": 2}}
+                for trainer in ("ppo", "distillation")
+            ),
+        )
+    ),
+    "prime_rl": Program(
+        (
+            PRIME,
+            nest(PRIME, "deployment.type", "multi_node"),
+            nest(nest(PRIME, "deployment.type", "multi_node"), "deployment.num_train_nodes", 4),
+            nest(PRIME, "inference.vllm.data_parallel_size", 2),
+            nest(PRIME, "inference.vllm.enable_expert_parallel", value=True),
+            {"model": {"name": "m"}, "data": {"type": "sft"}},
+        )
+    ),
     "verl": Program(
         (
             VERL,
@@ -190,13 +246,6 @@ VALUES = (
     "x/y.json",
     ["x"],
 )
-
-
-def nest(data: dict[str, Any], key: str, value: object) -> dict[str, Any]:
-    """Return a parsed file with one more dotted key."""
-    first, dot, rest = key.partition(".")
-    inner = data.get(first)
-    return {**data, first: nest(inner if isinstance(inner, dict) else {}, rest, value) if dot else value}
 
 
 def read(name: str, base: str | dict[str, Any], key: str | None = None, value: object = None) -> tuple[Document, ...]:

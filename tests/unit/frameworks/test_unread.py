@@ -49,10 +49,7 @@ def test_a_workflow_is_passed_over() -> None:
             "pretrain: m\nactor_train: {training_args: {}}\nactor_infer: {}\nrollout_batch_size: 64\nmax_steps: 1",
             "ROLL",
         ),
-        ("model: {name: m}\ntrainer: {}\norchestrator: {}\ninference: {}", "prime-rl"),
-        ("max_steps: 1\nckpt: {}\nmodel: {name: m}\ndata: {}\noptim: {lr: 1.0}", "prime-rl"),
         ("checkpoints: {}\ngeneral: {}\nmodel: {}\nparallelism: {dp: 1}\ntokenizer: {}\ntokens: {}", "nanotron"),
-        ("rm: {}\npolicy: {}\ncluster: {}\ncheckpointing: {}", "NeMo RL"),
     ],
 )
 def test_programs_that_share_key_names_with_trainers_are_named(tmp_path: Path, text: str, framework: str) -> None:

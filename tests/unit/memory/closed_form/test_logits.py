@@ -96,3 +96,17 @@ def test_torchtitan_splits_its_loss_over_the_ranks_that_split_the_vocabulary(mak
     assert [logits(split, backward=backward)[0].size.expected for backward in (False, True)] == [14 * share, 16 * share]
     whole = make_run(**stated, hardware__world_size=4)
     assert [logits(whole, backward=backward)[0].size.expected for backward in (False, True)] == [20 * share, 24 * share]
+
+
+@pytest.mark.parametrize(("tensor", "forward", "backward"), [(1, 8, 12), (4, 12, 12)])
+@pytest.mark.parametrize("trainer", ["grpo", "sft"])
+def test_nemo_rl_takes_log_probabilities_of_float32_logits_for_every_trainer(
+    make_run, trainer, tensor, forward, backward
+):
+    facts = {"training__tensor_parallel": tensor, "hardware__world_size": tensor, "training__trainer": trainer}
+    run = make_run(program__code="nemo-rl", program__casts_logits=True, **facts)
+    count = 2048 * 32000 // tensor
+    assert logits(run, backward=False)[0].size.expected == forward * count
+    assert logits(run, backward=True)[0].size == (backward * count, backward * count, (backward + 4) * count)
+    chunked = make_run(program__code="nemo-rl", training__loss_implementation="chunked", **facts)
+    assert logits(chunked, backward=True)[0].size.expected < count * 2
