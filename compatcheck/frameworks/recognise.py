@@ -228,7 +228,7 @@ def is_settings(path: str, files: Files = LOCAL) -> bool:
     try:
         if not may_be_settings(files.read_bytes(path, HEAD_BYTES)):
             return False
-        return find_python_reader(_parse(read_text(path, files), path)) is not None
+        return find_python_reader(_parse(read_text(path, files), path, files)) is not None
     except (InputError, OSError):
         return False
 
@@ -314,7 +314,7 @@ def read_configuration(path: str, files: Files = LOCAL, *, named: bool) -> Readi
     """
     try:
         text = read_text(path, files)
-        data = _parse(text, path)
+        data = _parse(text, path, files)
     except InputError:
         if named or os.path.basename(path) == "config.json" or _is_meant_for_training(path, files):
             raise
@@ -340,14 +340,14 @@ def read_configuration(path: str, files: Files = LOCAL, *, named: bool) -> Readi
     raise InputError(msg, source=Source(path), hint=hint)
 
 
-def _parse(text: str, path: str, *, lenient: bool = False) -> Any:  # noqa: ANN401 (JSON or YAML)
+def _parse(text: str, path: str, files: Files, *, lenient: bool = False) -> Any:  # noqa: ANN401 (JSON or YAML)
     """Parse a configuration; where it is DeepSpeed's, or may be (``lenient``), comments are legal."""
     if path.lower().endswith(".hjson"):
         return syntax.parse(text, path)
     if path.lower().endswith(".py"):
         from compatcheck.frameworks.python_script.settings import read_settings  # noqa: PLC0415 (only for Python)
 
-        return read_settings(text, path)
+        return read_settings(text, path, files)
     try:
         return parse_configuration(text, path)
     except InputError as error:
@@ -590,7 +590,7 @@ def _read_kind(kind: str, file: str, files: Files) -> tuple[Document, ...]:
     text = read_text(file, files)
     if not text.strip():
         raise InputError("is empty", source=Source(file), hint="was it truncated, or is another file meant?")
-    data = expect_mapping(_parse(text, file, lenient=True), file, f"a configuration of {reader.LABEL}")
+    data = expect_mapping(_parse(text, file, files, lenient=True), file, f"a configuration of {reader.LABEL}")
     return read_filled_in(reader, data, file).documents
 
 

@@ -508,6 +508,7 @@ class NoLiteralError(Exception):
 
 
 def negate(operator: ast.unaryop, value: object) -> object:
+    """Turn the sign of a number or the truth of a value."""
     if isinstance(operator, ast.USub) and isinstance(value, int | float):
         return -value
     if isinstance(operator, ast.Not):
@@ -550,6 +551,7 @@ def compute(operator: ast.operator, left: object, right: object) -> object:
 
 
 def convert(kind: str, value: object) -> object:
+    """Make a number, or a text, of a literal."""
     if not isinstance(value, str | int | float):
         raise NoLiteralError
     try:
