@@ -279,9 +279,12 @@ _NAMES_TRAINING = (
 
 
 def _trains(documents: tuple[Document, ...], files: Files) -> bool:
-    """Tell whether a command says anything about training; one that only starts a script does where that script does."""
-    first = documents[0]
-    if len(documents) > 1 or first.reader != "script" or first.statements or first.skipped:
+    """Tell whether a command says anything about training; one that only starts a script does where that script does.
+
+    What was not read of the launch script around it says nothing of this command.
+    """
+    first, *others = documents
+    if any(one.reader != "shell" for one in others) or first.reader != "script" or first.statements or first.skipped:
         return True
     if any(kind != "program" for kind, _, _ in first.references):
         return True
@@ -293,7 +296,7 @@ def _says_something(file: str, files: Files) -> bool:
     from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for Python scripts)
 
     try:
-        return bool(python_script.read(file, files, named=False))
+        return python_script.may_train(file, files) and bool(python_script.read(file, files, named=False))
     except InputError:
         return False
 

@@ -73,6 +73,19 @@ _KEPT = 1 << 16
 """The longest text, in characters, whose parsed form is kept: it takes a hundred times as much."""
 
 
+_SPEAKS = re.compile(rb"(?i)(?<!pre)(?<!pre[-_])train|tun(?:e|ing)|Accelerator|\.backward\(|deepspeed\.init|fsdp")
+"""What stands somewhere in every script that trains: one that only loads a model converts or asks it."""
+
+
+def may_train(path: str, files: Files = LOCAL) -> bool:
+    """Tell whether a script of Python speaks of training at all.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    return _SPEAKS.search(read_bytes(path, files)) is not None
+
+
 def starts_training(path: str, files: Files = LOCAL, *, told: bool) -> bool:
     """Tell by some words whether a file of Python is a script that trains, where nobody named it.
 
