@@ -184,17 +184,14 @@ class _Composed:
         from compatcheck.frameworks.python_script.composed import find_composed  # noqa: PLC0415 (only for a program at hand)
 
         stated = parse_flags(launch.arguments, single=True).options
-        directory: str | None
-        name: str | None
-        directory, name = find_composed(file, self.files) or (None, None)
-        if "config_path" in stated:
-            directory = str(stated["config_path"].value)
-        if "config_name" in stated:
-            name = str(stated["config_name"].value)
-        if directory is None or name is None:
+        found = find_composed(file, self.files) or ("", "")
+        directory, name = (
+            str(stated[key].value) if key in stated else own for key, own in zip(_OF_HYDRA, found, strict=True)
+        )
+        if not directory or not name:
             return launch
         beside = os.path.join(os.path.dirname(file), directory)
-        if stated.keys() & _OF_HYDRA and not self.files.is_file(
+        if stated.keys() & {*_OF_HYDRA} and not self.files.is_file(
             os.path.join(beside, f"{name.removesuffix('.yaml')}.yaml")
         ):
             return launch
@@ -205,7 +202,7 @@ class _Composed:
         )
 
 
-_OF_HYDRA = {"config_path", "config_name"}
+_OF_HYDRA = ("config_path", "config_name")
 _OTHER_WAYS = ("--config-dir", "-cp", "-cn", "-cd")
 
 
