@@ -281,22 +281,33 @@ _NAMES_TRAINING = (
 def _trains(documents: tuple[Document, ...], files: Files) -> bool:
     """Tell whether a command says anything about training; one that only starts a script does where that script does.
 
-    What was not read of the launch script around it says nothing of this command.
+    Where something of the launch script was not read, a script counts unless it is at hand and speaks of no training.
     """
     first, *others = documents
     if any(one.reader != "shell" for one in others) or first.reader != "script" or first.statements or first.skipped:
         return True
     if any(kind != "program" for kind, _, _ in first.references):
         return True
-    programs = (find_beside(first.source.path, name, files) for _, name, _ in first.references)
+    programs = [find_beside(first.source.path, name, files) for _, name, _ in first.references]
+    if others:
+        return not all(files.is_file(file) and not _speaks_of_training(file, files) for file in programs)
     return any(files.is_file(file) and _says_something(file, files) for file in programs)
+
+
+def _speaks_of_training(file: str, files: Files) -> bool:
+    from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for Python scripts)
+
+    try:
+        return python_script.may_train(file, files)
+    except InputError:
+        return True
 
 
 def _says_something(file: str, files: Files) -> bool:
     from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for Python scripts)
 
     try:
-        return python_script.may_train(file, files) and bool(python_script.read(file, files, named=False))
+        return _speaks_of_training(file, files) and bool(python_script.read(file, files, named=False))
     except InputError:
         return False
 

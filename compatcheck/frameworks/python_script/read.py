@@ -73,8 +73,9 @@ _KEPT = 1 << 16
 """The longest text, in characters, whose parsed form is kept: it takes a hundred times as much."""
 
 
-_SPEAKS = re.compile(rb"(?i)(?<!pre)(?<!pre[-_])train|tun(?:e|ing)|Accelerator|\.backward\(|deepspeed\.init|fsdp")
-"""What stands somewhere in every script that trains: one that only loads a model converts or asks it."""
+_SPEAKS = re.compile(rb"(?i)(?<!pre)(?<!pre[-_])train(?:er|ing|\w*\()|tun(?:e|ing)|Accelerator|\.backward\(|deepspeed\.init|fsdp")
+"""What stands somewhere in every script that trains: one that only loads a model converts or asks it, and data has parts that are
+called `train`, too."""
 
 
 def may_train(path: str, files: Files = LOCAL) -> bool:

@@ -102,7 +102,7 @@ def test_a_script_that_only_loads_a_model_is_no_run_beside_one_that_trains(tmp_p
         "from transformers import AutoModelForCausalLM\n"
         "AutoModelForCausalLM.from_pretrained('gpt2').save_pretrained('out')\n"
     )
-    (tmp_path / "prepare.py").write_text("print('nothing')\n")
+    (tmp_path / "prepare.py").write_text("train = load()['train']\nprint(train.map(len))\n")
     script = tmp_path / "run.sh"
     script.write_text(
         'eval "$(conda shell.bash hook)"\npython convert.py\npython prepare.py\n'
