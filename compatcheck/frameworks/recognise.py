@@ -563,8 +563,11 @@ class _ReferenceReader:
             kind == "program" and not self.files.is_file(file)
         ):
             return ()
-        found = _read_kind(kind, file, self.files) if self.files.exists(file) else _read_shipped(kind, name, place)
-        found = found or _read_kind(kind, file, self.files)
+        passed = document.passed
+        found = (
+            _read_kind(kind, file, self.files, passed) if self.files.exists(file) else _read_shipped(kind, name, place)
+        )
+        found = found or _read_kind(kind, file, self.files, passed)
         self.present.add(self.files.resolve(file))
         return found
 
@@ -592,11 +595,11 @@ class _ReferenceReader:
         return (found._replace(statements=tuple(entry._replace(role=role) for entry in found.statements)),)
 
 
-def _read_kind(kind: str, file: str, files: Files) -> tuple[Document, ...]:
+def _read_kind(kind: str, file: str, files: Files, passed: Mapping[str, object] | None = None) -> tuple[Document, ...]:
     if kind == "program":
         from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for Python scripts)
 
-        return python_script.read(file, files, named=False, launched=True)
+        return python_script.read(file, files, named=False, launched=True, passed=passed)
     reader = find_configuration_reader(kind)
     if reader is None:
         reading = read_configuration(file, files, named=True)
