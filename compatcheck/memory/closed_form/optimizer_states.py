@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from compatcheck.memory.run import Run
 
 MOMENTS = {
-    "adamw": 2, "adam": 2, "adamw_kahan": 3, "lion": 1, "sgd": 0, "adafactor": 0, "rmsprop": 1, "adagrad": 1, "muon": 1, "lamb": 2, "cpu_adam": 2,
+    "adamw": 2, "adam": 2, "adamw_kahan": 3,
+    "lion": 1, "sgd": 0, "adafactor": 0, "rmsprop": 1, "adagrad": 1, "muon": 1, "lamb": 2, "cpu_adam": 2,
     "schedule_free": 2, "stable_adamw": 2, "ademamix": 3, "grokadamw": 3, "galore": 2, "apollo": 0, "lomo": 0, "onebit_adam": 3,
 }  # fmt: skip
 """Tensors of the parameters' shape an optimizer keeps. Adafactor keeps a row and a column for each matrix, sgd none without
