@@ -439,6 +439,8 @@ def follow_references(
                 found = [_mark(one, document) for one in references.read(kind, name, document, place)]
                 if kind == "program":
                     found = [_without_defaults(one, document) for one in found]
+                    own = {option for one in found for option in one.own_options}
+                    document = document._replace(unread=tuple(one for one in document.unread if one[0] not in own))
                 extra.extend(found)
                 decided.update(other for one in found if one.of_code is not None for other, _, _ in one.references)
                 if kind == "program" and any(gap.anew for one in found for gap in one.gaps):

@@ -133,17 +133,17 @@ def _bind(target: ast.expr, value: ast.expr | None, scope: Scope) -> None:
         _bind(target.value, None, scope)
 
 
-def _branches_of(node: ast.AST, decide: Callable[[ast.expr], bool | None]) -> Iterable[ast.AST]:
+def _branches_of(node: ast.AST, scope: Scope, decide: Callable[[ast.expr, Scope], bool | None]) -> Iterable[ast.AST]:
     """Return the children of a node, of a branch that options of the script decide those that are reached."""
-    truth = decide(node.test) if isinstance(node, ast.If) else None
+    truth = decide(node.test, scope) if isinstance(node, ast.If) else None
     if truth is None or not isinstance(node, ast.If):
         return ast.iter_child_nodes(node)
     return (node.test, *(node.body if truth else node.orelse))
 
 
-def _collect(node: ast.AST, scope: Scope, decide: Callable[[ast.expr], bool | None]) -> None:
+def _collect(node: ast.AST, scope: Scope, decide: Callable[[ast.expr, Scope], bool | None]) -> None:
     """Note the assignments of one scope, those in its branches too, without entering inner scopes."""
-    for child in _branches_of(node, decide):
+    for child in _branches_of(node, scope, decide):
         if isinstance(child, ast.Assign):
             for target in child.targets:
                 _bind(target, child.value if len(child.targets) == 1 else None, scope)
@@ -251,7 +251,7 @@ def _held_by(node: ast.expr) -> str:
     return dotted_name(node)
 
 
-def _inner_scope(node: ast.AST, outer: Scope, decide: Callable[[ast.expr], bool | None]) -> Scope:
+def _inner_scope(node: ast.AST, outer: Scope, decide: Callable[[ast.expr, Scope], bool | None]) -> Scope:
     scope = Scope(outer)
     arguments = getattr(node, "args", None)
     if isinstance(arguments, ast.arguments):
@@ -387,11 +387,11 @@ class Script:
             for child in branch if runs else ():
                 yield from self._visit(child, scope, condition if truth is not None else test, depth + 1)
 
-    def _decide_by_options(self, test: ast.expr) -> bool | None:
-        """Decide a branch by the script's own options alone."""
+    def _decide_by_options(self, test: ast.expr, scope: Scope) -> bool | None:
+        """Decide a branch that asks the script's own options, by them and by what stands before it."""
         if self.options is None or self.options.namespaces.isdisjoint(map(dotted_name, ast.walk(test))):
             return None
-        return self._decide(test, Scope(None))
+        return self._decide(test, scope)
 
     def _decide(self, test: ast.expr, scope: Scope) -> bool | None:
         if isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__":
@@ -525,6 +525,10 @@ class Script:
                 measured = self._value(inner, scope, depth + 1)
                 if isinstance(measured, str | list | dict):
                     return len(measured)
+            case ast.Call(func=ast.Attribute(value=inner, attr="lower"), args=[], keywords=[]):
+                text = self._value(inner, scope, depth + 1)
+                if isinstance(text, str):
+                    return text.lower()
             case ast.BoolOp(op=operator, values=[*others, last]):
                 for other in others:
                     value = self._value(other, scope, depth + 1)
@@ -614,9 +618,9 @@ def _compare(operator: ast.cmpop, left: object, right: object) -> bool:
             return left is right
         case ast.IsNot() if right is None or isinstance(right, bool):
             return left is not right
-        case ast.In() if isinstance(right, list):
+        case ast.In() if isinstance(right, list) or (isinstance(left, str) and isinstance(right, str)):
             return left in right
-        case ast.NotIn() if isinstance(right, list):
+        case ast.NotIn() if isinstance(right, list) or (isinstance(left, str) and isinstance(right, str)):
             return left not in right
     raise NoLiteralError
 

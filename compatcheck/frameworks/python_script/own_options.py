@@ -1,6 +1,7 @@
-"""Options that a script defines with ``argparse``: what its command gives them, else their defaults.
+"""Options that a script defines itself, with ``argparse`` or as fields of classes that ``HfArgumentParser`` fills.
 
-Only what the standard library alone decides is told: one parser, options with literals, types and actions that it has itself.
+They hold what its command gives them, else their defaults. Only what the parser alone decides is told: one of them, options
+with literals, types and actions that it has itself.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.frameworks.python_script.calls import dotted_name
+from compatcheck.frameworks.python_script.calls import defaults_of, dotted_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -17,6 +18,14 @@ _UNTOLD = frozenset({"add_subparsers", "set_defaults", "parse_known_args", "pars
 """Methods of a parser beside which a definition alone does not tell what an option holds."""
 _TYPES: Mapping[str, type] = {"int": int, "float": float, "str": str, "": str}
 _MARKS = ("parser", "group")
+_HF_PARSER = "HfArgumentParser"
+_FILLS = "parse_args_into_dataclasses"
+_HF_UNTOLD = frozenset(
+    {"set_defaults", "parse_json_file", "parse_yaml_file", "parse_dict", "TrlParser", "ArgumentParser"}
+)
+"""What else may fill the classes of a script, or in another way."""
+_TRUE, _FALSE = {"yes", "true", "t", "y", "1"}, {"no", "false", "f", "n", "0"}
+"""Words that HfArgumentParser takes for a truth value (transformers 4.57.6 hf_argparser.py string_to_bool)."""
 
 
 class OwnOptions(NamedTuple):
@@ -30,16 +39,21 @@ class OwnOptions(NamedTuple):
     """Where they are parsed."""
 
 
-def find_own_options(nodes: Iterable[ast.AST], passed: Mapping[str, Any] | None) -> OwnOptions | None:
+def find_own_options(
+    nodes: Iterable[ast.AST], passed: Mapping[str, Any] | None, *, launched: bool = False
+) -> OwnOptions | None:
     """Find the options of a script; None where they are not told.
 
     Args:
         nodes: all of the script.
         passed: options that its command gives, by name, each with ``value`` and why it is not known, ``why``; None where the
             command may give any.
+        launched: whether a command that was read starts it: classes that HfArgumentParser fills are told only then.
     """
     calls = [node for node in nodes if isinstance(node, ast.Call)]
     named = [(dotted_name(call.func), call) for call in calls]
+    if passed is not None and launched and any(name.rpartition(".")[2] == _HF_PARSER for name, _ in named):
+        return _find_fields(nodes, named, passed)
     parsers = [call for name, call in named if name.rpartition(".")[2] == "ArgumentParser"]
     parses = [call for name, call in named if name.rpartition(".")[2] == "parse_args"]
     plain = parsers and parses and not any(word.arg == "parents" for word in parsers[0].keywords)
@@ -55,6 +69,79 @@ def find_own_options(nodes: Iterable[ast.AST], passed: Mapping[str, Any] | None)
     for given in passed.keys() - defined:  # argparse takes the beginning of a name for it
         values = {key: value for key, value in values.items() if not key.startswith(given)}
     return OwnOptions(frozenset(_namespaces(nodes)), values, parses[0].lineno)
+
+
+def _find_fields(
+    nodes: Iterable[ast.AST], named: Iterable[tuple[str, ast.Call]], passed: Mapping[str, Any]
+) -> OwnOptions | None:
+    """Find what the fields of a script's own classes hold that HfArgumentParser fills.
+
+    Options of a base that is not here, such as TrainingArguments, are not told; no two classes may have one of the same name.
+    """
+    last = [(name.rpartition(".")[2], call) for name, call in named]
+    parsers = [call for name, call in last if name == _HF_PARSER]
+    filled = [
+        node
+        for node in nodes
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and dotted_name(node.value.func).rpartition(".")[2] == _FILLS
+    ]
+    untold = any(name in _HF_UNTOLD for name, _ in last)
+    if untold or len(parsers) != 1 or len(parsers[0].args) != 1 or len(filled) != 1 or parsers[0].keywords:
+        return None
+    classes, targets, value = getattr(parsers[0].args[0], "elts", ()), filled[0].targets, filled[0].value
+    names = [one.id for one in getattr(targets[0], "elts", ()) if isinstance(one, ast.Name)]
+    is_given = getattr(value, "args", ()) or getattr(value, "keywords", ())
+    if len(targets) != 1 or not classes or len(classes) != len(names) or is_given:
+        return None
+    written = {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
+    fields = [
+        (field.target.id, ast.unparse(field.annotation), dict(defaults_of(node)).get(field.target.id))
+        for one in classes
+        if isinstance(one, ast.Name) and (node := written.get(one.id)) is not None and _is_plain(node)
+        for field in node.body
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+    ]
+    values: dict[str, object] = {}
+    for name, annotation, default in fields:
+        if f"no_{name}" in passed:
+            continue
+        try:
+            if name in passed:
+                values[name] = _fill(passed[name], annotation)
+            elif default is not None:
+                values[name] = ast.literal_eval(default)
+        except (TypeError, ValueError):
+            continue
+    for given in passed.keys() - {name for name, _, _ in fields}:
+        values = {key: value for key, value in values.items() if not key.startswith(given)}
+    return OwnOptions(frozenset(_namespaces(nodes, names)), values, filled[0].lineno)
+
+
+def _is_plain(node: ast.ClassDef) -> bool:
+    """Tell whether the fields of a class hold what a parser gives them."""
+    return not any(isinstance(one, ast.FunctionDef) and one.name in {"__init__", "__post_init__"} for one in node.body)
+
+
+def _fill(argument: Any, annotation: str) -> object:  # noqa: ANN401 (of a command line)
+    """Return what HfArgumentParser makes of an option.
+
+    Raises:
+        ValueError: it is not told.
+    """
+    kind = annotation.replace("typing.", "").replace(" | None", "").removeprefix("Optional[")
+    kind = kind.removesuffix("]") if annotation.find("Optional[") >= 0 else kind
+    if kind == "bool" and argument.why is None:
+        word = str(argument.value).lower()
+        if word in _TRUE | _FALSE:
+            return word in _TRUE
+    many = kind.startswith(("List[", "list["))
+    made = _TYPES.get(kind[len("List[") : -1] if many else kind)
+    if made is None:
+        msg = "is of another type"
+        raise ValueError(msg)
+    return _given(argument, made, many=many)
 
 
 def _read_definition(call: ast.Call, passed: Mapping[str, Any], defined: set[str]) -> Iterator[tuple[str, object]]:
@@ -112,10 +199,10 @@ def _constant(node: ast.expr) -> object:
     return node.value if isinstance(node, ast.Constant) else None
 
 
-def _namespaces(nodes: Iterable[ast.AST]) -> set[str]:
+def _namespaces(nodes: Iterable[ast.AST], names: Iterable[str] = ()) -> set[str]:
     """Return the names of what a parser returns: bound to it, to what an own function returns of it, or given on to one."""
     functions = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
-    found: set[str] = set()
+    found = set(names)
     makers: set[str] = set()
 
     def is_one(node: ast.AST | None) -> bool:

@@ -154,10 +154,12 @@ def _find_parsed(script: Script, objects: Objects) -> str | None:
     return None
 
 
-def _parse(path: str, files: Files, passed: Mapping[str, object] | None = None) -> tuple[Script, Objects]:
+def _parse(
+    path: str, files: Files, passed: Mapping[str, object] | None = None, *, launched: bool = False
+) -> tuple[Script, Objects]:
     text = read_source(path, files)
-    if passed or len(text) > _KEPT:
-        return _read_tree(parse_script(text, path), passed)
+    if passed or len(text) > _KEPT or (launched and passed is not None):
+        return _read_tree(parse_script(text, path), passed, launched=launched)
     return _parse_text(text, path, told=passed is not None)
 
 
@@ -166,8 +168,10 @@ def _parse_text(text: str, path: str, *, told: bool) -> tuple[Script, Objects]:
     return _read_tree(parse_script(text, path), {} if told else None)
 
 
-def _read_tree(tree: ast.Module, passed: Mapping[str, object] | None) -> tuple[Script, Objects]:
-    script = Script(tree, find_own_options(tuple(ast.walk(tree)), passed))
+def _read_tree(
+    tree: ast.Module, passed: Mapping[str, object] | None, *, launched: bool = False
+) -> tuple[Script, Objects]:
+    script = Script(tree, find_own_options(tuple(ast.walk(tree)), passed, launched=launched))
     return script, Objects(script, trainers=TRAINERS, arguments=ARGUMENTS, known=TAKERS.keys())
 
 
@@ -175,7 +179,7 @@ def _read(
     path: str, files: Files, *, named: bool, launched: bool, passed: Mapping[str, object] | None
 ) -> tuple[Document, ...]:
     source = Source(path)
-    script, objects = _parse(path, files, passed if launched else {})
+    script, objects = _parse(path, files, passed if launched else {}, launched=launched)
     found = Findings(source, objects)
     for call in script.calls():
         take_call(call, found)
@@ -310,6 +314,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         gaps=(*main.gaps, *found.gaps),
         calls=found.calls,
         of_code=frozenset(known.keys() | found.of_code),
+        own_options=frozenset(script.options.values if script.options is not None and launched else ()),
     )
     for document in (*translated[1:], *found.documents):
         stands = tuple(one for one in document.statements if not _may_be_replaced(one, found))

@@ -136,3 +136,94 @@ def test_an_option_that_the_script_sets_anew_is_not_told(tmp_path: Path) -> None
     (reading,) = read_configurations(str(path), named=True)
     stated = {entry.fact: entry.value for document in reading.documents for entry in document.statements}
     assert "training.micro_batch_size" not in stated
+
+
+FIELDS = """
+from dataclasses import dataclass, field
+from typing import List, Optional
+import transformers
+@dataclass
+class TrainingArguments(transformers.TrainingArguments):
+    optim: str = field(default="adamw_torch")
+    use_lora: bool = False
+@dataclass
+class LoraArguments:
+    lora_r: int = 64
+    lora_target_modules: List[str] = field(default_factory=lambda: ["c_attn", "w1"])
+    rate: Optional[float] = None
+    q_lora: bool = False
+    named: str = field(default=None, metadata={"help": "any"})
+    rest: list = field(default_factory=list)
+    needed: int
+def train():
+    parser = transformers.HfArgumentParser((TrainingArguments, LoraArguments))
+    training_args, lora_args = parser.parse_args_into_dataclasses()
+    is_chat = "chat" in lora_args.named.lower()
+    if training_args.use_lora:
+        if lora_args.q_lora or is_chat:
+            more = None
+        else:
+            more = ["wte"]
+        config = LoraConfig(r=lora_args.lora_r, target_modules=lora_args.lora_target_modules, modules_to_save=more)
+        model = get_peft_model(model, config)
+    Trainer(model=model, args=training_args).train()
+    trainer.model_wrapped._zero3_consolidated_16bit_state_dict()
+if __name__ == "__main__":
+    train()
+"""
+_DEFAULTS = {
+    "optim": "adamw_torch", "use_lora": False, "lora_r": 64, "lora_target_modules": ["c_attn", "w1"], "rate": None,
+    "q_lora": False, "named": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "changed"),
+    [
+        ("", {}),
+        ("--use_lora --q_lora False --lora_r 8 --rate 1e-3", {"use_lora": True, "lora_r": 8, "rate": 0.001}),
+        ("--lora_target_modules wte w2 --needed 3", {"lora_target_modules": ["wte", "w2"], "needed": 3}),
+        ("--q_lora 1 --named Qwen --per_device_train_batch_size 2", {"q_lora": True, "named": "Qwen"}),
+        ("--q_lora perhaps", {"q_lora": ...}),
+        ("--no_q_lora", {"q_lora": ...}),
+    ],
+)
+def test_fields_that_hf_argument_parser_fills_are_told(words: str, changed: dict[str, object]) -> None:
+    place = Source("run.sh")
+    flags = parse_flags(Word(word, place, word) for word in words.split())
+    nodes = tuple(ast.walk(ast.parse(FIELDS)))
+    found = find_own_options(nodes, flags.options, launched=True)
+    assert found is not None
+    assert found.values == {key: value for key, value in (_DEFAULTS | changed).items() if value is not ...}
+    assert find_own_options(nodes, flags.options) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("parse_args_into_dataclasses()", "parse_args_into_dataclasses(args=more)"),
+        ("parser = ", "transformers.HfArgumentParser(Other).parse_json_file(name)\n    parser = "),
+        ("training_args, lora_args =", "lora_args ="),
+    ],
+)
+def test_fields_filled_in_another_way_are_not_told(change: tuple[str, str]) -> None:
+    assert find_own_options(tuple(ast.walk(ast.parse(FIELDS.replace(*change)))), {}, launched=True) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--use_lora --named Qwen/Qwen-7B", {"training.lora_rank": 64, "training.lora_modules_to_save": ("wte",)}),
+        ("--use_lora --named Qwen-Chat --lora_r 8", {"training.lora_rank": 8, "training.lora_modules_to_save": None}),
+        ("--named Qwen/Qwen-7B", {"training.lora_rank": None, "training.lora_target_modules": None}),
+    ],
+)
+def test_adapters_of_a_script_have_its_fields(tmp_path: Path, words: str, told: dict[str, object]) -> None:
+    (tmp_path / "train.py").write_text(FIELDS.replace("    needed: int\n", ""), encoding="utf-8")
+    script = tmp_path / "run.sh"
+    script.write_text(f"torchrun --nproc_per_node 8 train.py {words}\n", encoding="utf-8")
+    (reading,) = read_configurations(str(script), named=True)
+    followed = follow_references(reading.documents, open_rules(()), {})
+    stated = {entry.fact: entry.value for document in followed for entry in document.statements}
+    assert {fact: stated.get(fact) for fact in told} == told
+    assert {key for document in followed for key, _ in document.unread} == set()
