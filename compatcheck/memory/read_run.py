@@ -124,6 +124,7 @@ def read_run(
         quantised_read=source.get("program.quantised_read") is not False,
         checkpointing=checkpointing and policy != "core_attention",
         policy=policy,
+        checkpoint_every=max(1, int(source.get("training.checkpoint_every") or 1)),  # type: ignore[arg-type]  # an int fact
         activation_offloading=source.flag("training.activation_offloading", False),
         padded=None if mask is None else mask == "padding",
         loss=_read_loss(source),

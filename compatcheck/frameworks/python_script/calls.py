@@ -14,7 +14,9 @@ from compatcheck.core.python_code import parse_python
 from compatcheck.core.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+    from compatcheck.frameworks.python_script.own_options import OwnOptions
 
 
 class Given(NamedTuple):
@@ -131,9 +133,17 @@ def _bind(target: ast.expr, value: ast.expr | None, scope: Scope) -> None:
         _bind(target.value, None, scope)
 
 
-def _collect(node: ast.AST, scope: Scope) -> None:
+def _branches_of(node: ast.AST, scope: Scope, decide: Callable[[ast.expr, Scope], bool | None]) -> Iterable[ast.AST]:
+    """Return the children of a node, of a branch that options of the script decide those that are reached."""
+    truth = decide(node.test, scope) if isinstance(node, ast.If) else None
+    if truth is None or not isinstance(node, ast.If):
+        return ast.iter_child_nodes(node)
+    return (node.test, *(node.body if truth else node.orelse))
+
+
+def _collect(node: ast.AST, scope: Scope, decide: Callable[[ast.expr, Scope], bool | None]) -> None:
     """Note the assignments of one scope, those in its branches too, without entering inner scopes."""
-    for child in ast.iter_child_nodes(node):
+    for child in _branches_of(node, scope, decide):
         if isinstance(child, ast.Assign):
             for target in child.targets:
                 _bind(target, child.value if len(child.targets) == 1 else None, scope)
@@ -155,7 +165,7 @@ def _collect(node: ast.AST, scope: Scope) -> None:
             if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 scope.assign(child.name, None)
         else:
-            _collect(child, scope)
+            _collect(child, scope, decide)
 
 
 _MUTATORS = {"append", "clear", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"}
@@ -241,23 +251,31 @@ def _held_by(node: ast.expr) -> str:
     return dotted_name(node)
 
 
-def _inner_scope(node: ast.AST, outer: Scope) -> Scope:
+def _inner_scope(node: ast.AST, outer: Scope, decide: Callable[[ast.expr, Scope], bool | None]) -> Scope:
     scope = Scope(outer)
     arguments = getattr(node, "args", None)
     if isinstance(arguments, ast.arguments):
         every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg)
         for argument in filter(None, every):
             scope.assign(argument.arg, None)
-    _collect(node, scope)
+    _collect(node, scope, decide)
     return scope
 
 
 class Script:
     """A parsed script."""
 
-    def __init__(self, tree: ast.Module) -> None:
-        """Note aliases of imports and the module's own names."""
+    def __init__(self, tree: ast.Module, options: OwnOptions | None = None) -> None:
+        """Note aliases of imports and the module's own names.
+
+        Args:
+            tree: the script.
+            options: what its own options hold, where that is told.
+        """
         self.tree = tree
+        self.options = options
+        self.asked_options = False
+        """Whether a value was taken from its own options."""
         self.nodes = tuple(ast.walk(tree))
         """All of it, walked through once."""
         self.aliases: dict[str, str] = {}
@@ -265,7 +283,7 @@ class Script:
             if isinstance(node, ast.ImportFrom):
                 self.aliases.update({item.asname: item.name for item in node.names if item.asname})
         self.module = Scope(None)
-        _collect(tree, self.module)
+        self.attributes: set[tuple[str, str]] = set()
         self.entered: dict[str, dict[str, ast.expr]] = {}
         """What is put into mappings under keys that are written out, by the mapping's name: ``options["bf16"] = True``."""
         for node in self.nodes:
@@ -284,6 +302,7 @@ class Script:
         """Attributes and keys that are set of what a name stands for, by that name; under an empty one, any may be."""
         for name, key in tuple(self.attributes):
             self.attributes |= {(other, key) for other in _of_others({name}, others)}
+        _collect(tree, self.module, self._decide_by_options)
         self.scopes: dict[ast.AST, Scope] = {}
         """Of each function and class, the scope of its own names."""
         self.visited = tuple(self._visit(tree, self.module, None, 0))
@@ -345,7 +364,7 @@ class Script:
             yield node, scope, condition
         inner = scope
         if isinstance(node, _SCOPES):
-            inner = self.scopes[node] = _inner_scope(node, scope)
+            inner = self.scopes[node] = _inner_scope(node, scope, self._decide_by_options)
         if isinstance(node, ast.If | ast.IfExp | ast.While):
             yield from self._branches(node, inner, condition, depth)
             return
@@ -367,6 +386,12 @@ class Script:
         for branch, runs, test in ((taken, truth is not False, words), (other, truth is not True, f"not {words}")):
             for child in branch if runs else ():
                 yield from self._visit(child, scope, condition if truth is not None else test, depth + 1)
+
+    def _decide_by_options(self, test: ast.expr, scope: Scope) -> bool | None:
+        """Decide a branch that asks the script's own options, by them and by what stands before it."""
+        if self.options is None or self.options.namespaces.isdisjoint(map(dotted_name, ast.walk(test))):
+            return None
+        return self._decide(test, scope)
 
     def _decide(self, test: ast.expr, scope: Scope) -> bool | None:
         if isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__":
@@ -488,7 +513,40 @@ class Script:
                 return {str(word.arg): self._value(word.value, scope, depth + 1) for word in node.keywords}
             case ast.Call(func=ast.Name(id="int" | "float" | "str" as kind), args=[inner], keywords=[]):
                 return convert(kind, self._value(inner, scope, depth + 1))
+        return self._chosen(node, scope, depth)
+
+    def _chosen(self, node: ast.expr, scope: Scope, depth: int) -> object:
+        """Return what an option of the script's own holds, or an expression that asks literals which it is."""
+        match node:
+            case ast.Attribute(value=ast.Name(id=owner), attr=name) if self.options and self._is_option(owner, name):
+                self.asked_options = True
+                return self.options.values[name]
+            case ast.Call(func=ast.Name(id="len"), args=[inner], keywords=[]):
+                measured = self._value(inner, scope, depth + 1)
+                if isinstance(measured, str | list | dict):
+                    return len(measured)
+            case ast.Call(func=ast.Attribute(value=inner, attr="lower"), args=[], keywords=[]):
+                text = self._value(inner, scope, depth + 1)
+                if isinstance(text, str):
+                    return text.lower()
+            case ast.BoolOp(op=operator, values=[*others, last]):
+                for other in others:
+                    value = self._value(other, scope, depth + 1)
+                    if bool(value) is isinstance(operator, ast.Or):
+                        return value
+                return self._value(last, scope, depth + 1)
+            case ast.IfExp(test=test, body=one, orelse=other):
+                return self._value(one if self._value(test, scope, depth + 1) else other, scope, depth + 1)
+            case ast.Compare(left=left, ops=[operator], comparators=[right]):
+                return _compare(operator, self._value(left, scope, depth + 1), self._value(right, scope, depth + 1))
         raise NoLiteralError
+
+    def _is_option(self, owner: str, name: str) -> bool:
+        """Tell whether an attribute is an option of the script's own that nothing in it sets anew."""
+        options = self.options
+        if options is None or owner not in options.namespaces or name not in options.values:
+            return False
+        return {(owner, name), (owner, "")}.isdisjoint(self.attributes)
 
     def _mapping(self, node: ast.Dict, scope: Scope, depth: int) -> dict[str, object]:
         result: dict[str, object] = {}
@@ -548,6 +606,24 @@ def compute(operator: ast.operator, left: object, right: object) -> object:
     if isinstance(result, complex) or abs(result) > _MAX_NUMBER:
         raise NoLiteralError
     return result
+
+
+def _compare(operator: ast.cmpop, left: object, right: object) -> bool:
+    """Compare two literals."""
+    match operator:
+        case ast.Eq():
+            return left == right
+        case ast.NotEq():
+            return left != right
+        case ast.Is() if right is None or isinstance(right, bool):
+            return left is right
+        case ast.IsNot() if right is None or isinstance(right, bool):
+            return left is not right
+        case ast.In() if isinstance(right, list) or (isinstance(left, str) and isinstance(right, str)):
+            return left in right
+        case ast.NotIn() if isinstance(right, list) or (isinstance(left, str) and isinstance(right, str)):
+            return left not in right
+    raise NoLiteralError
 
 
 def convert(kind: str, value: object) -> object:

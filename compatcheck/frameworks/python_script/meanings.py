@@ -359,7 +359,7 @@ def _take_model(call: Call, found: Findings) -> None:
             found.take(key, given, call)
             if key == "output_attentions" and given.why is None:
                 found.state("run.attentions_at_loading", key, given.value is True, call)
-        elif key == "quantization_config" and not _is_told(call.written[key], call, found.objects):
+        elif key == "quantization_config" and not _is_told(call.written[key], given, call, found.objects):
             found.open(call, frozenset({"model.quantization"}), f"quantization_config {given.why}", since=math.inf)
         elif key == "device_map":
             if given.why is None and (given.value is None or isinstance(given.value, str)):
@@ -371,11 +371,13 @@ def _take_model(call: Call, found: Findings) -> None:
             found.take("attn_implementation", given._replace(value="flash_attention_2"), call)
 
 
-def _is_told(value: ast.expr, call: Call, objects: Objects) -> bool:
+def _is_told(value: ast.expr, given: Given, call: Call, objects: Objects) -> bool:
     """Tell whether a configuration is read where it is made, is none, or is made of the options of a command."""
+    if given.why is None and given.value is None:
+        return True
     made = _find(value, call)
     if isinstance(made, ast.IfExp):
-        return _is_told(made.body, call, objects) and _is_told(made.orelse, call, objects)
+        return all(_is_told(one, given, call, objects) for one in (made.body, made.orelse))
     if isinstance(made, ast.Call):
         of_options = any(objects.kind(one, call.scope) is Kind.OPTIONS for one in made.args)
         return of_options or dotted_name(made.func).rpartition(".")[2] in TAKERS
