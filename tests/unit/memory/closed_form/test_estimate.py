@@ -81,6 +81,14 @@ def test_a_role_that_scores_holds_weights_and_one_block_only():
     assert found.allocated.expected < 2 * 7615616512 * 1.2
 
 
+def test_optimizer_states_that_return_are_on_the_device_for_the_step_alone():
+    found = estimate({**QWEN_7B, "training.offload_optimizer": "cpu", "program.states_return_for_step": True})
+    kinds = {phase.name: {part.kind for part in phase.components} for phase in found.phases}
+    assert "optimizer_states" in kinds["step"]
+    assert not any("optimizer_states" in kinds[name] for name in ("load", "forward", "backward"))
+    assert "gradients" in kinds["step"]
+
+
 def test_without_a_length_nothing_is_estimated_and_it_says_what_is_needed():
     facts = {name: value for name, value in QWEN_7B.items() if name != "training.sequence_length"}
     found = estimate(facts)
