@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.core.errors import InputError
 from compatcheck.core.python_code import parse_python
 from compatcheck.core.source import Source
+from compatcheck.frameworks.python_script.literals import NoLiteralError, compare, compute, convert, negate
+from compatcheck.frameworks.python_script.nodes import assigned_by, dotted_name, is_one, parses, targets_of, words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from compatcheck.frameworks.python_script.own_options import OwnOptions
 
@@ -65,9 +67,7 @@ class Assignment(NamedTuple):
 
 
 _MAX_DEPTH = 60
-_MAX_TEXT = 60
 _NESTED_NAMES = 5
-_MAX_NUMBER = 2**63
 _DTYPES = {
     "bfloat16", "float16", "float32", "float64", "half", "int8", "float8_e4m3fn",
 }  # fmt: skip
@@ -345,14 +345,14 @@ class Script:
         nodes = [node for node, _, _ in self.visited]
         for node in nodes:
             targets, value = targets_of(node)
-            if value is not None and (parses(value) or _is_one(value, found)):
+            if value is not None and (parses(value) or is_one(value, found)):
                 found |= {dotted_name(part) for target in targets for part in getattr(target, "elts", [target])}
         functions = {node.name: node.args.args for node in self.nodes if isinstance(node, ast.FunctionDef)}
         for node in nodes:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in functions:
                 given = zip((parameter.arg for parameter in functions[node.func.id]), node.args, strict=False)
                 named = ((word.arg, word.value) for word in node.keywords if word.arg)
-                found |= {name for name, value in (*given, *named) if _is_one(value, found)}
+                found |= {name for name, value in (*given, *named) if is_one(value, found)}
         return found
 
     def _visit(
@@ -538,7 +538,7 @@ class Script:
             case ast.IfExp(test=test, body=one, orelse=other):
                 return self._value(one if self._value(test, scope, depth + 1) else other, scope, depth + 1)
             case ast.Compare(left=left, ops=[operator], comparators=[right]):
-                return _compare(operator, self._value(left, scope, depth + 1), self._value(right, scope, depth + 1))
+                return compare(operator, self._value(left, scope, depth + 1), self._value(right, scope, depth + 1))
         raise NoLiteralError
 
     def _is_option(self, owner: str, name: str) -> bool:
@@ -559,187 +559,3 @@ class Script:
             else:
                 raise NoLiteralError
         return result
-
-
-class NoLiteralError(Exception):
-    """An expression is no literal."""
-
-
-def negate(operator: ast.unaryop, value: object) -> object:
-    """Turn the sign of a number or the truth of a value."""
-    if isinstance(operator, ast.USub) and isinstance(value, int | float):
-        return -value
-    if isinstance(operator, ast.Not):
-        return not value
-    raise NoLiteralError
-
-
-def compute(operator: ast.operator, left: object, right: object) -> object:
-    """Do arithmetic on numbers and join texts, within bounds."""
-    if isinstance(operator, ast.Add) and isinstance(left, str) and isinstance(right, str):
-        return left + right
-    if (
-        isinstance(left, bool)
-        or isinstance(right, bool)
-        or not isinstance(left, int | float)
-        or not isinstance(right, int | float)
-    ):
-        raise NoLiteralError
-    try:
-        match operator:
-            case ast.Add():
-                result: float = left + right
-            case ast.Sub():
-                result = left - right
-            case ast.Mult():
-                result = left * right
-            case ast.FloorDiv():
-                result = left // right
-            case ast.Div():
-                result = left / right
-            case ast.Pow() if abs(right) <= _MAX_DEPTH and abs(left) <= _MAX_NUMBER:
-                result = left**right
-            case _:
-                raise NoLiteralError
-    except (ArithmeticError, ValueError):
-        raise NoLiteralError from None
-    if isinstance(result, complex) or abs(result) > _MAX_NUMBER:
-        raise NoLiteralError
-    return result
-
-
-def _compare(operator: ast.cmpop, left: object, right: object) -> bool:
-    """Compare two literals."""
-    match operator:
-        case ast.Eq():
-            return left == right
-        case ast.NotEq():
-            return left != right
-        case ast.Is() if right is None or isinstance(right, bool):
-            return left is right
-        case ast.IsNot() if right is None or isinstance(right, bool):
-            return left is not right
-        case ast.In() if isinstance(right, list) or (isinstance(left, str) and isinstance(right, str)):
-            return left in right
-        case ast.NotIn() if isinstance(right, list) or (isinstance(left, str) and isinstance(right, str)):
-            return left not in right
-    raise NoLiteralError
-
-
-def convert(kind: str, value: object) -> object:
-    """Make a number, or a text, of a literal."""
-    if not isinstance(value, str | int | float):
-        raise NoLiteralError
-    try:
-        return {"int": int, "float": float, "str": str}[kind](value)
-    except (ValueError, OverflowError):
-        raise NoLiteralError from None
-
-
-PARSERS = frozenset({"HfArgumentParser", "TrlParser"})
-"""Classes that make objects of arguments from a command line."""
-_PARSES = ("parse_args_", "parse_dict", "parse_json", "parse_yaml")
-"""How methods of HfArgumentParser and TrlParser begin that make objects of arguments."""
-
-
-def targets_of(node: ast.AST) -> tuple[list[ast.expr], ast.expr | None]:
-    """Return what a statement assigns to, and what; no value for a statement that is no plain assignment."""
-    match node:
-        case ast.Assign(targets=targets, value=value):
-            return targets, value
-        case ast.AnnAssign(target=target, value=value):
-            return [target], value
-    return [], None
-
-
-def defaults_of(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
-    """Yield the fields of a dataclass that have a default, each with it; what ``field`` is given counts."""
-    for statement in node.body:
-        targets, value = targets_of(statement)
-        for name in (target.id for target in targets if isinstance(target, ast.Name)):
-            match value:
-                case ast.Call(keywords=words) if dotted_name(value.func).rpartition(".")[2] == "field":
-                    given = {word.arg: word.value for word in words}
-                    if "default" in given:
-                        yield name, given["default"]
-                    elif "default_factory" in given:
-                        made = given["default_factory"]
-                        yield name, made.body if isinstance(made, ast.Lambda) else made
-                case ast.expr():
-                    yield name, value
-
-
-def assigned_by(node: ast.AST) -> Iterator[tuple[ast.expr, str, ast.expr]]:
-    """Yield what attributes of objects a statement or a call sets by their names: object, attribute, value.
-
-    An object whose attributes are replaced in a copy counts as the object itself.
-    """
-    match node:
-        case ast.Call(func=ast.Name(id="setattr"), args=[owner, ast.Constant(value=str(name)), value]):
-            yield owner, name, value
-        case ast.Call(args=[owner], keywords=words) if dotted_name(node.func).rpartition(".")[2] in _COPIES:
-            yield from ((owner, word.arg, word.value) for word in words if word.arg is not None)
-        case ast.AugAssign(target=target, op=operator, value=value):
-            computed = ast.copy_location(ast.BinOp(target, operator, value), node)
-            yield from ((owner, name, computed) for owner, name, _ in _assigned(target, computed))
-        case _:
-            targets, given = targets_of(node)
-            yield from (one for target in targets if given is not None for one in _assigned(target, given))
-
-
-_COPIES = {"replace", "evolve"}
-"""Functions that copy an object with other attributes: ``dataclasses.replace``."""
-
-
-def _assigned(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, str, ast.expr]]:
-    match target, value:
-        case ast.Attribute(value=owner, attr=name), _:
-            yield owner, name, value
-        case ast.Subscript(value=mapping, slice=ast.Constant(value=str(name))), _:
-            held = _of_attributes(mapping)
-            yield from () if held is None else ((held, name, value),)
-        case ast.Tuple(elts=targets) | ast.List(elts=targets), _:
-            values = getattr(value, "elts", ())
-            plain = len(values) == len(targets) and not any(isinstance(one, ast.Starred) for one in (*targets, *values))
-            for index, one in enumerate(targets):
-                yield from _assigned(one, values[index] if plain else value)
-
-
-def _of_attributes(node: ast.AST) -> ast.expr | None:
-    """Return the object whose attributes a mapping is: ``vars(args)``."""
-    match node:
-        case ast.Attribute(value=owner, attr="__dict__") | ast.Call(func=ast.Name(id="vars"), args=[owner]):
-            return owner
-    return None
-
-
-def parses(node: ast.expr) -> bool:
-    """Tell whether an expression makes objects of arguments from a command line or a file."""
-    return isinstance(node, ast.Call) and dotted_name(node.func).rpartition(".")[2].startswith(_PARSES)
-
-
-def _is_one(node: ast.AST, names: Collection[str]) -> bool:
-    """Tell whether an expression is one of some objects, or the mapping of its attributes."""
-    owner = _of_attributes(node)
-    if owner is not None:
-        return _is_one(owner, names)
-    return isinstance(node, ast.Name | ast.Attribute) and dotted_name(node) in names
-
-
-def dotted_name(node: ast.AST) -> str:
-    """Return names joined by dots; what is called or indexed on the way is empty."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    parts.append(node.id if isinstance(node, ast.Name) else "")
-    return ".".join(reversed(parts))
-
-
-def words_of(node: ast.AST) -> str:
-    """Return an expression as it is written, cut where it is long."""
-    try:
-        text = " ".join(ast.unparse(node).split())
-    except (RecursionError, ValueError):
-        return "an expression"
-    return text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 1]}…"

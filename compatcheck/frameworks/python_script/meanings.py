@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Document, Gap, Statement, Unresolved
 from compatcheck.core.setting_names import is_elsewhere
-from compatcheck.frameworks.python_script.calls import Call, Given, dotted_name, words_of
+from compatcheck.frameworks.python_script.calls import Call, Given
 from compatcheck.frameworks.python_script.changes import (
     ADAPTERS,
     KERNELS,
@@ -19,6 +19,7 @@ from compatcheck.frameworks.python_script.changes import (
     Change,
     Changes,
 )
+from compatcheck.frameworks.python_script.nodes import dotted_name, words_of
 from compatcheck.frameworks.python_script.objects import Kind, is_whole_model
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.setting_names import is_elsewhere
 from compatcheck.frameworks.keys import Names
-from compatcheck.frameworks.python_script.calls import dotted_name, parses, targets_of
+from compatcheck.frameworks.python_script.nodes import dotted_name, parses, targets_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.frameworks.python_script.calls import defaults_of, dotted_name
+from compatcheck.frameworks.python_script.nodes import defaults_of, dotted_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

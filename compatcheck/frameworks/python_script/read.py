@@ -22,17 +22,10 @@ from compatcheck.core.textfile import read_bytes
 from compatcheck.frameworks.accelerate import configuration as accelerate
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
-from compatcheck.frameworks.python_script.calls import (
-    PARSERS,
-    Given,
-    Script,
-    defaults_of,
-    dotted_name,
-    parse_script,
-    too_deep,
-)
+from compatcheck.frameworks.python_script.calls import Given, Script, parse_script, too_deep
 from compatcheck.frameworks.python_script.changes import TRAINABLE, Changes
 from compatcheck.frameworks.python_script.meanings import ARGUMENTS, TAKERS, TRAINERS, TRL_CONFIGS, Findings, take_call
+from compatcheck.frameworks.python_script.nodes import PARSERS, defaults_of, dotted_name
 from compatcheck.frameworks.python_script.notebook import read_source
 from compatcheck.frameworks.python_script.objects import Kind, Objects
 from compatcheck.frameworks.python_script.own_options import find_own_options
