@@ -16,8 +16,6 @@ from compatcheck.core.source import Source
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-    from compatcheck.frameworks.python_script.own_options import OwnOptions
-
 
 class Given(NamedTuple):
     """What one argument of a call is given."""
@@ -96,6 +94,17 @@ def too_deep(path: str) -> InputError:
     """Describe a script whose expressions stand in one another too often."""
     msg = "is nested too deeply to be a training script"
     return InputError(msg, source=Source(path), hint="check that this is the file you mean")
+
+
+class OwnOptions(NamedTuple):
+    """What the options of a script hold."""
+
+    namespaces: frozenset[str]
+    """Names of objects whose attributes the options are: ``args``."""
+    values: Mapping[str, object]
+    """By attribute, those that are known."""
+    line: int
+    """Where they are parsed."""
 
 
 class Scope:

@@ -7,9 +7,9 @@ with literals, types and actions that it has itself.
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from compatcheck.frameworks.python_script.calls import defaults_of, dotted_name
+from compatcheck.frameworks.python_script.calls import OwnOptions, defaults_of, dotted_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -26,17 +26,6 @@ _HF_UNTOLD = frozenset(
 """What else may fill the classes of a script, or in another way."""
 _TRUE, _FALSE = {"yes", "true", "t", "y", "1"}, {"no", "false", "f", "n", "0"}
 """Words that HfArgumentParser takes for a truth value (transformers 4.57.6 hf_argparser.py string_to_bool)."""
-
-
-class OwnOptions(NamedTuple):
-    """What the options of a script hold."""
-
-    namespaces: frozenset[str]
-    """Names of objects whose attributes the options are: ``args``."""
-    values: Mapping[str, object]
-    """By attribute, those that are known."""
-    line: int
-    """Where they are parsed."""
 
 
 def find_own_options(
