@@ -58,7 +58,7 @@ def parse_flags(words: Iterable[Word], *, switches: Collection[str] = (), single
             taken[current].append(word)
             current = None if single else current
         elif word.text is None:
-            unknown.append(word)
+            unknown += [] if _PATH.match(word.written) else [word]
         else:
             positional.append(word)
     options = {name: inline.get(name) or _value(taken[name], line) for name, line in places.items()}
@@ -75,8 +75,16 @@ of a command that names a directory."""
 
 
 def _may_be_options(word: Word, *, after_value: bool) -> bool:
-    """Tell whether an unknown word may hold options, and not only the value of the option before it."""
-    return word.text is None and word.many and (after_value or any(map(_LIST.search, word.unresolved)))
+    """Tell whether an unknown word may hold options, and not only the value of the option before it.
+
+    One that begins as a path does is a path, whatever its variables are.
+    """
+    if word.text is not None or not word.many or _PATH.match(word.written):
+        return False
+    return after_value or any(map(_LIST.search, word.unresolved))
+
+
+_PATH = lazy_compile(r"[^\s$`\"'-][^\s$`]*/")
 
 
 def split_flag(word: Word) -> tuple[str | None, Argument | None]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.document import Statement
 from compatcheck.core.source import Skipped
-from compatcheck.frameworks.keys import KeyTable, Names
+from compatcheck.frameworks.keys import SILENT, KeyTable, Names, Table
 from compatcheck.frameworks.launch.arguments import FurtherContent, OptionMeanings, make_command_document
 from compatcheck.frameworks.launch.flags import parse_flags
 
@@ -45,10 +45,21 @@ _SWITCHES = frozenset((
 def read(launch: Launch, _: str) -> tuple[Document, ...]:
     """Translate a launch."""
     flags = parse_flags(launch.arguments, switches=_SWITCHES)
-    meanings = OptionMeanings(READER, TABLE, NAMES.__contains__)
+    meanings = OptionMeanings(READER, _table_for(flags.options), NAMES.__contains__)
     refused = (*_refused(flags.options, launch), *_recomputed_in_part(flags.options, launch))
     further = FurtherContent(tuple(_known(flags.options)), skipped=refused, unknown=flags.unknown)
     return (make_command_document(meanings, launch.command.source, flags.options, further),)
+
+
+def _table_for(options: Mapping[str, Argument]) -> Table:
+    """Return what options mean beside one another.
+
+    Of a language model that is given images ``--seq-length`` counts their embeddings (examples/multimodal/model.py, core_v0.19.0:
+    ``language_max_sequence_length=args.decoder_seq_length``).
+    """
+    if "vision_model_type" not in options and "language_model_type" not in options:
+        return dict(TABLE)
+    return {**TABLE, "seq_length": SILENT, "decoder_seq_length": TABLE["seq_length"]}
 
 
 def _refused(options: Mapping[str, Argument], launch: Launch) -> Iterator[Skipped]:

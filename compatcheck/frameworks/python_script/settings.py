@@ -13,15 +13,9 @@ from typing import TYPE_CHECKING
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL
 from compatcheck.frameworks.launch.values import Argument
-from compatcheck.frameworks.python_script.calls import (
-    NoLiteralError,
-    compute,
-    convert,
-    dotted_name,
-    negate,
-    parse_script,
-    words_of,
-)
+from compatcheck.frameworks.python_script.calls import parse_script
+from compatcheck.frameworks.python_script.literals import NoLiteralError, compute, convert, negate
+from compatcheck.frameworks.python_script.nodes import dotted_name, words_of
 from compatcheck.frameworks.text import read_text
 
 if TYPE_CHECKING:

@@ -127,10 +127,10 @@ def is_loss_read(run: Run) -> bool:
 
 def outside_loss(run: Run, *, backward: bool) -> tuple[Range, str] | None:
     """Return bytes per logit of a loss that takes the model's logits, and their source; None where none or nobody read it."""
-    if _is_of_policy(run) and run.code != "trl":
-        return per_policy_logit(run, backward=backward)
     if run.code == PRIME_RL and run.loss == "cross_entropy":
         return WHOLE, "PrimeIntellect-ai/prime-rl 559b447 benchmarks/baselines"
+    if _is_of_policy(run) and run.code != "trl":
+        return per_policy_logit(run, backward=backward)
     if run.code == "llamafactory" and run.trainer in {"dpo", "kto"}:
         one_pass = backward or run.loss_type in WITHOUT
         return Range(12, 12, 12) if one_pass else FACTORY, "benchmarks/preference_logits.py"
@@ -189,7 +189,7 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
 def kept_outputs(run: Run) -> tuple[Component, ...]:
     """Return the logits that a loop keeps while blocks are differentiated, where it holds the model's output through backward."""
     whole = run.makes_logits and run.loss == "cross_entropy" and run.optimizer is not None
-    if not run.outputs_kept or not whole or outside_loss(run, backward=True) is not None:
+    if not run.outputs_kept or not whole:
         return ()
     count = run.tokens * sequences(run) * run.model.vocab / run.parallel.tensor
     words = f"{run.precision.logits:g} B × {run.tokens * sequences(run):,} tokens × {run.model.vocab / run.parallel.tensor:,.0f}"

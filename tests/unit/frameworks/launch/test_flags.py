@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compatcheck.core.command import Word
+from compatcheck.core.source import Source
 from compatcheck.frameworks.launch.flags import known_values, parse_flags
 from tests.unit.frameworks.launch_script.written_commands import word
 
@@ -82,3 +84,14 @@ def test_a_directory_that_a_command_names_holds_no_options(output: str) -> None:
 @pytest.mark.parametrize("output", ["$(cat words)", "$(pwd; cat words)", "$(list pwdx)"])
 def test_other_output_may_hold_options(output: str) -> None:
     assert parse_flags([word("--reward"), word(output)._replace(text=None, many=True, unresolved=(output,))]).unknown
+
+
+def test_a_word_that_begins_as_a_path_holds_no_options() -> None:
+    place = Source("run.sh")
+    words = [
+        Word("--save", place, "--save"),
+        Word(None, place, "dir>/output/$NAME", ("$NAME",), many=True),
+        Word(None, place, "dir>/more/$(date)", ("$(date)",), many=True),
+        Word(None, place, "$EXTRA", ("$EXTRA",), many=True),
+    ]
+    assert [word.written for word in parse_flags(words).unknown] == ["$EXTRA"]
