@@ -108,6 +108,7 @@ FOLDERS = (
         shares_keys=True,
         telling_words=("gradient_accumulation_steps", "gradient_checkpointing", "per_device_train_batch_size"),
     ),
+    Folder("slime", has_files=False, spawns=("slime",)),
     Folder("megatron", has_files=False),
     Folder("vllm", has_files=False, spawns=("vllm",)),
     Folder("sglang", has_files=False, spawns=("sglang",)),

@@ -140,7 +140,9 @@ def _at_work(values: Mapping[str, Value], habit: Habits, *, trains: bool) -> dic
         return {"training.sharding": "zero"} if values.get("training.zero_stage") == 0 else {}
     if not habit.moves:
         return {}
-    changed: dict[str, Value] = {"training.offload_param": None, "training.offload_optimizer": None}
+    changed: dict[str, Value] = {"training.offload_param": None}
+    if not values.get("training.sleeps_while_idle"):  # which else says alone that its states move
+        changed["training.offload_optimizer"] = None
     if not trains and habit.frozen_on_host and values.get("training.sharding") == "fsdp":
         changed["training.fsdp_offload_params"] = True
     return changed
@@ -173,6 +175,9 @@ def _note(role: str, run: Run, batch: Batch | None, fact: str) -> list[Assumptio
     if batch is None:
         return []
     found = [Assumption(f"{fact} ({role})", batch.sequences, batch.words)] if batch.words and not batch.filled else []
+    if batch.unbounded:
+        reason = f"nobody says how long sequences get; none is taken to be longer than a batch of {batch.words}"
+        found.append(Assumption("training.sequence_length", batch.length, reason))
     if run.unpadded and _may_be_shorter(batch, run):
         reason = (
             "sequences follow each other without padding, so that the need follows the data: expected and high are of batches "

@@ -35,7 +35,7 @@ def recognise(launch: Launch) -> str | None:
 
 
 _ENOUGH = 4
-_SWITCHES = frozenset((
+SWITCHES = frozenset((
     "bf16", "fp16", "log_params_norm", "optimizer_cpu_offload", "sequence_parallel", "swiglu",
     "untie_embeddings_and_output_weights", "use_distributed_optimizer",
 ))  # fmt: skip
@@ -44,11 +44,16 @@ _SWITCHES = frozenset((
 
 def read(launch: Launch, _: str) -> tuple[Document, ...]:
     """Translate a launch."""
-    flags = parse_flags(launch.arguments, switches=_SWITCHES)
+    flags = parse_flags(launch.arguments, switches=SWITCHES)
     meanings = OptionMeanings(READER, TABLE, NAMES.__contains__)
-    refused = (*_refused(flags.options, launch), *_recomputed_in_part(flags.options, launch))
-    further = FurtherContent(tuple(_known(flags.options)), skipped=refused, unknown=flags.unknown)
+    further = FurtherContent(tuple(state_known(flags.options)), (), tuple(find_skipped(flags.options, launch)), flags.unknown)
     return (make_command_document(meanings, launch.command.source, flags.options, further),)
+
+
+def find_skipped(options: Mapping[str, Argument], launch: Launch) -> Iterator[Skipped]:
+    """Say what Megatron-LM refuses, and what it does in a part only."""
+    yield from _refused(options, launch)
+    yield from _recomputed_in_part(options, launch)
 
 
 def _refused(options: Mapping[str, Argument], launch: Launch) -> Iterator[Skipped]:
@@ -72,7 +77,8 @@ def _recomputed_in_part(options: Mapping[str, Argument], launch: Launch) -> Iter
         yield Skipped(source, "recomputes a part of the blocks; all of them are taken to be recomputed", passes=True)
 
 
-def _known(options: Mapping[str, Argument]) -> Iterator[Statement]:
+def state_known(options: Mapping[str, Argument]) -> Iterator[Statement]:
+    """Say what follows from options beside the meaning of each, and from those that are left out."""
     yield Statement("training.sharding", "(program)", "megatron")
     yield from _state(options)
     yield from _experts(options)

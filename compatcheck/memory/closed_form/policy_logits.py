@@ -41,6 +41,8 @@ def per_policy_logit(run: Run, *, backward: bool) -> tuple[PerLogit, str] | None
         return _verl(run, backward=backward)
     if run.code == "openrlhf":
         return _openrlhf(run, backward=backward)
+    if run.code == "slime":
+        return _slime(run, backward=backward)
     return None
 
 
@@ -114,3 +116,18 @@ def _openrlhf(run: Run, *, backward: bool) -> tuple[PerLogit, str]:
     if run.optimizer is None or not backward:
         return PerLogit(8, 8, 10) if old else PerLogit(6, 6, 8 if release is not None else 10), source
     return PerLogit(8, 12, 16) if old else PerLogit(8, 10, 12), source
+
+
+def _slime(run: Run, *, backward: bool) -> tuple[PerLogit, str]:
+    """Return slime's figures.
+
+    Megatron's Float16Module casts logits to float32, 4; an exponential beside them, 4, becomes their softmax and is all that is
+    kept, and in backward its own gradient, which is cast to 16 bits, 2. With an entropy coefficient the logits are kept as well,
+    and their gradient takes 4 more. A temperature other than 1 adds a quotient (utils/ppo_utils.py _VocabParallelLogProbEntropy,
+    0.3.1 and 624b824a). Before, both took a clone, and the entropy tensors of its own that were kept (0.1.0 to 0.3.0).
+    """
+    trains = run.optimizer is not None and backward
+    expected = (12.0 if run.entropy else 6.0) if trains else 8.0
+    release = run.release("slime")
+    most = expected + 4 if release is not None and release >= (0, 3, 1) else 20.0
+    return PerLogit(expected, expected, most), "slime utils/ppo_utils.py"
