@@ -46,7 +46,9 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
     """Translate a launch."""
     flags = parse_flags(launch.arguments, switches=SWITCHES)
     meanings = OptionMeanings(READER, TABLE, NAMES.__contains__)
-    further = FurtherContent(tuple(state_known(flags.options)), (), tuple(find_skipped(flags.options, launch)), flags.unknown)
+    further = FurtherContent(
+        tuple(state_known(flags.options)), (), tuple(find_skipped(flags.options, launch)), flags.unknown
+    )
     return (make_command_document(meanings, launch.command.source, flags.options, further),)
 
 

@@ -1,4 +1,4 @@
-"""slime's command lines: ``ray job submit … -- python3 train.py``, with Megatron-LM's arguments and its own, and SGLang's as ``--sglang-…``.
+"""slime's command lines: ``python3 train.py`` with Megatron-LM's arguments, its own, and SGLang's as ``--sglang-…``.
 
 Read at 0.1.0 to 0.3.1 and 624b824a (``slime/utils/arguments.py``, ``backends/megatron_utils``, ``backends/sglang_utils``).
 """
@@ -121,12 +121,16 @@ def _state(options: Mapping[str, Argument]) -> Iterator[Statement]:
     if has_critic:
         yield from name_roles(("actor", "critic"))
         yield from state_value_heads(("critic",))
+    # trained are weights of --ref-load in the dtype of Megatron, however those are stored that the engine starts with
+    yield Statement("model.quantization", "hf_checkpoint", value=None)
     # its weights wait on the host and take the actor's place for a forward (backends/megatron_utils/actor.py _switch_model)
     yield Statement("training.reference_model", "(in the actor's place)", value=False)
     leaves = any(name in options for name in ("offload", "offload_train", "release_train")) or (
         together and "no_offload_train" not in options
     )
-    key = next((name for name in ("offload_train", "offload", "release_train", "colocate") if name in options), "(program)")
+    key = next(
+        (name for name in ("offload_train", "offload", "release_train", "colocate") if name in options), "(program)"
+    )
     yield Statement("training.sleeps_while_idle", key, leaves or has_critic)
     if leaves or has_critic:
         yield Statement("training.offload_param", key, "cpu")

@@ -44,6 +44,7 @@ ENGINE = "torchrun -m verl.trainer.sft_trainer model.path=m data.train_files=t"
 HF = {"output_dir": "o", "per_device_train_batch_size": 1, "learning_rate": 1e-5, "model_name_or_path": "m"}
 AXOLOTL = {"base_model": "m", "micro_batch_size": 1, "datasets": [{"path": "d"}]}
 CHAT = "deepspeed DeepSpeed-Chat/training/step1_supervised_finetuning/main.py"
+SLIME = "python3 train.py --hf-checkpoint m --rollout-batch-size 8"
 PART = "optim.override_optimizer_config.optimizer"
 TUNE = {"_component_": "torchtune.models.qwen2_5.qwen2_5_7b_base"}
 PROGRAMS = {
@@ -110,6 +111,7 @@ PROGRAMS = {
             "torchrun pretrain_gpt.py --num-layers 2 --hidden-size 8 --num-attention-heads 2 --seq-length 8 --micro-batch-size 1",
         )
     ),
+    "slime": Program((SLIME,)),
     "vllm": Program(("vllm serve m",)),
     "sglang": Program(("python3 -m sglang.launch_server --model-path m",)),
 }
