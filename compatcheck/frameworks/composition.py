@@ -9,30 +9,71 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from compatcheck.core.document import enclosing_keys
 from compatcheck.frameworks.launch.arguments import FurtherContent, OptionMeanings, make_command_document
 from compatcheck.frameworks.launch.values import Argument
 from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.core.document import Document, Statement
 
 
 def compose(documents: Sequence[Document]) -> tuple[Document, ...]:
-    """Read every command that names a file of its program among the documents anew, and the file with it."""
+    """Read every command or file anew that names files of its program among the documents, and these files with it."""
     result = list(documents)
-    for place, command in enumerate(documents):
-        names = {os.path.basename(name) for kind, name, _ in command.references if kind == "config"}
-        if not command.is_command or not command.options or not names:
-            continue
-        for other, file in enumerate(documents):
-            if not file.is_command and file.options and os.path.basename(file.source.path) in names:
-                from compatcheck.frameworks.registry import find_composer  # noqa: PLC0415 (only for such commands)
+    bases = {place: tuple(_find_bases(place, documents)) for place in range(len(documents))}
+    named = {one for places in bases.values() for one in places}
+    for head in bases:
+        chain = () if head in named else tuple(dict.fromkeys(_descend(head, bases)))
+        if len(chain) > 1:
+            from compatcheck.frameworks.registry import find_composer  # noqa: PLC0415 (only for such documents)
 
-                reader = find_composer(find_program(file.reader).runs_as or file.reader)
-                result[place], result[other] = reader.compose(command, _with_unresolved(file, command))
+            first, last = documents[head], documents[chain[-1]]
+            reader = find_composer(find_program(last.reader).runs_as or last.reader)
+            files = (_with_unresolved(documents[place], first) for place in chain[1:])
+            for place, document in zip(chain, reader.compose(first, *files), strict=True):
+                result[place] = document
     return tuple(result)
+
+
+def _find_bases(place: int, documents: Sequence[Document]) -> Iterator[int]:
+    """Yield where the files stand that a document composes from, what wins first."""
+    document = documents[place]
+    for kind, name, _ in reversed(document.references) if document.options else ():
+        for other, file in enumerate(documents) if kind == "config" else ():
+            same = os.path.basename(file.source.path) == os.path.basename(name)
+            if other != place and same and file.options and not file.is_command:
+                yield other
+                break
+
+
+def _descend(place: int, bases: Mapping[int, Sequence[int]], above: tuple[int, ...] = ()) -> Iterator[int]:
+    """Yield a document and all that it composes from, what wins first; what names itself does so once."""
+    yield place
+    for base in bases[place]:
+        if base not in above:
+            yield from _descend(base, bases, (*above, place))
+
+
+def merge_options(documents: Sequence[Document]) -> dict[str, Argument]:
+    """Merge the options of documents, what wins first, as OmegaConf merges files: a value replaces a section, a list a list.
+
+    A section with ``_override_: true`` replaces that of the files below (NeMo RL 7ea279a nemo_rl/utils/config.py).
+    """
+    whole: dict[str, Argument] = {}
+    for document in reversed(documents):
+        replaced = {key for key, one in document.options.items() if one.value != {}}
+        replaced |= {key.removesuffix(_OVERRIDE) for key in document.options if key.endswith(_OVERRIDE)}
+        sections = {outer for key in document.options for outer in enclosing_keys(key)}
+        kept = (key for key in whole if key not in sections and replaced.isdisjoint(enclosing_keys(key)))
+        whole = {**{key: whole[key] for key in kept}, **document.options}
+    return whole
+
+
+_OVERRIDE = "._override_"
+"""Ends the key by which a section replaces what is below instead of being merged with it."""
 
 
 def _with_unresolved(file: Document, command: Document) -> Document:

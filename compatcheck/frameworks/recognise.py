@@ -374,10 +374,10 @@ def follow_references(
     from compatcheck.core.document import Gap, Statement  # noqa: PLC0415 (only with a configuration)
 
     references = _ReferenceReader(documents, rules, environ, files)
-    pending = list(compose(documents))
+    pending = list(references.compose(documents))
     result: list[Document] = []
     while pending:
-        composed = references.compose(pending[0])
+        composed = references.compose(pending[:1])
         if len(composed) > 1:  # which models there are may be said by both
             pending[:1] = composed
         document, extra = _tell_models_by_name(pending.pop(0), references)
@@ -524,14 +524,18 @@ class _ReferenceReader:
         self.present.add(self.files.resolve(file))
         return found
 
-    def compose(self, document: Document) -> tuple[Document, ...]:
-        """Read a command together with the file that it composes from; the command alone where that cannot be read."""
-        names = [(name, key) for kind, name, key in document.references if kind == "config" and document.options]
-        try:
-            found = [one for name, key in names for one in self.read("config", name, document, document.place(key))]
-        except InputError:  # following the reference says so
-            return (document,)
-        return compose((document, *(_mark(one, document) for one in found)))
+    def compose(self, documents: Iterable[Document]) -> tuple[Document, ...]:
+        """Read commands and files together with the files that they compose from, as far as those can be read."""
+        return compose([one for document in documents for one in (document, *self._read_bases(document))])
+
+    def _read_bases(self, document: Document) -> Iterator[Document]:
+        """Yield the files that a document composes from, each with its own; following the reference says what is not read."""
+        for kind, name, key in document.references if document.options else ():
+            if kind == "config":
+                with suppress(InputError):
+                    for found in self.read("config", name, document, document.place(key)):
+                        one = _mark(found, document)
+                        yield from (one, *self._read_bases(one))
 
     def _read_model(self, role: str | None, name: str, document: Document, place: Source) -> tuple[Document, ...]:
         if role in self.models or self.has_model:

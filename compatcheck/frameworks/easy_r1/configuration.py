@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Document, Statement
 from compatcheck.core.source import Source
-from compatcheck.frameworks.composition import retell
+from compatcheck.frameworks.composition import merge_options, retell
 from compatcheck.frameworks.keys import KeyTable, Names
 from compatcheck.frameworks.launch.arguments import OptionMeanings, name_roles, state_forward_only
 from compatcheck.frameworks.launch.values import Argument
@@ -40,9 +40,7 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
 
 def compose(*documents: Document) -> tuple[Document, ...]:
     """Translate a file, or a command and its file, as one configuration: what the command says wins."""
-    whole: dict[str, Argument] = {}
-    for document in reversed(documents):
-        whole |= document.options
+    whole = merge_options(documents)
     estimator = whole.get(ESTIMATOR)
     meanings = make_meanings(
         has_critic=estimator is not None and (estimator.value == "gae" or estimator.why is not None)
@@ -50,7 +48,7 @@ def compose(*documents: Document) -> tuple[Document, ...]:
     return tuple(
         retell(
             document,
-            {key: argument for key, argument in document.options.items() if whole[key] is argument},
+            {key: argument for key, argument in document.options.items() if whole.get(key) is argument},
             meanings,
             state_fixed(),
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.frameworks.launch.values import MAX_DIGITS, Argument, explain, unknown_argument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from compatcheck.core.command import Word
 
@@ -242,24 +242,3 @@ def _bare(text: str) -> object:
     if _FLOAT.match(text) and ("." in text or "e" in lowered):
         return float(text)
     return text
-
-
-def resolved_by_run(value: str) -> str:
-    """Say why the value of an interpolation by a resolver is not known: ``${oc.env:LENGTH}``."""
-    return f"is {value}, which only the run resolves"
-
-
-def interpolate(key: str, values: Mapping[str, Argument], depth: int = 0) -> Argument | None:
-    """Return the value of a key, following ``${other.key}`` where the command line itself states the other one."""
-    argument = values.get(key)
-    if argument is None or not isinstance(argument.value, str) or argument.why is not None:
-        return argument
-    match = re.fullmatch(r"\$\{([\w.]+)\}", argument.value.strip())
-    if match is None and "${" in argument.value:
-        return Argument(None, argument.line, resolved_by_run(argument.value))
-    if match is None or depth > _MAX_DEPTH:
-        return argument
-    other = interpolate(match[1], values, depth + 1)
-    if other is None:
-        return Argument(None, argument.line, f"is that of {match[1]}, which the script does not state")
-    return other._replace(line=argument.line)

@@ -13,7 +13,8 @@ from compatcheck.frameworks.launch.arguments import (
     make_command_document,
     skip_refused,
 )
-from compatcheck.frameworks.launch.hydra import Overrides, interpolate, parse_overrides
+from compatcheck.frameworks.launch.hydra import Overrides, parse_overrides
+from compatcheck.frameworks.launch.interpolation import follow
 from compatcheck.frameworks.verl import configuration as verl
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ _OF_ENGINES = {"sft_trainer", "sft_trainer_ray"}
 def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     """Translate a launch of verl."""
     overrides = parse_overrides(launch.arguments)
-    options = {key: interpolate(key, overrides.values) or argument for key, argument in overrides.values.items()}
+    options = {key: follow(key, overrides.values) for key in overrides.values}
     source = launch.command.source
     if kind == "rl":
         engine = overrides.values.get("model_engine") or overrides.groups.get("model_engine")

@@ -8,12 +8,11 @@ reference as `training.reference_model` tells.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.document import LEFT_OUT, Document, Gap, Statement
 from compatcheck.core.source import Source
-from compatcheck.frameworks.composition import retell
+from compatcheck.frameworks.composition import merge_options, retell
 from compatcheck.frameworks.conversions import LEAVE
 from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Names, Table
 from compatcheck.frameworks.launch.arguments import (
@@ -22,7 +21,7 @@ from compatcheck.frameworks.launch.arguments import (
     state_forward_only,
     state_value_heads,
 )
-from compatcheck.frameworks.launch.hydra import parse_value, resolved_by_run
+from compatcheck.frameworks.launch.interpolation import follow
 from compatcheck.frameworks.launch.values import Argument
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.translation import flatten
@@ -86,10 +85,8 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
 
 def compose(*documents: Document) -> tuple[Document, ...]:
     """Translate a file, or a command and the file that it composes from, as one configuration: what the command says wins."""
-    whole: dict[str, Argument] = {}
-    for document in reversed(documents):
-        whole |= document.options
-    settled = {key: _follow(key, whole) for key in whole if key != "defaults"}
+    whole = merge_options(documents)
+    settled = {key: follow(key, whole, absent_is_null=True) for key in whole if key != "defaults"}
     engine, composed = settled.get("model_engine"), tuple(_composed(whole))
     name = Argument(next((one for one in composed if one in OWN), ""), None)
     base = MEGATRON if value_of(settled, _A + "strategy") == "megatron" else name_base(name, engine)
@@ -127,27 +124,6 @@ def tell_reader(options: Mapping[str, Argument], base: str, script: str | None =
 
 
 _WHOLE = ("actor_rollout_ref.model.override_config.rope_scaling",)
-_POINTER = re.compile(r"\$\{(?:oc\.select:)?([\w.]+)(?:,\s*([^{}]*))?\}")
-
-
-def _follow(key: str, options: Mapping[str, Argument], depth: int = 0) -> Argument:
-    """Follow ``${other.key}`` and ``${oc.select:other.key,default}``; what leads nowhere stands for null in a file."""
-    argument = options[key]
-    match = _POINTER.fullmatch(argument.value.strip()) if isinstance(argument.value, str) else None
-    if match is None and isinstance(argument.value, str) and "${" in argument.value:  # ${oc.env:LENGTH}
-        return argument._replace(value=None, why=resolved_by_run(argument.value))
-    if match is None or depth > _MAX_DEPTH:
-        return argument
-    if match[1] in options:
-        return _follow(match[1], options, depth + 1)._replace(line=argument.line, used=argument.used)
-    if match[2] is not None:
-        return argument._replace(value=parse_value(match[2].strip()))
-    if argument.line is None:
-        return argument._replace(value=None)
-    return argument._replace(value=None, why=f"is that of {match[1]}, which is not stated")
-
-
-_MAX_DEPTH = 16
 
 
 def value_of(options: Mapping[str, Argument], key: str) -> object:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatcheck.frameworks.launch.hydra import interpolate, parse_overrides, parse_value
+from compatcheck.frameworks.launch.hydra import parse_overrides, parse_value
 from tests.unit.frameworks.launch_script.written_commands import word
 
 
@@ -87,14 +87,6 @@ def test_a_command_line_is_taken_apart() -> None:
 def test_a_removed_key_may_be_set_again_and_the_other_way_round() -> None:
     assert parse_overrides(map(word, ["a=1", "~a"])).values == {}
     assert parse_overrides(map(word, ["~a", "a=1"])).removed == {}
-
-
-def test_a_value_that_names_another_key_is_followed() -> None:
-    values = parse_overrides(map(word, ["a=${b}", "b=3", "c=${d.e}"])).values
-    assert getattr(interpolate("a", values), "value", None) == 3
-    assert getattr(interpolate("c", values), "why", None) == "is that of d.e, which the script does not state"
-    circle = parse_overrides(map(word, ["a=${b}", "b=${a}"])).values
-    assert interpolate("a", circle) is not None
 
 
 @given(st.text(max_size=40))

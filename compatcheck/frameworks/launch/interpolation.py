@@ -1,0 +1,142 @@
+"""Interpolation as OmegaConf resolves it: ``${other.key}``, ``${.sibling}``, ``${mul:${a.b},2}``, or a part of a text."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.frameworks.launch.hydra import parse_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from compatcheck.frameworks.launch.values import Argument
+
+_MAX_DEPTH = 16
+_RESOLVER = re.compile(r"\s*([A-Za-z_][\w.]*)\s*:(.*)", re.DOTALL)
+_ARITHMETIC: Mapping[str, Callable[[float, float], float]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+    "max": max,
+    "min": min,
+}
+"""Resolvers of two numbers that programs register under these names (NeMo RL 7ea279a nemo_rl/utils/config.py)."""
+
+
+class _UnknownError(Exception):
+    """Why a value is not known."""
+
+
+class _Place(NamedTuple):
+    """Where an interpolation stands."""
+
+    key: str
+    options: Mapping[str, Argument]
+    absent_is_null: bool
+    depth: int = 0
+
+
+def follow(key: str, options: Mapping[str, Argument], *, absent_is_null: bool = False) -> Argument:
+    """Return the value of a key with what it interpolates filled in, or why that is not known.
+
+    Args:
+        key: one of the options.
+        options: of the whole configuration.
+        absent_is_null: whether a key that a file points to and that is not there is one of defaults that are not at hand.
+    """
+    return _follow(_Place(key, options, absent_is_null and options[key].line is None))
+
+
+def _follow(place: _Place) -> Argument:
+    argument = place.options[place.key]
+    if argument.why is not None or not isinstance(argument.value, str) or "${" not in argument.value:
+        return argument
+    try:
+        if place.depth > _MAX_DEPTH:
+            _give_up(argument.value)
+        return argument._replace(value=_evaluate(argument.value.strip(), place))
+    except _UnknownError as error:
+        return argument._replace(value=None, why=str(error))
+
+
+def _give_up(written: str) -> None:
+    msg = f"is {written}, which only the run resolves"
+    raise _UnknownError(msg)
+
+
+def _evaluate(text: str, place: _Place) -> object:
+    """Fill in a text; one that is a single interpolation keeps the type of its value."""
+    parts: list[object] = []
+    at = 0
+    while (start := text.find("${", at)) >= 0:
+        end = _find_end(text, start)
+        if end is None:
+            _give_up(text)
+            break
+        if start > at:
+            parts.append(text[at:start])
+        parts.append(_resolve(text[start + 2 : end], text, place))
+        at = end + 1
+    if at < len(text):
+        parts.append(text[at:])
+    if len(parts) > 1 and None in parts:  # of defaults that are not at hand
+        _give_up(text)
+    return parts[0] if len(parts) == 1 else "".join(map(str, parts))
+
+
+def _find_end(text: str, start: int) -> int | None:
+    inner = 0
+    for at in range(start, len(text)):
+        inner += {"{": 1, "}": -1}.get(text[at], 0)
+        if text[at] == "}" and not inner:
+            return at
+    return None
+
+
+def _resolve(inner: str, written: str, place: _Place) -> object:
+    match = _RESOLVER.fullmatch(inner)
+    if match is None:
+        return _look_up(str(_evaluate(inner.strip(), place)), place)
+    name, words = match[1], _split(match[2])
+    if name == "oc.select" and words:
+        default = parse_value(words[1]) if len(words) > 1 else None
+        return _look_up(words[0], place, default, absent_is_null=True)
+    values = [_evaluate(word, place) for word in words] if name in _ARITHMETIC else []
+    numbers = [parse_value(value) if isinstance(value, str) else value for value in values]
+    if len(numbers) != 2 or not all(type(number) in {int, float} for number in numbers):
+        _give_up(written)
+    try:
+        return _ARITHMETIC[name](*numbers)  # type: ignore[arg-type]  # numbers
+    except ArithmeticError:
+        _give_up(written)
+    return None
+
+
+def _split(text: str) -> Sequence[str]:
+    """Split what a resolver is given at its commas."""
+    words, inner, start = [], 0, 0
+    for at, letter in enumerate(text):
+        inner += {"{": 1, "[": 1, "}": -1, "]": -1}.get(letter, 0)
+        if letter == "," and not inner:
+            words.append(text[start:at].strip())
+            start = at + 1
+    return [*words, text[start:].strip()]
+
+
+def _look_up(path: str, place: _Place, default: object = None, *, absent_is_null: bool = False) -> object:
+    dots = len(path) - len(path.lstrip("."))
+    name = path.lstrip(".")
+    if dots:
+        around = place.key.split(".")[:-dots]
+        name = ".".join([*around, name])
+    if name not in place.options:
+        if absent_is_null or place.absent_is_null:
+            return default
+        msg = f"is that of {name}, which is not stated"
+        raise _UnknownError(msg)
+    found = _follow(place._replace(key=name, depth=place.depth + 1))
+    if found.why is not None:
+        raise _UnknownError(found.why)
+    return found.value
