@@ -114,7 +114,9 @@ def read_role(name: str, facts: Facts, environment: Environment | None, referenc
             batches[SCORING_PHASE] = scored
             notes += _note(name, run, scored, SCORING_BATCH[0])
     persistent = gradient.component(run, gradient.gradients(run).persistent) if trains else ()
-    asleep = bool(values.get("training.sleeps_while_idle"))
+    asleep = values.get("training.sleeps_while_idle")
+    if asleep is None:
+        asleep = habit.moves and values.get("training.offload_optimizer")
     return Role(
         name,
         run,
@@ -124,7 +126,7 @@ def read_role(name: str, facts: Facts, environment: Environment | None, referenc
         (*parameters(run), *reference_parameters(run)),
         (*optimizer_states(run), *persistent, *lasting_buffers(run)),
         keeps_parameters=not (habit.moves and values.get("training.offload_param")),
-        keeps_states=not (asleep or (habit.moves and values.get("training.offload_optimizer"))),
+        keeps_states=not asleep,
         assumptions=tuple(notes),
         unmodelled=estimated.unmodelled,
     )
@@ -133,15 +135,15 @@ def read_role(name: str, facts: Facts, environment: Environment | None, referenc
 def _at_work(values: Mapping[str, Value], habit: Habits, *, trains: bool) -> dict[str, Value]:
     """Return how a role's state lies while it works.
 
-    What moves is back on the device; frozen models may stay on the host, or be in an engine of DeepSpeed at stage 0 too, which
-    casts them.
+    What moves is back on the device; an optimizer that is said to sleep while it waits is offloaded at work where it is said to
+    be, too. Frozen models may stay on the host, or be in an engine of DeepSpeed at stage 0 too, which casts them.
     """
     if values.get("program.frozen_under_deepspeed") and not trains:
         return {"training.sharding": "zero"} if values.get("training.zero_stage") == 0 else {}
     if not habit.moves:
         return {}
     changed: dict[str, Value] = {"training.offload_param": None}
-    if not values.get("training.sleeps_while_idle"):  # which else says alone that its states move
+    if values.get("training.sleeps_while_idle") is None:
         changed["training.offload_optimizer"] = None
     if not trains and habit.frozen_on_host and values.get("training.sharding") == "fsdp":
         changed["training.fsdp_offload_params"] = True

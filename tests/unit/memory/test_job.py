@@ -395,6 +395,14 @@ def test_states_that_sleep_are_away_while_others_work() -> None:
     assert bytes_of(find_phase(asleep, "rollout", "rollout"), "parameters", "actor") == 2 * 7615616512 // 8
 
 
+def test_an_optimizer_that_sleeps_is_offloaded_at_work_only_where_it_is_said_to_be() -> None:
+    fsdp: dict[str, Value] = {**ACTOR, "training.offload_param": "cpu", "training.sleeps_while_idle": True}
+    sleeps, offloaded = (price({**fsdp, **more}) for more in ({}, {"training.offload_optimizer": "cpu"}))
+    for found, at_work in ((sleeps, 8 * 7615616512 / 8), (offloaded, 0)):
+        assert bytes_of(find_phase(found, "rollout", "rollout"), "optimizer_states") == 0
+        assert bytes_of(find_phase(found, "actor", "backward"), "optimizer_states") == pytest.approx(at_work)
+
+
 def test_no_verdict_of_failure_rests_on_checkpointing_that_nobody_spoke_of() -> None:
     silent = {name: value for name, value in ACTOR.items() if name != "training.gradient_checkpointing"}
     verl = price({**silent, "training.micro_batch_size": 8})
