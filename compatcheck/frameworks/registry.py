@@ -57,6 +57,7 @@ FOLDERS = (
     Folder("native", has_commands=False, telling_words=("compatcheck:",)),
     Folder("verl", forks=("search-r1", "logic-rl", "tinyzero"), spawns=("rl",)),
     Folder("easy_r1", spawns=("easy-r1",)),
+    Folder("roll", spawns=("roll",)),
     Folder("openrlhf", has_files=False, spawns=("ppo_ray",)),
     Folder("deepspeed_chat", has_files=False),
     Folder("torchtune"),

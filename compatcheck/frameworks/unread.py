@@ -32,24 +32,6 @@ PROGRAMS = (
         "NeMo RL", frozenset(["checkpointing", "cluster", "dpo", "grpo", "loss_fn", "policy", "rm", "sft"]), enough=3
     ),
     Marks(
-        "ROLL",
-        frozenset(
-            [
-                "actor_infer",
-                "actor_train",
-                "advantage_clip",
-                "pretrain",
-                "reward_pretrain",
-                "rollout_batch_size",
-                "sft_train",
-                "system_envs",
-                "track_with",
-                "whiten_advantages",
-            ]
-        ),
-        enough=3,
-    ),
-    Marks(
         "AReaL", frozenset(["enable_offload", "gconfig", "recover", "saver", "stats_logger", "trial_name"]), enough=3
     ),
     Marks("prime-rl", frozenset(["inference", "orchestrator", "trainer", "weight_broadcast"])),

@@ -256,15 +256,16 @@ def resident(run: Run) -> Parts:
 def training_phases(run: Run) -> tuple[Phase, ...]:
     """Return load, forward, backward and step of a role that trains."""
     always = resident(run)
+    working = tuple(part for part in always if part.kind != "optimizer_states" or not run.states_at_step)
     grads = gradient.gradients(run)
     load = (*parameters(run), *reference_parameters(run), *context(run))
     complete = (*gradient.component(run, grads.complete), *gradient.beside(run, between=False))
     step = (*always, *complete, *step_workspace(run), *step_buffers(run))
-    held = segments(_shares(run, always))
+    held = segments(_shares(run, working))
     return (
         _phase("load", run, (load,), None),
-        _phase("forward", run, _forward(run, always), held),
-        _phase("backward", run, _backward(run, always), held),
+        _phase("forward", run, _forward(run, working), held),
+        _phase("backward", run, _backward(run, working), held),
         _phase("step", run, (step,), held),
     )
 

@@ -106,7 +106,7 @@ def sequences(run: Run) -> int:
 
 def _is_of_policy(run: Run) -> bool:
     """Tell whether log-probabilities are taken as a policy's are."""
-    own = run.code in {"slime", "verl-engine"} or (run.code == "openrlhf" and run.trainer in _SAME_LOGITS)
+    own = run.code in {"roll", "slime", "verl-engine"} or (run.code == "openrlhf" and run.trainer in _SAME_LOGITS)
     return own or run.trainer in POLICY_TRAINERS
 
 

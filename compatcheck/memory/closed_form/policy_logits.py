@@ -43,6 +43,8 @@ def per_policy_logit(run: Run, *, backward: bool) -> tuple[PerLogit, str] | None
         return _openrlhf(run, backward=backward)
     if run.code == "slime":
         return _slime(run, backward=backward)
+    if run.code == "roll":
+        return _roll(run, backward=backward)
     return None
 
 
@@ -131,3 +133,20 @@ def _slime(run: Run, *, backward: bool) -> tuple[PerLogit, str]:
     release = run.release("slime")
     most = expected + 4 if release is not None and release >= (0, 3, 1) else 20.0
     return PerLogit(expected, expected, most), "slime utils/ppo_utils.py"
+
+
+def _roll(run: Run, *, backward: bool) -> tuple[PerLogit, str]:
+    """Return ROLL's figures.
+
+    On Megatron a float32 copy, 4, beside 16-bit logits, 2, becomes exponential and gradient in place; an entropy with a gradient
+    keeps the logits, and a softmax as wide. On FSDP2 the loop holds the logits through backward; float32 log-probabilities, 4,
+    have a copy beside them, 4, in backward two gradients, and scoring computes an entropy of three tensors of 4.
+    """
+    trains = run.optimizer is not None
+    if run.parallel.sharding == "megatron":
+        kept = 4.0 if trains and run.entropy else 0.0
+        return PerLogit(6 + kept, 6 + kept, 8 + kept), "mcore_adapter parallel_functions/vocab_parallel.py"
+    expected = 10.0 if trains and not backward else 14.0
+    if trains and run.entropy:
+        expected = 30.0 if backward else 22.0
+    return PerLogit(expected, expected, expected + 4), "roll/utils/functionals.py"
