@@ -48,7 +48,7 @@ def compose(*documents: Document) -> tuple[Document, ...]:
     return tuple(
         retell(
             document,
-            {key: argument for key, argument in document.options.items() if whole.get(key) is argument},
+            {key: argument for key, argument in document.options.items() if key in whole and whole[key] is argument},
             meanings,
             state_fixed(),
         )

@@ -10,7 +10,7 @@ import ast
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.document import Document, Gap, Statement
-from compatcheck.core.source import Source
+from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.composition import merge_options, retell
 from compatcheck.frameworks.conversions import LEAVE
 from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Names, Table
@@ -57,6 +57,8 @@ _MARKS = frozenset(
         "teacher",
     }
 )
+_ENVIRONMENTS = ("custom_envs.", "tracker_kwargs.", "train_env_manager.", "val_env_manager.")
+"""Beginnings of keys without models, which point into files of environments."""
 _MOST_DEVICES = 1 << 16
 
 
@@ -108,24 +110,28 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
 def compose(*documents: Document) -> tuple[Document, ...]:
     """Translate a file, or a command and the file that it names, as one configuration."""
     whole = merge_options(documents)
-    settled = {key: follow(key, whole) for key in whole}
+    settled = {key: one if key.startswith(_ENVIRONMENTS) else follow(key, whole) for key, one in whole.items()}
     values = {key: one.value for key, one in settled.items() if one.why is None}
     pipeline = tell_pipeline({key.partition(".")[0] for key in whole})
     roles = _roles(pipeline, values)
     table, unused = table_for(values, pipeline, roles)
     meanings = OptionMeanings(READER, table, is_plain, dict(_name_models(pipeline, roles, values)))
     known = tuple(_infer(values, pipeline, roles)) if pipeline is not None else ()
-    gaps = tuple(_find_gaps(documents[-1], values, roles))
+    file = documents[-1]
+    file = file._replace(
+        gaps=(*file.gaps, *_find_gaps(file, values)), skipped=(*file.skipped, *_find_others(file, values, roles))
+    )
+    documents = (*documents[:-1], file)
     return tuple(
         retell(
-            document._replace(gaps=(*document.gaps, *gaps) if document is documents[-1] else document.gaps),
+            document,
             {
                 key: settled[key]
                 for key, one in document.options.items()
                 if whole.get(key) is one and not key.startswith(unused)
             },
             meanings,
-            (one for one in known if document is documents[-1]),
+            known if document is file else (),
         )
         for document in documents
     )
@@ -194,7 +200,6 @@ def _settle(table: Table, values: Mapping[str, Any], section: str, role: str | N
             "model_args.ulysses_size",
             "model_args.attn_implementation",
         ]
-        silent.append("model_args.flash_attn")
         dtype = f"{section}.model_args.dtype"
         table[dtype] = (*table[dtype], Key("training.mixed_precision", _name_precision, role))
     if not values.get(f"{section}.model_args.lora_target"):
@@ -279,6 +284,7 @@ def _infer(values: Mapping[str, Any], pipeline: Pipeline, roles: Mapping[str, st
     yield from state_value_heads(role for role in roles.values() if role is not None)
     if "reference" in roles.values():
         yield from state_forward_only("reference")
+        yield Statement("training.peft", "(only run forward)", None, "reference")
     for section, role in roles.items():
         yield from _of_model(values, section, role)
     places = {section: _devices(values, section) for section in (*roles, pipeline.engine) if section}
@@ -290,7 +296,7 @@ def _infer(values: Mapping[str, Any], pipeline: Pipeline, roles: Mapping[str, st
     for section, role in roles.items():
         devices = places[section]
         if devices:
-            yield Statement("hardware.world_size", f"{section}.device_mapping", len(devices), role)
+            yield from _count_ranks(len(devices), values.get("num_gpus_per_node", 8), f"{section}.device_mapping", role)
         if section != main and _overlaps(places[main], devices):
             yield Statement("training.colocated_with", f"{section}.device_mapping", "actor", role)
         yield Statement(
@@ -304,6 +310,16 @@ def _infer(values: Mapping[str, Any], pipeline: Pipeline, roles: Mapping[str, st
     prompts, each = values.get("rollout_batch_size"), values.get("num_return_sequences_in_group", 1)
     if type(prompts) is int and prompts > 0 and type(each) is int:
         yield Statement("rollout.global_batch_size", "rollout_batch_size", prompts * each)
+
+
+def _count_ranks(ranks: int, each: object, key: str, role: str | None) -> Iterator[Statement]:
+    """Say on how many nodes a model runs, and on how many devices of each, where they are filled evenly."""
+    each = each if type(each) is int and 0 < each < ranks else ranks
+    if ranks % each:
+        yield Statement("hardware.world_size", key, ranks, role)
+    else:
+        yield Statement("hardware.gpus_per_node", key, each, role)
+        yield Statement("hardware.nodes", key, ranks // each, role)
 
 
 def _of_model(values: Mapping[str, Any], section: str, role: str | None) -> Iterator[Statement]:
@@ -431,19 +447,22 @@ _OF_ENVIRONMENTS = ("traj_envs", "step_envs", "vl_traj_envs", "envs")
 """Beginnings of the files under ``defaults`` that hold environments, which have no model (``examples/config``)."""
 
 
-def _find_gaps(file: Document, values: Mapping[str, Any], roles: Mapping[str, str | None]) -> Iterator[Gap]:
-    """Say which files that it composes from are not read, and which further models share the devices of those that are."""
+def _find_gaps(file: Document, values: Mapping[str, Any]) -> Iterator[Gap]:
+    """Say which files that it composes from are not read."""
     listed = values.get("defaults")
     for one in listed if isinstance(listed, list) else ():
         name = str(one).rpartition("/")[2].partition("@")[0]
         if name != "_self_" and not name.startswith(_OF_ENVIRONMENTS):
             yield Gap(file.place("defaults"), f"composes from {name}, which is not read")
+
+
+def _find_others(file: Document, values: Mapping[str, Any], roles: Mapping[str, str | None]) -> Iterator[Skipped]:
+    """Say which further models share the devices of those that are counted: they leave them while these train."""
     taken = frozenset().union(*(_devices(values, section) or () for section in roles))
     for key in values:
         section = key.removesuffix(f".{STRATEGY}")
         known = section in roles or section in _ENGINES or section in {"critic", "reference", "validation"}
         devices = _devices(values, section) if section != key and not known else None
         if devices and not devices.isdisjoint(taken):
-            yield Gap(
-                file.place(key), f"runs {section} on devices of the others, which is left out", f"{section}.left_out"
-            )
+            reason = f"runs {section} on devices of the others while they wait; what it takes there is left out"
+            yield Skipped(file.place(section), reason, passes=True)

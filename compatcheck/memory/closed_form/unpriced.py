@@ -88,6 +88,10 @@ FEATURES: Mapping[str, Feature] = {
     "split_activations": Feature(
         "split or offloaded checkpoints", "less", "inputs of blocks are taken to be whole on each rank", {"activations": 0.9}
     ),
+    "recomputed_parts": Feature(
+        "further parts computed again", "less", "what backward computes again beside attention's core is taken as kept",
+        {"activations": 0.8},
+    ),
     "changing_adapters": Feature("adapters of another kind", "either", "they are taken as LoRA's", _BLOCK, _BLOCK),
     "trained_in_turns": Feature(
         "blocks trained in turns", "less", "all that is trained in the run is taken to be trained at once",

@@ -44,6 +44,18 @@ ENGINE = "torchrun -m verl.trainer.sft_trainer model.path=m data.train_files=t"
 HF = {"output_dir": "o", "per_device_train_batch_size": 1, "learning_rate": 1e-5, "model_name_or_path": "m"}
 AXOLOTL = {"base_model": "m", "micro_batch_size": 1, "datasets": [{"path": "d"}]}
 CHAT = "deepspeed DeepSpeed-Chat/training/step1_supervised_finetuning/main.py"
+
+
+def roll(strategy: str, **section: object) -> dict[str, Any]:
+    """Return a small file of ROLL whose model is trained by a strategy."""
+    engine = {"strategy_args": {"strategy_name": "vllm"}}
+    return {
+        "pretrain": "m",
+        "actor_train": {"strategy_args": {"strategy_name": strategy}, **section},
+        "actor_infer": engine,
+    }
+
+
 SLIME = "python3 train.py --hf-checkpoint m --rollout-batch-size 8"
 PART = "optim.override_optimizer_config.optimizer"
 TUNE = {"_component_": "torchtune.models.qwen2_5.qwen2_5_7b_base"}
@@ -112,6 +124,13 @@ PROGRAMS = {
         )
     ),
     "slime": Program((SLIME,)),
+    "roll": Program(
+        (
+            roll("megatron_train"),
+            roll("fsdp2_train", model_args={"lora_target": "all-linear"}),
+            roll("hf_infer"),
+        )
+    ),
     "vllm": Program(("vllm serve m",)),
     "sglang": Program(("python3 -m sglang.launch_server --model-path m",)),
 }

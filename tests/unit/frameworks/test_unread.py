@@ -45,10 +45,6 @@ def test_a_workflow_is_passed_over() -> None:
 @pytest.mark.parametrize(
     ("text", "framework"),
     [
-        (
-            "pretrain: m\nactor_train: {training_args: {}}\nactor_infer: {}\nrollout_batch_size: 64\nmax_steps: 1",
-            "ROLL",
-        ),
         ("trial_name: t\nsaver: {}\nrecover: {}\nactor: {path: m}\ngconfig: {n_samples: 4}", "AReaL"),
         ("model: {name: m}\ntrainer: {}\norchestrator: {}\ninference: {}", "prime-rl"),
         ("max_steps: 1\nckpt: {}\nmodel: {name: m}\ndata: {}\noptim: {lr: 1.0}", "prime-rl"),

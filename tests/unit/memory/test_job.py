@@ -631,3 +631,20 @@ def test_states_on_the_host_stay_there_where_something_else_says_that_they_sleep
 def test_bytes_per_logit_of_slime(changed: dict[str, Value], role: str, phase: str, each: int) -> None:
     logits = bytes_of(find_phase(price(SLIME | changed), role, phase), "logits")
     assert logits == each * 8192 * MODEL["model.vocab_size"] // 4
+
+
+@pytest.mark.parametrize(
+    ("sharding", "phase", "each"),
+    [("megatron", "forward", 6), ("megatron", "backward", 6), ("fsdp", "forward", 10), ("fsdp", "backward", 14)],
+)
+def test_bytes_per_logit_of_roll(sharding: str, phase: str, each: int) -> None:
+    found = price(ACTOR | {"training.framework": "roll", "training.sharding": sharding})
+    assert bytes_of(find_phase(found, "actor", phase), "logits") == each * 4 * 2048 * 152064
+
+
+def test_optimizer_states_that_are_loaded_for_the_step_are_in_no_other_phase() -> None:
+    moved: dict[str, Value] = {"training.offload_param": "cpu", "training.sleeps_while_idle": True}
+    found = price(ACTOR | moved | {"training.framework": "roll", "training.sharding": "megatron"})
+    states = {phase.name: bytes_of(phase, "optimizer_states") for phase in found.phases}
+    assert states.pop("step") > 0
+    assert set(states.values()) == {0}
