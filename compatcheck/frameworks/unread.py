@@ -37,11 +37,6 @@ PROGRAMS = (
     Marks("prime-rl", frozenset(["inference", "orchestrator", "trainer", "weight_broadcast"])),
     Marks("prime-rl", frozenset(["ckpt", "data", "max_steps", "model", "optim"]), enough=4),
     Marks(
-        "nanotron",
-        frozenset(["checkpoints", "data_stages", "general", "lighteval", "parallelism", "tokenizer", "tokens"]),
-        enough=5,
-    ),
-    Marks(
         "LLM Foundry",
         frozenset(["device_train_microbatch_size", "global_train_batch_size", "max_duration", "train_loader"]),
     ),

@@ -149,6 +149,8 @@ class Run(NamedTuple):
     """All micro batches of a step but the last run under ``no_sync``; None where nobody read the loop."""
     mixed_units: bool | None
     """FSDP1 units hold frozen parameters beside trained ones, and make gradients of all of them; None where nobody knows."""
+    gradients_apart: bool
+    """Gradients of parameters are there beside the buffer that they are added to, until all of a micro batch are."""
     states_at_step: bool
     """Optimizer states are on the device while the optimizer steps, and on the host in forward and backward."""
     loop_read: bool

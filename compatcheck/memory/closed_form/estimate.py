@@ -259,7 +259,8 @@ def training_phases(run: Run) -> tuple[Phase, ...]:
     working = tuple(part for part in always if part.kind != "optimizer_states" or not run.states_at_step)
     grads = gradient.gradients(run)
     load = (*parameters(run), *reference_parameters(run), *context(run))
-    complete = (*gradient.component(run, grads.complete), *gradient.beside(run, between=False))
+    left = grads.complete if grads.at_step is None else grads.at_step
+    complete = (*gradient.component(run, left), *gradient.beside(run, between=False))
     step = (*always, *complete, *step_workspace(run), *step_buffers(run))
     held = segments(_shares(run, working))
     return (
