@@ -131,6 +131,9 @@ PROGRAMS = {
             roll("hf_infer"),
         )
     ),
+    "nanotron": Program(
+        ({"general": {}, "model": {"model_config": {"hidden_size": 8}}, "parallelism": {"dp": 2}, "tokens": {}},)
+    ),
     "vllm": Program(("vllm serve m",)),
     "sglang": Program(("python3 -m sglang.launch_server --model-path m",)),
 }

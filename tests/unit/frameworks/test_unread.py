@@ -48,7 +48,6 @@ def test_a_workflow_is_passed_over() -> None:
         ("trial_name: t\nsaver: {}\nrecover: {}\nactor: {path: m}\ngconfig: {n_samples: 4}", "AReaL"),
         ("model: {name: m}\ntrainer: {}\norchestrator: {}\ninference: {}", "prime-rl"),
         ("max_steps: 1\nckpt: {}\nmodel: {name: m}\ndata: {}\noptim: {lr: 1.0}", "prime-rl"),
-        ("checkpoints: {}\ngeneral: {}\nmodel: {}\nparallelism: {dp: 1}\ntokenizer: {}\ntokens: {}", "nanotron"),
         ("rm: {}\npolicy: {}\ncluster: {}\ncheckpointing: {}", "NeMo RL"),
     ],
 )

@@ -96,3 +96,11 @@ def test_torchtitan_splits_its_loss_over_the_ranks_that_split_the_vocabulary(mak
     assert [logits(split, backward=backward)[0].size.expected for backward in (False, True)] == [14 * share, 16 * share]
     whole = make_run(**stated, hardware__world_size=4)
     assert [logits(whole, backward=backward)[0].size.expected for backward in (False, True)] == [20 * share, 24 * share]
+
+
+def test_the_loss_of_nanotron_takes_a_float32_copy_and_the_same_less_the_largest(make_run):
+    run = make_run(training__sharding="megatron", program__code="nanotron", hardware__world_size=1)
+    assert [logits(run, backward=backward)[0].size.expected / (2 * 1024 * 32000) for backward in (False, True)] == [
+        10,
+        6,
+    ]
