@@ -126,7 +126,8 @@ def _slime(run: Run, *, backward: bool) -> tuple[PerLogit, str]:
     Megatron's Float16Module casts logits to float32, 4; an exponential beside them, 4, becomes their softmax and is all that is
     kept, and in backward its own gradient, which is cast to 16 bits, 2. With an entropy coefficient the logits are kept as well,
     and their gradient takes 4 more. A temperature other than 1 adds a quotient (utils/ppo_utils.py _VocabParallelLogProbEntropy,
-    0.3.1 and 624b824a). Before, both took a clone, and the entropy tensors of its own that were kept (0.1.0 to 0.3.0).
+    0.3.1 and 624b824a; benchmarks/checkout_losses.py). Before, both took a clone, and the entropy tensors of its own that were
+    kept (0.1.0 to 0.3.0).
     """
     trains = run.optimizer is not None and backward
     expected = (12.0 if run.entropy else 6.0) if trains else 8.0
@@ -139,14 +140,17 @@ def _roll(run: Run, *, backward: bool) -> tuple[PerLogit, str]:
     """Return ROLL's figures.
 
     On Megatron a float32 copy, 4, beside 16-bit logits, 2, becomes exponential and gradient in place; an entropy with a gradient
-    keeps the logits, and a softmax as wide. On FSDP2 the loop holds the logits through backward; float32 log-probabilities, 4,
-    have a copy beside them, 4, in backward two gradients, and scoring computes an entropy of three tensors of 4.
+    keeps the logits, and a softmax as wide, both in float32 with ``logits_in_fp32``. On FSDP2 the loop holds the logits through
+    backward; float32 log-probabilities, 4, have a copy beside them, 4, in backward two gradients, and scoring computes an entropy
+    of three tensors of 4 (benchmarks/checkout_losses.py).
     """
     trains = run.optimizer is not None
     if run.parallel.sharding == "megatron":
-        kept = 4.0 if trains and run.entropy else 0.0
-        return PerLogit(6 + kept, 6 + kept, 8 + kept), "mcore_adapter parallel_functions/vocab_parallel.py"
+        entropy = trains and run.entropy
+        return PerLogit(6, 8, 16) if entropy else PerLogit(
+            6, 6, 8
+        ), "mcore_adapter parallel_functions/vocab_parallel.py"
     expected = 10.0 if trains and not backward else 14.0
     if trains and run.entropy:
-        expected = 30.0 if backward else 22.0
+        expected = 34.0 if backward else 18.0
     return PerLogit(expected, expected, expected + 4), "roll/utils/functionals.py"

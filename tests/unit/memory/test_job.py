@@ -634,11 +634,22 @@ def test_bytes_per_logit_of_slime(changed: dict[str, Value], role: str, phase: s
 
 
 @pytest.mark.parametrize(
-    ("sharding", "phase", "each"),
-    [("megatron", "forward", 6), ("megatron", "backward", 6), ("fsdp", "forward", 10), ("fsdp", "backward", 14)],
+    ("sharding", "entropy", "phase", "each"),
+    [
+        ("megatron", 0, "forward", 6),
+        ("megatron", 0, "backward", 6),
+        ("megatron", 0.01, "forward", 8),
+        ("megatron", 0.01, "backward", 8),
+        ("fsdp", 0, "forward", 10),
+        ("fsdp", 0, "backward", 14),
+        ("fsdp", 0.01, "forward", 18),
+        ("fsdp", 0.01, "backward", 34),
+    ],
 )
-def test_bytes_per_logit_of_roll(sharding: str, phase: str, each: int) -> None:
-    found = price(ACTOR | {"training.framework": "roll", "training.sharding": sharding})
+def test_bytes_per_logit_of_roll(sharding: str, entropy: float, phase: str, each: int) -> None:
+    """As `benchmarks/checkout_losses.py` prints them."""
+    program = {"training.framework": "roll", "training.sharding": sharding, "training.entropy_coefficient": entropy}
+    found = price(ACTOR | program)
     assert bytes_of(find_phase(found, "actor", phase), "logits") == each * 4 * 2048 * 152064
 
 
