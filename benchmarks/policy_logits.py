@@ -18,7 +18,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-BATCH, LENGTH, VOCAB, HIDDEN = 4, 64, 20000, 8
+BATCH, LENGTH, VOCAB, HIDDEN, PIECES = 4, 64, 20000, 8, 4
 CASES = (
     ("without padding", True, False, False),
     ("without padding, entropy compiled", True, True, True),
@@ -111,6 +111,75 @@ def measure(case: tuple[str, bool, bool, bool], share: float, *, cast: bool, tra
     return peak.peak / (BATCH * LENGTH * VOCAB)
 
 
+class Shared(torch.autograd.Function):
+    """Log-probabilities of logits that ranks share, as NeMo RL takes them (nemo_rl/distributed/model_utils.py, 7ea279a)."""
+
+    @staticmethod
+    def forward(context: Any, logits: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """Keep the softmax."""
+        largest = torch.amax(logits, dim=-1, keepdim=True)
+        found = logits - largest
+        found -= found.exp().sum(-1, keepdim=True).log()
+        context.save_for_backward(found.exp())
+        return found.gather(-1, rows)
+
+    @staticmethod
+    def backward(context: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
+        """Make the gradient beside it."""
+        (softmax,) = context.saved_tensors
+        return softmax.neg().mul_(gradients[0]), None
+
+
+def measure_nemo_rl(*, shared: bool, trains: bool) -> float:
+    """Return bytes per logit of NeMo RL's log-probabilities, of float32 logits, at the peak."""
+    hidden = torch.randn(BATCH, LENGTH, HIDDEN, dtype=torch.bfloat16, requires_grad=True)
+    head = torch.randn(VOCAB, HIDDEN, dtype=torch.bfloat16)
+    rows = torch.zeros(BATCH, LENGTH, 1, dtype=torch.int64)
+    with Peak() as peak, torch.set_grad_enabled(trains):
+        logits = (hidden @ head.t()).float()
+        found = Shared.apply(logits, rows) if shared else torch.log_softmax(logits, -1).gather(-1, rows)
+        del logits
+        if trains:
+            found.mean().backward()  # type: ignore[no-untyped-call]
+    return peak.peak / (BATCH * LENGTH * VOCAB)
+
+
+class Pieces(torch.autograd.Function):
+    """prime-rl's head in backward: one piece of the words after the other (trainer/models/layers/lm_head.py, 559b447)."""
+
+    @staticmethod
+    def forward(context: Any, hidden: torch.Tensor, head: torch.Tensor) -> torch.Tensor:
+        """Keep what goes in; pieces of forward are smaller."""
+        context.save_for_backward(hidden, head)
+        return hidden.sum(-1).float()
+
+    @staticmethod
+    def backward(context: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Make logits and probabilities again; names of a piece hold it until the next one takes them."""
+        hidden, head = context.saved_tensors
+        scale = torch.ones(hidden.shape[0], 1)
+        of_hidden, of_head = torch.zeros_like(hidden), torch.zeros_like(head)
+        for start in range(0, VOCAB, VOCAB // PIECES):
+            part = slice(start, start + VOCAB // PIECES)
+            product = hidden @ head[part].t()
+            logits = product.to(torch.float32) * scale
+            chances = torch.exp(logits - scale)
+            grown = (-gradients[0]).unsqueeze(-1) * chances
+            grown = grown * scale
+            of_hidden.add_(grown.to(hidden.dtype) @ head[part])
+            of_head[part].add_(grown.to(head.dtype).t() @ hidden)
+        return of_hidden, of_head
+
+
+def measure_prime_rl() -> float:
+    """Return bytes per logit of a piece in backward, gradients of hidden states and head apart."""
+    hidden = torch.randn(BATCH * LENGTH, HIDDEN, dtype=torch.bfloat16, requires_grad=True)
+    head = torch.randn(VOCAB, HIDDEN, dtype=torch.bfloat16, requires_grad=True)
+    with Peak() as peak:
+        Pieces.apply(hidden, head).mean().backward()
+    return (peak.peak - 2 * HIDDEN * (BATCH * LENGTH + VOCAB)) / (BATCH * LENGTH * VOCAB // PIECES)
+
+
 def main() -> None:
     """Print the table."""
     print(f"{'':36}{'share':>6}{'score':>8}{'train':>8}{'score, cast':>13}{'train, cast':>13}")
@@ -120,6 +189,10 @@ def main() -> None:
                 measure(case, share, cast=cast, trains=trains) for cast in (False, True) for trains in (False, True)
             ]
             print(f"{case[0]:36}{share:6}{found[0]:8.2f}{found[1]:8.2f}{found[2]:13.2f}{found[3]:13.2f}")
+    for shared in (False, True):
+        score, train = (measure_nemo_rl(shared=shared, trains=trains) for trains in (False, True))
+        print(f"{'NeMo RL, ' + ('shared' if shared else 'whole'):36}{'':22}{score:13.2f}{train:13.2f}")
+    print(f"{'prime-rl, a piece':36}{'':35}{measure_prime_rl():13.2f}")
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ _CHATGLM_ALIASES = {"num_hidden_layers": "num_layers", "padded_vocab_size": "voc
 CONFIGURATIONS: Mapping[str, ClassDefaults] = {
     "baichuan": ClassDefaults({"tie_word_embeddings": False}, {}, {}, "BaichuanForCausalLM"),
     "chatglm": ClassDefaults({}, _CHATGLM_ALIASES, {}, "ChatGLMModel"),
+    "internlm": ClassDefaults({"tie_word_embeddings": False, "bias": True}, {}, {}, "InternLMForCausalLM"),
     "internlm2": ClassDefaults({"tie_word_embeddings": False}, {}, {}, "InternLM2ForCausalLM"),
     "kimi_k2": cast("ClassDefaults", class_defaults("deepseek_v3")),  # its class is DeepSeek-V3's
     "qwen": ClassDefaults({"tie_word_embeddings": False}, {"head_dim": "kv_channels"}, {}, "QWenLMHeadModel"),
@@ -79,15 +80,16 @@ def _qwen(keys: Keys) -> ParameterCounts | None:
     return decoder(keys, Layer(heads.attention(qkv_bias=True, out_bias=bias) + mlp + 2 * heads.hidden))
 
 
-def _internlm2(keys: Keys) -> ParameterCounts | None:
-    """Count InternLM2 and 2.5, which are Llama's with one weight for query, key and value (modeling_internlm2.py)."""
+def _internlm(keys: Keys) -> ParameterCounts | None:
+    """Count InternLM, 2 and 2.5, which are Llama's, later ones with one weight for query, key and value (modeling_internlm2.py)."""
     return llama(keys, qkv_bias="bias", out_bias="bias") if _has(keys, "intermediate_size") else None
 
 
 FORMULAS: Mapping[str, Formula] = {
     "baichuan": _baichuan,
     "chatglm": _chatglm,
-    "internlm2": _internlm2,
+    "internlm": _internlm,
+    "internlm2": _internlm,
     "kimi_k2": EXPERTS["deepseek_v3"],
     "qwen": _qwen,
 }

@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING
 
 from compatcheck.core.document import enclosing_keys
+from compatcheck.core.pattern import lazy_compile
 from compatcheck.frameworks.launch.arguments import FurtherContent, OptionMeanings, make_command_document
 from compatcheck.frameworks.launch.values import Argument
 from compatcheck.rules.programs import find_program
@@ -38,11 +39,16 @@ def compose(documents: Sequence[Document]) -> tuple[Document, ...]:
     return tuple(result)
 
 
+def name_bases(document: Document) -> tuple[tuple[str, str, str], ...]:
+    """Return the references to the files that a document composes from: of any program, or of its own."""
+    kinds = {"config", document.reader} if document.options else ()
+    return tuple(one for one in document.references if one[0] in kinds)
+
+
 def _find_bases(place: int, documents: Sequence[Document]) -> Iterator[int]:
     """Yield where the files stand that a document composes from, what wins first."""
-    document = documents[place]
-    for kind, name, _ in reversed(document.references) if document.options else ():
-        for other, file in enumerate(documents) if kind == "config" else ():
+    for _, name, _ in reversed(name_bases(documents[place])):
+        for other, file in enumerate(documents):
             same = os.path.basename(file.source.path) == os.path.basename(name)
             if other != place and same and file.options and not file.is_command:
                 yield other
@@ -60,20 +66,20 @@ def _descend(place: int, bases: Mapping[int, Sequence[int]], above: tuple[int, .
 def merge_options(documents: Sequence[Document]) -> dict[str, Argument]:
     """Merge the options of documents, what wins first, as OmegaConf merges files: a value replaces a section, a list a list.
 
-    A section with ``_override_: true`` replaces that of the files below (NeMo RL 7ea279a nemo_rl/utils/config.py).
+    A section of the first level with ``_override_: true`` replaces that of the files below (NeMo RL 7ea279a utils/config.py).
     """
     whole: dict[str, Argument] = {}
     for document in reversed(documents):
         replaced = {key for key, one in document.options.items() if one.value != {}}
-        replaced |= {key.removesuffix(_OVERRIDE) for key in document.options if key.endswith(_OVERRIDE)}
+        replaced |= {key.partition(".")[0] for key in document.options if _OVERRIDES.fullmatch(key)}
         sections = {outer for key in document.options for outer in enclosing_keys(key)}
         kept = (key for key in whole if key not in sections and replaced.isdisjoint(enclosing_keys(key)))
         whole = {**{key: whole[key] for key in kept}, **document.options}
     return whole
 
 
-_OVERRIDE = "._override_"
-"""Ends the key by which a section replaces what is below instead of being merged with it."""
+_OVERRIDES = lazy_compile(r"\w+\._override_")
+"""Key by which a section replaces what is below instead of being merged with it."""
 
 
 def _with_unresolved(file: Document, command: Document) -> Document:

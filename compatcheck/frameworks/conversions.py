@@ -104,6 +104,12 @@ def lora_of_rank(rank: Any) -> Any:  # noqa: ANN401 (configuration)
     return LEAVE if not isinstance(rank, int) else "lora" if rank > 0 else None
 
 
+def segments(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Read whether a value of ``PYTORCH_CUDA_ALLOC_CONF`` asks for expandable segments."""
+    words = dict(one.partition(":")[::2] for one in str(value).replace(" ", "").split(","))
+    return is_on(words.get("expandable_segments", ""))
+
+
 COMMON: Mapping[str, Convert] = {
     function.__name__: function
     for function in (
@@ -116,6 +122,7 @@ COMMON: Mapping[str, Convert] = {
         none_when_zero,
         opens,
         positive,
+        segments,
         sole_text,
         state_nothing,
         stated,

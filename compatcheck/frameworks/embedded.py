@@ -1,4 +1,4 @@
-"""Commands of a shell that stand in files of other programs: recipes of make and just, jobs of Kubernetes, SkyPilot and compose.
+"""Commands of a shell that stand in files of other programs: recipes of make and just, jobs of Kubernetes, SkyPilot, compose.
 
 Each is a text of its own with the line it begins in, as a shell would get it. What make or just would put into it is put in
 where the file states it, and left open where it does not.
@@ -31,6 +31,8 @@ _LEVELS = 10
 
 _MAKEFILE = lazy_compile(r"(?:gnu)?makefile(?:\.[\w.-]+)?|.+\.mk")
 _JUSTFILE = lazy_compile(r"\.?justfile|.+\.just")
+_TREES = (".yaml", ".yml", ".json", "mlproject")
+"""Ends of the names of files of keys and values in which commands stand; JSON is YAML."""
 
 
 class Piece(NamedTuple):
@@ -72,9 +74,9 @@ class _Room:
 
 
 def holds_recipes(path: str) -> bool:
-    """Tell whether a file is one of make or just by its name."""
+    """Tell whether a file is one of make, just or MLflow by its name."""
     name = os.path.basename(path).lower()
-    return _MAKEFILE.fullmatch(name) is not None or _JUSTFILE.fullmatch(name) is not None
+    return _MAKEFILE.fullmatch(name) is not None or _JUSTFILE.fullmatch(name) is not None or name == "mlproject"
 
 
 def find_included(path: str, text: str) -> tuple[str, ...]:
@@ -86,7 +88,7 @@ def find_included(path: str, text: str) -> tuple[str, ...]:
 
 
 def find_pieces(path: str, text: str, included: str = "") -> Iterator[Piece]:
-    """Yield the commands in a file of make, just or YAML that may start a training, each once; none where it cannot be parsed.
+    """Yield the commands in a file that may start a training, each once; none where it cannot be parsed.
 
     Args:
         path: the file.
@@ -103,7 +105,7 @@ def find_pieces(path: str, text: str, included: str = "") -> Iterator[Piece]:
         found = _read_makefile(text, included)
     elif _JUSTFILE.fullmatch(name) is not None:
         found = _read_justfile(text, room)
-    elif name.endswith((".yaml", ".yml")):
+    elif name.endswith(_TREES):
         found = _read_yaml(text, path, room)
     else:
         return
@@ -132,8 +134,11 @@ def find_defined(path: str, text: str) -> str:
     Of a Makefile that is what ``define`` blocks hold, which recipes take in by functions, and what stands in functions; of a
     justfile recipes in another language.
     """
-    if _JUSTFILE.fullmatch(os.path.basename(path).lower()) is not None:
+    name = os.path.basename(path).lower()
+    if _JUSTFILE.fullmatch(name) is not None:
         return _find_other_languages(text)
+    if _MAKEFILE.fullmatch(name) is None:
+        return ""
     kept, inside = [], False
     for line in text.split("\n"):
         word = re.match(r"[ \t]*(?:override[ \t]+|export[ \t]+)*(define|endef)\b", line)
@@ -334,7 +339,7 @@ def _read_justfile(text: str, room: _Room) -> Iterator[_Found]:
 
 _EXECUTED = ("entrypoint", "command", "args", "cmd")
 """Keys of the words that a container is started with, in their order."""
-_SHELL_KEYS = ("run", "script", "commands", "cmds", "before_script")
+_SHELL_KEYS = ("run", "script", "scripts", "commands", "cmds", "before_script")
 """Keys of lines for a shell."""
 _ENVIRONMENTS = ("env", "envs", "environment", "variables")
 
@@ -407,6 +412,9 @@ def _of_shell(mapping: YamlMap, key: str, lines: list[str]) -> Iterator[tuple[in
     value = mapping.get(key)
     if isinstance(value, str):
         yield _line_of_text(mapping.lines[key], lines), value
+    elif isinstance(value, YamlMap):  # of npm: by names
+        for name in value:
+            yield from _of_shell(value, name, lines)
     elif isinstance(value, YamlList):
         for line, word in zip(value.lines, value, strict=True):
             if isinstance(word, str):

@@ -16,7 +16,7 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import is_script
 from compatcheck.frameworks import embedded, unread
 from compatcheck.frameworks.beside import find_beside
-from compatcheck.frameworks.composition import compose
+from compatcheck.frameworks.composition import compose, name_bases
 from compatcheck.frameworks.deepspeed import syntax
 from compatcheck.frameworks.placeholders import read_filled_in
 from compatcheck.frameworks.reader import Reading
@@ -26,8 +26,10 @@ from compatcheck.frameworks.registry import (
     configuration_readers,
     find_configuration_reader,
     find_folder,
+    find_python_reader,
     find_refinement,
     is_told_by_words,
+    may_be_settings,
 )
 from compatcheck.frameworks.text import expect_mapping, parse_configuration, read_text
 from compatcheck.frameworks.translation import flatten
@@ -96,12 +98,13 @@ def read_configurations(
 
 
 def read_embedded(path: str, files: Files = LOCAL, *, named: bool) -> tuple[Reading, ...]:
-    """Read the trainings whose commands stand in a file of make, just, Kubernetes, SkyPilot or compose; none in any other.
+    """Read the trainings whose commands stand in a file of make, just, Kubernetes, SkyPilot, compose …; none in any other.
 
     Raises:
         InputError: it cannot be read, or holds a training that is not.
     """
-    if not (embedded.holds_recipes(path) or path.lower().endswith((".yaml", ".yml"))):
+    is_data = path.lower().endswith((".json", ".jsonc", ".hjson"))
+    if is_data and files.size_bytes(path) > _MOST_DATA_BYTES:
         return ()
     from compatcheck.frameworks.launch_script.script import names_launcher  # noqa: PLC0415 (few files are of this kind)
     from compatcheck.frameworks.launch_script.unread_launches import find_in_file  # noqa: PLC0415 (as above)
@@ -113,7 +116,9 @@ def read_embedded(path: str, files: Files = LOCAL, *, named: bool) -> tuple[Read
     readings = read_pieces(path, embedded.find_pieces(path, text, included), files, named=named)
     recipes = embedded.holds_recipes(path)
     unread = (
-        find_in_file(path, embedded.find_defined(path, text) if recipes else text) if recipes or not readings else None
+        find_in_file(path, embedded.find_defined(path, text) if recipes else text)
+        if recipes or not (readings or is_data)
+        else None
     )
     if unread is not None and readings:
         about = Document("shell", Source(path), (), skipped=(unread,))
@@ -121,6 +126,10 @@ def read_embedded(path: str, files: Files = LOCAL, *, named: bool) -> tuple[Read
     if unread is not None:
         raise InputError(unread.reason, source=unread.source, hint=unread.hint)
     return readings
+
+
+_MOST_DATA_BYTES = 1 << 18
+"""Of a file of JSON that may hold commands: longer ones hold data, in which commands are talked about."""
 
 
 def _read_included(path: str, text: str, files: Files) -> Iterator[str]:
@@ -193,6 +202,9 @@ def read_pieces(
 def _read_python(path: str, files: Files, *, named: bool) -> tuple[Reading, ...]:
     from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for Python scripts)
 
+    if is_settings(path, files):
+        reading = read_configuration(path, files, named=named)
+        return () if reading is None else (reading,)
     if named:
         return tuple(_read_documented(path, files)) or (Reading(python_script.read(path, files)),)
     documents = python_script.read(path, files, named=_tells_training(path)) if starts_training(path, files) else ()
@@ -211,6 +223,16 @@ def _read_documented(path: str, files: Files) -> Iterator[Reading]:
             yield Reading(run.documents, None, run.launch.variables, label, is_launch=True, notes=notes)
 
 
+def is_settings(path: str, files: Files = LOCAL) -> bool:
+    """Tell whether a file of Python is no script, but a configuration by its names."""
+    try:
+        if not may_be_settings(files.read_bytes(path, HEAD_BYTES)):
+            return False
+        return find_python_reader(_parse(read_text(path, files), path)) is not None
+    except (InputError, OSError):
+        return False
+
+
 def starts_training(path: str, files: Files = LOCAL) -> bool:
     """Tell whether a file of Python is a script that trains, where nobody named it.
 
@@ -221,6 +243,8 @@ def starts_training(path: str, files: Files = LOCAL) -> bool:
 
     if is_of_tests(path):
         return False
+    if is_settings(path, files):
+        return True
     told = _tells_training(path)
     try:
         starts = python_script.starts_training(path, files, told=told)
@@ -320,6 +344,10 @@ def _parse(text: str, path: str, *, lenient: bool = False) -> Any:  # noqa: ANN4
     """Parse a configuration; where it is DeepSpeed's, or may be (``lenient``), comments are legal."""
     if path.lower().endswith(".hjson"):
         return syntax.parse(text, path)
+    if path.lower().endswith(".py"):
+        from compatcheck.frameworks.python_script.settings import read_settings  # noqa: PLC0415 (only for Python)
+
+        return read_settings(text, path)
     try:
         return parse_configuration(text, path)
     except InputError as error:
@@ -338,6 +366,8 @@ def _find_reader(data: Any, path: str) -> ConfigurationReader | None:  # noqa: A
     """
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         return None
+    if path.lower().endswith(".py"):
+        return find_python_reader(data)
     for reader in configuration_readers(shares_keys=False):
         if reader.recognise(data):
             return reader
@@ -407,7 +437,7 @@ def follow_references(
                 named = counts and document.named
                 skipped.append(Skipped(place, f"names {name!r}: {reason}", error.hint, named, counts, not counts))
                 extra.extend(_leave_open(kind, name, key, place))
-                if kind == "config":
+                if kind == "config" or (kind, name, key) in name_bases(document):
                     gaps.append(Gap(place, f"names {name!r}, which could not be read"))
         special = find_refinement(document.reader)
         reader = special if special in {found.reader for found in extra} else None
@@ -530,12 +560,11 @@ class _ReferenceReader:
 
     def _read_bases(self, document: Document) -> Iterator[Document]:
         """Yield the files that a document composes from, each with its own; following the reference says what is not read."""
-        for kind, name, key in document.references if document.options else ():
-            if kind == "config":
-                with suppress(InputError):
-                    for found in self.read("config", name, document, document.place(key)):
-                        one = _mark(found, document)
-                        yield from (one, *self._read_bases(one))
+        for kind, name, key in name_bases(document):
+            with suppress(InputError):
+                for found in self.read(kind, name, document, document.place(key)):
+                    one = _mark(found, document)
+                    yield from (one, *self._read_bases(one))
 
     def _read_model(self, role: str | None, name: str, document: Document, place: Source) -> tuple[Document, ...]:
         if role in self.models or self.has_model:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,6 +29,8 @@ class Folder(NamedTuple):
     """Modules that are one of its record's tools: ``python -m axolotl.cli train``."""
     refines: str | None = None
     """Reader of which this one is a special case: a command of that one which names a file of this one is this one's."""
+    in_python: bool = False
+    """Whether its files are Python, whose names are the configuration (`python_script.settings`)."""
     ships: bool = False
     """Whether it ships configuration files of libraries beneath it that runs name: ``data/shipped.json``."""
     forks: tuple[str, ...] = ()
@@ -74,7 +76,11 @@ FOLDERS = (
         ),
     ),
     Folder("roll", spawns=("roll",)),
+    Folder("nemo_rl", spawns=("nemo-rl",)),
+    Folder("prime_rl", spawns=("rl", "sft")),
     Folder("openrlhf", has_files=False, spawns=("ppo_ray",)),
+    Folder("skyrl", has_files=False, spawns=("rl", "sft")),
+    Folder("areal", spawns=("areal",)),
     Folder("deepspeed_chat", has_files=False),
     Folder("torchtune"),
     Folder(
@@ -107,6 +113,8 @@ FOLDERS = (
             "training.gradient_accumulation_steps",
         ),
     ),
+    Folder("litgpt"),
+    Folder("xtuner", in_python=True, telling_words=("optim_wrapper",), ships=True),
     Folder("axolotl", tool_modules={"axolotl.cli": "axolotl"}, ships=True),
     Folder("open_instruct", spawns=("grpo", "ppo")),
     Folder("ms_swift", tool_modules={"swift.cli.main": "swift"}),
@@ -145,8 +153,19 @@ def is_told_by_words(head: bytes) -> bool:
 def configuration_readers(*, shares_keys: bool | None = None) -> Iterator[ConfigurationReader]:
     """Yield the readers of files in their order; those with keys of their own, or those without, where asked for."""
     for folder in FOLDERS:
-        if folder.has_files and shares_keys in (None, folder.shares_keys):
+        if folder.has_files and not folder.in_python and shares_keys in (None, folder.shares_keys):
             yield folder.configuration
+
+
+def find_python_reader(data: Mapping[str, Any]) -> ConfigurationReader | None:
+    """Return whose configuration the names of a file of Python are."""
+    readers = (folder.configuration for folder in FOLDERS if folder.in_python)
+    return next((reader for reader in readers if reader.recognise(data)), None)
+
+
+def may_be_settings(head: bytes) -> bool:
+    """Tell by the head of a file of Python whether its names may be a configuration."""
+    return any(word.encode() in head for folder in FOLDERS if folder.in_python for word in folder.telling_words)
 
 
 def command_folders() -> Iterator[Folder]:

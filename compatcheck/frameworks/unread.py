@@ -29,18 +29,9 @@ PROGRAMS = (
     ),
     Marks("NeMo", frozenset(["exp_manager", "model", "trainer"]), enough=3),
     Marks(
-        "NeMo RL", frozenset(["checkpointing", "cluster", "dpo", "grpo", "loss_fn", "policy", "rm", "sft"]), enough=3
-    ),
-    Marks(
-        "AReaL", frozenset(["enable_offload", "gconfig", "recover", "saver", "stats_logger", "trial_name"]), enough=3
-    ),
-    Marks("prime-rl", frozenset(["inference", "orchestrator", "trainer", "weight_broadcast"])),
-    Marks("prime-rl", frozenset(["ckpt", "data", "max_steps", "model", "optim"]), enough=4),
-    Marks(
         "LLM Foundry",
         frozenset(["device_train_microbatch_size", "global_train_batch_size", "max_duration", "train_loader"]),
     ),
-    Marks("LitGPT", frozenset(["checkpoint_dir", "data", "devices", "precision", "train"]), enough=5),
     Marks(
         "a script on accelerate without the HF Trainer",
         frozenset(["checkpointing_steps", "keep_last_n_checkpoints", "use_slow_tokenizer", "with_tracking"]),

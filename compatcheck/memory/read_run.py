@@ -119,7 +119,6 @@ def read_run(
         no_sync=_runs_unsynchronised(source) if trains else False,
         mixed_units=_mixes_units(source, parallel) if trains and trainable < model.parameters else False,
         gradients_apart=bool(source.get("program.makes_gradients_apart")),
-        states_at_step=bool(source.get("program.states_at_step_alone")),
         loop_read=loop_read,
         unread_release=str(source.get("program.unread_release") or ""),
         quantised_read=source.get("program.quantised_read") is not False,
@@ -136,8 +135,9 @@ def read_run(
         code=str(source.get("program.code") or ""),
         makes_logits=source.get("program.makes_logits") is not False,
         entropy_computed=str(source.get("program.computes_entropy") or "asked"),
-        offload_optimizer=source.get("training.offload_optimizer") is not None
+        offload_optimizer=_offloads_states(source, returning=False)
         or source.flag("training.fsdp_offload_params", False),
+        states_for_step=_offloads_states(source, returning=True),
         offload_param=source.get("training.offload_param") is not None
         or source.flag("training.fsdp_offload_params", False),
         reduce_bucket=source.integer("training.reduce_bucket_size", 500_000_000),
@@ -169,6 +169,12 @@ def read_run(
         known=frozenset(facts),
     )
     return RunReading(run, tuple(source.assumptions.values()), ())
+
+
+def _offloads_states(source: Given, *, returning: bool) -> bool:
+    """Tell whether optimizer states are offloaded: to come back for every step, or for good, with the gradients."""
+    returns = bool(source.get("program.states_return_for_step"))
+    return source.get("training.offload_optimizer") is not None and returns is returning
 
 
 def _words(value: Value) -> tuple[str, ...]:

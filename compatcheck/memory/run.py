@@ -151,8 +151,6 @@ class Run(NamedTuple):
     """FSDP1 units hold frozen parameters beside trained ones, and make gradients of all of them; None where nobody knows."""
     gradients_apart: bool
     """Gradients of parameters are there beside the buffer that they are added to, until all of a micro batch are."""
-    states_at_step: bool
-    """Optimizer states are on the device while the optimizer steps, and on the host in forward and backward."""
     loop_read: bool
     """Somebody read the code of the program that trains, or none is named."""
     unread_release: str
@@ -184,6 +182,8 @@ class Run(NamedTuple):
     entropy_computed: str
     """Whether every forward of the policy computes its entropy: ``always``, ``asked`` or ``never``."""
     offload_optimizer: bool
+    states_for_step: bool
+    """Whether optimizer states are on the device for the step alone."""
     offload_param: bool
     reduce_bucket: int
     gather_bucket: int

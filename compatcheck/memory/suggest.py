@@ -203,6 +203,6 @@ _PROPOSALS = (
 )  # fmt: skip
 _ELEMENTWISE = frozenset({"adamw", "adam", "sgd", "lion"})
 """Optimizers whose step on a part of a parameter is that part of the step: the others do not run on shards everywhere."""
-_VERL = frozenset({"verl", "verl-engine", "verl-sft"})
+_VERL = frozenset({"verl", "verl-engine", "verl-sft", "skyrl", "parallel-chunks", "areal"})
 _NOT_IN_VERL = (_loss, _sharding, _offload, _optimizer)
-"""Proposals that verl and its forks have other keys for, or none."""
+"""Proposals that verl, its forks, SkyRL and AReaL have other keys for, or none."""

@@ -27,8 +27,10 @@ def find_started(path: str, files: Files, selection: Selection) -> tuple[int, st
     stages: list[dict[str, tuple[int, str]]] = []
     names: list[str] = []
     for instruction in read_instructions(read_utf8(path, files, limit=_LIMIT_BYTES)):
-        content = instruction.text.content.strip()
-        if instruction.name == "FROM":
+        name, content = instruction.name, instruction.text.content.strip()
+        if name == "ONBUILD":  # of an image that is made from this one
+            name, _, content = content.partition(" ")
+        if name == "FROM":
             words = [word for word in content.split() if not word.startswith("--")]
             base = words[0].lower() if words else ""
             before = stages[len(names) - 1 - names[::-1].index(base)] if base in names else {}
@@ -36,12 +38,14 @@ def find_started(path: str, files: Files, selection: Selection) -> tuple[int, st
             names.append(words[2].lower() if len(words) > 2 else str(len(names)))
         elif not stages:
             continue
-        elif instruction.name == "ENV" and len(stages[-1]) < MAX_VARIABLES:
+        elif name == "ENV" and len(stages[-1]) < MAX_VARIABLES:
             for name, value in read_assignments(content):
                 stages[-1][f"ENV {name}"] = instruction.line, value
-        elif instruction.name in {"CMD", "ENTRYPOINT"}:
-            stages[-1][instruction.name] = instruction.line, content
-            if instruction.name == "ENTRYPOINT":
+        elif name == "COPY" and len(instruction.documents) == 1:
+            stages[-1][f"FILE {content.split()[-1]}"] = instruction.line + 1, instruction.documents[0].content
+        elif name in {"CMD", "ENTRYPOINT"}:
+            stages[-1][name] = instruction.line, content
+            if name == "ENTRYPOINT":
                 stages[-1].pop("CMD", None)  # of a base image, which docker forgets with it
     if not stages:
         return None
@@ -55,7 +59,14 @@ def find_started(path: str, files: Files, selection: Selection) -> tuple[int, st
         for key, (_, value) in stage.items()
         if re.fullmatch(r"ENV [A-Za-z_]\w*", key, re.ASCII)
     )
-    return parts[0][0], exported + _join([text for _, text in parts])
+    text = _join([text for _, text in parts])
+    shell, _, file = text.rpartition(" ")
+    copied = stage.get(f"FILE {file}") if not shell or shell in _SHELLS else None
+    line, started = (parts[0][0], text) if copied is None else copied
+    return line, exported + started
+
+
+_SHELLS = {"sh", "bash", "dash", "zsh"}
 
 
 def _join(parts: list[str]) -> str:
@@ -65,7 +76,7 @@ def _join(parts: list[str]) -> str:
         if listed is None:  # the shell form: of an entry point it takes no words behind it
             return part if not words else " ".join([*words, part])
         words += listed
-    if os.path.basename(words[0]) in {"sh", "bash", "dash", "zsh"} if words else False:
+    if os.path.basename(words[0]) in _SHELLS if words else False:
         place = next((n for n, word in enumerate(words[1:], 1) if re.fullmatch(r"-\w*c", word)), None)
         if place is not None and place + 1 < len(words):
             return words[place + 1]

@@ -13,7 +13,6 @@ from compatcheck.frameworks.launch_script.commands import TrainingCommand, read_
 from compatcheck.frameworks.launch_script.launchers import is_launcher, remove_launchers
 
 if TYPE_CHECKING:
-    import ast
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _MAX_TRIALS = 5
@@ -49,15 +48,19 @@ def find_unread_launches(commands: Iterable[Command], files: Mapping[str, str]) 
             )
 
 
-_LAUNCHES = lazy_compile(
+LAUNCHES = lazy_compile(
     r"\b(?:torchrun|torch\.distributed\.(?:run|launch)|accelerate[-\"', ]+launch"
     r"|deepspeed|llamafactory-cli|axolotl|openrlhf|verl|swift|trl|tune)\b"
 )
+"""Words without one of which no command is looked at."""
+_MOST_CHARACTERS = 65_536
+"""Of one command."""
 _GOES_ON = re.compile(r"[\\^`][ \t]*\r?$")
 _FILLED_IN = re.compile(r"\{\{(?:(?!\{\{|\}\}).)*\}\}|\{%(?:(?!\{%|%\}).)*%\}")
 _KEY = re.compile(r"^[\w.-]+[ \t]*[:=][ \t]+(?=\S)")
 _REMARK = re.compile(r"\s*(?:rem\b|::|//|--\s)", re.IGNORECASE)
-_IN_NOTEBOOK = re.compile(r'\s*"\s*[!%]')
+_IN_NOTEBOOK = re.compile(r'\s*"\s*(?:[!%]|get_ipython\(\)\.(?:system|getoutput)\()')
+_RUN_CELL = re.compile(r'(?<=")%run(?=\s)')
 _SHELL_CELL = re.compile(r'\s*"\s*%%(?:bash|sh|script)\b')
 _NOTEBOOK_GOES_ON = re.compile(r'\\\\(?:\\n)?",?[ \t]*\r?$')
 """What a backslash at the end of a line of a cell looks like in the file."""
@@ -65,7 +68,7 @@ _NOTEBOOK_GOES_ON = re.compile(r'\\\\(?:\\n)?",?[ \t]*\r?$')
 
 def find_in_file(path: str, text: str) -> Skipped | None:
     """Say that a file of a language that is not read starts a training; None where no line of it does."""
-    if _LAUNCHES.search(text) is None:
+    if LAUNCHES.search(text) is None:
         return None
     begin, joined, in_shell, is_notebook = 1, "", False, path.lower().endswith(".ipynb")
     for number, line in enumerate(text.split("\n"), 1):
@@ -79,67 +82,14 @@ def find_in_file(path: str, text: str) -> Skipped | None:
             continue
         said, joined = _KEY.sub("", _FILLED_IN.sub("X", joined)), ""
         starts = in_shell or _IN_NOTEBOOK.match(said) if is_notebook else _REMARK.match(said) is None
-        if starts and _LAUNCHES.search(said) is not None and (found := _find_in_line(said, path, begin)) is not None:
+        said = _RUN_CELL.sub("python", said) if is_notebook else said
+        if starts and LAUNCHES.search(said) is not None and (found := find_in_line(said, path, begin)) is not None:
             return found
     return None
 
 
-def find_in_python(path: str, text: str) -> Skipped | None:
-    """Say that a program of Python starts a training in a process of its own; None where no call of it does."""
-    if _LAUNCHES.search(text) is None or _CALLS.search(text) is None:
-        return None
-    from compatcheck.core.python_code import parse_python  # noqa: PLC0415 (few programs start others)
-
-    try:
-        tree = parse_python(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None  # its reader says what is wrong where its name tells that it trains
-    import ast  # noqa: PLC0415 (as above)
-
-    said = {
-        id(inner)
-        for node in ast.walk(tree)
-        if (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant | ast.JoinedStr))
-        or (isinstance(node, ast.Call) and _SAYS_ONLY.search(ast.unparse(node.func)) is not None)
-        for inner in ast.walk(node)
-    }
-    for node in ast.walk(tree):
-        if id(node) in said:
-            continue
-        if isinstance(node, ast.List | ast.Tuple):
-            line = " ".join(_as_word(one) for one in node.elts)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            line = node.value if _BEGINS.match(node.value) else ""
-        elif isinstance(node, ast.JoinedStr):
-            line = "".join(_as_word(one) for one in node.values)
-            line = line if _BEGINS.match(line) else ""
-        else:
-            continue
-        if (
-            len(line) < _MOST_CHARACTERS
-            and _LAUNCHES.search(line) is not None
-            and (found := _find_in_line(line, path, node.lineno))
-        ):
-            return found
-    return None
-
-
-_BEGINS = re.compile(
-    r"\s*(?:[\w./~-]*/)?(?:[A-Z_]+=\S|cd |export |env |nohup |srun |torchrun|accelerate|deepspeed|python|[a-z]+(?:-cli)?[ ])"
-)
-"""What a text that is no message begins with."""
-_CALLS = lazy_compile(r"\b(?:subprocess|Popen|os\.(?:system|popen|exec\w+|spawn\w+)|pexpect|create_subprocess_\w+)\b")
-_SAYS_ONLY = re.compile(
-    r"(?:^|\.)(?:print|add_argument|ArgumentParser|debug|info|warning|error|exception|write|\w+Error|\w*Exception)$"
-)
-_MOST_CHARACTERS = 65_536
-
-
-def _as_word(node: ast.expr) -> str:
-    return str(node.value) if hasattr(node, "value") and isinstance(node.value, str | int | float) else "X"
-
-
-def _find_in_line(line: str, path: str, number: int) -> Skipped | None:
+def find_in_line(line: str, path: str, number: int) -> Skipped | None:
+    """Say that a command, with its line in a file, starts a training in a way that is not read; None where it does not."""
     command = Command((), {}, Source(path, line=number))
     program = _find_in_text(line, command)
     if program is None:

@@ -428,7 +428,7 @@ class Script:
         """Return the literal an expression is, or why it is none."""
         try:
             return Given(self._value(node, scope, 0), node.lineno)
-        except _NoLiteralError:
+        except NoLiteralError:
             names = frozenset(self._names(node, scope, 0))
             return Given(None, node.lineno, f"is {words_of(node)}, which is no literal", names)
 
@@ -465,14 +465,14 @@ class Script:
 
     def _value(self, node: ast.expr, scope: Scope, depth: int) -> object:
         if depth > _MAX_DEPTH:
-            raise _NoLiteralError
+            raise NoLiteralError
         match node:
             case ast.Constant(value=value) if isinstance(value, str | int | float | bool | None):
                 return value
             case ast.Name(id=name):
                 assigned = None if name in self.changed or name in self.entered else scope.find(name)
                 if assigned is None:
-                    raise _NoLiteralError
+                    raise NoLiteralError
                 return self._value(assigned, scope, depth + 1)
             case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
                 return [self._value(item, scope, depth + 1) for item in items]
@@ -481,14 +481,14 @@ class Script:
             case ast.Attribute(attr=name) if name in _DTYPES and dotted_name(node).startswith("torch."):
                 return {"half": "float16"}.get(name, name)
             case ast.UnaryOp(op=operator, operand=operand):
-                return _negate(operator, self._value(operand, scope, depth + 1))
+                return negate(operator, self._value(operand, scope, depth + 1))
             case ast.BinOp(left=left, op=operator, right=right):
-                return _compute(operator, self._value(left, scope, depth + 1), self._value(right, scope, depth + 1))
+                return compute(operator, self._value(left, scope, depth + 1), self._value(right, scope, depth + 1))
             case ast.Call(func=ast.Name(id="dict"), args=[]) if all(word.arg for word in node.keywords):
                 return {str(word.arg): self._value(word.value, scope, depth + 1) for word in node.keywords}
             case ast.Call(func=ast.Name(id="int" | "float" | "str" as kind), args=[inner], keywords=[]):
-                return _convert(kind, self._value(inner, scope, depth + 1))
-        raise _NoLiteralError
+                return convert(kind, self._value(inner, scope, depth + 1))
+        raise NoLiteralError
 
     def _mapping(self, node: ast.Dict, scope: Scope, depth: int) -> dict[str, object]:
         result: dict[str, object] = {}
@@ -499,23 +499,23 @@ class Script:
             elif isinstance(inner, dict):
                 result.update(inner)
             else:
-                raise _NoLiteralError
+                raise NoLiteralError
         return result
 
 
-class _NoLiteralError(Exception):
+class NoLiteralError(Exception):
     """An expression is no literal."""
 
 
-def _negate(operator: ast.unaryop, value: object) -> object:
+def negate(operator: ast.unaryop, value: object) -> object:
     if isinstance(operator, ast.USub) and isinstance(value, int | float):
         return -value
     if isinstance(operator, ast.Not):
         return not value
-    raise _NoLiteralError
+    raise NoLiteralError
 
 
-def _compute(operator: ast.operator, left: object, right: object) -> object:
+def compute(operator: ast.operator, left: object, right: object) -> object:
     """Do arithmetic on numbers and join texts, within bounds."""
     if isinstance(operator, ast.Add) and isinstance(left, str) and isinstance(right, str):
         return left + right
@@ -525,7 +525,7 @@ def _compute(operator: ast.operator, left: object, right: object) -> object:
         or not isinstance(left, int | float)
         or not isinstance(right, int | float)
     ):
-        raise _NoLiteralError
+        raise NoLiteralError
     try:
         match operator:
             case ast.Add():
@@ -541,21 +541,21 @@ def _compute(operator: ast.operator, left: object, right: object) -> object:
             case ast.Pow() if abs(right) <= _MAX_DEPTH and abs(left) <= _MAX_NUMBER:
                 result = left**right
             case _:
-                raise _NoLiteralError
+                raise NoLiteralError
     except (ArithmeticError, ValueError):
-        raise _NoLiteralError from None
+        raise NoLiteralError from None
     if isinstance(result, complex) or abs(result) > _MAX_NUMBER:
-        raise _NoLiteralError
+        raise NoLiteralError
     return result
 
 
-def _convert(kind: str, value: object) -> object:
+def convert(kind: str, value: object) -> object:
     if not isinstance(value, str | int | float):
-        raise _NoLiteralError
+        raise NoLiteralError
     try:
         return {"int": int, "float": float, "str": str}[kind](value)
     except (ValueError, OverflowError):
-        raise _NoLiteralError from None
+        raise NoLiteralError from None
 
 
 PARSERS = frozenset({"HfArgumentParser", "TrlParser"})

@@ -25,7 +25,7 @@ from compatcheck.memory.closed_form.communication import backward_buffers, lasti
 from compatcheck.memory.closed_form.context import context, workspaces
 from compatcheck.memory.closed_form.layers import RECIPES
 from compatcheck.memory.closed_form.live_parameters import autocast_weights, live_parameters
-from compatcheck.memory.closed_form.logits import hole, kept_outputs, logits, outside_loss
+from compatcheck.memory.closed_form.logits import hole, is_loss_read, kept_outputs, logits
 from compatcheck.memory.closed_form.masks import masks
 from compatcheck.memory.closed_form.offload import offload_buffers
 from compatcheck.memory.closed_form.optimizer_states import optimizer_states, step_workspace
@@ -255,18 +255,18 @@ def resident(run: Run) -> Parts:
 
 def training_phases(run: Run) -> tuple[Phase, ...]:
     """Return load, forward, backward and step of a role that trains."""
-    always = resident(run)
-    working = tuple(part for part in always if part.kind != "optimizer_states" or not run.states_at_step)
+    for_step = resident(run)
+    always = tuple(part for part in for_step if not (run.states_for_step and part.kind == "optimizer_states"))
     grads = gradient.gradients(run)
     load = (*parameters(run), *reference_parameters(run), *context(run))
     left = grads.complete if grads.at_step is None else grads.at_step
     complete = (*gradient.component(run, left), *gradient.beside(run, between=False))
-    step = (*always, *complete, *step_workspace(run), *step_buffers(run))
-    held = segments(_shares(run, working))
+    step = (*for_step, *complete, *step_workspace(run), *step_buffers(run))
+    held = segments(_shares(run, always))
     return (
         _phase("load", run, (load,), None),
-        _phase("forward", run, _forward(run, working), held),
-        _phase("backward", run, _backward(run, working), held),
+        _phase("forward", run, _forward(run, always), held),
+        _phase("backward", run, _backward(run, always), held),
         _phase("step", run, (step,), held),
     )
 
@@ -426,7 +426,7 @@ def _unmodelled(run: Run) -> list[Unmodelled]:
     if run.compiled:
         reason = "torch.compile recomputes norms and activations instead of keeping them"
         found.append(Unmodelled("fusion by torch.compile", "less", reason))
-    if run.trainer in POLICY_TRAINERS and run.role in {"train", "actor"} and outside_loss(run, backward=True) is None:
+    if run.trainer in POLICY_TRAINERS and run.role in {"train", "actor"} and not is_loss_read(run):
         reason = f"the loss of {run.framework or 'a program nobody names'} was not read; taken as cross entropy over all tokens"
         found.append(Unmodelled("log-probabilities", "either", reason))
     if not run.loop_read:

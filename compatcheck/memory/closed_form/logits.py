@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.estimate import Component, Size, exactly
 from compatcheck.memory.closed_form.layers import DECODER, LITGPT, RECIPES
-from compatcheck.memory.closed_form.policy_logits import HEADLESS, POLICY_TRAINERS, completion_share, per_policy_logit
+from compatcheck.memory.closed_form.policy_logits import (
+    HEADLESS,
+    NEMO_RL,
+    OUTSIDE,
+    POLICY_TRAINERS,
+    completion_share,
+    per_policy_logit,
+)
 from compatcheck.memory.closed_form.policy_logits import PerLogit as Range
 from compatcheck.memory.closed_form.reference import WITHOUT
 from compatcheck.memory.closed_form.trl_logits import trl_logits
@@ -52,10 +59,12 @@ largest and its exponential; in backward log-probabilities, a gradient in two st
 FACTORY = Range(20, 20, 20)
 """LLaMA-Factory's own DPO and KTO: the policy's float32 logits and log-probabilities stay while the reference makes both, and a
 copy of the logits; 12 in backward, and of a loss without reference (benchmarks/preference_logits.py)."""
+WHOLE = Range(12, 16, 20)
+"""prime-rl's loss over whole logits: what the peaks that its repository shows leave beside states and activations, 15 to 18."""
 _UNREAD = PerLogit(12, 16)
 """Of float32 logits that a loss nobody read takes log-probabilities of: logits, a quotient, log-probabilities; in backward
 logits, log-probabilities and two gradients."""
-MEGATRON, TORCHTITAN = "megatron", "torchtitan"
+MEGATRON, TORCHTITAN, PRIME_RL = "megatron", "torchtitan", "prime-rl"
 _CHUNKS = 8
 """torchtune's CEWithChunkedOutputLoss splits the tokens in as many chunks (modules/loss/ce_chunked_output_loss.py, 0.4)."""
 _LITGPT_TOKENS = 128
@@ -111,14 +120,22 @@ def sequences(run: Run) -> int:
 
 def _is_of_policy(run: Run) -> bool:
     """Tell whether log-probabilities are taken as a policy's are."""
-    own = run.code in {"roll", "slime", "verl-engine"} or (run.code == "openrlhf" and run.trainer in _SAME_LOGITS)
+    own = run.code in {*OUTSIDE, "roll", "slime"} or (run.code == "openrlhf" and run.trainer in _SAME_LOGITS)
     return own or run.trainer in POLICY_TRAINERS
+
+
+def is_loss_read(run: Run) -> bool:
+    """Tell whether somebody read how the loss of a policy is computed."""
+    own = run.code == PRIME_RL and run.loss == "fused_linear"
+    return own or (run.code == NEMO_RL and run.loss == "chunked") or outside_loss(run, backward=True) is not None
 
 
 def outside_loss(run: Run, *, backward: bool) -> tuple[Range, str] | None:
     """Return bytes per logit of a loss that takes the model's logits, and their source; None where none or nobody read it."""
     if _is_of_policy(run) and run.code != "trl":
         return per_policy_logit(run, backward=backward)
+    if run.code == PRIME_RL and run.loss == "cross_entropy":
+        return WHOLE, "PrimeIntellect-ai/prime-rl 559b447 benchmarks/baselines"
     if run.code == "llamafactory" and run.trainer in {"dpo", "kto"}:
         one_pass = backward or run.loss_type in WITHOUT
         return Range(12, 12, 12) if one_pass else FACTORY, "benchmarks/preference_logits.py"
@@ -166,7 +183,7 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
     unread = run.release("transformers") is None and run.code not in {MEGATRON, "nanotron"}
     if run.loss == "cross_entropy" and unread and run.optimizer is not None:
         size = Size(int(min(bytes_each, 10) * count), size.expected, int(max(bytes_each, 14) * count))
-    elif run.loss == "chunked" and run.compiled:
+    elif run.loss == "chunked" and run.compiled and run.code == "torchtune":
         size = Size(size.low, size.expected, int((run.precision.compute + 8 / _CHUNKS) * count))
     if not run.loop_read:  # its loss may work in chunks, of which at least the 16-bit logits stay
         size = size._replace(low=min(size.low, int(run.precision.compute * count)))
@@ -196,7 +213,7 @@ def hole(run: Run) -> int:
         return 0  # logits that the loop keeps leave none
     if not logits(run, backward=True):
         return 0  # a head without a vocabulary
-    engine = run.code == "verl-engine" or (run.code == "verl" and run.trainer in POLICY_TRAINERS)
+    engine = run.code in OUTSIDE or (run.code == "verl" and run.trainer in POLICY_TRAINERS)
     if engine and run.precision.logits == run.precision.compute:
         return 0  # logits and gradients are all of one size
     outside = outside_loss(run, backward=True)
@@ -213,13 +230,16 @@ def _chunked(run: Run, tokens: int, *, backward: bool) -> float:
 
     torchtune: 16-bit logits of all chunks; float32 log-probabilities, which the graph keeps for all chunks unless they are
     compiled and computed again, and then 16-bit gradients of the chunk at work instead of two float32 tensors of it. LitGPT:
-    logits and log-probabilities of all chunks in the compute dtype, and two gradients of the chunk at work (litgpt/utils.py
-    chunked_cross_entropy, at 8641822 and 0.5.13; autocast is off in its ``-true`` precisions). Others: float32 work on one
-    chunk only.
+    logits, which the loop holds, and log-probabilities of all chunks, as Fabric hands the logits on, and two gradients of the
+    chunk at work; without adapters the head takes all tokens at once, and the gradients of all chunks lie beside their
+    concatenation (litgpt/utils.py chunked_cross_entropy, at 8641822 and 0.5.13; counted with 0.5.13 on a CPU). Others: float32
+    work on one chunk only.
     """
     if run.code == LITGPT:
-        each = 4 if run.precision.autocast else run.precision.compute
-        return run.precision.compute + each + 2 * each * min(_LITGPT_TOKENS, run.sequence) / run.sequence
+        each, recipe = run.precision.logits, RECIPES.get(run.model.model_type, DECODER)
+        kept = run.precision.compute if recipe.softcap else 0
+        at_work = 2 * each * min(_LITGPT_TOKENS, run.sequence) / run.sequence if run.adapters else each
+        return kept + 2 * each + at_work
     if run.code == "torchtune":
         kept = 0 if run.compiled else 4
         return run.precision.compute + kept + (run.precision.compute if run.compiled else 8) / _CHUNKS
@@ -233,6 +253,8 @@ def _fused(run: Run, tokens: int, facts: tuple[str, ...]) -> tuple[Component, ..
     compute dtype, the gradient of the hidden states and, if the head is trained, of its weight, both made in forward. Source:
     liger_kernel/ops/fused_linear_cross_entropy.py 0.5.2 (inc_factor, chunk_size).
     """
+    if run.code == PRIME_RL:
+        return _prime_rl(run, tokens, facts)
     model, compute = run.model, run.precision.compute
     factor = -(-model.vocab // model.hidden)
     chunk = 1 << max(0, (-(-tokens // factor) - 1).bit_length())
@@ -250,3 +272,25 @@ def _fused(run: Run, tokens: int, facts: tuple[str, ...]) -> tuple[Component, ..
             facts,
         ),
     )
+
+
+def _prime_rl(run: Run, tokens: int, facts: tuple[str, ...]) -> tuple[Component, ...]:
+    """Return what prime-rl's head takes in backward: work on a piece of the logits, and gradients of hidden states and head.
+
+    A piece is of 8,192 tokens, unless fewer are asked for, and of 8,192 words. 22.7 B each, as its function allocates on a CPU:
+    16-bit logits, float32 copies, probabilities and gradients, those of the piece before among them.
+    """
+    model, compute = run.model, run.precision.compute
+    head = model.vocab * model.hidden if run.trainable >= model.parameters else 0
+    gradients = compute * (tokens * model.hidden + head)
+    words, piece = min(_PIECE, model.vocab), min(_PIECE, tokens)
+    whole = int(_PRIME_RL_BYTES * piece * words + gradients)
+    said = f"{_PRIME_RL_BYTES:g} B × {piece:,} tokens × {words:,} + gradients of hidden states and head"
+    size, source = (
+        Size(int(gradients), whole, whole),
+        "prime_rl/trainer/models/layers/lm_head.py; benchmarks/policy_logits.py",
+    )
+    return (Component("logits in pieces", "logits", size, said, source, run.role, facts),)
+
+
+_PIECE, _PRIME_RL_BYTES = 8192, 22.7

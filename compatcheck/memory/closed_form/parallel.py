@@ -71,7 +71,12 @@ def kept_share(run: Run, ranks: int, *, trained: bool = False) -> float:
         return 1 / ranks
     own = held(run)
     routed = own.experts / own.total if own.total else 0.0
-    return (1 - routed) / ranks + routed / max(1, ranks // run.parallel.expert)
+    return (1 - routed) / ranks + routed / _copies_of_experts(run, ranks)
+
+
+def _copies_of_experts(run: Run, ranks: int) -> int:
+    """Return how many ranks hold the same experts: ``expert_data_parallel_size``, ranks that split matrices among them."""
+    return max(1, ranks * run.parallel.tensor // (run.parallel.expert * run.parallel.expert_tensor))
 
 
 def name_share(run: Run, ranks: int, *, trained: bool = False) -> str:
@@ -80,7 +85,7 @@ def name_share(run: Run, ranks: int, *, trained: bool = False) -> str:
         return ""
     if kept_share(run, ranks, trained=trained) == 1 / ranks:
         return f" / {ranks} ranks"
-    return f" / {ranks} ranks, experts / {max(1, ranks // run.parallel.expert)}"
+    return f" / {ranks} ranks, experts / {_copies_of_experts(run, ranks)}"
 
 
 def in_flight(run: Run) -> int:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 POLICY_TRAINERS = frozenset({"grpo", "ppo", "rloo", "online_dpo", "xpo", "nash_md", "gkd", "reinforce"})
 VERL = frozenset({"verl", "verl-engine"})
 """Code that takes log-probabilities as verl's actor does: its workers, and its engines, for supervised training too."""
+SKYRL, PARALLEL_CHUNKS, AREAL, NEMO_RL = "skyrl", "parallel-chunks", "areal", "nemo-rl"
+OUTSIDE = frozenset({"verl-engine", SKYRL, PARALLEL_CHUNKS, AREAL, NEMO_RL})
+"""Code that takes log-probabilities of its own for supervised and preference training, too."""
 HEADLESS = frozenset({"critic", "reward"})
 """Roles whose head gives one number for each token: a value or a score."""
 
@@ -45,7 +48,64 @@ def per_policy_logit(run: Run, *, backward: bool) -> tuple[PerLogit, str] | None
         return _slime(run, backward=backward)
     if run.code == "roll":
         return _roll(run, backward=backward)
+    if run.code == NEMO_RL and run.loss != "chunked":
+        return _nemo_rl(run, backward=backward)
+    if run.code in {SKYRL, PARALLEL_CHUNKS, AREAL}:
+        take = _areal if run.code == AREAL else _in_chunks
+        return take(run, backward=backward and run.optimizer is not None), "benchmarks/chunked_logits.py"
     return None
+
+
+def _in_chunks(run: Run, *, backward: bool) -> PerLogit:
+    """Return figures of losses that work on one chunk of tokens after the other.
+
+    SkyRL takes log-probabilities by flash-attn's kernel, whose gradient takes the place of the logits, and in training the
+    entropy of one chunk in float32, which autograd keeps of all chunks where it has a coefficient
+    (skyrl/backends/skyrl_train/utils/torch_utils.py). On Megatron the model's wrapper casts the logits to float32; of them
+    log-probabilities are taken chunk by chunk, and in backward there is a float32 gradient of all (distributed/megatron/
+    model_utils.py, ChunkedDistributedLogprob, after NeMo-Aligner's). The high bound adds one tensor of that width.
+    """
+    each, part = run.precision.compute, _part(run)
+    if run.code == PARALLEL_CHUNKS:
+        figure = 8 + 4 * part if backward else max(each + 4, 4 + 4 * part)
+        return PerLogit(figure, figure, figure + 4)
+    if run.entropy and run.optimizer is not None:
+        figure = each + 12 + 8 * part if backward else each + 8 + 4 * part
+    elif backward:
+        figure = 2 * each
+    else:
+        figure = each + 12 * part if run.optimizer is not None else each
+    return PerLogit(figure, figure, figure + each)
+
+
+def _areal(run: Run, *, backward: bool) -> PerLogit:
+    """Return AReaL's figures: it slices the logits, of which Megatron's wrapper makes float32 ones.
+
+    A compiled chunk keeps its slice; one of a split vocabulary a float32 softmax. In backward the gradient of each slice is as
+    large as all logits, and is added to that of the others (areal/utils/functional/vocab_parallel.py).
+    """
+    part, megatron = _part(run), run.parallel.sharding == "megatron"
+    each = 4.0 if megatron else run.precision.compute
+    made = run.precision.compute + 4 if megatron else each
+    several, work = 4 if part < 1 else 3, 12 if megatron else 16
+    if run.parallel.tensor == 1:
+        figure = several * each if backward else made
+    elif run.optimizer is None:
+        figure = max(made, each + work * part)
+    elif backward:
+        figure = max(several * each + 4, each + work * part)
+    else:
+        figure = max(made, each + 4 + (work - 4) * part)
+    return PerLogit(min(figure, 3 * each) if backward else figure, figure, figure + each)
+
+
+def _part(run: Run) -> float:
+    """Return which share of a micro batch one chunk is."""
+    return min(_CHUNK_OF_LOSS, run.tokens) / run.tokens
+
+
+_CHUNK_OF_LOSS = 1024
+"""Tokens of a chunk: ``trainer.logprobs_chunk_size`` of SkyRL, ``chunk_size`` of AReaL."""
 
 
 def completion_share(run: Run) -> float:
@@ -154,3 +214,15 @@ def _roll(run: Run, *, backward: bool) -> tuple[PerLogit, str]:
     if trains and run.entropy:
         expected = 34.0 if backward else 18.0
     return PerLogit(expected, expected, expected + 4), "roll/utils/functionals.py"
+
+
+def _nemo_rl(run: Run, *, backward: bool) -> tuple[PerLogit, str]:
+    """Return NeMo RL's figures.
+
+    Every model hands over float32 logits, 4 (FSDP2's output dtype; Megatron's module casts them). Whole ones become
+    log-probabilities, 4, which backward keeps, with a gradient of each. Logits that ranks share (DTensor, Megatron) become
+    log-probabilities and, for backward, their softmax, whose place the gradient takes. The high bound adds one tensor.
+    """
+    shared = run.parallel.tensor > 1 or run.parallel.sharding == "megatron"
+    expected = 12.0 if shared or (backward and run.optimizer is not None) else 8.0
+    return PerLogit(expected, expected, expected + 4), "nemo_rl/distributed/model_utils.py; benchmarks/policy_logits.py"

@@ -96,6 +96,15 @@ FEATURES: Mapping[str, Feature] = {
         "further parts computed again", "less", "what backward computes again beside attention's core is taken as kept",
         {"activations": 0.8},
     ),
+    # inputs of attention, MLP and two norms are kept where those of a block would be
+    "checkpointed_parts": Feature(
+        "checkpointed parts of blocks", "more", "attention, MLP and norms are checkpointed one by one, and keep inputs each",
+        more={"activations": 3.0},
+    ),
+    "draft_model": Feature(
+        "draft model", "more", "a model that proposes tokens is trained beside the policy, and is not counted",
+        more={"logits": 1.0, "activations": 0.25, **_of(STATES, 0.25)},
+    ),
     "changing_adapters": Feature("adapters of another kind", "either", "they are taken as LoRA's", _BLOCK, _BLOCK),
     "trained_in_turns": Feature(
         "blocks trained in turns", "less", "all that is trained in the run is taken to be trained at once",

@@ -49,6 +49,13 @@ READ = {
     + LISTED.replace('"8"', '"$(N)"'),
     "compose.yml": f"services:\n  t:\n    command: >-\n      {GO}\n",
     "Dockerfile": "FROM python:3.11\nENV N=8\nRUN pip install -r requirements.txt\nCMD " + GO.replace(" 8 ", " $N "),
+    "job.json": json.dumps({"jobDefinition": {"containerProperties": {"command": WORDS}}}),
+    "submit.json": json.dumps({"entrypoint": GO, "runtime_env": {}}),
+    "package.json": json.dumps({"name": "x", "scripts": {"test": "pytest", "train": GO}}, indent=2),
+    "MLproject": f"name: x\nentry_points:\n  main:\n    parameters: {{n: int}}\n    command: >-\n      {GO}\n",
+    "copied.Dockerfile": f"FROM python:3.11\nCOPY --chmod=755 <<'EOF' /opt/run.sh\n#!/bin/bash\n{GO}\nEOF\n"
+    'CMD ["/opt/run.sh"]\n',
+    "onbuild.Dockerfile": f"FROM python:3.11\nONBUILD CMD {GO}\n",
     "Containerfile": f'FROM python:3.11 AS base\nCMD ["true"]\nFROM base\nENTRYPOINT ["bash", "-c", {json.dumps(GO)}]\n',
 }
 UNREAD = {
@@ -59,6 +66,26 @@ UNREAD = {
     "tox.ini": f"[testenv]\ncommands = {GO}\n",
     "launch.py": f"import subprocess\nsubprocess.run({LISTED}, check=True)\n",
     "start.py": "import os\ndef main():\n    os.system(f'torchrun --nproc_per_node {n} train.py --deepspeed ds.json')\n",
+    "added.py": "import subprocess\ncmd = 'torchrun --nproc_per_node 8'\ncmd += ' train.py'\ncmd += f' --deepspeed {path}'\n"
+    "subprocess.run(cmd, shell=True)\n",
+    "joined.py": "import subprocess\ncmd = ['torchrun', '--nproc_per_node', '8']\ncmd += ['train.py']\n"
+    "cmd.extend(['--deepspeed', 'ds.json'])\nif args.bf16:\n    cmd.append('--bf16')\nsubprocess.run(cmd)\n",
+    "grown.py": "import subprocess\nsubprocess.run(['torchrun', '--nproc_per_node', '8']"
+    "    + ['train.py', '--deepspeed', 'ds.json'])\n",
+    "elastic.py": "from torch.distributed.run import main\n"
+    "main(['--nproc_per_node', '8', 'train.py', '--deepspeed', 'ds.json'])\n",
+    "elastic2.py": "import torch.distributed.run\n"
+    "torch.distributed.run.main(['--nproc_per_node=8', 'train.py', '--deepspeed', 'ds.json'])\n",
+    "cluster.py": "import submitit\nexecutor = submitit.AutoExecutor(folder='log')\n"
+    f"executor.submit(submitit.helpers.CommandFunction({LISTED}))\n",
+    "noxfile.py": "import nox\n@nox.session\ndef train(session):\n"
+    "    session.run('torchrun', '--nproc_per_node', '8', 'train.py', '--deepspeed', 'ds.json')\n",
+    "tasks.py": f"from invoke import task\n@task\ndef train(c):\n    c.run({GO!r})\n",
+    "mise.toml": f"[tasks.train]\nrun = {json.dumps(GO)}\n",
+    "system.ipynb": json.dumps(
+        {"cells": [{"cell_type": "code", "source": [f"get_ipython().system({GO!r})\n"]}]}, indent=1
+    ),
+    "run.ipynb": json.dumps({"cells": [{"cell_type": "code", "source": [f"%run {TAIL}\n"]}]}, indent=1),
     "pyproject.toml": '[project]\nname = "x"\nversion = "1"\ndependencies = ["torch==2.6.0"]\n[tool.poe.tasks]\n'
     'train = "torchrun train.py --deepspeed ds.json"\n',
     "nb.ipynb": json.dumps({"cells": [{"cell_type": "code", "source": [f"!{GO}\n"]}]}, indent=1),
@@ -81,6 +108,12 @@ SILENT = {
     "tool.py": '"""Usage:\n\ntorchrun --nproc_per_node 8 train.py --deepspeed ds.json\n"""\n'
     'import subprocess\nsubprocess.run(["ls"])\n'
     'print("torchrun --nproc_per_node 8 train.py --deepspeed ds.json")\n',
+    "data.json": json.dumps([{"instruction": "How do I train?", "output": GO}, {"command": "ls"}], indent=1),
+    "package.json": json.dumps(
+        {"name": "deepspeed", "scripts": {"accelerate": "vite build", "test": "vitest run"}}, indent=1
+    ),
+    "helper.py": "import subprocess\nnames = ['torchrun', 'accelerate', 'deepspeed']\nsubprocess.run(['ls'] + names)\n"
+    "text = 'torchrun'\ntext += ' is not there, train.py needs --deepspeed'\nlogger.error(text)\n",
     "tox.ini": "[testenv]\ndeps = deepspeed\ncommands = pytest --deepspeed\n",
     "Dockerfile": 'FROM python:3.11\nRUN pip install torch==2.6.0\nCMD ["bash"]\n',
 }

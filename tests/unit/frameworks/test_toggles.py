@@ -35,8 +35,17 @@ class Program(NamedTuple):
     """Whether a command has ``key=value`` words."""
     section: str = ""
     """What stands before the names in a list of last parts."""
+    of_model: bool = False
+    """Whether it stands before the keys of the tables, too."""
     values: tuple[object, ...] = ()
     """Values of keys that no list of words has."""
+
+
+def nest(data: dict[str, Any], key: str, value: object) -> dict[str, Any]:
+    """Return a parsed file with one more dotted key."""
+    first, dot, rest = key.partition(".")
+    inner = data.get(first)
+    return {**data, first: nest(inner if isinstance(inner, dict) else {}, rest, value) if dot else value}
 
 
 VERL = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=m critic.model.path=m"
@@ -58,8 +67,74 @@ def roll(strategy: str, **section: object) -> dict[str, Any]:
 
 SLIME = "python3 train.py --hf-checkpoint m --rollout-batch-size 8"
 PART = "optim.override_optimizer_config.optimizer"
+SKYRL = "uv run --isolated -m skyrl.train.entrypoints.main_base trainer.policy.model.path=m"
+SKYRL_SFT = "uv run python -m skyrl.train.main_sft model.path=m"
+OFFLOAD = "megatron_config.optimizer_config_kwargs.optimizer"
+MARKS = {"trial_name": "t", "saver": {"freq_epochs": 1}, "recover": {"mode": "disabled"}, "ref": {"backend": "fsdp:d4"}}
+TRAINED = {"path": "m", "gradient_checkpointing": True, "use_lora": True}
+AREAL = tuple(
+    {**MARKS, "actor": {**TRAINED, "backend": f"{engine}:d4", **more}, "rollout": {"backend": f"{rollout}:d4"}}
+    for engine, rollout, more in (
+        ("fsdp", "sglang", {}),
+        ("archon", "vllm", {}),
+        (
+            "megatron",
+            "vllm",
+            {"megatron": {"recompute_granularity": "selective", "use_precision_aware_optimizer": True}},
+        ),
+    )
+)
 TUNE = {"_component_": "torchtune.models.qwen2_5.qwen2_5_7b_base"}
+NEMO = {
+    "policy": {
+        "model_name": "m",
+        "dtensor_cfg": {"enabled": True, "lora_cfg": {"enabled": True, "match_all_linear": False}},
+    },
+    "cluster": {"num_nodes": 4, "gpus_per_node": 8},
+    "checkpointing": {},
+    "data": {"train": {"env_name": "reward_model"}},
+    "env": {"reward_model": {"resources": {"num_nodes": 1, "gpus_per_node": 1}}},
+    "grpo": {"num_prompts_per_step": 2, "num_generations_per_prompt": 2},
+}
+NEMO_MEGATRON = {
+    "policy": {
+        "model_name": "m",
+        "megatron_cfg": {"enabled": True, "activation_checkpointing": True, "peft": {"enabled": True}},
+    },
+    "cluster": {},
+    "checkpointing": {},
+}
+PRIME = {"model": {"name": "m"}, "trainer": {}, "orchestrator": {}, "inference": {}}
 PROGRAMS = {
+    "nemo_rl": Program(
+        (
+            NEMO,
+            NEMO_MEGATRON,
+            *(nest(NEMO, f"policy.{way}.enabled", value=True) for way in ("sequence_packing", "dynamic_batching")),
+            *(nest(NEMO, "policy.generation.backend", engine) for engine in ("vllm", "sglang", "trtllm")),
+            nest(NEMO, "policy.generation.colocated", {"enabled": False, "resources": {"num_nodes": 1}}),
+            nest(nest(NEMO, "cluster.num_nodes", 1), "policy.generation.colocated.enabled", value=True),
+            nest(
+                nest(NEMO, "policy.generation.colocated", {"enabled": False, "resources": {"gpus_per_node": 1}}),
+                "cluster.num_nodes",
+                1,
+            ),
+            *(
+                {**NEMO_MEGATRON, trainer: {"num_prompts_per_step": 2, "num_generations_per_prompt": 2}}
+                for trainer in ("ppo", "distillation")
+            ),
+        )
+    ),
+    "prime_rl": Program(
+        (
+            PRIME,
+            nest(PRIME, "deployment.type", "multi_node"),
+            nest(nest(PRIME, "deployment.type", "multi_node"), "deployment.num_train_nodes", 4),
+            nest(PRIME, "inference.vllm.data_parallel_size", 2),
+            nest(PRIME, "inference.vllm.enable_expert_parallel", value=True),
+            {"model": {"name": "m"}, "data": {"type": "sft"}},
+        )
+    ),
     "verl": Program(
         (
             VERL,
@@ -95,9 +170,36 @@ PROGRAMS = {
         ("deepspeed --module openrlhf.cli.train_sft --pretrain m",), ("training_keys.txt",)
     ),
     "openrlhf, ppo": Program(("python3 -m openrlhf.cli.train_ppo_ray --pretrain m",)),
+    "skyrl": Program(
+        (
+            f"{SKYRL} trainer.critic.model.path=m trainer.placement.colocate_all=false",
+            f"{SKYRL} trainer.algorithm.use_kl_loss=false trainer.algorithm.use_entropy_loss=true",
+            f"{SKYRL} generator.max_turns=3",
+        ),
+        hydra=True,
+    ),
+    "skyrl, supervised": Program(
+        (
+            f"{SKYRL_SFT} strategy=fsdp",
+            f"{SKYRL_SFT} use_sequence_packing=true",
+            f"{SKYRL_SFT} megatron_config.transformer_config_kwargs.recompute_granularity=selective",
+            *(f"{SKYRL_SFT} {OFFLOAD}_{half}" for half in ("cpu_offload=true", "offload_fraction=1.0")),
+        ),
+        ("model_keys.txt", "sft_keys.txt"),
+        ("model_names.txt", "sft_names.txt"),
+        hydra=True,
+    ),
+    "areal": Program(AREAL),
+    "areal, one model": Program(AREAL, ("model_keys.txt",), ("model_names.txt",), section="actor.", of_model=True),
     "deepspeed_chat": Program((f"{CHAT} --model_name_or_path m --data_path d --zero_stage 2 --deepspeed",)),
     "torchtune": Program(({"model": TUNE, "batch_size": 2, "optimizer": {"_component_": "torch.optim.AdamW"}},)),
     "torchtitan": Program(({"model": {"name": "llama3", "flavor": "8B"}, "training": {"steps": 1}},)),
+    "litgpt": Program(
+        (
+            {"checkpoint_dir": "checkpoints/a/b", "train": {"epochs": 1}, "lora_query": False},
+            {"model_name": "m", "model_config": {"name": "m"}, "train": {"max_tokens": 1}},
+        )
+    ),
     "axolotl": Program((AXOLOTL, AXOLOTL | {"rl": "dpo"}, AXOLOTL | {"rl": "grpo"}), names=("names.txt",)),
     "open_instruct": Program(("accelerate launch --num_processes 8 open_instruct/finetune.py --model_name_or_path m",)),
     "ms_swift": Program(("swift sft --model m --dataset d",), ("keys.txt", "shared_keys.txt"), values=("seq_cls",)),
@@ -158,13 +260,6 @@ VALUES = (
 )
 
 
-def nest(data: dict[str, Any], key: str, value: object) -> dict[str, Any]:
-    """Return a parsed file with one more dotted key."""
-    first, dot, rest = key.partition(".")
-    inner = data.get(first)
-    return {**data, first: nest(inner if isinstance(inner, dict) else {}, rest, value) if dot else value}
-
-
 def read(name: str, base: str | dict[str, Any], key: str | None = None, value: object = None) -> tuple[Document, ...]:
     if isinstance(base, dict):
         folder = next(one for one in FOLDERS if one.name == name.partition(",")[0])
@@ -215,7 +310,8 @@ def meanings(name: str) -> dict[str, tuple[object, ...]]:
         words = [word for listed in known.words.values() for word in listed]
         lines = (line.partition("#")[0].split() for line in path.read_text(encoding="utf-8").splitlines())
         own = dict.fromkeys(line[0] for line in lines if line and line[0] != "words:")
-        found.update((key, (*VALUES, *PROGRAMS[name].values, *words)) for key in own if known[key])
+        section = PROGRAMS[name].section if PROGRAMS[name].of_model else ""
+        found.update((f"{section}{key}", (*VALUES, *PROGRAMS[name].values, *words)) for key in own if known[key])
     return found
 
 

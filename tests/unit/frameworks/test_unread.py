@@ -45,10 +45,8 @@ def test_a_workflow_is_passed_over() -> None:
 @pytest.mark.parametrize(
     ("text", "framework"),
     [
-        ("trial_name: t\nsaver: {}\nrecover: {}\nactor: {path: m}\ngconfig: {n_samples: 4}", "AReaL"),
-        ("model: {name: m}\ntrainer: {}\norchestrator: {}\ninference: {}", "prime-rl"),
-        ("max_steps: 1\nckpt: {}\nmodel: {name: m}\ndata: {}\noptim: {lr: 1.0}", "prime-rl"),
-        ("rm: {}\npolicy: {}\ncluster: {}\ncheckpointing: {}", "NeMo RL"),
+        ("trainer: {}\nexp_manager: {}\nmodel: {name: m}", "NeMo"),
+        ("model: {name: m}\nmax_duration: 1ba\nglobal_train_batch_size: 8\ntrain_loader: {}", "LLM Foundry"),
     ],
 )
 def test_programs_that_share_key_names_with_trainers_are_named(tmp_path: Path, text: str, framework: str) -> None:

@@ -655,6 +655,7 @@ def test_bytes_per_logit_of_roll(sharding: str, entropy: float, phase: str, each
 
 def test_optimizer_states_that_are_loaded_for_the_step_are_in_no_other_phase() -> None:
     moved: dict[str, Value] = {"training.offload_param": "cpu", "training.sleeps_while_idle": True}
+    moved |= {"training.offload_optimizer": "cpu"}
     found = price(ACTOR | moved | {"training.framework": "roll", "training.sharding": "megatron"})
     states = {phase.name: bytes_of(phase, "optimizer_states") for phase in found.phases}
     assert states.pop("step") > 0

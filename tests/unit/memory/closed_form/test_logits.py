@@ -104,3 +104,17 @@ def test_the_loss_of_nanotron_takes_a_float32_copy_and_the_same_less_the_largest
         10,
         6,
     ]
+
+
+@pytest.mark.parametrize(("tensor", "forward", "backward"), [(1, 8, 12), (4, 12, 12)])
+@pytest.mark.parametrize("trainer", ["grpo", "sft"])
+def test_nemo_rl_takes_log_probabilities_of_float32_logits_for_every_trainer(
+    make_run, trainer, tensor, forward, backward
+):
+    facts = {"training__tensor_parallel": tensor, "hardware__world_size": tensor, "training__trainer": trainer}
+    run = make_run(program__code="nemo-rl", program__casts_logits=True, **facts)
+    count = 2048 * 32000 // tensor
+    assert logits(run, backward=False)[0].size.expected == forward * count
+    assert logits(run, backward=True)[0].size == (backward * count, backward * count, (backward + 4) * count)
+    chunked = make_run(program__code="nemo-rl", training__loss_implementation="chunked", **facts)
+    assert logits(chunked, backward=True)[0].size.expected < count * 2

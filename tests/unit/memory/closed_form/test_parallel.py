@@ -1,6 +1,6 @@
 import pytest
 
-from compatcheck.memory.closed_form.parallel import held, in_flight, kept_share
+from compatcheck.memory.closed_form.parallel import held, in_flight, kept_share, name_share
 
 BLOCKS = 32 * 202383360
 
@@ -58,6 +58,20 @@ def test_megatron_splits_an_expert_as_it_splits_the_rest(make_run):
     }
     assert held(make_run(**changes)).experts == pytest.approx(BLOCKS / 2 / 8)
     assert held(make_run(training__expert_tensor_parallel=1, **changes)).experts == pytest.approx(BLOCKS / 2 / 2)
+
+
+def test_ranks_that_split_matrices_and_no_experts_share_the_state_of_experts(make_run):
+    changes = {
+        "training__sharding": "megatron",
+        "model__expert_parameters": BLOCKS // 2,
+        "training__expert_parallel": 8,
+        "training__tensor_parallel": 4,
+        "hardware__world_size": 16,
+    }
+    run = make_run(training__expert_tensor_parallel=1, **changes)
+    own = held(run)
+    assert kept_share(run, 4) * own.total == pytest.approx((own.total - own.experts) / 4 + own.experts / 2)
+    assert name_share(run, 4) == " / 4 ranks, experts / 2"
 
 
 def test_as_many_micro_batches_are_in_flight_as_there_are_stages_at_most(make_run):

@@ -1,0 +1,1 @@
+"""AReaL: its files (OmegaConf), and overrides on command lines."""

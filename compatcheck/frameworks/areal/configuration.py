@@ -1,0 +1,321 @@
+"""AReaL's configurations (``examples/*/*.yaml``), complete or with overrides of a command: OmegaConf over dataclasses.
+
+Read at 1.0.4 and 4aef98d8 (areal/api/cli_args.py, areal/api/alloc_mode.py, areal/trainer). A model's ``backend`` names its engine
+and how its ranks split the work (``fsdp:d4t2``, ``megatron:(attn:d4p4t2|ffn:d2p4e4)``); the devices of the job's models are apart
+unless they are scheduled together.
+"""
+
+from __future__ import annotations
+
+import re
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from compatcheck.core.document import Document, Gap, Statement, Unresolved
+from compatcheck.core.source import Source
+from compatcheck.frameworks.composition import retell
+from compatcheck.frameworks.conversions import LEAVE
+from compatcheck.frameworks.keys import SILENT, KeyTable, Names, Table
+from compatcheck.frameworks.launch.arguments import OptionMeanings, name_roles, state_forward_only, state_value_heads
+from compatcheck.frameworks.launch.interpolation import follow
+from compatcheck.frameworks.launch.values import Argument
+from compatcheck.frameworks.reader import Reading
+from compatcheck.frameworks.translation import flatten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    Options = Mapping[str, Argument]
+
+READER, LABEL = "areal", "AReaL"
+TABLE = KeyTable(__file__)
+"""Key → meaning, but for those of one model."""
+MODEL_TABLE = KeyTable(__file__, "model_keys.txt")
+"""Keys in the section of one model."""
+NAMES = Names(__file__)
+MODEL_NAMES = Names(__file__, "model_names.txt")
+ACTOR, CRITIC, REFERENCE = "actor", "critic", "reference"
+SECTIONS = {"actor.": ACTOR, "critic.": CRITIC, "ref.": REFERENCE}
+_KINDS = {"sft": "sft", "dpo": "dpo", "rw": "reward"}
+"""``train_dataset.type`` → what is trained; everything else is reinforcement learning."""
+_PAIRS = frozenset({"dpo", "reward"})
+_MARKS = frozenset({"enable_offload", "gconfig", "recover", "saver", "stats_logger", "trial_name"})
+_ENOUGH = 3
+
+
+class Backend(NamedTuple):
+    """What a ``backend`` says: an engine and sizes of its ranks' groups."""
+
+    engine: str
+    sizes: Mapping[str, int]
+    """By letter: data, pipeline, tensor, context; ``e`` and ``x`` for experts and their matrices."""
+
+    @property
+    def ranks(self) -> int:
+        """Return how many devices it takes."""
+        return prod(self.sizes.get(letter, 1) for letter in "dptc")
+
+
+def parse_backend(text: object) -> Backend | None:
+    """Parse a ``backend`` (ALLOCATION_GRAMMAR, areal/api/alloc_mode.py); None where it is none."""
+    written = "".join(str(text).split())
+    match = re.fullmatch(r"(fsdp|megatron|archon|sglang|vllm)(?:\[\w+\])?:(.+)", written)
+    if match is None:
+        return None
+    engine, rest = match.groups()
+    hybrid = re.fullmatch(r"\(?attn:((?:[cdtp]\d+)+)\|ffn:((?:[detp]\d+)+)\)?", rest)
+    if hybrid is not None:
+        experts = _sizes(hybrid[2])
+        return Backend(engine, {**_sizes(hybrid[1]), "e": experts.get("e", 1), "x": experts.get("t", 1)})
+    return Backend(engine, {"x": 1, **_sizes(rest)}) if re.fullmatch(r"([cdetp]\d+)+", rest) else None
+
+
+def _sizes(text: str) -> dict[str, int]:
+    return {letter: int(size) for letter, size in re.findall(r"([a-z])(\d{1,9})", text)}
+
+
+def recognise(data: Mapping[str, Any]) -> bool:
+    """Tell whether parsed data is a configuration of AReaL: its sections, and a model that is trained."""
+    return len(_MARKS & data.keys()) >= _ENOUGH and isinstance(data.get("actor"), dict)
+
+
+def read(data: Mapping[str, Any], path: str) -> Reading:
+    """Translate a parsed configuration."""
+    options = {key: Argument(value, None) for key, value in flatten(data) if not key.startswith("defaults")}
+    listed = Gap(Source(path, key="defaults"), "composes from files, which are not read")
+    gaps = (listed,) if data.get("defaults") else ()
+    return Reading(compose(Document(READER, Source(path), (), gaps=gaps, options=options)))
+
+
+def compose(*documents: Document) -> tuple[Document, ...]:
+    """Translate a file, or a command and its file, as one configuration: what the command says wins."""
+    whole: dict[str, Argument] = {}
+    for document in reversed(documents):
+        whole |= document.options
+    sections = _with_sections(whole)
+    followed = {key: follow(key, sections) for key in sections}
+    table, models, known, open_facts = settle(followed)
+    meanings = OptionMeanings(READER, table, is_plain, models)
+    found = []
+    for index, document in enumerate(documents):
+        own = {key: one for key, one in followed.items() if key not in whole or whole[key] is document.options.get(key)}
+        said = (one for one in known if len(documents) == 1 or (index == 0) == (one.key in documents[0].options))
+        made = retell(document, own, meanings, said)
+        found.append(made._replace(unresolved=(*made.unresolved, *(open_facts if index == 0 else ()))))
+    return tuple(found)
+
+
+def _with_sections(options: Options) -> dict[str, Argument]:
+    """Write out sections that are those of another model: ``ref.mb_spec: ${actor.mb_spec}``."""
+    found: dict[str, Argument] = {}
+    for key, argument in options.items():
+        match = re.fullmatch(r"\$\{([\w.]+)\}", argument.value.strip()) if isinstance(argument.value, str) else None
+        inner = [one for one in options if match is not None and one.startswith(f"{match[1]}.")]
+        found.update(
+            {f"{key}{one.removeprefix(str(match and match[1]))}": options[one] for one in inner} or {key: argument}
+        )
+    return found
+
+
+def value_of(options: Options, key: str, left_out: object = None) -> Any:  # noqa: ANN401 (configuration)
+    """Return a value, what it is where it is left out, None where nobody knows it."""
+    argument = options.get(key)
+    return left_out if argument is None else argument.value if argument.why is None else None
+
+
+def is_plain(key: str) -> bool:
+    """Tell whether a key is known and has no bearing on memory."""
+    section = next((name for name in SECTIONS if key.startswith(name)), None)
+    return key in NAMES or (section is not None and key.removeprefix(section) in MODEL_NAMES)
+
+
+class Settled(NamedTuple):
+    """What a whole configuration makes of its keys."""
+
+    table: Table
+    models: dict[str, str]
+    known: tuple[Statement, ...]
+    unresolved: tuple[Unresolved, ...]
+
+
+def settle(options: Options) -> Settled:
+    """Say what keys mean beside one another, and what follows from several of them."""
+    kind = _KINDS.get(str(value_of(options, "train_dataset.type")), "")
+    roles = tuple(_find_roles(options, kind))
+    table: Table = dict(TABLE)
+    models: dict[str, str] = {}
+    known: list[Statement] = []
+    unresolved: list[Unresolved] = []
+    for section, role in SECTIONS.items():
+        backend = parse_backend(value_of(options, f"{section}backend"))
+        if role not in roles:
+            table.update(dict.fromkeys((f"{section}{key}" for key in (*MODEL_TABLE, "path")), SILENT))
+            continue
+        models[f"{section}path"] = "model" if role == ACTOR else f"model:{role}"
+        table.update(_of_model(options, section, role, backend, kind))
+        if backend is None:
+            unresolved.append(_open_backend(options, section, role))
+        else:
+            known += _split(backend, section, role)
+            known += _move(options, section, role, roles)
+    known += name_roles(roles)
+    known += state_value_heads(roles)
+    if REFERENCE in roles:
+        known += state_forward_only(REFERENCE)
+        known.append(Statement("training.peft", "(only run forward)", None, REFERENCE))
+    critic = "ppo" if CRITIC in roles else "grpo"
+    known.append(Statement("training.trainer", "train_dataset.type", kind or critic))
+    known.append(Statement("training.reference_model", "ref", REFERENCE in roles))
+    known += _batches(options, kind, roles)
+    if not kind:
+        known += _engine(options, table)
+    else:
+        table.update((key, SILENT) for key in TABLE if key.startswith(("sglang.", "vllm.", "gconfig.")))
+    return Settled(table, models, tuple(known), tuple(unresolved))
+
+
+def _find_roles(options: Options, kind: str) -> Iterator[str]:
+    """Name the models (PPOTrainer.__init__, DPOTrainer.__init__): a reference where a KL term or a preference loss needs it."""
+    yield ACTOR
+    if not kind and value_of(options, "critic.backend") is not None:
+        yield CRITIC
+    weight = value_of(options, "actor.kl_ctl", 0.1)
+    needs = kind == "dpo" or (not kind and not (isinstance(weight, int | float) and weight <= 0))
+    if needs and any(key.startswith("ref.") for key in options):
+        yield REFERENCE
+
+
+def _of_model(options: Options, section: str, role: str, backend: Backend | None, kind: str) -> Table:
+    """Return what the keys of one model mean: those of other engines say nothing, nor what recomputes where it is off."""
+    engine = "" if backend is None else backend.engine
+    others = tuple(f"{name}." for name in ("fsdp", "archon", "megatron") if name != engine)
+    table: Table = {}
+    for key, meanings in MODEL_TABLE.items():
+        silent = key.startswith(others) or (role == REFERENCE and key in {"optimizer.type", "use_lora"})
+        table[f"{section}{key}"] = SILENT if silent else tuple(one._replace(role=role) for one in meanings)
+    if engine != "fsdp":
+        table.update(dict.fromkeys((f"{section}grad_reduce_dtype", f"{section}attn_impl"), SILENT))
+    if value_of(options, f"{section}megatron.recompute_granularity") != "selective":
+        table[f"{section}megatron.recompute_modules"] = SILENT
+    if value_of(options, f"{section}use_lora", left_out=False) is False:
+        table.update(dict.fromkeys((f"{section}lora_rank", f"{section}target_modules"), SILENT))
+    if value_of(options, f"{section}gradient_checkpointing", left_out=False) is False:
+        off = [key for key in table if "recompute_" in key or ".ac_" in key or "selective_ac" in key]
+        table.update(dict.fromkeys(off, SILENT))
+    elif engine in {"archon", "megatron"}:  # which of them is recomputed its own key says
+        table[f"{section}gradient_checkpointing"] = SILENT
+    if value_of(options, f"{section}megatron.use_precision_aware_optimizer", left_out=False) is False:
+        table.update((f"{section}megatron.{name}", SILENT) for name in _AWARE)
+    split = 1 if backend is None else backend.sizes.get("c", 1)
+    limit = f"{section}mb_spec.max_tokens_per_mb"
+    (tokens,) = MODEL_TABLE["mb_spec.max_tokens_per_mb"]
+    tokens = tokens._replace(role=role, convert=_share(split * (2 if kind in _PAIRS else 1)))
+    scoring = (
+        (tokens._replace(fact="rollout.log_prob_micro_batch_tokens", role=None),) if role == ACTOR and not kind else ()
+    )
+    table[limit] = (tokens, *scoring)
+    return table
+
+
+_AWARE = ("exp_avg_dtype", "exp_avg_sq_dtype", "main_grads_dtype", "main_params_dtype")
+"""Dtypes that Megatron's optimizer heeds where it is aware of precision."""
+
+
+def _share(parts: int) -> Any:  # noqa: ANN401 (a conversion)
+    """Count a limit for one rank of a sequence, and for one sample of a pair, as the estimate does."""
+    return lambda limit: max(1, limit // parts) if isinstance(limit, int) and limit > 0 else LEAVE
+
+
+def _open_backend(options: Options, section: str, role: str) -> Unresolved:
+    argument = options.get(f"{section}backend")
+    why = (
+        "is left out, and AReaL asks for it"
+        if argument is None
+        else argument.why or f"is {argument.value!r}, which is not read"
+    )
+    return Unresolved("training.sharding", f"{section}backend", why, role)
+
+
+def _split(backend: Backend, section: str, role: str) -> Iterator[Statement]:
+    """Say how the ranks of a model split it."""
+    key = f"{section}backend"
+    yield Statement("training.sharding", key, "megatron" if backend.engine == "megatron" else "fsdp", role)
+    yield Statement(None, f"(on {backend.engine})", True, role)
+    yield Statement("hardware.world_size", key, backend.ranks, role)
+    for letter, fact in (
+        ("t", "training.tensor_parallel"),
+        ("p", "training.pipeline_parallel"),
+        ("c", "training.context_parallel"),
+        ("e", "training.expert_parallel"),
+        ("x", "training.expert_tensor_parallel"),
+    ):
+        if letter in backend.sizes or letter in "tpce":
+            yield Statement(fact, key, backend.sizes.get(letter, 1), role)
+
+
+def _move(options: Options, section: str, role: str, roles: tuple[str, ...]) -> Iterator[Statement]:
+    """Say where a model is, and whether it leaves its devices while another one works (torch_memory_saver)."""
+    strategy = f"{section}scheduling_strategy."
+    target = value_of(options, f"{strategy}target")
+    together = value_of(options, f"{strategy}type") == "colocation"
+    if together and target in roles:
+        yield Statement("training.colocated_with", f"{strategy}target", str(target), role)
+    with_engine = _is_with_engine(options) and role == ACTOR
+    moved = with_engine or value_of(options, f"{section}offload", left_out=False) is True
+    yield Statement("training.offload_param", f"{section}offload", "cpu" if moved else None, role)
+    if with_engine or f"{section}offload" not in options:
+        yield Statement("training.sleeps_while_idle", f"{section}offload", moved, role)
+
+
+def _is_with_engine(options: Options) -> bool:
+    """Tell whether policy and engine share devices (_is_actor_rollout_colocated, areal/trainer/rl_trainer.py)."""
+    pairs = (("actor", "rollout"), ("rollout", "actor"))
+    return any(
+        value_of(options, f"{one}.scheduling_strategy.type") == "colocation"
+        and value_of(options, f"{one}.scheduling_strategy.target") == other
+        for one, other in pairs
+    )
+
+
+def _batches(options: Options, kind: str, roles: tuple[str, ...]) -> Iterator[Statement]:
+    """Say how many sequences a step has, and how long one may get.
+
+    A batch is cut in ``ppo_n_minibatches``; a sequence that does not fit in a micro batch ends the run (ffd_allocate,
+    areal/utils/seqpack.py), so that the limit of a micro batch bounds it.
+    """
+    count, samples = value_of(options, "train_dataset.batch_size", 1), value_of(options, "gconfig.n_samples", 1)
+    whole = count if kind else count * samples if isinstance(count, int) and isinstance(samples, int) else None
+    if isinstance(whole, int):
+        key = "train_dataset.batch_size"
+        for role, section in ((ACTOR, "actor."), (CRITIC, "critic.")):
+            parts = 1 if kind else value_of(options, f"{section}ppo_n_minibatches", 4)
+            if role in roles and isinstance(parts, int) and parts > 0:
+                yield Statement("training.global_batch_size", key, max(1, whole // parts), role)
+        if not kind or REFERENCE in roles:
+            yield Statement("rollout.global_batch_size", key, whole)
+    limit = value_of(options, "actor.mb_spec.max_tokens_per_mb")
+    limit = limit // 2 if kind in _PAIRS and isinstance(limit, int) else limit
+    longest = {
+        "train_dataset.max_length": value_of(options, "train_dataset.max_length") if kind else None,
+        "gconfig.max_tokens": None if kind else value_of(options, "gconfig.max_tokens", 32768),
+        "actor.mb_spec.max_tokens_per_mb": limit,
+    }
+    bounds = {key: length for key, length in longest.items() if isinstance(length, int)}
+    if bounds:
+        key = min(bounds, key=lambda name: bounds[name])
+        yield Statement("training.sequence_length", key, bounds[key])
+
+
+def _engine(options: Options, table: Table) -> Iterator[Statement]:
+    """Say which engine generates, on how many ranks and where; settings of the other one say nothing."""
+    backend = parse_backend(value_of(options, "rollout.backend"))
+    for name in ("sglang", "vllm"):
+        if backend is not None and name != backend.engine:
+            table.update((key, SILENT) for key in TABLE if key.startswith(f"{name}."))
+    if backend is None:
+        return
+    key = "rollout.backend"
+    yield Statement("rollout.engine", key, backend.engine)
+    for letter, fact in (("t", "tensor_parallel"), ("p", "pipeline_parallel")):
+        yield Statement(f"rollout.{fact}", key, backend.sizes.get(letter, 1))
+    yield Statement("rollout.colocated", "rollout.scheduling_strategy", _is_with_engine(options))

@@ -1,0 +1,142 @@
+"""Trainings that a program of Python starts in a process of its own, which is not read: told by the words of its calls."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+from compatcheck.core.pattern import lazy_compile
+from compatcheck.core.python_code import parse_python
+from compatcheck.core.source import Skipped, Source
+from compatcheck.frameworks.launch_script.unread_launches import LAUNCHES, find_in_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_CALLS = lazy_compile(
+    r"\b(?:subprocess|Popen|os\.(?:system|popen|exec\w+|spawn\w+)|pexpect|create_subprocess_\w+|submitit|nox|invoke|fabric"
+    r"|torch\.distributed\.(?:run|launch))\b"
+)
+_BEGINS = re.compile(
+    r"\s*(?:[\w./~-]*/)?(?:[A-Z_]+=\S|cd |export |env |nohup |srun |torchrun|accelerate|deepspeed|python|[a-z]+(?:-cli)?[ ])"
+)
+"""What a text that is no message begins with."""
+_SAYS_ONLY = re.compile(
+    r"(?:^|\.)(?:print|add_argument|ArgumentParser|debug|info|warning|error|exception|write|\w+Error|\w*Exception)$"
+)
+_ELASTIC = re.compile(r"(?:^|\.)distributed\.(?:run|launch)\.main$")
+_MOST_CHARACTERS = 65_536
+"""Of one command."""
+_MOST_IN_ALL = 1 << 22
+
+
+def find_in_python(path: str, text: str) -> Skipped | None:
+    """Say that a program of Python starts a training in a process of its own; None where no call of it does."""
+    if LAUNCHES.search(text) is None or _CALLS.search(text) is None:
+        return None
+    try:
+        tree = parse_python(text)
+        for line, number in _Commands(tree).find():
+            if LAUNCHES.search(line) is not None and (found := find_in_line(line, path, number)):
+                return found
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None  # its reader says what is wrong where its name tells that it trains
+    except OverflowError:
+        reason = f"puts more than {_MOST_IN_ALL >> 20} MiB of text together; whether it starts a training is not read"
+        return Skipped(Source(path), reason, "name the launch script itself")
+    return None
+
+
+class _Commands:
+    """Texts and lists of words in a program, with what is added to them behind their names."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self._nodes = sorted((one for one in ast.walk(tree) if hasattr(one, "lineno")), key=_place)
+        self._said = {
+            id(inner)
+            for node in self._nodes
+            if (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant | ast.JoinedStr))
+            or (isinstance(node, ast.Call) and _SAYS_ONLY.search(ast.unparse(node.func)) is not None)
+            for inner in ast.walk(node)
+        }
+        self._modules = {
+            item.asname or item.name: f"{node.module}.{item.name}"
+            for node in self._nodes
+            if isinstance(node, ast.ImportFrom)
+            for item in node.names
+        }
+        self._held: dict[str, str] = {}
+        self._size = 0
+
+    def find(self) -> Iterator[tuple[str, int]]:
+        """Yield what may be a command, with its line.
+
+        Raises:
+            OverflowError: there is more text than is put together.
+        """
+        for node in self._nodes:
+            if id(node) not in self._said:
+                yield from ((line, node.lineno) for line in self._lines(node) if len(line) < _MOST_CHARACTERS)
+
+    def _lines(self, node: ast.AST) -> Iterator[str]:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                self._held[name] = self._text(value)
+            case ast.AugAssign(target=ast.Name(id=name), op=ast.Add(), value=value):
+                yield from self._add(name, value, "" if _is_text(value) else " ")
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append" | "extend"), args=[value]):
+                yield from self._add(name, value, " ")
+            case ast.Call(func=func, args=args) if args:
+                called = self._name(func)
+                line = self._join(args)
+                yield f"torchrun {line}" if _ELASTIC.search(called) else line if _BEGINS.match(line) else ""
+            case ast.List() | ast.Tuple():
+                yield self._text(node)
+            case ast.Constant(value=str()) | ast.JoinedStr() | ast.BinOp():
+                line = self._text(node)
+                yield line if _BEGINS.match(line) else ""
+
+    def _add(self, name: str, value: ast.expr, between: str) -> Iterator[str]:
+        if name in self._held:
+            self._held[name] = line = self._take(f"{self._held[name]}{between}{self._text(value)}")
+            yield line if _BEGINS.match(line) else ""
+
+    def _name(self, func: ast.expr) -> str:
+        name = ast.unparse(func)
+        first, dot, rest = name.partition(".")
+        return f"{self._modules.get(first, first)}{dot}{rest}"
+
+    def _join(self, nodes: list[ast.expr]) -> str:
+        return self._take(" ".join(map(self._text, nodes)))
+
+    def _text(self, node: ast.expr) -> str:
+        match node:
+            case ast.Constant(value=str() | int() | float() as value):
+                return self._take(str(value))
+            case ast.JoinedStr(values=parts):
+                return self._take("".join(map(self._text, parts)))
+            case ast.List(elts=parts) | ast.Tuple(elts=parts):
+                return self._join(parts)
+            case ast.BinOp(op=ast.Add(), left=left, right=right):
+                between = "" if _is_text(left) or _is_text(right) else " "
+                return self._take(f"{self._text(left)}{between}{self._text(right)}")
+            case ast.Starred(value=value) | ast.Call(func=ast.Attribute(attr="split" | "join"), args=[value]):
+                return self._text(value)
+            case ast.Name(id=name) if name in self._held:
+                return self._take(self._held[name])
+        return "X"
+
+    def _take(self, text: str) -> str:
+        self._size += len(text)
+        if self._size > _MOST_IN_ALL:
+            raise OverflowError
+        return text[:_MOST_CHARACTERS]
+
+
+def _place(node: ast.AST) -> tuple[int, int]:
+    return node.lineno, node.col_offset  # type: ignore[attr-defined]  # of those that have a place
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))

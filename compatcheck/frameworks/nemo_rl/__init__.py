@@ -1,0 +1,1 @@
+"""NeMo RL: its files, and commands that name one."""

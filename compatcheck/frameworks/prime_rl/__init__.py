@@ -1,0 +1,1 @@
+"""prime-rl: its files, and commands that name them."""

@@ -1,0 +1,187 @@
+"""prime-rl's configurations (TOML): for ``rl``, with sections of its three parts, for ``sft`` and for ``trainer`` alone.
+
+Read at 559b447 (0.8.0). A section that is there is on with its defaults, and the text ``None`` turns one off. The engine has
+devices of its own. Micro batches of ``rl`` are filled up to the sequence length, which context-parallel ranks share.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from compatcheck.core.document import Document, Statement, Unresolved
+from compatcheck.core.source import Source
+from compatcheck.frameworks.composition import merge_options, retell
+from compatcheck.frameworks.conversions import is_off
+from compatcheck.frameworks.keys import SILENT, KeyTable, Names, Table
+from compatcheck.frameworks.launch.arguments import OptionMeanings
+from compatcheck.frameworks.launch.values import Argument
+from compatcheck.frameworks.reader import Reading
+from compatcheck.frameworks.translation import flatten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+READER, LABEL = "prime-rl", "prime-rl"
+_RL = ("trainer.", "orchestrator.", "inference.")
+_SFT = ("data.name", "data.seq_len", "data.batch_size", "data.micro_batch_size", "data.type")
+_TRAINER, _DATA, _ENGINE, _ORCHESTRATOR = "trainer.", "data.", "inference.", "orchestrator."
+_SECTIONS = {"ckpt", "data", "deployment", "max_steps", "model", "optim", "renderer", "scheduler", "val"}
+_ENOUGH = 4
+
+
+def _section(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Read a section as a switch: on where it is there, with keys or without, off where it is ``None``."""
+    return value is not None and not is_off(value)
+
+
+TABLE = KeyTable(__file__, conversions={"section": _section})
+"""Key of files for ``rl`` → meaning."""
+NAMES = Names(__file__)
+
+
+def recognise(data: Mapping[str, Any]) -> bool:
+    """Tell whether parsed data is a configuration of prime-rl that trains."""
+    if "orchestrator" in data and ("trainer" in data or "inference" in data):
+        return True
+    model = data.get("model")
+    named = isinstance(model, dict) and isinstance(model.get("name"), str) and "flavor" not in model
+    source = data.get("data")
+    batched = isinstance(source, dict) and source.get("type") in {"fake", "sft"}
+    return named and (batched or len(_SECTIONS & data.keys()) >= _ENOUGH)
+
+
+def read(data: Mapping[str, Any], path: str) -> Reading:
+    """Translate a parsed configuration."""
+    options = {key: Argument(None if value == "None" else value, None) for key, value in flatten(data)}
+    return Reading(compose(Document(READER, Source(path), (), options=options)))
+
+
+def compose(*documents: Document) -> tuple[Document, ...]:
+    """Translate a file, or a command and the files that it names, as one configuration; what comes first wins."""
+    whole = merge_options(documents)
+    values = {key: one.value for key, one in whole.items() if one.why is None}
+    kind = _tell_kind(whole)
+    table = _table_for(values, kind)
+    inside = "" if kind != "rl" else _TRAINER
+    models = {f"{inside}model.name": "model"}
+    if kind == "rl" and "trainer.model.name" not in whole:
+        models = {"model.name": "model"}
+    meanings = OptionMeanings(READER, table, lambda key: _is_plain(key, kind), models)
+    known, missing = tuple(_infer(values, kind)), tuple(_leave_open(values, inside))
+    made = []
+    for document in documents:
+        own = {key: one for key, one in document.options.items() if key in whole and whole[key] is one}
+        first = document is documents[0]
+        retold = retell(document, own, meanings, known if first else ())
+        made.append(retold._replace(unresolved=(*retold.unresolved, *missing)) if first else retold)
+    return tuple(made)
+
+
+def _tell_kind(options: Mapping[str, object]) -> str:
+    """Tell which program reads a configuration: ``rl``, ``sft`` or ``trainer``."""
+    if any(key.startswith(_RL) for key in options):
+        return "rl"
+    return "sft" if any(key in options for key in _SFT) else "trainer"
+
+
+def _is_plain(key: str, kind: str) -> bool:
+    """Tell whether a key is known and has no bearing."""
+    return key in NAMES or (kind != "rl" and f"{_TRAINER}{key}" in NAMES)
+
+
+def _table_for(values: Mapping[str, Any], kind: str) -> Table:
+    """Return what keys mean in files of a kind."""
+    if kind == "rl":
+        table = {key: meanings for key, meanings in TABLE.items() if not key.startswith(_DATA)}
+        if "trainer.model.seq_len" in values:
+            table["seq_len"] = SILENT
+        if _offloads_all(values, _TRAINER):
+            table["trainer.model.optimization_dtype"] = table["trainer.model.optim_cpu_offload"] = SILENT
+        return table
+    table = {
+        key.removeprefix(_TRAINER): meanings
+        for key, meanings in TABLE.items()
+        if not key.startswith((_ORCHESTRATOR, _ENGINE))
+    }
+    if _offloads_all(values, ""):
+        table["model.optimization_dtype"] = table["model.optim_cpu_offload"] = SILENT
+    if kind == "sft":
+        return {key: meanings for key, meanings in table.items() if key not in {"model.seq_len", "seq_len"}}
+    return {
+        key: meanings
+        for key, meanings in table.items()
+        if key != "seq_len" and not key.startswith((_DATA, "deployment."))
+    }
+
+
+def _offloads_all(values: Mapping[str, Any], inside: str) -> bool:
+    """Tell whether masters, moments and gradients are on the host, and the step runs there (``full_offload``)."""
+    key = f"{inside}model.full_offload"
+    return any(_section(value) for name, value in values.items() if name == key or name.startswith(f"{key}."))
+
+
+def _infer(values: Mapping[str, Any], kind: str) -> Iterator[Statement]:
+    """Say what follows from several keys, or from the program that reads them."""
+    inside = f"{_TRAINER if kind == 'rl' else ''}model."
+    if kind == "sft":
+        yield Statement("training.trainer", "(program)", "sft")
+    else:
+        yield Statement(None, "(for rl)", value=True)
+        yield Statement("training.micro_batch_size", "(program)", 1)
+        yield Statement("training.packing", "(program)", value=True)
+    if _offloads_all(values, inside.removesuffix("model.")):
+        yield Statement("training.offload_optimizer", f"{inside}full_offload", "cpu")
+        yield Statement("training.param_dtype", f"{inside}full_offload", "bfloat16")
+        yield Statement("training.master_dtype", f"{inside}full_offload", "float32")
+    lora = [key for key in values if key == f"{inside}lora" or key.startswith(f"{inside}lora.")]
+    if any(_section(values[key]) for key in lora):
+        yield Statement("training.peft", f"{inside}lora", "lora")
+        yield Statement(None, "(adapters)", value=True)
+    elif lora:
+        yield Statement("training.peft", f"{inside}lora", None)
+    ac, freq, mode = (values.get(f"{inside}ac{part}") for part in ("", ".freq", ".mode"))
+    kept = f"{inside}ac" in values and not _section(ac)
+    offloads = f"{inside}ac_offloading" not in values or _section(values[f"{inside}ac_offloading"])
+    if freq in {None, 1} and mode in {None, "full"}:  # offloading turns checkpointing on (ac_offloading_requires_ac)
+        yield Statement("training.gradient_checkpointing", f"{inside}ac", not kept or offloads)
+    for name, fact in (("ac_offloading", "training.activation_offloading"), ("compile", "training.compile")):
+        key = next((key for key in values if key.startswith(f"{inside}{name}.")), None)
+        if key is not None and f"{inside}{name}" not in values:
+            yield Statement(fact, key, value=True)
+    if kind == "rl" and any(key.startswith(_ENGINE) or key == "inference" for key in values):
+        yield Statement("rollout.engine", "inference", "vllm")
+        yield Statement("rollout.colocated", "(program)", value=False)
+        data, tensor = (values.get(f"inference.vllm.{name}_parallel_size") for name in ("data", "tensor"))
+        if type(data) is int and values.get("inference.vllm.enable_expert_parallel") is True:
+            yield Statement("rollout.data_parallel", "inference.vllm.data_parallel_size", data)
+            yield Statement("rollout.expert_parallel", "inference.vllm.enable_expert_parallel", data * (tensor or 1))
+    if kind != "trainer":
+        yield from _count_devices(values, kind)
+
+
+def _count_devices(values: Mapping[str, Any], kind: str) -> Iterator[Statement]:
+    """Count the devices that train: those of one node, of which one does unless more are named, or of whole nodes."""
+    nodes = values.get("deployment.num_train_nodes", 2 if kind == "sft" else None)
+    each, groups = values.get("deployment.gpus_per_node", 8), values.get("deployment.nodes_per_fsdp_group")
+    if values.get("deployment.type", "single_node") == "single_node":
+        yield Statement("hardware.nodes", "deployment.type", 1)
+        yield Statement(
+            "hardware.gpus_per_node", "deployment.num_train_gpus", values.get("deployment.num_train_gpus", 1)
+        )
+    elif type(nodes) is int and type(each) is int:
+        yield Statement("hardware.nodes", "deployment.num_train_nodes", nodes)
+        yield Statement("hardware.gpus_per_node", "deployment.gpus_per_node", each)
+        if type(groups) is int and groups > 0:
+            yield Statement("training.replicas", "deployment.nodes_per_fsdp_group", max(1, nodes // groups))
+
+
+def _leave_open(values: Mapping[str, Any], inside: str) -> Iterator[Unresolved]:
+    """List what a configuration decides in a way that no fact tells."""
+    freq, mode = (values.get(f"{inside}model.ac.{part}") for part in ("freq", "mode"))
+    if freq not in {None, 1}:
+        why = f"is {freq}: one block of so many is checkpointed, the others are kept"
+        yield Unresolved("training.gradient_checkpointing", f"{inside}model.ac.freq", why)
+    elif mode not in {None, "full"}:
+        why = f"is {mode!r}: parts of blocks are checkpointed, which were not read"
+        yield Unresolved("training.gradient_checkpointing", f"{inside}model.ac.mode", why)
+        yield Unresolved("training.checkpointing_policy", f"{inside}model.ac.mode", why)

@@ -1,0 +1,1 @@
+"""XTuner: its configurations in Python, and `xtuner train`."""

@@ -1,0 +1,60 @@
+"""XTuner's command lines: ``xtuner train CONFIG --deepspeed deepspeed_zero2``, with ``NPROC_PER_NODE=8`` in front for several ranks."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from compatcheck.core.document import Document, Statement
+from compatcheck.core.units import parse_count
+from compatcheck.frameworks.launch import ranks
+from compatcheck.frameworks.launch.arguments import FurtherContent, make_command_document
+from compatcheck.frameworks.launch.flags import parse_flags
+from compatcheck.frameworks.launch.values import Argument, as_argument
+from compatcheck.frameworks.xtuner import configuration as xtuner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from compatcheck.frameworks.launch.program import Launch
+
+_SCRIPT = re.compile(r"(^|/)xtuner/tools/train\.py$")
+_RANKS = ((ranks.GPUS, "NPROC_PER_NODE"), (ranks.NODES, "NNODES"))
+"""Variables that ``xtuner`` hands to torchrun, 1 each when unset (entry_point.py)."""
+
+
+def recognise(launch: Launch) -> str | None:
+    """Tell whether a launch trains with XTuner."""
+    starts = launch.program == "xtuner train" or _SCRIPT.search(launch.program) is not None
+    return xtuner.READER if starts or launch.program == "xtuner.tools.train" else None
+
+
+def read(launch: Launch, _: str) -> tuple[Document, ...]:
+    """Translate a launch: its file, the file for DeepSpeed, and what ``--cfg-options`` lays over the first."""
+    flags = parse_flags(launch.arguments)
+    config = next((word.text for word in launch.arguments[:1] if word.text and not word.text.startswith("-")), None)
+    deepspeed = flags.options.get("deepspeed")
+    references = [("config", config, "(argument)")] if config is not None else []
+    known = []
+    if deepspeed is not None:
+        known.append(Statement(None, "(deepspeed)", value=True))
+    if deepspeed is not None and isinstance(deepspeed.value, str):
+        references.append(("deepspeed", deepspeed.value, "--deepspeed"))
+    options: dict[str, Argument] = {}
+    start = next((at for at, word in enumerate(launch.arguments) if word.text == "--cfg-options"), None)
+    for word in launch.arguments[start + 1 :] if start is not None else ():
+        text = word.text or word.written
+        if text.startswith("--"):
+            break
+        key, _, value = text.partition("=")
+        options[key] = as_argument(word, value)
+    further = FurtherContent((*known, *_count_ranks(launch)), tuple(references), unknown=flags.unknown)
+    return (make_command_document(xtuner.MEANINGS, launch.command.source, options, further),)
+
+
+def _count_ranks(launch: Launch) -> Iterator[Statement]:
+    if launch.kind != "tool" or launch.launchers:
+        return
+    for fact, name in _RANKS:
+        count = parse_count(launch.variables.get(name))
+        yield Statement(fact, name if count is not None else f"{name} (unset)", count or 1)

@@ -1,0 +1,50 @@
+"""prime-rl's command lines."""
+
+from __future__ import annotations
+
+import pytest
+
+from compatcheck.frameworks.composition import compose
+from compatcheck.frameworks.prime_rl import configuration as prime_rl
+from tests.unit.frameworks.launch_script.written_commands import documents, facts, runs
+
+
+def test_files_and_options_over_them() -> None:
+    words = "--trainer.model.seq-len 4096 --no-trainer.model.compile --trainer.model.lora.target-modules q_proj k_proj"
+    (document,) = documents(f"uv run rl @ base.toml @ over.toml {words}")
+    found = facts(document)
+    assert found["training.sequence_length"] == 4096
+    assert found["training.compile"] is False
+    assert found["training.lora_target_modules"] == ("k_proj", "q_proj")
+    assert document.references == (("prime-rl", "base.toml", "@"), ("prime-rl", "over.toml", "@"))
+
+
+def test_later_files_win_over_earlier_ones_and_options_over_all() -> None:
+    (command,) = documents("rl @ a.toml @ b.toml --orchestrator.group-size 4")
+    first = {"trainer": {"model": {"seq_len": 1, "cp": 2}}, "orchestrator": {"group_size": 8}}
+    files = [
+        prime_rl.read(data, name).documents[0]
+        for data, name in ((first, "a.toml"), ({"trainer": {"model": {"seq_len": 3}}}, "b.toml"))
+    ]
+    command, earlier, later = compose((command, *files))
+    assert facts(command)["rollout.n"] == 4
+    assert facts(later)["training.sequence_length"] == 3
+    assert "training.sequence_length" not in facts(earlier)
+    assert facts(earlier)["training.context_parallel"] == 2
+
+
+def test_a_file_of_one_section_and_unknown_words_are_gaps() -> None:
+    (document,) = documents("rl @ a.toml --trainer @ trainer.toml $MORE")
+    assert {gap.source.key for gap in document.gaps} == {"--trainer", "$MORE"}
+
+
+@pytest.mark.parametrize(
+    "text", ["torchrun -m prime_rl.trainer.rl.train @ t.toml", "trainer @ t.toml", "sft @ t.toml --clean"]
+)
+def test_its_other_programs(text: str) -> None:
+    assert documents(text)[0].reader == "prime-rl"
+
+
+@pytest.mark.parametrize("text", ["sft --config t.toml", "python sft.py @ t.toml"])
+def test_programs_of_others_are_not_its_own(text: str) -> None:
+    assert not any(one.reader == "prime-rl" for run in runs(text) for one in run.documents)
