@@ -331,7 +331,7 @@ def _of_model(values: Mapping[str, Any], section: str, role: str | None) -> Iter
             yield Statement(fact, f"{section}.{name} (left out)", value, role)
 
     if strategy.startswith("fsdp2"):
-        yield Statement("training.fsdp_version", f"{section}.{STRATEGY}", 2, role)
+        yield Statement("training.tensor_parallel", "(only FSDP2)", 1, role)
         yield from left_out("training.param_dtype", f"{CONFIG}param_dtype", "float32" if trains else "bfloat16")
         yield from left_out("training.compute_dtype", f"{CONFIG}param_dtype", "bfloat16")
         yield from left_out("training.reduce_dtype", f"{CONFIG}reduce_dtype", "float32")
@@ -345,6 +345,7 @@ def _of_model(values: Mapping[str, Any], section: str, role: str | None) -> Iter
     else:
         yield from left_out("training.param_dtype", "model_args.dtype", "bfloat16")
     if strategy.startswith("megatron"):
+        yield Statement("model.attn_implementation", "(only fused attention)", "flash_attention_2", role)
         yield from left_out("training.mixed_precision", "model_args.dtype", "bf16")
         for fact, name in (
             ("tensor", "tensor_model"),

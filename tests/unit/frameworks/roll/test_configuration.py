@@ -119,7 +119,7 @@ def test_workers_on_fsdp_pass_over_what_megatrons_look_at() -> None:
     found = facts(
         read(actor_train=section("actor_train", config, strategy="fsdp2_train", model_args=arguments)), "actor"
     )
-    assert "training.tensor_parallel" not in found
+    assert found["training.tensor_parallel"] == 1
     assert found["training.context_parallel"] == 2
     assert found["training.param_dtype"] == found["training.compute_dtype"] == "bfloat16"
     assert found["training.reduce_dtype"] == "float32"
