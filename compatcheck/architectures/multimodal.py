@@ -32,6 +32,7 @@ def _qwen2_vl_text(keys: Keys) -> ParameterCounts:
 
 _TEXT: Mapping[str, Formula] = {
     "gemma4_text": experts.FORMULAS["gemma4_text"],
+    "glm4v_text": lambda keys: decoders.llama(keys, qkv_bias=True, norms=4, head_dim=False),
     "llama4_text": experts.FORMULAS["llama4_text"],
     "mllama_text_model": _mllama_text,
     "qwen2_5_vl_text": _qwen2_vl_text,
@@ -42,7 +43,7 @@ _TEXT: Mapping[str, Formula] = {
     "qwen3_vl_text": decoders.FORMULAS["qwen3"],
     **{
         name: decoders.FORMULAS[name]
-        for name in ("gemma", "gemma2", "gemma3_text", "llama", "mistral", "qwen2", "qwen3")
+        for name in ("gemma", "gemma2", "gemma3_text", "llama", "ministral3", "mistral", "qwen2", "qwen3")
     },
 }
 """Language models that have been checked inside a multimodal model."""
@@ -144,6 +145,11 @@ def _qwen2_vl(keys: Keys) -> ParameterCounts | None:
     return _join(keys, text, vision, either=True)
 
 
+def _glm4v(keys: Keys) -> ParameterCounts | None:
+    text, vision = _parts(keys, *_PARTS)
+    return _join(keys, text, vision, tied=keys.flag("tie_word_embeddings"))
+
+
 def _qwen3_vl(keys: Keys) -> ParameterCounts | None:
     text, vision = _parts(keys, *_PARTS)
     if text is not None and text.model_type == "qwen3_vl_moe_text" and not text.has("tie_word_embeddings"):
@@ -178,6 +184,7 @@ def _llama4(keys: Keys) -> ParameterCounts | None:
 FORMULAS: Mapping[str, Formula] = {
     "gemma3": _family(_gemma3_projector, "text_config"),
     "gemma4": _gemma4,
+    "glm4v": _glm4v,
     "idefics3": _family(_idefics3_projector, "vision_config"),
     "llama4": _llama4,
     "llava": _family(_llava_projector, either=True),

@@ -81,7 +81,7 @@ def _qwen(keys: Keys) -> ParameterCounts | None:
 
 
 def _internlm(keys: Keys) -> ParameterCounts | None:
-    """Count InternLM, 2 and 2.5, which are Llama's, later ones with one weight for query, key and value (modeling_internlm2.py)."""
+    """Count InternLM, 2 and 2.5, which are Llama's; from 2 on one weight is for query, key and value (modeling_internlm2.py)."""
     return llama(keys, qkv_bias="bias", out_bias="bias") if _has(keys, "intermediate_size") else None
 
 

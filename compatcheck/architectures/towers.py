@@ -89,6 +89,15 @@ def _qwen3_vl(keys: Keys) -> int:
     return body + keys.amount("depth") * layer + layer_norm(width) + merger + deepstack
 
 
+def _glm4v(keys: Keys) -> int:
+    width, output, merge = keys.size("hidden_size"), keys.size("out_hidden_size"), keys.size("spatial_merge_size")
+    attention = linear(width, 3 * width, keys.flag("attention_bias")) + linear(width, width)
+    layer = attention + gated_mlp(width, output) + 2 * width
+    body = _qwen_patches(keys, width) + width + _patches(keys) * width + 2 * width
+    merger = linear(width * merge**2, output, bias=True) + linear(output, output) + layer_norm(output)
+    return body + keys.amount("depth") * layer + merger + gated_mlp(output, keys.size("intermediate_size"))
+
+
 def _llama4(keys: Keys) -> int:
     hidden, output = keys.size("hidden_size"), keys.size("projector_output_dim")
     positions = (_patches(keys) + 1) * hidden + hidden  # and the class embedding
@@ -135,6 +144,7 @@ TOWERS: Mapping[str, Callable[[Keys], int]] = {
     "clip_vision_model": _clip,
     "gemma4_audio": _gemma4_audio,
     "gemma4_vision": _gemma4,
+    "glm4v_vision": _glm4v,
     "idefics3_vision": _siglip_body,
     "llama4_vision_model": _llama4,
     "mllama_vision_model": _mllama,

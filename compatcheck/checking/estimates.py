@@ -21,7 +21,7 @@ from compatcheck.core.setting_names import is_about_memory
 from compatcheck.core.units import format_bytes
 from compatcheck.frameworks.lines import LineFinder
 from compatcheck.memory.job import describe_job
-from compatcheck.memory.regressions import lay_over, widen
+from compatcheck.memory.regressions import lay_over, widen, with_phases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -235,12 +235,17 @@ def _trace(
     if isinstance(found, Untraced):
         return report._replace(details=(f"not traced: {found.reason}",))
     closed = report.estimate
+    untraced = tuple(phase for phase in closed.phases if phase.name == "evaluation")
     traced = lay_over(found.estimate, (one for one in findings if not _has_run(one.rule_id, found.ran, rules)))
+    details = (
+        *_compare(closed._replace(phases=closed.phases[: len(closed.phases) - len(untraced)]), traced),
+        *found.details,
+    )
+    traced = with_phases(traced, untraced)
     possible = tuple(one for one in closed.possible if not _has_run(one.rule_id, found.ran, rules))
     open_one = widen(traced, possible, closed.verdict.condition or "") if possible else traced
     beyond = open_one.needed.high > (traced.verdict.limit_bytes or open_one.needed.high)
     shown = open_one if beyond and traced.verdict.outcome == "fits" else traced
-    details = (*_compare(closed, traced), *found.details)
     return report._replace(estimate=shown, timeline=found.timeline, details=details)
 
 

@@ -131,6 +131,10 @@ class Document(NamedTuple):
     """What each key of its program means in this run, as it was read by: `compatcheck.frameworks.keys` inverts it."""
     options: Mapping[str, Any] = {}
     """Arguments by key as they are written, where a command and the file it composes from are read as one (`composition`)."""
+    passed: Mapping[str, Any] | None = None
+    """Options of a command by name, for a parser in the script that it starts; None where it may give any."""
+    own_options: frozenset[str] = frozenset()
+    """Options of a script's own that are read where the script takes them, whatever else understands them."""
     added: frozenset[str] = frozenset()
     """Keys that its program takes only where its configuration does not have them: ``+key=value`` of Hydra."""
 

@@ -365,7 +365,8 @@ def all_ordered(bounds: Bounds, version: Version) -> bool:
 def judge(bounds: Bounds, specifier: str, releases: Iterable[str]) -> Verdict:
     """Tell how many of the known releases that a requirement allows lie in a range.
 
-    Releases newer than the given ones do not count.
+    Releases newer than the given ones do not count, unless a requirement allows no others (a checkout of what is not released
+    yet): then its least version counts, and one beyond all.
 
     Args:
         bounds: the compiled range of a rule.
@@ -376,7 +377,7 @@ def judge(bounds: Bounds, specifier: str, releases: Iterable[str]) -> Verdict:
         InvalidSpecifierError: ``specifier`` is not PEP 440.
     """
     answers: set[str] = set()
-    for release in allowed_releases(specifier, releases):
+    for release in allowed_releases(specifier, releases := tuple(releases)) or _beyond(specifier, releases):
         answers.add(contains(bounds, release))
         if len(answers) > 1:
             return "some"
@@ -385,6 +386,21 @@ def judge(bounds: Bounds, specifier: str, releases: Iterable[str]) -> Verdict:
     if answers == {"yes"}:
         return "all"
     return "none" if answers == {"no"} else "some"
+
+
+def _beyond(specifier: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Return the least version of a requirement that asks for more than all known releases, and one that none exceeds."""
+    bounds = compile_specifier(specifier) if "||" not in specifier else []
+    if len(bounds) != 1 or not bounds[0] or any(comparison not in {">", ">="} for comparison, *_ in bounds[0]):
+        return ()
+    least = max(_parse(version) for _, version in bounds[0])
+    if least.epoch:
+        return ()
+    ordered = [version for version in map(parse_version, known) if version is not None]
+    return (str(least), f"{_MAX_RELEASE}") if ordered and least > max(ordered) else ()
+
+
+_MAX_RELEASE = 10**6
 
 
 def nearest_release(

@@ -228,7 +228,7 @@ def is_settings(path: str, files: Files = LOCAL) -> bool:
     try:
         if not may_be_settings(files.read_bytes(path, HEAD_BYTES)):
             return False
-        return find_python_reader(_parse(read_text(path, files), path)) is not None
+        return find_python_reader(_parse(read_text(path, files), path, files)) is not None
     except (InputError, OSError):
         return False
 
@@ -279,21 +279,35 @@ _NAMES_TRAINING = (
 
 
 def _trains(documents: tuple[Document, ...], files: Files) -> bool:
-    """Tell whether a command says anything about training; one that only starts a script does where that script does."""
-    first = documents[0]
-    if len(documents) > 1 or first.reader != "script" or first.statements or first.skipped:
+    """Tell whether a command says anything about training; one that only starts a script does where that script does.
+
+    Where something of the launch script was not read, a script counts unless it is at hand and speaks of no training.
+    """
+    first, *others = documents
+    if any(one.reader != "shell" for one in others) or first.reader != "script" or first.statements or first.skipped:
         return True
     if any(kind != "program" for kind, _, _ in first.references):
         return True
-    programs = (find_beside(first.source.path, name, files) for _, name, _ in first.references)
+    programs = [find_beside(first.source.path, name, files) for _, name, _ in first.references]
+    if others:
+        return not all(files.is_file(file) and not _speaks_of_training(file, files) for file in programs)
     return any(files.is_file(file) and _says_something(file, files) for file in programs)
+
+
+def _speaks_of_training(file: str, files: Files) -> bool:
+    from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for Python scripts)
+
+    try:
+        return python_script.may_train(file, files)
+    except InputError:
+        return True
 
 
 def _says_something(file: str, files: Files) -> bool:
     from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for Python scripts)
 
     try:
-        return bool(python_script.read(file, files, named=False))
+        return _speaks_of_training(file, files) and bool(python_script.read(file, files, named=False))
     except InputError:
         return False
 
@@ -314,7 +328,7 @@ def read_configuration(path: str, files: Files = LOCAL, *, named: bool) -> Readi
     """
     try:
         text = read_text(path, files)
-        data = _parse(text, path)
+        data = _parse(text, path, files)
     except InputError:
         if named or os.path.basename(path) == "config.json" or _is_meant_for_training(path, files):
             raise
@@ -340,14 +354,14 @@ def read_configuration(path: str, files: Files = LOCAL, *, named: bool) -> Readi
     raise InputError(msg, source=Source(path), hint=hint)
 
 
-def _parse(text: str, path: str, *, lenient: bool = False) -> Any:  # noqa: ANN401 (JSON or YAML)
+def _parse(text: str, path: str, files: Files, *, lenient: bool = False) -> Any:  # noqa: ANN401 (JSON or YAML)
     """Parse a configuration; where it is DeepSpeed's, or may be (``lenient``), comments are legal."""
     if path.lower().endswith(".hjson"):
         return syntax.parse(text, path)
     if path.lower().endswith(".py"):
         from compatcheck.frameworks.python_script.settings import read_settings  # noqa: PLC0415 (only for Python)
 
-        return read_settings(text, path)
+        return read_settings(text, path, files)
     try:
         return parse_configuration(text, path)
     except InputError as error:
@@ -425,6 +439,8 @@ def follow_references(
                 found = [_mark(one, document) for one in references.read(kind, name, document, place)]
                 if kind == "program":
                     found = [_without_defaults(one, document) for one in found]
+                    own = {option for one in found for option in one.own_options}
+                    document = document._replace(unread=tuple(one for one in document.unread if one[0] not in own))
                 extra.extend(found)
                 decided.update(other for one in found if one.of_code is not None for other, _, _ in one.references)
                 if kind == "program" and any(gap.anew for one in found for gap in one.gaps):
@@ -549,8 +565,11 @@ class _ReferenceReader:
             kind == "program" and not self.files.is_file(file)
         ):
             return ()
-        found = _read_kind(kind, file, self.files) if self.files.exists(file) else _read_shipped(kind, name, place)
-        found = found or _read_kind(kind, file, self.files)
+        passed = document.passed
+        found = (
+            _read_kind(kind, file, self.files, passed) if self.files.exists(file) else _read_shipped(kind, name, place)
+        )
+        found = found or _read_kind(kind, file, self.files, passed)
         self.present.add(self.files.resolve(file))
         return found
 
@@ -578,11 +597,11 @@ class _ReferenceReader:
         return (found._replace(statements=tuple(entry._replace(role=role) for entry in found.statements)),)
 
 
-def _read_kind(kind: str, file: str, files: Files) -> tuple[Document, ...]:
+def _read_kind(kind: str, file: str, files: Files, passed: Mapping[str, object] | None = None) -> tuple[Document, ...]:
     if kind == "program":
         from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for Python scripts)
 
-        return python_script.read(file, files, named=False, launched=True)
+        return python_script.read(file, files, named=False, launched=True, passed=passed)
     reader = find_configuration_reader(kind)
     if reader is None:
         reading = read_configuration(file, files, named=True)
@@ -590,7 +609,7 @@ def _read_kind(kind: str, file: str, files: Files) -> tuple[Document, ...]:
     text = read_text(file, files)
     if not text.strip():
         raise InputError("is empty", source=Source(file), hint="was it truncated, or is another file meant?")
-    data = expect_mapping(_parse(text, file, lenient=True), file, f"a configuration of {reader.LABEL}")
+    data = expect_mapping(_parse(text, file, files, lenient=True), file, f"a configuration of {reader.LABEL}")
     return read_filled_in(reader, data, file).documents
 
 

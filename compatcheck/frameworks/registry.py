@@ -107,6 +107,7 @@ FOLDERS = (
             "training.optimizer_implementation",
             "training.gradient_checkpointing",
             "training.checkpointing_policy",
+            "training.checkpoint_every",
             "training.compile",
             "training.mixed_precision",
             "training.loss_implementation",

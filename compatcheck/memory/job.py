@@ -59,6 +59,8 @@ def estimate_job(roles: Mapping[str, Facts], environment: Environment | None = N
         return Estimate("closed_form", (), judge((), None), needs=("training.framework",))
     main = roles[names[0]]
     engine_facts = roles.get("rollout", main)
+    if _engine_is_unknown(engine_facts) and not _only_trains(main):
+        return Estimate("closed_form", (), judge((), None), needs=("rollout.engine",))
     alone = len(names) == 1 and ("rollout.engine" not in engine_facts or _only_trains(main))
     if alone and not _fills_batches(main, names[0]):
         return estimate(main, environment, role=names[0], trains=names[0] in TRAINED)
@@ -112,6 +114,12 @@ def _fills_batches(facts: Facts, role: str) -> bool:
     """Tell whether batches are filled up to a number of tokens."""
     batch = read_batch(facts, UPDATE, "training.global_batch_size", role)
     return batch is not None and batch.filled
+
+
+def _engine_is_unknown(facts: Facts) -> bool:
+    """Tell whether a share of the device is stated for an engine and nobody knows which: it may be one that is not described."""
+    share = facts.get("rollout.gpu_memory_utilization")
+    return share is not None and not share.origin.endswith("default") and "rollout.engine" not in facts
 
 
 def _only_trains(facts: Facts) -> bool:

@@ -113,6 +113,7 @@ def read_run(
         implementation=str(implementation),
         in_backward=source.flag("training.optimizer_in_backward", default=False),
         micro_batch=micro,
+        evaluated=_read_evaluated(source) if trains else 0,
         sequence=sequence,
         accumulation=_read_accumulation(source, parallel) if trains else 1,
         unsharded_gradients=_unsharded(source, parallel, precision, versions) if trains else 0.0,
@@ -124,6 +125,7 @@ def read_run(
         quantised_read=source.get("program.quantised_read") is not False,
         checkpointing=checkpointing and policy != "core_attention",
         policy=policy,
+        checkpoint_every=max(1, int(source.get("training.checkpoint_every") or 1)),  # type: ignore[arg-type]  # an int fact
         activation_offloading=source.flag("training.activation_offloading", False),
         padded=None if mask is None else mask == "padding",
         loss=_read_loss(source),
@@ -169,6 +171,13 @@ def read_run(
         known=frozenset(facts),
     )
     return RunReading(run, tuple(source.assumptions.values()), ())
+
+
+def _read_evaluated(source: Given) -> int:
+    """Return the batch of evaluations that take the model's own loss, as transformers' Trainer does (prediction_step)."""
+    is_own = source.get("training.evaluates") is True and source.get("program.passes_labels") is True
+    causal = source.get("training.trainer") in {"causal_lm", "pretrain", "sft"}
+    return source.integer("training.eval_batch_size", 0) if is_own and causal else 0
 
 
 def _offloads_states(source: Given, *, returning: bool) -> bool:

@@ -89,6 +89,17 @@ def widen(estimate: Estimate, possible: tuple[Regression, ...], condition: str) 
     return estimate._replace(phases=phases, verdict=verdict, possible=possible)
 
 
+def with_phases(estimate: Estimate, more: tuple[Phase, ...]) -> Estimate:
+    """Return an estimate with phases that its method does not price; its verdict is never better than before."""
+    if not more or not estimate.phases:
+        return estimate
+    before = estimate.verdict
+    verdict = judge((*estimate.phases, *more), before.limit_bytes, before.verify)
+    if _WORSE.index(verdict.outcome) <= _WORSE.index(before.outcome):
+        verdict = before._replace(margin_bytes=verdict.margin_bytes)
+    return estimate._replace(phases=(*estimate.phases, *more), verdict=verdict)
+
+
 def find_deciding(estimate: Estimate) -> frozenset[tuple[str, str]]:
     """Find the regressions without which a run fits, or may fit, and with which it does not.
 

@@ -140,6 +140,8 @@ class Run(NamedTuple):
     in_backward: bool
     """The optimizer applies each gradient in backward and gives it back."""
     micro_batch: int
+    evaluated: int
+    """Sequences that one device takes at once in evaluations between steps; 0 where there are none, or nobody read how."""
     sequence: int
     accumulation: int
     unsharded_gradients: float
@@ -161,6 +163,8 @@ class Run(NamedTuple):
     """Whole blocks are computed again in backward, as far as `policy` says."""
     policy: str
     """``full``, ``every_other_product`` or ``core_attention``; empty without checkpointing."""
+    checkpoint_every: int
+    """One block of so many is checkpointed, the last of each; the others keep what backward needs."""
     activation_offloading: bool
     padded: bool | None
     """Whether batches carry a mask with padding; None when not known."""

@@ -59,6 +59,14 @@ def _smaller_batch(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
         )
 
 
+def _smaller_evaluation(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
+    size = values.get("training.eval_batch_size")
+    if values.get("training.evaluates") and isinstance(size, int) and size > 1:
+        yield SuggestedChange(
+            f"evaluation batch {size} → 1", {"training.eval_batch_size": 1}, SLOWER, "evaluations alone"
+        )
+
+
 def _checkpointing(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     if not values.get("training.gradient_checkpointing"):
         changed: dict[str, Value] = {"training.gradient_checkpointing": True}
@@ -198,8 +206,8 @@ def _adapters(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
 
 
 _PROPOSALS = (
-    _smaller_batch, _checkpointing, _attention, _loss, _sharding, _zero, _offload, _optimizer, _parallel, _nodes,
-    _sequence, _adapters,
+    _smaller_batch, _smaller_evaluation, _checkpointing, _attention, _loss, _sharding, _zero, _offload, _optimizer, _parallel,
+    _nodes, _sequence, _adapters,
 )  # fmt: skip
 _ELEMENTWISE = frozenset({"adamw", "adam", "sgd", "lion"})
 """Optimizers whose step on a part of a parameter is that part of the step: the others do not run on shards everywhere."""

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from compatcheck.shell.reading import ScriptReading
     from compatcheck.shell.statements import Raw
 
-_ACTIVATION = re.compile(r"(^|/)(activate|conda\.sh|\.?bashrc|\.bash_profile|\.?profile|setvars\.sh|modules?\.sh)$")
+_ACTIVATION = re.compile(
+    r"(^|/)(activate|conda\.sh|\.?bashrc|\.bash_profile|\.?profile|setvars\.sh|modules?\.sh)$|/Ascend/.*set_env\.sh$"
+)
+"""Files that set up a tool chain or a user's shell: they set paths, and nothing that a launch script asks for."""
 _QUIET = read_words(__file__, "quiet")
 """Commands that change nothing that is read, and succeed."""
 

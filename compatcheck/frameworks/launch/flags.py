@@ -58,7 +58,7 @@ def parse_flags(words: Iterable[Word], *, switches: Collection[str] = (), single
             taken[current].append(word)
             current = None if single else current
         elif word.text is None:
-            unknown.append(word)
+            unknown += [] if _PATH.match(word.written) else [word]
         else:
             positional.append(word)
     options = {name: inline.get(name) or _value(taken[name], line) for name, line in places.items()}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from compatcheck.core.command import Command
     from compatcheck.frameworks.launch.program import Launch
+    from compatcheck.frameworks.launch.values import Argument
 
 _MANY_RANKS = {"torchrun", "deepspeed", "accelerate"}
 _COUNT_PROCESSES = {"srun", "mpirun"}
@@ -106,7 +107,7 @@ def read_launch(launch: Launch, find_parsed: Callable[[str], str | None] = lambd
     if folder is not None:
         program = _program_reference(launch)
         documents = (*folder.command.read(launch, kind), *_of_launchers(launch, folder, kind))
-        first = documents[0]._replace(references=(*documents[0].references, *program))
+        first = documents[0]._replace(references=(*documents[0].references, *program), passed=_passed(launch))
         return first, *documents[1:]
     source = launch.command.source
     retriever = _retriever(launch)
@@ -114,14 +115,25 @@ def read_launch(launch: Launch, find_parsed: Callable[[str], str | None] = lambd
         return (retriever,)
     references = (*_program_reference(launch), *_named_files(launch))
     if not _MANY_RANKS & set(launch.launchers):
-        return (Document("script", source, (), references=references, is_command=True),) if references else ()
+        command = Document("script", source, (), references=references, is_command=True, passed=_passed(launch))
+        return (command,) if references else ()
     what = "whose options this release does not read" if launch.arguments else "which does not say what it trains"
     about = (
         None if launch.arguments else "training.framework"
     )  # without options the script alone tells, where it can be read
     hint = "--set what they decide" if launch.arguments else "--set what it decides"
     skip = Skipped(source, f"starts {launch.program}, {what}", hint, by_run=True, fact=about)
-    return (Document("script", source, (), (), (skip,), references, is_command=True), *launch.documents)
+    command = Document("script", source, (), (), (skip,), references, is_command=True, passed=_passed(launch))
+    return (command, *launch.documents)
+
+
+def _passed(launch: Launch) -> Mapping[str, Argument] | None:
+    """Return the options of a command; None where it may give others, or gives some by one letter."""
+    flags = parse_flags(launch.arguments)
+    short = any(
+        (word.text or "").startswith("-") and not (word.text or "").startswith("--") for word in launch.arguments
+    )
+    return None if flags.unknown or short else flags.options
 
 
 def _of_launchers(launch: Launch, folder: Folder, kind: str) -> tuple[Document, ...]:

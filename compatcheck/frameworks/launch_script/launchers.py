@@ -155,6 +155,9 @@ def _remove_launcher(name: str, state: _Remainder) -> tuple[str, str] | None:
         return _LAUNCHERS[name](state)
     if name in _OTHER_TOOLS or name in installed_tools():
         return _tool(name, state)
+    if name in _SUBMITTERS:
+        _submit(state)
+        return None
     if name.endswith(".py"):
         return command_word(state, name), "script"
     state.stopped = True
@@ -252,13 +255,24 @@ _SUBMITTERS = {"mason.py"}
 """Scripts that hand the command behind ``--`` to a cluster (open-instruct)."""
 
 
+_PREPARES = frozenset({"source", ".", "cd", "export"})
+"""What stands in front of the command that is handed over, joined with it: ``source a.sh "&&" python b.py``."""
+
+
 def _submit(state: _Remainder) -> None:
     places = [place for place, word in enumerate(state.words) if word.text == "--"]
     if not places:
         state.stopped = True
         return
     state.launchers.append("mason")
-    del state.words[: places[0] + 1]
+    commands: list[list[Word]] = [[]]
+    for word in state.words[places[0] + 1 :]:
+        if word.text is None or not word.text.startswith("&&"):
+            commands[-1].append(word)
+            continue
+        rest = word.text.removeprefix("&&")
+        commands.append([word._replace(text=rest, written=rest)] if rest else [])
+    state.words[:] = next((words for words in commands if words and words[0].text not in _PREPARES), [])
 
 
 def _module(module: str, state: _Remainder) -> tuple[str, str] | None:

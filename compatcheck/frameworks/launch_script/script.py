@@ -13,6 +13,7 @@ from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import read_text
 from compatcheck.frameworks.beside import find_beside, find_of_another_machine
+from compatcheck.frameworks.launch.flags import parse_flags
 from compatcheck.frameworks.launch_script.commands import TrainingCommand, read_commands
 from compatcheck.frameworks.launch_script.unread_launches import find_unread_launches
 from compatcheck.frameworks.registry import FOLDERS
@@ -173,8 +174,8 @@ class _Composed:
         self.files = files
 
     def __call__(self, launch: Launch) -> Launch:
-        """Add the configuration that a program's ``@hydra.main`` names to a launch that names none."""
-        if any((word.text or "").startswith(_OF_HYDRA) for word in launch.arguments):
+        """Add what a program's ``@hydra.main`` names to a launch that names none; a directory is relative to the program."""
+        if any((word.text or "").startswith(_OTHER_WAYS) for word in launch.arguments):
             return launch
         name = f"{launch.program.replace('.', '/')}.py" if launch.kind == "module" else launch.program
         file = find_beside(self.path, name, self.files)
@@ -182,16 +183,27 @@ class _Composed:
             return launch
         from compatcheck.frameworks.python_script.composed import find_composed  # noqa: PLC0415 (only for a program at hand)
 
-        found = find_composed(file, self.files)
-        if found is None:
+        stated = parse_flags(launch.arguments, single=True).options
+        found = find_composed(file, self.files) or ("", "")
+        directory, name = (
+            str(stated[key].value) if key in stated else own for key, own in zip(_OF_HYDRA, found, strict=True)
+        )
+        if not directory or not name:
             return launch
-        directory = os.path.relpath(os.path.join(os.path.dirname(file), found[0]), os.path.dirname(self.path) or ".")
-        words = ("--config-path", directory, "--config-name", found[1])
-        added = (Word(word, launch.command.source, word) for word in words)
-        return launch._replace(arguments=(*launch.arguments, *added))
+        beside = os.path.join(os.path.dirname(file), directory)
+        if stated.keys() & {*_OF_HYDRA} and not self.files.is_file(
+            os.path.join(beside, f"{name.removesuffix('.yaml')}.yaml")
+        ):
+            return launch
+        given = {"config_path": os.path.relpath(beside, os.path.dirname(self.path) or "."), "config_name": name}
+        words = [f"--{key.replace('_', '-')}={value}" for key, value in given.items()]
+        return launch._replace(
+            arguments=(*launch.arguments, *(Word(word, launch.command.source, word) for word in words))
+        )
 
 
-_OF_HYDRA = ("--config-path", "--config-name", "--config-dir", "-cp", "-cn", "-cd")
+_OF_HYDRA = ("config_path", "config_name")
+_OTHER_WAYS = ("--config-dir", "-cp", "-cn", "-cd")
 
 
 class _Neighbours:

@@ -51,8 +51,8 @@ _ON = frozenset({"on", "true", "yes"})
 """What of YAML is true on a command line."""
 _TRAIN = frozenset(
     {
-        "epochs", "global_batch_size", "lr_warmup_steps", "max_norm", "max_seq_length", "max_steps", "max_tokens", "micro_batch_size",
-        "tie_embeddings",
+        "epochs", "global_batch_size", "lr_warmup_steps", "max_norm", "max_seq_length", "max_steps", "max_tokens",
+        "micro_batch_size", "tie_embeddings",
     }
 )  # fmt: skip
 """Keys of its section about training (class TrainArgs)."""

@@ -53,6 +53,8 @@ _ENOUGH = 2
 _MEGATRON = Names(__file__, "megatron_marks.txt")
 """Keys of the trainers on Megatron (``USE_MCA=1``, ``use_megatron_bridge``), which have their own optimizer and recomputation."""
 _OWN_OPTIMIZERS = ("use_adam_mini", "use_apollo", "use_badam", "use_galore", "use_muon")
+_LAYERWISE = ("apollo", "galore")
+"""Optimizers that a switch of theirs, `…_layerwise`, steps for each parameter as its gradient comes (train/trainer_utils.py)."""
 _NOT_MODELLED = {
     "use_hyper_parallel": "HyperParallel shards the model itself",
     "use_kt": "KTransformers keeps experts in host memory",
@@ -100,6 +102,9 @@ def read_arguments(data: Mapping[str, Any], path: str) -> Reading:
         arguments.table[precision[0]] = SILENT
     if data.keys() & _MEGATRON:
         arguments.known.extend(_on_megatron(data))
+    for name in _LAYERWISE:
+        if data.get(f"use_{name}") is not True:
+            arguments.table[f"{name}_layerwise"] = SILENT
     if any(data.get(key) is True for key in _OWN_OPTIMIZERS):
         arguments.table["optim"] = SILENT
         arguments.known.append(Statement(None, "optim", "replaced"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.document import Statement
 from compatcheck.core.source import Skipped
-from compatcheck.frameworks.keys import KeyTable, Names
+from compatcheck.frameworks.keys import SILENT, KeyTable, Names, Table
 from compatcheck.frameworks.launch.arguments import FurtherContent, OptionMeanings, make_command_document
 from compatcheck.frameworks.launch.flags import parse_flags
 
@@ -45,11 +45,21 @@ SWITCHES = frozenset((
 def read(launch: Launch, _: str) -> tuple[Document, ...]:
     """Translate a launch."""
     flags = parse_flags(launch.arguments, switches=SWITCHES)
-    meanings = OptionMeanings(READER, TABLE, NAMES.__contains__)
-    further = FurtherContent(
-        tuple(state_known(flags.options)), (), tuple(find_skipped(flags.options, launch)), flags.unknown
-    )
+    meanings = OptionMeanings(READER, _table_for(flags.options), NAMES.__contains__)
+    skipped = tuple(find_skipped(flags.options, launch))
+    further = FurtherContent(tuple(state_known(flags.options)), skipped=skipped, unknown=flags.unknown)
     return (make_command_document(meanings, launch.command.source, flags.options, further),)
+
+
+def _table_for(options: Mapping[str, Argument]) -> Table:
+    """Return what options mean beside one another.
+
+    Of a language model that is given images ``--seq-length`` counts their embeddings (examples/multimodal/model.py, core_v0.19.0:
+    ``language_max_sequence_length=args.decoder_seq_length``).
+    """
+    if "vision_model_type" not in options and "language_model_type" not in options:
+        return dict(TABLE)
+    return {**TABLE, "seq_length": SILENT, "decoder_seq_length": TABLE["seq_length"]}
 
 
 def find_skipped(options: Mapping[str, Argument], launch: Launch) -> Iterator[Skipped]:

@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.core.errors import InputError
 from compatcheck.core.python_code import parse_python
 from compatcheck.core.source import Source
+from compatcheck.frameworks.python_script.literals import NoLiteralError, compare, compute, convert, negate
+from compatcheck.frameworks.python_script.nodes import assigned_by, dotted_name, is_one, parses, targets_of, words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from compatcheck.frameworks.python_script.own_options import OwnOptions
 
 
 class Given(NamedTuple):
@@ -63,9 +67,7 @@ class Assignment(NamedTuple):
 
 
 _MAX_DEPTH = 60
-_MAX_TEXT = 60
 _NESTED_NAMES = 5
-_MAX_NUMBER = 2**63
 _DTYPES = {
     "bfloat16", "float16", "float32", "float64", "half", "int8", "float8_e4m3fn",
 }  # fmt: skip
@@ -131,9 +133,17 @@ def _bind(target: ast.expr, value: ast.expr | None, scope: Scope) -> None:
         _bind(target.value, None, scope)
 
 
-def _collect(node: ast.AST, scope: Scope) -> None:
+def _branches_of(node: ast.AST, scope: Scope, decide: Callable[[ast.expr, Scope], bool | None]) -> Iterable[ast.AST]:
+    """Return the children of a node, of a branch that options of the script decide those that are reached."""
+    truth = decide(node.test, scope) if isinstance(node, ast.If) else None
+    if truth is None or not isinstance(node, ast.If):
+        return ast.iter_child_nodes(node)
+    return (node.test, *(node.body if truth else node.orelse))
+
+
+def _collect(node: ast.AST, scope: Scope, decide: Callable[[ast.expr, Scope], bool | None]) -> None:
     """Note the assignments of one scope, those in its branches too, without entering inner scopes."""
-    for child in ast.iter_child_nodes(node):
+    for child in _branches_of(node, scope, decide):
         if isinstance(child, ast.Assign):
             for target in child.targets:
                 _bind(target, child.value if len(child.targets) == 1 else None, scope)
@@ -155,7 +165,7 @@ def _collect(node: ast.AST, scope: Scope) -> None:
             if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 scope.assign(child.name, None)
         else:
-            _collect(child, scope)
+            _collect(child, scope, decide)
 
 
 _MUTATORS = {"append", "clear", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"}
@@ -241,23 +251,31 @@ def _held_by(node: ast.expr) -> str:
     return dotted_name(node)
 
 
-def _inner_scope(node: ast.AST, outer: Scope) -> Scope:
+def _inner_scope(node: ast.AST, outer: Scope, decide: Callable[[ast.expr, Scope], bool | None]) -> Scope:
     scope = Scope(outer)
     arguments = getattr(node, "args", None)
     if isinstance(arguments, ast.arguments):
         every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg)
         for argument in filter(None, every):
             scope.assign(argument.arg, None)
-    _collect(node, scope)
+    _collect(node, scope, decide)
     return scope
 
 
 class Script:
     """A parsed script."""
 
-    def __init__(self, tree: ast.Module) -> None:
-        """Note aliases of imports and the module's own names."""
+    def __init__(self, tree: ast.Module, options: OwnOptions | None = None) -> None:
+        """Note aliases of imports and the module's own names.
+
+        Args:
+            tree: the script.
+            options: what its own options hold, where that is told.
+        """
         self.tree = tree
+        self.options = options
+        self.asked_options = False
+        """Whether a value was taken from its own options."""
         self.nodes = tuple(ast.walk(tree))
         """All of it, walked through once."""
         self.aliases: dict[str, str] = {}
@@ -265,7 +283,7 @@ class Script:
             if isinstance(node, ast.ImportFrom):
                 self.aliases.update({item.asname: item.name for item in node.names if item.asname})
         self.module = Scope(None)
-        _collect(tree, self.module)
+        self.attributes: set[tuple[str, str]] = set()
         self.entered: dict[str, dict[str, ast.expr]] = {}
         """What is put into mappings under keys that are written out, by the mapping's name: ``options["bf16"] = True``."""
         for node in self.nodes:
@@ -284,6 +302,7 @@ class Script:
         """Attributes and keys that are set of what a name stands for, by that name; under an empty one, any may be."""
         for name, key in tuple(self.attributes):
             self.attributes |= {(other, key) for other in _of_others({name}, others)}
+        _collect(tree, self.module, self._decide_by_options)
         self.scopes: dict[ast.AST, Scope] = {}
         """Of each function and class, the scope of its own names."""
         self.visited = tuple(self._visit(tree, self.module, None, 0))
@@ -326,14 +345,14 @@ class Script:
         nodes = [node for node, _, _ in self.visited]
         for node in nodes:
             targets, value = targets_of(node)
-            if value is not None and (parses(value) or _is_one(value, found)):
+            if value is not None and (parses(value) or is_one(value, found)):
                 found |= {dotted_name(part) for target in targets for part in getattr(target, "elts", [target])}
         functions = {node.name: node.args.args for node in self.nodes if isinstance(node, ast.FunctionDef)}
         for node in nodes:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in functions:
                 given = zip((parameter.arg for parameter in functions[node.func.id]), node.args, strict=False)
                 named = ((word.arg, word.value) for word in node.keywords if word.arg)
-                found |= {name for name, value in (*given, *named) if _is_one(value, found)}
+                found |= {name for name, value in (*given, *named) if is_one(value, found)}
         return found
 
     def _visit(
@@ -345,7 +364,7 @@ class Script:
             yield node, scope, condition
         inner = scope
         if isinstance(node, _SCOPES):
-            inner = self.scopes[node] = _inner_scope(node, scope)
+            inner = self.scopes[node] = _inner_scope(node, scope, self._decide_by_options)
         if isinstance(node, ast.If | ast.IfExp | ast.While):
             yield from self._branches(node, inner, condition, depth)
             return
@@ -367,6 +386,12 @@ class Script:
         for branch, runs, test in ((taken, truth is not False, words), (other, truth is not True, f"not {words}")):
             for child in branch if runs else ():
                 yield from self._visit(child, scope, condition if truth is not None else test, depth + 1)
+
+    def _decide_by_options(self, test: ast.expr, scope: Scope) -> bool | None:
+        """Decide a branch that asks the script's own options, by them and by what stands before it."""
+        if self.options is None or self.options.namespaces.isdisjoint(map(dotted_name, ast.walk(test))):
+            return None
+        return self._decide(test, scope)
 
     def _decide(self, test: ast.expr, scope: Scope) -> bool | None:
         if isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__":
@@ -488,7 +513,40 @@ class Script:
                 return {str(word.arg): self._value(word.value, scope, depth + 1) for word in node.keywords}
             case ast.Call(func=ast.Name(id="int" | "float" | "str" as kind), args=[inner], keywords=[]):
                 return convert(kind, self._value(inner, scope, depth + 1))
+        return self._chosen(node, scope, depth)
+
+    def _chosen(self, node: ast.expr, scope: Scope, depth: int) -> object:
+        """Return what an option of the script's own holds, or an expression that asks literals which it is."""
+        match node:
+            case ast.Attribute(value=ast.Name(id=owner), attr=name) if self.options and self._is_option(owner, name):
+                self.asked_options = True
+                return self.options.values[name]
+            case ast.Call(func=ast.Name(id="len"), args=[inner], keywords=[]):
+                measured = self._value(inner, scope, depth + 1)
+                if isinstance(measured, str | list | dict):
+                    return len(measured)
+            case ast.Call(func=ast.Attribute(value=inner, attr="lower"), args=[], keywords=[]):
+                text = self._value(inner, scope, depth + 1)
+                if isinstance(text, str):
+                    return text.lower()
+            case ast.BoolOp(op=operator, values=[*others, last]):
+                for other in others:
+                    value = self._value(other, scope, depth + 1)
+                    if bool(value) is isinstance(operator, ast.Or):
+                        return value
+                return self._value(last, scope, depth + 1)
+            case ast.IfExp(test=test, body=one, orelse=other):
+                return self._value(one if self._value(test, scope, depth + 1) else other, scope, depth + 1)
+            case ast.Compare(left=left, ops=[operator], comparators=[right]):
+                return compare(operator, self._value(left, scope, depth + 1), self._value(right, scope, depth + 1))
         raise NoLiteralError
+
+    def _is_option(self, owner: str, name: str) -> bool:
+        """Tell whether an attribute is an option of the script's own that nothing in it sets anew."""
+        options = self.options
+        if options is None or owner not in options.namespaces or name not in options.values:
+            return False
+        return {(owner, name), (owner, "")}.isdisjoint(self.attributes)
 
     def _mapping(self, node: ast.Dict, scope: Scope, depth: int) -> dict[str, object]:
         result: dict[str, object] = {}
@@ -501,167 +559,3 @@ class Script:
             else:
                 raise NoLiteralError
         return result
-
-
-class NoLiteralError(Exception):
-    """An expression is no literal."""
-
-
-def negate(operator: ast.unaryop, value: object) -> object:
-    if isinstance(operator, ast.USub) and isinstance(value, int | float):
-        return -value
-    if isinstance(operator, ast.Not):
-        return not value
-    raise NoLiteralError
-
-
-def compute(operator: ast.operator, left: object, right: object) -> object:
-    """Do arithmetic on numbers and join texts, within bounds."""
-    if isinstance(operator, ast.Add) and isinstance(left, str) and isinstance(right, str):
-        return left + right
-    if (
-        isinstance(left, bool)
-        or isinstance(right, bool)
-        or not isinstance(left, int | float)
-        or not isinstance(right, int | float)
-    ):
-        raise NoLiteralError
-    try:
-        match operator:
-            case ast.Add():
-                result: float = left + right
-            case ast.Sub():
-                result = left - right
-            case ast.Mult():
-                result = left * right
-            case ast.FloorDiv():
-                result = left // right
-            case ast.Div():
-                result = left / right
-            case ast.Pow() if abs(right) <= _MAX_DEPTH and abs(left) <= _MAX_NUMBER:
-                result = left**right
-            case _:
-                raise NoLiteralError
-    except (ArithmeticError, ValueError):
-        raise NoLiteralError from None
-    if isinstance(result, complex) or abs(result) > _MAX_NUMBER:
-        raise NoLiteralError
-    return result
-
-
-def convert(kind: str, value: object) -> object:
-    if not isinstance(value, str | int | float):
-        raise NoLiteralError
-    try:
-        return {"int": int, "float": float, "str": str}[kind](value)
-    except (ValueError, OverflowError):
-        raise NoLiteralError from None
-
-
-PARSERS = frozenset({"HfArgumentParser", "TrlParser"})
-"""Classes that make objects of arguments from a command line."""
-_PARSES = ("parse_args_", "parse_dict", "parse_json", "parse_yaml")
-"""How methods of HfArgumentParser and TrlParser begin that make objects of arguments."""
-
-
-def targets_of(node: ast.AST) -> tuple[list[ast.expr], ast.expr | None]:
-    """Return what a statement assigns to, and what; no value for a statement that is no plain assignment."""
-    match node:
-        case ast.Assign(targets=targets, value=value):
-            return targets, value
-        case ast.AnnAssign(target=target, value=value):
-            return [target], value
-    return [], None
-
-
-def defaults_of(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
-    """Yield the fields of a dataclass that have a default, each with it; what ``field`` is given counts."""
-    for statement in node.body:
-        targets, value = targets_of(statement)
-        for name in (target.id for target in targets if isinstance(target, ast.Name)):
-            match value:
-                case ast.Call(keywords=words) if dotted_name(value.func).rpartition(".")[2] == "field":
-                    given = {word.arg: word.value for word in words}
-                    if "default" in given:
-                        yield name, given["default"]
-                    elif "default_factory" in given:
-                        made = given["default_factory"]
-                        yield name, made.body if isinstance(made, ast.Lambda) else made
-                case ast.expr():
-                    yield name, value
-
-
-def assigned_by(node: ast.AST) -> Iterator[tuple[ast.expr, str, ast.expr]]:
-    """Yield what attributes of objects a statement or a call sets by their names: object, attribute, value.
-
-    An object whose attributes are replaced in a copy counts as the object itself.
-    """
-    match node:
-        case ast.Call(func=ast.Name(id="setattr"), args=[owner, ast.Constant(value=str(name)), value]):
-            yield owner, name, value
-        case ast.Call(args=[owner], keywords=words) if dotted_name(node.func).rpartition(".")[2] in _COPIES:
-            yield from ((owner, word.arg, word.value) for word in words if word.arg is not None)
-        case ast.AugAssign(target=target, op=operator, value=value):
-            computed = ast.copy_location(ast.BinOp(target, operator, value), node)
-            yield from ((owner, name, computed) for owner, name, _ in _assigned(target, computed))
-        case _:
-            targets, given = targets_of(node)
-            yield from (one for target in targets if given is not None for one in _assigned(target, given))
-
-
-_COPIES = {"replace", "evolve"}
-"""Functions that copy an object with other attributes: ``dataclasses.replace``."""
-
-
-def _assigned(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, str, ast.expr]]:
-    match target, value:
-        case ast.Attribute(value=owner, attr=name), _:
-            yield owner, name, value
-        case ast.Subscript(value=mapping, slice=ast.Constant(value=str(name))), _:
-            held = _of_attributes(mapping)
-            yield from () if held is None else ((held, name, value),)
-        case ast.Tuple(elts=targets) | ast.List(elts=targets), _:
-            values = getattr(value, "elts", ())
-            plain = len(values) == len(targets) and not any(isinstance(one, ast.Starred) for one in (*targets, *values))
-            for index, one in enumerate(targets):
-                yield from _assigned(one, values[index] if plain else value)
-
-
-def _of_attributes(node: ast.AST) -> ast.expr | None:
-    """Return the object whose attributes a mapping is: ``vars(args)``."""
-    match node:
-        case ast.Attribute(value=owner, attr="__dict__") | ast.Call(func=ast.Name(id="vars"), args=[owner]):
-            return owner
-    return None
-
-
-def parses(node: ast.expr) -> bool:
-    """Tell whether an expression makes objects of arguments from a command line or a file."""
-    return isinstance(node, ast.Call) and dotted_name(node.func).rpartition(".")[2].startswith(_PARSES)
-
-
-def _is_one(node: ast.AST, names: Collection[str]) -> bool:
-    """Tell whether an expression is one of some objects, or the mapping of its attributes."""
-    owner = _of_attributes(node)
-    if owner is not None:
-        return _is_one(owner, names)
-    return isinstance(node, ast.Name | ast.Attribute) and dotted_name(node) in names
-
-
-def dotted_name(node: ast.AST) -> str:
-    """Return names joined by dots; what is called or indexed on the way is empty."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    parts.append(node.id if isinstance(node, ast.Name) else "")
-    return ".".join(reversed(parts))
-
-
-def words_of(node: ast.AST) -> str:
-    """Return an expression as it is written, cut where it is long."""
-    try:
-        text = " ".join(ast.unparse(node).split())
-    except (RecursionError, ValueError):
-        return "an expression"
-    return text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 1]}…"

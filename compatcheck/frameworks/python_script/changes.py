@@ -15,7 +15,7 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.setting_names import is_about_memory, is_elsewhere, split_name, words_about_memory
-from compatcheck.frameworks.python_script.calls import assigned_by, dotted_name, words_of
+from compatcheck.frameworks.python_script.nodes import assigned_by, dotted_name, words_of
 from compatcheck.frameworks.python_script.objects import (
     ASKS,
     MODEL_ASKS,

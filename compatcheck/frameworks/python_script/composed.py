@@ -6,7 +6,8 @@ import ast
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
-from compatcheck.frameworks.python_script.calls import dotted_name, parse_script
+from compatcheck.frameworks.python_script.calls import parse_script
+from compatcheck.frameworks.python_script.nodes import dotted_name
 from compatcheck.frameworks.text import read_text
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Document, Gap, Statement, Unresolved
 from compatcheck.core.setting_names import is_elsewhere
-from compatcheck.frameworks.python_script.calls import Call, Given, dotted_name, words_of
+from compatcheck.frameworks.python_script.calls import Call, Given
 from compatcheck.frameworks.python_script.changes import (
     ADAPTERS,
     KERNELS,
@@ -19,6 +19,7 @@ from compatcheck.frameworks.python_script.changes import (
     Change,
     Changes,
 )
+from compatcheck.frameworks.python_script.nodes import dotted_name, words_of
 from compatcheck.frameworks.python_script.objects import Kind, is_whole_model
 
 if TYPE_CHECKING:
@@ -359,7 +360,7 @@ def _take_model(call: Call, found: Findings) -> None:
             found.take(key, given, call)
             if key == "output_attentions" and given.why is None:
                 found.state("run.attentions_at_loading", key, given.value is True, call)
-        elif key == "quantization_config" and not _is_told(call.written[key], call, found.objects):
+        elif key == "quantization_config" and not _is_told(call.written[key], given, call, found.objects):
             found.open(call, frozenset({"model.quantization"}), f"quantization_config {given.why}", since=math.inf)
         elif key == "device_map":
             if given.why is None and (given.value is None or isinstance(given.value, str)):
@@ -371,11 +372,13 @@ def _take_model(call: Call, found: Findings) -> None:
             found.take("attn_implementation", given._replace(value="flash_attention_2"), call)
 
 
-def _is_told(value: ast.expr, call: Call, objects: Objects) -> bool:
+def _is_told(value: ast.expr, given: Given, call: Call, objects: Objects) -> bool:
     """Tell whether a configuration is read where it is made, is none, or is made of the options of a command."""
+    if given.why is None and given.value is None:
+        return True
     made = _find(value, call)
     if isinstance(made, ast.IfExp):
-        return _is_told(made.body, call, objects) and _is_told(made.orelse, call, objects)
+        return all(_is_told(one, given, call, objects) for one in (made.body, made.orelse))
     if isinstance(made, ast.Call):
         of_options = any(objects.kind(one, call.scope) is Kind.OPTIONS for one in made.args)
         return of_options or dotted_name(made.func).rpartition(".")[2] in TAKERS

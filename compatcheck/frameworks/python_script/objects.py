@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.setting_names import is_elsewhere
 from compatcheck.frameworks.keys import Names
-from compatcheck.frameworks.python_script.calls import dotted_name, parses, targets_of
+from compatcheck.frameworks.python_script.nodes import dotted_name, parses, targets_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -54,6 +54,7 @@ MODEL_ASKS = (
     "register_", "backward", "step", "no_sync",
     "enable_input_require_grads", "set_input_embeddings", "set_output_embeddings", "create_or_update_model_card",
     "add_model_tags", "can_generate", "prepare_inputs", "config", "warn", "size", "numel", "dim", "item", "element_size",
+    "_zero3_consolidated",
 )  # fmt: skip
 VERBS_OF_CHANGE = ("setattr", "update", "merge", "replace", "patch", "override")
 """Words in names of functions that change an object they are given."""

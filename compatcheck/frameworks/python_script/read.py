@@ -14,7 +14,7 @@ import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from compatcheck.core.document import Document, Gap, Statement, Unresolved
+from compatcheck.core.document import TAKEN_AS_EMPTY, Document, Gap, Statement, Unresolved
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Skipped, Source
@@ -22,19 +22,13 @@ from compatcheck.core.textfile import read_bytes
 from compatcheck.frameworks.accelerate import configuration as accelerate
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
-from compatcheck.frameworks.python_script.calls import (
-    PARSERS,
-    Given,
-    Script,
-    defaults_of,
-    dotted_name,
-    parse_script,
-    too_deep,
-)
+from compatcheck.frameworks.python_script.calls import Given, Script, parse_script, too_deep
 from compatcheck.frameworks.python_script.changes import TRAINABLE, Changes
 from compatcheck.frameworks.python_script.meanings import ARGUMENTS, TAKERS, TRAINERS, TRL_CONFIGS, Findings, take_call
+from compatcheck.frameworks.python_script.nodes import PARSERS, defaults_of, dotted_name
 from compatcheck.frameworks.python_script.notebook import read_source
 from compatcheck.frameworks.python_script.objects import Kind, Objects
+from compatcheck.frameworks.python_script.own_options import find_own_options
 from compatcheck.frameworks.translation import translate
 from compatcheck.frameworks.trl import configuration as trl
 
@@ -73,6 +67,22 @@ _KEPT = 1 << 16
 """The longest text, in characters, whose parsed form is kept: it takes a hundred times as much."""
 
 
+_SPEAKS = re.compile(
+    rb"(?i)(?<!pre)(?<!pre[-_])train(?:er|ing|\w*\()|tun(?:e|ing)|Accelerator|\.backward\(|deepspeed\.init|fsdp"
+)
+"""What stands somewhere in every script that trains: one that only loads a model converts or asks it, and data has parts that are
+called `train`, too."""
+
+
+def may_train(path: str, files: Files = LOCAL) -> bool:
+    """Tell whether a script of Python speaks of training at all.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    return _SPEAKS.search(read_bytes(path, files)) is not None
+
+
 def starts_training(path: str, files: Files = LOCAL, *, told: bool) -> bool:
     """Tell by some words whether a file of Python is a script that trains, where nobody named it.
 
@@ -89,7 +99,14 @@ def starts_training(path: str, files: Files = LOCAL, *, told: bool) -> bool:
     return bool(trains) and _STARTS.search(content) is not None
 
 
-def read(path: str, files: Files = LOCAL, *, named: bool = True, launched: bool = False) -> tuple[Document, ...]:
+def read(
+    path: str,
+    files: Files = LOCAL,
+    *,
+    named: bool = True,
+    launched: bool = False,
+    passed: Mapping[str, object] | None = None,
+) -> tuple[Document, ...]:
     """Read a training script.
 
     Args:
@@ -97,12 +114,13 @@ def read(path: str, files: Files = LOCAL, *, named: bool = True, launched: bool 
         files: the tree it lies in.
         named: whether the person named it; any other may say nothing.
         launched: whether a command that was read starts it.
+        passed: options that this command gives it, None where it may give any.
 
     Raises:
         InputError: not readable, no Python, or (when named) a script that trains nothing this release knows.
     """
     try:
-        return _read(path, files, named=named, launched=launched)
+        return _read(path, files, named=named, launched=launched, passed=passed)
     except RecursionError:  # the parser goes somewhat deeper than those that look at what it made
         raise too_deep(path) from None
 
@@ -129,20 +147,32 @@ def _find_parsed(script: Script, objects: Objects) -> str | None:
     return None
 
 
-def _parse(path: str, files: Files) -> tuple[Script, Objects]:
+def _parse(
+    path: str, files: Files, passed: Mapping[str, object] | None = None, *, launched: bool = False
+) -> tuple[Script, Objects]:
     text = read_source(path, files)
-    return (_parse_text if len(text) <= _KEPT else _parse_text.__wrapped__)(text, path)
+    if passed or len(text) > _KEPT or (launched and passed is not None):
+        return _read_tree(parse_script(text, path), passed, launched=launched)
+    return _parse_text(text, path, told=passed is not None)
 
 
 @lru_cache(maxsize=8)  # many launch scripts start the same few programs
-def _parse_text(text: str, path: str) -> tuple[Script, Objects]:
-    script = Script(parse_script(text, path))
+def _parse_text(text: str, path: str, *, told: bool) -> tuple[Script, Objects]:
+    return _read_tree(parse_script(text, path), {} if told else None)
+
+
+def _read_tree(
+    tree: ast.Module, passed: Mapping[str, object] | None, *, launched: bool = False
+) -> tuple[Script, Objects]:
+    script = Script(tree, find_own_options(tuple(ast.walk(tree)), passed, launched=launched))
     return script, Objects(script, trainers=TRAINERS, arguments=ARGUMENTS, known=TAKERS.keys())
 
 
-def _read(path: str, files: Files, *, named: bool, launched: bool) -> tuple[Document, ...]:
+def _read(
+    path: str, files: Files, *, named: bool, launched: bool, passed: Mapping[str, object] | None
+) -> tuple[Document, ...]:
     source = Source(path)
-    script, objects = _parse(path, files)
+    script, objects = _parse(path, files, passed if launched else {}, launched=launched)
     found = Findings(source, objects)
     for call in script.calls():
         take_call(call, found)
@@ -175,6 +205,9 @@ def _read(path: str, files: Files, *, named: bool, launched: bool) -> tuple[Docu
         Gap(source._replace(line=one.line), one.why, facts=one.facts, anew=one.surely)
         for one in dict.fromkeys(sorted(found.changes, key=lambda change: change.line))
     ]
+    if script.options is not None and script.asked_options and not launched:
+        why = f"parses options of its own; {TAKEN_AS_EMPTY}"
+        found.gaps.append(Gap(source._replace(line=script.options.line), why, assumed=True))
     if not (found.values or found.accelerate or found.statements or found.trainers or found.deepspeed or found.models):
         if named:
             msg = "starts no training this release can see"
@@ -274,6 +307,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         gaps=(*main.gaps, *found.gaps),
         calls=found.calls,
         of_code=frozenset(known.keys() | found.of_code),
+        own_options=frozenset(script.options.values if script.options is not None and launched else ()),
     )
     for document in (*translated[1:], *found.documents):
         stands = tuple(one for one in document.statements if not _may_be_replaced(one, found))

@@ -1,46 +1,128 @@
 """Files of Python whose names are a configuration (mmengine): what they are assigned, statement by statement, by ``ast`` alone.
 
-Literals, arithmetic, ``dict(…)`` and names assigned before are followed; what is imported is its dotted name. Anything else keeps its
-words and has no value. Nothing is imported, nothing is run.
+Literals, arithmetic, ``dict(…)`` and names assigned before are followed; what is imported is its dotted name. Anything else keeps
+its words and has no value. Nothing is imported, nothing is run.
 """
 
 from __future__ import annotations
 
 import ast
-from compatcheck.frameworks.launch.values import Argument
-from compatcheck.frameworks.python_script.calls import (
-    NoLiteralError,
-    compute,
-    convert,
-    dotted_name,
-    negate,
-    parse_script,
-    words_of,
-)
+import os
+from typing import TYPE_CHECKING
 
+from compatcheck.core.errors import InputError
+from compatcheck.core.files import LOCAL
+from compatcheck.frameworks.launch.values import Argument
+from compatcheck.frameworks.python_script.calls import parse_script
+from compatcheck.frameworks.python_script.literals import NoLiteralError, compute, convert, negate
+from compatcheck.frameworks.python_script.nodes import dotted_name, words_of
+from compatcheck.frameworks.text import read_text
+
+if TYPE_CHECKING:
+    from compatcheck.core.files import Files
 
 Held = Argument | dict[str, "Held"]
 _MAX_DEPTH = 60
 
 
-def read_settings(text: str, path: str) -> dict[str, Held]:
-    """Return what the names of a module are assigned in the end, mappings by key.
+_MOST_BASES = 8
+"""Files over one another that are followed."""
+BASE = "_base_"
+"""Names the files that a file is laid over; where it is there in the end, one of them could not be read."""
+
+
+def read_settings(text: str, path: str, files: Files = LOCAL, *, above: int = 0) -> dict[str, Held]:
+    """Return what the names of a module are assigned in the end, mappings by key, with what it inherits.
+
+    Args:
+        text: of the file.
+        path: of the file, beside which the files lie that it is laid over.
+        files: the tree it lies in.
+        above: how many files are laid over this one.
 
     Raises:
         InputError: it is no Python this release can parse.
     """
-    module = _Module()
+    module = _Module(path, files, above)
     for node in parse_script(text, path).body:
         module.take(node)
-    return {name: held for name, held in module.names.items() if name not in module.imported}
+    names = {name: held for name, held in module.names.items() if name not in module.imported}
+    given = names.get(BASE)
+    if not isinstance(given, Argument) or given.why is not None:
+        return names
+    listed = given.value if isinstance(given.value, list) else [given.value]
+    bases = [module.load(name) for name in listed]
+    if any(one is None for one in bases):
+        return names | {BASE: given._replace(why=f"names {', '.join(map(str, listed))}, which could not be read")}
+    inherited: dict[str, Held] = {}
+    for one in bases:
+        inherited |= one or {}
+    del names[BASE]
+    return _merge(inherited, names)
+
+
+def _merge(base: dict[str, Held], over: dict[str, Held]) -> dict[str, Held]:
+    """Lay a mapping over another as mmengine does (config.py _merge_a_into_b)."""
+    result = dict(base)
+    for key, held in over.items():
+        below = result.get(key)
+        if not isinstance(held, dict):
+            result[key] = held
+            continue
+        deletes, own = held.get("_delete_"), {name: one for name, one in held.items() if name != "_delete_"}
+        replaces = not isinstance(below, dict) or (isinstance(deletes, Argument) and bool(deletes.value))
+        result[key] = own if replaces or not isinstance(below, dict) else _merge(below, own)
+    return result
+
+
+def _without_lines(held: Held) -> Held:
+    """Leave out lines, which are those of another file."""
+    if isinstance(held, dict):
+        return {key: _without_lines(one) for key, one in held.items()}
+    return held._replace(line=None)
 
 
 class _Module:
     """The names of a module, statement by statement."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: str, files: Files, above: int) -> None:
+        self.path = path
+        self.files = files
+        self.above = above
         self.names: dict[str, Held] = {}
         self.imported: set[str] = set()
+
+    def load(self, name: object) -> dict[str, Held] | None:
+        """Read a file beside this one; None where it cannot be."""
+        file = os.path.normpath(os.path.join(os.path.dirname(self.path), str(name)))
+        if self.above >= _MOST_BASES or not isinstance(name, str) or not self.files.is_file(file):
+            return None
+        try:
+            found = read_settings(read_text(file, self.files), file, self.files, above=self.above + 1)
+        except InputError:
+            return None
+        return {key: _without_lines(held) for key, held in found.items()}
+
+    def _inherit(self, node: ast.With) -> None:
+        """Take what ``with read_base(): from .base import *`` brings."""
+        for inner in node.body:
+            if not isinstance(inner, ast.ImportFrom):
+                self._forget(inner)
+                continue
+            parts = (inner.module or "").replace(".", "/")
+            found = self.load("../" * (inner.level - 1) + f"{parts}.py") if inner.level else None
+            if found is None:
+                why = f"is inherited from {'.' * inner.level}{inner.module}, which could not be read"
+                self.names[BASE] = Argument(None, inner.lineno, why)
+                continue
+            for item in inner.names:
+                self.names |= (
+                    found
+                    if item.name == "*"
+                    else {item.asname or item.name: found[item.name]}
+                    if item.name in found
+                    else {}
+                )
 
     def take(self, node: ast.stmt) -> None:
         """Take one statement."""
@@ -57,6 +139,10 @@ class _Module:
             case ast.AugAssign(target=ast.Name(id=name), op=operator, value=value):
                 computed = ast.copy_location(ast.BinOp(ast.Name(name, ast.Load()), operator, value), node)
                 self.names[name] = self.read(computed)
+            case ast.With(items=[ast.withitem(context_expr=ast.Call(func=func))]) if dotted_name(func).endswith(
+                "read_base"
+            ):
+                self._inherit(node)
             case ast.If(test=test):
                 self._branch(node, self.read(test))
             case ast.Expr(value=ast.Constant()) | ast.Pass() | ast.Delete():
@@ -116,7 +202,11 @@ class _Module:
                 return Argument(self._dotted(node), node.lineno)
             case ast.Dict(keys=keys, values=values):
                 return self._mapping(
-                    [(key and self._text(key, depth), one) for key, one in zip(keys, values, strict=True)], depth
+                    [
+                        (None if key is None else self._text(key, depth), one)
+                        for key, one in zip(keys, values, strict=True)
+                    ],
+                    depth,
                 )
             case ast.Call(func=ast.Name(id="dict"), args=[], keywords=words):
                 return self._mapping([(word.arg, word.value) for word in words], depth)

@@ -30,6 +30,7 @@ TABLE = KeyTable(__file__, conversions={"shards": _shards})
 NAMES = Names(__file__)
 
 _CHECKPOINTING, _POLICY = "training.gradient_checkpointing", "training.checkpointing_policy"
+_EVERY = "training.checkpoint_every"
 _COMPILE, _PRECISION, _LOSS = "training.compile", "training.mixed_precision", "training.loss_implementation"
 _MICRO, _STEPS = "training.micro_batch_size", "training.gradient_accumulation_steps"
 LOCAL_BATCH = ("training.local_batch_size", "training.batch_size")
@@ -71,11 +72,9 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
 
 
 def name_model(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Name the model: one of transformers by its id, one of torchtitan's by its flavor (``models/*/__init__.py``, 0.2.1)."""
-    model, flavor = values.get("hf_transformers.model"), f"{values.get('model.name')}.{values.get('model.flavor')}"
-    if isinstance(model, str) and model:
-        yield "model", model, "hf_transformers.model"
-    elif flavor in TABLE.words["flavors"]:
+    """Name the model by its flavor (``models/*/__init__.py``, 0.2.2)."""
+    flavor = f"{values.get('model.name')}.{values.get('model.flavor')}"
+    if flavor in TABLE.words["flavors"]:
         yield "model", str(TABLE.words["flavors"][flavor]), "model.flavor"
 
 
@@ -120,14 +119,29 @@ def _checkpoint(values: Mapping[str, Any]) -> Iterator[Statement]:
         yield Statement(None, _MODE, mode)
     if option is not None:
         yield Statement(None, _OPTION, option)
-    if mode == "full" or (mode in {None, "selective"} and str(option) in {"0", "1"}):
-        yield Statement(_POLICY, _MODE if mode == "full" else _OPTION, "full")
-    elif option == "op" and mode in {None, "selective"}:
-        yield Statement(_POLICY, _OPTION, "every_other_product")
+    every = _every(mode, option)
+    if every:
+        origin = _MODE if mode == "full" else _OPTION
+        yield Statement(_POLICY, origin, "every_other_product" if origin == _OPTION and option == "op" else "full")
+        yield Statement(_EVERY, origin, every)
+
+
+def _every(mode: object, option: object) -> int:
+    """Return of how many blocks one is checkpointed, 0 where that is not told (``_apply_layer_sac``, 0.2.2)."""
+    if mode == "full" or (mode in {None, "selective"} and str(option) in {"op", "0", "1"}):
+        return 1
+    return int(str(option)) if mode == "selective" and str(option).isdecimal() else 0
 
 
 def leave_open(values: Mapping[str, Any], *, is_file: bool) -> Iterator[Unresolved]:
-    """List what a document decides in a way that no fact tells."""
+    """List what a document decides in a way that no fact tells.
+
+    Over the configuration of a model of transformers its flavors lay a width and a depth of their own, ``full`` those of a 7B
+    (experiments/transformers_modeling_backend/model/args.py, TitanDenseModelArgs, 0.2.2).
+    """
+    model = values.get("hf_transformers.model")
+    if model:
+        yield Unresolved("model.name", "hf_transformers.model", f"is {model} with the width and depth of the flavor")
     mode, option = values.get(_MODE), values.get(_OPTION)
     if mode not in {None, "none", "full", "selective"}:
         yield Unresolved(_CHECKPOINTING, _MODE, f"is {mode!r}: the compiler chooses what is computed again")
@@ -139,8 +153,8 @@ def leave_open(values: Mapping[str, Any], *, is_file: bool) -> Iterator[Unresolv
 
 
 def _is_of_some_blocks(mode: object, option: object, *, is_file: bool) -> bool:
-    """Tell whether one block of so many is checkpointed: between none and all of them."""
-    return mode in {None, "selective"} and str(option) not in {"op", "0", "1"} and (is_file or option is not None)
+    """Tell whether one block of a number that is not told is checkpointed: between none and all of them."""
+    return mode in {None, "selective"} and not _every(mode, option) and (is_file or option is not None)
 
 
 def _precision(values: Mapping[str, Any]) -> Iterator[Statement]:

@@ -58,8 +58,8 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     references = (*references, *torchtune.name_model(values))
     further = FurtherContent(tuple(torchtune.of_recipe(kind)), references, unknown=tuple(unknown))
     document = make_command_document(meanings, launch.command.source, options, further)
-    selective = torchtune.leave_open(values)
-    return (document._replace(unresolved=(*document.unresolved, *missing, *selective)),)
+    document = torchtune.with_checkpointing(document, values)
+    return (document._replace(unresolved=(*document.unresolved, *missing)),)
 
 
 def _of_built_in(config: Argument, options: Mapping[str, Argument]) -> Iterator[Unresolved]:

@@ -18,7 +18,11 @@ from compatcheck.frameworks.translation import flatten, make_document, translate
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from compatcheck.core.document import Document
+
 READER, LABEL = "torchtune", "torchtune"
+_CHECKPOINTING, _SWITCH = "training.gradient_checkpointing", "enable_activation_checkpointing"
+_MODE, _OPTION = "ac_mode", "ac_option"
 _OPTIMIZERS = {
     "AdamW": "adamw",
     "Adam": "adam",
@@ -102,7 +106,7 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     table = {key: meaning for key, meaning in find_meanings(data).items() if key not in {"model", "loss", "optimizer"}}
     translation = translate(flatten(data), table, irrelevant=NAMES.__contains__, source=source)
     document = make_document(READER, source, translation, tuple(name_model(dict(flatten(data)))))
-    return Reading((document._replace(unresolved=(*document.unresolved, *leave_open(data))),))
+    return Reading((with_checkpointing(document, data),))
 
 
 def name_model(leaves: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
@@ -115,15 +119,30 @@ def name_model(leaves: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
 
 
 def find_meanings(data: Mapping[str, Any]) -> dict[str, tuple[Key, ...]]:
-    """Return what keys mean here: selective checkpointing needs the switch for all layers off."""
-    return {**TABLE, "enable_activation_checkpointing": SILENT} if any(leave_open(data)) else dict(TABLE)
+    """Return what keys mean here: `settle_checkpointing` says what the switch for all layers comes to beside a mode."""
+    return {**TABLE, "enable_activation_checkpointing": SILENT} if data.get(_MODE) is not None else dict(TABLE)
 
 
-def leave_open(data: Mapping[str, Any]) -> Iterator[Unresolved]:
-    """List what selective checkpointing decides in a way that no fact tells (``recipes/full_finetune_distributed.py``)."""
-    if data.get("ac_mode") == "selective":
-        why = f"is {data.get('ac_option')}: one layer of so many is checkpointed, or one product, the others are kept"
-        yield Unresolved("training.gradient_checkpointing", "ac_option", why)
+def settle_checkpointing(data: Mapping[str, Any]) -> Iterator[Statement | Unresolved]:
+    """Say of how many layers one is checkpointed: a mode is followed where the switch is off (``full_finetune_distributed``)."""
+    mode, every = data.get(_MODE), str(data.get(_OPTION))
+    if mode is None:
+        return
+    if data.get(_SWITCH) is False and (mode == "full" or (mode == "selective" and every.isdecimal())):
+        yield Statement(_CHECKPOINTING, _MODE, value=True)
+        if mode == "selective":
+            yield Statement("training.checkpoint_every", _OPTION, int(every) or 1)
+    else:
+        why = f"{_MODE} is {mode}, {_OPTION} is {every}, {_SWITCH} is {data.get(_SWITCH)}"
+        yield Unresolved(_CHECKPOINTING, _MODE, why)
+
+
+def with_checkpointing(document: Document, data: Mapping[str, Any]) -> Document:
+    """Add what several keys decide together."""
+    said = tuple(settle_checkpointing(data))
+    stated = (entry for entry in said if isinstance(entry, Statement))
+    unresolved = (entry for entry in said if isinstance(entry, Unresolved))
+    return document._replace(statements=(*document.statements, *stated), unresolved=(*document.unresolved, *unresolved))
 
 
 def of_recipe(name: str) -> Iterator[Statement]:

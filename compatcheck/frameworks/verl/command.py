@@ -36,7 +36,7 @@ def recognise(launch: Launch) -> str | None:
     their own (``main_generation_server``, ``main_generation``); ``main_eval`` has no model.
     """
     name = launch.program.removesuffix(".py").rpartition("verl/trainer/")[2].rpartition("verl.trainer.")[2]
-    if name.startswith("main_generation"):
+    if name.startswith("main_generation") or re.split(r"[./]", name)[-1] in _OF_OTHER_ROLES:
         return None
     words = [word.text or word.written for word in launch.arguments]
     if any(word.lstrip("+~'\"").startswith("actor_rollout_ref.") for word in words):
@@ -49,6 +49,9 @@ def recognise(launch: Launch) -> str | None:
     return "sft" if name == "fsdp_sft_trainer" else "sft-engine" if name in _OF_ENGINES else None
 
 
+_OF_OTHER_ROLES = {"main_gkd"}
+"""Programs with the keys of the others and other roles: this one has a teacher behind a server, and no log-probabilities of its
+own, no reference and no critic (recipe/gkd/megatron/ray_trainer.py, verl-recipe of 2026)."""
 _OF_PPO = {"main_ppo", "main_ppo_sync", "main_ppo_v0"}
 """Programs of ``verl/trainer`` that compose from ``ppo_trainer.yaml``."""
 _OF_ENGINES = {"sft_trainer", "sft_trainer_ray"}

@@ -1,16 +1,16 @@
-"""XTuner's command lines: ``xtuner train CONFIG --deepspeed deepspeed_zero2``, with ``NPROC_PER_NODE=8`` in front for several ranks."""
+"""XTuner's command lines: ``NPROC_PER_NODE=8 xtuner train CONFIG --deepspeed deepspeed_zero2 --cfg-options key=value …``."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-from compatcheck.core.document import Document, Statement
+from compatcheck.core.document import Document, Statement, Unresolved
 from compatcheck.core.units import parse_count
 from compatcheck.frameworks.launch import ranks
 from compatcheck.frameworks.launch.arguments import FurtherContent, make_command_document
 from compatcheck.frameworks.launch.flags import parse_flags
-from compatcheck.frameworks.launch.values import Argument, as_argument
+from compatcheck.frameworks.launch.values import Argument, as_argument, explain
 from compatcheck.frameworks.xtuner import configuration as xtuner
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
     references = [("config", config, "(argument)")] if config is not None else []
     known = []
     if deepspeed is not None:
-        known.append(Statement(None, "(deepspeed)", value=True))
+        known.append(Statement(None, xtuner.DEEPSPEED, value=True))
     if deepspeed is not None and isinstance(deepspeed.value, str):
         references.append(("deepspeed", deepspeed.value, "--deepspeed"))
     options: dict[str, Argument] = {}
@@ -48,13 +48,21 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
             break
         key, _, value = text.partition("=")
         options[key] = as_argument(word, value)
-    further = FurtherContent((*known, *_count_ranks(launch)), tuple(references), unknown=flags.unknown)
-    return (make_command_document(xtuner.MEANINGS, launch.command.source, options, further),)
+    counted = tuple(_count_ranks(launch))
+    known += [one for one in counted if isinstance(one, Statement)]
+    further = FurtherContent(tuple(known), tuple(references), unknown=flags.unknown)
+    document = make_command_document(xtuner.make_meanings(), launch.command.source, options, further)
+    unknown = (one for one in counted if isinstance(one, Unresolved))
+    return (document._replace(unresolved=(*document.unresolved, *unknown)),)
 
 
-def _count_ranks(launch: Launch) -> Iterator[Statement]:
+def _count_ranks(launch: Launch) -> Iterator[Statement | Unresolved]:
     if launch.kind != "tool" or launch.launchers:
         return
     for fact, name in _RANKS:
-        count = parse_count(launch.variables.get(name))
-        yield Statement(fact, name if count is not None else f"{name} (unset)", count or 1)
+        word = launch.command.variables.get(name)
+        if word is not None and word.text is None:
+            yield Unresolved(fact, name, explain(word))
+        else:
+            count = parse_count(launch.variables.get(name))
+            yield Statement(fact, name if count is not None else f"{name} (unset)", count or 1)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.core.document import Document, Statement, Unresolved
+from compatcheck.core.document import Document, Gap, Statement, Unresolved
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.composition import retell
 from compatcheck.frameworks.conversions import LEAVE, opens
@@ -39,7 +39,7 @@ TABLE = KeyTable(
         "dtype": lambda value: LEAVE if value in (None, "auto") else _last(value),
         "optimizer": lambda value: _of_class("optimizers", value),
         "targets": lambda value: LEAVE if value is None else [value] if isinstance(value, str) else value,
-        "trainer": lambda value: _of_class("trainer", value),
+        "trainer": lambda value: _of_class("trainers", value),
     },
 )
 """Dotted key → meaning."""
@@ -57,11 +57,18 @@ def is_irrelevant(key: str) -> bool:
     return key in NAMES or section not in _SECTIONS or rest.startswith("dataset.") or key == _MODEL
 
 
-MEANINGS = OptionMeanings(READER, TABLE, is_irrelevant, {_MODEL: "model"})
+DEEPSPEED = "(deepspeed)"
+"""Stands in a command for ``--deepspeed``, whose file decides about precision in place of the optimizer's wrapper."""
+
+
+def make_meanings() -> OptionMeanings:
+    """Return what keys mean; the optimizer's wrapper counts where DeepSpeed's does not replace it (tools/train.py)."""
+    dtype = tuple(one._replace(without=(DEEPSPEED,)) for one in TABLE["optim_wrapper.dtype"])
+    return OptionMeanings(READER, {**TABLE, "optim_wrapper.dtype": dtype}, is_irrelevant, {_MODEL: "model"})
 
 
 def recognise(data: Mapping[str, Any]) -> bool:
-    """Tell whether the names of a file are a configuration of XTuner: a model of several parts, and the wrapper of its optimizer."""
+    """Tell whether the names of a file are XTuner's: a model made of parts beside the wrapper of its optimizer."""
     model = data.get("model")
     parts = isinstance(model, dict) and not {"llm", "model_path"}.isdisjoint(model)
     return parts and ("optim_wrapper" in data or "training_args" in data)
@@ -76,8 +83,10 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
         skip = Skipped(source._replace(key="framework"), reason, "--set what it decides", by_run=True)
         return Reading((Document(READER, source, (Statement(None, "framework", "huggingface"),), skipped=(skip,)),))
     opened = tuple(leave_open(options))
-    meanings = MEANINGS._replace(models={}) if opened else MEANINGS
-    document = retell(Document(READER, source, (), options=options), options, meanings, settle(options))
+    meanings = make_meanings()._replace(models={}) if opened else make_meanings()
+    base = options.pop("_base_", None)  # what is left of files that could not be read
+    gaps = () if base is None else (Gap(source._replace(key="_base_", line=base.line), str(base.why)),)
+    document = retell(Document(READER, source, (), options=options, gaps=gaps), options, meanings, settle(options))
     return Reading((document._replace(unresolved=(*document.unresolved, *opened), options={}),))
 
 
@@ -98,7 +107,7 @@ def settle(options: Mapping[str, Argument]) -> Iterator[Statement]:
     if _last(_value(options, "optim_wrapper.type")) == "AmpOptimWrapper":
         yield Statement(None, "(amp)", value=True)
     elif _value(options, "optim_wrapper.type") is not None:
-        yield Statement("training.mixed_precision", "optim_wrapper.type", "no")
+        yield Statement("training.mixed_precision", "optim_wrapper.type", "no", None, (DEEPSPEED,))
     if any(key.startswith("model.lora.") for key in options):
         yield Statement(None, "(lora)", value=True)
     else:
@@ -122,7 +131,7 @@ def settle(options: Mapping[str, Argument]) -> Iterator[Statement]:
 def leave_open(options: Mapping[str, Argument]) -> Iterator[Unresolved]:
     """List what is decided in a way that is not read: models of several parts."""
     kind = _last(_value(options, "model.type"))
-    if kind.lower() not in TABLE.words["trainer"] and _value(options, "model.type") is not None:
+    if kind.lower() not in TABLE.words["trainers"] and _value(options, "model.type") is not None:
         why = f"is {kind}, of whose parts some are frozen; they are not read"
         yield from (Unresolved(fact, "model.type", why) for fact in ("model.name", "training.peft"))
 

@@ -82,17 +82,25 @@ def activations(run: Run, *, last_stage: bool = False) -> Activations:
     if run.checkpointing:
         if run.policy == "every_other_product":
             stream += every_other_product(at)
-        kept = int(stream * tokens * layers * copies)
+        inputs = layers // run.checkpoint_every  # counted from the first block of the stage on
+        whole = (layers - inputs) * copies
+        kept = int(stream * tokens * inputs * copies)
         if run.activation_offloading:
-            kept = int(2 * stream * tokens)
-        words = f"{stream:,.0f} B × {tokens:,} tokens × {layers} block inputs{many}"
-        return Activations(Size(kept, kept, int(kept * 1.02)), outside, block, gradients, passing, words)
+            kept, whole = int(2 * stream * tokens), min(2, whole)
+        words = f"{stream:,.0f} B × {tokens:,} tokens × {inputs} block inputs{many}"
+        if whole:
+            words += f" + {each:,.0f} B × {tokens:,} tokens × {layers - inputs} blocks{many}"
+        kept_all = Size(kept, kept, int(kept * 1.02)) + _times(block, whole)
+        return Activations(kept_all, outside, block, gradients, passing, words)
     count = layers * copies
     if run.activation_offloading:
         count = 2
     words = f"{each:,.0f} B × {tokens:,} tokens × {layers} blocks{many}"
-    kept_all = Size(block.low * count, block.expected * count, block.high * count)
-    return Activations(kept_all, outside, nothing, gradients, nothing, words)
+    return Activations(_times(block, count), outside, nothing, gradients, nothing, words)
+
+
+def _times(size: Size, count: int) -> Size:
+    return Size(size.low * count, size.expected * count, size.high * count)
 
 
 def every_other_product(at: Setting) -> float:

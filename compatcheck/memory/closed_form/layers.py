@@ -97,8 +97,10 @@ LITGPT = "litgpt"
 def find_recipe(model_type: str, activation: str = "", code: str = "") -> Recipe:
     """Return the recipe of a model type, with the MLP of an activation where that is known, in the blocks of a program."""
     recipe = RECIPES.get(model_type, DECODER)
-    if code == LITGPT:  # one attention for all types (litgpt/model.py at 8641822 and 0.5.13, CausalSelfAttention)
-        recipe = recipe._replace(projection="fused_copied", partial_rotary=False)
+    if (
+        code == LITGPT
+    ):  # one attention and activations of one kernel for all types (litgpt/model.py at 8641822 and 0.5.13)
+        return recipe._replace(projection="fused_copied", partial_rotary=False, mlp=4 if recipe.gated else 2)
     pieces = _PIECES.get(activation)
     return recipe if pieces is None else recipe._replace(mlp=(4 if recipe.gated else 2) + pieces)
 

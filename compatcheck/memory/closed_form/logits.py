@@ -132,10 +132,10 @@ def is_loss_read(run: Run) -> bool:
 
 def outside_loss(run: Run, *, backward: bool) -> tuple[Range, str] | None:
     """Return bytes per logit of a loss that takes the model's logits, and their source; None where none or nobody read it."""
-    if _is_of_policy(run) and run.code != "trl":
-        return per_policy_logit(run, backward=backward)
     if run.code == PRIME_RL and run.loss == "cross_entropy":
         return WHOLE, "PrimeIntellect-ai/prime-rl 559b447 benchmarks/baselines"
+    if _is_of_policy(run) and run.code != "trl":
+        return per_policy_logit(run, backward=backward)
     if run.code == "llamafactory" and run.trainer in {"dpo", "kto"}:
         one_pass = backward or run.loss_type in WITHOUT
         return Range(12, 12, 12) if one_pass else FACTORY, "benchmarks/preference_logits.py"

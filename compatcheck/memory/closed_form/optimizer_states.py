@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from compatcheck.memory.run import Run
 
 MOMENTS = {
-    "adamw": 2, "adam": 2, "lion": 1, "sgd": 0, "adafactor": 0, "rmsprop": 1, "adagrad": 1, "muon": 1, "lamb": 2, "cpu_adam": 2,
+    "adamw": 2, "adam": 2, "adamw_kahan": 3,
+    "lion": 1, "sgd": 0, "adafactor": 0, "rmsprop": 1, "adagrad": 1, "muon": 1, "lamb": 2, "cpu_adam": 2,
     "schedule_free": 2, "stable_adamw": 2, "ademamix": 3, "grokadamw": 3, "galore": 2, "apollo": 0, "lomo": 0, "onebit_adam": 3,
 }  # fmt: skip
 """Tensors of the parameters' shape an optimizer keeps. Adafactor keeps a row and a column for each matrix, sgd none without
@@ -23,6 +24,9 @@ _PROJECTED = 0.345
 """Share of the states that GaLore is expected to keep: it reduces them by up to 65.5 % (arXiv 2403.03507, abstract)."""
 EIGHT_BIT = 1 + 4 / 256
 """Bytes of one 8-bit moment: a byte, and a float32 maximum for each 256 (bitsandbytes optim/optimizer.py, blockwise)."""
+_PACKED = {"8bit": EIGHT_BIT, "fp8": EIGHT_BIT, "4bit": 0.5 + 4 / 256}
+"""How a name ends → bytes of one of its moments; torchao has blocks of 256, too, as the HF Trainer and axolotl make it (0.13.0
+optim/adam.py; transformers 5.23.0 trainer_optimizer.py _get_torchao_optimizer)."""
 SUB_GROUP = 1_000_000_000
 """Elements ZeRO-3 steps at a time: the default of ``sub_group_size`` in every release (deepspeed/runtime/zero/config.py)."""
 
@@ -71,8 +75,9 @@ def moment_bytes(run: Run) -> float:
     (optim/optimizer.py, init_state, ``optim_bits``).
     """
     name = str(run.optimizer)
-    if "8bit" in name:
-        return 2 * EIGHT_BIT * count_trained(run)
+    packed = _PACKED.get(name.rpartition("_")[2])
+    if packed is not None:
+        return 2 * packed * count_trained(run)
     tensors = MOMENTS.get(name.removeprefix(_PAGED), 2)
     if name.startswith(_PAGED):
         return tensors * 4 * count_trained(run)

@@ -114,6 +114,9 @@ FEATURES: Mapping[str, Feature] = {
         "simulated quantisation", "more", "quantised copies of weights and inputs that it keeps are not counted",
         more={"activations": 1.0, "parameters": 1.0},
     ),
+    "quantised_engine": Feature(
+        "quantised engine", "less", "its weights are taken to be in 16 bits", {"parameters": 0.5}
+    ),
     "distillation": Feature(
         "distillation", "more", "the teacher, or its logits, and a loss over both are not counted",
         more={"logits": 2.0, "parameters": 1.0},

@@ -95,3 +95,18 @@ def test_a_notebook_that_trains_nothing_is_said(tmp_path: Path) -> None:
     path.write_text('{"cells": [], "nbformat": 4}', "utf-8")
     with pytest.raises(InputError, match="starts no training"):
         list(read_configurations(str(path), LOCAL, named=True))
+
+
+def test_a_script_that_only_loads_a_model_is_no_run_beside_one_that_trains(tmp_path: Path) -> None:
+    (tmp_path / "convert.py").write_text(
+        "from transformers import AutoModelForCausalLM\n"
+        "AutoModelForCausalLM.from_pretrained('gpt2').save_pretrained('out')\n"
+    )
+    (tmp_path / "prepare.py").write_text("train = load()['train']\nprint(train.map(len))\n")
+    script = tmp_path / "run.sh"
+    script.write_text(
+        'eval "$(conda shell.bash hook)"\npython convert.py\npython prepare.py\n'
+        "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=gpt2\n"
+    )
+    (reading,) = read_configurations(str(script), named=True)
+    assert reading.documents[0].reader == "verl"

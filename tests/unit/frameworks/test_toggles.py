@@ -37,6 +37,8 @@ class Program(NamedTuple):
     """What stands before the names in a list of last parts."""
     of_model: bool = False
     """Whether it stands before the keys of the tables, too."""
+    within: str = ""
+    """A section in which any other key is unread, where names outside of sections are variables of the file."""
     values: tuple[object, ...] = ()
     """Values of keys that no list of words has."""
 
@@ -200,6 +202,16 @@ PROGRAMS = {
             {"model_name": "m", "model_config": {"name": "m"}, "train": {"max_tokens": 1}},
         )
     ),
+    "xtuner": Program(
+        (
+            {
+                "model": {"type": "x.SupervisedFinetune", "llm": {"pretrained_model_name_or_path": "m"}},
+                "optim_wrapper": {"type": "x.AmpOptimWrapper"},
+            },
+        ),
+        within="model.",
+        values=("RewardModel", "torch.float16"),
+    ),
     "axolotl": Program((AXOLOTL, AXOLOTL | {"rl": "dpo"}, AXOLOTL | {"rl": "grpo"}), names=("names.txt",)),
     "open_instruct": Program(("accelerate launch --num_processes 8 open_instruct/finetune.py --model_name_or_path m",)),
     "ms_swift": Program(("swift sft --model m --dataset d",), ("keys.txt", "shared_keys.txt"), values=("seq_cls",)),
@@ -339,7 +351,7 @@ def test_every_key_with_a_meaning_changes_what_is_read(name: str) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_other_name_is_known_and_any_other_key_is_unread(name: str) -> None:
     assert [key for key in names(name) if toggle(name, key, (3,)) == "unread"] == []
-    assert toggle(name, f"{PROGRAMS[name].section}no_such_key", (3,)) == "unread"
+    assert toggle(name, f"{PROGRAMS[name].section or PROGRAMS[name].within}no_such_key", (3,)) == "unread"
 
 
 def test_every_program_with_a_list_of_keys_is_toggled() -> None:

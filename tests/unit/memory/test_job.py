@@ -130,6 +130,11 @@ def test_the_engine_takes_a_share_of_the_whole_device() -> None:
     assert engine == pytest.approx(0.5 * 80 * GIB, abs=2)
 
 
+def test_an_engine_that_nobody_names_is_asked_for() -> None:
+    found = price({name: value for name, value in ACTOR.items() if name != "rollout.engine"})
+    assert (found.phases, found.needs) == ((), ("rollout.engine",))
+
+
 def test_old_forks_take_a_share_of_what_was_free_at_the_start() -> None:
     found = price({**ACTOR, "training.framework": "search-r1"})
     rollout = find_phase(found, "rollout", "rollout")

@@ -4,7 +4,7 @@ import pytest
 
 from compatcheck.core.estimate import Component, Estimate, Least, Phase, Verdict, exactly, say_outcome
 from compatcheck.core.report import Finding, FindingImpact
-from compatcheck.memory.regressions import ADDED, COUNTED, GATHERED, find_deciding, lay_over
+from compatcheck.memory.regressions import ADDED, COUNTED, GATHERED, find_deciding, lay_over, with_phases
 from tests import ROOT
 
 GIB = 2**30
@@ -134,3 +134,12 @@ def test_nothing_decides_what_fits_with_it_or_does_not_fit_without_it() -> None:
     assert not deciding(make_finding(4, "backward"))
     assert not deciding(make_finding(8, "backward"), outcome="does_not_fit")
     assert not deciding(make_finding(8, "load"))
+
+
+@pytest.mark.parametrize(("size", "outcome", "margin"), [(10, "fits", 5), (24, "fits", 1), (30, "does_not_fit", -5)])
+def test_a_phase_that_a_method_does_not_price_never_makes_it_better(size: int, outcome: str, margin: int) -> None:
+    evaluation = Phase("evaluation", "train", (Component("x", "logits", exactly(size * GIB), "", ""),))
+    found = with_phases(make_estimate(), (evaluation,))
+    assert (found.verdict.outcome, found.verdict.margin_bytes) == (outcome, margin * GIB)
+    assert found.phases == (*PHASES, evaluation)
+    assert with_phases(make_estimate(), ()) == make_estimate()

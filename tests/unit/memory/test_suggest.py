@@ -65,6 +65,15 @@ def test_a_smaller_batch_keeps_the_global_batch() -> None:
         assert micro * steps == 16
 
 
+def test_a_smaller_batch_of_evaluation_is_proposed_where_the_run_evaluates() -> None:
+    run = overlay(RUN, {"training.evaluates": True, "training.eval_batch_size": 8})
+    (one,) = [change for change in candidates({"train": run}) if change.words.startswith("evaluation batch")]
+    assert (one.words, dict(one.facts)) == ("evaluation batch 8 → 1", {"training.eval_batch_size": 1})
+    for changed in ({"training.evaluates": False}, {"training.eval_batch_size": 1}):
+        found = [change.words for change in candidates({"train": overlay(run, changed)})]
+        assert not [words for words in found if words.startswith("evaluation")]
+
+
 def test_every_change_says_what_it_costs() -> None:
     run = overlay(RUN, {"training.zero_stage": 2, "model.attn_implementation": "eager"})
     effects = {change.words: change.effect for change in candidates({"train": run})}

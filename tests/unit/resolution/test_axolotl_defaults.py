@@ -132,9 +132,7 @@ def test_precision_left_out_depends_on_the_device(
 
 def test_what_the_hf_trainer_would_mean_does_not_apply(rules: RuleSet) -> None:
     versions = {"axolotl": "0.18.0", "transformers": "5.14.1", "torch": "2.12.0"}
-    found = values(
-        subject(rules, {**PLAIN, "optimizer": "adamw_torch_8bit", "gradient_accumulation_steps": 4}, **versions)
-    )
+    found = values(subject(rules, {**PLAIN, "optimizer": "adopt_adamw", "gradient_accumulation_steps": 4}, **versions))
     assert "training.optimizer" not in found
     assert found["training.micro_batch_size"] == 1
     assert found["training.eval_batch_size"] == 1

@@ -49,7 +49,7 @@ def scope(facts: dict[str, Any] | None = None, *, complete: bool = False, **vers
         (">=0.16.8", "no"),
         (">=0.16,<0.16.8", "yes"),
         (">=0.15", "some"),
-        (">=99", "unknown"),
+        (">=99", "no"),
         ("absent", "no"),
     ],
 )

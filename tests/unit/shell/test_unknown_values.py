@@ -250,6 +250,7 @@ def test_a_sourced_file_may_set_what_the_script_does_not() -> None:
         (4, "sources ~/.bashrc"),
     ]
     assert only("source activate verl; run ${B:-2}")[0].text == "2"
+    assert only("source /usr/local/Ascend/nnal/atb/set_env.sh; run ${B:-2}")[0].text == "2"
 
 
 def test_eval_of_unknown_output_is_said() -> None:

@@ -66,7 +66,7 @@ def test_fsdp_2_with_parallel_dimensions_and_plugins() -> None:
     assert stated["training.mixed_precision"] == "bf16"
     assert stated["model.load_dtype"] == "bfloat16"
     assert stated["model.attn_implementation"] == "flash_attention_2"
-    assert "training.optimizer" not in stated  # torchao's: no family that rules know
+    assert stated["training.optimizer"] == "ao_adamw_8bit"  # torchao's, not that of bitsandbytes
     assert "training.use_liger_kernel" not in stated  # the plugin is not the HF Trainer's switch
 
 

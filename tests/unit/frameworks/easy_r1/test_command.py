@@ -26,7 +26,7 @@ def test_a_file_and_words_over_it() -> None:
 def test_the_strategy_of_the_optimizer_is_read() -> None:
     words = "worker.actor.fsdp.torch_dtype=bf16 worker.actor.optim.strategy=adamw_bf16"
     document = documents(f"python3 -m verl.trainer.main config=c.yaml {words}")[0]
-    assert facts(document, "actor")["training.optimizer"] == "adamw"
+    assert facts(document, "actor")["training.optimizer"] == "adamw_kahan"
     assert not document.unread
 
 

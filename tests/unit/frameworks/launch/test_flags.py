@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compatcheck.core.command import Word
+from compatcheck.core.source import Source
 from compatcheck.frameworks.launch.flags import known_values, parse_flags
 from tests.unit.frameworks.launch_script.written_commands import word
 
@@ -91,3 +93,14 @@ def test_a_path_holds_no_options(path: str) -> None:
     unknown = word(path)._replace(text=None, many=True, unresolved=("$BASE",))
     assert parse_flags([word("--eval-prompt-data"), word("aime"), unknown]).unknown == ()
     assert parse_flags([word("--eval-prompt-data"), word("aime"), unknown._replace(written="$BASE")]).unknown
+
+
+def test_a_word_that_begins_as_a_path_holds_no_options() -> None:
+    place = Source("run.sh")
+    words = [
+        Word("--save", place, "--save"),
+        Word(None, place, "dir>/output/$NAME", ("$NAME",), many=True),
+        Word(None, place, "dir>/more/$(date)", ("$(date)",), many=True),
+        Word(None, place, "$EXTRA", ("$EXTRA",), many=True),
+    ]
+    assert [word.written for word in parse_flags(words).unknown] == ["$EXTRA"]

@@ -77,6 +77,8 @@ GPUS, NODES, WORLD = "hardware.gpus_per_node", "hardware.nodes", "hardware.world
             "--x",
             {WORLD: 8, NODES: 1, GPUS: 8},
         ),
+        (r"uv run mason.py --gpus 8 -- source a.sh \&\& source b.sh \&\&python t.py --x", "t.py", "--x", {}),
+        ("uv run python mason.py --gpus 8 -- uv run t.py --x", "t.py", "--x", {}),
         ("torchrun --nproc_per_node 2 $REPO/examples/t.py --x", "examples/t.py", "--x", {GPUS: 2, NODES: 1}),
     ],
 )

@@ -170,6 +170,14 @@ def test_an_optimizer_of_its_own_replaces_the_trainers(key: str, optimizer: str 
     assert "training.optimizer_implementation" not in facts(document)
 
 
+@pytest.mark.parametrize("name", ["galore", "apollo"])
+def test_a_layerwise_optimizer_gives_each_gradient_back(name: str) -> None:
+    layerwise = {f"{name}_layerwise": True}
+    assert facts(read(**{f"use_{name}": True}, **layerwise))["training.optimizer_in_backward"] is True
+    assert "training.optimizer_in_backward" not in facts(read(**{f"use_{name}": True, f"{name}_layerwise": False}))
+    assert "training.optimizer_in_backward" not in facts(read(**layerwise))
+
+
 def test_liger_has_no_fused_loss_outside_supervised_training() -> None:
     assert "training.loss_implementation" not in facts(read(enable_liger_kernel=True))
     assert facts(read(enable_liger_kernel=True, stage="dpo"))["training.loss_implementation"] == "cross_entropy"

@@ -65,3 +65,16 @@ def test_a_configuration_that_adds_little_to_that_of_verl_is_one_of_verl(tmp_pat
 def test_a_command_that_names_one_keeps_it(tmp_path: Path) -> None:
     (reading,) = read_configurations(write(tmp_path, "--config-name=ppo_trainer"), named=True)
     assert [kind for kind, _, _ in reading.documents[0].references if kind == "config"] == []
+
+
+def test_a_directory_is_relative_to_the_program_wherever_the_command_stands(tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / "recipe" / "own" / "config").mkdir()
+    (tmp_path / "recipe" / "own" / "config" / "other_trainer.yaml").write_text("defaults: [ppo_trainer, _self_]\n")
+    (tmp_path / "recipe" / "elsewhere").mkdir()
+    script = tmp_path / "recipe" / "elsewhere" / "run.sh"
+    for words in ("--config-path=config --config-name=other_trainer.yaml", "--config-name other_trainer"):
+        script.write_text(f"python3 -m recipe.own.main_own {words} actor_rollout_ref.model.path=m\n")
+        (reading,) = read_configurations(str(script), named=True)
+        names = [name for kind, name, _ in reading.documents[0].references if kind == "config"]
+        assert [name.partition("own/")[2] for name in names] == ["config/other_trainer.yaml"]

@@ -21,6 +21,7 @@ def test_options_over_a_file() -> None:
         "training.sharding": "fsdp",
         "training.gradient_checkpointing": True,
         "training.checkpointing_policy": "full",
+        "training.checkpoint_every": 1,
         "training.compile": True,
         "training.fsdp_offload_params": False,
         "training.mixed_precision": "fp8",

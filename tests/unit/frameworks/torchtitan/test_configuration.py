@@ -54,6 +54,7 @@ def test_a_file_is_recognised_by_its_sections_and_read_as_toml() -> None:
         "training.expert_parallel": 1,
         "training.gradient_checkpointing": True,
         "training.checkpointing_policy": "every_other_product",
+        "training.checkpoint_every": 1,
         "training.compile": True,
         "training.mixed_precision": "fp8",
         "training.optimizer": "adamw",
@@ -120,28 +121,29 @@ def test_left_out_keys_have_the_defaults_of_the_classes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("section", "checkpoints", "policy"),
+    ("section", "checkpoints", "policy", "every"),
     [
-        ({"mode": "none", "selective_ac_option": "op"}, False, None),
-        ({"mode": "full", "selective_ac_option": "op"}, True, "full"),
-        ({"mode": "selective", "selective_ac_option": "op"}, True, "every_other_product"),
-        ({"mode": "selective", "selective_ac_option": "1"}, True, "full"),
+        ({"mode": "none", "selective_ac_option": "op"}, False, None, None),
+        ({"mode": "full", "selective_ac_option": "op"}, True, "full", 1),
+        ({"mode": "selective", "selective_ac_option": "op"}, True, "every_other_product", 1),
+        ({"mode": "selective", "selective_ac_option": "1"}, True, "full", 1),
+        ({"mode": "selective", "selective_ac_option": "2"}, True, "full", 2),
     ],
 )
-def test_two_keys_tell_what_is_computed_again(section: dict[str, str], checkpoints: object, policy: str | None) -> None:
+def test_two_keys_tell_what_is_computed_again(
+    section: dict[str, str], checkpoints: object, policy: str | None, every: int | None
+) -> None:
     document = read(activation_checkpoint=section)
     assert facts(document)["training.gradient_checkpointing"] is checkpoints
     assert facts(document).get("training.checkpointing_policy") == policy
+    assert facts(document).get("training.checkpoint_every") == every
     assert document.unresolved == ()
 
 
 @pytest.mark.parametrize(
     ("section", "left"),
     [
-        (
-            {"mode": "selective", "selective_ac_option": "2"},
-            ["training.gradient_checkpointing", "training.checkpointing_policy"],
-        ),
+        ({"selective_ac_option": "2"}, ["training.gradient_checkpointing", "training.checkpointing_policy"]),
         ({}, ["training.gradient_checkpointing", "training.checkpointing_policy"]),
         ({"mode": "memory_budget"}, ["training.gradient_checkpointing"]),
     ],
@@ -182,10 +184,12 @@ def test_compiling_the_loss_alone_compiles_no_block() -> None:
     assert facts(read(compile={"enable": True, "components": ["loss"]}))["training.compile"] is False
 
 
-def test_a_model_of_the_hub_is_named_and_a_diffusion_model_has_no_tokens() -> None:
-    assert read(hf_transformers={"model": "Qwen/Qwen3-4B"}).references == (
-        ("model", "Qwen/Qwen3-4B", "hf_transformers.model"),
+def test_a_model_of_the_hub_has_not_its_own_width_and_a_diffusion_model_has_no_tokens() -> None:
+    document = read(
+        hf_transformers={"model": "Qwen/Qwen3-4B"}, model={"name": "transformers_modeling_backend", "flavor": "full"}
     )
+    assert document.references == ()
+    assert "model.name" in [entry.fact for entry in document.unresolved]
     assert "training.loss_implementation" not in resolved(read(model={"name": "flux", "flavor": "flux-dev"}))
 
 
@@ -221,4 +225,4 @@ def test_every_flavor_names_a_model_that_is_known(flavor: str) -> None:
 
 
 def test_a_flavor_that_is_no_well_known_model_names_none() -> None:
-    assert read(model={"name": "llama3", "flavor": "debugmodel"}).references == ()
+    assert read(model={"name": "flux", "flavor": "flux-dev"}).references == ()

@@ -43,13 +43,30 @@ def test_a_configuration_of_torchtune_itself_is_not_known() -> None:
     assert facts(launcher) == {"hardware.world_size": 1}
 
 
-def test_selective_checkpointing_is_not_none() -> None:
-    words = "enable_activation_checkpointing=False ac_mode=selective ac_option=2"
+@pytest.mark.parametrize(
+    ("words", "stated", "left"),
+    [
+        (
+            "enable_activation_checkpointing=False ac_mode=selective ac_option=2",
+            {"gradient_checkpointing": True, "checkpoint_every": 2},
+            [],
+        ),
+        (
+            "enable_activation_checkpointing=False ac_mode=selective ac_option=0",
+            {"gradient_checkpointing": True, "checkpoint_every": 1},
+            [],
+        ),
+        ("enable_activation_checkpointing=False ac_mode=full", {"gradient_checkpointing": True}, []),
+        ("enable_activation_checkpointing=True ac_mode=selective ac_option=2", {}, ["training.gradient_checkpointing"]),
+        ("ac_mode=selective ac_option=2", {}, ["training.gradient_checkpointing"]),
+        ("enable_activation_checkpointing=True", {"gradient_checkpointing": True}, []),
+    ],
+)
+def test_selective_checkpointing_is_of_some_layers(words: str, stated: dict[str, object], left: list[str]) -> None:
     document, _ = documents(f"tune run --nproc_per_node 2 full_finetune_distributed --config my.yaml {words}")
-    assert "training.gradient_checkpointing" not in facts(document)
-    assert [(entry.fact, entry.key) for entry in document.unresolved] == [
-        ("training.gradient_checkpointing", "ac_option")
-    ]
+    found = {name: value for name, value in facts(document).items() if "checkpoint" in name}
+    assert found == {f"training.{name}": value for name, value in stated.items()}
+    assert [entry.fact for entry in document.unresolved] == left
 
 
 def test_a_configuration_file_of_torchtune() -> None:

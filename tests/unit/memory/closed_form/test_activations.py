@@ -14,6 +14,16 @@ def test_offloaded_checkpoints_leave_two_on_the_device(make_run):
     assert activations(run).kept.expected == 2 * 2 * 4096 * 2048
 
 
+def test_where_one_block_of_so_many_is_checkpointed_the_others_keep_all_they_save(make_run):
+    blocks = make_run().model.layers
+    every, none = activations(make_run(training__gradient_checkpointing=True)), activations(make_run())
+    third = activations(make_run(training__gradient_checkpointing=True, training__checkpoint_every=3))
+    of_each, in_full = every.kept.expected / blocks, none.kept.expected / blocks
+    checkpointed = blocks // 3
+    assert third.kept.expected == pytest.approx(checkpointed * of_each + (blocks - checkpointed) * in_full)
+    assert third.block == every.block
+
+
 def test_without_checkpointing_every_block_counts(make_run):
     found = activations(make_run())
     assert found.kept.expected == pytest.approx(45.5 * 4096 * 2048 * 32, rel=0.001)

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import UsageError
 from compatcheck.core.estimate import KINDS
+from compatcheck.core.source import Source
 from compatcheck.core.units import GIB
 from compatcheck.memory.closed_form.estimate import estimate
 from tests.unit.memory.traits import with_traits
@@ -77,6 +79,14 @@ def test_a_role_that_scores_holds_weights_and_one_block_only():
     kinds = {part.kind for phase in found.phases for part in phase.components}
     assert not kinds & {"gradients", "optimizer_states"}
     assert found.allocated.expected < 2 * 7615616512 * 1.2
+
+
+def test_optimizer_states_that_return_are_on_the_device_for_the_step_alone():
+    found = estimate({**QWEN_7B, "training.offload_optimizer": "cpu", "program.states_return_for_step": True})
+    kinds = {phase.name: {part.kind for part in phase.components} for phase in found.phases}
+    assert "optimizer_states" in kinds["step"]
+    assert not any("optimizer_states" in kinds[name] for name in ("load", "forward", "backward"))
+    assert "gradients" in kinds["step"]
 
 
 def test_without_a_length_nothing_is_estimated_and_it_says_what_is_needed():
@@ -249,3 +259,59 @@ def test_a_marginal_run_of_one_device_names_the_probe_that_measures_it():
     zero = {**QWEN_7B, "training.zero_stage": 3, "hardware.world_size": 8, "hardware.memory_bytes": 55 * GIB}
     assert estimate(zero).verdict.outcome == "marginal"
     assert estimate(zero).verdict.verify is None
+
+
+EVALUATED = {
+    **QWEN_7B,
+    "training.framework": "hf_trainer",
+    "training.trainer": "causal_lm",
+    "training.micro_batch_size": 1,
+    "training.eval_batch_size": 8,
+    "training.evaluates": True,
+    "training.gradient_checkpointing": True,
+    "training.label_smoothing": 0.0,
+}
+
+
+def phase_of(facts, packages=None):
+    installed = {name: Package(name, version, Source("test")) for name, version in (packages or {}).items()}
+    found = estimate(with_traits(facts, installed), Environment("test", installed, complete=False))
+    return next((phase for phase in found.phases if phase.name == "evaluation"), None)
+
+
+def logits_of(phase):
+    return sum(part.size.expected for part in phase.components if part.kind == "logits")
+
+
+def test_an_evaluation_makes_the_logits_of_its_whole_batch():
+    phase = phase_of(EVALUATED)
+    kinds = {part.kind for part in phase.components}
+    # counted by the probe whole_run on transformers 5.24.0: 10.005 bytes a logit of a bfloat16 model, 8.01 of a float32 one
+    assert logits_of(phase) == 10 * 8 * 2048 * 152064
+    assert logits_of(phase_of({**EVALUATED, "training.param_dtype": "float32"})) == 8 * 8 * 2048 * 152064
+    assert {"parameters", "optimizer_states", "logits"} <= kinds
+    assert "gradients" not in kinds  # the step gave them back
+    found = estimate(with_traits({**EVALUATED, "training.sequence_length": 16384}))
+    assert max(found.phases, key=lambda one: one.needed.expected).name == "evaluation"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"training.evaluates": False},
+        {"training.framework": "litgpt"},
+        {"training.trainer": "dpo"},
+        {"training.label_smoothing": 0.1},
+    ],
+)
+def test_only_evaluations_that_take_the_models_own_loss_are_priced(changed):
+    assert phase_of({**EVALUATED, **changed}) is None
+
+
+def test_a_fused_loss_skips_the_logits_of_evaluations_where_it_is_asked_to():
+    fused = {**EVALUATED, "training.use_liger_kernel": True}
+    assert logits_of(phase_of(fused, {"transformers": "5.14.1"})) == 10 * 8 * 2048 * 152064
+    assert logits_of(phase_of(fused, {"transformers": "5.15.0"})) < 2**33
+    sft = {**fused, "training.framework": "trl", "training.trainer": "sft"}
+    assert logits_of(phase_of(sft, {"transformers": "4.57.6", "trl": "0.28.0"})) == 10 * 8 * 2048 * 152064
+    assert logits_of(phase_of(sft, {"transformers": "4.57.6", "trl": "0.29.0"})) < 2**33

@@ -37,6 +37,11 @@ def test_a_block_keeps_what_was_measured(make_run, model, targets, measured):
     assert each == pytest.approx(measured, rel=0.002)
 
 
+def test_its_gelu_is_one_kernel_whatever_the_model_is_called_with():
+    assert find_recipe("phi", "", "litgpt").mlp == find_recipe("phi", "gelu_new", "litgpt").mlp == 2
+    assert find_recipe("phi").mlp > 2
+
+
 def test_an_adapter_of_all_three_projections_is_not_put_between_zeros(make_run):
     two = make_run(**{**SMALL, **LLAMA, "training__lora_target_modules": SEPARATE})
     three = make_run(**{**SMALL, **LLAMA, "training__lora_target_modules": ("q_proj", "k_proj", "v_proj")})

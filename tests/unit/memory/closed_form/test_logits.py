@@ -1,6 +1,6 @@
 import pytest
 
-from compatcheck.memory.closed_form.logits import hole, kept_outputs, logits, per_logit, sequences
+from compatcheck.memory.closed_form.logits import hole, is_loss_read, kept_outputs, logits, per_logit, sequences
 
 
 @pytest.mark.parametrize(
@@ -118,3 +118,22 @@ def test_nemo_rl_takes_log_probabilities_of_float32_logits_for_every_trainer(
     assert logits(run, backward=True)[0].size == (backward * count, backward * count, (backward + 4) * count)
     chunked = make_run(program__code="nemo-rl", training__loss_implementation="chunked", **facts)
     assert logits(chunked, backward=True)[0].size.expected < count * 2
+
+
+def test_prime_rls_head_works_on_pieces_of_tokens_and_words(make_run):
+    run = make_run(program__code="prime-rl", training__loss_implementation="fused_linear", model__vocab_size=32000)
+    (part,) = logits(run, backward=True)
+    gradients = 2 * (2048 * run.model.hidden + 32000 * run.model.hidden)
+    assert part.size.low == gradients
+    assert part.size.expected == part.size.high == int(22.7 * 2048 * 8192 + gradients)
+    assert is_loss_read(run)
+
+
+def test_prime_rls_loss_over_whole_logits_is_what_its_published_peaks_leave(make_run):
+    run = make_run(program__code="prime-rl", training__trainer="grpo", training__loss_implementation="cross_entropy")
+    assert logits(run, backward=True)[0].size == tuple(each * 2048 * 32000 for each in (12, 16, 20))
+    assert is_loss_read(run)
+
+
+def test_a_loss_of_a_policy_that_nobody_read_is_not_called_read(make_run):
+    assert not is_loss_read(make_run(program__code="nobodys", training__trainer="grpo"))

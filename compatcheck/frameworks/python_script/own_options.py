@@ -1,0 +1,226 @@
+"""Options that a script defines itself, with ``argparse`` or as fields of classes that ``HfArgumentParser`` fills.
+
+They hold what its command gives them, else their defaults. Only what the parser alone decides is told: one of them, options
+with literals, types and actions that it has itself.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from compatcheck.frameworks.python_script.nodes import defaults_of, dotted_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+_UNTOLD = frozenset({"add_subparsers", "set_defaults", "parse_known_args", "parse_intermixed_args"})
+"""Methods of a parser beside which a definition alone does not tell what an option holds."""
+_TYPES: Mapping[str, type] = {"int": int, "float": float, "str": str, "": str}
+_MARKS = ("parser", "group")
+_HF_PARSER = "HfArgumentParser"
+_FILLS = "parse_args_into_dataclasses"
+_HF_UNTOLD = frozenset(
+    {"set_defaults", "parse_json_file", "parse_yaml_file", "parse_dict", "TrlParser", "ArgumentParser"}
+)
+"""What else may fill the classes of a script, or in another way."""
+_TRUE, _FALSE = {"yes", "true", "t", "y", "1"}, {"no", "false", "f", "n", "0"}
+"""Words that HfArgumentParser takes for a truth value (transformers 4.57.6 hf_argparser.py string_to_bool)."""
+
+
+class OwnOptions(NamedTuple):
+    """What the options of a script hold."""
+
+    namespaces: frozenset[str]
+    """Names of objects whose attributes the options are: ``args``."""
+    values: Mapping[str, object]
+    """By attribute, those that are known."""
+    line: int
+    """Where they are parsed."""
+
+
+def find_own_options(
+    nodes: Iterable[ast.AST], passed: Mapping[str, Any] | None, *, launched: bool = False
+) -> OwnOptions | None:
+    """Find the options of a script; None where they are not told.
+
+    Args:
+        nodes: all of the script.
+        passed: options that its command gives, by name, each with ``value`` and why it is not known, ``why``; None where the
+            command may give any.
+        launched: whether a command that was read starts it: classes that HfArgumentParser fills are told only then.
+    """
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    named = [(dotted_name(call.func), call) for call in calls]
+    if passed is not None and launched and any(name.rpartition(".")[2] == _HF_PARSER for name, _ in named):
+        return _find_fields(nodes, named, passed)
+    parsers = [call for name, call in named if name.rpartition(".")[2] == "ArgumentParser"]
+    parses = [call for name, call in named if name.rpartition(".")[2] == "parse_args"]
+    plain = parsers and parses and not any(word.arg == "parents" for word in parsers[0].keywords)
+    untold = any(name.rpartition(".")[2] in _UNTOLD for name, _ in named)
+    if passed is None or len(parsers) != 1 or not plain or untold or any(one.args or one.keywords for one in parses):
+        return None
+    values: dict[str, object] = {}
+    defined: set[str] = set()
+    for name, call in named:
+        owner, _, method = name.rpartition(".")
+        if method == "add_argument" and any(mark in owner for mark in _MARKS):
+            values.update(_read_definition(call, passed, defined))
+    for given in passed.keys() - defined:  # argparse takes the beginning of a name for it
+        values = {key: value for key, value in values.items() if not key.startswith(given)}
+    return OwnOptions(frozenset(_namespaces(nodes)), values, parses[0].lineno)
+
+
+def _find_fields(
+    nodes: Iterable[ast.AST], named: Iterable[tuple[str, ast.Call]], passed: Mapping[str, Any]
+) -> OwnOptions | None:
+    """Find what the fields of a script's own classes hold that HfArgumentParser fills.
+
+    Options of a base that is not here, such as TrainingArguments, are not told; no two classes may have one of the same name.
+    """
+    last = [(name.rpartition(".")[2], call) for name, call in named]
+    parsers = [call for name, call in last if name == _HF_PARSER]
+    filled = [
+        node
+        for node in nodes
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and dotted_name(node.value.func).rpartition(".")[2] == _FILLS
+    ]
+    untold = any(name in _HF_UNTOLD for name, _ in last)
+    if untold or len(parsers) != 1 or len(parsers[0].args) != 1 or len(filled) != 1 or parsers[0].keywords:
+        return None
+    classes, targets, value = getattr(parsers[0].args[0], "elts", ()), filled[0].targets, filled[0].value
+    names = [one.id for one in getattr(targets[0], "elts", ()) if isinstance(one, ast.Name)]
+    is_given = getattr(value, "args", ()) or getattr(value, "keywords", ())
+    if len(targets) != 1 or not classes or len(classes) != len(names) or is_given:
+        return None
+    written = {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
+    fields = [
+        (field.target.id, ast.unparse(field.annotation), dict(defaults_of(node)).get(field.target.id))
+        for one in classes
+        if isinstance(one, ast.Name) and (node := written.get(one.id)) is not None and _is_plain(node)
+        for field in node.body
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+    ]
+    values: dict[str, object] = {}
+    for name, annotation, default in fields:
+        if f"no_{name}" in passed:
+            continue
+        try:
+            if name in passed:
+                values[name] = _fill(passed[name], annotation)
+            elif default is not None:
+                values[name] = ast.literal_eval(default)
+        except (TypeError, ValueError):
+            continue
+    for given in passed.keys() - {name for name, _, _ in fields}:
+        values = {key: value for key, value in values.items() if not key.startswith(given)}
+    return OwnOptions(frozenset(_namespaces(nodes, names)), values, filled[0].lineno)
+
+
+def _is_plain(node: ast.ClassDef) -> bool:
+    """Tell whether the fields of a class hold what a parser gives them."""
+    return not any(isinstance(one, ast.FunctionDef) and one.name in {"__init__", "__post_init__"} for one in node.body)
+
+
+def _fill(argument: Any, annotation: str) -> object:  # noqa: ANN401 (of a command line)
+    """Return what HfArgumentParser makes of an option.
+
+    Raises:
+        ValueError: it is not told.
+    """
+    kind = annotation.replace("typing.", "").replace(" | None", "").removeprefix("Optional[")
+    kind = kind.removesuffix("]") if annotation.find("Optional[") >= 0 else kind
+    if kind == "bool" and argument.why is None:
+        word = str(argument.value).lower()
+        if word in _TRUE | _FALSE:
+            return word in _TRUE
+    many = kind.startswith(("List[", "list["))
+    made = _TYPES.get(kind[len("List[") : -1] if many else kind)
+    if made is None:
+        msg = "is of another type"
+        raise ValueError(msg)
+    return _given(argument, made, many=many)
+
+
+def _read_definition(call: ast.Call, passed: Mapping[str, Any], defined: set[str]) -> Iterator[tuple[str, object]]:
+    """Yield what one option holds where that is told, and note its names."""
+    flags = [arg.value for arg in call.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
+    long = [flag[2:].replace("-", "_") for flag in flags if flag.startswith("--")]
+    words = {word.arg: word.value for word in call.keywords if word.arg}
+    defined.update(long)
+    told = len(flags) == len(call.args) and long and len(words) == len(call.keywords)
+    if not told or "const" in words:
+        return
+    destination = _constant(words["dest"]) if "dest" in words else long[0]
+    action = str(_constant(words.get("action", ast.Constant("store"))))
+    kind = _TYPES.get(dotted_name(words["type"]) if "type" in words else "")
+    given = next((passed[name] for name in reversed(long) if name in passed), None)
+    if action in {"store_true", "store_false"}:
+        default = _constant(words["default"]) if "default" in words else action == "store_false"
+        value = default if given is None else action == "store_true"
+        if isinstance(value, bool):
+            yield str(destination), value
+    elif action == "store" and kind is not None:
+        try:
+            value = _default(words, kind) if given is None else _given(given, kind, many="nargs" in words)
+        except (TypeError, ValueError):
+            return
+        yield str(destination), value
+
+
+def _default(words: Mapping[str, ast.expr], kind: type) -> object:
+    """Return the default of an option; a text is converted as one of the command is.
+
+    Raises:
+        ValueError: it is no literal, or the option must be given.
+    """
+    if isinstance(words.get("required"), ast.Constant) and _constant(words["required"]) is True:
+        msg = "must be given"
+        raise ValueError(msg)
+    value = ast.literal_eval(words["default"]) if "default" in words else None
+    return kind(value) if isinstance(value, str) else value
+
+
+def _given(argument: Any, kind: type, *, many: bool) -> object:  # noqa: ANN401 (of a command line)
+    if argument.why is not None or isinstance(argument.value, bool):
+        msg = "is not known"
+        raise ValueError(msg)
+    words = argument.value if isinstance(argument.value, list) else [argument.value]
+    values = [kind(str(word)) for word in words]
+    if not many and len(values) > 1:
+        msg = "takes one word"
+        raise ValueError(msg)
+    return values if many else values[0]
+
+
+def _constant(node: ast.expr) -> object:
+    return node.value if isinstance(node, ast.Constant) else None
+
+
+def _namespaces(nodes: Iterable[ast.AST], names: Iterable[str] = ()) -> set[str]:
+    """Return the names of what a parser returns: bound to it, to what an own function returns of it, or given on to one."""
+    functions = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
+    found = set(names)
+    makers: set[str] = set()
+
+    def is_one(node: ast.AST | None) -> bool:
+        if isinstance(node, ast.Call):
+            name = dotted_name(node.func)
+            return name.endswith(".parse_args") or name in makers
+        return isinstance(node, ast.Name) and node.id in found
+
+    for _ in functions:  # a function may stand behind the one that calls it
+        for node in nodes:
+            if isinstance(node, ast.Assign) and is_one(node.value):
+                found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in functions:
+                names = [one.arg for one in functions[node.func.id].args.args]
+                found |= {name for name, value in zip(names, node.args, strict=False) if is_one(value)}
+                found |= {word.arg for word in node.keywords if word.arg and is_one(word.value)}
+        for name, function in functions.items():
+            returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
+            if returned and all(map(is_one, returned)):
+                makers.add(name)
+    return found

@@ -1,0 +1,229 @@
+"""Options of a script's own are what the real ``argparse`` makes of the same command, or not told."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+import pytest
+
+from compatcheck.core.command import Word
+from compatcheck.core.source import Source
+from compatcheck.frameworks.launch.flags import parse_flags
+from compatcheck.frameworks.python_script.own_options import find_own_options
+from compatcheck.frameworks.recognise import follow_references, read_configurations
+from compatcheck.rules.locate import open_rules
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DEFINITIONS = """
+import argparse
+def parse_args():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model-id", "-m", default="gpt2")
+    parser.add_argument("--batch-size", type=int, default=4)
+    parser.add_argument("--rate", type=float, default="1e-3")
+    parser.add_argument("--steps", type=int)
+    parser.add_argument("--lora", action="store_true")
+    parser.add_argument("--no-eval", dest="evaluates", action="store_false")
+    group = parser.add_argument_group("more")
+    group.add_argument("--urls", nargs="+", default=["a"])
+    group.add_argument("--sizes", nargs="*", type=int, default=[1, 2])
+    return parser.parse_args()
+"""
+
+
+def tell(text: str, words: list[str]) -> dict[str, object]:
+    place = Source("run.sh")
+    flags = parse_flags(Word(word, place, word) for word in words)
+    found = find_own_options(tuple(ast.walk(ast.parse(text))), flags.options)
+    return {} if found is None else dict(found.values)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["--model-id", "Qwen/Qwen3-8B", "--batch-size=2"],
+        ["--lora", "--no-eval", "--steps", "7", "--rate", "0.5"],
+        ["--urls", "b", "c", "--sizes", "3"],
+        ["--urls", "b", "--sizes"],
+        ["--model_id", "no such option"],
+        ["--batch", "2"],  # argparse takes the beginning of a name
+        ["--model-id", "1"],
+        ["--batch-size", "2", "--batch-size", "3"],
+    ],
+)
+def test_values_are_those_of_argparse_or_not_told(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    scope: dict[str, object] = {}
+    exec(DEFINITIONS, scope)  # noqa: S102 (the text above)
+    monkeypatch.setattr("sys.argv", ["train.py", *words])
+    told = tell(DEFINITIONS, words)
+    try:
+        real = vars(scope["parse_args"]())  # type: ignore[operator]  # the function above
+    except SystemExit:
+        return
+    assert {key: real[key] for key in told} == told
+    assert len(told) >= len(real) - 1 - ("--sizes" in words)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("return parser.parse_args()", "return parser.parse_known_args()[0]"),
+        ("return parser.parse_args()", "parser.set_defaults(lora=True)\n    return parser.parse_args()"),
+        ("return parser.parse_args()", "return parser.parse_args(['--lora'])"),
+        ("argparse.ArgumentParser()", "argparse.ArgumentParser(parents=[base()])"),
+        ("import argparse", "import argparse\nother = argparse.ArgumentParser()"),
+    ],
+)
+def test_what_a_definition_alone_does_not_decide_is_not_told(change: tuple[str, str]) -> None:
+    assert tell(DEFINITIONS.replace(*change), []) == {}
+
+
+TRAINING = """
+from trl import SFTConfig, SFTTrainer
+def main(args):
+    peft = None
+    if args.lora:
+        peft = LoraConfig(r=8)
+    SFTTrainer(
+        model=args.model_id,
+        args=SFTConfig(per_device_train_batch_size=args.batch_size or len(args.urls)),
+        peft_config=peft,
+    ).train()
+if __name__ == "__main__":
+    main(parse_args())
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("", {"model.name": "gpt2", "training.micro_batch_size": 4, "training.peft": None}),
+        ("--batch-size 0 --urls a b c", {"training.micro_batch_size": 3}),
+        ("--lora --model-id Qwen/Qwen3-8B", {"model.name": "Qwen/Qwen3-8B", "training.peft": "lora"}),
+        ("$MORE", {"training.micro_batch_size": None}),
+    ],
+)
+def test_a_script_is_read_with_what_its_command_gives(tmp_path: Path, words: str, told: dict[str, object]) -> None:
+    (tmp_path / "train.py").write_text(DEFINITIONS + TRAINING, encoding="utf-8")
+    script = tmp_path / "run.sh"
+    script.write_text(f"torchrun --nproc_per_node 8 train.py {words}\n", encoding="utf-8")
+    (reading,) = read_configurations(str(script), named=True)
+    followed = follow_references(reading.documents, open_rules(()), {})
+    stated = {entry.fact: entry.value for document in followed for entry in document.statements}
+    models = [name for document in followed for kind, name, _ in document.references if kind == "model"]
+    stated |= dict.fromkeys(["model.name"][: len(models)], models[-1] if models else None)
+    assert {fact: stated.get(fact) for fact in told} == told
+
+
+def test_a_script_by_itself_is_taken_to_be_given_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(DEFINITIONS + TRAINING, encoding="utf-8")
+    (reading,) = read_configurations(str(path), named=True)
+    gaps = [gap for document in reading.documents for gap in document.gaps]
+    assert [(gap.why, gap.assumed) for gap in gaps] == [
+        ("parses options of its own; assumed: no arguments are given", True)
+    ]
+
+
+def test_an_option_that_the_script_sets_anew_is_not_told(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    anew = TRAINING.replace("    peft = None", "    args.batch_size = 3 * world()\n    peft = None")
+    path.write_text(DEFINITIONS + anew, encoding="utf-8")
+    (reading,) = read_configurations(str(path), named=True)
+    stated = {entry.fact: entry.value for document in reading.documents for entry in document.statements}
+    assert "training.micro_batch_size" not in stated
+
+
+FIELDS = """
+from dataclasses import dataclass, field
+from typing import List, Optional
+import transformers
+@dataclass
+class TrainingArguments(transformers.TrainingArguments):
+    optim: str = field(default="adamw_torch")
+    use_lora: bool = False
+@dataclass
+class LoraArguments:
+    lora_r: int = 64
+    lora_target_modules: List[str] = field(default_factory=lambda: ["c_attn", "w1"])
+    rate: Optional[float] = None
+    q_lora: bool = False
+    named: str = field(default=None, metadata={"help": "any"})
+    rest: list = field(default_factory=list)
+    needed: int
+def train():
+    parser = transformers.HfArgumentParser((TrainingArguments, LoraArguments))
+    training_args, lora_args = parser.parse_args_into_dataclasses()
+    is_chat = "chat" in lora_args.named.lower()
+    if training_args.use_lora:
+        if lora_args.q_lora or is_chat:
+            more = None
+        else:
+            more = ["wte"]
+        config = LoraConfig(r=lora_args.lora_r, target_modules=lora_args.lora_target_modules, modules_to_save=more)
+        model = get_peft_model(model, config)
+    Trainer(model=model, args=training_args).train()
+    trainer.model_wrapped._zero3_consolidated_16bit_state_dict()
+if __name__ == "__main__":
+    train()
+"""
+_DEFAULTS = {
+    "optim": "adamw_torch", "use_lora": False, "lora_r": 64, "lora_target_modules": ["c_attn", "w1"], "rate": None,
+    "q_lora": False, "named": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "changed"),
+    [
+        ("", {}),
+        ("--use_lora --q_lora False --lora_r 8 --rate 1e-3", {"use_lora": True, "lora_r": 8, "rate": 0.001}),
+        ("--lora_target_modules wte w2 --needed 3", {"lora_target_modules": ["wte", "w2"], "needed": 3}),
+        ("--q_lora 1 --named Qwen --per_device_train_batch_size 2", {"q_lora": True, "named": "Qwen"}),
+        ("--q_lora perhaps", {"q_lora": ...}),
+        ("--no_q_lora", {"q_lora": ...}),
+    ],
+)
+def test_fields_that_hf_argument_parser_fills_are_told(words: str, changed: dict[str, object]) -> None:
+    place = Source("run.sh")
+    flags = parse_flags(Word(word, place, word) for word in words.split())
+    nodes = tuple(ast.walk(ast.parse(FIELDS)))
+    found = find_own_options(nodes, flags.options, launched=True)
+    assert found is not None
+    assert found.values == {key: value for key, value in (_DEFAULTS | changed).items() if value is not ...}
+    assert find_own_options(nodes, flags.options) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("parse_args_into_dataclasses()", "parse_args_into_dataclasses(args=more)"),
+        ("parser = ", "transformers.HfArgumentParser(Other).parse_json_file(name)\n    parser = "),
+        ("training_args, lora_args =", "lora_args ="),
+    ],
+)
+def test_fields_filled_in_another_way_are_not_told(change: tuple[str, str]) -> None:
+    assert find_own_options(tuple(ast.walk(ast.parse(FIELDS.replace(*change)))), {}, launched=True) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--use_lora --named Qwen/Qwen-7B", {"training.lora_rank": 64, "training.lora_modules_to_save": ("wte",)}),
+        ("--use_lora --named Qwen-Chat --lora_r 8", {"training.lora_rank": 8, "training.lora_modules_to_save": None}),
+        ("--named Qwen/Qwen-7B", {"training.lora_rank": None, "training.lora_target_modules": None}),
+    ],
+)
+def test_adapters_of_a_script_have_its_fields(tmp_path: Path, words: str, told: dict[str, object]) -> None:
+    (tmp_path / "train.py").write_text(FIELDS.replace("    needed: int\n", ""), encoding="utf-8")
+    script = tmp_path / "run.sh"
+    script.write_text(f"torchrun --nproc_per_node 8 train.py {words}\n", encoding="utf-8")
+    (reading,) = read_configurations(str(script), named=True)
+    followed = follow_references(reading.documents, open_rules(()), {})
+    stated = {entry.fact: entry.value for document in followed for entry in document.statements}
+    assert {fact: stated.get(fact) for fact in told} == told
+    assert {key for document in followed for key, _ in document.unread} == set()
