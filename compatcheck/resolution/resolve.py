@@ -475,6 +475,8 @@ def _claim_hardware(device: "Hardware", rank: int, claims: dict[str, list[Claim]
         ranks = device.gpus_per_node * next((number for number in nodes if isinstance(number, int)), 1)
         if (not started and each == 1) or max(started, default=0) > ranks:
             return
+        if started and [claim.value for claim in claims.get("rollout.colocated", ())] == [False]:
+            return  # the engine has the others
     ranks = ranks // each if ranks % each == 0 else ranks
     claims.setdefault("hardware.world_size", []).append(Claim(rank, "hardware", ranks, device.source))
 

@@ -76,7 +76,10 @@ def _sizes(text: str) -> dict[str, int]:
 
 def recognise(data: Mapping[str, Any]) -> bool:
     """Tell whether parsed data is a configuration of AReaL: its sections, and a model that is trained."""
-    return len(_MARKS & data.keys()) >= _ENOUGH and isinstance(data.get("actor"), dict)
+    actor = data.get("actor")
+    if not isinstance(actor, dict):
+        return False
+    return len(_MARKS & data.keys()) >= _ENOUGH or parse_backend(actor.get("backend")) is not None
 
 
 def read(data: Mapping[str, Any], path: str) -> Reading:
@@ -241,6 +244,12 @@ def _split(backend: Backend, section: str, role: str) -> Iterator[Statement]:
     key = f"{section}backend"
     yield Statement("training.sharding", key, "megatron" if backend.engine == "megatron" else "fsdp", role)
     yield Statement(None, f"(on {backend.engine})", True, role)
+    yield Statement("program.runs_transformers", key, backend.engine == "fsdp", role)
+    if backend.engine != "megatron":
+        # experts of archon/qwen3/infra/parallelize.py are split over a mesh of their own
+        yield Statement(
+            "program.fsdp_mixes_meshes", key, backend.engine == "archon" and backend.sizes.get("e", 1) > 1, role
+        )
     yield Statement("hardware.world_size", key, backend.ranks, role)
     for letter, fact in (
         ("t", "training.tensor_parallel"),

@@ -33,6 +33,7 @@ TRAINERS = {"grpo": "grpo", "ppo": "ppo", "distillation": "gkd", "sft": "sft", "
 """Section of a program → what it trains with."""
 _SECTIONS = {*TRAINERS, "policy", "checkpointing", "cluster", "loss_fn"}
 _OTHERS = {
+    "async_rl",
     "data",
     "data_plane",
     "defaults",

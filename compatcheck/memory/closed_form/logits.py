@@ -194,7 +194,7 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
 def kept_outputs(run: Run) -> tuple[Component, ...]:
     """Return the logits that a loop keeps while blocks are differentiated, where it holds the model's output through backward."""
     whole = run.makes_logits and run.loss == "cross_entropy" and run.optimizer is not None
-    if not run.outputs_kept or not whole or outside_loss(run, backward=True) is not None:
+    if not run.outputs_kept or not whole:
         return ()
     count = run.tokens * sequences(run) * run.model.vocab / run.parallel.tensor
     words = f"{run.precision.logits:g} B × {run.tokens * sequences(run):,} tokens × {run.model.vocab / run.parallel.tensor:,.0f}"

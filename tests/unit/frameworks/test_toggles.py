@@ -107,6 +107,15 @@ NEMO_MEGATRON = {
     "checkpointing": {},
 }
 PRIME = {"model": {"name": "m"}, "trainer": {}, "orchestrator": {}, "inference": {}}
+LLAMAFACTORY = {
+    "model_name_or_path": "m",
+    "stage": "sft",
+    "do_train": True,
+    "finetuning_type": "full",
+    "dataset": "d",
+    "template": "t",
+    "output_dir": "o",
+}
 PROGRAMS = {
     "nemo_rl": Program(
         (
@@ -216,17 +225,7 @@ PROGRAMS = {
     "open_instruct": Program(("accelerate launch --num_processes 8 open_instruct/finetune.py --model_name_or_path m",)),
     "ms_swift": Program(("swift sft --model m --dataset d",), ("keys.txt", "shared_keys.txt"), values=("seq_cls",)),
     "llamafactory": Program(
-        (
-            {
-                "model_name_or_path": "m",
-                "stage": "sft",
-                "do_train": True,
-                "finetuning_type": "full",
-                "dataset": "d",
-                "template": "t",
-                "output_dir": "o",
-            },
-        )
+        (LLAMAFACTORY, LLAMAFACTORY | {"use_galore": True}, LLAMAFACTORY | {"use_apollo": True}),
     ),
     "accelerate": Program(({"compute_environment": "LOCAL_MACHINE", "distributed_type": "FSDP", "num_processes": 8},)),
     "deepspeed": Program(({"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 1},)),

@@ -186,6 +186,17 @@ def test_a_measured_device_keeps_what_was_measured_apart_from_what_was_looked_up
     assert (memory.origin, memory.sources, memory.note) == ("derived", (row,), row.path)
 
 
+@pytest.mark.parametrize(("ranks", "colocated", "found"), [(4, False, 4), (4, True, 8), (16, False, 16)])
+def test_an_engine_with_devices_of_its_own_has_those_that_the_policy_leaves(
+    rules: RuleSet, ranks, colocated, found
+) -> None:
+    node = Hardware(
+        Source("--gpu"), gpu="H100-80GB", gpus_per_node=8, nodes=1, catalogued=frozenset({"nodes", "memory_bytes"})
+    )
+    run = document("areal", "c.yaml", hardware__world_size=ranks, rollout__colocated=colocated)
+    assert values(resolve("s", rules=rules, documents=(run,), hardware=((node, True),)))["hardware.world_size"] == found
+
+
 def test_memory_of_a_measured_device_that_is_not_known_stays_unknown(rules: RuleSet) -> None:
     hardware = Hardware(Source("nvidia-smi"), gpu="NVIDIA A100-SXM4-80GB")
     subject = resolve("s", rules=rules, hardware=((hardware, False),))

@@ -77,7 +77,24 @@ def test_what_is_no_backend(text: object) -> None:
 
 def test_a_file_is_told_by_its_sections() -> None:
     assert areal.recognise(RL)
+    assert areal.recognise({"actor": {"backend": "fsdp:d4", "path": "m"}})
     assert not areal.recognise({"env_vars": {}, "saver": {}})
+    assert not areal.recognise({"actor": {"backend": "gloo"}})
+
+
+@pytest.mark.parametrize(
+    ("backend", "wanted"),
+    [
+        ("fsdp:d4", (True, False, "no", True)),
+        ("archon:d4", (False, False, "no", True)),
+        ("archon:d8e4", (False, True, "no", True)),
+        ("megatron:d4", (False, None, "bf16", None)),
+    ],
+)
+def test_what_an_engine_runs(backend: str, wanted: tuple[object, ...]) -> None:
+    found = resolved(actor={"backend": backend})["actor"]
+    names = ("program.runs_transformers", "program.fsdp_mixes_meshes", "training.mixed_precision", "run.outputs_kept")
+    assert tuple(found.get(name) for name in names) == wanted
 
 
 def test_a_policy_on_devices_of_its_own() -> None:

@@ -172,6 +172,7 @@ def test_a_file_is_told_by_its_sections_or_by_the_file_that_it_composes_from() -
     assert nemo_rl.recognise(yaml.safe_load(BASE))
     assert nemo_rl.recognise({"defaults": "../sft.yaml", "policy": {}})
     assert nemo_rl.recognise({"defaults": ["a.yaml", "b.yaml"], "data_plane": {"enabled": True}})
+    assert nemo_rl.recognise({"defaults": "a.yaml", "grpo": {}, "logger": {}, "async_rl": {"sampler": {}}})
     assert not nemo_rl.recognise({"defaults": ["ppo_trainer", "_self_"], "data": {}})
     assert not nemo_rl.recognise({"defaults": "a.yaml", "model": {}})
     assert not nemo_rl.recognise({"policy": {}})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from compatcheck.memory.closed_form.logits import logits
+from compatcheck.memory.closed_form.logits import kept_outputs, logits
 from compatcheck.memory.closed_form.policy_logits import per_policy_logit
 
 TOKENS = {"training__micro_batch_size": 1, "training__sequence_length": 1024}
@@ -55,3 +55,9 @@ def test_a_reference_scores_and_has_no_entropy(make_run, code, scores):
 def test_they_are_taken_alike_in_supervised_training(make_run):
     run = make_run(program__code="areal", training__trainer="sft", **TOKENS)
     assert logits(run, backward=True)[0].size.expected == 6 * 1024 * 32000
+
+
+def test_a_loop_that_has_a_name_for_the_logits_keeps_them_while_blocks_are_differentiated(make_run):
+    changes = {"program__code": "areal", "training__trainer": "grpo", **TOKENS}
+    assert kept_outputs(make_run(**changes, run__outputs_kept=True))[0].size.expected == 2 * 1024 * 32000
+    assert kept_outputs(make_run(**changes, run__outputs_kept=False)) == ()
