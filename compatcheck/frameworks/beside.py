@@ -27,6 +27,17 @@ def find_beside(base: str, name: str, files: Files) -> str:
     return file if os.path.isabs(base) else os.path.relpath(file)
 
 
+def find_of_another_machine(base: str, name: str, files: Files) -> str | None:
+    """Find what a path of another machine (``/root/project/scripts/env.sh``) names in the project that the naming file is in.
+
+    As much of its end is kept as lies there, a directory at least; whoever reads the file has to say what it is taken for.
+    """
+    parts = os.path.normpath(name).split(os.sep)[1:] if os.path.isabs(name) else []
+    tails = (os.path.join(*parts[at:]) for at in range(1, len(parts) - 1))
+    found = (find_beside(base, tail, files) for tail in tails)
+    return next(filter(files.is_file, found), None)
+
+
 def _starting_directories(directory: str, files: Files, *, bare: bool) -> list[str]:
     """Return a directory and those above it that a program may be started in."""
     here, above = os.getcwd(), [directory]

@@ -29,29 +29,6 @@ PROGRAMS = (
     ),
     Marks("NeMo", frozenset(["exp_manager", "model", "trainer"]), enough=3),
     Marks(
-        "ROLL",
-        frozenset(
-            [
-                "actor_infer",
-                "actor_train",
-                "advantage_clip",
-                "pretrain",
-                "reward_pretrain",
-                "rollout_batch_size",
-                "sft_train",
-                "system_envs",
-                "track_with",
-                "whiten_advantages",
-            ]
-        ),
-        enough=3,
-    ),
-    Marks(
-        "nanotron",
-        frozenset(["checkpoints", "data_stages", "general", "lighteval", "parallelism", "tokenizer", "tokens"]),
-        enough=5,
-    ),
-    Marks(
         "LLM Foundry",
         frozenset(["device_train_microbatch_size", "global_train_batch_size", "max_duration", "train_loader"]),
     ),

@@ -43,6 +43,8 @@ class Batch(NamedTuple):
     """Tokens of a filled batch where sequences are half as long as their limit and run out before it is full."""
     least: int | None = None
     """Smallest value of the key that gives this batch, where it is more than a device holds."""
+    unbounded: bool = False
+    """Nobody says how long sequences get; none is taken to be longer than a filled batch."""
 
     def as_facts(self) -> dict[str, Value]:
         """Return the batch in the vocabulary's names."""
@@ -77,13 +79,17 @@ def read_batch(facts: Mapping[str, Fact], names: tuple[str, str, str], whole: st
     total = _number(facts, whole)
     share = None if total is None else max(1, -(-total // ranks))
     limit = _number(facts, tokens)
+    words = "" if limit is None else f"{_key(facts, tokens)} {limit:,}"
     if limit is not None and length is not None:
         filled = max(limit * context, length)
         if share is not None:
             filled = min(filled, share * length)
         passes = None if share is None else -(-share * length // filled)
         half = filled if share is None else min(filled, max(1, share * length // 2))
-        return Batch(1, filled, filled=True, words=f"{_key(facts, tokens)} {limit:,}", passes=passes, half=half)
+        return Batch(1, filled, filled=True, words=words, passes=passes, half=half)
+    if limit is not None:  # one sequence alone may be longer; nobody says how long they get
+        filled = max(limit * context, _number(facts, "training.max_response_length") or 0)
+        return Batch(1, filled, filled=True, words=words, half=max(1, filled // 2), unbounded=True)
     key = _number(facts, size)
     if key is None or length is None:
         return None

@@ -119,6 +119,7 @@ def read_run(
         unsharded_gradients=_unsharded(source, parallel, precision, versions) if trains else 0.0,
         no_sync=_runs_unsynchronised(source) if trains else False,
         mixed_units=_mixes_units(source, parallel) if trains and trainable < model.parameters else False,
+        gradients_apart=bool(source.get("program.makes_gradients_apart")),
         loop_read=loop_read,
         unread_release=str(source.get("program.unread_release") or ""),
         quantised_read=source.get("program.quantised_read") is not False,

@@ -177,6 +177,9 @@ def _note(role: str, run: Run, batch: Batch | None, fact: str) -> list[Assumptio
     if batch is None:
         return []
     found = [Assumption(f"{fact} ({role})", batch.sequences, batch.words)] if batch.words and not batch.filled else []
+    if batch.unbounded and fact == "training.micro_batch_size":
+        reason = f"nobody says how long sequences get; none is taken to be longer than a batch of {batch.words}"
+        found.append(Assumption("training.sequence_length", batch.length, reason))
     if run.unpadded and _may_be_shorter(batch, run):
         reason = (
             "sequences follow each other without padding, so that the need follows the data: expected and high are of batches "

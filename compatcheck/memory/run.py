@@ -151,6 +151,8 @@ class Run(NamedTuple):
     """All micro batches of a step but the last run under ``no_sync``; None where nobody read the loop."""
     mixed_units: bool | None
     """FSDP1 units hold frozen parameters beside trained ones, and make gradients of all of them; None where nobody knows."""
+    gradients_apart: bool
+    """Gradients of parameters are there beside the buffer that they are added to, until all of a micro batch are."""
     loop_read: bool
     """Somebody read the code of the program that trains, or none is named."""
     unread_release: str

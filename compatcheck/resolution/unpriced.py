@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.document import Document
 from compatcheck.core.facts import Fact
+from compatcheck.rules.programs import lineage
 
 if TYPE_CHECKING:
     from compatcheck.core.source import Source
@@ -26,7 +27,9 @@ def describe_unpriced(documents: Sequence[Document], role: str, rules: "RuleSet"
     found: dict[str, Source] = {}
     cells: Mapping[str, Mapping[str, str]] = rules.section(f"tables/{TABLE}") or {}
     for document in documents:
-        keys = cells.get(document.reader)
+        keys = {
+            key: word for one in reversed(lineage(document.reader)) for key, word in cells.get(one.name, {}).items()
+        }
         if not keys:
             continue
         stated = [(one.key, one.role) for one in document.statements if one.fact is None and not _is_off(one.value)]

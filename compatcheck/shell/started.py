@@ -203,6 +203,9 @@ class StartedShells(ScriptReading):
                 self.skip(line, reason, "name it, too", passes=True)
             return None
         name, text = found
+        if path is not None and os.path.isabs(path) and name != path:
+            reason = f"{verb} {path}, which is not here: {name} is assumed"
+            self.skip(line, reason, "give the file where it was changed", passes=True)
         self.paths.append(name)
         first = (len(self.paths) - 1) * SPAN + 1
 

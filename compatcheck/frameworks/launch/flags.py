@@ -67,24 +67,21 @@ def parse_flags(words: Iterable[Word], *, switches: Collection[str] = (), single
 
 _LIST = lazy_compile(
     r"arg|opt|flag|extra|param|overrid|config|\[[@*]\]"
-    r"|^(?:\$\(|`)(?!(?:.*[\s;&|(])?(?:pwd|dirname|basename|realpath|readlink)\b[^;&|]*$)",
+    r"|^(?:\$\(|`)(?!(?:.*[\s;&|(])?(?:pwd|dirname|basename|realpath|readlink|mktemp|date|hostname|nproc|wc)\b[^;&|]*"
+    r"(?:\|\s*(?:tr\s+-d|xargs)\b[^;&|]*)?$)",
     re.IGNORECASE,
 )
 """What the names of variables that hold options have in them, and of those that hold one value have not; arrays, output but that
-of a command that names a directory."""
+of a command that prints one value."""
+_PATH = lazy_compile(r"^[^-$`]*/|\$(?:\w+|\{\w+\})/")
+"""What makes a path of a word: text with a slash in front of what is not known, or a slash behind a variable."""
 
 
 def _may_be_options(word: Word, *, after_value: bool) -> bool:
-    """Tell whether an unknown word may hold options, and not only the value of the option before it.
-
-    One that begins as a path does is a path, whatever its variables are.
-    """
-    if word.text is not None or not word.many or _PATH.match(word.written):
+    """Tell whether an unknown word may hold options, and not only the value of the option before it."""
+    if word.text is not None or not word.many or _PATH.search(word.written) is not None:
         return False
     return after_value or any(map(_LIST.search, word.unresolved))
-
-
-_PATH = lazy_compile(r"[^\s$`\"'-][^\s$`]*/")
 
 
 def split_flag(word: Word) -> tuple[str | None, Argument | None]:

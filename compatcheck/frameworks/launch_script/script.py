@@ -12,7 +12,7 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import read_text
-from compatcheck.frameworks.beside import find_beside
+from compatcheck.frameworks.beside import find_beside, find_of_another_machine
 from compatcheck.frameworks.launch.flags import parse_flags
 from compatcheck.frameworks.launch_script.commands import TrainingCommand, read_commands
 from compatcheck.frameworks.launch_script.unread_launches import find_unread_launches
@@ -214,8 +214,10 @@ class _Neighbours:
         self.files = files
 
     def __call__(self, name: str) -> tuple[str, str] | None:
-        """Return the path and the text of a file that the script names."""
+        """Return the path and the text of a file that the script names, or that a path of another machine is taken for."""
         file = find_beside(self.path, name, self.files)
+        if not self.files.is_file(file):
+            file = find_of_another_machine(self.path, name, self.files) or file
         try:
             return (file, read_text(file, self.files)) if self.files.is_file(file) else None
         except InputError:

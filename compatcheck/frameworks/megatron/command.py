@@ -35,7 +35,7 @@ def recognise(launch: Launch) -> str | None:
 
 
 _ENOUGH = 4
-_SWITCHES = frozenset((
+SWITCHES = frozenset((
     "bf16", "fp16", "log_params_norm", "optimizer_cpu_offload", "sequence_parallel", "swiglu",
     "untie_embeddings_and_output_weights", "use_distributed_optimizer",
 ))  # fmt: skip
@@ -44,10 +44,10 @@ _SWITCHES = frozenset((
 
 def read(launch: Launch, _: str) -> tuple[Document, ...]:
     """Translate a launch."""
-    flags = parse_flags(launch.arguments, switches=_SWITCHES)
+    flags = parse_flags(launch.arguments, switches=SWITCHES)
     meanings = OptionMeanings(READER, _table_for(flags.options), NAMES.__contains__)
-    refused = (*_refused(flags.options, launch), *_recomputed_in_part(flags.options, launch))
-    further = FurtherContent(tuple(_known(flags.options)), skipped=refused, unknown=flags.unknown)
+    skipped = tuple(find_skipped(flags.options, launch))
+    further = FurtherContent(tuple(state_known(flags.options)), skipped=skipped, unknown=flags.unknown)
     return (make_command_document(meanings, launch.command.source, flags.options, further),)
 
 
@@ -60,6 +60,12 @@ def _table_for(options: Mapping[str, Argument]) -> Table:
     if "vision_model_type" not in options and "language_model_type" not in options:
         return dict(TABLE)
     return {**TABLE, "seq_length": SILENT, "decoder_seq_length": TABLE["seq_length"]}
+
+
+def find_skipped(options: Mapping[str, Argument], launch: Launch) -> Iterator[Skipped]:
+    """Say what Megatron-LM refuses, and what it does in a part only."""
+    yield from _refused(options, launch)
+    yield from _recomputed_in_part(options, launch)
 
 
 def _refused(options: Mapping[str, Argument], launch: Launch) -> Iterator[Skipped]:
@@ -83,7 +89,8 @@ def _recomputed_in_part(options: Mapping[str, Argument], launch: Launch) -> Iter
         yield Skipped(source, "recomputes a part of the blocks; all of them are taken to be recomputed", passes=True)
 
 
-def _known(options: Mapping[str, Argument]) -> Iterator[Statement]:
+def state_known(options: Mapping[str, Argument]) -> Iterator[Statement]:
+    """Say what follows from options beside the meaning of each, and from those that are left out."""
     yield Statement("training.sharding", "(program)", "megatron")
     yield from _state(options)
     yield from _experts(options)

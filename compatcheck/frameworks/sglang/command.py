@@ -3,6 +3,6 @@
 from compatcheck.frameworks.keys import KeyTable, Names
 from compatcheck.frameworks.launch.server import Server
 
-_NAMES = Names(__file__)
-_SERVER = Server("sglang", KeyTable(__file__), _NAMES, frozenset({"sglang serve", "sglang.launch_server"}))
+NAMES = Names(__file__)
+_SERVER = Server("sglang", KeyTable(__file__), NAMES, frozenset({"sglang serve", "sglang.launch_server"}))
 TABLE, recognise, read = _SERVER.table, _SERVER.recognise, _SERVER.read

@@ -4,6 +4,6 @@ from compatcheck.frameworks.keys import KeyTable, Names
 from compatcheck.frameworks.launch.server import CONVERSIONS, Server
 
 _COMMANDS = frozenset({"vllm serve", "vllm.entrypoints.openai.api_server"})
-_NAMES = Names(__file__)
-_SERVER = Server("vllm", KeyTable(__file__, conversions=CONVERSIONS), _NAMES, _COMMANDS)
+NAMES = Names(__file__)
+_SERVER = Server("vllm", KeyTable(__file__, conversions=CONVERSIONS), NAMES, _COMMANDS)
 TABLE, recognise, read = _SERVER.table, _SERVER.recognise, _SERVER.read

@@ -259,7 +259,8 @@ def training_phases(run: Run) -> tuple[Phase, ...]:
     always = tuple(part for part in for_step if not (run.states_for_step and part.kind == "optimizer_states"))
     grads = gradient.gradients(run)
     load = (*parameters(run), *reference_parameters(run), *context(run))
-    complete = (*gradient.component(run, grads.complete), *gradient.beside(run, between=False))
+    left = grads.complete if grads.at_step is None else grads.at_step
+    complete = (*gradient.component(run, left), *gradient.beside(run, between=False))
     step = (*for_step, *complete, *step_workspace(run), *step_buffers(run))
     held = segments(_shares(run, always))
     return (

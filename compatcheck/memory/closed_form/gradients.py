@@ -22,6 +22,8 @@ class Gradients(NamedTuple):
     """While the loss of the last micro batch is computed: what earlier micro batches have left."""
     persistent: float
     """Allocated for the whole run."""
+    at_step: float | None = None
+    """While the optimizer steps, where that is less than after the last backward."""
 
 
 class Trained(NamedTuple):
@@ -59,7 +61,11 @@ def gradients(run: Run) -> Gradients:
     parallel = run.parallel
     full = sum(part.number * part.bytes_each for part in trained_here(run))
     if parallel.sharding == "megatron":
-        return Gradients(full, full, full)
+        apart = run.precision.stored * count_trained(run) if run.gradients_apart else 0.0
+        buckets = apart if parallel.data * parallel.context > 1 else 0.0  # of torch's DDP, for all of the run
+        if run.gradients_apart and run.precision.gradient <= run.precision.stored:
+            return Gradients(full + buckets, buckets + (full if run.accumulation > 1 else 0.0), buckets)
+        return Gradients(full + apart + buckets, full + buckets, full + buckets, full + buckets)
     if run.in_backward:
         own = held(run)
         largest = max((own.blocks + own.experts) / max(1, own.layers), own.embedding)
@@ -101,6 +107,8 @@ def component(run: Run, count: float) -> tuple[Component, ...]:
     whole = sum(part.number * part.bytes_each for part in parts)
     share = name_share(run, run.parallel.shard, trained=True) if count < whole else ""
     words = " + ".join(f"{part.bytes_each:g} B × {part.number:,.0f}" for part in parts) + share
+    if count > whole:  # beside what they are added to
+        words += f" + {count - whole:,.0f} B in the dtype of the parameters"
     return (Component("gradients", "gradients", exactly(count), words, SOURCE, run.role, facts),)
 
 

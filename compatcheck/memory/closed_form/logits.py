@@ -49,6 +49,9 @@ AUTOCAST = PerLogit(12, 12)
 VOCABULARY_PARALLEL = PerLogit(6, 6)
 """Megatron-LM's: 16-bit logits and one float32 copy in which everything is done in place, the gradient too, which is handed back
 in 16 bits (core/tensor_parallel/cross_entropy.py, core_v0.14.0)."""
+NANOTRON = PerLogit(10, 6)
+"""nanotron's: 16-bit logits, a float32 copy, and the same less the largest, which becomes exponential, softmax and gradient in
+place; the gradient is handed back in 16 bits (src/nanotron/parallel/tensor_parallel/functional.py at 2411b022)."""
 LOSS_PARALLEL = PerLogit(14, 16)
 """torch's `loss_parallel`, which torchtitan takes with tensor parallelism: 16-bit logits, their float32 copy, the same less the
 largest and its exponential; in backward log-probabilities, a gradient in two steps and their exponential
@@ -79,6 +82,8 @@ def per_logit(run: Run) -> PerLogit:
     release = run.release("transformers")
     if run.code == MEGATRON:
         return VOCABULARY_PARALLEL if run.precision.compute < 4 else PerLogit(4, 4)
+    if run.code == "nanotron":
+        return NANOTRON if run.precision.compute < 4 else PerLogit(8, 4)
     if run.code == TORCHTITAN and run.parallel.tensor > 1 and run.precision.compute < 4:
         return LOSS_PARALLEL
     if release is None or release >= (4, 49):
@@ -115,7 +120,7 @@ def sequences(run: Run) -> int:
 
 def _is_of_policy(run: Run) -> bool:
     """Tell whether log-probabilities are taken as a policy's are."""
-    own = run.code in OUTSIDE or (run.code == "openrlhf" and run.trainer in _SAME_LOGITS)
+    own = run.code in {*OUTSIDE, "roll", "slime"} or (run.code == "openrlhf" and run.trainer in _SAME_LOGITS)
     return own or run.trainer in POLICY_TRAINERS
 
 
@@ -175,7 +180,7 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
         bytes_each = run.precision.compute + (run.precision.logits if copied else 0)
     name = "logits and loss" if run.loss == "cross_entropy" else "logits, loss in chunks"
     size = exactly(bytes_each * count)
-    unread = run.release("transformers") is None and run.code != MEGATRON
+    unread = run.release("transformers") is None and run.code not in {MEGATRON, "nanotron"}
     if run.loss == "cross_entropy" and unread and run.optimizer is not None:
         size = Size(int(min(bytes_each, 10) * count), size.expected, int(max(bytes_each, 14) * count))
     elif run.loss == "chunked" and run.compiled and run.code == "torchtune":

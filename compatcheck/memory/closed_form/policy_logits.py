@@ -44,6 +44,10 @@ def per_policy_logit(run: Run, *, backward: bool) -> tuple[PerLogit, str] | None
         return _verl(run, backward=backward)
     if run.code == "openrlhf":
         return _openrlhf(run, backward=backward)
+    if run.code == "slime":
+        return _slime(run, backward=backward)
+    if run.code == "roll":
+        return _roll(run, backward=backward)
     if run.code == NEMO_RL and run.loss != "chunked":
         return _nemo_rl(run, backward=backward)
     if run.code in {SKYRL, PARALLEL_CHUNKS, AREAL}:
@@ -174,6 +178,42 @@ def _openrlhf(run: Run, *, backward: bool) -> tuple[PerLogit, str]:
     if run.optimizer is None or not backward:
         return PerLogit(8, 8, 10) if old else PerLogit(6, 6, 8 if release is not None else 10), source
     return PerLogit(8, 12, 16) if old else PerLogit(8, 10, 12), source
+
+
+def _slime(run: Run, *, backward: bool) -> tuple[PerLogit, str]:
+    """Return slime's figures.
+
+    Megatron's Float16Module casts logits to float32, 4; an exponential beside them, 4, becomes their softmax and is all that is
+    kept, and in backward its own gradient, which is cast to 16 bits, 2. With an entropy coefficient the logits are kept as well,
+    and their gradient takes 4 more. A temperature other than 1 adds a quotient (utils/ppo_utils.py _VocabParallelLogProbEntropy,
+    0.3.1 and 624b824a; benchmarks/checkout_losses.py). Before, both took a clone, and the entropy tensors of its own that were
+    kept (0.1.0 to 0.3.0).
+    """
+    trains = run.optimizer is not None and backward
+    expected = (12.0 if run.entropy else 6.0) if trains else 8.0
+    release = run.release("slime")
+    most = expected + 4 if release is not None and release >= (0, 3, 1) else 20.0
+    return PerLogit(expected, expected, most), "slime utils/ppo_utils.py"
+
+
+def _roll(run: Run, *, backward: bool) -> tuple[PerLogit, str]:
+    """Return ROLL's figures.
+
+    On Megatron a float32 copy, 4, beside 16-bit logits, 2, becomes exponential and gradient in place; an entropy with a gradient
+    keeps the logits, and a softmax as wide, both in float32 with ``logits_in_fp32``. On FSDP2 the loop holds the logits through
+    backward; float32 log-probabilities, 4, have a copy beside them, 4, in backward two gradients, and scoring computes an entropy
+    of three tensors of 4 (benchmarks/checkout_losses.py).
+    """
+    trains = run.optimizer is not None
+    if run.parallel.sharding == "megatron":
+        entropy = trains and run.entropy
+        return PerLogit(6, 8, 16) if entropy else PerLogit(
+            6, 6, 8
+        ), "mcore_adapter parallel_functions/vocab_parallel.py"
+    expected = 10.0 if trains and not backward else 14.0
+    if trains and run.entropy:
+        expected = 34.0 if backward else 18.0
+    return PerLogit(expected, expected, expected + 4), "roll/utils/functionals.py"
 
 
 def _nemo_rl(run: Run, *, backward: bool) -> tuple[PerLogit, str]:

@@ -88,6 +88,14 @@ FEATURES: Mapping[str, Feature] = {
     "split_activations": Feature(
         "split or offloaded checkpoints", "less", "inputs of blocks are taken to be whole on each rank", {"activations": 0.9}
     ),
+    "all_forward": Feature(
+        "all micro batches forward, then all backward", "more", "one micro batch is counted, and all of a step are kept",
+        more={"activations": 7.0, "logits": 3.0},
+    ),
+    "recomputed_parts": Feature(
+        "further parts computed again", "less", "what backward computes again beside attention's core is taken as kept",
+        {"activations": 0.8},
+    ),
     # inputs of attention, MLP and two norms are kept where those of a block would be
     "checkpointed_parts": Feature(
         "checkpointed parts of blocks", "more", "attention, MLP and norms are checkpointed one by one, and keep inputs each",

@@ -138,6 +138,22 @@ def test_what_a_script_sources_is_said_and_counts_where_it_is_of_the_project(
     assert [(name, source.line) for name, source, _ in subject.unresolved] == [("training.micro_batch_size", 2)]
 
 
+@pytest.mark.parametrize(("sourced", "known"), [("/root/p/conf/env.sh", True), ("/etc/env.sh", False)])
+def test_a_path_of_another_machine_is_taken_for_the_file_of_the_project_that_ends_so(
+    rules: RuleSet, project: Path, sourced: str, *, known: bool
+) -> None:
+    for folder in (project / "conf", project):
+        folder.mkdir(exist_ok=True)
+        (folder / "env.sh").write_text("BATCH=4\n", encoding="utf-8")
+    write(project, train__sh=f"source {sourced}\ntorchrun a.py {HF} $BATCH\n")
+    (subject,) = read(rules, "train.sh").subjects
+    (skip,) = [entry for entry in subject.skipped if "sources" in entry.reason]
+    end = "not here: conf/env.sh is assumed" if known else "not read: variables that it sets are not known"
+    assert skip.reason == f"sources {sourced}, which is {end}"
+    assert (value(subject, "training.micro_batch_size") == 4) is known
+    assert not skip.named
+
+
 def test_the_slurm_header_tells_the_number_of_nodes(rules: RuleSet, project: Path) -> None:
     text = f"#!/bin/bash\n#SBATCH --nodes=4\nsrun torchrun --nnodes $SLURM_NNODES --nproc_per_node 8 a.py {HF} 2\n"
     write(project, job__slurm=text)

@@ -55,6 +55,19 @@ ENGINE = "torchrun -m verl.trainer.sft_trainer model.path=m data.train_files=t"
 HF = {"output_dir": "o", "per_device_train_batch_size": 1, "learning_rate": 1e-5, "model_name_or_path": "m"}
 AXOLOTL = {"base_model": "m", "micro_batch_size": 1, "datasets": [{"path": "d"}]}
 CHAT = "deepspeed DeepSpeed-Chat/training/step1_supervised_finetuning/main.py"
+
+
+def roll(strategy: str, **section: object) -> dict[str, Any]:
+    """Return a small file of ROLL whose model is trained by a strategy."""
+    engine = {"strategy_args": {"strategy_name": "vllm"}}
+    return {
+        "pretrain": "m",
+        "actor_train": {"strategy_args": {"strategy_name": strategy}, **section},
+        "actor_infer": engine,
+    }
+
+
+SLIME = "python3 train.py --hf-checkpoint m --rollout-batch-size 8"
 PART = "optim.override_optimizer_config.optimizer"
 SKYRL = "uv run --isolated -m skyrl.train.entrypoints.main_base trainer.policy.model.path=m"
 SKYRL_SFT = "uv run python -m skyrl.train.main_sft model.path=m"
@@ -222,6 +235,17 @@ PROGRAMS = {
         (
             "torchrun pretrain_gpt.py --num-layers 2 --hidden-size 8 --num-attention-heads 2 --seq-length 8 --micro-batch-size 1",
         )
+    ),
+    "slime": Program((SLIME,)),
+    "roll": Program(
+        (
+            roll("megatron_train"),
+            roll("fsdp2_train", model_args={"lora_target": "all-linear"}),
+            roll("hf_infer"),
+        )
+    ),
+    "nanotron": Program(
+        ({"general": {}, "model": {"model_config": {"hidden_size": 8}}, "parallelism": {"dp": 2}, "tokens": {}},)
     ),
     "vllm": Program(("vllm serve m",)),
     "sglang": Program(("python3 -m sglang.launch_server --model-path m",)),

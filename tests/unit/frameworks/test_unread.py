@@ -45,11 +45,8 @@ def test_a_workflow_is_passed_over() -> None:
 @pytest.mark.parametrize(
     ("text", "framework"),
     [
-        (
-            "pretrain: m\nactor_train: {training_args: {}}\nactor_infer: {}\nrollout_batch_size: 64\nmax_steps: 1",
-            "ROLL",
-        ),
-        ("checkpoints: {}\ngeneral: {}\nmodel: {}\nparallelism: {dp: 1}\ntokenizer: {}\ntokens: {}", "nanotron"),
+        ("trainer: {}\nexp_manager: {}\nmodel: {name: m}", "NeMo"),
+        ("model: {name: m}\nmax_duration: 1ba\nglobal_train_batch_size: 8\ntrain_loader: {}", "LLM Foundry"),
     ],
 )
 def test_programs_that_share_key_names_with_trainers_are_named(tmp_path: Path, text: str, framework: str) -> None:

@@ -572,3 +572,96 @@ def test_an_entropy_that_is_not_compiled_takes_more_and_chunks_bound_it() -> Non
     assert bytes_of(plain, "logits") == 5 * bytes_of(compiled, "logits")
     assert bytes_of(compiled, "logits") < bytes_of(chunked, "logits") < bytes_of(plain, "logits")
     assert bytes_of(scoring(compile=True, chunking=True), "logits") == bytes_of(compiled, "logits")
+
+
+SLIME = {
+    **{name: value for name, value in MODEL.items() if name != "training.sequence_length"},
+    "training.framework": "slime",
+    "training.trainer": "grpo",
+    "training.sharding": "megatron",
+    "training.mixed_precision": "bf16",
+    "training.tensor_parallel": 4,
+    "training.micro_batch_tokens": 8192,
+    "training.gradient_checkpointing": True,
+    "training.use_remove_padding": True,
+    "training.sleeps_while_idle": True,
+    "training.offload_param": "cpu",
+    "rollout.engine": "sglang",
+    "rollout.gpu_memory_utilization": 0.7,
+    "rollout.colocated": True,
+    "rollout.sleep_mode": True,
+    "rollout.multi_stage_wake_up": True,
+}
+
+
+def test_batches_of_tokens_need_no_length_of_a_sequence_and_that_is_said() -> None:
+    estimate = price(SLIME)
+    assert "8,192 tokens" in next(
+        part.formula for part in find_phase(estimate, "actor", "forward").components if part.kind == "logits"
+    )
+    (assumed,) = [one for one in estimate.assumptions if one.fact == "training.sequence_length (actor)"] or [
+        one for one in estimate.assumptions if one.fact == "training.sequence_length"
+    ]
+    assert assumed.value == 8192
+    longer = price(SLIME | {"training.max_response_length": 16384})
+    assert [one.value for one in longer.assumptions if one.fact.startswith("training.sequence_length")] == [16384]
+
+
+def test_all_of_a_slime_trainer_is_away_while_the_engine_generates_and_there_while_it_trains() -> None:
+    estimate = price(SLIME)
+    rollout, step = find_phase(estimate, "rollout", "rollout"), find_phase(estimate, "actor", "step")
+    assert bytes_of(rollout, "parameters", "actor") == bytes_of(rollout, "gradients") == 0
+    assert bytes_of(rollout, "optimizer_states") == 0
+    held = MODEL["model.parameters"] / 4
+    assert bytes_of(step, "parameters", "actor") == pytest.approx(2 * held, rel=0.01)
+    assert bytes_of(step, "gradients") == pytest.approx(4 * held, rel=0.01)
+    assert bytes_of(step, "optimizer_states") > 0
+
+
+def test_states_on_the_host_stay_there_where_something_else_says_that_they_sleep() -> None:
+    step = find_phase(price(SLIME | {"training.offload_optimizer": "cpu"}), "actor", "step")
+    assert bytes_of(step, "optimizer_states") == 0
+    assert bytes_of(step, "gradients") > 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "role", "phase", "each"),
+    [
+        ({}, "actor", "forward", 8),
+        ({}, "actor", "backward", 6),
+        ({"training.entropy_coefficient": 0.01}, "actor", "backward", 12),
+        ({"training.trainer": "sft", "rollout.engine": None}, "actor", "forward", 8),
+    ],
+)
+def test_bytes_per_logit_of_slime(changed: dict[str, Value], role: str, phase: str, each: int) -> None:
+    logits = bytes_of(find_phase(price(SLIME | changed), role, phase), "logits")
+    assert logits == each * 8192 * MODEL["model.vocab_size"] // 4
+
+
+@pytest.mark.parametrize(
+    ("sharding", "entropy", "phase", "each"),
+    [
+        ("megatron", 0, "forward", 6),
+        ("megatron", 0, "backward", 6),
+        ("megatron", 0.01, "forward", 8),
+        ("megatron", 0.01, "backward", 8),
+        ("fsdp", 0, "forward", 10),
+        ("fsdp", 0, "backward", 14),
+        ("fsdp", 0.01, "forward", 18),
+        ("fsdp", 0.01, "backward", 34),
+    ],
+)
+def test_bytes_per_logit_of_roll(sharding: str, entropy: float, phase: str, each: int) -> None:
+    """As `benchmarks/checkout_losses.py` prints them."""
+    program = {"training.framework": "roll", "training.sharding": sharding, "training.entropy_coefficient": entropy}
+    found = price(ACTOR | program)
+    assert bytes_of(find_phase(found, "actor", phase), "logits") == each * 4 * 2048 * 152064
+
+
+def test_optimizer_states_that_are_loaded_for_the_step_are_in_no_other_phase() -> None:
+    moved: dict[str, Value] = {"training.offload_param": "cpu", "training.sleeps_while_idle": True}
+    moved |= {"training.offload_optimizer": "cpu"}
+    found = price(ACTOR | moved | {"training.framework": "roll", "training.sharding": "megatron"})
+    states = {phase.name: bytes_of(phase, "optimizer_states") for phase in found.phases}
+    assert states.pop("step") > 0
+    assert set(states.values()) == {0}

@@ -24,3 +24,10 @@ def test_what_is_turned_on_is_stated_with_its_place():
 @pytest.mark.parametrize("value", [False, None, 0, "none"])
 def test_what_is_off_is_not(value):
     assert describe(("mtp_num_layers", value)) is None
+
+
+def test_a_program_has_the_settings_of_what_it_is_built_on():
+    facts = {}
+    document = Document("slime", Source("run.sh"), (Statement(None, "moe_layer_freq", "[0,1]"),))
+    describe_unpriced((document,), "train", open_rules(), facts)
+    assert facts["training.unpriced"].value == ("dense_layers",)

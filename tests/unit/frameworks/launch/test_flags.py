@@ -75,7 +75,9 @@ def test_a_value_that_holds_the_next_option_is_not_known_and_neither_is_that_one
     assert not part_joined({"a.batch": Argument("'x a.length=1'", 1), "max_len": Argument("b=1", 2)}, known)
 
 
-@pytest.mark.parametrize("output", ["$(cd .. && pwd)", "$(dirname $0)", "`realpath x`", "$(readlink -f $0)"])
+@pytest.mark.parametrize(
+    "output", ["$(cd .. && pwd)", "$(dirname $0)", "`realpath x`", "$(readlink -f $0)", "$(ls | wc -l | tr -d ' ')"]
+)
 def test_a_directory_that_a_command_names_holds_no_options(output: str) -> None:
     found = parse_flags([word("--reward"), word(output)._replace(text=None, many=True, unresolved=(output,))])
     assert (found.unknown, list(found.options)) == ((), ["reward"])
@@ -84,6 +86,13 @@ def test_a_directory_that_a_command_names_holds_no_options(output: str) -> None:
 @pytest.mark.parametrize("output", ["$(cat words)", "$(pwd; cat words)", "$(list pwdx)"])
 def test_other_output_may_hold_options(output: str) -> None:
     assert parse_flags([word("--reward"), word(output)._replace(text=None, many=True, unresolved=(output,))]).unknown
+
+
+@pytest.mark.parametrize("path", ["$BASE/aime.jsonl", "${BASE}/aime.jsonl", "/data/x_$(date +%Y)", "data/$NAME"])
+def test_a_path_holds_no_options(path: str) -> None:
+    unknown = word(path)._replace(text=None, many=True, unresolved=("$BASE",))
+    assert parse_flags([word("--eval-prompt-data"), word("aime"), unknown]).unknown == ()
+    assert parse_flags([word("--eval-prompt-data"), word("aime"), unknown._replace(written="$BASE")]).unknown
 
 
 def test_a_word_that_begins_as_a_path_holds_no_options() -> None:

@@ -69,3 +69,23 @@ def test_before_torch_2_gradients_are_zeroed_and_stay_and_parameters_step_one_by
     run = make_run(packages={"torch": release})
     assert bool(gradients(run).before) is kept
     assert (run.implementation == "for_loop") is kept
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_gradients_that_are_made_apart_are_there_beside_the_buffer_until_a_micro_batch_is_through(make_run, ranks):
+    found = gradients(
+        make_run(
+            training__sharding="megatron", training__grad_accum_dtype="float32", program__makes_gradients_apart=True,
+            hardware__world_size=ranks,
+        )
+    )  # fmt: skip
+    left = 4 * SEVEN + (2 * SEVEN if ranks > 1 else 0)  # torch's DDP keeps its buckets
+    assert found == Gradients(left + 2 * SEVEN, left, left, left)
+
+
+def test_without_a_buffer_there_is_nothing_that_they_could_be_beside(make_run):
+    run = make_run(
+        training__sharding="megatron", program__makes_gradients_apart=True, hardware__world_size=1,
+        training__master_dtype=None, training__grad_accum_dtype="bfloat16",
+    )  # fmt: skip
+    assert gradients(run).complete == 2 * SEVEN

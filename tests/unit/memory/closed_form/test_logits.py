@@ -98,6 +98,14 @@ def test_torchtitan_splits_its_loss_over_the_ranks_that_split_the_vocabulary(mak
     assert [logits(whole, backward=backward)[0].size.expected for backward in (False, True)] == [20 * share, 24 * share]
 
 
+def test_the_loss_of_nanotron_takes_a_float32_copy_and_the_same_less_the_largest(make_run):
+    run = make_run(training__sharding="megatron", program__code="nanotron", hardware__world_size=1)
+    assert [logits(run, backward=backward)[0].size.expected / (2 * 1024 * 32000) for backward in (False, True)] == [
+        10,
+        6,
+    ]
+
+
 @pytest.mark.parametrize(("tensor", "forward", "backward"), [(1, 8, 12), (4, 12, 12)])
 @pytest.mark.parametrize("trainer", ["grpo", "sft"])
 def test_nemo_rl_takes_log_probabilities_of_float32_logits_for_every_trainer(

@@ -1,0 +1,1 @@
+"""nanotron: its files, and the commands that name one."""

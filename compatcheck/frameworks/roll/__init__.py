@@ -1,0 +1,1 @@
+"""ROLL: its files, and the commands that name one."""

@@ -1,0 +1,1 @@
+"""slime: the command lines of its trainers."""
