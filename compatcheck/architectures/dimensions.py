@@ -22,8 +22,6 @@ _EXPERT_WIDTH_IS_INTERMEDIATE = frozenset(_TYPES["expert_width_is_intermediate"]
 """Types whose ``intermediate_size`` is the width of one expert."""
 _CONV3D = frozenset(_TYPES["conv3d"])
 """Types with a Conv3d as patch embedding."""
-_LATENT_ATTENTION = frozenset(_TYPES["latent_attention"])
-"""Types whose queries, keys and values have different widths, so that there is no one ``head_dim``."""
 _QUANTIZATIONS = {
     "gptq": "gptq", "awq": "awq", "fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "mxfp4", "aqlm": "aqlm", "hqq": "hqq",
     "eetq": "eetq", "torchao": "torchao",
@@ -104,12 +102,12 @@ def _read_heads(keys: Keys, found: Mapping[str, Found | None]) -> dict[str, Foun
         key_value = _integer(keys.mapping("attn_config"), ("kv_n_heads",))
     elif model_type == "chatglm" and keys.flag("multi_query_attention"):
         key_value = _integer(keys, ("multi_query_group_num",))
+    compressed, rotated = _integer(keys, ("kv_lora_rank",)), _integer(keys, ("qk_rope_head_dim",))
     width: Found | None = None
-    if model_type not in _LATENT_ATTENTION:
+    if compressed is None:  # else queries, keys and values have different widths, so that there is no one head_dim
         width = _integer(keys, ("head_dim", "d_kv"))
         if width is None and heads and hidden and isinstance(heads[0], int) and isinstance(hidden[0], int) and heads[0]:
             width = (hidden[0] // heads[0], _join_keys(hidden[1], heads[1]))
-    compressed, rotated = _integer(keys, ("kv_lora_rank",)), _integer(keys, ("qk_rope_head_dim",))
     latent: Found | None = None
     if (
         compressed is not None

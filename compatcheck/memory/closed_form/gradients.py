@@ -152,12 +152,7 @@ def beside(run: Run, *, between: bool) -> tuple[Component, ...]:
 
 
 def largest_unsharded(run: Run) -> Size:
-    """Return gradients that live whole for a moment although they are sharded afterwards: one block's, or the head's.
-
-    FSDP1 joins the gradients of a unit's weights, which lie beside it until then: twice a block's, or those of embedding and
-    head, which are of one unit, the root: weights are ``torch.split`` of one flat parameter, whose backward is ``cat`` (torch
-    distributed/fsdp/_flat_param.py; counted with torch 2.13.0 on a CPU).
-    """
+    """Return gradients that live whole for a moment although they are sharded afterwards: one block's, or the head's."""
     if run.parallel.stage < 2:
         return exactly(0)
     own = held(run)
@@ -166,9 +161,5 @@ def largest_unsharded(run: Run) -> Size:
         return exactly(each * block)
     each = max(run.precision.compute, run.precision.reduce if run.parallel.sharding == "fsdp" else 0)
     block = (own.blocks + own.experts) / max(1, own.layers)
-    if run.parallel.fsdp == 1:
-        unit = max(block, own.embedding + own.lm_head)
-        joined = run.precision.compute + each
-        return Size(int(each * block), int(joined * unit), int((joined + run.precision.compute) * unit))
     largest = max(block, own.lm_head or own.embedding)
     return Size(int(each * block), int(each * largest), int(2 * each * largest))

@@ -128,4 +128,16 @@ def test_dimensions_are_what_the_code_makes_of_the_keys() -> None:
 
 def test_latent_attention_has_no_one_width_of_a_head() -> None:
     assert "model.head_dim" not in dimensions(KIMI)
+    newer = dimensions(
+        {
+            "model_type": "glm_moe_dsa",
+            "hidden_size": 6144,
+            "num_attention_heads": 64,
+            "head_dim": 64,
+            "kv_lora_rank": 512,
+            "qk_rope_head_dim": 64,
+        }
+    )
+    assert "model.head_dim" not in newer
+    assert newer["model.latent_cache_width"] == (576, "kv_lora_rank, qk_rope_head_dim")
     assert dimensions(KIMI)["model.num_experts"] == (384, "n_routed_experts")

@@ -64,15 +64,6 @@ def test_fsdp_reduces_a_block_or_the_head_at_once(make_run):
     assert largest_unsharded(make_run()).high == 0
 
 
-def test_fsdp1_joins_the_gradients_of_embedding_and_head(make_run):
-    facts = {"training__sharding": "fsdp", "hardware__world_size": 8, "training__fsdp_version": 1}
-    run = make_run(**facts, model__vocab_size=256000, model__hidden_size=2048, model__lm_head_parameters=256000 * 2048)
-    run = run._replace(model=run.model._replace(embedding=256000 * 2048, lm_head=256000 * 2048))
-    assert largest_unsharded(run).expected == pytest.approx(
-        2 * 2 * 2 * 256000 * 2048
-    )  # 2 B, what is joined and the joined
-
-
 @pytest.mark.parametrize(("release", "kept"), [("1.13.1", True), ("2.0.1", False)])
 def test_before_torch_2_gradients_are_zeroed_and_stay_and_parameters_step_one_by_one(make_run, release, kept):
     run = make_run(packages={"torch": release})
