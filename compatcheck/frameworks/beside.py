@@ -28,7 +28,7 @@ def find_beside(base: str, name: str, files: Files) -> str:
 
 
 def find_of_another_machine(base: str, name: str, files: Files) -> str | None:
-    """Find what a path of another machine (``/root/project/scripts/env.sh``) names in the project that the naming file is in.
+    """Find what a path of another machine (``/workspace/scripts/env.sh``) names in the project that the naming file is in.
 
     As much of its end is kept as lies there, a directory at least; whoever reads the file has to say what it is taken for.
     """

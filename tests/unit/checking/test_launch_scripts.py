@@ -138,7 +138,7 @@ def test_what_a_script_sources_is_said_and_counts_where_it_is_of_the_project(
     assert [(name, source.line) for name, source, _ in subject.unresolved] == [("training.micro_batch_size", 2)]
 
 
-@pytest.mark.parametrize(("sourced", "known"), [("/root/p/conf/env.sh", True), ("/etc/env.sh", False)])
+@pytest.mark.parametrize(("sourced", "known"), [("/workspace/p/conf/env.sh", True), ("/etc/env.sh", False)])
 def test_a_path_of_another_machine_is_taken_for_the_file_of_the_project_that_ends_so(
     rules: RuleSet, project: Path, sourced: str, *, known: bool
 ) -> None:
