@@ -10,7 +10,8 @@ JSON report of each goes into `REPORTS`; a table of the `affected` findings at `
     python benchmarks/public_runs.py CHECKOUTS --estimates benchmarks/inputs/launch_runs.txt [--show]
 
 counts instead what `compatcheck estimate FILE --gpu 8xH100-80GB` says of the files in that list as they are shipped, without
-pins: `CHECKOUTS` holds each repository at its commit as `OWNER+NAME`. A table by repository goes to standard output.
+pins: `CHECKOUTS` holds each repository at its commit as `OWNER+NAME`; verl-recipe lies in the
+directory `recipe` of a checkout of verl. A table by repository goes to standard output.
 
 The number of devices is the script's own where it tells it: a device is named without a number first, and with eight to a node
 only where that left the world size unknown.
