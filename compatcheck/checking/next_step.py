@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import CompatcheckError
@@ -161,11 +162,12 @@ def _select_likely(paths: Sequence[str]) -> list[str]:
     from compatcheck.frameworks.registry import is_told_by_words  # noqa: PLC0415 (only beside such files)
     from compatcheck.rules.programs import programs  # noqa: PLC0415 (only beside such files)
 
-    packages = {name.replace("-", "_").encode() for program in programs().values() for name in program.packages}
+    names = sorted({name.replace("-", "_") for program in programs().values() for name in program.packages})
+    packages = re.compile(rf"\b(?:{'|'.join(names)})\b".encode())
 
     def may_train(path: str, head: bytes) -> bool:
         if not path.endswith(CONFIGURATIONS):
-            return any(name in head for name in packages)
+            return packages.search(head) is not None
         return b'"model_type"' in head or is_told_by_words(head)
 
     return [path for path in paths if may_train(path, _read_head(path))]
