@@ -33,7 +33,7 @@ def compose(documents: Sequence[Document]) -> tuple[Document, ...]:
 
             first, last = documents[head], documents[chain[-1]]
             reader = find_composer(find_program(last.reader).runs_as or last.reader)
-            files = (_with_unresolved(documents[place], first) for place in chain[1:])
+            files = [_with_unresolved(documents[place], first) for place in chain[1:]]
             for place, document in zip(chain, reader.compose(first, *files), strict=True):
                 result[place] = document
     return tuple(result)
@@ -41,18 +41,21 @@ def compose(documents: Sequence[Document]) -> tuple[Document, ...]:
 
 def name_bases(document: Document) -> tuple[tuple[str, str, str], ...]:
     """Return the references to the files that a document composes from: of any program, or of its own."""
-    kinds = {"config", document.reader} if document.options else ()
+    kinds = {"config", document.reader} if document.options or document.is_command else ()
     return tuple(one for one in document.references if one[0] in kinds)
 
 
 def _find_bases(place: int, documents: Sequence[Document]) -> Iterator[int]:
     """Yield where the files stand that a document composes from, what wins first."""
     for _, name, _ in reversed(name_bases(documents[place])):
+        found: list[int] = []
         for other, file in enumerate(documents):
             same = os.path.basename(file.source.path) == os.path.basename(name)
             if other != place and same and file.options and not file.is_command:
-                yield other
-                break
+                found.append(other)
+        beside = os.path.normpath(os.path.join(os.path.dirname(documents[place].source.path), name))
+        exact = [other for other in found if os.path.normpath(documents[other].source.path) == beside]
+        yield from (exact or found)[:1]
 
 
 def _descend(place: int, bases: Mapping[int, Sequence[int]], above: tuple[int, ...] = ()) -> Iterator[int]:

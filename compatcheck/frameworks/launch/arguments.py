@@ -60,7 +60,8 @@ def make_command_document(
     unknown = {
         key: one for key, one in options.items() if one.why is not None and (key in models or meanings.knows(key))
     }
-    values = ((key, argument.value) for key, argument in options.items() if key not in {*unknown, *models})
+    left_out = {*unknown, *models}
+    values = ((key, argument.value) for key, argument in options.items() if key not in left_out)
     translation = translate(values, meanings.table, irrelevant=meanings.irrelevant, source=source)
     found = list(further.references)
     for key, kind in models.items():

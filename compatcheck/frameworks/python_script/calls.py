@@ -68,6 +68,8 @@ class Assignment(NamedTuple):
 
 _MAX_DEPTH = 60
 _NESTED_NAMES = 5
+_MOST_STEPS, _MOST_STEPS_IN_ALL = 2_000, 1_000_000
+"""Expressions that are followed for one value, and for all of a script: a name that stands for others twice doubles them."""
 _DTYPES = {
     "bfloat16", "float16", "float32", "float64", "half", "int8", "float8_e4m3fn",
 }  # fmt: skip
@@ -276,6 +278,7 @@ class Script:
         self.options = options
         self.asked_options = False
         """Whether a value was taken from its own options."""
+        self._left, self._left_in_all = _MOST_STEPS, _MOST_STEPS_IN_ALL
         self.nodes = tuple(ast.walk(tree))
         """All of it, walked through once."""
         self.aliases: dict[str, str] = {}
@@ -410,7 +413,7 @@ class Script:
             is_open = is_open or self.entries(keyword.value, scope) is None
             mapping = keyword.value.id if isinstance(keyword.value, ast.Name) else ""
             for key, value in self.entered.get(mapping, {}).items():
-                names = frozenset(self._names(value, scope, 0))
+                names = self._names(value, scope)
                 keywords[key] = Given(None, value.lineno, f"is set in line {value.lineno} on the way", names)
                 written[key] = value
         plain = tuple(self.read(argument, scope) for argument in node.args if not isinstance(argument, ast.Starred))
@@ -429,6 +432,8 @@ class Script:
 
     def entries(self, node: ast.expr, scope: Scope, depth: int = 0) -> dict[str, ast.expr] | None:
         """Return what a mapping that is written out holds, literals or not; None where it may hold anything."""
+        if not self._may_follow(depth):
+            return None
         if isinstance(node, ast.Name):
             assigned = None if node.id in self.changed or depth > _MAX_DEPTH else scope.find(node.id)
             return None if assigned is None else self.entries(assigned, scope, depth + 1)
@@ -454,12 +459,12 @@ class Script:
         try:
             return Given(self._value(node, scope, 0), node.lineno)
         except NoLiteralError:
-            names = frozenset(self._names(node, scope, 0))
+            names = self._names(node, scope)
             return Given(None, node.lineno, f"is {words_of(node)}, which is no literal", names)
 
     def passes_on(self, node: ast.expr, key: str, scope: Scope, depth: int = 0) -> bool:
         """Tell whether an expression passes on what is called like a key: ``args.bf16``, ``getattr(torch, args.dtype)``."""
-        if depth > _MAX_DEPTH:
+        if not self._may_follow(depth):
             return False
         match node:
             case ast.Attribute(attr=name, value=owner) | ast.Subscript(slice=ast.Constant(value=name), value=owner) if (
@@ -479,17 +484,24 @@ class Script:
                 return self.passes_on(first, key, scope, depth + 1)
         return False
 
-    def _names(self, node: ast.expr, scope: Scope, depth: int) -> Iterator[str]:
-        """Yield the names in an expression, and in what those are assigned."""
-        for inner in ast.walk(node) if depth < _NESTED_NAMES else ():
-            if isinstance(inner, ast.Name):
-                yield inner.id
-                assigned = scope.find(inner.id)
-                if assigned is not None and assigned is not node:
-                    yield from self._names(assigned, scope, depth + 1)
+    def _may_follow(self, depth: int) -> bool:
+        """Tell whether one more expression is followed, so deep in what one is asked for."""
+        self._left = (self._left if depth else _MOST_STEPS) - 1
+        self._left_in_all -= 1
+        return depth <= _MAX_DEPTH and self._left >= 0 and self._left_in_all >= 0
+
+    def _names(self, node: ast.expr, scope: Scope) -> frozenset[str]:
+        """Return the names in an expression, and in what those are assigned."""
+        found: set[str] = set()
+        nodes: list[ast.expr] = [node]
+        for _ in range(_NESTED_NAMES):
+            new = {one.id for outer in nodes for one in ast.walk(outer) if isinstance(one, ast.Name)} - found
+            found |= new
+            nodes = [assigned for name in sorted(new) if (assigned := scope.find(name)) is not None]
+        return frozenset(found)
 
     def _value(self, node: ast.expr, scope: Scope, depth: int) -> object:
-        if depth > _MAX_DEPTH:
+        if not self._may_follow(depth):
             raise NoLiteralError
         match node:
             case ast.Constant(value=value) if isinstance(value, str | int | float | bool | None):

@@ -6,6 +6,7 @@ import ast
 
 _MAX_POWER = 60
 _MAX_NUMBER = 2**63
+_MAX_CHARACTERS = 1 << 14
 
 
 class NoLiteralError(Exception):
@@ -24,6 +25,8 @@ def negate(operator: ast.unaryop, value: object) -> object:
 def compute(operator: ast.operator, left: object, right: object) -> object:
     """Do arithmetic on numbers and join texts, within bounds."""
     if isinstance(operator, ast.Add) and isinstance(left, str) and isinstance(right, str):
+        if len(left) + len(right) > _MAX_CHARACTERS:
+            raise NoLiteralError
         return left + right
     if (
         isinstance(left, bool)

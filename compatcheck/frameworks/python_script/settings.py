@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Held = Argument | dict[str, "Held"]
 _MAX_DEPTH = 60
+_MOST_VALUES = 10_000
 
 
 _MOST_BASES = 8
@@ -135,10 +136,10 @@ class _Module:
                 ast.Assign(targets=[ast.Name(id=name)], value=value)
                 | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
             ):
-                self.names[name] = self.read(value)
+                self._assign(name, value)
             case ast.AugAssign(target=ast.Name(id=name), op=operator, value=value):
                 computed = ast.copy_location(ast.BinOp(ast.Name(name, ast.Load()), operator, value), node)
-                self.names[name] = self.read(computed)
+                self._assign(name, computed)
             case ast.With(items=[ast.withitem(context_expr=ast.Call(func=func))]) if dotted_name(func).endswith(
                 "read_base"
             ):
@@ -149,6 +150,12 @@ class _Module:
                 pass
             case _:
                 self._forget(node)
+
+    def _assign(self, name: str, value: ast.expr) -> None:
+        held = self.read(value)
+        if _is_large(held):
+            held = Argument(None, value.lineno, f"holds more than {_MOST_VALUES:,} values")
+        self.names[name] = held
 
     def _import(self, module: str, items: list[ast.alias], line: int) -> None:
         for item in items:
@@ -222,12 +229,11 @@ class _Module:
                 return [_open(self.read(item, depth + 1)) for item in items]
             case ast.UnaryOp(op=operator, operand=operand):
                 return negate(operator, self._value(operand, depth))
-            case ast.BinOp(left=left, op=ast.Add(), right=right) if isinstance(self._value(left, depth), list):
-                more = self._value(right, depth)
-                if isinstance(more, list):
-                    return [*self._value(left, depth), *more]  # type: ignore[misc]  # as tested
             case ast.BinOp(left=left, op=operator, right=right):
-                return compute(operator, self._value(left, depth), self._value(right, depth))
+                first, second = self._value(left, depth), self._value(right, depth)
+                if isinstance(operator, ast.Add) and isinstance(first, list) and isinstance(second, list):
+                    return [*first, *second]
+                return compute(operator, first, second)
             case ast.BoolOp(op=operator, values=values):
                 found = [self._value(one, depth) for one in values]
                 return all(found) if isinstance(operator, ast.And) else any(found)
@@ -266,6 +272,18 @@ class _Module:
             else:
                 raise NoLiteralError
         return result
+
+
+def _is_large(held: object) -> bool:
+    """Tell whether a value holds more than is followed: names that stand for others twice double them."""
+    pending, count = [held], 0
+    while pending and count <= _MOST_VALUES:
+        one = pending.pop()
+        one = one.value if isinstance(one, Argument) else one
+        count += 1
+        if isinstance(one, dict | list):
+            pending += one.values() if isinstance(one, dict) else one
+    return count > _MOST_VALUES
 
 
 def _open(held: Held) -> object:

@@ -8,7 +8,7 @@ import pytest
 
 from compatcheck.core.errors import InputError
 from compatcheck.frameworks.launch.values import Argument
-from compatcheck.frameworks.python_script.settings import read_settings
+from compatcheck.frameworks.python_script.settings import _is_large, read_settings
 
 TEXT = """
 import torch
@@ -132,3 +132,16 @@ def test_deep_expressions_and_what_is_no_python_are_refused_or_not_known() -> No
     assert read_settings("name = " + "-" * 200 + "1\n", "c.py")["name"].why  # type: ignore[union-attr]
     with pytest.raises(InputError, match="no Python"):
         read_settings("model = dict(\n", "c.py")
+
+
+def test_values_that_double_are_given_up(tmp_path: Path) -> None:
+    lines = ["d0, x0, y0 = 1, 1, 1", "d0 = dict(a=1)", "x0 = 'ab'", "y0 = [1]"]
+    for n in range(1, 40):
+        lines += [f"d{n} = dict(a=d{n - 1}, b=d{n - 1})", f"x{n} = x{n - 1} + x{n - 1}", f"y{n} = y{n - 1} + y{n - 1}"]
+    (tmp_path / "c.py").write_text("\n".join(lines) + "\n")
+    found = read_settings("\n".join(lines) + "\n", str(tmp_path / "c.py"))
+    assert not any(_is_large(held) for held in found.values())
+    for name in ("x39", "y39"):
+        held = found[name]
+        assert isinstance(held, Argument)
+        assert held.why is not None

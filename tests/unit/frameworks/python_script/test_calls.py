@@ -1,0 +1,33 @@
+"""What a script gives its calls is followed through names, as far as that takes no more than it says."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from compatcheck.frameworks.python_script.calls import Script
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["x0 = 'ab'", *(f"x{n} = x{n - 1} + x{n - 1}" for n in range(1, 40)), "TrainingArguments(output_dir=x39)"],
+        [
+            "d0 = dict(a=1)",
+            *(f"d{n} = dict(a=d{n - 1}, b=d{n - 1})" for n in range(1, 40)),
+            "TrainingArguments(deepspeed=d39, **d39)",
+        ],
+        ["d0 = dict(a=1)", *(f"d{n} = dict(**d{n - 1}, **d{n - 1})" for n in range(1, 40)), "TrainingArguments(**d39)"],
+        ["n0 = args.x", *(f"n{n} = f(n{n - 1}, n{n - 1})" for n in range(1, 40)), "TrainingArguments(bf16=n39)"],
+    ],
+)
+def test_names_that_double_are_given_up(lines: list[str]) -> None:
+    script = Script(ast.parse("\n".join(lines)))
+    visited = []
+    follow = script._may_follow
+    script._may_follow = lambda depth: (visited.append(depth), follow(depth))[1]  # type: ignore[method-assign]
+    (call,) = [one for one in script.calls() if one.name == "TrainingArguments"]
+    assert all(given.why is not None for given in call.keywords.values())
+    assert not any(script.passes_on(word.value, "bf16", script.module) for word in call.node.keywords)
+    assert len(visited) < 200_000
