@@ -7,7 +7,7 @@ import pytest
 from tests.unit.frameworks.launch_script.written_commands import documents, facts
 
 START = (
-    "ray job submit --address=http://h:8265 -- python3 train.py --hf-checkpoint /root/Qwen3-4B --rollout-batch-size 32"
+    "ray job submit --address=http://h:8265 -- python3 train.py --hf-checkpoint /models/Qwen3-4B --rollout-batch-size 32"
 )
 FILLED = f"{START} --n-samples-per-prompt 8 --use-dynamic-batch-size --max-tokens-per-gpu 9216"
 
@@ -26,7 +26,7 @@ def test_what_is_always_so_is_said() -> None:
 
 def test_the_checkpoint_of_the_engine_names_the_model_and_does_not_quantise_what_is_trained() -> None:
     document = documents(START.replace("Qwen3-4B", "Qwen3-4B-FP8"))[0]
-    assert ("model", "/root/Qwen3-4B-FP8", "hf_checkpoint") in document.references
+    assert ("model", "/models/Qwen3-4B-FP8", "hf_checkpoint") in document.references
     assert facts(document)["model.quantization"] is None
 
 
