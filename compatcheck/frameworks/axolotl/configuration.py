@@ -193,6 +193,11 @@ def _decide(
         table["plugins"] = (*table.get("plugins", ()), Key(ANYTHING, opens), *replaced)
     _attention_flags(data, table)
     _adapters(data, table)
+    if data.get("val_set_size", 0) == 0 and not data.get(
+        "test_datasets"
+    ):  # core/builders/base.py at 067b021c: evaluates nothing
+        for key in _EVALUATES & table.keys():
+            table[key] = (Key("training.evaluates", constant(False)),)
     if data.get("dp_replicate_size") not in (None, "", 1):
         table["dp_shard_size"] = (Key("training.hsdp_shard_size"),)
     steps, whole, micro = (data.get(key) for key in ("gradient_accumulation_steps", "batch_size", "micro_batch_size"))
@@ -213,6 +218,7 @@ def _decide(
     return stated
 
 
+_EVALUATES = frozenset({"eval_steps", "eval_strategy", "evals_per_epoch", "evaluation_strategy"})
 _TRAINERS = ("rl", "reward_model", "process_reward_model", "pretraining_dataset", "trainer_cls")
 """Keys that choose another training algorithm."""
 _Facts = tuple[tuple[str, object], ...]

@@ -476,3 +476,17 @@ def test_a_batch_decides_accumulation_only_where_the_schemas_1_is_taken_back() -
 def test_lisa_trains_blocks() -> None:
     stated = found(lisa_n_layers=4, lisa_step_interval=20, lisa_layers_attribute="model.layers")
     assert (stated["training.peft"], stated["training.trained_layers"]) == ("freeze", 4)
+
+
+@pytest.mark.parametrize(
+    ("keys", "evaluates"),
+    [
+        ({"val_set_size": 0}, False),
+        ({}, False),
+        ({"test_datasets": []}, False),
+        ({"val_set_size": 0.05}, True),
+        ({"test_datasets": [{"path": "x"}]}, True),
+    ],
+)
+def test_without_a_set_to_evaluate_it_does_not(keys: dict[str, Any], *, evaluates: bool) -> None:
+    assert found(evals_per_epoch=4, **keys)["training.evaluates"] is evaluates

@@ -6,9 +6,7 @@ import pytest
 
 from tests.unit.frameworks.launch_script.written_commands import documents, facts
 
-START = (
-    "ray job submit --address=http://h:8265 -- python3 train.py --hf-checkpoint /models/Qwen3-4B --rollout-batch-size 32"
-)
+START = "ray job submit --address=http://h:8265 -- python3 train.py --hf-checkpoint /models/Qwen3-4B --rollout-batch-size 32"
 FILLED = f"{START} --n-samples-per-prompt 8 --use-dynamic-batch-size --max-tokens-per-gpu 9216"
 
 
