@@ -236,11 +236,9 @@ def _trace(
         return report._replace(details=(f"not traced: {found.reason}",))
     closed = report.estimate
     untraced = tuple(phase for phase in closed.phases if phase.name == "evaluation")
+    same = closed._replace(phases=tuple(phase for phase in closed.phases if phase not in untraced))
     traced = lay_over(found.estimate, (one for one in findings if not _has_run(one.rule_id, found.ran, rules)))
-    details = (
-        *_compare(closed._replace(phases=closed.phases[: len(closed.phases) - len(untraced)]), traced),
-        *found.details,
-    )
+    details = (*_compare(same, traced), *found.details)
     traced = with_phases(traced, untraced)
     possible = tuple(one for one in closed.possible if not _has_run(one.rule_id, found.ran, rules))
     open_one = widen(traced, possible, closed.verdict.condition or "") if possible else traced
