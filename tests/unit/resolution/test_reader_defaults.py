@@ -456,3 +456,11 @@ def test_an_engine_that_is_started_by_itself_has_defaults_too(rules: RuleSet, re
     asked = facts_of(rules, written("vllm serve somewhere/else --enable-sleep-mode --enforce-eager"), vllm=release)
     assert asked["rollout.sleep_mode"].value is True
     assert asked["rollout.enforce_eager"].value is True
+
+
+def test_the_reference_of_a_script_that_loads_its_policy_takes_no_dtype_of_it(rules: RuleSet) -> None:
+    line = "trl dpo --model_name_or_path gpt2 --dtype bfloat16 --precompute_ref_log_probs true\n"
+    facts = facts_of(rules, written(line), trl="1.1.0")
+    assert facts["model.load_dtype"].value == "bfloat16"
+    assert facts["training.reference_load_dtype"].value == "float32"
+    assert "training.reference_load_dtype" not in facts_of(rules, written(line), trl="0.28.0")
