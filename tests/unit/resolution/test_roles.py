@@ -200,3 +200,17 @@ def test_stages_that_take_turns_are_said_to_have_no_formula() -> None:
         "0.7.1",
     )["actor"]
     assert facts["training.unpriced"].value == ("uneven_stages", "virtual_stages")
+
+
+@pytest.mark.parametrize(
+    "started",
+    [
+        "pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 2 --seq-length 64 --micro-batch-size 1",
+        "train.py --hf-checkpoint x --rollout-batch-size 8",
+    ],
+)
+def test_megatron_splits_no_sequence_where_matrices_are_whole(started: str) -> None:
+    for degree, splits in ((1, False), (2, True)):
+        (document,) = written(f"python {started} --tensor-model-parallel-size {degree} --sequence-parallel")
+        facts = resolve("x", rules=open_rules(()), documents=[document]).roles["train"]
+        assert facts["training.sequence_parallel"].value is splits
