@@ -18,23 +18,24 @@ if TYPE_CHECKING:
 
     from compatcheck.core.files import Files
 
-_PLACES = ("version/version", "version.py", "_version.py", "__init__.py")
+_PLACES = ("version/version", "version.py", "_version.py", "__init__.py", "../version.txt", "../VERSION")
 """Where a package keeps its version, from its own folder: as text of the file, or assigned to ``__version__``."""
 _CHARACTERS = 16384
 
 
-def read_release(name: str, folder: str, releases: Sequence[str], files: Files) -> Package | None:
+def read_release(name: str, module: str, folder: str, releases: Sequence[str], files: Files) -> Package | None:
     """Read from the sources of a package between which of its releases they lie.
 
     Args:
-        name: of the distribution, which is taken to be that of the package.
+        name: of the distribution.
+        module: of the package in it.
         folder: in which the package lies.
         releases: known ones of the package, oldest first.
         files: the tree it lies in.
     """
-    package = os.path.join(folder, name.replace("-", "_"))
+    package = os.path.join(folder, module)
     for place in _PLACES:
-        path = os.path.join(package, *place.split("/"))
+        path = os.path.normpath(os.path.join(package, *place.split("/")))
         if not files.is_file(path):
             continue
         text = files.read_text(path, _CHARACTERS)
