@@ -214,3 +214,30 @@ def test_megatron_splits_no_sequence_where_matrices_are_whole(started: str) -> N
         (document,) = written(f"python {started} --tensor-model-parallel-size {degree} --sequence-parallel")
         facts = resolve("x", rules=open_rules(()), documents=[document]).roles["train"]
         assert facts["training.sequence_parallel"].value is splits
+
+
+@pytest.mark.parametrize(("release", "there"), [("0.5.9.post1", True), ("0.6.0", False), ("0.9.0", False)])
+def test_openrlhf_loads_no_reference_without_a_kl_term(release: str, *, there: bool) -> None:
+    (document,) = written(
+        "python3 -m openrlhf.cli.train_ppo_ray --pretrain x --advantage_estimator rloo --init_kl_coef 0"
+    )
+    environment = Environment("r.txt", {"openrlhf": Package("openrlhf", release, Source("r.txt"))}, complete=False)
+    roles = resolve("x", rules=open_rules(()), environment=environment, documents=[document]).roles
+    assert ("reference" in roles, roles["actor"]["training.reference_model"].value) == (there, there)
+
+
+def test_what_follows_from_a_renamed_option_is_said_under_its_new_name() -> None:
+    line = (
+        "python3 -m openrlhf.cli.train_ppo_ray --actor.model_name_or_path x --ds.packing_samples --train.colocate_all "
+        "--train.async_enable"
+    )
+    (document,) = written(line)
+    environment = Environment("r.txt", {"openrlhf": Package("openrlhf", "0.11.0", Source("r.txt"))}, complete=False)
+    subject = resolve("x", rules=open_rules(()), environment=environment, documents=[document])
+    facts = subject.roles["actor"]
+    assert not subject.skipped
+    assert [facts[name].sources[0].key for name in ("model.attn_implementation", "rollout.colocated")] == [
+        "ds.packing_samples",
+        "train.async_enable",
+    ]
+    assert facts["rollout.gpu_memory_utilization"].value == 0.95
