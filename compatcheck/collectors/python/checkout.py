@@ -1,6 +1,7 @@
 """The release of a package that lies beside what is run, in a checkout, and is in no list of packages.
 
-What the sources call themselves is the last release before them: the code may be any up to the next one.
+What the sources call themselves is the last release before them: the code may be any up to the next one. Development versions
+are called as the next one, and may have anything that changed since the series before it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from compatcheck.core.versions import parse_version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from packaging.version import Version
 
     from compatcheck.core.files import Files
 
@@ -46,6 +49,20 @@ def read_release(name: str, module: str, folder: str, releases: Sequence[str], f
         parsed = ((one, parse_version(one)) for one in releases)
         later = (one for one, known in parsed if known is not None and known > here and not known.is_prerelease)
         following = next(later, None)
-        specifier = f">={version}" if following is None else f">={version},<={following}"
+        first = _begin(here, releases) or version
+        specifier = f">={first}" if following is None else f">={first},<={following}"
         return Package(name, None, Source(path), specifier, {"editable": folder})
     return None
+
+
+def _begin(here: Version, releases: Sequence[str]) -> str | None:
+    """Return the release that a development version begins at: the first of the series before, which its branch left at."""
+    if not here.is_devrelease:
+        return None
+    parsed = ((one, parse_version(one)) for one in releases)
+    before = [
+        (one, known.release[:2])
+        for one, known in parsed
+        if known is not None and known < here and not known.is_prerelease
+    ]
+    return next((one for one, series in before if series == before[-1][1]), None)

@@ -456,3 +456,15 @@ def test_an_engine_that_is_started_by_itself_has_defaults_too(rules: RuleSet, re
     asked = facts_of(rules, written("vllm serve somewhere/else --enable-sleep-mode --enforce-eager"), vllm=release)
     assert asked["rollout.sleep_mode"].value is True
     assert asked["rollout.enforce_eager"].value is True
+
+
+@pytest.mark.parametrize(("release", "sequences"), [("0.7.1", 1024), ("0.8.0", 1024), ("0.9.0", 256), (None, None)])
+def test_what_a_development_state_says_otherwise_is_open_between_releases(
+    rules: RuleSet, release: str | None, sequences: int | None
+) -> None:
+    (document,) = written("python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.name=vllm")
+    between = Package("verl", release, Source("r.txt"), None if release else ">=0.7.0,<=0.8.0")
+    environment = Environment(origin="r.txt", packages={"verl": between}, complete=False)
+    found = resolve("x", rules=rules, environment=environment, documents=[document]).roles["actor"]
+    assert (found["rollout.max_num_seqs"].value if "rollout.max_num_seqs" in found else None) == sequences
+    assert found["rollout.max_num_batched_tokens"].value == 8192

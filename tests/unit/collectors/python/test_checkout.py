@@ -23,6 +23,7 @@ RELEASES = ("0.1rc0", "0.1", "0.2rc1", "0.2", "0.3.0")
         ("__init__.py", '"""A package."""\n__version__ = "0.3.0"\n', ">=0.3.0"),
         ("__init__.py", "from .version import __version__\n", None),
         ("version/version", "unknown\n", None),
+        ("version/version", "0.3.0.dev\n", ">=0.2,<=0.3.0"),  # begun where the series before left
         ("../version.txt", "0.2\n", ">=0.2,<=0.3.0"),
         ("../VERSION", "0.3.0\n", ">=0.3.0"),
     ],
