@@ -61,9 +61,6 @@ def estimate_job(roles: Mapping[str, Facts], environment: Environment | None = N
     engine_facts = roles.get("rollout", main)
     if _engine_is_unknown(engine_facts) and not _only_trains(main):
         return Estimate("closed_form", (), judge((), None), needs=("rollout.engine",))
-    open_facts = tuple(_find_open(roles, names, engine_facts)) if not _only_trains(main) else ()
-    if open_facts:
-        return Estimate("closed_form", (), judge((), None), needs=open_facts)
     alone = len(names) == 1 and ("rollout.engine" not in engine_facts or _only_trains(main))
     if alone and not _fills_batches(main, names[0]):
         return estimate(main, environment, role=names[0], trains=names[0] in TRAINED)
@@ -72,6 +69,9 @@ def estimate_job(roles: Mapping[str, Facts], environment: Environment | None = N
     missing = [found for found in read if isinstance(found, Estimate)]
     if missing:
         return missing[0]
+    open_facts = tuple(_find_open(roles, names, engine_facts)) if not _only_trains(main) else ()
+    if open_facts:
+        return Estimate("closed_form", (), judge((), None), needs=open_facts)
     found = [role for role in read if isinstance(role, Role)]
     policy = found[0]
     habit = read_habits(main)
