@@ -185,6 +185,7 @@ def test_precision_on_megatron_is_said_by_its_configuration() -> None:
     facts = roles_of(_MEGATRON, "0.7.1")["actor"]
     names = ("training.param_dtype", "training.grad_accum_dtype", "model.attn_implementation")
     assert [facts[name].value for name in names] == ["bfloat16", "float32", "flash_attention_2"]
+    assert facts["training.distributed_optimizer"].value is True
     section = "actor_rollout_ref.actor.megatron."
     summed = f"+{section}override_ddp_config.grad_reduce_in_fp32=False"
     whole = f"{section}override_transformer_config.attention_backend=unfused"
