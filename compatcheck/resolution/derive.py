@@ -1,7 +1,7 @@
 """Facts that follow from other facts by arithmetic or by the meaning of a setting; each names what it was derived from."""
 
 from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from compatcheck.core.document import SPREADING
 from compatcheck.core.facts import Fact, Value
@@ -231,9 +231,8 @@ def _count_adapters(facts: Mapping[str, Fact]) -> Fact | None:
     linears = name_linears(str(kind or ""), sharding, runs_transformers=of_transformers)
     if list_linears(linears) is None or (not vocab and not HEADS.isdisjoint(targets)):
         return None
-    shape = _Widths(
-        hidden, intermediate, heads * width, kv_heads * width, layers, vocab or 0, linears, gated is not False
-    )  # type: ignore[arg-type,operator]  # as tested
+    sizes: Any = (hidden, intermediate, heads * width, kv_heads * width, layers, vocab or 0)  # type: ignore[operator]  # as tested
+    shape = _Widths._make((*sizes, linears, gated is not False))
     count = count_adapters(shape, rank, tuple(map(str, targets)), decomposed=method.value == "dora")  # type: ignore[arg-type]  # as tested
     sources = tuple(dict.fromkeys(source for name in _COUNTED[:2] for source in facts[name].sources))
     note = "rank × (inputs + outputs) of each adapted layer"

@@ -52,6 +52,9 @@ FEATURES: Mapping[str, Feature] = {
     "dense_layers": Feature(
         "layers without experts", "less", "all layers are taken to have experts", _of(STATES, 0.5)
     ),
+    "experts_on_host": Feature(
+        "experts in host memory", "less", "they, and what trains them, are counted on the device", _of(STATES, 0.98)
+    ),
     # (stages - 1) / (stages × virtual stages) more, less than one whole: arXiv 2205.05198, section 4
     "virtual_stages": Feature(
         "virtual pipeline stages", "more", "an interleaved schedule keeps up to twice the micro batches",

@@ -244,6 +244,22 @@ def test_llamafactory_under_fsdp2_is_not_reentrant_even_when_told_so(rules: Rule
     assert facts["training.use_reentrant"].value is False
 
 
+@pytest.mark.parametrize(
+    ("release", "told", "reentrant"),
+    [("0.9.5", None, True), ("0.9.5", False, False), ("0.9.6.dev0", True, False), (None, None, None)],
+)
+def test_llamafactory_with_ktransformers_is_not_reentrant_after_its_releases(
+    rules: RuleSet, release: str | None, told: object, reentrant: object
+) -> None:
+    keys = {**FACTORY, "use_kt": True} | ({} if told is None else {"use_reentrant_gc": told})
+    versions = {} if release is None else {"llamafactory": release}
+    extra = Document("native", Source("facts.yaml"), (Statement("training.sharding", "a", "none"),))
+    facts = facts_of(rules, [*llama_factory.read(keys, "train.yaml").documents, extra], **versions)
+    fact = facts.get("training.use_reentrant")
+    assert (None if fact is None else fact.value) is reentrant
+    assert facts["training.unpriced"].value == ("experts_on_host",)
+
+
 @pytest.mark.parametrize(("loss", "resident"), [("sigmoid", True), ("orpo", False)])
 def test_llamafactory_keeps_a_reference_model_for_full_preference_training(
     rules: RuleSet, loss: str, resident: object
