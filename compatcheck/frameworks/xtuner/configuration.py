@@ -14,7 +14,6 @@ from compatcheck.frameworks.conversions import LEAVE, opens
 from compatcheck.frameworks.keys import KeyTable, Names
 from compatcheck.frameworks.launch.arguments import OptionMeanings
 from compatcheck.frameworks.launch.values import Argument
-from compatcheck.frameworks.python_script.settings import BASE
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.translation import flatten
 
@@ -50,6 +49,8 @@ _SECTIONS = frozenset({"model", "optim_wrapper", "train_dataloader"})
 _MODEL = "model.llm.pretrained_model_name_or_path"
 _DATASET = "train_dataloader.dataset."
 _LENGTHS = ("max_length", "packed_length")
+_BASE = "_base_"
+"""Stands in what was read of a file where one that it is laid over could not be (`python_script.settings`)."""
 
 
 def is_irrelevant(key: str) -> bool:
@@ -93,7 +94,7 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     opened = tuple(leave_open(options))
     meanings = make_meanings()._replace(models={}) if opened else make_meanings()
     gaps = tuple(Gap(source._replace(key=key, line=options[key].line), str(options[key].why)) for key in hidden)
-    options.pop(BASE, None)
+    options.pop(_BASE, None)
     document = retell(Document(READER, source, (), options=options, gaps=gaps), options, meanings, settle(options))
     return Reading((document._replace(unresolved=(*document.unresolved, *opened), options={}),))
 
@@ -141,7 +142,7 @@ def list_hidden(options: Mapping[str, Argument]) -> tuple[str, ...]:
     return tuple(
         key
         for key, one in options.items()
-        if one.why is not None and (key == BASE or any(known.startswith(f"{key}.") for known in TABLE))
+        if one.why is not None and (key == _BASE or any(known.startswith(f"{key}.") for known in TABLE))
     )
 
 

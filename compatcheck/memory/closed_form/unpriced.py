@@ -150,8 +150,11 @@ def name_unpriced(run: Run) -> Iterator[Unmodelled]:
             yield Unmodelled(feature.name, feature.direction, feature.reason)
     count = count_expert_adapters(run)
     if count:
-        words = "if each routed expert has some, as where experts are linear layers: before transformers 5, in Megatron"
-        yield Unmodelled(_EXPERT_ADAPTERS, "more", f"{count:,} parameters {words}")
+        reason = (
+            f"{count:,} parameters if each routed expert has some, as where experts are linear layers: "
+            "before transformers 5, in Megatron"
+        )
+        yield Unmodelled(_EXPERT_ADAPTERS, "more", reason)
 
 
 _EXPERT_ADAPTERS = "adapters of experts"
