@@ -279,6 +279,22 @@ def test_ms_swift_leaves_the_precision_open_without_the_model(rules: RuleSet) ->
 
 
 @pytest.mark.parametrize(
+    ("keys", "loss"),
+    [
+        ({}, "fused_linear"),
+        ({"sequence_parallel_size": 4}, "cross_entropy"),
+        ({"enable_dft_loss": True}, "cross_entropy"),
+        ({"enable_channel_loss": True}, "cross_entropy"),
+    ],
+)
+def test_ms_swift_takes_labels_from_the_model_for_losses_of_its_own(
+    rules: RuleSet, keys: dict[str, Any], loss: str
+) -> None:
+    facts = swift_facts(rules, "4.5.2", use_liger_kernel=True, **keys)
+    assert facts["training.loss_implementation"].value == loss
+
+
+@pytest.mark.parametrize(
     ("release", "name", "overlaps"), [("3.2.1", "zero3", True), ("3.2.2", "zero3", False), ("4.5.2", "zero2", False)]
 )
 def test_ms_swift_built_in_files_by_release(rules: RuleSet, release: str, name: str, overlaps: object) -> None:
