@@ -195,8 +195,8 @@ def widen_unpriced(run: Run, parts: Sequence[Component]) -> tuple[Component, ...
     if count:
         of_adapters = (one for one in parts if one.name == "adapters" or one.kind in {"gradients", "optimizer_states"})
         size = Size(0, 0, int(total(one.size for one in of_adapters).expected * count / run.adapters))
-        words = f"{count:,} parameters beside {run.adapters:,}, if each expert has some"
-        source = "peft tuners/lora/model.py: linear layers alone"
+        words = "no formula has it; the range holds what it may change"
+        source = "docs/memory-model.md, ranges"
         found.append(
             Component(_EXPERT_ADAPTERS, "workspace", size, words, source, run.role, ("training.lora_target_modules",))
         )
