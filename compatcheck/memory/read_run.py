@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.architectures.adapters import LOW_RANK, count_adapters
+from compatcheck.architectures.adapters import LOW_RANK, count_adapters, default_targets, name_linears
 from compatcheck.core.estimate import Assumption
 from compatcheck.memory.asked_facts import Given
 from compatcheck.memory.precision import adapter_bytes, read_precision
-from compatcheck.memory.run import Model, Parallelism, Precision, Run, RunReading, read_numbers
+from compatcheck.memory.run import EVALUATED_BY_LOSS, Model, Parallelism, Precision, Run, RunReading, read_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,7 +65,7 @@ def read_run(
     if peft in LOW_RANK and not isinstance(targets, tuple):
         targets = source.assume(
             "training.lora_target_modules",
-            DEFAULT_TARGETS,
+            default_targets(model.linears),
             "query and value projections, peft's default for most types",
         )
     names = tuple(str(name) for name in targets) if isinstance(targets, tuple) else ()
@@ -167,17 +167,28 @@ def read_run(
         capability=_number(source.get("hardware.compute_capability")),
         versions=versions,
         attention_open=_leaves_attention_open(source, versions),
-        unpriced=_words(source.get("training.unpriced")),
+        unpriced=(*_words(source.get("training.unpriced")), *(_unpriced_evaluation(source) if trains else ())),
         known=frozenset(facts),
     )
     return RunReading(run, tuple(source.assumptions.values()), ())
 
 
 def _read_evaluated(source: Given) -> int:
-    """Return the batch of evaluations that take the model's own loss, as transformers' Trainer does (prediction_step)."""
-    is_own = source.get("training.evaluates") is True and source.get("program.passes_labels") is True
-    causal = source.get("training.trainer") in {"causal_lm", "pretrain", "sft"}
-    return source.integer("training.eval_batch_size", 0) if is_own and causal else 0
+    """Return the batch of evaluations: with the model's own loss (Trainer.prediction_step), or that of a trainer of TRL."""
+    if source.get("training.evaluates") is not True:
+        return 0
+    trainer = source.get("training.trainer")
+    of_model = source.get("program.passes_labels") is True and trainer in {"causal_lm", "pretrain", "sft"}
+    of_trl = source.get("program.code") == "trl" and trainer in {"sft", *EVALUATED_BY_LOSS}
+    return source.integer("training.eval_batch_size", 0) if of_model or of_trl else 0
+
+
+def _unpriced_evaluation(source: Given) -> tuple[str, ...]:
+    """Name evaluation where the run evaluates batches larger than those it trains on, in a way nobody read."""
+    batch, trained = source.get("training.eval_batch_size"), source.get("training.micro_batch_size")
+    larger = isinstance(batch, int) and isinstance(trained, int) and batch > trained
+    unread = larger and source.get("training.evaluates") is True and not _read_evaluated(source)
+    return ("evaluation",) if unread else ()
 
 
 def _offloads_states(source: Given, *, returning: bool) -> bool:
@@ -290,9 +301,6 @@ def _read_accumulation(source: Given, parallel: Parallelism) -> int:
     return source.positive("training.gradient_accumulation_steps", count, reason)
 
 
-DEFAULT_TARGETS = ("q_proj", "v_proj")
-
-
 def _leaves_attention_open(source: Given, versions: Mapping[str, tuple[int, ...]]) -> bool:
     """Tell whether the kernel of attention hangs on the release of torch: transformers 4.36 to 4.55 takes sdpa from 2.1.1 on."""
     if source.knows("model.attn_implementation") or source.knows("program.attn_implementation") or "torch" in versions:
@@ -343,8 +351,9 @@ def read_model(source: Given, versions: Mapping[str, tuple[int, ...]]) -> Model:
     reason = reason if own is None else source.reason("program.attn_implementation")
     attention = source.assume("model.attn_implementation", own or usual, reason)
     quantization = source.get("model.quantization")
+    model_type = str(source.get("model.model_type") or "")
     return Model(
-        model_type=str(source.get("model.model_type") or ""),
+        model_type=model_type,
         parameters=total,
         in_blocks=min(blocks, total),
         embedding=min(embedding, total),
@@ -368,6 +377,10 @@ def read_model(source: Given, versions: Mapping[str, tuple[int, ...]]) -> Model:
         activation=str(source.get("model.hidden_act") or ""),
         quantization=str(quantization) if isinstance(quantization, str) else None,
         double_quantization=_truth(source.get("model.double_quantization")),
+        linears=name_linears(
+            model_type, source.get("training.sharding"), runs_transformers=source.get("program.runs_transformers")
+        ),
+        gated=gated,
         latent=source.integer("model.latent_cache_width", 0),
     )
 

@@ -244,6 +244,22 @@ def test_llamafactory_under_fsdp2_is_not_reentrant_even_when_told_so(rules: Rule
     assert facts["training.use_reentrant"].value is False
 
 
+@pytest.mark.parametrize(
+    ("release", "told", "reentrant"),
+    [("0.9.5", None, True), ("0.9.5", False, False), ("0.9.6.dev0", True, False), (None, None, None)],
+)
+def test_llamafactory_with_ktransformers_is_not_reentrant_after_its_releases(
+    rules: RuleSet, release: str | None, told: object, reentrant: object
+) -> None:
+    keys = {**FACTORY, "use_kt": True} | ({} if told is None else {"use_reentrant_gc": told})
+    versions = {} if release is None else {"llamafactory": release}
+    extra = Document("native", Source("facts.yaml"), (Statement("training.sharding", "a", "none"),))
+    facts = facts_of(rules, [*llama_factory.read(keys, "train.yaml").documents, extra], **versions)
+    fact = facts.get("training.use_reentrant")
+    assert (None if fact is None else fact.value) is reentrant
+    assert facts["training.unpriced"].value == ("experts_on_host",)
+
+
 @pytest.mark.parametrize(("loss", "resident"), [("sigmoid", True), ("orpo", False)])
 def test_llamafactory_keeps_a_reference_model_for_full_preference_training(
     rules: RuleSet, loss: str, resident: object
@@ -260,6 +276,22 @@ def test_ms_swift_takes_the_precision_from_the_model(rules: RuleSet, dtype: str,
 
 def test_ms_swift_leaves_the_precision_open_without_the_model(rules: RuleSet) -> None:
     assert "training.mixed_precision" not in swift_facts(rules, "4.5.2")
+
+
+@pytest.mark.parametrize(
+    ("keys", "loss"),
+    [
+        ({}, "fused_linear"),
+        ({"sequence_parallel_size": 4}, "cross_entropy"),
+        ({"enable_dft_loss": True}, "cross_entropy"),
+        ({"enable_channel_loss": True}, "cross_entropy"),
+    ],
+)
+def test_ms_swift_takes_labels_from_the_model_for_losses_of_its_own(
+    rules: RuleSet, keys: dict[str, Any], loss: str
+) -> None:
+    facts = swift_facts(rules, "4.5.2", use_liger_kernel=True, **keys)
+    assert facts["training.loss_implementation"].value == loss
 
 
 @pytest.mark.parametrize(
@@ -456,3 +488,59 @@ def test_an_engine_that_is_started_by_itself_has_defaults_too(rules: RuleSet, re
     asked = facts_of(rules, written("vllm serve somewhere/else --enable-sleep-mode --enforce-eager"), vllm=release)
     assert asked["rollout.sleep_mode"].value is True
     assert asked["rollout.enforce_eager"].value is True
+
+
+@pytest.mark.parametrize(("release", "sequences"), [("0.7.1", 1024), ("0.8.0", 1024), ("0.9.0", 256), (None, None)])
+def test_what_a_development_state_says_otherwise_is_open_between_releases(
+    rules: RuleSet, release: str | None, sequences: int | None
+) -> None:
+    (document,) = written("python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.name=vllm")
+    between = Package("verl", release, Source("r.txt"), None if release else ">=0.7.0,<=0.8.0")
+    environment = Environment(origin="r.txt", packages={"verl": between}, complete=False)
+    found = resolve("x", rules=rules, environment=environment, documents=[document]).roles["actor"]
+    assert (found["rollout.max_num_seqs"].value if "rollout.max_num_seqs" in found else None) == sequences
+    assert found["rollout.max_num_batched_tokens"].value == 8192
+
+
+@pytest.mark.parametrize(
+    ("release", "found"),
+    [
+        ("0.15.2", (False, 0.9)),  # the next device
+        ("0.17.0", (False, None)),  # a server
+        ("0.18.0", (False, 0.3)),
+        ("1.0.0", (True, 0.3)),
+        (None, (None, None)),
+    ],
+)
+def test_where_the_engine_of_trl_is_by_release(
+    rules: RuleSet, release: str | None, found: tuple[bool | None, float | None]
+) -> None:
+    data = {**SHORT, "reward_funcs": ["accuracy"], "num_generations": 8, "max_completion_length": 64, "use_vllm": True}
+    documents = [*read_trainer_arguments(data, "grpo.yaml"), *written("accelerate launch --num_processes 4 train.py")]
+    facts = facts_of(rules, documents, **({} if release is None else {"trl": release}))
+    names = ("rollout.colocated", "rollout.gpu_memory_utilization")
+    assert tuple(facts[name].value if name in facts else None for name in names) == found
+
+
+@pytest.mark.parametrize(
+    ("trl", "trainer", "options", "loss"),
+    [
+        ("1.16.0", "sft", "", "fused_linear"),
+        ("1.16.0", "sft", "--loss_type nll", "fused_linear"),
+        ("1.15.0", "sft", "--use_liger_kernel true", "fused_linear"),
+        ("1.16.0", "dpo", "", "fused_linear"),
+        ("1.16.0", "grpo", "", "fused_linear"),
+        ("1.16.0", "reward", "", "cross_entropy"),
+        ("1.14.2", "sft", "--loss_type nll", "cross_entropy"),
+        ("1.14.2", "sft", "", "chunked"),
+        ("1.14.2", "dpo", "", "cross_entropy"),
+        ("0.24.0", "sft", "", "cross_entropy"),
+        ("0.22.2", "sft", "", "cross_entropy"),
+    ],
+)
+def test_what_trl_makes_of_logits_is_its_releases_own(
+    rules: RuleSet, trl: str, trainer: str, options: str, loss: str
+) -> None:
+    text = f"trl {trainer} --model_name_or_path gpt2 --use_liger_kernel false {options}\n"
+    found = facts_of(rules, written(text), trl=trl, transformers="4.57.6")
+    assert found["training.loss_implementation"].value == loss

@@ -108,9 +108,22 @@ def test_zero_three_splits_sixteen_bytes_per_parameter():
 
 
 def test_other_processes_count_on_the_device_and_nowhere_else():
-    plain, crowded = estimate(QWEN_7B), estimate({**QWEN_7B, "run.other_resident_bytes": 10 * GIB})
+    roomy = {**QWEN_7B, "hardware.memory_bytes": 200 * GIB}
+    plain, crowded = estimate(roomy), estimate({**roomy, "run.other_resident_bytes": 10 * GIB})
     assert crowded.device.expected - plain.device.expected == 10 * GIB
     assert crowded.reserved == plain.reserved
+
+
+def test_the_allocator_caches_no_more_than_the_device_has():
+    roomy = estimate({**QWEN_7B, "hardware.memory_bytes": 200 * GIB})
+    between = (roomy.needed.expected + roomy.device.expected) // 2
+    full = estimate({**QWEN_7B, "hardware.memory_bytes": between})
+    limit = full.verdict.limit_bytes
+    assert full.needed.expected == roomy.needed.expected < full.device.expected == limit < roomy.device.expected
+    outside = full.needed.expected - full.allocated.expected
+    assert full.reserved.expected == limit - outside
+    small = estimate({**QWEN_7B, "hardware.memory_bytes": 20 * GIB})
+    assert small.device.expected == small.needed.expected
 
 
 def test_an_unknown_architecture_is_taken_as_llama_and_said_so():
@@ -306,6 +319,31 @@ def test_an_evaluation_makes_the_logits_of_its_whole_batch():
 )
 def test_only_evaluations_that_take_the_models_own_loss_are_priced(changed):
     assert phase_of({**EVALUATED, **changed}) is None
+
+
+def test_an_evaluation_that_nobody_read_is_said_where_its_batch_is_larger_than_that_of_training():
+    unread = {**EVALUATED, "training.label_smoothing": 0.1}
+    assert "evaluation" in {one.name for one in estimate(with_traits(unread)).unmodelled}
+    assert "evaluation" not in {one.name for one in estimate(with_traits(EVALUATED)).unmodelled}
+    small = {**unread, "training.eval_batch_size": 1}
+    assert "evaluation" not in {one.name for one in estimate(with_traits(small)).unmodelled}
+
+
+@pytest.mark.parametrize(
+    ("trainer", "release", "each"),
+    # counted by the probe whole_run with transformers 4.53.3, 5.0.0 and 5.20.0: dpo 6.0 of 11.9 bytes a logit, 16.8 of 16.8 and
+    # 12.6 of 12.6, kto 12.05 of 15.9, 12.05 of 15.9 and 13.6 of 13.6
+    [("dpo", "0.19.1", 0.5), ("dpo", "0.29.1", 1), ("dpo", "1.13.0", 1), ("kto", "0.29.1", 0.75), ("kto", "1.13.0", 1)],
+)
+def test_trl_evaluates_preferences_by_its_own_loss(trainer, release, each):
+    facts = {**EVALUATED, "training.framework": "trl", "training.trainer": trainer, "training.eval_batch_size": 4}
+    facts |= {"training.micro_batch_size": 4, "training.loss_type": "sigmoid" if trainer == "dpo" else "kto"}
+    packages = {"trl": release, "transformers": "5.0.0"}
+    installed = {name: Package(name, version, Source("test")) for name, version in packages.items()}
+    found = estimate(with_traits(facts, installed), Environment("test", installed, complete=False))
+    phases = {phase.name: logits_of(phase) for phase in found.phases}
+    assert phases["forward"] > 2**33
+    assert phases["evaluation"] == pytest.approx(each * phases["forward"])
 
 
 def test_a_fused_loss_skips_the_logits_of_evaluations_where_it_is_asked_to():
