@@ -575,15 +575,18 @@ class _ReferenceReader:
 
     def compose(self, documents: Iterable[Document]) -> tuple[Document, ...]:
         """Read commands and files together with the files that they compose from, as far as those can be read."""
-        return compose([one for document in documents for one in (document, *self._read_bases(document))])
+        return compose([one for document in documents for one in (document, *self._read_bases(document))], self.files)
 
     def _read_bases(self, document: Document) -> Iterator[Document]:
         """Yield the files that a document composes from, each with its own; following the reference says what is not read."""
-        for kind, name, key in name_bases(document):
-            with suppress(InputError):
-                for found in self.read(kind, name, document, document.place(key)):
-                    one = _mark(found, document)
-                    yield from (one, *self._read_bases(one))
+        pending = [document]
+        while pending:
+            naming = pending.pop(0)
+            for kind, name, key in name_bases(naming):
+                with suppress(InputError):
+                    found = [_mark(one, naming) for one in self.read(kind, name, naming, naming.place(key))]
+                    yield from found
+                    pending.extend(found)
 
     def _read_model(self, role: str | None, name: str, document: Document, place: Source) -> tuple[Document, ...]:
         if role in self.models or self.has_model:

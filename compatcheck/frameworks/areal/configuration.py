@@ -17,7 +17,7 @@ from compatcheck.frameworks.composition import retell
 from compatcheck.frameworks.conversions import LEAVE
 from compatcheck.frameworks.keys import SILENT, KeyTable, Names, Table
 from compatcheck.frameworks.launch.arguments import OptionMeanings, name_roles, state_forward_only, state_value_heads
-from compatcheck.frameworks.launch.interpolation import follow
+from compatcheck.frameworks.launch.interpolation import follow_all
 from compatcheck.frameworks.launch.values import Argument
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.translation import flatten
@@ -96,7 +96,7 @@ def compose(*documents: Document) -> tuple[Document, ...]:
     for document in reversed(documents):
         whole |= document.options
     sections = _with_sections(whole)
-    followed = {key: follow(key, sections) for key in sections}
+    followed = follow_all(sections)
     table, models, known, open_facts = settle(followed)
     meanings = OptionMeanings(READER, table, is_plain, models)
     found = []

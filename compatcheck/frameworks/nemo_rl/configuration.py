@@ -20,7 +20,7 @@ from compatcheck.frameworks.launch.arguments import (
     state_forward_only,
     state_value_heads,
 )
-from compatcheck.frameworks.launch.interpolation import follow
+from compatcheck.frameworks.launch.interpolation import follow_all
 from compatcheck.frameworks.launch.values import Argument
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.translation import flatten
@@ -102,7 +102,7 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
 def compose(*documents: Document) -> tuple[Document, ...]:
     """Translate a file, or a command, and all that it composes from as one configuration; what comes first wins."""
     whole = merge_options(documents)
-    settled = {key: follow(key, whole) for key in whole}
+    settled = follow_all(whole)
     values = {key: one.value for key, one in settled.items() if one.why is None}
     trainer = next(
         (name for section, name in TRAINERS.items() if any(key.startswith(f"{section}.") for key in whole)), ""

@@ -20,7 +20,7 @@ from compatcheck.frameworks.launch.arguments import (
     state_forward_only,
     state_value_heads,
 )
-from compatcheck.frameworks.launch.interpolation import follow
+from compatcheck.frameworks.launch.interpolation import follow_all
 from compatcheck.frameworks.launch.values import Argument
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.sglang import command as sglang
@@ -110,7 +110,8 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
 def compose(*documents: Document) -> tuple[Document, ...]:
     """Translate a file, or a command and the file that it names, as one configuration."""
     whole = merge_options(documents)
-    settled = {key: one if key.startswith(_ENVIRONMENTS) else follow(key, whole) for key, one in whole.items()}
+    followed = follow_all(whole)
+    settled = {key: one if key.startswith(_ENVIRONMENTS) else followed[key] for key, one in whole.items()}
     values = {key: one.value for key, one in settled.items() if one.why is None}
     pipeline = tell_pipeline({key.partition(".")[0] for key in whole})
     roles = _roles(pipeline, values)

@@ -14,7 +14,7 @@ from compatcheck.frameworks.launch.arguments import (
     skip_refused,
 )
 from compatcheck.frameworks.launch.hydra import Overrides, parse_overrides
-from compatcheck.frameworks.launch.interpolation import follow
+from compatcheck.frameworks.launch.interpolation import follow_all
 from compatcheck.frameworks.verl import configuration as verl
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ _OF_ENGINES = {"sft_trainer", "sft_trainer_ray"}
 def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     """Translate a launch of verl."""
     overrides = parse_overrides(launch.arguments)
-    options = {key: follow(key, overrides.values) for key in overrides.values}
+    options = follow_all(overrides.values)
     source = launch.command.source
     if kind == "rl":
         engine = overrides.values.get("model_engine") or overrides.groups.get("model_engine")

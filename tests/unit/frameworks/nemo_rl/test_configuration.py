@@ -10,7 +10,7 @@ import yaml
 from compatcheck.core.document import Document
 from compatcheck.core.source import Source
 from compatcheck.frameworks.composition import compose, merge_options
-from compatcheck.frameworks.launch.interpolation import follow
+from compatcheck.frameworks.launch.interpolation import follow_all
 from compatcheck.frameworks.launch.values import Argument
 from compatcheck.frameworks.nemo_rl import configuration as nemo_rl
 from compatcheck.frameworks.translation import flatten
@@ -217,7 +217,7 @@ def test_files_are_merged_as_the_program_merges_them() -> None:
         for name, data in zip(names, (CHILD, PARENT, SECOND, FIRST), strict=True)
     ]
     whole = merge_options(documents)
-    found = {key: follow(key, whole).value for key in whole}
+    found = {key: one.value for key, one in follow_all(whole).items()}
     assert {key: value for key, value in found.items() if key not in {"data._override_", "policy.generation"}} == MERGED
 
 
