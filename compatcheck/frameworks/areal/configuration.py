@@ -11,7 +11,7 @@ import re
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.core.document import Document, Gap, Statement, Unresolved
+from compatcheck.core.document import Document, Gap, Statement, Unresolved, enclosing_keys
 from compatcheck.core.source import Source
 from compatcheck.frameworks.composition import retell
 from compatcheck.frameworks.conversions import LEAVE
@@ -108,16 +108,30 @@ def compose(*documents: Document) -> tuple[Document, ...]:
     return tuple(found)
 
 
+_MOST_WRITTEN_OUT = 10_000
+"""Keys of sections that are those of another model; of one behind them nothing is known."""
+
+
 def _with_sections(options: Options) -> dict[str, Argument]:
     """Write out sections that are those of another model: ``ref.mb_spec: ${actor.mb_spec}``."""
+    texts = ((key, one.value.strip()) for key, one in options.items() if isinstance(one.value, str))
+    meant = {key: match[1] for key, text in texts if (match := _SECTION.fullmatch(text))}
+    inner: dict[str, list[str]] = {section: [] for section in meant.values()}
+    for key in options:
+        for outer in enclosing_keys(key):
+            if outer in inner:
+                inner[outer].append(key)
     found: dict[str, Argument] = {}
+    left = _MOST_WRITTEN_OUT
     for key, argument in options.items():
-        match = re.fullmatch(r"\$\{([\w.]+)\}", argument.value.strip()) if isinstance(argument.value, str) else None
-        inner = [one for one in options if match is not None and one.startswith(f"{match[1]}.")]
-        found.update(
-            {f"{key}{one.removeprefix(str(match and match[1]))}": options[one] for one in inner} or {key: argument}
-        )
+        keys = inner[meant[key]] if key in meant else []
+        left -= len(keys)
+        written_out = keys if left >= 0 else []
+        found |= {f"{key}{one.removeprefix(meant[key])}": options[one] for one in written_out} or {key: argument}
     return found
+
+
+_SECTION = re.compile(r"\$\{([\w.]+)\}")
 
 
 def value_of(options: Options, key: str, left_out: object = None) -> Any:  # noqa: ANN401 (configuration)
