@@ -112,6 +112,7 @@ def apply_defaults(
     if all(find_program(reader).leaves_model_alone for reader in readers):
         chain += [name for name, (_, part) in owners.items() if part.model_left_alone]
     open_to_all = find_open_facts(documents, None, facts)
+    written = [keys_of(document) for document in documents]
     tables: list[_Table] = []
     for name in chain:
         rows = [row for row in scope.rules.section(f"defaults/{name}") or () if _concerns(row, role)]
@@ -119,7 +120,7 @@ def apply_defaults(
             program, part = owners.get(name) or (find_program(name), None)
             label = f"default of {program.label if part is None else part.label}"
             about_all = part is not None and part.model_left_alone  # whoever says it says it in words of transformers
-            keys = set().union(*map(keys_of, documents)) if about_all else _keys_for(program, documents)
+            keys = set().union(*written) if about_all else _keys_for(program, documents, written)
             origin = "library-default" if program.order else "reader-default"
             gaps = _gaps_for(program, documents, everything=about_all)
             table = _Table(rows, keys, scope, facts, (label, origin), gaps)
@@ -235,13 +236,13 @@ def _places_of(rows: Iterable[Mapping[str, Any]], documents: Iterable[Document])
     }
 
 
-def _keys_for(program: Program, documents: Sequence[Document]) -> set[str] | None:
+def _keys_for(program: Program, documents: Sequence[Document], written: Sequence[set[str]]) -> set[str] | None:
     """Return the keys of the documents a program's rows are about: its own, or those of the programs built on it."""
     found = []
-    for document in documents:
+    for document, own in zip(documents, written, strict=True):
         line = lineage(document.reader)
         if program in line:
-            keys = keys_of(document)
+            keys = set(own)
             for above in line[: line.index(program)]:
                 keys.update(_renamed(keys, above))
             found.append(keys)

@@ -173,8 +173,8 @@ def withhold(documents: Iterable[Document]) -> Iterator[tuple[Document, frozense
 
 def _keys_of(document: Document) -> set[str]:
     """Return the keys that a document holds."""
-    stated = (*document.statements, *document.unresolved)
-    return {*(one.key for one in stated), *(key for _, _, key in document.references)}
+    stated, unresolved = (one.key for one in document.statements), (one.key for one in document.unresolved)
+    return {*stated, *unresolved, *(key for _, _, key in document.references)}
 
 
 def _program_of(document: Document) -> str:
