@@ -145,7 +145,9 @@ _OVERRIDE = lazy_compile(r"(?:(\+\+|\+|~)([A-Za-z_][\w./@-]*)|([A-Za-z_]\w*(?:[.
 def _unheard(launch: Launch, document: Document) -> Iterator[Gap]:
     """Yield the words of a command that set something and that its reader says nothing of."""
     words = [
-        (word, match) for word in parse_flags(launch.arguments).positional if (match := _OVERRIDE.match(word.written))
+        (word, match)
+        for word in parse_flags(launch.arguments, single=True).positional
+        if (match := _OVERRIDE.match(word.written))
     ]
     if not words:
         return
