@@ -106,7 +106,7 @@ def read_embedded(path: str, files: Files = LOCAL, *, named: bool) -> tuple[Read
     is_data = path.lower().endswith((".json", ".jsonc", ".hjson"))
     if is_data and (not files.is_file(path) or files.size_bytes(path) > _MOST_DATA_BYTES):
         return ()
-    from compatcheck.frameworks.launch_script.script import names_launcher  # noqa: PLC0415 (few files are of this kind)
+    from compatcheck.frameworks.launch_script.launchers import names_launcher  # noqa: PLC0415 (few files are of this kind)
     from compatcheck.frameworks.launch_script.unread_launches import find_in_file  # noqa: PLC0415 (as above)
 
     text = read_text(path, files)

@@ -21,7 +21,7 @@ COMMANDS = (
     "deepspeed --module openrlhf.cli.train_sft {} --pretrain m",
     "python3 -m openrlhf.cli.train_ppo_ray {} --pretrain m",
     "python -m skyrl.train.entrypoints.main_base trainer.policy.model.path=m {}",
-    "deepspeed DeepSpeed-Chat/training/step1_supervised_finetuning/main.py {} --model_name_or_path m --data_path d --zero_stage 2 --deepspeed",
+    "deepspeed training/step1_supervised_finetuning/main.py {} --model_name_or_path m --data_path d --zero_stage 2 --deepspeed",
     "accelerate launch open_instruct/finetune.py {} --model_name_or_path m",
     "swift sft {} --model m",
     "torchrun pretrain_gpt.py {} --num-layers 2 --hidden-size 8 --num-attention-heads 2 --seq-length 8 --micro-batch-size 1",
