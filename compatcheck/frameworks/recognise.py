@@ -13,7 +13,7 @@ from compatcheck.core.files import LOCAL, Files, Overlay
 from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import is_script
+from compatcheck.core.textfile import is_script, read_bytes
 from compatcheck.frameworks import embedded, unread
 from compatcheck.frameworks.beside import find_beside
 from compatcheck.frameworks.composition import compose, name_bases
@@ -77,9 +77,7 @@ def read_configurations(
             raise InputError(msg, source=Source(path), hint=hint)
         return readings
     if path.lower().endswith(".ipynb") and named:
-        from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for notebooks)
-
-        return (Reading(python_script.read(path, files)),)
+        return (_read_named_code(path, files),)
     if path.lower().endswith(".py"):
         return _read_python(path, files, named=named)
     if embedded.holds_recipes(path):
@@ -206,9 +204,60 @@ def _read_python(path: str, files: Files, *, named: bool) -> tuple[Reading, ...]
         reading = read_configuration(path, files, named=named)
         return () if reading is None else (reading,)
     if named:
-        return tuple(_read_documented(path, files)) or (Reading(python_script.read(path, files)),)
+        return tuple(_read_documented(path, files)) or (_read_named_code(path, files),)
     documents = python_script.read(path, files, named=_tells_training(path)) if starts_training(path, files) else ()
     return (Reading(documents),) if documents else ()
+
+
+def _read_named_code(path: str, files: Files) -> Reading:
+    """Read a script of Python or a notebook that a person named, and say what it starts in a process of its own.
+
+    Raises:
+        InputError: as `python_script.read.read`; the first such process where it trains nothing itself.
+    """
+    from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for Python)
+
+    unread = find_unread_launch(path, files)
+    try:
+        documents = python_script.read(path, files)
+    except InputError as error:
+        if unread is None or error.source != Source(path):
+            raise
+        raise InputError(unread.reason, source=unread.source, hint=unread.hint) from None
+    return Reading((*documents, *([] if unread is None else [Document("shell", Source(path), (), skipped=(unread,))])))
+
+
+def find_unread_launch(path: str, files: Files) -> Skipped | None:
+    """Say that a file of a language whose commands are not read starts a training; None where it does not, or is not readable."""
+    from compatcheck.frameworks.launch_script.python_launches import find_in_python  # noqa: PLC0415 (few files)
+    from compatcheck.frameworks.launch_script.unread_launches import find_in_file  # noqa: PLC0415 (as above)
+    from compatcheck.frameworks.python_script import notebook  # noqa: PLC0415 (as above)
+
+    text = read_bytes(path, files).decode("utf-8", "replace")
+    if path.lower().endswith(".py"):
+        return find_in_python(path, text)
+    found = find_in_file(path, text)
+    if found is not None or not path.lower().endswith(notebook.SUFFIX):
+        return found
+    try:
+        return _find_written(path, text) or find_in_python(path, notebook.read_source(path, files))
+    except InputError:
+        return None  # its reader says so where it is named; its lines were looked through
+
+
+def _find_written(path: str, text: str) -> Skipped | None:
+    """Say that a notebook writes a script that trains."""
+    from compatcheck.frameworks.python_script import notebook  # noqa: PLC0415 (only for notebooks)
+    from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (as above)
+
+    for (line, head), *content in notebook.find_cells(path, text):
+        match = re.match(r"%%writefile[ \t]+(?:-a[ \t]+)?(\S+\.py)\s*$", head)
+        if match is not None:
+            written = Overlay(LOCAL, {match[1]: "".join(one for _, one in content).encode()})
+            if python_script.starts_training(match[1], written, told=_tells_training(match[1])):
+                reason = f"writes {match[1]}, which trains and is not read"
+                return Skipped(Source(path, line=line), reason, "save it as a file, and name that")
+    return None
 
 
 def _read_documented(path: str, files: Files) -> Iterator[Reading]:

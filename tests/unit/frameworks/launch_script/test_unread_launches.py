@@ -122,7 +122,7 @@ def test_commands_of_every_program_are_named_in_other_languages(name: str, comma
     found = (find_in_python if name.endswith(".py") else find_in_file)(name, text)
     assert found is not None
     lines = text.split("\n")
-    assert command.split()[0] in lines[(found.source.line or 0) - 1]
+    assert command.split(maxsplit=1)[0] in lines[(found.source.line or 0) - 1]
 
 
 def test_a_command_that_goes_on_in_a_notebook_is_one() -> None:
