@@ -8,7 +8,7 @@ from compatcheck.architectures.adapters import LOW_RANK, count_adapters
 from compatcheck.core.estimate import Assumption
 from compatcheck.memory.asked_facts import Given
 from compatcheck.memory.precision import adapter_bytes, read_precision
-from compatcheck.memory.run import Model, Parallelism, Precision, Run, RunReading, read_numbers
+from compatcheck.memory.run import EVALUATED_BY_LOSS, Model, Parallelism, Precision, Run, RunReading, read_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -167,17 +167,28 @@ def read_run(
         capability=_number(source.get("hardware.compute_capability")),
         versions=versions,
         attention_open=_leaves_attention_open(source, versions),
-        unpriced=_words(source.get("training.unpriced")),
+        unpriced=(*_words(source.get("training.unpriced")), *(_unpriced_evaluation(source) if trains else ())),
         known=frozenset(facts),
     )
     return RunReading(run, tuple(source.assumptions.values()), ())
 
 
 def _read_evaluated(source: Given) -> int:
-    """Return the batch of evaluations that take the model's own loss, as transformers' Trainer does (prediction_step)."""
-    is_own = source.get("training.evaluates") is True and source.get("program.passes_labels") is True
-    causal = source.get("training.trainer") in {"causal_lm", "pretrain", "sft"}
-    return source.integer("training.eval_batch_size", 0) if is_own and causal else 0
+    """Return the batch of evaluations: with the model's own loss (Trainer.prediction_step), or that of a trainer of TRL."""
+    if source.get("training.evaluates") is not True:
+        return 0
+    trainer = source.get("training.trainer")
+    of_model = source.get("program.passes_labels") is True and trainer in {"causal_lm", "pretrain", "sft"}
+    of_trl = source.get("program.code") == "trl" and trainer in {"sft", *EVALUATED_BY_LOSS}
+    return source.integer("training.eval_batch_size", 0) if of_model or of_trl else 0
+
+
+def _unpriced_evaluation(source: Given) -> tuple[str, ...]:
+    """Name evaluation where the run evaluates batches larger than those it trains on, in a way nobody read."""
+    batch, trained = source.get("training.eval_batch_size"), source.get("training.micro_batch_size")
+    larger = isinstance(batch, int) and isinstance(trained, int) and batch > trained
+    unread = larger and source.get("training.evaluates") is True and not _read_evaluated(source)
+    return ("evaluation",) if unread else ()
 
 
 def _offloads_states(source: Given, *, returning: bool) -> bool:

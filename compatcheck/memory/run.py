@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+EVALUATED_BY_LOSS = frozenset({"dpo", "kto"})
+"""Trainers of TRL whose evaluations take their own loss without gradients (get_batch_loss_metrics, _compute_loss)."""
+
+
 class Model(NamedTuple):
     """A model's shape and where its parameters are."""
 

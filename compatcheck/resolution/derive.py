@@ -149,13 +149,6 @@ DERIVATIONS = (
     ),
     Derivation(
         "training.loss_implementation",
-        ("training.use_liger_kernel", "training.loss_type"),
-        lambda liger, loss: "cross_entropy" if not liger and loss != "chunked_nll" else None,
-        "neither Liger nor a chunked loss",
-        "training.loss_implementation",
-    ),
-    Derivation(
-        "training.loss_implementation",
         ("training.use_liger_kernel", "training.framework"),
         lambda liger, framework: "cross_entropy" if not liger and framework in PLAIN else None,
         "neither Liger nor a chunked loss",

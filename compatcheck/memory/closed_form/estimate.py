@@ -34,9 +34,11 @@ from compatcheck.memory.closed_form.parameters import dequantised, parameters
 from compatcheck.memory.closed_form.policy_logits import POLICY_TRAINERS
 from compatcheck.memory.closed_form.reference import count_references, reference_parameters
 from compatcheck.memory.closed_form.reserve import Shares, not_itemised, reserve, segments
+from compatcheck.memory.closed_form.trl_logits import takes_tiles
 from compatcheck.memory.closed_form.unpriced import name_unpriced, widen_unpriced
 from compatcheck.memory.closed_form.verdict import UNREAD, judge
 from compatcheck.memory.read_run import read_run
+from compatcheck.memory.run import EVALUATED_BY_LOSS
 from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
@@ -276,8 +278,9 @@ def _evaluation(run: Run, always: Parts) -> tuple[Phase, ...]:
     """Return the forward over a batch of evaluation, which keeps nothing but makes the logits of it all and their loss.
 
     Up to transformers 5.14 and trl 0.28 Liger's fused loss makes them, too: transformers/liger-evaluation-makes-logits.
-    Counted with whole_run on transformers 5.24.0: 10.0 B a logit of a bfloat16 model, 8.0 of a float32 one. Blocks of the
-    allocator that the step left are given back before anything fails.
+    Counted with whole_run on transformers 5.24.0: 10.0 B a logit of a bfloat16 model, 8.0 of a float32 one. TRL's DPO and KTO
+    take their own loss: beside transformers of their day half and three quarters of what the step takes at its peak in 0.19.1,
+    as much as its forward in 1.13.0. Blocks of the allocator that the step left are given back before anything fails.
     """
     if not run.evaluated:
         return ()
@@ -298,9 +301,26 @@ def _evaluation(run: Run, always: Parts) -> tuple[Phase, ...]:
         *shared,
         *live_parameters(scoring, blocks=False),
         *activation_components(scoring, activations(scoring, last_stage=True)),
-        *logits(own, backward=False),
+        *(_share_of_step(run, part) for part in logits(own, backward=False)),
     )
     return (_phase("evaluation", run, (in_block, in_loss), None),)
+
+
+def _share_of_step(run: Run, part: Component) -> Component:
+    """Return what an evaluation takes of a figure that is the peak of a step, as those of TRL's own losses are."""
+    if run.trainer not in EVALUATED_BY_LOSS or takes_tiles(run):
+        return part
+    release = run.release("trl")
+    newer = release is None or release >= _KEEPS_ALL_LOGITS[run.trainer]
+    share = 1.0 if newer else _SHARE_BEFORE[run.trainer]
+    least, each = min(_SHARE_BEFORE[run.trainer], share), part.size.expected
+    return part._replace(
+        size=Size(int(each * least), int(each * share), part.size.high), formula=f"{share:g} × ({part.formula})"
+    )
+
+
+_KEEPS_ALL_LOGITS = {"dpo": (0, 29), "kto": (1, 6)}
+_SHARE_BEFORE = {"dpo": 0.5, "kto": 0.75}
 
 
 def _shares(run: Run, always: Parts) -> Shares:

@@ -20,7 +20,7 @@ from compatcheck.memory.closed_form.policy_logits import (
 )
 from compatcheck.memory.closed_form.policy_logits import PerLogit as Range
 from compatcheck.memory.closed_form.reference import WITHOUT
-from compatcheck.memory.closed_form.trl_logits import trl_logits
+from compatcheck.memory.closed_form.trl_logits import takes_tiles, trl_logits
 from compatcheck.memory.precision import PLAIN_LOSS, REMOTE
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
     vocab = run.model.vocab / run.parallel.tensor
     facts = ("model.vocab_size", "training.micro_batch_size", "training.sequence_length")
     if run.loss == "fused_linear":
-        return _fused(run, tokens, facts)
+        return _in_tiles(run, tokens, facts, backward=backward) if takes_tiles(run) else _fused(run, tokens, facts)
     count = tokens * vocab
     outside = outside_loss(run, backward=backward)
     if outside is not None:
@@ -272,6 +272,37 @@ def _fused(run: Run, tokens: int, facts: tuple[str, ...]) -> tuple[Component, ..
             facts,
         ),
     )
+
+
+def _in_tiles(run: Run, tokens: int, facts: tuple[str, ...], *, backward: bool) -> tuple[Component, ...]:
+    """Return what TRL's fused head takes from 1.15 on: one tile of the logits, a copy of the hidden states, gradients in float32.
+
+    The tile is as wide for any vocabulary; of weights wider than what is computed in, a tile's rows are cast, and in backward
+    the next ones beside them. Gradients are cast to the dtype of what they belong to while they are still there. Source:
+    trl/kernels/chunked_logprob.py and trainer/utils.py 1.16.0; counted with them on a CPU, kernels replaced by the nothing that
+    they allocate: within 0.3 % (benchmarks/tiled_logits.py). Without Triton, or before torch 2.8, it takes more.
+    """
+    model, each, wide = run.model, run.precision.compute, run.precision.autocast
+    scored = tokens * (completion_share(run) if run.trainer in _SCORES_COMPLETIONS else 1)
+    states, head = scored * model.hidden, model.vocab * model.hidden / run.parallel.tensor
+    tile, weight = each * min(scored, _TILE[0]) * _TILE[1], 4 if wide else each
+    size = tile + run.precision.residual * states
+    size += each * min(model.vocab, _TILE[1] * (2 if backward else 1)) * model.hidden if wide else 0
+    words = f"{each:g} B × {min(scored, _TILE[0]):,.0f} tokens × {_TILE[1]:,} + hidden states"
+    if backward and run.optimizer is not None:
+        size += (4 + (run.precision.residual if run.precision.residual < 4 else 0)) * states
+        trains_head = run.trainable >= model.parameters
+        size += (4 + (weight if weight < 4 else 0)) * head if trains_head else 0
+        words += ", their gradients and the head's in float32" if trains_head else " and their gradients in float32"
+    return (
+        Component("logits in tiles", "logits", exactly(size), words, "trl/kernels/chunked_logprob.py", run.role, facts),
+    )
+
+
+_TILE = (4096, 32768)
+"""Tokens and words of a tile: TOKEN_CHUNK_SIZE, _CHUNKED_LOGPROB_CHUNK_SIZE."""
+_SCORES_COMPLETIONS = frozenset({"grpo", "rloo"})
+"""Trainers whose prompts have no labels, as far as a share of completions is known."""
 
 
 def _prime_rl(run: Run, tokens: int, facts: tuple[str, ...]) -> tuple[Component, ...]:

@@ -83,7 +83,9 @@ _PRECOMPUTED: _Releases = (
 )
 """DPO without the reference's logits and the copy of them, which up to 0.28 are gone before the peak."""
 _FUSED = (1, 15)
-"""From here on the losses take the hidden states, in tiles."""
+"""From here on the losses of TILED take the hidden states, in tiles."""
+TILED = frozenset({"sft", "dpo", "kto", "grpo", "rloo"})
+"""Trainers that give their models a fused head (add_fused_lm_head in trl/trainer/*_trainer.py of 1.15.0 and 1.16.0)."""
 _FIRST_RLOO = (0, 22)
 """Before, RLOOTrainer has a loop of its own, which generates inside of its loss."""
 _MISMATCHED_UNTIL = (0, 17)
@@ -95,6 +97,12 @@ _USUAL = (1, 13)
 _DIVERGENCE = PerLogit(14, 30, 30)
 """Beside the logits of student and teacher, 2 each, GKD's divergence of 16-bit logits: both divided by the temperature, their
 log-probabilities, the mixture of both, its divergence from each, what the mask keeps (benchmarks/distillation_logits.py)."""
+
+
+def takes_tiles(run: Run) -> bool:
+    """Tell whether the run's loss is taken tile by tile by TRL's own head, which replaces Liger's, too."""
+    release = run.release("trl")
+    return run.code == "trl" and run.trainer in TILED and release is not None and release >= _FUSED
 
 
 def trl_logits(run: Run) -> PerLogit | None:

@@ -105,6 +105,10 @@ FEATURES: Mapping[str, Feature] = {
         "draft model", "more", "a model that proposes tokens is trained beside the policy, and is not counted",
         more={"logits": 1.0, "activations": 0.25, **_of(STATES, 0.25)},
     ),
+    "evaluation": Feature(
+        "evaluation", "more", "its batches are larger than those of training, and nobody read what this program holds in it",
+        more={"logits": 3.0, "activations": 0.5},
+    ),
     "changing_adapters": Feature("adapters of another kind", "either", "they are taken as LoRA's", _BLOCK, _BLOCK),
     "trained_in_turns": Feature(
         "blocks trained in turns", "less", "all that is trained in the run is taken to be trained at once",

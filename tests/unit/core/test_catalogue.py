@@ -21,6 +21,7 @@ SPOKEN = (
     "core/headline.py",
     "core/summary.py",
     *(f"reporters/{name}.py" for name in ("text", "estimate", "fix", "fleet")),
+    "memory/closed_form/unpriced.py",
 )
 """Modules whose sentences all have an entry; of others those that are read most."""
 SILENT = re.compile(r"^_?(describe|format_json|format_markdown|_markdown|_cells|_describe|_OF_A_CHANGE)")

@@ -456,3 +456,27 @@ def test_an_engine_that_is_started_by_itself_has_defaults_too(rules: RuleSet, re
     asked = facts_of(rules, written("vllm serve somewhere/else --enable-sleep-mode --enforce-eager"), vllm=release)
     assert asked["rollout.sleep_mode"].value is True
     assert asked["rollout.enforce_eager"].value is True
+
+
+@pytest.mark.parametrize(
+    ("trl", "trainer", "options", "loss"),
+    [
+        ("1.16.0", "sft", "", "fused_linear"),
+        ("1.16.0", "sft", "--loss_type nll", "fused_linear"),
+        ("1.15.0", "sft", "--use_liger_kernel true", "fused_linear"),
+        ("1.16.0", "dpo", "", "fused_linear"),
+        ("1.16.0", "grpo", "", "fused_linear"),
+        ("1.16.0", "reward", "", "cross_entropy"),
+        ("1.14.2", "sft", "--loss_type nll", "cross_entropy"),
+        ("1.14.2", "sft", "", "chunked"),
+        ("1.14.2", "dpo", "", "cross_entropy"),
+        ("0.24.0", "sft", "", "cross_entropy"),
+        ("0.22.2", "sft", "", "cross_entropy"),
+    ],
+)
+def test_what_trl_makes_of_logits_is_its_releases_own(
+    rules: RuleSet, trl: str, trainer: str, options: str, loss: str
+) -> None:
+    text = f"trl {trainer} --model_name_or_path gpt2 --use_liger_kernel false {options}\n"
+    found = facts_of(rules, written(text), trl=trl, transformers="4.57.6")
+    assert found["training.loss_implementation"].value == loss

@@ -308,6 +308,31 @@ def test_only_evaluations_that_take_the_models_own_loss_are_priced(changed):
     assert phase_of({**EVALUATED, **changed}) is None
 
 
+def test_an_evaluation_that_nobody_read_is_said_where_its_batch_is_larger_than_that_of_training():
+    unread = {**EVALUATED, "training.label_smoothing": 0.1}
+    assert "evaluation" in {one.name for one in estimate(with_traits(unread)).unmodelled}
+    assert "evaluation" not in {one.name for one in estimate(with_traits(EVALUATED)).unmodelled}
+    small = {**unread, "training.eval_batch_size": 1}
+    assert "evaluation" not in {one.name for one in estimate(with_traits(small)).unmodelled}
+
+
+@pytest.mark.parametrize(
+    ("trainer", "release", "each"),
+    # counted by the probe whole_run with transformers 4.53.3, 5.0.0 and 5.20.0: dpo 6.0 of 11.9 bytes a logit, 16.8 of 16.8 and
+    # 12.6 of 12.6, kto 12.05 of 15.9, 12.05 of 15.9 and 13.6 of 13.6
+    [("dpo", "0.19.1", 0.5), ("dpo", "0.29.1", 1), ("dpo", "1.13.0", 1), ("kto", "0.29.1", 0.75), ("kto", "1.13.0", 1)],
+)
+def test_trl_evaluates_preferences_by_its_own_loss(trainer, release, each):
+    facts = {**EVALUATED, "training.framework": "trl", "training.trainer": trainer, "training.eval_batch_size": 4}
+    facts |= {"training.micro_batch_size": 4, "training.loss_type": "sigmoid" if trainer == "dpo" else "kto"}
+    packages = {"trl": release, "transformers": "5.0.0"}
+    installed = {name: Package(name, version, Source("test")) for name, version in packages.items()}
+    found = estimate(with_traits(facts, installed), Environment("test", installed, complete=False))
+    phases = {phase.name: logits_of(phase) for phase in found.phases}
+    assert phases["forward"] > 2**33
+    assert phases["evaluation"] == pytest.approx(each * phases["forward"])
+
+
 def test_a_fused_loss_skips_the_logits_of_evaluations_where_it_is_asked_to():
     fused = {**EVALUATED, "training.use_liger_kernel": True}
     assert logits_of(phase_of(fused, {"transformers": "5.14.1"})) == 10 * 8 * 2048 * 152064

@@ -168,3 +168,27 @@ def test_outputs_that_a_loop_keeps_are_float32_where_accelerate_casts_them(make_
         for mixed in ("no", "bf16")
     )
     assert (plain.size.expected, cast.size.expected) == (14 * 2048 * 32000, 16 * 2048 * 32000)
+
+
+@pytest.mark.parametrize("liger", [False, True])
+@pytest.mark.parametrize("trainer", ["sft", "dpo", "kto", "grpo", "rloo"])
+def test_heads_of_newer_releases_work_on_tiles(make_run, trainer, liger):
+    """Counted with benchmarks/tiled_logits.py on a CPU, to 0.3 %; the shapes are this run's."""
+    facts = {
+        **TRL,
+        "training__trainer": trainer,
+        "training__use_liger_kernel": liger,
+        "training__loss_implementation": "fused_linear",
+    }
+    run = make_run({"trl": "1.16.0"}, **facts, training__micro_batch_size=8)
+    tokens = run.tokens * sequences(run)
+    hidden, vocab = run.model.hidden, run.model.vocab
+    (forward,), (backward,) = (logits(run, backward=later) for later in (False, True))
+    tile = 2 * 4096 * 32768
+    assert tokens > 4096
+    assert forward.size.expected == tile + 2 * tokens * hidden
+    assert backward.size.expected == tile + (2 + 4 + 2) * tokens * hidden + (4 + 2) * vocab * hidden
+    frozen = make_run({"trl": "1.16.0"}, **facts, training__micro_batch_size=8, training__peft="lora")
+    assert logits(frozen, backward=True)[0].size.expected == tile + (2 + 4 + 2) * tokens * hidden
+    older = make_run({"trl": "1.14.2"}, **facts, training__micro_batch_size=8)
+    assert logits(older, backward=True)[0].name == "logits, fused loss"  # Liger's
