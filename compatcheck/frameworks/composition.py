@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from compatcheck.frameworks.launch.values import Argument
 
 
-def compose(documents: Sequence[Document], files: Files = LOCAL) -> tuple[Document, ...]:
+def compose(documents: Sequence[Document], places: Places | None = None) -> tuple[Document, ...]:
     """Read every command or file anew that names files of its program among the documents, and these files with it."""
     result = list(documents)
-    bases = _find_bases(documents, files)
+    bases = _find_bases(documents, Places(LOCAL) if places is None else places)
     named = {one for places in bases.values() for one in places}
     loop, told = _find_loop(bases), set[int]()
     for head in (*(place for place in bases if place not in named), *loop[:1]):
@@ -54,7 +54,23 @@ def name_bases(document: Document) -> tuple[tuple[str, str, str], ...]:
     return tuple(one for one in document.references if one[0] in kinds)
 
 
-def _find_bases(documents: Sequence[Document], files: Files) -> dict[int, tuple[int, ...]]:
+class Places:
+    """Where the files lie that others name, each looked for once."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self._known: dict[tuple[str, str], tuple[str, str]] = {}
+
+    def find(self, base: str, name: str) -> tuple[str, str]:
+        """Return the path of a file that another one names, and the same without links."""
+        asked = os.path.dirname(base), name
+        if asked not in self._known:
+            path = find_beside(base, name, self.files)
+            self._known[asked] = path, self.files.resolve(path)
+        return self._known[asked]
+
+
+def _find_bases(documents: Sequence[Document], places: Places) -> dict[int, tuple[int, ...]]:
     """Return by place where the files stand that documents compose from, what wins first.
 
     A file that is not where it is named is taken for one of its name that a person gave, unless that is another one's.
@@ -63,10 +79,10 @@ def _find_bases(documents: Sequence[Document], files: Files) -> dict[int, tuple[
     by_name: dict[str, list[int]] = {}
     for place, document in enumerate(documents):
         if document.options and not document.is_command:
-            by_path.setdefault(files.resolve(document.source.path), place)
+            by_path.setdefault(places.files.resolve(document.source.path), place)
             by_name.setdefault(os.path.basename(document.source.path), []).append(place)
     named = {
-        place: [files.resolve(find_beside(document.source.path, name, files)) for _, name, _ in name_bases(document)]
+        place: [places.find(document.source.path, name)[1] for _, name, _ in name_bases(document)]
         for place, document in enumerate(documents)
     }
     told = {by_path.get(path) for paths in named.values() for path in paths}

@@ -16,7 +16,7 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import is_script, read_bytes
 from compatcheck.frameworks import embedded, unread
 from compatcheck.frameworks.beside import find_beside
-from compatcheck.frameworks.composition import compose, name_bases
+from compatcheck.frameworks.composition import Places, compose, name_bases
 from compatcheck.frameworks.deepspeed import syntax
 from compatcheck.frameworks.placeholders import read_filled_in
 from compatcheck.frameworks.reader import Reading
@@ -585,6 +585,7 @@ class _ReferenceReader:
         self, documents: tuple[Document, ...], rules: RuleSet, environ: Mapping[str, str], files: Files
     ) -> None:
         self.files = files
+        self.places = Places(files)
         self.rules = rules
         self.environ = environ
         self.present = {files.resolve(document.source.path) for document in documents}
@@ -603,28 +604,26 @@ class _ReferenceReader:
             return self._read_model(kind.partition(":")[2] or None, name, document, place)
         if kind == "deepspeed" and name == "auto":
             return ()
-        file = find_beside(document.source.path, name, self.files)
+        file, real = self.places.find(document.source.path, name)
         if name in document.changed:
             return _read_changed(kind, file, document.changed[name], place, self.files)
-        own = self.files.resolve(file) == self.files.resolve(document.source.path)
+        own = real == self.files.resolve(document.source.path)
         if own and kind != "program":  # a script's documentation shows the command that starts it
             msg = f"this very file is no {kind} file"
             raise InputError(msg, source=place, hint="name another file")
-        if (self.files.resolve(file) in self.present and not own) or (
-            kind == "program" and not self.files.is_file(file)
-        ):
+        if (real in self.present and not own) or (kind == "program" and not self.files.is_file(file)):
             return ()
         passed = document.passed
         found = (
             _read_kind(kind, file, self.files, passed) if self.files.exists(file) else _read_shipped(kind, name, place)
         )
         found = found or _read_kind(kind, file, self.files, passed)
-        self.present.add(self.files.resolve(file))
+        self.present.add(real)
         return found
 
     def compose(self, documents: Iterable[Document]) -> tuple[Document, ...]:
         """Read commands and files together with the files that they compose from, as far as those can be read."""
-        return compose([one for document in documents for one in (document, *self._read_bases(document))], self.files)
+        return compose([one for document in documents for one in (document, *self._read_bases(document))], self.places)
 
     def _read_bases(self, document: Document) -> Iterator[Document]:
         """Yield the files that a document composes from, each with its own; following the reference says what is not read."""

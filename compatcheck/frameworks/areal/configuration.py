@@ -84,7 +84,8 @@ def recognise(data: Mapping[str, Any]) -> bool:
 
 def read(data: Mapping[str, Any], path: str) -> Reading:
     """Translate a parsed configuration."""
-    options = {key: Argument(value, None) for key, value in flatten(data) if not key.startswith("defaults")}
+    leaves = flatten({name: value for name, value in data.items() if name != "defaults"})
+    options = {key: Argument(value, None) for key, value in leaves}
     listed = Gap(Source(path, key="defaults"), "composes from files, which are not read")
     gaps = (listed,) if data.get("defaults") else ()
     return Reading(compose(Document(READER, Source(path), (), gaps=gaps, options=options)))

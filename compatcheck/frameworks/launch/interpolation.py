@@ -129,8 +129,7 @@ def _resolve(inner: str, written: str, place: _Place) -> object:
         return _look_up(str(_evaluate(inner.strip(), place)), place)
     name, words = match[1], _split(match[2])
     if name == "oc.select" and words:
-        default = parse_value(words[1]) if len(words) > 1 else None
-        return _look_up(words[0], place, default, absent_is_null=True)
+        return _look_up(words[0], place, words[1] if len(words) > 1 else "null", absent_is_null=True)
     values = [_evaluate(word, place) for word in words] if name in _ARITHMETIC else []
     numbers = [parse_value(value) if isinstance(value, str) else value for value in values]
     if len(numbers) != 2 or not all(type(number) in {int, float} for number in numbers):
@@ -155,7 +154,7 @@ def _split(text: str) -> Sequence[str]:
     return [*words, text[start:].strip()]
 
 
-def _look_up(path: str, place: _Place, default: object = None, *, absent_is_null: bool = False) -> object:
+def _look_up(path: str, place: _Place, default: str = "null", *, absent_is_null: bool = False) -> object:
     dots = len(path) - len(path.lstrip("."))
     name = path.lstrip(".")
     if dots:
@@ -163,10 +162,11 @@ def _look_up(path: str, place: _Place, default: object = None, *, absent_is_null
         name = ".".join([*around, name])
     if name not in place.options:
         if absent_is_null or place.is_absent_null:
-            return default
+            found = _evaluate(default, place)
+            return parse_value(found) if found is default else found
         msg = f"is that of {name}, which is not stated"
         raise _UnknownError(msg)
-    found = _follow(place._replace(key=name))
-    if found.why is not None:
-        raise _UnknownError(found.why)
-    return found.value
+    argument = _follow(place._replace(key=name))
+    if argument.why is not None:
+        raise _UnknownError(argument.why)
+    return argument.value

@@ -36,6 +36,7 @@ RESOLVED = {
     "${oc.select:a.micro,7}": 2,
     "${oc.select:a.none,7}": 7,
     "${oc.select:a.none}": None,
+    "${oc.select:a.none,${a.micro}}": 2,
     "plain": "plain",
 }
 

@@ -229,3 +229,15 @@ def test_what_the_nearest_file_says_counts_and_each_fact_is_where_it_stands() ->
     assert "training.micro_batch_size" not in facts(second, "actor")
     assert facts(second, "actor")["rollout.log_prob_micro_batch_size"] == 8
     assert facts(second, "actor")["training.sharding"] == "fsdp"
+
+
+def test_what_no_file_is_among_the_defaults_is_said() -> None:
+    data = yaml.safe_load(BASE) | {"defaults": [["a.yaml"], "b", {"c": "d"}, "e.yaml"], "defaults_of": 1}
+    (document,) = nemo_rl.read(data, "c.yaml").documents
+    assert [name for kind, name, _ in document.references if kind == "nemo-rl"] == ["e.yaml"]
+    assert [gap.why for gap in document.gaps] == [
+        "composes from ['a.yaml'], which is not read",
+        "composes from b, which is not read",
+        "composes from {'c': 'd'}, which is not read",
+    ]
+    assert ("defaults_of", None) in document.unread
