@@ -60,13 +60,20 @@ class Places:
     def __init__(self, files: Files) -> None:
         self.files = files
         self._known: dict[tuple[str, str], tuple[str, str]] = {}
+        self._real: dict[str, str] = {}
+
+    def resolve(self, path: str) -> str:
+        """Return a path without links."""
+        if path not in self._real:
+            self._real[path] = self.files.resolve(path)
+        return self._real[path]
 
     def find(self, base: str, name: str) -> tuple[str, str]:
         """Return the path of a file that another one names, and the same without links."""
         asked = os.path.dirname(base), name
         if asked not in self._known:
             path = find_beside(base, name, self.files)
-            self._known[asked] = path, self.files.resolve(path)
+            self._known[asked] = path, self.resolve(path)
         return self._known[asked]
 
 
@@ -79,7 +86,7 @@ def _find_bases(documents: Sequence[Document], places: Places) -> dict[int, tupl
     by_name: dict[str, list[int]] = {}
     for place, document in enumerate(documents):
         if document.options and not document.is_command:
-            by_path.setdefault(places.files.resolve(document.source.path), place)
+            by_path.setdefault(places.resolve(document.source.path), place)
             by_name.setdefault(os.path.basename(document.source.path), []).append(place)
     named = {
         place: [places.find(document.source.path, name)[1] for _, name, _ in name_bases(document)]

@@ -607,7 +607,7 @@ class _ReferenceReader:
         file, real = self.places.find(document.source.path, name)
         if name in document.changed:
             return _read_changed(kind, file, document.changed[name], place, self.files)
-        own = real == self.files.resolve(document.source.path)
+        own = real == self.places.resolve(document.source.path)
         if own and kind != "program":  # a script's documentation shows the command that starts it
             msg = f"this very file is no {kind} file"
             raise InputError(msg, source=place, hint="name another file")

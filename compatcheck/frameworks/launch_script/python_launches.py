@@ -78,7 +78,7 @@ class _Commands:
         """
         for node in self._nodes:
             if id(node) not in self._said:
-                yield from ((line, node.lineno) for line in self._lines(node) if len(line) < _MOST_CHARACTERS)
+                yield from ((line, node.lineno) for line in self._lines(node))
 
     def _lines(self, node: ast.AST) -> Iterator[str]:
         match node:
