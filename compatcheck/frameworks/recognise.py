@@ -233,7 +233,10 @@ def find_unread_launch(path: str, files: Files) -> Skipped | None:
     from compatcheck.frameworks.launch_script.unread_launches import find_in_file  # noqa: PLC0415 (as above)
     from compatcheck.frameworks.python_script import notebook  # noqa: PLC0415 (as above)
 
-    text = read_bytes(path, files).decode("utf-8", "replace")
+    try:
+        text = read_text(path, files)
+    except InputError:  # of another encoding: commands are ASCII mostly
+        text = read_bytes(path, files).decode("utf-8", "replace")
     if path.lower().endswith(".py"):
         return find_in_python(path, text)
     found = find_in_file(path, text)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.document import Gap
+from compatcheck.core.document import Gap, enclosing_keys
 from compatcheck.frameworks.launch.values import MAX_DIGITS, Argument, explain, unknown_argument
 
 if TYPE_CHECKING:
@@ -58,7 +58,9 @@ def parse_overrides(words: Iterable[Word]) -> Overrides:
     unknown: list[Word] = []
     refused: list[tuple[Word, str]] = []
     pending: str | None = None
-    for word in words:
+    removed: dict[str, int] = {}
+    given_at: dict[str, int] = {}
+    for place, word in enumerate(words):
         text = word.text if word.text is not None else word.written.strip("\"'")
         if pending is not None:
             options[pending] = _given(word, word.text)
@@ -81,7 +83,7 @@ def parse_overrides(words: Iterable[Word]) -> Overrides:
         if sign == "~":
             taken = Argument(None, word.source.line, f"takes {key} out of the configuration", word.source.used)
             (groups if is_group else values)[key] = taken
-            values = {name: one for name, one in values.items() if not name.startswith(f"{key}.")}
+            removed[key] = place
         elif value is None:
             unknown.append(word) if word.text is None else refused.append((word, "has no equals sign"))
         else:
@@ -93,7 +95,10 @@ def parse_overrides(words: Iterable[Word]) -> Overrides:
             else:
                 given = dict(_part(key, argument))
                 values |= given
+                given_at.update(dict.fromkeys(given, place))
                 (added.update if sign == "+" else added.difference_update)(given)
+    gone = {key for key, at in given_at.items() if any(removed.get(outer, -1) > at for outer in enclosing_keys(key))}
+    values = {key: one for key, one in values.items() if key not in gone}
     path = options.get("config-path") or options.get("cp") or options.get("config-dir") or options.get("cd")
     chosen = options.get("config-name") or options.get("cn")
     return Overrides(values, groups, frozenset(added), path, chosen, tuple(unknown), tuple(refused))

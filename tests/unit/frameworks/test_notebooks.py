@@ -45,3 +45,12 @@ def test_what_starts_nothing_is_not_said(tmp_path: Path, cell: str) -> None:
     path = tmp_path / "a.ipynb"
     path.write_text(notebook(cell))
     assert find_unread_launch(str(path), LOCAL) is None
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
+def test_a_script_of_windows_is_looked_through_in_any_encoding(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "a.ps1"
+    path.write_bytes("# \xe4\r\ntorchrun --nproc_per_node 8 train.py --lr 1\r\n".encode(encoding))
+    found = find_unread_launch(str(path), LOCAL)
+    assert found is not None
+    assert found.source.line == 2

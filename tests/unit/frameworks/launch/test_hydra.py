@@ -89,6 +89,8 @@ def test_a_removed_key_may_be_set_again_and_the_other_way_round() -> None:
     assert {key: one.why for key, one in taken.values.items()} == {"a": "takes a out of the configuration"}
     assert taken.groups["g/h"].why == "takes g/h out of the configuration"
     assert parse_overrides(map(word, ["~a", "a=1"])).values["a"].value == 1
+    again = parse_overrides(map(word, ["a.b=1", "~a", "a.c=2"])).values
+    assert {key: one.value for key, one in again.items() if one.why is None} == {"a.c": 2}
 
 
 def test_choices_of_groups_leave_gaps_but_for_those_of_hydra_itself() -> None:
