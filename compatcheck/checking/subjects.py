@@ -33,8 +33,7 @@ def build_subject(
         from compatcheck.checking.environments import merge_environments  # noqa: PLC0415 (only where a file declares one)
 
         environment = merge_environments(environment, declared)
-    if environment is not None:
-        environment = _with_checkouts(environment, documents, shared)
+    environment = _with_checkouts(environment, documents, shared)
     if shared.hides:
         from compatcheck.checking.elsewhere import hide_lines, hide_words  # noqa: PLC0415 (only for files)
 
@@ -52,27 +51,56 @@ def build_subject(
     )
 
 
-def _with_checkouts(environment: Environment, documents: Sequence[Document], shared: Shared) -> Environment:
-    """Add the packages that commands run from a checkout around them, where no list has them."""
-    from compatcheck.collectors.python.checkout import read_release  # noqa: PLC0415 (only beside a command)
+def _with_checkouts(
+    environment: Environment | None, documents: Sequence[Document], shared: Shared
+) -> Environment | None:
+    """Add the packages in whose checkout a command or a configuration lies, or that its project pins, where no list has them."""
+    from compatcheck.collectors.python.checkout import read_release  # noqa: PLC0415 (only beside configurations)
+    from compatcheck.core.environment import Environment  # noqa: PLC0415 (as above)
     from compatcheck.frameworks.beside import find_beside  # noqa: PLC0415 (as above)
     from compatcheck.resolution.imported import imported_packages  # noqa: PLC0415 (as above)
+    from compatcheck.rules.programs import find_program  # noqa: PLC0415 (as above)
 
+    known = {} if environment is None else environment.packages
     found: dict[str, Package] = {}
     for document in documents:
-        if not document.is_command:
+        program = find_program(document.reader)
+        if program.kind != "program" and not document.is_command:
             continue
-        for name in imported_packages((document,)):
-            if name in environment.packages or name in found:
-                continue
-            file = find_beside(document.source.path, f"{name.replace('-', '_')}/__init__.py", shared.files)
+        wanted = [name for name in imported_packages((document,)) if name not in known and name not in found]
+        for name in wanted:
+            own = program.module if name == program.packages[0] else None
+            module = own or name.replace("-", "_")
+            file = find_beside(document.source.path, f"{module}/__init__.py", shared.files)
             if not shared.files.is_file(file):
                 continue
             folder = os.path.dirname(os.path.dirname(file))
-            package = read_release(name, folder, shared.rules.releases(name), shared.files)
+            package = read_release(name, module, folder, shared.rules.releases(name), shared.files)
             if package is not None:
                 found[name] = package
-    return environment._replace(packages={**environment.packages, **found}) if found else environment
+        if program.packages[:1] and program.packages[0] in wanted and program.packages[0] not in found:
+            found.update(_pinned_by_project(document.source.path, wanted, program.packages[0], shared))
+    if not found:
+        return environment
+    base = environment or Environment(next(iter(found.values())).source.path, {}, complete=False)
+    return base._replace(packages={**base.packages, **found})
+
+
+def _pinned_by_project(path: str, wanted: Sequence[str], main: str, shared: Shared) -> dict[str, Package]:
+    """Return the releases that the project around a file pins, where it pins the one of the program that reads the file."""
+    from compatcheck.collectors.requirements.setup_py import read_setup_py  # noqa: PLC0415 (only beside configurations)
+    from compatcheck.core.errors import CompatcheckError  # noqa: PLC0415 (as above)
+    from compatcheck.frameworks.beside import find_beside  # noqa: PLC0415 (as above)
+
+    file = find_beside(path, "setup.py", shared.files)
+    if not shared.files.is_file(file):
+        return {}
+    try:
+        packages = read_setup_py(file, shared.files).packages
+    except CompatcheckError:
+        return {}
+    pinned = {name: packages[name] for name in wanted if name in packages and packages[name].version is not None}
+    return pinned if main in pinned else {}
 
 
 def leave_out_models(documents: Iterable[Document], *, facts: bool) -> tuple[Document, ...]:

@@ -13,7 +13,7 @@ from compatcheck.memory.closed_form.policy_logits import POLICY_TRAINERS
 from compatcheck.memory.closed_form.reference import count_references
 from compatcheck.memory.closed_form.verdict import judge
 from compatcheck.memory.deciding_component import explain, rests_on
-from compatcheck.memory.engine import price_engine
+from compatcheck.memory.engine import DEFAULT_SHARE, price_engine
 from compatcheck.memory.generation import context_of, generate, generate_in_trainer
 from compatcheck.memory.rank_layout import find_contradiction
 from compatcheck.memory.role import POLICY, SCORING, SCORING_PHASE, TRAINED, Role, read_role
@@ -69,6 +69,9 @@ def estimate_job(roles: Mapping[str, Facts], environment: Environment | None = N
     missing = [found for found in read if isinstance(found, Estimate)]
     if missing:
         return missing[0]
+    open_facts = tuple(_find_open(roles, names, engine_facts)) if not _only_trains(main) else ()
+    if open_facts:
+        return Estimate("closed_form", (), judge((), None), needs=open_facts)
     found = [role for role in read if isinstance(role, Role)]
     policy = found[0]
     habit = read_habits(main)
@@ -120,6 +123,21 @@ def _engine_is_unknown(facts: Facts) -> bool:
     """Tell whether a share of the device is stated for an engine and nobody knows which: it may be one that is not described."""
     share = facts.get("rollout.gpu_memory_utilization")
     return share is not None and not share.origin.endswith("default") and "rollout.engine" not in facts
+
+
+def _find_open(roles: Mapping[str, Facts], names: Sequence[str], engine: Facts) -> Iterator[str]:
+    """Name what a program decides about its engine where its release does not tell: on whose devices it is, and its share.
+
+    One that nobody names is taken to be with the others, and to have the share that the engine takes by itself.
+    """
+    program = _get(engine, "training.framework") or _get(roles[names[0]], "training.framework")
+    if program is None or _get(engine, "rollout.engine") not in DEFAULT_SHARE:
+        return
+    shared = _stated(roles, names, "rollout.colocated")
+    if shared is None:
+        yield "rollout.colocated"
+    elif shared and "rollout.gpu_memory_utilization" not in engine:
+        yield "rollout.gpu_memory_utilization"
 
 
 def _only_trains(facts: Facts) -> bool:

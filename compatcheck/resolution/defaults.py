@@ -4,7 +4,8 @@ A default applies only where a document of that reader is present, or a facts fi
 (``rules/_programs/<name>.yaml``): a row applies when ``key`` and every key of ``absent`` are left out of the reader's
 documents, every key of ``present`` stands there, the releases fit ``affected`` and ``when`` is true; ``key: null`` stands
 for what the program fixes by itself. A ``forced`` row replaces even a stated value. A row with a ``role`` is about that
-model alone. Traits are rows about what a program's code does whatever the keys.
+model alone, and one that ``follows`` a role has the value of that model's fact, which is resolved before. Traits are rows about
+what a program's code does whatever the keys.
 """
 
 from __future__ import annotations
@@ -380,6 +381,9 @@ class _Table:
             return False
         decisive = row["present"] if row["key"] is None else ()  # nothing was left out: what is written decides
         places = tuple(place for key in decisive for place in self.places.get(key, ()))
+        followed = None if row.get("follows") is None else self.followed(row)
+        if followed is not None:
+            places += followed.sources
         self.state(row["fact"], value, row.get("note"), known if row["forced"] else None, places)
         return True
 
@@ -423,9 +427,16 @@ class _Table:
         return _CERTAIN if all(answer == "yes" for answer in answers) else _MAYBE
 
     def value(self, row: Mapping[str, Any]) -> Any:  # noqa: ANN401 (a vocabulary value, or Unknown)
-        """Return the row's value, or Unknown."""
+        """Return the row's value, or Unknown; that of another model's fact where the row follows it."""
+        if row.get("follows") is not None:
+            followed = self.followed(row)
+            return Unknown(frozenset((row["fact"],))) if followed is None else followed.value
         value = row["value"] if row["expression"] is None else evaluate(row["expression"], self.scope)
         return tuple(value) if isinstance(value, list) else value
+
+    def followed(self, row: Mapping[str, Any]) -> Fact | None:
+        """Return the fact of the other model that a row follows."""
+        return self.scope.others.get(row["follows"], {}).get(row["fact"])
 
     def state(
         self,

@@ -78,7 +78,9 @@ def resolve(
         taken = frozenset(one for _, about in withheld for one in about)
     stated = {statement.role for document in documents for statement in document.statements}
     inputs = Inputs(rules, environment, documents, hardware, settings or {}, taken, gaps)
-    resolved = {role: _resolve_role(role, inputs) for role in ([name for name in ROLES if name in stated] or [TRAIN])}
+    resolved: dict[str, Resolved] = {}
+    for role in [name for name in ROLES if name in stated] or [TRAIN]:
+        resolved[role] = _resolve_role(role, inputs, {name: part.facts for name, part in resolved.items()})
     _drop_reference(resolved)
     if documents:
         from compatcheck.resolution.unpriced import describe_unpriced  # noqa: PLC0415 (only with configurations)
@@ -163,7 +165,7 @@ COMPARED = ("training.micro_batch_size", "training.gradient_accumulation_steps",
 """What a trainer compares with its DeepSpeed file, whether its own arguments state it or not."""
 
 
-def _resolve_role(role: str, inputs: Inputs) -> Resolved:
+def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, Fact]]) -> Resolved:
     rules, environment, documents = inputs.rules, inputs.environment, inputs.documents
     claims = claims_of(documents, role)
     settings = inputs.settings
@@ -185,7 +187,7 @@ def _resolve_role(role: str, inputs: Inputs) -> Resolved:
     conflicts = (*merged.conflicts, *_contradicted(facts))
     _describe_gaps(inputs.gaps, facts)
     unknown_device = _describe_gpu(facts, rules)
-    scope = FactScope(facts, environment, rules)
+    scope = FactScope(facts, environment, rules, others=others)
     if environment is not None:
         _describe_damage(_find_damage(environment, scope), facts)
     unresolved: dict[str, str] = {}

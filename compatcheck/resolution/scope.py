@@ -56,12 +56,22 @@ class FactScope:
         environment: Environment | None,
         rules: RuleSet,
         opened: Opened | None = None,
+        others: Mapping[str, Mapping[str, Fact]] | None = None,
     ) -> None:
-        """Take live mappings; nothing is copied. ``opened`` are the facts that something not read may state."""
+        """Take live mappings; nothing is copied.
+
+        Args:
+            facts: of one role.
+            environment: what is installed.
+            rules: tables and releases.
+            opened: the facts that something not read may state.
+            others: facts of the roles that are resolved already, by role.
+        """
         self.facts = facts
         self.environment = environment
         self.rules = rules
         self.opened = opened
+        self.others = others or {}
 
     def value(self, name: str) -> object:
         """Return the value of a fact, or Unknown; what would tell a trait of a program that nobody knows is its name."""

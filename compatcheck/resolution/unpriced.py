@@ -35,10 +35,14 @@ def describe_unpriced(documents: Sequence[Document], role: str, rules: "RuleSet"
         stated = [(one.key, one.role) for one in document.statements if one.fact is None and not _is_off(one.value)]
         stated += [(one.key, one.role) for one in document.unresolved if one.fact is not None]
         for key, of in stated:
-            if key in keys and of in {None, role}:
+            if key in keys and of in {None, role} and not (keys[key] in _COUNTED and "model.parameters" in facts):
                 found.setdefault(keys[key], document.place(key))
     if found:
         facts[UNPRICED] = Fact(UNPRICED, tuple(sorted(found)), "derived", tuple(found.values()))
+
+
+_COUNTED = frozenset({"dense_layers"})
+"""Features that the counts of a model that is known hold already."""
 
 
 def _is_off(value: object) -> bool:

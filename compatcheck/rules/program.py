@@ -44,6 +44,8 @@ class Program(NamedTuple):
     """One of `KINDS`; it decides the rank of what the configuration states."""
     packages: tuple[str, ...] = ()
     """Distributions that a run of it imports in any case, an engine's own first."""
+    module: str | None = None
+    """Python package of the first of them, where that is not called so."""
     tools: tuple[str, ...] = ()
     """Commands it installs that train, each with a sub-command: ``axolotl train``."""
     engines: tuple[str, ...] = ()

@@ -26,7 +26,7 @@ _DATA = {"rows", "traits", "keys", "parts"}
 """Keys of a file that are sections of their own, or hold them."""
 _COLUMNS = {
     *("fact", "key", "absent", "present", "affected", "when"),
-    *("value", "value_expression", "raw", "forced", "role", "source"),
+    *("value", "value_expression", "follows", "raw", "forced", "role", "source"),
 }
 _TRAIT_COLUMNS = {"fact", "affected", "when", "value", "value_expression", "note", "source"}
 
@@ -136,6 +136,7 @@ class _File(StrictFile):
                 "when": when,
                 "value": row.get("value"),
                 "expression": expression,
+                "follows": row.get("follows"),
                 "forced": bool(row.get("forced")),
                 "role": row.get("role"),
                 **({"note": row["note"]} if "note" in row else {}),

@@ -42,6 +42,8 @@ _BRACED = re.compile(
 )
 _OPERATOR = re.compile(r":?[-=?+]|##|#|%%|%|//|/#|/%|/|\^\^|\^|,,|,|:|@")
 _GLOB = re.compile(r"[*?]|\A[^\[]*\[.*\]", re.DOTALL)
+_LIST_EXPRESSION = re.compile(r"(?:\(*\[[\d, ]*\](?:\)*\*\d+)*\)*\+?)+")
+"""Lists of numbers, repeated and joined, as Megatron-LM takes patterns of layers: ``([1]*3+[0]*1)*3``."""
 _USER = re.compile(r"~[a-z_][a-z0-9_-]*(?=/|$)|~[+-]?(?=/|$)")
 
 
@@ -580,8 +582,8 @@ class Expander:
         text = text_of(value)
         if text is None:
             return value
-        if "=" in text or not ("*" in bare or "?" in bare):
-            # `data.files=[a,b]` is a pattern too, and no file is named like that.
+        if "=" in text or not ("*" in bare or "?" in bare) or _LIST_EXPRESSION.fullmatch(text):
+            # `data.files=[a,b]` and `[0]*3+[1]*89` are patterns too, and no file is named like that.
             return from_text(
                 text, next((piece.line for piece in value), line), (*assumptions_of(value), f"no file matches {text}")
             )

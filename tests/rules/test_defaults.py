@@ -37,6 +37,7 @@ COLUMNS = {
     "when",
     "value",
     "value_expression",
+    "follows",
     "raw",
     "role",
     "forced",
@@ -354,7 +355,7 @@ def test_rows_are_well_formed(path: Path) -> None:
     for row in (*rows, *document.get("traits", ())):
         assert set(row) <= COLUMNS, row
         assert {"fact", "source"} | ({"key", "affected"} if row in rows else set()) <= set(row), row
-        assert ("value" in row) != ("value_expression" in row), row
+        assert len({"value", "value_expression", "follows"} & row.keys()) == 1, row
         for expression in filter(None, (row.get("when"), row.get("value_expression"))):
             assert fact_names(expression) <= set(terms), row
         term = terms[row["fact"]]

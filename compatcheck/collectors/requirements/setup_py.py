@@ -152,12 +152,36 @@ class _Reading:
             self.skip(stated, f"{key} is computed, and nothing is run", _ELSEWHERE)
 
     def _follow(self, node: ast.expr) -> ast.expr:
-        """Return what a name stands for, as far as that is certain."""
+        """Return what a name stands for, or an entry of a table, as far as that is certain."""
         for _ in range(_MAX_NAMES):
-            if not isinstance(node, ast.Name) or node.id not in self.constants:
+            if isinstance(node, ast.Name) and node.id in self.constants:
+                node = self.constants[node.id]
+            elif isinstance(node, ast.Subscript) and (entry := self._look_up(node)) is not None:
+                node = entry
+            else:
                 break
-            node = self.constants[node.id]
         return node
+
+    def _look_up(self, node: ast.Subscript) -> ast.expr | None:
+        """Return the requirement ``deps["torch"]`` of a table: one that is written out, or made of a list by the names in it."""
+        table, key = self._follow(node.value), node.slice
+        if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+            return None
+        if isinstance(table, ast.Dict):
+            keys = (one.value if isinstance(one, ast.Constant) else None for one in table.keys)
+            return next((value for one, value in zip(keys, table.values, strict=True) if one == key.value), None)
+        if not isinstance(table, ast.DictComp):
+            return None
+        sources = (self._follow(each.iter) for each in ast.walk(table) if isinstance(each, ast.comprehension))
+        items = next((source.elts for source in sources if isinstance(source, ast.List | ast.Tuple)), [])
+        return next((item for item in items if _requires(item, key.value)), None)
+
+
+def _requires(node: ast.expr, name: str) -> bool:
+    """Tell whether a text is a requirement of this distribution."""
+    text = node.value if isinstance(node, ast.Constant) else None
+    match = re.match(r"[\w.-]+", text) if isinstance(text, str) else None
+    return match is not None and canonical_name(match[0]) == canonical_name(name)
 
 
 def _constants(tree: ast.Module) -> dict[str, ast.expr]:

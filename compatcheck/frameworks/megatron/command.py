@@ -5,6 +5,7 @@ Names as in ``megatron/training/arguments.py``; the model is described by option
 
 from __future__ import annotations
 
+import ast
 import math
 from typing import TYPE_CHECKING
 
@@ -120,15 +121,63 @@ def state_known(options: Mapping[str, Argument]) -> Iterator[Statement]:
 
 
 def _experts(options: Mapping[str, Argument]) -> Iterator[Statement]:
-    """Say how many parameters the experts have, where every block has some (``--moe-layer-freq`` tells otherwise)."""
+    """Say how many parameters the experts have, and whether there are blocks without."""
     if "num_experts" not in options:
         yield Statement("model.expert_parameters", "num_experts (left out)", 0)
         return
     width = "moe_ffn_hidden_size" if "moe_ffn_hidden_size" in options else "ffn_hidden_size"
-    names = ("num_experts", "num_layers", "hidden_size", width)
+    names = ("num_experts", "hidden_size", width)
     sizes = [size for name in names if name in options and isinstance(size := options[name].value, int)]
-    if len(sizes) == len(names) and "moe_layer_freq" not in options:
-        yield Statement("model.expert_parameters", "num_experts", math.prod(sizes) * (3 if "swiglu" in options else 2))
+    layers, spread = options.get("num_layers"), _count_spread(options)
+    if layers is None or spread is None or spread != layers.value:
+        yield Statement(None, DENSE_LAYERS, value=True)
+    if len(sizes) == len(names) and spread is not None:
+        each = math.prod(sizes) * (3 if "swiglu" in options else 2)
+        yield Statement("model.expert_parameters", "num_experts", each * spread)
+
+
+DENSE_LAYERS = "(layers without experts)"
+
+
+def _count_spread(options: Mapping[str, Argument]) -> int | None:
+    """Count the blocks that have experts: one in so many, or those that a list tells (arguments.py moe_freq_type)."""
+    layers, chosen = options.get("num_layers"), options.get("moe_layer_freq")
+    if layers is None or not isinstance(layers.value, int):
+        return None
+    pattern = 1 if chosen is None else read_pattern(chosen.value)
+    if isinstance(pattern, int):
+        return -(-layers.value // pattern) if pattern > 0 else None
+    return None if pattern is None or len(pattern) != layers.value else sum(pattern)
+
+
+_MAX_LAYERS = 10_000
+
+
+def read_pattern(text: object) -> int | tuple[int, ...] | None:
+    """Read a frequency, or a list of numbers that Megatron-LM evaluates: ``([1]*3+[0]*1)*3``; None where it is neither."""
+    if isinstance(text, int) or (isinstance(text, str) and text.isdigit()):
+        return int(text)
+    try:
+        return _evaluate(ast.parse(text.strip(), mode="eval").body) if isinstance(text, str) else None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _evaluate(node: ast.expr) -> tuple[int, ...]:
+    match node:
+        case ast.List(elts=elements) if all(
+            isinstance(one, ast.Constant) and type(one.value) is int for one in elements
+        ):
+            return tuple(one.value for one in elements)  # type: ignore[attr-defined]  # as tested
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            found = (*_evaluate(left), *_evaluate(right))
+        case ast.BinOp(left=left, op=ast.Mult(), right=ast.Constant(value=int(times))) if times <= _MAX_LAYERS:
+            found = _evaluate(left) * times
+        case _:
+            raise ValueError
+    if len(found) > _MAX_LAYERS:
+        raise ValueError
+    return found
 
 
 def _state(options: Mapping[str, Argument]) -> Iterator[Statement]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.core.document import LEFT_OUT, Statement
 from compatcheck.core.environment import Environment
 from compatcheck.core.source import Skipped, Source
-from compatcheck.frameworks.conversions import LEAVE, constant, is_off, stated
+from compatcheck.frameworks.conversions import LEAVE, constant, is_off, is_on, stated
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer.arguments import (
     TRAINER_NAMES,
@@ -145,6 +145,7 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
         _own_optimizer(given, arguments)
         _parallel(given, source, arguments)
     arguments.known.extend(_allocator(variables))
+    arguments.known.extend(_leaving(levelled))
     if inner is not None:
         arguments.documents.append(
             deepspeed.read_section({**_AUTO_BATCHES, "zero_optimization": inner}, path, "deepspeed.")
@@ -257,6 +258,19 @@ def _on_megatron(data: Mapping[str, Any]) -> list[Statement]:
             for fact, name, left_out in switches
         ),
     ]
+
+
+def _leaving(data: Mapping[str, Any]) -> Iterator[Statement]:
+    """Say that policy and reference wait on the host while the engine in their process generates, with its weights handed over.
+
+    Source: v4.5.2, 3602360a swift/rlhf_trainers/rollout_mixin.py _fast_infer(), grpo_trainer.py offload_context(), and the same
+    of swift/megatron/trainers/rollout_mixin.py.
+    """
+    if is_on(data.get("offload_model")) and not str(data.get("deepspeed")).endswith(("_offload", ".json")):
+        key = "offload_model"
+        yield Statement("training.offload_param", key, "cpu")
+        yield Statement("program.moves_idle_state", key, value=True)
+        yield Statement("program.policy_at_rollout", key, "before_cache")
 
 
 _ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")

@@ -117,8 +117,9 @@ _ATTENTION = ("flash_attn", "attn_implementation", "ds.attn_implementation")
 
 def _packed(options: Mapping[str, Argument]) -> Iterator[Statement]:
     """Say that packing turns flash attention on where no option does (every ``cli/train_*.py``, v0.4.0 to v0.10.0)."""
-    if _is_on(options, ("packing_samples", "ds.packing_samples")) and _given(options, _ATTENTION) is None:
-        yield Statement("model.attn_implementation", "packing_samples", "flash_attention_2")
+    packed = _given(options, ("packing_samples", "ds.packing_samples"))
+    if packed is not None and packed[1].value is True and _given(options, _ATTENTION) is None:
+        yield Statement("model.attn_implementation", packed[0], "flash_attention_2")
 
 
 def _critic_model(options: Mapping[str, Argument], roles: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
@@ -213,6 +214,8 @@ def _of_roles(options: Mapping[str, Argument], roles: tuple[str, ...]) -> Iterat
         yield Statement("training.reference_model", "init_kl_coef (left out)", True)
     elif coefficient[1].why is None and coefficient[1].value:
         yield Statement("training.reference_model", coefficient[0], True)
+    elif coefficient[1].why is None:
+        yield Statement(None, "(no KL term)", (coefficient[0],))
     batch = _given(options, ("rollout_batch_size", "rollout.batch_size"))
     count = _given(options, ("n_samples_per_prompt", "rollout.n_samples_per_prompt"))
     samples = 1 if count is None else count[1].value
@@ -220,8 +223,9 @@ def _of_roles(options: Mapping[str, Argument], roles: tuple[str, ...]) -> Iterat
         once = ("n_samples_per_prompt", "rollout.n_samples_per_prompt") if count is None else ()
         yield Statement("rollout.global_batch_size", batch[0], batch[1].value * samples, None, once)
     pairs = [*_TOGETHER]
-    if _is_on(options, _ASYNC) and _is_on(options, _COLOCATE_ALL):
-        yield Statement("rollout.colocated", _ASYNC[0], False)
+    apart = _given(options, _ASYNC)
+    if apart is not None and apart[1].value is True and _is_on(options, _COLOCATE_ALL):
+        yield Statement("rollout.colocated", apart[0], False)
         pairs = [(_COLOCATE_ALL, role, "actor") for role in roles if role != "actor"]
     for names, role, other in pairs:
         together = _given(options, names)

@@ -161,10 +161,14 @@ def _infer(values: Mapping[str, Any], kind: str) -> Iterator[Statement]:
     if kind == "rl" and any(key.startswith(_ENGINE) or key == "inference" for key in values):
         yield Statement("rollout.engine", "inference", "vllm")
         yield Statement("rollout.colocated", "(program)", value=False)
-        data, tensor = (values.get(f"inference.vllm.{name}_parallel_size") for name in ("data", "tensor"))
-        if type(data) is int and values.get("inference.vllm.enable_expert_parallel") is True:
+        data, tensor = (values.get(f"inference.vllm.{name}_parallel_size", 1) for name in ("data", "tensor"))
+        spread = values.get("inference.vllm.enable_expert_parallel") is True and not _is_disaggregated(values)
+        if spread and type(data) is int and type(tensor) is int:
             yield Statement("rollout.data_parallel", "inference.vllm.data_parallel_size", data)
-            yield Statement("rollout.expert_parallel", "inference.vllm.enable_expert_parallel", data * (tensor or 1))
+            yield Statement("rollout.expert_parallel", "inference.vllm.enable_expert_parallel", data * tensor)
+        served = values.get("inference.vllm.model")
+        if served is not None and served not in {values.get("model.name"), values.get("trainer.model.name")}:
+            yield Statement(None, "(another model is served)", value=True)
     if kind != "trainer":
         yield from _count_devices(values, kind)
 
@@ -196,8 +200,18 @@ def _count_devices(values: Mapping[str, Any], kind: str) -> Iterator[Statement]:
             yield Statement("training.replicas", "deployment.nodes_per_fsdp_group", max(1, nodes // groups))
 
 
+def _is_disaggregated(values: Mapping[str, Any]) -> bool:
+    """Tell whether engines of two kinds serve, some of them prompts and some answers."""
+    return values.get("inference.deployment.type") == "disaggregated"
+
+
 def _leave_open(values: Mapping[str, Any], inside: str) -> Iterator[Unresolved]:
     """List what a configuration decides in a way that no fact tells."""
+    if _is_disaggregated(values):
+        for fact in ("rollout.data_parallel", "rollout.expert_parallel"):
+            yield Unresolved(
+                fact, "inference.deployment.type", "is 'disaggregated': engines for prompts and answers differ"
+            )
     freq, mode = (values.get(f"{inside}model.ac.{part}") for part in ("freq", "mode"))
     if freq not in {None, 1}:
         why = f"is {freq}: one block of so many is checkpointed, the others are kept"

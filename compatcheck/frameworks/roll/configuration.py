@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.core.document import Document, Gap, Statement
+from compatcheck.core.document import LEFT_OUT, Document, Gap, Statement
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.composition import merge_options, retell
 from compatcheck.frameworks.conversions import LEAVE
@@ -164,12 +164,35 @@ def _roles(pipeline: Pipeline | None, values: Mapping[str, Any]) -> dict[str, st
     """
     found = dict(pipeline.models) if pipeline is not None else {}
     if pipeline is _LEARNS:
-        asked = values.get("use_kl_loss") or values.get("enable_reference") or values.get("init_kl_coef", 0.2)
-        if not asked or values.get(f"{MODEL}model_args.lora_target"):
+        if _ask_reference(values) is None or values.get(f"{MODEL}model_args.lora_target"):
             del found["reference"]
         if values.get("adv_estimator", "gae") != "gae":
             del found["critic"]
     return {section: role for section, role in found.items() if section in MODELS and _is_there(section, values)}
+
+
+def _ask_reference(values: Mapping[str, Any]) -> str | None:
+    """Name the key that has the policy compared with a reference (``roll/configs/base_config.py`` __post_init__)."""
+    asked = (key for key in ("enable_reference", "use_kl_loss") if values.get(key))
+    coefficient = "init_kl_coef" if "init_kl_coef" in values else f"init_kl_coef{LEFT_OUT}"
+    return next(asked, coefficient if values.get("init_kl_coef", _KL) else None)
+
+
+_KL = 0.2
+"""Default of ``init_kl_coef``."""
+
+
+def _compare(values: Mapping[str, Any]) -> Iterator[Statement]:
+    """Say whether a reference scores, and the weight of the term that uses it: in the loss, or in rewards where it is asked for.
+
+    Source: 8eb27cc2 roll/pipeline/base_worker.py loss_func(), roll/utils/functionals.py compute_token_reward().
+    """
+    asked = _ask_reference(values)
+    yield Statement("training.reference_model", asked or "init_kl_coef", asked is not None)
+    in_loss, in_rewards = values.get("use_kl_loss") is True, values.get("add_token_level_kl") is True
+    key, default = ("kl_loss_coef", 0) if in_loss else ("init_kl_coef", _KL)
+    key, weight = (key, values.get(key, default)) if in_loss or in_rewards else ("add_token_level_kl", 0)
+    yield Statement("training.kl_coefficient", key if key in values else f"{key}{LEFT_OUT}", weight)
 
 
 def _is_there(section: str, values: Mapping[str, Any]) -> bool:
@@ -295,6 +318,8 @@ def _infer(values: Mapping[str, Any], pipeline: Pipeline, roles: Mapping[str, st
     if "reference" in roles.values():
         yield from state_forward_only("reference")
         yield Statement("training.peft", "(only run forward)", None, "reference")
+    if pipeline is _LEARNS:
+        yield from _compare(values)
     for section, role in roles.items():
         yield from _of_model(values, section, role)
     places = {section: _devices(values, section) for section in (*roles, pipeline.engine) if section}

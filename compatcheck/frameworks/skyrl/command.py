@@ -174,6 +174,11 @@ def _of_roles(options: Options, table: Table, roles: tuple[str, ...]) -> Iterato
     if REFERENCE in roles:
         yield from state_forward_only(REFERENCE)
         yield Statement("training.peft", "(only run forward)", None, REFERENCE)
+    drafts = f"{_T}mtp.enabled"
+    if (
+        _value(options, drafts, left_out=False) is True
+    ):  # the engine, too, proposes tokens (train/utils/utils.py _apply_mtp_config)
+        yield Statement("rollout.speculation", drafts, value=True)
     kl = f"{_T}algorithm.use_kl_loss"
     if _value(options, kl, left_out=True) is not False:
         table[f"{_T}algorithm.use_kl_in_reward"] = SILENT

@@ -67,7 +67,7 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
     for name in (*_ALWAYS, *(() if "fp16" in options else ("bf16",))):
         options.setdefault(name, Argument(True, None))
     further = FurtherContent(
-        (*megatron.state_known(options), *_state(options)),
+        (*megatron.state_known(options), *_state(options), *_of_text(options, complete=not flags.unknown)),
         skipped=tuple(megatron.find_skipped(options, launch)),
         unknown=flags.unknown,
     )
@@ -144,6 +144,14 @@ def _state(options: Mapping[str, Argument]) -> Iterator[Statement]:
         yield Statement("rollout.multi_stage_wake_up", key, sleeps)
         yield from _split_engine(options)
     yield from _count(options)
+
+
+def _of_text(options: Mapping[str, Argument], *, complete: bool) -> Iterator[Statement]:
+    """Say that Megatron's GPTModel is built, which has no towers, and no provider of another model is asked."""
+    spec = _get(options, "spec")
+    plain = complete if "spec" not in options else isinstance(spec, list) and not str(spec[-1]).endswith("_provider")
+    if plain and "custom_model_provider_path" not in options and _get(options, "megatron_to_hf_mode") != "bridge":
+        yield Statement(None, "(text alone)", value=True)
 
 
 def _split_engine(options: Mapping[str, Argument]) -> Iterator[Statement]:

@@ -398,7 +398,9 @@ def is_plain(key: str) -> bool:
     if section not in (_KNOWN | _TOP if dot else _TOP):
         return False
     if any(f"{part}." in key for part in PASSED_ON):  # may say in other words what a key of verl's own says
-        return is_name(key) and key.rpartition(".")[2] not in {known.rpartition(".")[2] for known in TABLE}
+        return is_name(key) and key.rpartition(".")[2] not in {
+            known.rpartition(".")[2] for known in TABLE if not any(f"{part}." in known for part in PASSED_ON)
+        }
     if ".override_config." in key:  # of the model's own configuration
         return f"model.{key.rpartition('.')[2]}" not in vocabulary()
     if is_name(key) or any(part in key for part in _FREE):

@@ -33,7 +33,7 @@ from compatcheck.memory.closed_form.parallel import held as held_parameters
 from compatcheck.memory.closed_form.parameters import dequantised, parameters
 from compatcheck.memory.closed_form.policy_logits import POLICY_TRAINERS
 from compatcheck.memory.closed_form.reference import count_references, reference_parameters
-from compatcheck.memory.closed_form.reserve import Shares, not_itemised, reserve, segments
+from compatcheck.memory.closed_form.reserve import Held, Shares, not_itemised, reserve, segments
 from compatcheck.memory.closed_form.trl_logits import takes_tiles
 from compatcheck.memory.closed_form.unpriced import name_unpriced, widen_unpriced
 from compatcheck.memory.closed_form.verdict import UNREAD, judge
@@ -327,8 +327,10 @@ def _shares(run: Run, always: Parts) -> Shares:
     """Return what shares the allocator's segments over a step."""
     grads = gradient.gradients(run)
     found = activations(run)
+    own_stream = run.parallel.sharding == "fsdp" and run.parallel.shard > 1
+    sharded = gradient.component(run, grads.complete - grads.persistent)
     step = (
-        *gradient.component(run, grads.complete - grads.persistent),
+        *(() if own_stream else sharded),
         *gradient.beside(run, between=False),
         *step_workspace(run),
     )
@@ -348,6 +350,7 @@ def _shares(run: Run, always: Parts) -> Shares:
         loss=_inside(logits(run, backward=True)) + Size(0, spare, spare),
         kept=_inside(kept),
         step=_inside(step),
+        apart=_inside(sharded if own_stream else ()),
     )
 
 
@@ -460,14 +463,15 @@ def _second_embedding_gradient(run: Run, embedding: float) -> Parts:
     )  # fmt: skip
 
 
-def _phase(name: str, run: Run, instants: tuple[Parts, ...], held: Size | None) -> Phase:
+def _phase(name: str, run: Run, instants: tuple[Parts, ...], held: Held | None) -> Phase:
     """Return the instant with the largest expected size; the range covers that of all instants."""
     instants = tuple((*parts, *widen_unpriced(run, parts)) for parts in instants)
     parts = max(instants, key=_expected)
     inside = _inside(parts)
     everywhere = [_inside(instant) for instant in instants]
     bounds = Size(max(size.low for size in everywhere), inside.expected, max(size.high for size in everywhere))
-    return Phase(name, run.role, (*parts, not_itemised(run, inside, bounds), reserve(run, bounds, held)))
+    gradients = total(part.size for part in parts if part.kind == "gradients").expected
+    return Phase(name, run.role, (*parts, not_itemised(run, inside, bounds), reserve(run, bounds, held, gradients)))
 
 
 def _unmodelled(run: Run) -> list[Unmodelled]:

@@ -41,18 +41,31 @@ class Shares(NamedTuple):
     """What forward keeps for backward."""
     step: Size
     """Gradients and temporaries of the step."""
+    apart: Size
+    """Gradients that FSDP shards: they are allocated on the stream that reduces them, whose blocks no other stream gets (torch
+    2.13.0 distributed/fsdp/_fully_shard/_fsdp_collectives.py foreach_reduce, distributed/fsdp/_runtime_utils.py
+    _get_reduce_scatter_tensors; c10/cuda/CUDACachingAllocator.cpp: a block is of a stream)."""
 
 
-def segments(shares: Shares) -> Size:
+class Held(NamedTuple):
+    """What the allocator reserves once the second step ran."""
+
+    shared: Size
+    """By tensors of the stream that computes, whose blocks they share."""
+    apart: Size
+    """As `Shares.apart`."""
+
+
+def segments(shares: Shares) -> Held:
     """Return what the allocator reserves once the second step ran.
 
     Low: every block is reused. High: none is.
     """
     together = [
         (lasting + loss + max(kept, step), lasting + max(loss + kept, step), lasting + loss + kept + step)
-        for lasting, loss, kept, step in zip(*shares, strict=True)
+        for lasting, loss, kept, step in zip(*shares[:4], strict=True)
     ]
-    return Size(together[0][1], together[1][0], together[2][2])
+    return Held(Size(together[0][1], together[1][0], together[2][2]), shares.apart)
 
 
 def not_itemised(run: Run, allocated: Size, bounds: Size) -> Component:
@@ -71,19 +84,22 @@ def not_itemised(run: Run, allocated: Size, bounds: Size) -> Component:
     )
 
 
-def reserve(run: Run, allocated: Size, held: Size | None) -> Component:
+def reserve(run: Run, allocated: Size, held: Held | None, gradients: int = 0) -> Component:
     """Return the allocator's cache at the instant when so much is allocated.
 
     Args:
         run: the run.
         allocated: what tensors take, bound by bound.
         held: what the allocator holds in all; None before the first step.
+        gradients: bytes of gradients among them.
     """
     shares = [percent * part // 100 for percent, part in zip(ROUNDING, allocated, strict=True)]
     if held is not None:
         factor = EXPANDABLE if run.expandable else 1.0
-        whole = [total * (100 + percent) // 100 for total, percent in zip(held, ROUNDING, strict=True)]
-        spare = [int(factor * (total - part)) for total, part in zip(whole, allocated, strict=True)]
+        whole = [total * (100 + percent) // 100 for total, percent in zip(held.shared, ROUNDING, strict=True)]
+        there = min(gradients, held.apart.expected)
+        left = held.apart.expected - there
+        spare = [left + int(factor * (total - (part - there))) for total, part in zip(whole, allocated, strict=True)]
         shares = [shares[0], max(shares[1], spare[1]), max(shares[2], spare[2])]
         shares[2] = max(shares[1], shares[2])
     words = "rounding of blocks" if held is None else "blocks of the loss, of backward and of the step lie side by side"

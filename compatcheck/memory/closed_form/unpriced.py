@@ -74,6 +74,10 @@ FEATURES: Mapping[str, Feature] = {
         "kernel of the loss", "less", "what its kernel keeps was not read; taken as cross entropy of whole logits",
         {"logits": 0.67},
     ),
+    # of prompt + answers once instead of as often as there are answers, at most nearly all is the prompt
+    "shared_prefix": Feature(
+        "shared prompts", "less", "prompts are taken to be computed once for each answer", {"activations": 0.9, "logits": 0.9}
+    ),
     "tiled_mlp": Feature(
         "MLP in tiles", "less", "the MLP of a block is taken to be there for all tokens at once", {"activations": 0.6}
     ),

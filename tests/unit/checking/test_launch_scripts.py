@@ -178,3 +178,46 @@ def test_a_program_of_a_checkout_that_no_list_has_is_of_the_release_it_states(ru
     write(project, requirements__txt="torch==2.4.0\nverl==0.4.0\n")  # what is listed counts
     (subject,) = read(rules, "requirements.txt", "run.sh").subjects
     assert value(subject, "training.tensor_parallel", "actor") == 1
+
+
+RECIPE = (
+    "model_name_or_path: Qwen/Qwen2.5-7B\nreward_funcs: [accuracy]\nnum_generations: 8\nmax_completion_length: 64\n"
+    "use_vllm: true\nper_device_train_batch_size: 8\nlearning_rate: 1.0e-6\noutput_dir: o\nbf16: true\n"
+)
+
+
+def test_a_configuration_has_the_release_that_the_project_around_it_pins(rules: RuleSet, project: Path) -> None:
+    write(
+        project, grpo__yaml=RECIPE, setup__py="setup(name='mine', install_requires=['trl==0.18.0', 'torch==2.6.0'])\n"
+    )
+    (subject,) = read(rules, "grpo.yaml").subjects
+    assert (value(subject, "rollout.mode"), value(subject, "rollout.gpu_memory_utilization")) == ("server", 0.3)
+
+
+@pytest.mark.parametrize(
+    "requires", ["['trl>=0.18']", "['torch==2.6.0']", "['trl==0.18.0'", "open('requirements.txt').read().split()"]
+)
+def test_a_project_that_pins_no_release_tells_none(rules: RuleSet, project: Path, requires: str) -> None:
+    write(project, grpo__yaml=RECIPE, setup__py=f"setup(name='mine', install_requires={requires})\n")
+    (subject,) = read(rules, "grpo.yaml").subjects
+    assert value(subject, "rollout.mode") is None
+
+
+def test_a_configuration_in_a_checkout_of_its_program_is_of_the_release_it_states(
+    rules: RuleSet, project: Path
+) -> None:
+    for name, text in (("examples/grpo.yaml", RECIPE), ("trl/__init__.py", ""), ("VERSION", "0.18.0\n")):
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text(text)
+    (subject,) = read(rules, "examples/grpo.yaml").subjects
+    assert value(subject, "rollout.mode") == "server"
+
+
+def test_a_program_whose_package_is_called_otherwise_is_found_too(rules: RuleSet, project: Path) -> None:
+    for name, text in (("swift/__init__.py", ""), ("swift/version.py", "__version__ = '4.5.2'\n")):
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text(text)
+    write(project, train__sh="swift sft --model Qwen/Qwen2.5-7B --train_type lora --dataset x\n")
+    (subject,) = read(rules, "train.sh").subjects
+    assert subject.environment is not None
+    assert subject.environment.packages["ms-swift"].specifier.startswith(">=4.5.2,")

@@ -135,6 +135,21 @@ def test_an_engine_that_nobody_names_is_asked_for() -> None:
     assert (found.phases, found.needs) == ((), ("rollout.engine",))
 
 
+@pytest.mark.parametrize(
+    ("left_out", "needs"),
+    [
+        ("rollout.colocated", ("rollout.colocated",)),
+        ("rollout.gpu_memory_utilization", ("rollout.gpu_memory_utilization",)),
+    ],
+)
+def test_what_a_program_of_an_unknown_release_decides_about_its_engine_is_asked_for(
+    left_out: str, needs: tuple[str, ...]
+) -> None:
+    known = {name: value for name, value in ACTOR.items() if name != left_out}
+    assert price(known, reference=REFERENCE).needs == needs
+    assert not price({**known, "rollout.engine": "hf"}, reference=REFERENCE).needs
+
+
 def test_old_forks_take_a_share_of_what_was_free_at_the_start() -> None:
     found = price({**ACTOR, "training.framework": "search-r1"})
     rollout = find_phase(found, "rollout", "rollout")

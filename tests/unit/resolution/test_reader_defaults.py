@@ -458,6 +458,38 @@ def test_an_engine_that_is_started_by_itself_has_defaults_too(rules: RuleSet, re
     assert asked["rollout.enforce_eager"].value is True
 
 
+@pytest.mark.parametrize(("release", "sequences"), [("0.7.1", 1024), ("0.8.0", 1024), ("0.9.0", 256), (None, None)])
+def test_what_a_development_state_says_otherwise_is_open_between_releases(
+    rules: RuleSet, release: str | None, sequences: int | None
+) -> None:
+    (document,) = written("python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.name=vllm")
+    between = Package("verl", release, Source("r.txt"), None if release else ">=0.7.0,<=0.8.0")
+    environment = Environment(origin="r.txt", packages={"verl": between}, complete=False)
+    found = resolve("x", rules=rules, environment=environment, documents=[document]).roles["actor"]
+    assert (found["rollout.max_num_seqs"].value if "rollout.max_num_seqs" in found else None) == sequences
+    assert found["rollout.max_num_batched_tokens"].value == 8192
+
+
+@pytest.mark.parametrize(
+    ("release", "found"),
+    [
+        ("0.15.2", (False, 0.9)),  # the next device
+        ("0.17.0", (False, None)),  # a server
+        ("0.18.0", (False, 0.3)),
+        ("1.0.0", (True, 0.3)),
+        (None, (None, None)),
+    ],
+)
+def test_where_the_engine_of_trl_is_by_release(
+    rules: RuleSet, release: str | None, found: tuple[bool | None, float | None]
+) -> None:
+    data = {**SHORT, "reward_funcs": ["accuracy"], "num_generations": 8, "max_completion_length": 64, "use_vllm": True}
+    documents = [*read_trainer_arguments(data, "grpo.yaml"), *written("accelerate launch --num_processes 4 train.py")]
+    facts = facts_of(rules, documents, **({} if release is None else {"trl": release}))
+    names = ("rollout.colocated", "rollout.gpu_memory_utilization")
+    assert tuple(facts[name].value if name in facts else None for name in names) == found
+
+
 @pytest.mark.parametrize(
     ("trl", "trainer", "options", "loss"),
     [

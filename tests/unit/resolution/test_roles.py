@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from compatcheck.core.document import Document, Statement, Unresolved
 from compatcheck.core.environment import Environment, Package
@@ -10,6 +12,12 @@ from compatcheck.core.source import Source
 from compatcheck.resolution.resolve import resolve
 from compatcheck.resolution.subject import Subject
 from compatcheck.rules.locate import open_rules
+from tests.unit.frameworks.launch_script.written_commands import documents as written
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.core.facts import Fact
 
 MICRO, STEPS, STAGE = "training.micro_batch_size", "training.gradient_accumulation_steps", "training.zero_stage"
 
@@ -114,3 +122,123 @@ def test_the_reference_is_left_out_where_there_is_none() -> None:
 
     assert roles(True) == ["actor", "reference"]
     assert roles(False) == ["actor"]
+
+
+_MEGATRON = (
+    "python3 -m verl.trainer.main_ppo --config-name=ppo_megatron_trainer.yaml "
+    "actor_rollout_ref.actor.megatron.tensor_model_parallel_size=4 actor_rollout_ref.actor.megatron.param_offload=True "
+    "actor_rollout_ref.actor.use_kl_loss=True"
+)
+"""A run of verl on Megatron that has settings for the actor alone."""
+
+
+def roles_of(line: str, release: str) -> Mapping[str, Mapping[str, Fact]]:
+    (document,) = written(line)
+    environment = Environment("r.txt", {"verl": Package("verl", release, Source("r.txt"))}, complete=False)
+    return resolve("x", rules=open_rules(()), environment=environment, documents=[document]).roles
+
+
+@pytest.mark.parametrize(
+    ("release", "role", "tensor", "moved"),
+    [
+        # ${oc.select:actor_rollout_ref.actor.megatron. …} from 0.7 on
+        ("0.7.1", "reference", 4, "cpu"),
+        ("0.9.1", "reference", 4, "cpu"),
+        # before, the keys of its own, but one layout of ranks for all models of a process
+        ("0.5.0", "reference", 4, None),
+        ("0.7.1", "critic", 4, None),
+        ("0.8.0", "critic", 1, None),
+    ],
+)
+def test_the_reference_of_verl_on_megatron_lies_as_the_actor_does(
+    release: str, role: str, tensor: int, moved: str | None
+) -> None:
+    facts = roles_of(_MEGATRON, release)[role]
+    assert (facts["training.tensor_parallel"].value, facts["training.offload_param"].value) == (tensor, moved)
+
+
+def test_a_row_that_follows_another_model_names_what_was_written() -> None:
+    fact = roles_of(_MEGATRON, "0.7.1")["reference"]["training.tensor_parallel"]
+    assert fact.sources[0].key == "actor_rollout_ref.actor.megatron.tensor_model_parallel_size"
+    assert "default of verl on Megatron" in fact.sources[-1].path
+
+
+def test_what_the_actor_leaves_open_is_open_for_who_follows_it() -> None:
+    roles = roles_of(_MEGATRON.replace("tensor_model_parallel_size=4", "tensor_model_parallel_size=$TP"), "0.8.0")
+    assert all("training.tensor_parallel" not in roles[role] for role in ("actor", "reference"))
+
+
+def test_the_reference_of_verl_on_fsdp_splits_sequences_as_the_actor_does() -> None:
+    actor = "actor_rollout_ref.actor."
+    split = f"python3 -m verl.trainer.main_ppo {actor}use_kl_loss=True {actor}ulysses_sequence_parallel_size=2"
+    assert roles_of(split, "0.7.1")["reference"]["training.context_parallel"].value == 2
+
+
+def test_sequences_are_split_where_matrices_are() -> None:
+    name, key = "training.sequence_parallel", "actor_rollout_ref.actor.megatron.sequence_parallel"
+    whole = _MEGATRON.replace("size=4", "size=1")
+    lines = (_MEGATRON, f"{_MEGATRON} {key}=False", f"{whole} {key}=True")
+    assert [roles_of(line, "0.7.1")["actor"][name].value for line in lines] == [True, False, False]
+
+
+def test_precision_on_megatron_is_said_by_its_configuration() -> None:
+    facts = roles_of(_MEGATRON, "0.7.1")["actor"]
+    names = ("training.param_dtype", "training.grad_accum_dtype", "model.attn_implementation")
+    assert [facts[name].value for name in names] == ["bfloat16", "float32", "flash_attention_2"]
+    assert facts["training.distributed_optimizer"].value is True
+    section = "actor_rollout_ref.actor.megatron."
+    summed = f"+{section}override_ddp_config.grad_reduce_in_fp32=False"
+    whole = f"{section}override_transformer_config.attention_backend=unfused"
+    facts = roles_of(f"{_MEGATRON} {summed} {whole}", "0.7.1")["actor"]
+    assert [facts[name].value for name in names] == ["bfloat16", "bfloat16", "eager"]
+
+
+def test_stages_that_take_turns_are_said_to_have_no_formula() -> None:
+    section = "actor_rollout_ref.actor.megatron."
+    facts = roles_of(
+        f"{_MEGATRON} {section}virtual_pipeline_model_parallel_size=2 "
+        f"+{section}override_transformer_config.num_layers_in_last_pipeline_stage=13",
+        "0.7.1",
+    )["actor"]
+    assert facts["training.unpriced"].value == ("uneven_stages", "virtual_stages")
+
+
+@pytest.mark.parametrize(
+    "started",
+    [
+        "pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 2 --seq-length 64 --micro-batch-size 1",
+        "train.py --hf-checkpoint x --rollout-batch-size 8",
+    ],
+)
+def test_megatron_splits_no_sequence_where_matrices_are_whole(started: str) -> None:
+    for degree, splits in ((1, False), (2, True)):
+        (document,) = written(f"python {started} --tensor-model-parallel-size {degree} --sequence-parallel")
+        facts = resolve("x", rules=open_rules(()), documents=[document]).roles["train"]
+        assert facts["training.sequence_parallel"].value is splits
+
+
+@pytest.mark.parametrize(("release", "there"), [("0.5.9.post1", True), ("0.6.0", False), ("0.9.0", False)])
+def test_openrlhf_loads_no_reference_without_a_kl_term(release: str, *, there: bool) -> None:
+    (document,) = written(
+        "python3 -m openrlhf.cli.train_ppo_ray --pretrain x --advantage_estimator rloo --init_kl_coef 0"
+    )
+    environment = Environment("r.txt", {"openrlhf": Package("openrlhf", release, Source("r.txt"))}, complete=False)
+    roles = resolve("x", rules=open_rules(()), environment=environment, documents=[document]).roles
+    assert ("reference" in roles, roles["actor"]["training.reference_model"].value) == (there, there)
+
+
+def test_what_follows_from_a_renamed_option_is_said_under_its_new_name() -> None:
+    line = (
+        "python3 -m openrlhf.cli.train_ppo_ray --actor.model_name_or_path x --ds.packing_samples --train.colocate_all "
+        "--train.async_enable"
+    )
+    (document,) = written(line)
+    environment = Environment("r.txt", {"openrlhf": Package("openrlhf", "0.11.0", Source("r.txt"))}, complete=False)
+    subject = resolve("x", rules=open_rules(()), environment=environment, documents=[document])
+    facts = subject.roles["actor"]
+    assert not subject.skipped
+    assert [facts[name].sources[0].key for name in ("model.attn_implementation", "rollout.colocated")] == [
+        "ds.packing_samples",
+        "train.async_enable",
+    ]
+    assert facts["rollout.gpu_memory_utilization"].value == 0.95

@@ -3,6 +3,7 @@
 import pytest
 
 from compatcheck.core.document import Document, Statement
+from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
 from compatcheck.resolution.unpriced import describe_unpriced
 from compatcheck.rules.locate import open_rules
@@ -28,6 +29,14 @@ def test_what_is_off_is_not(value):
 
 def test_a_program_has_the_settings_of_what_it_is_built_on():
     facts = {}
-    document = Document("slime", Source("run.sh"), (Statement(None, "moe_layer_freq", "[0,1]"),))
+    document = Document("slime", Source("run.sh"), (Statement(None, "(layers without experts)", value=True),))
     describe_unpriced((document,), "train", open_rules(), facts)
     assert facts["training.unpriced"].value == ("dense_layers",)
+
+
+def test_layers_without_experts_are_counted_in_a_model_that_is_known():
+    document = Document("slime", Source("run.sh"), (Statement(None, "(layers without experts)", value=True),))
+    known = Fact("model.parameters", 30_532_122_624, "model")
+    for facts, said in (({}, True), ({"model.parameters": known}, False)):
+        describe_unpriced((document,), "train", open_rules(), facts)
+        assert ("training.unpriced" in facts) is said

@@ -116,6 +116,18 @@ def test_a_list_in_brackets_is_taken_as_written() -> None:
     assert word.assumes == ("no file matches data.files=[a,b]",)
 
 
+@pytest.mark.parametrize("pattern", ["[0]*3+[1]*89", "([1]*3+[0]*1)*3", "[1]*62", "[0]+[1]*23"])
+def test_a_list_that_is_repeated_is_no_name_of_a_file(pattern: str) -> None:
+    (word,) = only(f"LAYERS='{pattern}'\nrun $LAYERS")
+    assert (word.text, word.assumes) == (pattern, (f"no file matches {pattern}",))
+
+
+@pytest.mark.parametrize("pattern", ["[0]*", "[01]*.pt", "shard[0]*3"])
+def test_a_pattern_that_may_be_names_of_files_is_unknown(pattern: str) -> None:
+    (word,) = only(f"run {pattern}")
+    assert word.text is None
+
+
 def test_a_home_directory_is_unknown_but_a_hydra_deletion_is_not() -> None:
     assert [word.text for word in only("run ~/data ~ --x=~/y ~trainer.logger ~actor.a=1")] == [
         None,

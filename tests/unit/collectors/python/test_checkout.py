@@ -23,14 +23,18 @@ RELEASES = ("0.1rc0", "0.1", "0.2rc1", "0.2", "0.3.0")
         ("__init__.py", '"""A package."""\n__version__ = "0.3.0"\n', ">=0.3.0"),
         ("__init__.py", "from .version import __version__\n", None),
         ("version/version", "unknown\n", None),
+        ("version/version", "0.3.0.dev\n", ">=0.2,<=0.3.0"),  # begun where the series before left
+        ("../version.txt", "0.2\n", ">=0.2,<=0.3.0"),
+        ("../VERSION", "0.3.0\n", ">=0.3.0"),
     ],
 )
 def test_sources_lie_between_their_own_release_and_the_next(
     tmp_path: Path, place: str, text: str, specifier: str | None
 ) -> None:
     file = tmp_path / "a_package" / place
-    file.parent.mkdir(parents=True)
+    (tmp_path / "a_package").mkdir()
+    file.parent.mkdir(exist_ok=True)
     file.write_text(text)
-    package = read_release("a-package", str(tmp_path), RELEASES, LOCAL)
+    package = read_release("a-package", "a_package", str(tmp_path), RELEASES, LOCAL)
     assert (None if package is None else package.specifier) == specifier
     assert package is None or (package.version, package.details) == (None, {"editable": str(tmp_path)})

@@ -138,3 +138,39 @@ def test_only_a_file_that_states_requirements_is_recognised(tmp_path: Path) -> N
     assert recognise(str(path)) is None
     path.write_text("from setuptools import setup\nsetup(install_requires=[])\n")
     assert recognise(str(path)) == "setup_py"
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        '{"trl": "trl[vllm]==0.18.0", "huggingface-hub": "huggingface-hub>=0.30"}',
+        # as many projects make one of a list
+        '{b: a for a, b in (re.findall(r"^(([^!=<>~ ]+)(?:[!=<>~ ].*)?$)", x)[0] for x in _deps)}',
+    ],
+)
+def test_entries_of_a_table_of_requirements_are_read(table: str, tmp_path: Path) -> None:
+    environment = read(
+        tmp_path,
+        f"""
+import re
+from setuptools import setup
+_deps = ["huggingface_hub>=0.30", "trl[vllm]==0.18.0", "trl-extra==1.0"]
+deps = {table}
+install_requires = [deps["trl"], deps["huggingface-hub"], deps["unknown"]]
+setup(name="x", install_requires=install_requires)
+""",
+    )
+    assert specifiers(environment) == {"huggingface-hub": ">=0.30", "trl": "0.18.0"}
+    assert [words for _, words in reasons(environment)] == [
+        "an entry of install_requires is computed, and nothing is run"
+    ]
+
+
+def test_a_table_that_is_changed_later_is_computed(tmp_path: Path) -> None:
+    text = """
+from setuptools import setup
+deps = {"trl": "trl==0.18.0"}
+deps["trl"] = "trl==0.19.0"
+setup(name="x", install_requires=[deps["trl"], "torch"])
+"""
+    assert specifiers(read(tmp_path, text)) == {"torch": ""}

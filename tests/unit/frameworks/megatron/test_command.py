@@ -2,6 +2,7 @@
 
 import pytest
 
+from compatcheck.frameworks.megatron.command import DENSE_LAYERS, read_pattern
 from tests.unit.frameworks.launch_script.written_commands import documents, facts
 
 MAIN = (
@@ -102,7 +103,12 @@ def test_what_stands_behind_a_switch_is_not_its_value():
         ("", (0, 1, False)),
         ("--num-experts 8 --swiglu --ffn-hidden-size 14336 --log-params-norm", (45_097_156_608, 1, True)),
         ("--num-experts 8 --moe-ffn-hidden-size 1024 --expert-model-parallel-size 4", (2_147_483_648, 4, False)),
-        ("--num-experts 8 --swiglu --ffn-hidden-size 14336 --moe-layer-freq 2", (None, 1, False)),
+        ("--num-experts 8 --swiglu --ffn-hidden-size 14336 --moe-layer-freq 2", (22_548_578_304, 1, False)),
+        (
+            "--num-experts 8 --swiglu --ffn-hidden-size 14336 --moe-layer-freq ([0]*1+[1]*3)*8",
+            (33_822_867_456, 1, False),
+        ),
+        ("--num-experts 8 --swiglu --ffn-hidden-size 14336 --moe-layer-freq [1]*31", (None, 1, False)),
         ("--num-experts 8", (None, 1, False)),
     ],
 )
@@ -110,3 +116,29 @@ def test_experts_are_counted_where_every_block_has_them(words, found):
     stated = facts(documents(MAIN + words)[0])
     names = ("model.expert_parameters", "training.expert_parallel", "training.log_params_norm")
     assert tuple(stated.get(name) for name in names) == found
+
+
+@pytest.mark.parametrize(
+    ("frequency", "said"), [("1", False), ("[1]*32", False), ("[0]*2+[1]*30", True), ("2", True), ("$PATTERN", True)]
+)
+def test_blocks_without_experts_are_said(frequency: str, *, said: bool) -> None:
+    document = documents(f"{MAIN}--num-experts 8 --moe-ffn-hidden-size 1024 --moe-layer-freq {frequency}")[0]
+    assert any(entry.key == DENSE_LAYERS for entry in document.statements) is said
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern"),
+    [
+        ("([1]*3+[0]*1)*2", (1, 1, 1, 0, 1, 1, 1, 0)),  # examples of arguments.py moe_freq_type()
+        ("([0]+[1]*3)", (0, 1, 1, 1)),
+        ("[1, 0]", (1, 0)),
+        ("3", 3),
+        ("[1]*99999999", None),
+        ("[1]*9999+[1]*9999", None),
+        ("__import__('os')", None),
+        ("[x for x in y]", None),
+        ("[1", None),
+    ],
+)
+def test_a_pattern_of_layers_is_what_python_makes_of_it(text: str, pattern: object) -> None:
+    assert read_pattern(text) == pattern

@@ -246,3 +246,38 @@ def test_what_no_reader_follows_is_open(keys: dict[str, Any], fact: str) -> None
     document = read(**keys)[0]
     assert fact in {entry.fact for entry in document.unresolved}
     assert fact not in facts(document)
+
+
+_ONLINE = {
+    "rlhf_type": "grpo",
+    "model": "Qwen/Qwen2.5-7B",
+    "train_type": "full",
+    "use_vllm": True,
+    "vllm_mode": "colocate",
+}
+
+
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [
+        ({}, (None, None, None)),
+        ({"offload_optimizer": True}, (None, None, True)),
+        ({"offload_model": True}, ("cpu", True, None)),
+        ({"offload_model": "false", "offload_optimizer": False}, (None, None, False)),
+        # what lies on the host at work stays there
+        ({"offload_model": True, "deepspeed": "zero3_offload"}, (None, None, None)),
+    ],
+)
+def test_what_waits_on_the_host_while_the_engine_generates(more: dict[str, Any], found: tuple[object, ...]) -> None:
+    stated = facts(ms_swift.read({**_ONLINE, **more}, "grpo.yaml").documents[0])
+    names = ("training.offload_param", "program.moves_idle_state", "training.sleeps_while_idle")
+    assert tuple(stated.get(name) for name in names) == found
+    assert stated.get("program.policy_at_rollout") == ("before_cache" if found[0] else None)
+
+
+def test_how_weights_go_to_the_engine_is_not_read() -> None:
+    document = ms_swift.read({**_ONLINE, "move_model_batches": 16, "vllm_max_model_len": 4096}, "grpo.yaml").documents[
+        0
+    ]
+    assert [gap.source.key for gap in document.gaps] == ["move_model_batches"]
+    assert facts(document)["rollout.max_model_len"] == 4096

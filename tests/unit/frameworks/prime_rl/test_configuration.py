@@ -165,3 +165,27 @@ def test_files_of_others_are_not_its_own() -> None:
         {"model": {"name": "llama3", "flavor": "8B"}, "optim": {}, "data": {}, "ckpt": {}, "val": {}}
     )
     assert not prime_rl.recognise({"trainer": {}, "model": {}})
+
+
+@pytest.mark.parametrize(
+    ("engine", "found"),
+    [
+        ({"tensor_parallel_size": 8, "enable_expert_parallel": True}, (1, 8)),
+        ({"data_parallel_size": 4, "tensor_parallel_size": 2, "enable_expert_parallel": True}, (4, 8)),
+        ({"data_parallel_size": 4}, (None, None)),
+    ],
+)
+def test_experts_of_the_engine_are_spread_over_all_of_its_devices(
+    engine: dict[str, Any], found: tuple[int | None, int | None]
+) -> None:
+    data = {"trainer": {"model": {"name": "x"}}, "orchestrator": {}, "inference": {"vllm": engine}}
+    stated = facts(prime_rl.read(data, "rl.toml").documents[0])
+    assert (stated.get("rollout.data_parallel"), stated.get("rollout.expert_parallel")) == found
+
+
+@pytest.mark.parametrize(("served", "said"), [(None, False), ("org/x", False), ("org/x-FP8", True)])
+def test_a_model_that_is_served_instead_of_the_trained_one_is_said(served: str | None, *, said: bool) -> None:
+    engine = {} if served is None else {"model": served}
+    data = {"trainer": {"model": {"name": "org/x"}}, "orchestrator": {}, "inference": {"vllm": engine}}
+    document = prime_rl.read(data, "rl.toml").documents[0]
+    assert any(entry.key == "(another model is served)" for entry in document.statements) is said

@@ -71,6 +71,22 @@ def test_which_models_there_are(keys: dict[str, Any], there: set[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("keys", "reference", "weight"),
+    [
+        ({}, True, 0),  # a reference scores, and no term asks for what it says
+        ({"init_kl_coef": 0.0}, False, 0),
+        ({"add_token_level_kl": True}, True, 0.2),
+        ({"add_token_level_kl": True, "init_kl_coef": 0.01}, True, 0.01),
+        ({"init_kl_coef": 0.0, "use_kl_loss": True, "kl_loss_coef": 0.001}, True, 0.001),
+        ({"init_kl_coef": 0.0, "enable_reference": True}, True, 0),
+    ],
+)
+def test_when_a_reference_scores_and_what_it_weighs(keys: dict[str, Any], *, reference: bool, weight: float) -> None:
+    found = facts(read(**keys))
+    assert (found["training.reference_model"], found["training.kl_coefficient"]) == (reference, weight)
+
+
+@pytest.mark.parametrize(
     ("written", "devices"),
     [
         ("list(range(0,8))", 8),

@@ -205,3 +205,11 @@ def test_packed_batches_are_filled_up_to_a_number_of_tokens() -> None:
     found = facts(documents(f"{SFT} {words} max_tokens_per_microbatch=8192")[0])
     assert found["training.micro_batch_tokens"] == 8192
     assert "training.micro_batch_size" not in found
+
+
+@pytest.mark.parametrize(
+    ("words", "drafts"), [("", None), ("trainer.mtp.enabled=false", None), ("trainer.mtp.enabled=true", True)]
+)
+def test_heads_that_are_trained_propose_tokens_in_the_engine(words: str, *, drafts: bool | None) -> None:
+    document = documents(f"{RL} {WORDS} trainer.strategy=megatron {words}")[0]
+    assert facts(document).get("rollout.speculation") is drafts

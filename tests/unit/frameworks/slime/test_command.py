@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from compatcheck.frameworks.model.lookup import find_model
+from compatcheck.resolution.resolve import resolve
+from compatcheck.rules.locate import open_rules
 from tests.unit.frameworks.launch_script.written_commands import documents, facts
 
 START = "ray job submit --address=http://h:8265 -- python3 train.py --hf-checkpoint /models/Qwen3-4B --rollout-batch-size 32"
@@ -95,3 +98,28 @@ def test_a_back_end_that_nobody_read_is_refused() -> None:
 
 def test_a_script_of_that_name_alone_is_not_slime() -> None:
     assert documents("torchrun train.py --rollout-batch-size 32")[0].reader != "slime"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("", True),
+        ("--spec slime_plugins.models.qwen3_5 get_qwen3_5_spec", True),
+        ("--spec slime_plugins.models.qwen3_5_vl get_qwen3_5_vl_model_provider", False),
+        ("--custom-model-provider-path mine.build", False),
+    ],
+)
+def test_a_model_is_built_without_towers_unless_a_provider_is_asked(words: str, *, said: bool) -> None:
+    document = documents(f"{START} {words}")[0]
+    assert any(entry.key == "(text alone)" for entry in document.statements) is said
+
+
+def test_text_alone_has_the_parameters_of_blocks_embedding_and_head() -> None:
+    rules = open_rules(())
+    line = f"{START.replace('Qwen3-4B', 'Qwen3.5-27B')} --spec slime_plugins.models.qwen3_5 get_qwen3_5_spec"
+    (document,) = documents(line)
+    model = find_model("Qwen/Qwen3.5-27B", rules, {})
+    found = resolve("x", rules=rules, documents=[document, model]).roles["train"]
+    assert found["model.vision_parameters"].value == 0
+    assert found["model.parameters"].value == 26_895_998_464
+    assert found["model.parameters"].alternatives[0][0] == 27_356_728_560
