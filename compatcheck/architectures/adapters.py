@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections import defaultdict
+from functools import cache
+from typing import TYPE_CHECKING, Protocol
+
+from compatcheck.core.data_file import read_data
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Widths(Protocol):
-    """Widths of a decoder's blocks."""
+    """Widths of a decoder's blocks, and what their linear layers are called."""
 
     @property
     def hidden(self) -> int:
@@ -28,38 +35,93 @@ class Widths(Protocol):
     def layers(self) -> int:
         """Blocks."""
 
+    @property
+    def vocab(self) -> int:
+        """Outputs of the head."""
+
+    @property
+    def linears(self) -> str:
+        """Whose names its linear layers have, as `name_linears` says."""
+
+    @property
+    def gated(self) -> bool:
+        """Whether the MLP has a gate, where the names leave it open."""
+
 
 LOW_RANK = frozenset({"lora", "dora", "qlora", "adalora"})
 """Methods that put two narrow matrices beside a weight."""
-ALL_LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-_SAME_AS = {
-    "c_attn": "qkv", "qkv_proj": "qkv", "query_key_value": "qkv", "W_pack": "qkv", "Wqkv": "qkv",
-    "out_proj": "o_proj", "dense": "o_proj", "attn.c_proj": "o_proj",
-    "gate_up_proj": "gate_up", "w1": "gate_proj", "w2": "up_proj", "w3": "down_proj",
-    "c_fc": "up_proj", "fc1": "up_proj", "dense_h_to_4h": "up_proj", "fc2": "down_proj", "dense_4h_to_h": "down_proj",
-}  # fmt: skip
-"""Names of other architectures; which of gate and up a ``w1`` is does not matter, they have the same shape."""
+MEGATRON = "(megatron)"
+_ALL = frozenset({"all-linear", "all"})
+HEADS = frozenset({"lm_head", "output_layer", "output", "embed_out"})
+"""Names of the matrix behind the last block; who adapts all linear layers leaves it out, unless he names it."""
+
+
+def name_linears(model_type: str, sharding: object, *, runs_transformers: object) -> str:
+    """Return whose names the linear layers of a model have: those of its type in transformers, Megatron's, or Llama's.
+
+    Programs with models of their own are taken to translate them.
+    """
+    if runs_transformers is not False and sharding != "megatron":
+        return model_type
+    return MEGATRON if sharding == "megatron" else ""
+
+
+@cache
+def list_linears(names: str) -> Mapping[str, str] | None:
+    """Return the linear layers of one block, path → what it projects; None of a type that nobody listed."""
+    rows = read_data(__file__, "linears")
+    return next((row["linears"] for row in rows if names in row["types"]), None)
+
+
+@cache
+def _meanings() -> Mapping[str, str]:
+    """Return what a name means wherever it stands, of those that mean one thing."""
+    found = defaultdict(set)
+    for row in read_data(__file__, "linears"):
+        for path, kind in row["linears"].items():
+            found[path.rpartition(".")[2]].add(kind)
+    return {name: next(iter(kinds)) for name, kinds in found.items() if len(kinds) == 1}
+
+
+def default_targets(names: str) -> tuple[str, ...]:
+    """Return the targets that peft takes for a type where none is named: queries and values, or what has both in one.
+
+    Source: peft 0.18.1 utils/constants.py TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING; for phi it adds the MLP.
+    """
+    listed = list_linears(names) or list_linears("") or {}
+    kinds = {"query", "value", "qkv", *(("up", "down") if names == "phi" else ())}
+    return tuple(path.rpartition(".")[2] for path, kind in listed.items() if kind in kinds)
+
+
+def _find_kinds(names: str, targets: tuple[str, ...]) -> list[str]:
+    """Return what the adapted layers of a block project; a target matches a path, or its end behind a dot, as in peft."""
+    listed = list_linears(names)
+    layers = listed or list_linears("") or {}
+    if not _ALL.isdisjoint(targets):
+        return [*layers.values()]
+    found = {path: kind for path, kind in layers.items() if any(f".{path}".endswith(f".{name}") for name in targets)}
+    if listed is None or names in {"", MEGATRON}:  # not a type whose every name is known
+        ends = {path.rpartition(".")[2] for path in found}
+        further = {end: _meanings()[end] for end in (name.rpartition(".")[2] for name in targets) if end in _meanings()}
+        found |= {end: kind for end, kind in further.items() if end not in ends}
+    return [*found.values()]
 
 
 def target_shapes(model: Widths, targets: tuple[str, ...]) -> tuple[tuple[str, int, int], ...]:
     """Return the adapted linear layers of one block: what feeds it, inputs and outputs."""
     query, key, hidden, width = model.query_width, model.key_width, model.hidden, model.intermediate
     shapes = {
-        "q_proj": ("attention", hidden, query),
-        "k_proj": ("attention", hidden, key),
-        "v_proj": ("attention", hidden, key),
+        "query": ("attention", hidden, query),
+        "key": ("attention", hidden, key),
+        "value": ("attention", hidden, key),
         "qkv": ("attention", hidden, query + 2 * key),
-        "o_proj": ("output", query, hidden),
-        "gate_proj": ("mlp", hidden, width),
-        "up_proj": ("mlp", hidden, width),
-        "gate_up": ("mlp", hidden, 2 * width),
-        "down_proj": ("down", width, hidden),
+        "output": ("output", query, hidden),
+        "gate": ("mlp", hidden, width),
+        "up": ("mlp", hidden, width),
+        "gate_up": ("mlp", hidden, 2 * width if model.gated else width),
+        "down": ("down", width, hidden),
     }
-    if "c_proj" in targets:  # the name of both output projections in GPT-2 and Qwen
-        targets = (*(name for name in targets if name != "c_proj"), "o_proj", "down_proj")
-    names = ALL_LINEAR if any(name in {"all-linear", "all"} for name in targets) else targets
-    ends = [_SAME_AS.get(name) or _SAME_AS.get(name.rpartition(".")[2]) or name.rpartition(".")[2] for name in names]
-    return tuple(shapes[end] for end in ends if end in shapes)
+    return tuple(shapes[kind] for kind in _find_kinds(model.linears, targets))
 
 
 def count_adapters(model: Widths, rank: int, targets: tuple[str, ...], *, decomposed: bool = False) -> int:
@@ -67,6 +129,10 @@ def count_adapters(model: Widths, rank: int, targets: tuple[str, ...], *, decomp
 
     Source: equation 3 of LoRA (arXiv 2106.09685), equation 5 of DoRA (arXiv 2402.09353); peft tuners/lora/layer.py.
     """
-    shapes = target_shapes(model, targets)
-    block = sum(rank * (inputs + outputs) + (outputs if decomposed else 0) for _, inputs, outputs in shapes)
-    return model.layers * block
+
+    def count(inputs: int, outputs: int) -> int:
+        return rank * (inputs + outputs) + (outputs if decomposed else 0)
+
+    block = sum(count(inputs, outputs) for _, inputs, outputs in target_shapes(model, targets))
+    head = 0 if HEADS.isdisjoint(targets) else count(model.hidden, model.vocab)
+    return model.layers * block + head

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.architectures.adapters import LOW_RANK, count_adapters
+from compatcheck.architectures.adapters import LOW_RANK, count_adapters, default_targets, name_linears
 from compatcheck.core.estimate import Assumption
 from compatcheck.memory.asked_facts import Given
 from compatcheck.memory.precision import adapter_bytes, read_precision
@@ -65,7 +65,7 @@ def read_run(
     if peft in LOW_RANK and not isinstance(targets, tuple):
         targets = source.assume(
             "training.lora_target_modules",
-            DEFAULT_TARGETS,
+            default_targets(model.linears),
             "query and value projections, peft's default for most types",
         )
     names = tuple(str(name) for name in targets) if isinstance(targets, tuple) else ()
@@ -301,9 +301,6 @@ def _read_accumulation(source: Given, parallel: Parallelism) -> int:
     return source.positive("training.gradient_accumulation_steps", count, reason)
 
 
-DEFAULT_TARGETS = ("q_proj", "v_proj")
-
-
 def _leaves_attention_open(source: Given, versions: Mapping[str, tuple[int, ...]]) -> bool:
     """Tell whether the kernel of attention hangs on the release of torch: transformers 4.36 to 4.55 takes sdpa from 2.1.1 on."""
     if source.knows("model.attn_implementation") or source.knows("program.attn_implementation") or "torch" in versions:
@@ -354,8 +351,9 @@ def read_model(source: Given, versions: Mapping[str, tuple[int, ...]]) -> Model:
     reason = reason if own is None else source.reason("program.attn_implementation")
     attention = source.assume("model.attn_implementation", own or usual, reason)
     quantization = source.get("model.quantization")
+    model_type = str(source.get("model.model_type") or "")
     return Model(
-        model_type=str(source.get("model.model_type") or ""),
+        model_type=model_type,
         parameters=total,
         in_blocks=min(blocks, total),
         embedding=min(embedding, total),
@@ -379,6 +377,10 @@ def read_model(source: Given, versions: Mapping[str, tuple[int, ...]]) -> Model:
         activation=str(source.get("model.hidden_act") or ""),
         quantization=str(quantization) if isinstance(quantization, str) else None,
         double_quantization=_truth(source.get("model.double_quantization")),
+        linears=name_linears(
+            model_type, source.get("training.sharding"), runs_transformers=source.get("program.runs_transformers")
+        ),
+        gated=gated,
         latent=source.integer("model.latent_cache_width", 0),
     )
 

@@ -44,6 +44,10 @@ class Model(NamedTuple):
     quantization: str | None
     double_quantization: bool | None = None
     """Whether the constants of 4-bit weights are quantised, too; None where nobody says."""
+    linears: str = ""
+    """Whose names the linear layers of a block have (`architectures.adapters.name_linears`)."""
+    gated: bool = True
+    """The MLP has a gate, where its recipe leaves it open."""
     latent: int = 0
     """Width of what latent attention keeps of a token in each layer; 0 where keys and values are kept."""
 

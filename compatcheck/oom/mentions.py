@@ -161,13 +161,15 @@ def _read_models(log: str, folded: str, models: Mapping[str, Iterable[str]]) -> 
             unknown[name] = None
     lowered = said.lower()
     bare = lowered.translate(_JOINED)
-    for name, short in names.items():
-        if "/" not in name and name.translate(_JOINED) in bare and re.search(_spell(name), lowered, re.ASCII):
-            known[short] = None
+    short_names = (name for name in names if "/" not in name and name.translate(_JOINED) in bare)
+    for name in sorted(short_names, key=len, reverse=True):  # what names a model with its ending names no other
+        lowered, times = re.subn(_spell(name), "\n", lowered, flags=re.ASCII)
+        if times:
+            known[names[name]] = None
     return known, unknown
 
 
-_SIZED = re.compile(r"(?:[a-z]+-?\d|\w+-\w+-).*[-.\w]\d[bm]")
+_SIZED = re.compile(r"(?:[a-z]+-?\d|\w+-\w+-).*[-.\w]\d[bm](?:-instruct)?")
 _JOINED = str.maketrans("", "", "-_ ")
 
 

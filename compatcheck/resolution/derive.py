@@ -1,7 +1,7 @@
 """Facts that follow from other facts by arithmetic or by the meaning of a setting; each names what it was derived from."""
 
 from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from compatcheck.core.document import SPREADING
 from compatcheck.core.facts import Fact, Value
@@ -177,6 +177,9 @@ class _Widths(NamedTuple):
     query_width: int
     key_width: int
     layers: int
+    vocab: int
+    linears: str
+    gated: bool
 
 
 _COUNTED = (
@@ -188,8 +191,9 @@ _UNCOUNTED = (
     "training.lora_target_parameters",
     "model.num_experts",
     "model.vision_parameters",
+    "model.attention_layers",
 )
-"""What has parameters that the widths of dense blocks do not give."""
+"""What has parameters that the widths of dense and equal blocks do not give."""
 
 
 def _count_adapters(facts: Mapping[str, Fact]) -> Fact | None:
@@ -197,7 +201,13 @@ def _count_adapters(facts: Mapping[str, Fact]) -> Fact | None:
     method = facts.get("training.peft")
     if method is None or "model.trainable_parameters" in facts:
         return None
-    from compatcheck.architectures.adapters import LOW_RANK, count_adapters  # noqa: PLC0415 (only with adapters)
+    from compatcheck.architectures.adapters import (  # noqa: PLC0415 (only with adapters)
+        HEADS,
+        LOW_RANK,
+        count_adapters,
+        list_linears,
+        name_linears,
+    )
 
     if method.value not in LOW_RANK:
         return None
@@ -207,7 +217,15 @@ def _count_adapters(facts: Mapping[str, Fact]) -> Fact | None:
     numbers = (rank, hidden, intermediate, heads, kv_heads, width, layers)
     if not isinstance(targets, tuple) or not all(isinstance(number, int) for number in numbers):
         return None
-    shape = _Widths(hidden, intermediate, heads * width, kv_heads * width, layers)  # type: ignore[arg-type,operator]  # as tested
+    kind, sharding, of_transformers, gated, vocab = (
+        facts[name].value if name in facts else None
+        for name in ("model.model_type", SHARDING, "program.runs_transformers", "model.gated_mlp", "model.vocab_size")
+    )
+    linears = name_linears(str(kind or ""), sharding, runs_transformers=of_transformers)
+    if list_linears(linears) is None or (not vocab and not HEADS.isdisjoint(targets)):
+        return None
+    sizes: Any = (hidden, intermediate, heads * width, kv_heads * width, layers, vocab or 0)  # type: ignore[operator]  # as tested
+    shape = _Widths._make((*sizes, linears, gated is not False))
     count = count_adapters(shape, rank, tuple(map(str, targets)), decomposed=method.value == "dora")  # type: ignore[arg-type]  # as tested
     sources = tuple(dict.fromkeys(source for name in _COUNTED[:2] for source in facts[name].sources))
     note = "rank × (inputs + outputs) of each adapted layer"

@@ -58,7 +58,7 @@ def test_the_example_of_the_issue(log) -> None:
 def test_the_model_is_read_from_the_log_itself(log) -> None:
     path = log("loading Qwen/Qwen2.5-7B-Instruct\n" + LOGITS + MESSAGE.format(asked="9.28 GiB"))
     report = answer(path)
-    assert report["model"] == "well-known model qwen2.5-7b, named in the log"
+    assert report["model"] == "well-known model qwen2.5-7b-instruct, named in the log"
     assert report["messages"][0]["tensors"][0]["name"] == "fp32 logits"
     assert answer(path, "--model", "gpt2-xl")["model"] == "well-known model gpt2-xl"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.core.document import LEFT_OUT, Statement
+from compatcheck.core.document import LEFT_OUT, Statement, Unresolved
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.keys import KeyTable, Names
 from compatcheck.frameworks.reader import Reading
@@ -21,7 +21,10 @@ READER, LABEL = "nanotron", "nanotron"
 
 
 def _is_above_zero(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    return type(value) is int and value > 0
+    if type(value) is not int:
+        msg = "expected a whole number"  # dacite refuses another type
+        raise ValueError(msg)
+    return value > 0
 
 
 TABLE = KeyTable(__file__, conversions={"any": _is_above_zero})
@@ -31,6 +34,11 @@ _SECTIONS = {"general", "model", "parallelism", "tokens"}
 _MODEL, _TOKENS, _LENGTH = "model.model_config.", "tokens.", "tokens.sequence_length"
 _MAMBA = f"{_MODEL}is_mamba_config"
 _RANKS = ("dp", "tp", "pp", "context_parallel_size")
+_WHOLE = {
+    **dict.fromkeys((f"parallelism.{name}" for name in _RANKS), "hardware.world_size"),
+    _LENGTH: "training.sequence_length",
+}
+"""What rests on keys that are read together, each a whole number: nanotron refuses one that YAML reads as text (``1e3``)."""
 _OF_ALL = "(all forward, then all backward)"
 """Schedule that keeps what all micro batches of a step keep, also without stages (``AllForwardAllBackwardPipelineEngine``)."""
 
@@ -54,7 +62,13 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     skipped = document.skipped
     if values.get(_MAMBA) is True:
         skipped += (Skipped(source._replace(key=_MAMBA), "is of Mamba, whose blocks no formula has", passes=True),)
-    return Reading((document._replace(statements=(*document.statements, *_settle(values)), skipped=skipped),))
+    unknown = (
+        Unresolved(fact, key, f"is {values[key]!r}, and no whole number")
+        for key, fact in _WHOLE.items()
+        if type(values.get(key, 1)) is not int
+    )
+    statements, unresolved = (*document.statements, *_settle(values)), (*document.unresolved, *unknown)
+    return Reading((document._replace(statements=statements, unresolved=unresolved, skipped=skipped),))
 
 
 def _settle(values: Mapping[str, Any]) -> Iterator[Statement]:

@@ -1,7 +1,8 @@
 """Files of Python whose names are a configuration (mmengine): what they are assigned, statement by statement, by ``ast`` alone.
 
-Literals, arithmetic, ``dict(…)`` and names assigned before are followed; what is imported is its dotted name. Anything else keeps
-its words and has no value. Nothing is imported, nothing is run.
+Literals, arithmetic, ``dict(…)`` and names assigned before are followed, and what is changed in place: ``model["x"] = …``,
+``del model["x"]``, ``model.update(…)``; what is imported is its dotted name. Anything else keeps its words and has no value.
+Nothing is imported, nothing is run.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from compatcheck.frameworks.python_script.nodes import dotted_name, words_of
 from compatcheck.frameworks.text import read_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from compatcheck.core.files import Files
 
 Held = Argument | dict[str, "Held"]
@@ -76,11 +79,25 @@ def _merge(base: dict[str, Held], over: dict[str, Held]) -> dict[str, Held]:
     return result
 
 
+class _Inherited(dict[str, "Held"]):
+    """A mapping of a base: mmengine's ``ConfigDict``, whose ``update`` lays mappings over one another."""
+
+
 def _without_lines(held: Held) -> Held:
     """Leave out lines, which are those of another file."""
     if isinstance(held, dict):
-        return {key: _without_lines(one) for key, one in held.items()}
+        return _Inherited({key: _without_lines(one) for key, one in held.items()})
     return held._replace(line=None)
+
+
+def _update(owner: dict[str, Held], other: dict[str, Held]) -> None:
+    """Change a mapping as its ``update`` does (mmengine 0.10.7 config.py ConfigDict.update; else Python's)."""
+    for key, held in other.items():
+        below = owner.get(key)
+        if isinstance(owner, _Inherited) and isinstance(below, dict) and isinstance(held, dict):
+            _update(below, held)
+        else:
+            owner[key] = held
 
 
 class _Module:
@@ -146,10 +163,66 @@ class _Module:
                 self._inherit(node)
             case ast.If(test=test):
                 self._branch(node, self.read(test))
-            case ast.Expr(value=ast.Constant()) | ast.Pass() | ast.Delete():
+            case ast.Expr(value=ast.Constant()) | ast.Pass():
                 pass
             case _:
-                self._forget(node)
+                if not self._change(node):
+                    self._forget(node)
+
+    def _change(self, node: ast.stmt) -> bool:
+        """Take a change in place; tell whether it was followed."""
+        match node:
+            case ast.Assign(targets=[ast.Subscript() | ast.Attribute() as target], value=value):
+                place = self._place(target)
+            case ast.AugAssign(target=ast.Subscript() | ast.Attribute() as target, op=operator, value=other):
+                place, value = self._place(target), ast.copy_location(ast.BinOp(target, operator, other), node)
+            case ast.Delete(targets=targets):
+                return all([*map(self._delete, targets)])
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=changed, attr="update"), args=given, keywords=words)):
+                return len(given) < 2 and self._lay_over(changed, given, words)
+            case _:
+                return False
+        if place is None:
+            return False
+        owner, key = place
+        return self._set(owner, {key: self.read(value)}, replaces=True)
+
+    def _place(self, node: ast.expr, depth: int = 0) -> tuple[dict[str, Held], str] | None:
+        """Return the mapping and the key that ``a["b"]["c"]``, or ``a.b.c``, stands for."""
+        match node:
+            case ast.Subscript(value=outer, slice=inner):
+                key = self.read(inner, depth + 1)
+            case ast.Attribute(value=outer, attr=name):
+                key = Argument(name, node.lineno)
+            case _:
+                return None
+        owner = self.read(outer, depth + 1)
+        known = isinstance(key, Argument) and key.why is None and isinstance(key.value, str)
+        return (owner, str(key.value)) if known and isinstance(owner, dict) else None  # type: ignore[union-attr]  # as tested
+
+    def _delete(self, node: ast.expr) -> bool:
+        if isinstance(node, ast.Name):
+            return self.names.pop(node.id, None) is not None
+        place = self._place(node)
+        return place is not None and place[0].pop(place[1], None) is not None
+
+    def _lay_over(self, owner: ast.expr, given: list[ast.expr], words: list[ast.keyword]) -> bool:
+        below = self.read(owner)
+        over = [*map(self.read, given), self._read_words(words)]
+        if not isinstance(below, dict) or not all(isinstance(one, dict) for one in over):
+            return False
+        return all(self._set(below, one) for one in over)  # type: ignore[arg-type]  # as tested
+
+    def _set(self, owner: dict[str, Held], over: dict[str, Held], *, replaces: bool = False) -> bool:
+        """Change a mapping in place; one that would hold itself, or too much, is not followed."""
+        if any(one is owner for one in _containers_in(over)) or _is_large(over):
+            return False
+        owner.update(over) if replaces else _update(owner, over)
+        return True
+
+    def _read_words(self, words: list[ast.keyword]) -> Held:
+        call = ast.Call(ast.Name("dict", ast.Load()), [], words)
+        return self.read(ast.fix_missing_locations(call) if not words else ast.copy_location(call, words[0].value))
 
     def _assign(self, name: str, value: ast.expr) -> None:
         held = self.read(value)
@@ -180,17 +253,31 @@ class _Module:
                     found = [name]
                 case ast.ImportFrom(names=items):
                     found = [*self.names] if any(item.name == "*" for item in items) else [item.name for item in items]
+                case ast.Name(id=name, ctx=ast.Del()):
+                    found = [name]
                 case (
-                    ast.Subscript(value=owner, ctx=ast.Store() | ast.Del()) | ast.Call(func=ast.Attribute(value=owner))
+                    ast.Subscript(value=owner, ctx=ast.Store() | ast.Del())
+                    | ast.Attribute(value=owner, ctx=ast.Store() | ast.Del())
+                    | ast.Call(func=ast.Attribute(value=owner))
                 ):
                     found = [_root(owner)]
+                case ast.Call(func=ast.Name(), args=given):
+                    found = [_root(one) for one in given]
                 case _:
                     continue
             for name in found:
-                if name not in self.imported:
-                    self.names[name] = Argument(
-                        None, node.lineno, f"is changed in line {node.lineno} in a way that is not followed"
-                    )
+                if name and name not in self.imported:
+                    self._spoil(name, node.lineno)
+
+    def _spoil(self, name: str, line: int) -> None:
+        """Take a name for unknown, and wherever they stand the mappings that it holds."""
+        unknown = Argument(None, line, f"is changed in line {line} in a way that is not followed")
+        gone = {id(one) for one in _containers_in(self.names.get(name)) if isinstance(one, dict)}
+        for one in _containers_in(self.names) if gone else ():
+            for key, held in [*(one.items() if isinstance(one, dict) else enumerate(one))]:
+                if id(held) in gone:
+                    one[key] = unknown  # a key of the one that it is
+        self.names[name] = unknown
 
     def read(self, node: ast.expr, depth: int = 0) -> Held:
         """Return what an expression is; a mapping by key."""
@@ -205,6 +292,11 @@ class _Module:
         match node:
             case ast.Name(id=name) if name in self.names:
                 return self.names[name]
+            case ast.Subscript() | ast.Attribute() if (place := self._place(node, depth)) is not None:
+                owner, key = place
+                if key not in owner:
+                    raise NoLiteralError
+                return owner[key]
             case ast.Attribute():
                 return Argument(self._dotted(node), node.lineno)
             case ast.Dict(keys=keys, values=values):
@@ -272,6 +364,19 @@ class _Module:
             else:
                 raise NoLiteralError
         return result
+
+
+def _containers_in(held: object) -> Iterator[dict[str, Held] | list[object]]:
+    """Yield mappings and lists that a value is made of, the outermost first."""
+    pending = [held]
+    for _ in range(_MOST_VALUES):
+        if not pending:
+            break
+        one = pending.pop()
+        one = one.value if isinstance(one, Argument) else one
+        if isinstance(one, dict | list):
+            yield one
+            pending += one.values() if isinstance(one, dict) else one
 
 
 def _is_large(held: object) -> bool:

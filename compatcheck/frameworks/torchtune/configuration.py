@@ -85,6 +85,7 @@ _RECIPES = {
     "ppo_full_finetune_single_device": {"training.trainer": "ppo", "training.sharding": "none"},
 }
 """What the choice of a recipe settles (``recipes/*.py``)."""
+_RECIPE = "(recipe)"
 
 
 def recognise(data: Mapping[str, Any]) -> bool:
@@ -106,6 +107,7 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     table = {key: meaning for key, meaning in find_meanings(data).items() if key not in {"model", "loss", "optimizer"}}
     translation = translate(flatten(data), table, irrelevant=NAMES.__contains__, source=source)
     document = make_document(READER, source, translation, tuple(name_model(dict(flatten(data)))))
+    document = document._replace(statements=(*document.statements, *of_path(path)))
     return Reading((with_checkpointing(document, data),))
 
 
@@ -145,7 +147,14 @@ def with_checkpointing(document: Document, data: Mapping[str, Any]) -> Document:
     return document._replace(statements=(*document.statements, *stated), unresolved=(*document.unresolved, *unresolved))
 
 
+def of_path(path: str) -> Iterator[Statement]:
+    """Say what the name of a file tells of the recipe that it is for, where no command does (``_recipe_registry.py``)."""
+    if path.endswith(("_single_device.yaml", "_single_device.yml")):
+        yield Statement("training.sharding", "(path of this file)", "none", None, (_RECIPE,))
+        yield Statement("hardware.world_size", "(path of this file)", 1, None, (_RECIPE,))
+
+
 def of_recipe(name: str) -> Iterator[Statement]:
     """Say what a recipe settles."""
     for fact, value in _RECIPES.get(name.rpartition("/")[2].removesuffix(".py"), {}).items():
-        yield Statement(fact, "(recipe)", value)
+        yield Statement(fact, _RECIPE, value)

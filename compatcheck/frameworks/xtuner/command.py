@@ -40,20 +40,29 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
         known.append(Statement(None, xtuner.DEEPSPEED, value=True))
     if deepspeed is not None and isinstance(deepspeed.value, str):
         references.append(("deepspeed", deepspeed.value, "--deepspeed"))
-    options: dict[str, Argument] = {}
-    start = next((at for at, word in enumerate(launch.arguments) if word.text == "--cfg-options"), None)
-    for word in launch.arguments[start + 1 :] if start is not None else ():
-        text = word.text or word.written
-        if text.startswith("--"):
-            break
-        key, _, value = text.partition("=")
-        options[key] = as_argument(word, value)
+    options = dict(_read_options(launch))
     counted = tuple(_count_ranks(launch))
     known += [one for one in counted if isinstance(one, Statement)]
     further = FurtherContent(tuple(known), tuple(references), unknown=flags.unknown)
     document = make_command_document(xtuner.make_meanings(), launch.command.source, options, further)
     unknown = (one for one in counted if isinstance(one, Unresolved))
     return (document._replace(unresolved=(*document.unresolved, *unknown)),)
+
+
+_OPTIONS = "--cfg-options"
+
+
+def _read_options(launch: Launch) -> Iterator[tuple[str, Argument]]:
+    """Yield what each ``--cfg-options`` gives: later ones add to those before (mmengine 0.10.7 config.py DictAction)."""
+    inside = False
+    for word in launch.arguments:
+        text = word.text or word.written
+        if text.startswith("-"):
+            option, _, text = text.partition("=")
+            inside = option == _OPTIONS
+        if inside and text:
+            key, _, value = text.partition("=")
+            yield key, as_argument(word, value)
 
 
 def _count_ranks(launch: Launch) -> Iterator[Statement | Unresolved]:

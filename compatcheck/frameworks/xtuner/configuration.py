@@ -49,6 +49,8 @@ _SECTIONS = frozenset({"model", "optim_wrapper", "train_dataloader"})
 _MODEL = "model.llm.pretrained_model_name_or_path"
 _DATASET = "train_dataloader.dataset."
 _LENGTHS = ("max_length", "packed_length")
+_BASE = "_base_"
+"""Stands in what was read of a file where one that it is laid over could not be (`python_script.settings`)."""
 
 
 def is_irrelevant(key: str) -> bool:
@@ -70,8 +72,14 @@ def make_meanings() -> OptionMeanings:
 def recognise(data: Mapping[str, Any]) -> bool:
     """Tell whether the names of a file are XTuner's: a model made of parts beside the wrapper of its optimizer."""
     model = data.get("model")
-    parts = isinstance(model, dict) and not {"llm", "model_path"}.isdisjoint(model)
-    return parts and ("optim_wrapper" in data or "training_args" in data)
+    if "optim_wrapper" not in data and "training_args" not in data:
+        return False
+    if isinstance(model, dict):
+        return not {"llm", "model_path"}.isdisjoint(model)
+    # what a change that nobody follows has left of it; the data sets name the package all the same
+    return isinstance(model, Argument) and any(
+        str(one.value).startswith("xtuner.") for one in open_options(data).values()
+    )
 
 
 def read(data: Mapping[str, Any], path: str) -> Reading:
@@ -82,10 +90,11 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
         reason = "is trained by the HF Trainer that XTuner makes (framework), which is not read"
         skip = Skipped(source._replace(key="framework"), reason, "--set what it decides", by_run=True)
         return Reading((Document(READER, source, (Statement(None, "framework", "huggingface"),), skipped=(skip,)),))
+    hidden = list_hidden(options)
     opened = tuple(leave_open(options))
     meanings = make_meanings()._replace(models={}) if opened else make_meanings()
-    base = options.pop("_base_", None)  # what is left of files that could not be read
-    gaps = () if base is None else (Gap(source._replace(key="_base_", line=base.line), str(base.why)),)
+    gaps = tuple(Gap(source._replace(key=key, line=options[key].line), str(options[key].why)) for key in hidden)
+    options.pop(_BASE, None)
     document = retell(Document(READER, source, (), options=options, gaps=gaps), options, meanings, settle(options))
     return Reading((document._replace(unresolved=(*document.unresolved, *opened), options={}),))
 
@@ -110,7 +119,7 @@ def settle(options: Mapping[str, Argument]) -> Iterator[Statement]:
         yield Statement("training.mixed_precision", "optim_wrapper.type", "no", None, (DEEPSPEED,))
     if any(key.startswith("model.lora.") for key in options):
         yield Statement(None, "(lora)", value=True)
-    else:
+    elif not list_hidden(options):
         yield Statement("training.peft", "model.lora (left out)", None)
     if _value(options, "model.use_varlen_attn") is True:
         yield Statement(None, "(varlen)", value=True)
@@ -126,6 +135,15 @@ def settle(options: Mapping[str, Argument]) -> Iterator[Statement]:
         if inner:
             longest = max(inner, key=lambda key: inner[key])
             yield Statement("training.sequence_length", longest, inner[longest])
+
+
+def list_hidden(options: Mapping[str, Argument]) -> tuple[str, ...]:
+    """Return sections that nobody knows and keys may stand in: of a file that could not be read, of a change not followed."""
+    return tuple(
+        key
+        for key, one in options.items()
+        if one.why is not None and (key == _BASE or any(known.startswith(f"{key}.") for known in TABLE))
+    )
 
 
 def leave_open(options: Mapping[str, Argument]) -> Iterator[Unresolved]:

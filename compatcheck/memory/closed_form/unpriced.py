@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.architectures.adapters import LOW_RANK, target_shapes
 from compatcheck.core.estimate import Component, Size, Unmodelled, total
 from compatcheck.memory.closed_form.activations import UNKNOWN_TYPE
 
@@ -51,6 +52,9 @@ FEATURES: Mapping[str, Feature] = {
     ),
     "dense_layers": Feature(
         "layers without experts", "less", "all layers are taken to have experts", _of(STATES, 0.5)
+    ),
+    "experts_on_host": Feature(
+        "experts in host memory", "less", "they, and what trains them, are counted on the device", _of(STATES, 0.98)
     ),
     # (stages - 1) / (stages × virtual stages) more, less than one whole: arXiv 2205.05198, section 4
     "virtual_stages": Feature(
@@ -148,6 +152,34 @@ def name_unpriced(run: Run) -> Iterator[Unmodelled]:
             yield Unmodelled(word.replace("_", " "), "either", "no formula has it")
         else:
             yield Unmodelled(feature.name, feature.direction, feature.reason)
+    count = count_expert_adapters(run)
+    if count:
+        reason = (
+            f"{count:,} parameters if each routed expert has some, as where experts are linear layers: "
+            "before transformers 5, in Megatron"
+        )
+        yield Unmodelled(_EXPERT_ADAPTERS, "more", reason)
+
+
+_EXPERT_ADAPTERS = "adapters of experts"
+_FUSED_EXPERTS = frozenset({"dbrx", "gpt_oss", "granitemoe", "llama4", "llama4_text", "qwen3_vl_moe"})
+"""Types whose experts were parameters, and no linear layers, before transformers 5 as well (4.57.6 modeling files)."""
+
+
+def count_expert_adapters(run: Run) -> int:
+    """Count the parameters of adapters beside the three matrices of each routed expert, where targets may name these.
+
+    From transformers 5 on the experts of a block are parameters, of which ``all-linear`` takes none.
+    """
+    model = run.model
+    if run.peft not in LOW_RANK or not (model.experts and model.expert and run.adapters):
+        return 0
+    feeds = {feed for feed, _, _ in target_shapes(model, run.targets)}
+    later = run.versions.get("transformers", (0,)) >= (5,) or model.model_type in _FUSED_EXPERTS
+    if feeds.isdisjoint({"mlp", "down"}) or (later and run.parallel.sharding != "megatron"):
+        return 0
+    matrices = model.expert // (model.hidden * model.expert_width)
+    return matrices * run.rank * (model.hidden + model.expert_width)
 
 
 def widen_unpriced(run: Run, parts: Sequence[Component]) -> tuple[Component, ...]:
@@ -162,6 +194,15 @@ def widen_unpriced(run: Run, parts: Sequence[Component]) -> tuple[Component, ...
         name = feature.name if feature.reason else word.replace("_", " ")
         found.append(
             Component(name, "workspace", size, words, "docs/memory-model.md, ranges", run.role, ("training.unpriced",))
+        )
+    count = count_expert_adapters(run)
+    if count:
+        of_adapters = (one for one in parts if one.name == "adapters" or one.kind in {"gradients", "optimizer_states"})
+        size = Size(0, 0, int(total(one.size for one in of_adapters).expected * count / run.adapters))
+        words = "no formula has it; the range holds what it may change"
+        source = "docs/memory-model.md, ranges"
+        found.append(
+            Component(_EXPERT_ADAPTERS, "workspace", size, words, source, run.role, ("training.lora_target_modules",))
         )
     return tuple(found)
 

@@ -16,6 +16,14 @@ def test_the_one_known_model_is_taken() -> None:
     assert read_mentions("用Qwen2.5-7B-Instructor训练", MODELS).model is None
 
 
+def test_a_name_with_its_ending_is_the_model_of_that_name_alone() -> None:
+    models = {**MODELS, "qwen2.5-7b": ("Qwen/Qwen2.5-7B",), "qwen2.5-7b-instruct": ("Qwen/Qwen2.5-7B-Instruct",)}
+    for text in ("loading Qwen/Qwen2.5-7B-Instruct", "my Qwen2.5-7B-Instruct", "with Qwen2.5 7B Instruct here"):
+        assert read_mentions(text, models).model == "qwen2.5-7b-instruct", text
+    assert read_mentions("a Qwen2.5-7B run", models).model == "qwen2.5-7b"
+    assert read_mentions("Qwen2.5-7B, then Qwen2.5-7B-Instruct", models).model is None
+
+
 def test_several_models_are_no_model() -> None:
     mentions = read_mentions("actor Qwen/Qwen2.5-7B and reward meta-llama/Meta-Llama-3-8B", MODELS)
     assert mentions.model is None

@@ -195,6 +195,20 @@ def test_what_adapters_train_follows_from_rank_and_targets() -> None:
     assert "model.trainable_parameters" not in derived(**(ADAPTED | {"training__lora_modules_to_save": ("lm_head",)}))
     assert "model.trainable_parameters" not in derived(**(ADAPTED | {"model__num_experts": 8}))
     assert "model.trainable_parameters" not in derived(**(ADAPTED | {"training__peft": "ia3"}))
+    assert "model.trainable_parameters" not in derived(**(ADAPTED | {"model__attention_layers": 8}))
+
+
+def test_adapters_are_counted_as_the_type_calls_its_linear_layers() -> None:
+    every = ADAPTED | {"training__lora_target_modules": ("all-linear",)}
+    assert derived(**every)["model.trainable_parameters"] == 19_988_480
+    fused = every | {"model__model_type": "baichuan"}
+    assert derived(**fused)["model.trainable_parameters"] == 19_988_480 - 32 * 8 * 2 * 4096
+    assert "model.trainable_parameters" not in derived(**(every | {"model__model_type": "deepseek_v2"}))
+    own = fused | {"program__runs_transformers": False}
+    assert derived(**own)["model.trainable_parameters"] == 19_988_480
+    head = ADAPTED | {"training__lora_target_modules": ("q_proj", "v_proj", "lm_head")}
+    assert "model.trainable_parameters" not in derived(**head)
+    assert derived(**(head | {"model__vocab_size": 32000}))["model.trainable_parameters"] == 4_194_304 + 8 * 36096
 
 
 def test_a_spread_state_has_several_ranks() -> None:

@@ -57,6 +57,14 @@ def test_without_trl_it_is_the_trainers(rules: RuleSet) -> None:
     assert facts["training.gradient_checkpointing"].value is False
 
 
+def test_the_reference_of_a_script_that_loads_its_policy_takes_no_dtype_of_it(rules: RuleSet) -> None:
+    line = "trl dpo --model_name_or_path gpt2 --dtype bfloat16 --precompute_ref_log_probs true\n"
+    facts = facts_of(rules, written(line), trl="1.1.0")
+    assert facts["model.load_dtype"].value == "bfloat16"
+    assert facts["training.reference_load_dtype"].value == "float32"
+    assert "training.reference_load_dtype" not in facts_of(rules, written(line), trl="0.28.0")
+
+
 def test_trl_file_that_names_a_model_has_no_adapter_by_default(rules: RuleSet) -> None:
     documents = list(read_trainer_arguments({**SHORT, "packing": True}, "config.yaml"))
     facts = facts_of(rules, documents, trl="1.8.0", transformers="4.56.2")
@@ -244,6 +252,22 @@ def test_llamafactory_under_fsdp2_is_not_reentrant_even_when_told_so(rules: Rule
     assert facts["training.use_reentrant"].value is False
 
 
+@pytest.mark.parametrize(
+    ("release", "told", "reentrant"),
+    [("0.9.5", None, True), ("0.9.5", False, False), ("0.9.6.dev0", True, False), (None, None, None)],
+)
+def test_llamafactory_with_ktransformers_is_not_reentrant_after_its_releases(
+    rules: RuleSet, release: str | None, told: object, reentrant: object
+) -> None:
+    keys = {**FACTORY, "use_kt": True} | ({} if told is None else {"use_reentrant_gc": told})
+    versions = {} if release is None else {"llamafactory": release}
+    extra = Document("native", Source("facts.yaml"), (Statement("training.sharding", "a", "none"),))
+    facts = facts_of(rules, [*llama_factory.read(keys, "train.yaml").documents, extra], **versions)
+    fact = facts.get("training.use_reentrant")
+    assert (None if fact is None else fact.value) is reentrant
+    assert facts["training.unpriced"].value == ("experts_on_host",)
+
+
 @pytest.mark.parametrize(("loss", "resident"), [("sigmoid", True), ("orpo", False)])
 def test_llamafactory_keeps_a_reference_model_for_full_preference_training(
     rules: RuleSet, loss: str, resident: object
@@ -260,6 +284,22 @@ def test_ms_swift_takes_the_precision_from_the_model(rules: RuleSet, dtype: str,
 
 def test_ms_swift_leaves_the_precision_open_without_the_model(rules: RuleSet) -> None:
     assert "training.mixed_precision" not in swift_facts(rules, "4.5.2")
+
+
+@pytest.mark.parametrize(
+    ("keys", "loss"),
+    [
+        ({}, "fused_linear"),
+        ({"sequence_parallel_size": 4}, "cross_entropy"),
+        ({"enable_dft_loss": True}, "cross_entropy"),
+        ({"enable_channel_loss": True}, "cross_entropy"),
+    ],
+)
+def test_ms_swift_takes_labels_from_the_model_for_losses_of_its_own(
+    rules: RuleSet, keys: dict[str, Any], loss: str
+) -> None:
+    facts = swift_facts(rules, "4.5.2", use_liger_kernel=True, **keys)
+    assert facts["training.loss_implementation"].value == loss
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from compatcheck.checking import Request, gather, open_rules
 from tests.unit.frameworks.launch_script.written_commands import documents, facts
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_deepspeed_chat_in_one_step_and_in_reinforcement_learning() -> None:
@@ -40,3 +46,16 @@ def test_the_hybrid_engine_is_not_the_models_own_generation() -> None:
     hybrid = documents(f"{run} --enable_hybrid_engine --inference_tp_size 8")[0]
     assert "rollout.engine" not in facts(hybrid)
     assert ("rollout.engine", "enable_hybrid_engine") in {(entry.fact, entry.key) for entry in hybrid.unresolved}
+
+
+def test_the_configuration_that_its_code_makes_replaces_deepspeeds_defaults(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    words = "--data_path a/b --model_name_or_path meta-llama/Llama-2-7b-hf --max_seq_len 512"
+    script.write_text(f"deepspeed --num_gpus 8 main.py {words} --zero_stage 3 --deepspeed\n", encoding="utf-8")
+    (subject,) = gather(Request(paths=(str(script),), here=False), open_rules(), {}).subjects
+    found = {name.removeprefix("training."): fact.value for name, fact in subject.roles["train"].items()}
+    assert found["optimizer"] == "adamw"
+    assert (found["overlap_comm"], found["memory_efficient_linear"]) == (True, False)
+    assert (found["prefetch_bucket_size"], found["max_live_parameters"]) == (30_000_000, 30_000_000)
+    assert found["param_persistence_threshold"] == 10_000
+    assert found["reduce_bucket_size"] == 500_000_000

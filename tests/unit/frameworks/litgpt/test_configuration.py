@@ -95,3 +95,11 @@ def test_sizes_that_stand_in_the_file_are_the_models(tmp_path: Any) -> None:
     found = resolve(tmp_path, {"model_name": "stories15M", "model_config": sizes, "train": {"max_seq_length": 256}})
     assert (found["model.hidden_size"], found["model.vocab_size"], found["model.gated_mlp"]) == (288, 32000, True)
     assert "model.name" not in found
+
+
+def test_scores_that_are_capped_are_made_whole_and_an_adapted_head_is_counted(tmp_path: Any) -> None:
+    layers = {f"lora_{name}": True for name in ("query", "key", "value", "projection", "mlp", "head")}
+    found = resolve(tmp_path, {**LORA, **layers, "checkpoint_dir": "checkpoints/google/gemma-2-2b"})
+    assert found["program.attn_implementation"] == "eager"
+    assert found["model.trainable_parameters"] == 10_383_360 + 8 * (2304 + 256_000)
+    assert resolve(tmp_path, LORA)["program.attn_implementation"] == "sdpa"

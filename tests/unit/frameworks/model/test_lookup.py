@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RULES = open_rules(())
-HIDDEN = {"qwen2.5-7b": 3584, "llama-3.2-1b": 2048}
+HIDDEN = {"qwen2.5-7b": 3584, "qwen2.5-7b-instruct": 3584, "llama-3.2-1b": 2048}
 PLACE = Source("train.yaml", "model_name_or_path")
 
 
@@ -32,8 +32,8 @@ def test_a_well_known_model_needs_no_file(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "known"),
     [
-        ("/srv/models/Qwen2.5-7B-Instruct", "qwen2.5-7b"),
-        ("/Qwen2.5-7B-Instruct", "qwen2.5-7b"),
+        ("/srv/models/Qwen2.5-7B-Instruct", "qwen2.5-7b-instruct"),
+        ("/Qwen2.5-7B-Instruct", "qwen2.5-7b-instruct"),
         ("./downloads/models/Qwen/Qwen2.5-7B/", "qwen2.5-7b"),
         ("$HOME/models/Qwen2.5-7B", "qwen2.5-7b"),
         ("NousResearch/Llama-3.2-1B", "llama-3.2-1b"),
@@ -88,7 +88,7 @@ def test_a_name_says_how_weights_are_stored_and_its_model_says_their_dimensions(
     assert found["model.parameters"] == 7_615_616_512
     assert tuple(found.get(fact, "unsaid") for fact in STORAGE) == (dtype, quantization, quantization)
     (assumed,) = find_model(name, RULES, {}, PLACE).skipped
-    assert "the dimensions of the well-known model qwen2.5-7b are assumed" in assumed.reason
+    assert "the dimensions of the well-known model qwen2.5-7b" in assumed.reason
 
 
 def test_a_person_may_name_the_stored_form_of_a_known_id() -> None:
@@ -114,6 +114,28 @@ def test_a_fine_tune_has_the_dimensions_and_its_own_dtype() -> None:
 @pytest.mark.parametrize("name", ["/srv/Qwen2_5-7B-Instruct", "/srv/Qwen2.5-7B-Instruct"])
 def test_a_directory_may_write_an_underscore_for_the_point_of_a_version(name: str) -> None:
     assert hidden_size(name, PLACE) == HIDDEN["qwen2.5-7b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "positions", "window"),
+    [
+        ("mistralai/Mistral-7B-v0.1", 32768, 4096),
+        ("mistralai/Mistral-7B-Instruct-v0.3", 32768, None),
+        ("mistralai/Mistral-Nemo-Base-2407", 1_024_000, None),
+        ("microsoft/Phi-3.5-mini-instruct", 131_072, 262_144),
+        ("microsoft/Phi-3-mini-4k-instruct", 4096, 2047),
+        ("google/gemma-7b", 8192, "unsaid"),
+        ("EleutherAI/pythia-14m", 512, "unsaid"),
+        ("Qwen/Qwen2.5-7B", 131_072, None),
+        ("Qwen/Qwen2.5-7B-Instruct", 32768, None),
+        ("Qwen/Qwen2.5-Coder-14B", 32768, None),
+        ("Qwen/Qwen2.5-14B-Instruct-1M", 1_010_000, None),
+    ],
+)
+def test_positions_and_windows_are_those_of_the_file(name: str, positions: int, window: object) -> None:
+    found = facts(name)
+    assert found["model.max_position_embeddings"] == positions
+    assert found.get("model.sliding_window", "unsaid") == window
 
 
 def test_every_name_of_the_catalogue_tells_one_model() -> None:

@@ -145,3 +145,18 @@ def test_experts() -> None:
     assert facts(read())["model.expert_parameters"] == 0
     some = read({"moe_config": experts | {"layers": [1, 3]}})
     assert any(one.key == "(layers without experts)" for one in some.statements)
+
+
+def test_what_yaml_reads_as_text_is_no_number_and_is_said() -> None:
+    document = read(
+        parallelism={"dp": "1e1", "tp": 2, "pp": 1},
+        tokens={"sequence_length": "1e3", "micro_batch_size": 4},
+        optimizer={"zero_stage": "0.1"},
+    )
+    found = facts(document)
+    assert not {"hardware.world_size", "training.sequence_length", "training.distributed_optimizer"} & found.keys()
+    assert {(one.fact, one.key) for one in document.unresolved} == {
+        ("hardware.world_size", "parallelism.dp"),
+        ("training.sequence_length", "tokens.sequence_length"),
+    }
+    assert [one.source.key for one in document.skipped] == ["optimizer.zero_stage"]

@@ -49,6 +49,12 @@ def leaf(held: object, *keys: str) -> object:
     return held.value
 
 
+def plain(held: object) -> object:
+    if isinstance(held, dict):
+        return {key: plain(one) for key, one in held.items()}
+    return leaf(held)
+
+
 def test_names_come_to_what_the_statements_make_of_them() -> None:
     found = read_settings(TEXT, "c.py")
     assert not {"torch", "AdamW", "Adapters"} & found.keys()
@@ -75,8 +81,8 @@ def test_a_value_has_the_line_where_it_is_written() -> None:
         "import os\nname = os.environ['X']\n",
         "name = make()\n",
         "name = 1\nfor name in (1, 2):\n    pass\n",
-        "name = {}\nname['a'] = 1\n",
-        "name = dict(a=1)\nname.update(a=2)\n",
+        "name = {}\nname['a'][0] = 1\n",
+        "name = dict(a=1)\nname.update(make())\n",
         "name = 1\nif unknown:\n    name = 2\n",
         "name = 1\nfrom .base import *\n",
         "name = 1 / 0\n",
@@ -145,3 +151,70 @@ def test_values_that_double_are_given_up(tmp_path: Path) -> None:
         held = found[name]
         assert isinstance(held, Argument)
         assert held.why is not None
+
+
+BASE = """
+model = dict(llm=dict(name="a", dtype="x"), lora=dict(r=8))
+train_dataloader = dict(batch_size=1, dataset=dict(max_length=2))
+"""
+OF_A_BASE = """
+from mmengine.config import read_base
+with read_base():
+    from .base import *
+model["lora"]["r"] = 16
+model.update(dict(llm=dict(dtype="y")))
+model.lora.update(alpha=4)
+train_dataloader.batch_size = 7
+train_dataloader["dataset"]["max_length"] *= 4
+"""
+OF_ITS_OWN = """
+data = dict(max_length=2048, n=[1, 2])
+model = dict(llm=dict(name="a", dtype="x"), lora=dict(r=8))
+loader = dict(dataset=data)
+data["max_length"] = 4096
+data["packed"] = model["llm"]["name"]
+del model["lora"]
+model.update(llm=dict(name="b"))
+data.update({"k": 1}, z=2)
+x = loader["dataset"]["max_length"]
+gone = 3
+del gone
+"""
+DATA = {"max_length": 4096, "n": [1, 2], "packed": "a", "k": 1, "z": 2}
+
+
+def test_mappings_are_changed_in_place_as_mmengine_leaves_them(tmp_path: Path) -> None:
+    (tmp_path / "base.py").write_text(BASE, encoding="utf-8")
+    path = str(tmp_path / "c.py")
+    assert plain(read_settings(OF_A_BASE, path)) == {
+        "model": {"llm": {"name": "a", "dtype": "y"}, "lora": {"r": 16, "alpha": 4}},
+        "train_dataloader": {"batch_size": 7, "dataset": {"max_length": 8}},
+    }
+    assert plain(read_settings(OF_ITS_OWN, path)) == {
+        "data": DATA,
+        "model": {"llm": {"name": "b"}},
+        "loader": {"dataset": DATA},
+        "x": 4096,
+    }
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        'data["x"] = data',
+        "data.setdefault('x', 3)",
+        "data[choose()] = 3",
+        "data.update(choose())",
+        "change(data)",
+        "del data['nothing']",
+        "for key in data:\n    data[key] = 0",
+    ],
+)
+def test_a_change_that_is_not_followed_leaves_a_mapping_unknown_wherever_it_stands(change: str) -> None:
+    found = read_settings(f"data = dict(n=1)\nmodel = dict(a=2, data=data, all=[data])\n{change}\n", "c.py")
+    model = found["model"]
+    assert isinstance(model, dict)
+    assert plain(model["a"]) == 2
+    for held in (found["data"], model["data"], model["all"].value[0]):  # type: ignore[union-attr]  # a list
+        assert isinstance(held, Argument)
+        assert held.why == "is changed in line 3 in a way that is not followed"

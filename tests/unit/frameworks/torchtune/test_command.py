@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
+from compatcheck.checking import Request, gather, open_rules
 from compatcheck.frameworks.torchtune import configuration as torchtune
 from tests import ROOT
 from tests.unit.frameworks.launch_script.written_commands import documents, facts
 from tests.unit.frameworks.reading import read_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FULL = ROOT / "fixtures/configs/torchtune/full.yaml"
 
@@ -115,3 +121,42 @@ def test_components_of_ones_own_are_open() -> None:
     )[0][0]
     assert {entry.fact for entry in document.unresolved} == {"training.optimizer", "training.loss_implementation"}
     assert [gap.source.key for gap in document.gaps] == ["teacher_model._component_"]
+
+
+SMALL = """
+model:
+  _component_: torchtune.models.{model}
+optimizer:
+  _component_: torch.optim.AdamW
+batch_size: 2
+dtype: bf16
+"""
+
+
+def resolve(path: Path, name: str, model: str = "qwen2.qwen2_1_5b", text: str = "", **more: Any) -> dict[str, Any]:
+    (path / name).write_text(SMALL.format(model=model), encoding="utf-8")
+    (path / "run.sh").write_text(text, encoding="utf-8")
+    paths = (str(path / ("run.sh" if text else name)),)
+    (subject,) = gather(Request(paths=paths, here=False, **more), open_rules(), {}).subjects
+    return {fact: one.value for fact, one in subject.roles["train"].items()}
+
+
+def test_a_file_for_one_device_is_not_sharded_and_a_recipe_says_otherwise(tmp_path: Path) -> None:
+    alone = resolve(tmp_path, "1.5B_full_single_device.yaml")
+    assert (alone["training.sharding"], alone["hardware.world_size"]) == ("none", 1)
+    assert alone["training.fsdp_version"] is None
+    assert not {"training.fsdp_reshard_after_forward", "training.fsdp_offload_params"} & alone.keys()
+    words = "tune run --nproc_per_node 2 full_finetune_distributed --config 1.5B_full_single_device.yaml\n"
+    found = resolve(tmp_path, "1.5B_full_single_device.yaml", text=words)
+    assert (found["training.sharding"], found["hardware.world_size"]) == ("fsdp", 2)
+    assert (found["training.fsdp_version"], found["training.fsdp_reshard_after_forward"]) == (2, True)
+
+
+def test_a_file_that_no_command_names_is_sharded_over_several_devices(tmp_path: Path) -> None:
+    assert "training.sharding" not in resolve(tmp_path, "1.5B_full.yaml")
+    assert resolve(tmp_path, "1.5B_full.yaml", gpu="8xA100-80GB")["training.sharding"] == "fsdp"
+
+
+@pytest.mark.parametrize(("model", "kernel"), [("gemma2.gemma2_2b", "eager"), ("qwen2.qwen2_1_5b", "sdpa")])
+def test_scores_that_are_capped_are_made_whole(tmp_path: Path, model: str, kernel: str) -> None:
+    assert resolve(tmp_path, "c.yaml", model)["program.attn_implementation"] == kernel

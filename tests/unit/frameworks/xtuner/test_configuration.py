@@ -64,7 +64,8 @@ def test_a_configuration_is_read_and_no_script(tmp_path: Any) -> None:
 def test_what_is_left_out_is_what_its_code_does(tmp_path: Any) -> None:
     found = resolve(write(tmp_path, BITS, LORA), gpu="A100-80GB")
     assert found["training.gradient_checkpointing"] is True
-    assert found["training.lora_target_modules"] == ("all-linear",)
+    assert found["training.lora_target_modules"] == ("all-linear", "output")
+    assert found["model.trainable_parameters"] == 157_179_904
     assert found["model.load_dtype"] == "float16"
 
 
@@ -87,6 +88,20 @@ def test_a_whole_model_is_16_bit_where_flash_attention_is_and_float32_elsewhere(
         assert found.get("training.param_dtype") == dtype
         packages = tmp_path / "environment.txt"
     assert resolve(write(tmp_path, varlen="True"))["training.param_dtype"] == "bfloat16"
+
+
+def test_flash_attention_brings_bfloat16_whatever_the_file_says(tmp_path: Any) -> None:
+    asked = ", attn_implementation='flash_attention_2', torch_dtype=torch.float16"
+    assert resolve(write(tmp_path, asked))["model.load_dtype"] == "bfloat16"
+    assert resolve(write(tmp_path, asked.replace("flash_attention_2", "sdpa")))["model.load_dtype"] == "float16"
+    assert resolve(write(tmp_path, ", attn_implementation='sdpa'"))["model.load_dtype"] == "float32"
+    (tmp_path / "requirements.txt").write_text("flash-attn==2.7.4\n", encoding="utf-8")
+    found = resolve(str(tmp_path / "requirements.txt"), write(tmp_path, BITS, LORA))
+    assert (found["model.load_dtype"], found["program.attn_implementation"]) == ("bfloat16", "flash_attention_2")
+
+
+def test_flash_attention_is_not_taken_for_there_where_nobody_says_so(tmp_path: Any) -> None:
+    assert "program.attn_implementation" not in resolve(write(tmp_path, BITS, LORA))
 
 
 def test_the_longest_of_several_data_sets_counts(tmp_path: Any) -> None:
@@ -130,6 +145,23 @@ def test_a_base_that_is_not_there_leaves_open_what_it_may_say(tmp_path: Any) -> 
     assert resolve(path)["training.gradient_checkpointing"] is False
 
 
+def test_changes_in_place_are_read_and_what_is_not_followed_is_said(tmp_path: Any) -> None:
+    path = write(tmp_path, BITS, LORA)
+    text = (tmp_path / "c.py").read_text(encoding="utf-8")
+    change = "del model['lora']\nmodel['use_activation_checkpointing'] = False\ndata.update(max_length=512)\n"
+    (tmp_path / "c.py").write_text(text + change, encoding="utf-8")
+    found = resolve(path)
+    assert (found["training.peft"], found["training.gradient_checkpointing"]) == (None, False)
+    assert found["training.sequence_length"] == 512
+    (tmp_path / "c.py").write_text(f"{text}tune(model)\n", encoding="utf-8")
+    (reading,) = read_configurations(path, named=True)
+    (gap,) = reading.documents[0].gaps
+    assert (gap.source.key, gap.why) == ("model", "is changed in line 22 in a way that is not followed")
+    found = resolve(path)
+    assert found["training.micro_batch_size"] == 2
+    assert not {"training.peft", "training.gradient_checkpointing", "model.name"} & found.keys()
+
+
 def test_what_the_hf_trainer_trains_is_not_read() -> None:
     text = "framework = 'huggingface'\nmodel = dict(llm=1)\ntraining_args = dict(lr=1)\n"
     (document,) = xtuner.read(read_settings(text, "c.py"), "c.py").documents
@@ -148,6 +180,18 @@ def test_a_command_names_the_file_deepspeed_and_the_ranks(tmp_path: Any) -> None
     )
     assert (found["hardware.world_size"], found["training.micro_batch_size"]) == (4, 8)
     assert found["training.param_dtype"] == "bfloat16"
+
+
+def test_each_group_of_options_adds_to_those_before(tmp_path: Any) -> None:
+    write(tmp_path)
+    groups = (
+        "--cfg-options train_dataloader.batch_size=8 optim_wrapper.accumulative_counts=2 --seed 1 "
+        "--cfg-options=train_dataloader.batch_size=3 sequence_parallel_size=2"
+    )
+    (tmp_path / "t.sh").write_text(f"xtuner train c.py {groups}\n", encoding="utf-8")
+    found = resolve(str(tmp_path / "t.sh"))
+    assert (found["training.micro_batch_size"], found["training.gradient_accumulation_steps"]) == (3, 2)
+    assert found["training.context_parallel"] == 2
 
 
 def test_ranks_that_a_variable_tells_are_open_and_one_where_none_does(tmp_path: Any) -> None:
