@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 GRAPHS = {"vllm": Size(0, 1_400_000_000, 2_800_000_000), "sglang": Size(1_400_000_000, 3_400_000_000, 6_200_000_000)}
 """CUDA graphs, which the budget of vLLM before 0.20 and that of SGLang leave out; they stay while the engine sleeps (rule
-verl/cuda-graphs-on-by-default), unless the program has SGLang's memory saver hold them. vLLM 0.9.2 1.40 GB, SGLang 6.19 GB for one model (https://github.com/sgl-project/sglang/pull/8538);
+verl/cuda-graphs-on-by-default), unless the program has SGLang's memory saver hold them. vLLM 0.9.2 1.40 GB, SGLang 6.19 GB
+for one model (https://github.com/sgl-project/sglang/pull/8538);
 SGLang 3.4 GB for 160 sequences, 6.2 GB for 256 (https://github.com/sgl-project/sglang/pull/5893). vLLM's high bound is twice
 what it was seen to take."""
 ASLEEP = Size(0, 1 * GIB, 3 * GIB)
