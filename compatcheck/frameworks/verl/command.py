@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from compatcheck.core.document import LEFT_OUT, Document, Gap, Statement
+from compatcheck.frameworks.conversions import opens
 from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Table
 from compatcheck.frameworks.launch.arguments import (
     FurtherContent,
@@ -67,6 +68,8 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
         engine = overrides.values.get("model_engine") or overrides.groups.get("model_engine")
         base = verl.name_base(overrides.config_name, engine) if _has_own(launch) else ""
         table, models = verl.table_for(options, base)
+        if not base and not any(_of_recipe(launch)) and verl.value_of(options, _TOGETHER) is False:
+            table |= {key: (Key(fact, opens),) for key, fact in _DEVICES.items()}
         reader = verl.tell_reader(options, base, source.path)
         meanings = OptionMeanings(reader, table, verl.is_plain, models)
         known = (*verl.infer(options, overrides.config_name, engine, base), *_of_recipe(launch))
@@ -84,6 +87,11 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     further = FurtherContent(known, references, skipped, overrides.unknown, gaps)
     document = make_command_document(meanings, source, options, further)
     return (document._replace(options=overrides.values if kind == "rl" else {}, added=overrides.added),)
+
+
+_TOGETHER = "actor_rollout_ref.hybrid_engine"
+_DEVICES = {"trainer.n_gpus_per_node": "hardware.gpus_per_node", "trainer.nnodes": "hardware.nodes"}
+"""Of all devices or of those that train: which of them generate, a program of its own decides."""
 
 
 def _has_own(launch: Launch) -> bool:
