@@ -201,6 +201,8 @@ def _count_adapters(facts: Mapping[str, Fact]) -> Fact | None:
     method = facts.get("training.peft")
     if method is None or "model.trainable_parameters" in facts:
         return None
+    if "training.framework" in facts and "program.code" not in facts:
+        return None  # whose models a program trains is one of its traits, which come last
     from compatcheck.architectures.adapters import (  # noqa: PLC0415 (only with adapters)
         HEADS,
         LOW_RANK,
