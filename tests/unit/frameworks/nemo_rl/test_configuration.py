@@ -229,3 +229,11 @@ def test_what_the_nearest_file_says_counts_and_each_fact_is_where_it_stands() ->
     assert "training.micro_batch_size" not in facts(second, "actor")
     assert facts(second, "actor")["rollout.log_prob_micro_batch_size"] == 8
     assert facts(second, "actor")["training.sharding"] == "fsdp"
+
+
+def test_nodes_of_an_environment_are_beside_the_clusters_and_those_of_teachers_are_not_known() -> None:
+    found = facts(over(env={"nemo_gym": {"num_gpu_nodes": 1}}))
+    assert (found["hardware.gpus_per_node"], found["hardware.nodes"]) == (8, 4)
+    other = over(on_policy_distillation={"enabled": True})
+    assert [(one.fact, one.key) for one in other.unresolved] == [("hardware.nodes", "cluster.num_nodes")]
+    assert "hardware.gpus_per_node" not in facts(other)
