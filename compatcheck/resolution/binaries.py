@@ -1,7 +1,8 @@
 """Distributions whose compiled code was built for another torch than the one beside them: they stop at import.
 
 A release of torchvision, xformers or vLLM is built with one release of torch and requires it exactly; the wheels of
-flash-attn are built for each torch apart and say so in their label: ``2.7.4.post1+cu12torch2.6cxx11abiFALSE``.
+flash-attn, mamba-ssm and causal-conv1d are built for each torch apart and say so in their label:
+``2.7.4.post1+cu12torch2.6cxx11abiFALSE``.
 """
 
 from __future__ import annotations
@@ -57,9 +58,8 @@ def find_misfits(scope: FactScope) -> Iterator[Damage]:
             # https://github.com/pytorch/vision/blob/main/torchvision/extension.py (_check_cuda_version)
             detail = f"{name} {package.version} is built for CUDA {cuda[1]}, and torch for CUDA {own}"
             yield Damage(KIND, name, detail, (package.source, torch.source))
-    flash = scope.package("flash-attn")
-    if flash is not None:
-        yield from _check_label(flash, torch, minor, scope)
+    for package in scope.environment.packages.values() if scope.environment is not None else ():
+        yield from _check_label(package, torch, minor, scope)
 
 
 def _built_with(package: Package, scope: FactScope) -> str | None:
@@ -75,8 +75,8 @@ def _built_with(package: Package, scope: FactScope) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _check_label(flash: Package, torch: Package, minor: str, scope: FactScope) -> Iterator[Damage]:
-    label = read_label(flash)
+def _check_label(package: Package, torch: Package, minor: str, scope: FactScope) -> Iterator[Damage]:
+    label = read_label(package)
     if label is None:
         return
     cuda, wanted, abi = label
@@ -90,8 +90,8 @@ def _check_label(flash: Package, torch: Package, minor: str, scope: FactScope) -
     if None not in {own, abi} and own is not abi and wanted == minor:
         parts.append(f"the C++11 ABI {str(abi).upper()}, and torch has {str(own).upper()}")
     if parts:
-        detail = f"{flash.name}'s wheel is built for {'; for '.join(parts)}"
-        yield Damage(KIND, flash.name, detail, (flash.source, torch.source))
+        detail = f"{package.name}'s wheel is built for {'; for '.join(parts)}"
+        yield Damage(KIND, package.name, detail, (package.source, torch.source))
 
 
 def _is_settled(minor: str) -> bool:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from compatcheck.rules.expression import Code
 
 MAX_LENGTH = 2000
-MAX_NODES = 200
+MAX_NODES = 250
 MAX_INTEGER = 10**18
 
 _SYMBOLS: dict[type[ast.AST], str] = {

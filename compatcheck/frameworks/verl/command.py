@@ -13,8 +13,8 @@ from compatcheck.frameworks.launch.arguments import (
     make_command_document,
     skip_refused,
 )
-from compatcheck.frameworks.launch.hydra import Overrides, parse_overrides
-from compatcheck.frameworks.launch.interpolation import follow
+from compatcheck.frameworks.launch.hydra import Overrides, gaps_of_groups, parse_overrides
+from compatcheck.frameworks.launch.interpolation import follow_all
 from compatcheck.frameworks.verl import configuration as verl
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ _OF_ENGINES = {"sft_trainer", "sft_trainer_ray"}
 def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     """Translate a launch of verl."""
     overrides = parse_overrides(launch.arguments)
-    options = {key: follow(key, overrides.values) for key in overrides.values}
+    options = follow_all(overrides.values)
     source = launch.command.source
     if kind == "rl":
         engine = overrides.values.get("model_engine") or overrides.groups.get("model_engine")
@@ -191,10 +191,12 @@ def _choices(overrides: Overrides, launch: Launch) -> Iterator[Gap]:
 
     A section whose keys go on to an engine may say anything that the section around it says.
     """
-    for key, choice in {**overrides.groups, **overrides.values}.items():
-        place = launch.command.source._replace(key=key, line=choice.line)
+    source = launch.command.source
+    yield from gaps_of_groups(overrides, source)
+    for key, choice in overrides.values.items():
+        place = source._replace(key=key, line=choice.line)
         section = re.sub(r"(?<=\.engine_kwargs)\.\w+$", "", key)
-        if "@" in key or (key in _ENGINES and choice.value not in _ENGINES[key]):
+        if key in _ENGINES and choice.value not in _ENGINES[key]:
             yield Gap(place, choice.why or f"chooses the defaults of {choice.value}, which nobody read")
         elif choice.why is not None and section.endswith(verl.PASSED_ON):
             yield Gap(place, choice.why, section)

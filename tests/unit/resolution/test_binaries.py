@@ -83,6 +83,20 @@ def test_labels_of_flash_attn(torch: str, cuda: str | None, flash: str, said: st
     assert said is None or (note is not None and said in note)
 
 
+@pytest.mark.parametrize(
+    ("package", "version", "names"),
+    [
+        ("mamba-ssm", "1.2.0.post1+cu118torch2.1cxx11abiFALSE", ("mamba-ssm",)),
+        ("causal-conv1d", "1.5.0.post8+cu12torch2.6cxx11abiFALSE", ("causal-conv1d",)),
+        ("mamba-ssm", "2.2.4+cu12torch2.7cxx11abiTRUE", ()),
+        ("mamba-ssm", "2.2.4", ()),
+        ("torchao", "0.11.0+cu126", ()),
+    ],
+)
+def test_a_label_counts_whatever_wears_it(package: str, version: str, names: tuple[str, ...]) -> None:
+    assert _misfits(_environment({"torch": "2.7.1", package: version}, "12.6"))[0] == names
+
+
 def test_what_torch_says_of_its_own_abi_wins() -> None:
     packages = {"torch": "2.6.0", "flash-attn": "2.7.4.post1+cu12torch2.6cxx11abiTRUE"}
     assert _misfits(_environment(packages, "12.4", **{"runtime.cxx11_abi": True}))[0] == ()

@@ -57,6 +57,14 @@ def test_without_trl_it_is_the_trainers(rules: RuleSet) -> None:
     assert facts["training.gradient_checkpointing"].value is False
 
 
+def test_the_reference_of_a_script_that_loads_its_policy_takes_no_dtype_of_it(rules: RuleSet) -> None:
+    line = "trl dpo --model_name_or_path gpt2 --dtype bfloat16 --precompute_ref_log_probs true\n"
+    facts = facts_of(rules, written(line), trl="1.1.0")
+    assert facts["model.load_dtype"].value == "bfloat16"
+    assert facts["training.reference_load_dtype"].value == "float32"
+    assert "training.reference_load_dtype" not in facts_of(rules, written(line), trl="0.28.0")
+
+
 def test_trl_file_that_names_a_model_has_no_adapter_by_default(rules: RuleSet) -> None:
     documents = list(read_trainer_arguments({**SHORT, "packing": True}, "config.yaml"))
     facts = facts_of(rules, documents, trl="1.8.0", transformers="4.56.2")

@@ -174,3 +174,15 @@ def test_a_trait_of_a_program_that_nobody_knows_is_told_by_its_name() -> None:
     known = scope({"training.framework": "accelerate"})
     assert known.value("program.passes_labels") == Unknown(frozenset({"program.passes_labels"}))
     assert scope().value("training.peft") == Unknown(frozenset({"training.peft"}))
+
+
+def test_a_trait_is_declared_once_it_is_known() -> None:
+    where = (Source("f"),)
+    facts = {
+        "program.upcasts_unquantised": Fact("program.upcasts_unquantised", True, "reader-default", where),
+        "training.packing": Fact("training.packing", True, "reader-default", where),
+    }
+    found = FactScope(facts, None, RULES)
+    assert found.declared("program.upcasts_unquantised") is True
+    assert found.declared("program.keeps_graph") is False
+    assert found.declared("training.packing") is False
