@@ -342,8 +342,11 @@ def read_model(source: Given, versions: Mapping[str, tuple[int, ...]]) -> Model:
     head = source.integer("model.lm_head_parameters", 0 if tied else vocab * hidden)
     gated = source.flag("model.gated_mlp", default=True)
     each = hidden * (3 if gated else 2)
-    routed = layers * experts * each * width if experts else 0
-    dense = layers * (each * intermediate if not experts else hidden * experts)
+    spread = layers if experts else 0  # blocks that have experts
+    if experts and source.knows("model.expert_parameters"):
+        spread = min(layers, source.integer("model.expert_parameters") // max(1, experts * each * width))
+    routed = spread * experts * each * width
+    dense = spread * hidden * experts + (layers - spread) * each * intermediate
     blocks = layers * (2 * hidden * (heads + kv_heads) * head_dim + 2 * hidden) + dense + routed
     of = "routed experts" if experts else f"{'a gated' if gated else 'a plain'} MLP"
     reason = f"counted as a decoder with {of} of these dimensions"

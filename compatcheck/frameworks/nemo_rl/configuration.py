@@ -166,6 +166,8 @@ def table_for(
 ) -> tuple[Table, tuple[str, ...]]:
     """Return what keys mean in a run, and the beginnings of those that it does not look at: the other back end's."""
     table: Table = {key: meanings for key, meanings in TABLE.items() if not key.startswith("policy.")}
+    if any(values.get(key) for key in _TAKE_NODES):
+        table["cluster.num_nodes"] = (Key("hardware.nodes", constant(OPEN)),)
     unused = [f"{section}." for section in MODELS if section not in roles]
     engine = values.get("policy.generation.backend")
     unused += [f"policy.generation.{name}_{part}." for name in _ENGINES - {engine} for part in ("cfg", "kwargs")]
@@ -314,8 +316,8 @@ def _count_devices(values: Mapping[str, Any]) -> Iterator[Statement]:
         yield Statement("hardware.nodes", "cluster.num_nodes", nodes)
 
 
-_TAKE_NODES = ("env.nemo_gym.num_gpu_nodes", "on_policy_distillation.teachers", "on_policy_distillation.enabled")
-"""Keys that give nodes to models that are not read."""
+_TAKE_NODES = ("on_policy_distillation.teachers", "on_policy_distillation.enabled")
+"""Keys that give nodes to models that are not read; NeMo Gym's are beside the cluster's (7ea279a algorithms/grpo.py)."""
 
 
 def _environments(values: Mapping[str, Any]) -> set[str]:

@@ -211,6 +211,18 @@ def test_routed_experts_are_counted_where_nobody_says_how_many_parameters_there_
     assert one.in_blocks - plain.run.model.in_blocks == one.layers * one.hidden * one.intermediate
 
 
+def test_blocks_without_experts_are_counted_where_it_is_said_how_many_parameters_experts_have():
+    names = ("model.parameters", "model.parameters_in_blocks", "model.expert_parameters")
+    facts = {name: value for name, value in LLAMA.items() if name not in names} | {"model.num_experts": 8}
+    facts |= {"model.num_experts_per_token": 2, "model.moe_intermediate_size": 1000}
+    whole = read_run(facts).run
+    assert whole is not None
+    one, each = whole.model, 3 * whole.model.hidden
+    some = read_run({**facts, "model.expert_parameters": (one.layers - 3) * 8 * each * 1000}).run
+    assert some is not None
+    assert one.in_blocks - some.model.in_blocks == 3 * (8 * each * 1000 + 8 * one.hidden - each * one.intermediate)
+
+
 def test_only_some_programs_split_norms_along_the_sequence():
     split = {**LLAMA, "training.tensor_parallel": 2, "hardware.world_size": 2}
     for more, found in (

@@ -53,6 +53,6 @@ def test_switches_of_programs(reader, key, word):
 def test_layers_without_experts_are_counted_in_a_model_that_is_known():
     document = Document("slime", Source("run.sh"), (Statement(None, "(layers without experts)", value=True),))
     known = Fact("model.parameters", 30_532_122_624, "model")
-    for facts, said in (({}, True), ({"model.parameters": known}, False)):
+    for facts, said in (({}, True), ({"model.parameters": known}, False), ({"model.expert_parameters": known}, False)):
         describe_unpriced((document,), "train", open_rules(), facts)
         assert ("training.unpriced" in facts) is said

@@ -231,6 +231,14 @@ def test_what_the_nearest_file_says_counts_and_each_fact_is_where_it_stands() ->
     assert facts(second, "actor")["training.sharding"] == "fsdp"
 
 
+def test_nodes_of_an_environment_are_beside_the_clusters_and_those_of_teachers_are_not_known() -> None:
+    found = facts(over(env={"nemo_gym": {"num_gpu_nodes": 1}}))
+    assert (found["hardware.gpus_per_node"], found["hardware.nodes"]) == (8, 4)
+    other = over(on_policy_distillation={"enabled": True})
+    assert [(one.fact, one.key) for one in other.unresolved] == [("hardware.nodes", "cluster.num_nodes")]
+    assert "hardware.gpus_per_node" not in facts(other)
+
+
 def test_what_no_file_is_among_the_defaults_is_said() -> None:
     data = yaml.safe_load(BASE) | {"defaults": [["a.yaml"], "b", {"c": "d"}, "e.yaml"], "defaults_of": 1}
     (document,) = nemo_rl.read(data, "c.yaml").documents
