@@ -13,7 +13,7 @@ from compatcheck.memory.job import estimate_job
 from compatcheck.memory.regressions import find_deciding, lay_over
 from compatcheck.memory.suggest import overlay
 from compatcheck.resolution.derive import derive
-from compatcheck.resolution.gaps import may_set, open_facts
+from compatcheck.resolution.gaps import Gaps, may_set, open_facts
 from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
@@ -187,14 +187,14 @@ _SHARDING = ("training.sharding", "training.zero_stage")
 def _at_cheapest(role: str, facts: Facts, subject: Subject) -> Facts:
     """Return the facts of a role with the cheapest of all that something which was not read may set."""
     opened = open_facts(subject.documents, role, facts) | {name for name, _, _ in subject.unresolved}
-    on_defaults = any(gap.assumed for gap in subject.gaps)
+    on_defaults, gaps = any(gap.assumed for gap in subject.gaps), Gaps(subject.gaps)
 
     def is_open(name: str) -> bool:
         if name in facts and facts[name].origin == _DOUBTFUL:
             return True
         if name in facts:
             return on_defaults and facts[name].origin in {"reader-default", "library-default"}
-        return on_defaults or name in opened or any(may_set(gap, "", name) for gap in subject.gaps)
+        return on_defaults or name in opened or gaps.may_set("", name)
 
     changed = {name: value for name, value in _CHEAPEST.items() if is_open(name)}
     sharding = changed.get("training.sharding") or ("training.sharding" in facts and facts["training.sharding"].value)

@@ -29,6 +29,7 @@ from compatcheck.core.textfile import CONFIGURATIONS, POLICY_FILE, STANDARD_INPU
 from compatcheck.frameworks.beside import find_beside
 from compatcheck.frameworks.embedded import Piece, holds_recipes
 from compatcheck.frameworks.recognise import (
+    find_unread_launch,
     is_launch_script,
     is_of_tests,
     read_configurations,
@@ -199,7 +200,8 @@ def _read_scripts(
 
 _OTHER_LANGUAGES = (
     ".fish", ".bat", ".cmd", ".ps1", ".csh", ".tcsh", ".j2", ".jinja", ".jinja2", ".tmpl", ".tpl", ".template", ".ipynb", ".py",
-    "tox.ini", "pyproject.toml", "pixi.toml", "mise.toml", "procfile", "jenkinsfile", "snakefile", ".smk", ".nf",
+    "tox.ini", "pyproject.toml", "pixi.toml", "mise.toml", "hatch.toml", "procfile", "jenkinsfile", "snakefile", ".smk", ".nf",
+    ".service", ".xsh", ".nu", "rakefile", "earthfile",
 )  # fmt: skip
 """Ends of the names of files that start programs in ways that are not read."""
 
@@ -213,11 +215,7 @@ def _find_unread(file: str, files: Files, *, named: bool) -> Iterator[Skipped]:
         or is_launch_script(file, files)
     ):
         return
-    from compatcheck.frameworks.launch_script.python_launches import find_in_python  # noqa: PLC0415 (few files)
-    from compatcheck.frameworks.launch_script.unread_launches import find_in_file  # noqa: PLC0415 (as above)
-
-    text = read_bytes(file, files).decode("utf-8", "replace")
-    found = find_in_python(file, text) if file.lower().endswith(".py") else find_in_file(file, text)
+    found = find_unread_launch(file, files)
     if found is not None:
         yield found._replace(named=named)
 

@@ -9,33 +9,42 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from compatcheck.core.document import enclosing_keys
+from compatcheck.core.document import Gap, enclosing_keys
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.pattern import lazy_compile
+from compatcheck.frameworks.beside import find_beside
 from compatcheck.frameworks.launch.arguments import FurtherContent, OptionMeanings, make_command_document
-from compatcheck.frameworks.launch.values import Argument
+from compatcheck.frameworks.placeholders import compose_filled_in
 from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.core.document import Document, Statement
+    from compatcheck.frameworks.launch.values import Argument
 
 
-def compose(documents: Sequence[Document]) -> tuple[Document, ...]:
+def compose(documents: Sequence[Document], places: Places | None = None) -> tuple[Document, ...]:
     """Read every command or file anew that names files of its program among the documents, and these files with it."""
     result = list(documents)
-    bases = {place: tuple(_find_bases(place, documents)) for place in range(len(documents))}
+    bases = _find_bases(documents, Places(LOCAL) if places is None else places)
     named = {one for places in bases.values() for one in places}
-    for head in bases:
-        chain = () if head in named else tuple(dict.fromkeys(_descend(head, bases)))
+    loop, told = _find_loop(bases), set[int]()
+    for head in (*(place for place in bases if place not in named), *loop[:1]):
+        chain = () if head in told else tuple(_descend(head, bases))
+        told.update(chain)
         if len(chain) > 1:
             from compatcheck.frameworks.registry import find_composer  # noqa: PLC0415 (only for such documents)
 
             first, last = documents[head], documents[chain[-1]]
             reader = find_composer(find_program(last.reader).runs_as or last.reader)
-            files = [_with_unresolved(documents[place], first) for place in chain[1:]]
-            for place, document in zip(chain, reader.compose(first, *files), strict=True):
+            replaced = [_without_replaced(documents[place], first) for place in chain[1:]]
+            for place, document in zip(chain, compose_filled_in(reader, first, *replaced), strict=True):
                 result[place] = document
+    for place in loop[:1]:
+        why = f"composes from itself by way of {documents[loop[1]].source.path}"
+        gap = Gap(documents[place].source, why)
+        result[place] = result[place]._replace(gaps=tuple(dict.fromkeys((*result[place].gaps, gap))))
     return tuple(result)
 
 
@@ -45,25 +54,81 @@ def name_bases(document: Document) -> tuple[tuple[str, str, str], ...]:
     return tuple(one for one in document.references if one[0] in kinds)
 
 
-def _find_bases(place: int, documents: Sequence[Document]) -> Iterator[int]:
-    """Yield where the files stand that a document composes from, what wins first."""
-    for _, name, _ in reversed(name_bases(documents[place])):
-        found: list[int] = []
-        for other, file in enumerate(documents):
-            same = os.path.basename(file.source.path) == os.path.basename(name)
-            if other != place and same and file.options and not file.is_command:
-                found.append(other)
-        beside = os.path.normpath(os.path.join(os.path.dirname(documents[place].source.path), name))
-        exact = [other for other in found if os.path.normpath(documents[other].source.path) == beside]
-        yield from (exact or found)[:1]
+class Places:
+    """Where the files lie that others name, each looked for once."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self._known: dict[tuple[str, str], tuple[str, str]] = {}
+        self._real: dict[str, str] = {}
+
+    def resolve(self, path: str) -> str:
+        """Return a path without links."""
+        if path not in self._real:
+            self._real[path] = self.files.resolve(path)
+        return self._real[path]
+
+    def find(self, base: str, name: str) -> tuple[str, str]:
+        """Return the path of a file that another one names, and the same without links."""
+        asked = os.path.dirname(base), name
+        if asked not in self._known:
+            path = find_beside(base, name, self.files)
+            self._known[asked] = path, self.resolve(path)
+        return self._known[asked]
 
 
-def _descend(place: int, bases: Mapping[int, Sequence[int]], above: tuple[int, ...] = ()) -> Iterator[int]:
-    """Yield a document and all that it composes from, what wins first; what names itself does so once."""
-    yield place
-    for base in bases[place]:
-        if base not in above:
-            yield from _descend(base, bases, (*above, place))
+def _find_bases(documents: Sequence[Document], places: Places) -> dict[int, tuple[int, ...]]:
+    """Return by place where the files stand that documents compose from, what wins first.
+
+    A file that is not where it is named is taken for one of its name that a person gave, unless that is another one's.
+    """
+    by_path: dict[str, int] = {}
+    by_name: dict[str, list[int]] = {}
+    for place, document in enumerate(documents):
+        if document.options and not document.is_command:
+            by_path.setdefault(places.resolve(document.source.path), place)
+            by_name.setdefault(os.path.basename(document.source.path), []).append(place)
+    named = {
+        place: [places.find(document.source.path, name)[1] for _, name, _ in name_bases(document)]
+        for place, document in enumerate(documents)
+    }
+    told = {by_path.get(path) for paths in named.values() for path in paths}
+
+    def find(path: str) -> int | None:
+        alike = (one for one in by_name.get(os.path.basename(path), ()) if one not in told)
+        return by_path.get(path, next(alike, None))
+
+    return {
+        place: tuple(base for path in reversed(paths) if (base := find(path)) not in (None, place))
+        for place, paths in named.items()
+    }
+
+
+def _find_loop(bases: Mapping[int, Sequence[int]]) -> tuple[int, ...]:
+    """Return a file that composes from itself and the one by way of which it does; nothing where none does."""
+    if not any(bases.values()):
+        return ()
+    from graphlib import CycleError, TopologicalSorter  # noqa: PLC0415 (only for such documents)
+
+    try:
+        TopologicalSorter(bases).prepare()
+    except CycleError as error:
+        circle = error.args[1][1:]  # each composes from the one before it
+        first = circle.index(min(circle))
+        return circle[first], circle[first - 1]
+    return ()
+
+
+def _descend(head: int, bases: Mapping[int, Sequence[int]]) -> Iterator[int]:
+    """Yield a document and all that it composes from, each once, what wins first."""
+    seen: set[int] = set()
+    pending = [head]
+    while pending:
+        place = pending.pop()
+        if place not in seen:
+            seen.add(place)
+            yield place
+            pending.extend(reversed(bases[place]))
 
 
 def merge_options(documents: Sequence[Document]) -> dict[str, Argument]:
@@ -85,11 +150,9 @@ _OVERRIDES = lazy_compile(r"\w+\._override_")
 """Key by which a section replaces what is below instead of being merged with it."""
 
 
-def _with_unresolved(file: Document, command: Document) -> Document:
-    """Count values that something fills in among the options, and what was not read no more where the command replaces it."""
-    filled = {entry.key: Argument(None, None, entry.why) for entry in file.unresolved if entry.key not in file.options}
-    gaps = tuple(gap for gap in file.gaps if gap.key not in command.options)
-    return file._replace(options={**file.options, **filled}, gaps=gaps)
+def _without_replaced(file: Document, command: Document) -> Document:
+    """Count what was not read of a file no more where the command replaces it."""
+    return file._replace(gaps=tuple(gap for gap in file.gaps if gap.key not in command.options))
 
 
 def retell(
@@ -105,7 +168,8 @@ def retell(
     """
     references = tuple(one for one in document.references if not one[0].startswith("model"))
     skipped = tuple(one for one in document.skipped if one.source.key not in document.options)
-    further = FurtherContent(tuple(known), references, skipped, (), document.gaps)
+    gaps = dict.fromkeys(gap for gap in document.gaps if not gap.assumed or gap.source.key not in document.options)
+    further = FurtherContent(tuple(known), references, skipped, (), tuple(gaps))
     made = make_command_document(meanings, document.source, options, further)
     named = {key for _, _, key in made.references}
     models = tuple(one for one in document.statements if one.fact == "model.name" and one.key in named)

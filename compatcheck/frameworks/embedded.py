@@ -98,7 +98,7 @@ def find_pieces(path: str, text: str, included: str = "") -> Iterator[Piece]:
     Raises:
         InputError: there are more than are read; those before it were yielded.
     """
-    from compatcheck.frameworks.launch_script.script import names_launcher  # noqa: PLC0415 (few files are of this kind)
+    from compatcheck.frameworks.launch_script.launchers import names_launcher  # noqa: PLC0415 (few files are of this kind)
 
     name, room = os.path.basename(path).lower(), _Room(path, text)
     if _MAKEFILE.fullmatch(name) is not None:
@@ -345,7 +345,7 @@ _ENVIRONMENTS = ("env", "envs", "environment", "variables")
 
 
 def _read_yaml(text: str, path: str, room: _Room) -> Iterator[_Found]:
-    from compatcheck.frameworks.launch_script.script import names_launcher  # noqa: PLC0415 (as above)
+    from compatcheck.frameworks.launch_script.launchers import names_launcher  # noqa: PLC0415 (as above)
 
     lines = text.split("\n")
     begin = 0

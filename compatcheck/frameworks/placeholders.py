@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Container, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from compatcheck.core.document import Gap, Unresolved
 from compatcheck.core.errors import InputError
@@ -11,16 +11,21 @@ from compatcheck.core.pattern import lazy_compile
 from compatcheck.frameworks.translation import flatten
 
 if TYPE_CHECKING:
-    from compatcheck.frameworks.reader import ConfigurationReader, Reading
+    from compatcheck.core.document import Document
+    from compatcheck.frameworks.launch.values import Argument
+    from compatcheck.frameworks.reader import Composer, ConfigurationReader, Reading
 
 _PLACEHOLDER = lazy_compile(r"\$(?:\{(?:(?:oc\.)?env:)?([A-Za-z_]\w*)(?::?[-,][^{}]*)?\}|([A-Z_]\w*))|\{\{[^{}]*\}\}")
+
+
+_BECAUSE = "is {value}, which is filled in before the file is read"
 
 
 def read_filled_in(
     reader: ConfigurationReader,
     data: Mapping[str, Any],
     path: str,
-    because: str = "is {value}, which is filled in before the file is read",
+    because: str = _BECAUSE,
 ) -> Reading:
     """Read a parsed file; what a value that is filled in later would state is unresolved.
 
@@ -38,6 +43,9 @@ def read_filled_in(
     if not found or not reading.documents:
         return reading
     first = reading.documents[0]
+    if first.options:  # what it composes from may fill them in
+        made = compose_filled_in(cast("Composer", reader), first, because=because)
+        return reading._replace(documents=(*made, *reading.documents[1:]))
     silent = {one.key for one in first.statements if one.fact is None and one.key not in reader.TABLE}
     named = {name for _, name, _ in first.references}
     hidden = {key: value for key, value in found if key not in silent and value not in named}
@@ -57,7 +65,21 @@ def read_filled_in(
     return reading._replace(documents=(document, *others))
 
 
-def _is_filled_in(value: object, data: Mapping[str, Any]) -> bool:
+def compose_filled_in(reader: Composer, *documents: Document, because: str = _BECAUSE) -> tuple[Document, ...]:
+    """Compose documents, what wins first; what is filled in later is unknown, and hides what stands below it."""
+    names = {key.partition(".")[0] for document in documents for key in document.options}
+
+    def leave_open(argument: Argument) -> Argument:
+        if not _is_filled_in(argument.value, names):
+            return argument
+        return argument._replace(value=None, why=because.replace("{value}", str(argument.value)))
+
+    opened = (one._replace(options={key: leave_open(value) for key, value in one.options.items()}) for one in documents)
+    made = reader.compose(*opened)
+    return tuple(one._replace(options=before.options) for one, before in zip(made, documents, strict=True))
+
+
+def _is_filled_in(value: object, data: Container[str]) -> bool:
     match = _PLACEHOLDER.fullmatch(value.strip()) if isinstance(value, str) else None
     return match is not None and match[1] not in data
 

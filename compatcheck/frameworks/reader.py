@@ -62,8 +62,8 @@ class ConfigurationReader(Protocol):
 class Composer(Protocol):
     """``configuration.py`` of a program that makes one configuration of a file and of what a command says over it."""
 
-    def compose(self, command: Document, file: Document) -> tuple[Document, Document]:
-        """Translate both as one configuration, from the options that they hold."""
+    def compose(self, *documents: Document) -> tuple[Document, ...]:
+        """Translate documents as one configuration, from the options that they hold; what comes first wins."""
 
 
 class CommandReader(Protocol):

@@ -13,10 +13,10 @@ from compatcheck.core.files import LOCAL, Files, Overlay
 from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import is_script
+from compatcheck.core.textfile import is_script, read_bytes
 from compatcheck.frameworks import embedded, unread
 from compatcheck.frameworks.beside import find_beside
-from compatcheck.frameworks.composition import compose, name_bases
+from compatcheck.frameworks.composition import Places, compose, name_bases
 from compatcheck.frameworks.deepspeed import syntax
 from compatcheck.frameworks.placeholders import read_filled_in
 from compatcheck.frameworks.reader import Reading
@@ -77,9 +77,7 @@ def read_configurations(
             raise InputError(msg, source=Source(path), hint=hint)
         return readings
     if path.lower().endswith(".ipynb") and named:
-        from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for notebooks)
-
-        return (Reading(python_script.read(path, files)),)
+        return (_read_named_code(path, files),)
     if path.lower().endswith(".py"):
         return _read_python(path, files, named=named)
     if embedded.holds_recipes(path):
@@ -106,7 +104,7 @@ def read_embedded(path: str, files: Files = LOCAL, *, named: bool) -> tuple[Read
     is_data = path.lower().endswith((".json", ".jsonc", ".hjson"))
     if is_data and (not files.is_file(path) or files.size_bytes(path) > _MOST_DATA_BYTES):
         return ()
-    from compatcheck.frameworks.launch_script.script import names_launcher  # noqa: PLC0415 (few files are of this kind)
+    from compatcheck.frameworks.launch_script.launchers import names_launcher  # noqa: PLC0415 (few files are of this kind)
     from compatcheck.frameworks.launch_script.unread_launches import find_in_file  # noqa: PLC0415 (as above)
 
     text = read_text(path, files)
@@ -206,9 +204,63 @@ def _read_python(path: str, files: Files, *, named: bool) -> tuple[Reading, ...]
         reading = read_configuration(path, files, named=named)
         return () if reading is None else (reading,)
     if named:
-        return tuple(_read_documented(path, files)) or (Reading(python_script.read(path, files)),)
+        return tuple(_read_documented(path, files)) or (_read_named_code(path, files),)
     documents = python_script.read(path, files, named=_tells_training(path)) if starts_training(path, files) else ()
     return (Reading(documents),) if documents else ()
+
+
+def _read_named_code(path: str, files: Files) -> Reading:
+    """Read a script of Python or a notebook that a person named, and say what it starts in a process of its own.
+
+    Raises:
+        InputError: as `python_script.read.read`; the first such process where it trains nothing itself.
+    """
+    from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for Python)
+
+    unread = find_unread_launch(path, files)
+    try:
+        documents = python_script.read(path, files)
+    except InputError as error:
+        if unread is None or error.source != Source(path):
+            raise
+        raise InputError(unread.reason, source=unread.source, hint=unread.hint) from None
+    return Reading((*documents, *([] if unread is None else [Document("shell", Source(path), (), skipped=(unread,))])))
+
+
+def find_unread_launch(path: str, files: Files) -> Skipped | None:
+    """Say that a file of a language whose commands are not read starts a training; None where it does not, or is not readable."""
+    from compatcheck.frameworks.launch_script.python_launches import find_in_python  # noqa: PLC0415 (few files)
+    from compatcheck.frameworks.launch_script.unread_launches import find_in_file  # noqa: PLC0415 (as above)
+    from compatcheck.frameworks.python_script import notebook  # noqa: PLC0415 (as above)
+
+    try:
+        text = read_text(path, files)
+    except InputError:  # of another encoding: commands are ASCII mostly
+        text = read_bytes(path, files).decode("utf-8", "replace")
+    if path.lower().endswith(".py"):
+        return find_in_python(path, text)
+    found = find_in_file(path, text)
+    if found is not None or not path.lower().endswith(notebook.SUFFIX):
+        return found
+    try:
+        return _find_written(path, text) or find_in_python(path, notebook.read_source(path, files))
+    except InputError:
+        return None  # its reader says so where it is named; its lines were looked through
+
+
+def _find_written(path: str, text: str) -> Skipped | None:
+    """Say that a notebook writes a script that trains."""
+    from compatcheck.frameworks.python_script import notebook  # noqa: PLC0415 (only for notebooks)
+    from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (as above)
+
+    for (line, head), *content in notebook.find_cells(path, text):
+        match = re.match(r"%%writefile[ \t]+(?:-a[ \t]+)?(\S+\.py)\s*$", head)
+        if match is not None:
+            written = Overlay(LOCAL, {match[1]: "".join(one for _, one in content).encode()})
+            if python_script.starts_training(match[1], written, told=_tells_training(match[1])):
+                reason = f"writes {match[1]}, which trains and is not read"
+                return Skipped(Source(path, line=line), reason, "save it as a file, and name that")
+    return None
 
 
 def _read_documented(path: str, files: Files) -> Iterator[Reading]:
@@ -536,6 +588,7 @@ class _ReferenceReader:
         self, documents: tuple[Document, ...], rules: RuleSet, environ: Mapping[str, str], files: Files
     ) -> None:
         self.files = files
+        self.places = Places(files)
         self.rules = rules
         self.environ = environ
         self.present = {files.resolve(document.source.path) for document in documents}
@@ -554,36 +607,37 @@ class _ReferenceReader:
             return self._read_model(kind.partition(":")[2] or None, name, document, place)
         if kind == "deepspeed" and name == "auto":
             return ()
-        file = find_beside(document.source.path, name, self.files)
+        file, real = self.places.find(document.source.path, name)
         if name in document.changed:
             return _read_changed(kind, file, document.changed[name], place, self.files)
-        own = self.files.resolve(file) == self.files.resolve(document.source.path)
+        own = real == self.places.resolve(document.source.path)
         if own and kind != "program":  # a script's documentation shows the command that starts it
             msg = f"this very file is no {kind} file"
             raise InputError(msg, source=place, hint="name another file")
-        if (self.files.resolve(file) in self.present and not own) or (
-            kind == "program" and not self.files.is_file(file)
-        ):
+        if (real in self.present and not own) or (kind == "program" and not self.files.is_file(file)):
             return ()
         passed = document.passed
         found = (
             _read_kind(kind, file, self.files, passed) if self.files.exists(file) else _read_shipped(kind, name, place)
         )
         found = found or _read_kind(kind, file, self.files, passed)
-        self.present.add(self.files.resolve(file))
+        self.present.add(real)
         return found
 
     def compose(self, documents: Iterable[Document]) -> tuple[Document, ...]:
         """Read commands and files together with the files that they compose from, as far as those can be read."""
-        return compose([one for document in documents for one in (document, *self._read_bases(document))])
+        return compose([one for document in documents for one in (document, *self._read_bases(document))], self.places)
 
     def _read_bases(self, document: Document) -> Iterator[Document]:
         """Yield the files that a document composes from, each with its own; following the reference says what is not read."""
-        for kind, name, key in name_bases(document):
-            with suppress(InputError):
-                for found in self.read(kind, name, document, document.place(key)):
-                    one = _mark(found, document)
-                    yield from (one, *self._read_bases(one))
+        pending = [document]
+        while pending:
+            naming = pending.pop(0)
+            for kind, name, key in name_bases(naming):
+                with suppress(InputError):
+                    found = [_mark(one, naming) for one in self.read(kind, name, naming, naming.place(key))]
+                    yield from found
+                    pending.extend(found)
 
     def _read_model(self, role: str | None, name: str, document: Document, place: Source) -> tuple[Document, ...]:
         if role in self.models or self.has_model:

@@ -114,7 +114,7 @@ FOLDERS = (
             "training.gradient_accumulation_steps",
         ),
     ),
-    Folder("litgpt"),
+    Folder("litgpt", tool_modules={"litgpt": "litgpt", "litgpt.__main__": "litgpt"}),
     Folder("xtuner", in_python=True, telling_words=("optim_wrapper",), ships=True),
     Folder("axolotl", tool_modules={"axolotl.cli": "axolotl"}, ships=True),
     Folder("open_instruct", spawns=("grpo", "ppo")),

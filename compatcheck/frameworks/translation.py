@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.core.document import AUTO, TAKEN_AS_IDLE, Document, Gap, Statement, Unresolved
+from compatcheck.core.document import AUTO, TAKEN_AS_IDLE, Document, Gap, Statement, Unresolved, enclosing_keys
 from compatcheck.core.errors import InputError, UsageError
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Skipped, Source
@@ -71,10 +71,12 @@ def translate(
     skipped: list[Skipped] = []
     unresolved: list[Unresolved] = []
     gaps: list[Gap] = []
+    sections: set[str] = set()
     for key, value in leaves:
         entry = table.get(key)
         if entry is None:
-            misplaced = _misplaced(key, value, table)
+            sections = sections or {outer for name in table for outer in enclosing_keys(name)}
+            misplaced = _misplaced(key, value, table, sections)
             if misplaced is not None:
                 name, wanted = misplaced
                 skip = not_understood(source, name, wanted)
@@ -120,14 +122,16 @@ def not_understood(source: Source, key: str, wanted: str) -> Skipped:
     return Skipped(source._replace(key=key), f"value of {key} is not understood", f"expected {wanted}")
 
 
-def _misplaced(key: str, value: object, table: Mapping[str, object]) -> tuple[str, str] | None:
+def _misplaced(
+    key: str, value: object, table: Mapping[str, object], sections: Collection[str]
+) -> tuple[str, str] | None:
     """Find a section written as one value, or a value written as a section; return its key and what is expected."""
-    if value and not isinstance(value, Mapping) and any(name.startswith(f"{key}.") for name in table):
+    if value and not isinstance(value, Mapping) and key in sections:
         return key, "a mapping of keys"
     parent = key
     while "." in parent:
         parent = parent.rpartition(".")[0]
-        if table.get(parent) and not any(name.startswith(f"{parent}.") for name in table):
+        if table.get(parent) and parent not in sections:
             return parent, "one value, not a mapping"
     return None
 

@@ -8,6 +8,7 @@ from compatcheck.core.estimate import NOTHING, Component, Size, exactly
 from compatcheck.core.units import DTYPE_BYTES, GIB, format_bytes
 from compatcheck.memory.closed_form.context import CONTEXT
 from compatcheck.memory.closed_form.kv_cache import bytes_per_token
+from compatcheck.memory.closed_form.parameters import QUANTISED_BYTES, count_quantised
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 GRAPHS = {"vllm": Size(0, 1_400_000_000, 2_800_000_000), "sglang": Size(1_400_000_000, 3_400_000_000, 6_200_000_000)}
 """CUDA graphs, which the budget of vLLM before 0.20 and that of SGLang leave out; they stay while the engine sleeps (rule
-verl/cuda-graphs-on-by-default). vLLM 0.9.2 1.40 GB, SGLang 6.19 GB for one model (https://github.com/sgl-project/sglang/pull/8538);
+verl/cuda-graphs-on-by-default), unless the program has SGLang's memory saver hold them. vLLM 0.9.2 1.40 GB, SGLang 6.19 GB
+for one model (https://github.com/sgl-project/sglang/pull/8538);
 SGLang 3.4 GB for 160 sequences, 6.2 GB for 256 (https://github.com/sgl-project/sglang/pull/5893). vLLM's high bound is twice
 what it was seen to take."""
 ASLEEP = Size(0, 1 * GIB, 3 * GIB)
@@ -80,12 +82,8 @@ def price_engine(run: Run, facts: Mapping[str, Fact], beside: Size, habit: Habit
         return None
     ranks = get("rollout.tensor_parallel") or 1
     ranks = ranks if isinstance(ranks, int) else 1
-    dtype = min(run.precision.compute, 2.0)
-    size = exactly(dtype * run.model.parameters / ranks)
-    weights = Component(
-        "engine weights", "parameters", size, f"{dtype:g} B × {run.model.parameters:,} / {ranks} ranks",
-        "one copy for each tensor-parallel group", "rollout", ("rollout.tensor_parallel", "model.parameters"),
-    )  # fmt: skip
+    weights = _weights(run, get("model.stored_quantization"), ranks)
+    size = weights.size
     share, release = get("rollout.gpu_memory_utilization"), run.release(kind)
     is_late = kind == "vllm" and release is not None and release >= _LARGER_SHARE[0]
     usual = _LARGER_SHARE[1] if is_late else DEFAULT_SHARE[kind]
@@ -103,7 +101,7 @@ def price_engine(run: Run, facts: Mapping[str, Fact], beside: Size, habit: Habit
     else:
         asked = _Share(fraction, stated, size.expected, beside, 0 if work is None else work.size.expected)
         pool = _own_pool(run.limit, asked) if own_worker else _pool(run.limit, kind, release, asked)
-        if pool.size.high < needed:
+        if pool.size.high < needed and "quantised_engine" not in run.unpriced:
             problem = (
                 f"the engine cannot start: its share ({pool.formula}) leaves {format_bytes(pool.size.high)} for the KV pool, "
                 f"and one sequence needs {format_bytes(int(needed))}"
@@ -125,9 +123,27 @@ def price_engine(run: Run, facts: Mapping[str, Fact], beside: Size, habit: Habit
     left = (
         Component("engine, asleep", "other", ASLEEP, "weights on the host, KV given back", "vllm issue 32714", "rollout",
                   ("rollout.sleep_mode", "rollout.free_cache_engine")),
-        *((graphs,) if graphs is not None else ()), *process,
+        *((graphs,) if graphs is not None and not habit.graphs_sleep else ()), *process,
     )  # fmt: skip
     return Engine((weights,), cache, left, sleeps=True, layered=layered, problem=problem)
+
+
+def _weights(run: Run, stored: Value, ranks: int) -> Component:
+    """Return the weights of an engine, which serves them as they are stored, also where others than those are trained."""
+    model, dtype = run.model, min(run.precision.compute, 2.0)
+    of_stored = str(stored) if model.quantization is None else None
+    quantised = count_quantised(of_stored, model.in_blocks - model.expert, model.expert)
+    size = dtype * (model.parameters - quantised)
+    words = f"{dtype:g} B × {model.parameters - quantised:,.0f}"
+    if quantised:
+        each = QUANTISED_BYTES[str(of_stored)]
+        size += each * quantised
+        words = f"({each:.3f} B × {quantised:,.0f} + {words})"
+    facts = ("rollout.tensor_parallel", "model.parameters", *(("model.stored_quantization",) if quantised else ()))
+    source = "one copy for each tensor-parallel group"
+    return Component(
+        "engine weights", "parameters", exactly(size / ranks), f"{words} / {ranks} ranks", source, "rollout", facts
+    )
 
 
 def _is_before(release: tuple[int, ...] | None, other: tuple[int, ...]) -> bool:

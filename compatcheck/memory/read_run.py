@@ -167,7 +167,11 @@ def read_run(
         capability=_number(source.get("hardware.compute_capability")),
         versions=versions,
         attention_open=_leaves_attention_open(source, versions),
-        unpriced=(*_words(source.get("training.unpriced")), *(_unpriced_evaluation(source) if trains else ())),
+        unpriced=(
+            *_words(source.get("training.unpriced")),
+            *(_unpriced_evaluation(source) if trains else ()),
+            *(("stored_otherwise",) if _is_stored_otherwise(source) else ()),
+        ),
         known=frozenset(facts),
     )
     return RunReading(run, tuple(source.assumptions.values()), ())
@@ -181,6 +185,11 @@ def _read_evaluated(source: Given) -> int:
     of_model = source.get("program.passes_labels") is True and trainer in {"causal_lm", "pretrain", "sft"}
     of_trl = source.get("program.code") == "trl" and trainer in {"sft", *EVALUATED_BY_LOSS}
     return source.integer("training.eval_batch_size", 0) if of_model or of_trl else 0
+
+
+def _is_stored_otherwise(source: Given) -> bool:
+    """Tell whether weights are stored in fewer bits, of a kind that says nothing about what they are held in."""
+    return source.get("model.stored_quantization") is not None and not source.knows("model.quantization")
 
 
 def _unpriced_evaluation(source: Given) -> tuple[str, ...]:
@@ -333,8 +342,11 @@ def read_model(source: Given, versions: Mapping[str, tuple[int, ...]]) -> Model:
     head = source.integer("model.lm_head_parameters", 0 if tied else vocab * hidden)
     gated = source.flag("model.gated_mlp", default=True)
     each = hidden * (3 if gated else 2)
-    routed = layers * experts * each * width if experts else 0
-    dense = layers * (each * intermediate if not experts else hidden * experts)
+    spread = layers if experts else 0  # blocks that have experts
+    if experts and source.knows("model.expert_parameters"):
+        spread = min(layers, source.integer("model.expert_parameters") // max(1, experts * each * width))
+    routed = spread * experts * each * width
+    dense = spread * hidden * experts + (layers - spread) * each * intermediate
     blocks = layers * (2 * hidden * (heads + kv_heads) * head_dim + 2 * hidden) + dense + routed
     of = "routed experts" if experts else f"{'a gated' if gated else 'a plain'} MLP"
     reason = f"counted as a decoder with {of} of these dimensions"
@@ -450,6 +462,7 @@ def _count_trainable(
     adapters = full = 0
     if peft in LOW_RANK:
         adapters = count_adapters(model, rank, targets, decomposed=peft == "dora")
+        adapters += _count_of_parameters(source, model, rank)
     saved = source.get("training.lora_modules_to_save")
     if peft is not None and isinstance(saved, tuple):
         full += model.embedding if {"embed_tokens", "wte"} & set(saved) else 0
@@ -466,6 +479,22 @@ def _count_trainable(
     reason = f"how many parameters {peft} trains follows from settings the estimate does not read; taken as 0.5 %"
     trainable = source.integer("model.trainable_parameters", model.parameters // 200, reason)
     return trainable, 0, trainable
+
+
+def _count_of_parameters(source: Given, model: Model, rank: int) -> int:
+    """Count the adapters beside the parameters of routed experts that are named; of others, how many are trained is asked for.
+
+    Each expert has some of the rank (peft 0.18.1 tuners/lora/layer.py ParamWrapper: ``r * num_experts``).
+    """
+    names = source.get("training.lora_target_parameters")
+    if not isinstance(names, tuple) or not names or source.knows("model.trainable_parameters"):
+        return 0
+    experts = model.expert // (3 * model.hidden * model.expert_width) if model.expert else 0
+    both = {"gate_up_proj": model.hidden + 2 * model.expert_width, "down_proj": model.expert_width + model.hidden}
+    kinds = {str(name).rpartition("experts.")[2] for name in names}
+    if not experts or not kinds <= both.keys():
+        return source.integer("model.trainable_parameters")
+    return experts * rank * sum(both[kind] for kind in kinds)
 
 
 def read_versions(environment: Environment | None) -> Mapping[str, tuple[int, ...]]:

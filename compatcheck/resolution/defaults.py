@@ -17,7 +17,7 @@ from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
 from compatcheck.core.versions import compile_specifier
 from compatcheck.frameworks.keys import SILENT
-from compatcheck.resolution.gaps import find_gaps, may_set
+from compatcheck.resolution.gaps import Gaps, find_gaps
 from compatcheck.resolution.gaps import open_facts as find_open_facts
 from compatcheck.resolution.scope import FactScope
 from compatcheck.resolution.subject import Conflict
@@ -27,7 +27,7 @@ from compatcheck.rules.programs import find_program, lineage, programs
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
-    from compatcheck.core.document import Document, Gap
+    from compatcheck.core.document import Document
     from compatcheck.rules.program import Program
 
 SECTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -113,6 +113,7 @@ def apply_defaults(
     if all(find_program(reader).leaves_model_alone for reader in readers):
         chain += [name for name, (_, part) in owners.items() if part.model_left_alone]
     open_to_all = find_open_facts(documents, None, facts)
+    written = [keys_of(document) for document in documents]
     tables: list[_Table] = []
     for name in chain:
         rows = [row for row in scope.rules.section(f"defaults/{name}") or () if _concerns(row, role)]
@@ -120,7 +121,7 @@ def apply_defaults(
             program, part = owners.get(name) or (find_program(name), None)
             label = f"default of {program.label if part is None else part.label}"
             about_all = part is not None and part.model_left_alone  # whoever says it says it in words of transformers
-            keys = set().union(*map(keys_of, documents)) if about_all else _keys_for(program, documents)
+            keys = set().union(*written) if about_all else _keys_for(program, documents, written)
             origin = "library-default" if program.order else "reader-default"
             gaps = _gaps_for(program, documents, everything=about_all)
             table = _Table(rows, keys, scope, facts, (label, origin), gaps)
@@ -236,27 +237,27 @@ def _places_of(rows: Iterable[Mapping[str, Any]], documents: Iterable[Document])
     }
 
 
-def _keys_for(program: Program, documents: Sequence[Document]) -> set[str] | None:
+def _keys_for(program: Program, documents: Sequence[Document], written: Sequence[set[str]]) -> set[str] | None:
     """Return the keys of the documents a program's rows are about: its own, or those of the programs built on it."""
     found = []
-    for document in documents:
+    for document, own in zip(documents, written, strict=True):
         line = lineage(document.reader)
         if program in line:
-            keys = keys_of(document)
+            keys = set(own)
             for above in line[: line.index(program)]:
                 keys.update(_renamed(keys, above))
             found.append(keys)
     return set().union(*found) if found else None
 
 
-def _gaps_for(program: Program, documents: Sequence[Document], *, everything: bool) -> tuple[Gap, ...]:
+def _gaps_for(program: Program, documents: Sequence[Document], *, everything: bool) -> Gaps:
     """Return what was not read of the documents a program's rows are about; of all of them where none is its own.
 
     A script may set what any program reads.
     """
     own = [document for document in documents if program in lineage(document.reader)]
     scripts = [document for document in documents if find_program(document.reader).kind == "script"]
-    return tuple(find_gaps(documents if everything or not own else (*own, *scripts)))
+    return Gaps(find_gaps(documents if everything or not own else (*own, *scripts)))
 
 
 class _Table:
@@ -269,7 +270,7 @@ class _Table:
         scope: FactScope,
         facts: dict[str, Fact],
         voice: tuple[str, str],
-        gaps: tuple[Gap, ...] = (),
+        gaps: Gaps | None = None,
     ) -> None:
         self.label, self.origin = voice
         self.rows = rows
@@ -281,7 +282,7 @@ class _Table:
         self.not_understood = any(key.endswith(_ANYTHING) for key in keys or ())
         self.scope = scope
         self.facts = facts
-        self.gaps = gaps
+        self.gaps = Gaps(()) if gaps is None else gaps
         self.places: Mapping[str, tuple[Source, ...]] = {}
         """Where keys stand that rows need written."""
         self.open_to_all: frozenset[str] = frozenset()
@@ -368,10 +369,7 @@ class _Table:
         """Tell whether a row's condition waits for a fact that something which was not read may set."""
         condition = None if row["when"] is None else evaluate(row["when"], self.scope)
         needs = condition.needs if isinstance(condition, Unknown) else ()
-        return any(
-            need in undecided or need in self.open_to_all or any(may_set(gap, "", need) for gap in self.gaps)
-            for need in needs
-        )
+        return any(need in undecided or need in self.open_to_all or self.gaps.may_set("", need) for need in needs)
 
     def settle(self, row: Mapping[str, Any]) -> bool:
         """Apply one row when it certainly applies; tell whether that changed anything."""
@@ -397,7 +395,7 @@ class _Table:
     def may_be_set(self, row: Mapping[str, Any]) -> bool:
         """Tell whether something that was not read may set a key that a row needs left out, or written."""
         keys = [*row["absent"], *row["present"], *([] if row["key"] is None or row["forced"] else [row["key"]])]
-        return any(may_set(gap, key, row["fact"]) for key in keys for gap in self.gaps)
+        return any(self.gaps.may_set(key, row["fact"]) for key in keys)
 
     def may_stand(self, key: str) -> bool:
         """Tell whether a document writes a key, or may write it inside a section that was not understood."""

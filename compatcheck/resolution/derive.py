@@ -201,6 +201,8 @@ def _count_adapters(facts: Mapping[str, Fact]) -> Fact | None:
     method = facts.get("training.peft")
     if method is None or "model.trainable_parameters" in facts:
         return None
+    if "training.framework" in facts and "program.code" not in facts:
+        return None  # whose models a program trains is one of its traits, which come last
     from compatcheck.architectures.adapters import (  # noqa: PLC0415 (only with adapters)
         HEADS,
         LOW_RANK,
@@ -280,6 +282,23 @@ def derive_unsharded(facts: dict[str, Fact], open_facts: frozenset[str]) -> None
     if world is not None and world.value == 1 and undecided:
         facts[SHARDING] = Fact(SHARDING, "none", "derived", world.sources, "one rank has nobody to share state with")
         derive(facts, open_facts)
+
+
+def derive_from_code(facts: dict[str, Fact], undecided: Collection[str] = ()) -> None:
+    """Add what follows from the traits of the program's code, which come last."""
+    derive_own_weights(facts)
+    derive_fused_loss(facts, undecided)
+
+
+def derive_own_weights(facts: dict[str, Fact]) -> None:
+    """State that a model of the program's own is not quantised where only the file that weights come from is."""
+    kind, stored = facts.get("model.quantization"), facts.get("model.stored_quantization")
+    own = facts.get("program.runs_transformers")
+    if kind is None or stored is None or own is None or own.value is not False or kind.value is None:
+        return
+    if (kind.value, kind.sources) == (stored.value, stored.sources):
+        note = "weights of the file become those of a model of the program's own"
+        facts[kind.name] = Fact(kind.name, None, "derived", kind.sources, note)
 
 
 def derive_fused_loss(facts: dict[str, Fact], undecided: Collection[str] = ()) -> None:

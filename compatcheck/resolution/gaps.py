@@ -8,6 +8,7 @@ with a value) is no other name of one of its section: what its name says alone i
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.document import LEFT_OUT, Document, Gap, Statement
@@ -15,7 +16,7 @@ from compatcheck.core.setting_names import is_elsewhere, split_name, words_about
 from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
+    from collections.abc import Callable, Container, Iterable, Iterator
 
     from compatcheck.resolution.subject import Subject
 
@@ -50,6 +51,55 @@ def may_set(gap: Gap, key: str, fact: str) -> bool:
     return bool(about & (split_name(key) | split_name(fact)))
 
 
+class Gaps:
+    """Gaps that are asked together what they may set: however many there are, by their words and sections."""
+
+    def __init__(self, gaps: Iterable[Gap]) -> None:
+        """Sort them by what alone they may set, where that is known."""
+        by_facts: dict[frozenset[str] | None, list[Gap]] = {}
+        for gap in gaps:
+            by_facts.setdefault(gap.facts, []).append(gap)
+        self._groups = [(facts, _Alike(alike)) for facts, alike in by_facts.items()]
+
+    def may_set(self, key: str, fact: str) -> bool:
+        """Tell whether any of them may set a key, or what it decides: `may_set`."""
+        return any((facts is None or fact in facts) and alike.may_set(key, fact) for facts, alike in self._groups)
+
+
+class _Alike:
+    """Gaps that may set the same facts."""
+
+    def __init__(self, gaps: Iterable[Gap]) -> None:
+        self.sets_any = False
+        self.sections: set[str] = set()
+        self.about: set[str] = set()
+        self.names: dict[str, set[frozenset[str]]] = {}
+        """Word → the names with it, each as its words."""
+        for gap in gaps:
+            if gap.key is None:
+                self.sets_any |= not gap.assumed
+                continue
+            section, _, name = gap.key.rpartition(".")
+            if not gap.added and section:
+                self.sections.add(section)
+            elif not gap.added:
+                self.sets_any |= not is_elsewhere(name)
+            self.about |= words_about_memory(name)
+            words = split_name(name)
+            for word in words:
+                self.names.setdefault(word, set()).add(words)
+
+    def may_set(self, key: str, fact: str) -> bool:
+        if self.sets_any or not self.about.isdisjoint(split_name(key) | split_name(fact)):
+            return True
+        parts = key.split(".")
+        if any(".".join(parts[:length]) in self.sections for length in range(1, len(parts))):
+            return True
+        wanted = split_name(parts[-1])
+        fewest = min((self.names.get(word, set()) for word in wanted), key=len)
+        return bool(key) and any(wanted <= words for words in fewest)
+
+
 def is_worth_a_word(gap: Gap) -> bool:
     """Tell whether a gap is more than a key that is plainly about something else."""
     return gap.key is None or "." in gap.key or not is_elsewhere(gap.key)
@@ -66,8 +116,9 @@ def open_facts(documents: Iterable[Document], role: str | None, stated: Containe
         from compatcheck.frameworks.registry import find_configuration_reader  # noqa: PLC0415 (only where something was not read)
 
         reader = find_configuration_reader(find_program(document.reader).runs_as or document.reader)
+        index = Gaps(gaps)
         for key, meanings in reader.TABLE.items() if reader is not None else ():
-            if any(may_set(gap, key, "") for gap in gaps):
+            if index.may_set(key, ""):
                 found.update(meaning.fact for meaning in meanings if role is None or meaning.role in (None, role))
     return frozenset(name for name in found if name not in stated)
 
@@ -76,17 +127,17 @@ class Opened(NamedTuple):
     """Facts of a role that something which was not read may state."""
 
     names: frozenset[str]
-    gaps: tuple[Gap, ...]
+    gaps: Gaps
 
     @classmethod
     def of(cls, subject: Subject, role: str, facts: Container[str]) -> Opened:
         """Collect them."""
         waiting = frozenset(name for name, _, _ in subject.unresolved)
-        return cls(waiting | open_facts(subject.documents, role, facts), subject.gaps)
+        return cls(waiting | open_facts(subject.documents, role, facts), Gaps(subject.gaps))
 
     def holds(self, name: str) -> bool:
         """Tell whether a fact that nobody is known to state may be stated all the same."""
-        return name in self.names or any(may_set(gap, "", name) for gap in self.gaps)
+        return name in self.names or self.gaps.may_set("", name)
 
 
 def withhold(documents: Iterable[Document]) -> Iterator[tuple[Document, frozenset[tuple[str, str | None]]]]:
@@ -99,21 +150,31 @@ def withhold(documents: Iterable[Document]) -> Iterator[tuple[Document, frozense
     Yields:
         The document, and what those statements were about: fact and role.
     """
+    programs: dict[str, list[Document]] = {}
     documents = tuple(documents)
     for document in documents:
-        gaps = tuple(find_gaps(other for other in documents if _program_of(other) == _program_of(document)))
-        given = {entry.key for entry in document.unresolved}
-        for other in documents:
-            if other is not document and _program_of(other) == _program_of(document):
-                given.update(statement.key for statement in other.statements)
-                given.update(entry.key for entry in other.unresolved)
-                given.update(key for _, _, key in other.references)
-        taken = [statement for statement in document.statements if _may_be_wrong(statement, gaps, given)]
+        programs.setdefault(_program_of(document), []).append(document)
+    gaps = {name: Gaps(find_gaps(own)) for name, own in programs.items()}
+    holders = {name: Counter(key for one in own for key in _keys_of(one)) for name, own in programs.items()}
+    for document in documents:
+        program, mine = _program_of(document), _keys_of(document)
+        unresolved = {entry.key for entry in document.unresolved}
+
+        def is_given(key: str) -> bool:
+            return key in unresolved or holders[program][key] > (key in mine)  # noqa: B023 (called before the next round)
+
+        taken = [statement for statement in document.statements if _may_be_wrong(statement, gaps[program], is_given)]
         unsure = {statement.role for statement in taken if statement.fact is None and statement.role is not None}
         unsure -= {one.role for one in document.statements if one not in taken and _is_own(one)}
         kept = tuple(one for one in document.statements if one not in taken and one.role not in unsure)
         about = frozenset((one.fact, one.role) for one in taken if one.fact is not None)
         yield document._replace(statements=kept), about
+
+
+def _keys_of(document: Document) -> set[str]:
+    """Return the keys that a document holds."""
+    stated, unresolved = (one.key for one in document.statements), (one.key for one in document.unresolved)
+    return {*stated, *unresolved, *(key for _, _, key in document.references)}
 
 
 def _program_of(document: Document) -> str:
@@ -127,9 +188,9 @@ def _is_own(statement: Statement) -> bool:
     )
 
 
-def _may_be_wrong(statement: Statement, gaps: Iterable[Gap], given: Container[str]) -> bool:
+def _may_be_wrong(statement: Statement, gaps: Gaps, is_given: Callable[[str], bool]) -> bool:
     """Tell whether a key that a statement takes to be left out is given elsewhere or with a value nobody knows, or may be."""
     left_out = statement.without
     if statement.key.endswith(LEFT_OUT):
         left_out = (*left_out, statement.key.removesuffix(LEFT_OUT))
-    return any(key in given or any(may_set(gap, key, statement.fact or "") for gap in gaps) for key in left_out)
+    return any(is_given(key) or gaps.may_set(key, statement.fact or "") for key in left_out)

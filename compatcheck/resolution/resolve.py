@@ -10,7 +10,13 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.resolution.auto import drop_unowned, fill_in
 from compatcheck.resolution.binaries import KIND as MISFIT
 from compatcheck.resolution.binaries import find_misfits
-from compatcheck.resolution.derive import SHARDING, SPLIT_SEQUENCES, derive, derive_fused_loss, derive_unsharded
+from compatcheck.resolution.derive import (
+    SHARDING,
+    SPLIT_SEQUENCES,
+    derive,
+    derive_from_code,
+    derive_unsharded,
+)
 from compatcheck.resolution.imported import FRAMEWORK, with_unlisted
 from compatcheck.resolution.merge import (
     DECLARED,
@@ -222,7 +228,7 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
         from compatcheck.resolution.defaults import apply_traits  # noqa: PLC0415 (only where a program is known)
 
         apply_traits(scope, facts, readers)
-    derive_fused_loss(facts, undecided)
+    derive_from_code(facts, undecided)
     derive(facts, undecided)
     pending = [(name, merged.automatic[name], why) for name, why in unresolved.items() if name not in facts]
     pending += [(fact, place, why) for fact, place, why in entries if fact is not None and fact not in facts]

@@ -35,14 +35,15 @@ def describe_unpriced(documents: Sequence[Document], role: str, rules: "RuleSet"
         stated = [(one.key, one.role) for one in document.statements if one.fact is None and not _is_off(one.value)]
         stated += [(one.key, one.role) for one in document.unresolved if one.fact is not None]
         for key, of in stated:
-            if key in keys and of in {None, role} and not (keys[key] in _COUNTED and "model.parameters" in facts):
+            if key in keys and of in {None, role} and not (keys[key] in _COUNTED and not _SIZES.isdisjoint(facts)):
                 found.setdefault(keys[key], document.place(key))
     if found:
         facts[UNPRICED] = Fact(UNPRICED, tuple(sorted(found)), "derived", tuple(found.values()))
 
 
 _COUNTED = frozenset({"dense_layers"})
-"""Features that the counts of a model that is known hold already."""
+"""Features that counts of a model's parameters, or of its experts', hold already."""
+_SIZES = frozenset({"model.parameters", "model.expert_parameters"})
 
 
 def _is_off(value: object) -> bool:

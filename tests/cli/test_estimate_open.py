@@ -156,7 +156,8 @@ def test_a_declared_device_that_overrules_the_launcher_is_said(launcher: str) ->
 def test_a_reward_model_that_cannot_be_read_is_an_assumption() -> None:
     Path("train.sh").write_text(
         "python3 -m openrlhf.cli.train_ppo_ray --pretrain meta-llama/Meta-Llama-3-8B --reward_pretrain some/reward "
-        "--colocate_all_models --vllm_num_engines 8 --micro_train_batch_size 1 --train_batch_size 8 --zero_stage 3 "
+        "--colocate_all_models --vllm_num_engines 8 --vllm_gpu_memory_utilization 0.5 --micro_train_batch_size 1 "
+        "--train_batch_size 8 --zero_stage 3 "
         "--prompt_max_len 512 --generate_max_len 512 --actor_num_nodes 1 --actor_num_gpus_per_node 8\n"
     )
     ran = " ".join(run("estimate", "train.sh", *GPU).out.split())

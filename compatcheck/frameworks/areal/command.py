@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.frameworks.areal import configuration as areal
 from compatcheck.frameworks.launch.arguments import FurtherContent, OptionMeanings, make_command_document, skip_refused
-from compatcheck.frameworks.launch.hydra import parse_overrides
+from compatcheck.frameworks.launch.hydra import gaps_of_groups, parse_overrides
 
 if TYPE_CHECKING:
     from compatcheck.core.command import Word
@@ -32,7 +32,8 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
     meanings = OptionMeanings(
         areal.READER, areal.settle(overrides.values).table, areal.is_plain, {"actor.path": "model"}
     )
-    further = FurtherContent((), references, tuple(skip_refused(overrides.refused)), overrides.unknown)
+    gaps = gaps_of_groups(overrides, launch.command.source)
+    further = FurtherContent((), references, tuple(skip_refused(overrides.refused)), overrides.unknown, gaps)
     document = make_command_document(meanings, launch.command.source, overrides.values, further)
     return (document._replace(options=overrides.values),)
 

@@ -11,13 +11,13 @@ import re
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.core.document import Document, Gap, Statement, Unresolved
+from compatcheck.core.document import Document, Gap, Statement, Unresolved, enclosing_keys
 from compatcheck.core.source import Source
 from compatcheck.frameworks.composition import retell
 from compatcheck.frameworks.conversions import LEAVE
 from compatcheck.frameworks.keys import SILENT, KeyTable, Names, Table
 from compatcheck.frameworks.launch.arguments import OptionMeanings, name_roles, state_forward_only, state_value_heads
-from compatcheck.frameworks.launch.interpolation import follow
+from compatcheck.frameworks.launch.interpolation import follow_all
 from compatcheck.frameworks.launch.values import Argument
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.translation import flatten
@@ -84,7 +84,8 @@ def recognise(data: Mapping[str, Any]) -> bool:
 
 def read(data: Mapping[str, Any], path: str) -> Reading:
     """Translate a parsed configuration."""
-    options = {key: Argument(value, None) for key, value in flatten(data) if not key.startswith("defaults")}
+    leaves = flatten({name: value for name, value in data.items() if name != "defaults"})
+    options = {key: Argument(value, None) for key, value in leaves}
     listed = Gap(Source(path, key="defaults"), "composes from files, which are not read")
     gaps = (listed,) if data.get("defaults") else ()
     return Reading(compose(Document(READER, Source(path), (), gaps=gaps, options=options)))
@@ -96,7 +97,7 @@ def compose(*documents: Document) -> tuple[Document, ...]:
     for document in reversed(documents):
         whole |= document.options
     sections = _with_sections(whole)
-    followed = {key: follow(key, sections) for key in sections}
+    followed = follow_all(sections)
     table, models, known, open_facts = settle(followed)
     meanings = OptionMeanings(READER, table, is_plain, models)
     found = []
@@ -108,16 +109,30 @@ def compose(*documents: Document) -> tuple[Document, ...]:
     return tuple(found)
 
 
+_MOST_WRITTEN_OUT = 10_000
+"""Keys of sections that are those of another model; of one behind them nothing is known."""
+
+
 def _with_sections(options: Options) -> dict[str, Argument]:
     """Write out sections that are those of another model: ``ref.mb_spec: ${actor.mb_spec}``."""
+    texts = ((key, one.value.strip()) for key, one in options.items() if isinstance(one.value, str))
+    meant = {key: match[1] for key, text in texts if (match := _SECTION.fullmatch(text))}
+    inner: dict[str, list[str]] = {section: [] for section in meant.values()}
+    for key in options:
+        for outer in enclosing_keys(key):
+            if outer in inner:
+                inner[outer].append(key)
     found: dict[str, Argument] = {}
+    left = _MOST_WRITTEN_OUT
     for key, argument in options.items():
-        match = re.fullmatch(r"\$\{([\w.]+)\}", argument.value.strip()) if isinstance(argument.value, str) else None
-        inner = [one for one in options if match is not None and one.startswith(f"{match[1]}.")]
-        found.update(
-            {f"{key}{one.removeprefix(str(match and match[1]))}": options[one] for one in inner} or {key: argument}
-        )
+        keys = inner[meant[key]] if key in meant else []
+        left -= len(keys)
+        written_out = keys if left >= 0 else []
+        found |= {f"{key}{one.removeprefix(meant[key])}": options[one] for one in written_out} or {key: argument}
     return found
+
+
+_SECTION = re.compile(r"\$\{([\w.]+)\}")
 
 
 def value_of(options: Options, key: str, left_out: object = None) -> Any:  # noqa: ANN401 (configuration)

@@ -389,7 +389,7 @@ def _adapters(data: Mapping[str, Any], table: Table) -> None:
     kind = {"Mxfp4Config": "mxfp4", "FineGrainedFP8Config": "fp8"}.get(str(data.get("model_quantization_config")))
     if kind is not None:
         dequantised = isinstance(options, Mapping) and is_on(options.get("dequantize"))
-        table["model_quantization_config"] = () if dequantised else (Key("model.quantization", constant(kind)),)
+        table["model_quantization_config"] = (Key("model.quantization", constant(None if dequantised else kind)),)
 
 
 @cache

@@ -10,7 +10,7 @@ from compatcheck.frameworks.launch.arguments import (
     make_command_document,
     skip_refused,
 )
-from compatcheck.frameworks.launch.hydra import parse_overrides
+from compatcheck.frameworks.launch.hydra import gaps_of_groups, parse_overrides
 
 if TYPE_CHECKING:
     from compatcheck.core.document import Document
@@ -37,5 +37,6 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
     has_critic = named if estimator is None else estimator.value == "gae"
     meanings = easy_r1.make_meanings(has_critic=has_critic)
     skipped = tuple(skip_refused(overrides.refused))
-    further = FurtherContent(tuple(easy_r1.state_fixed()), references, skipped, overrides.unknown)
+    gaps = gaps_of_groups(overrides, launch.command.source)
+    further = FurtherContent(tuple(easy_r1.state_fixed()), references, skipped, overrides.unknown, gaps)
     return (make_command_document(meanings, launch.command.source, options, further)._replace(options=options),)

@@ -12,6 +12,7 @@ from compatcheck.core.source import Source
 from compatcheck.frameworks.composition import merge_options, retell
 from compatcheck.frameworks.keys import KeyTable, Names
 from compatcheck.frameworks.launch.arguments import OptionMeanings, name_roles, state_forward_only
+from compatcheck.frameworks.launch.interpolation import follow_all
 from compatcheck.frameworks.launch.values import Argument
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.translation import flatten
@@ -41,14 +42,19 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
 def compose(*documents: Document) -> tuple[Document, ...]:
     """Translate a file, or a command and its file, as one configuration: what the command says wins."""
     whole = merge_options(documents)
-    estimator = whole.get(ESTIMATOR)
+    settled = follow_all(whole)
+    estimator = settled.get(ESTIMATOR)
     meanings = make_meanings(
         has_critic=estimator is not None and (estimator.value == "gae" or estimator.why is not None)
     )
     return tuple(
         retell(
             document,
-            {key: argument for key, argument in document.options.items() if key in whole and whole[key] is argument},
+            {
+                key: settled[key]
+                for key, argument in document.options.items()
+                if key in whole and whole[key] is argument
+            },
             meanings,
             state_fixed(),
         )

@@ -57,6 +57,10 @@ def make_command_document(
     """Translate the options of a command; what nobody can tell is listed as unresolved."""
     models = meanings.models
     options = {**options, **part_joined(options, meanings.table.keys())}
+    for key in models.keys() & options.keys():
+        given = options[key].value
+        if isinstance(given, list):
+            options[key] = options[key]._replace(value=None, why=f"is given several words: {' '.join(map(str, given))}")
     unknown = {
         key: one for key, one in options.items() if one.why is not None and (key in models or meanings.knows(key))
     }

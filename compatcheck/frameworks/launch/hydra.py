@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.core.document import Gap, enclosing_keys
 from compatcheck.frameworks.launch.values import MAX_DIGITS, Argument, explain, unknown_argument
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from compatcheck.core.command import Word
+    from compatcheck.core.source import Source
 
 _KEY = re.compile(r"(\+\+|\+|~)?([A-Za-z_][\w./@\-]*)(?:=(.*))?$", re.DOTALL)
 _OPTIONS = {
@@ -34,9 +36,7 @@ class Overrides(NamedTuple):
     """What a Hydra command line says."""
 
     values: dict[str, Argument]
-    """By dotted key; the last one of a key counts."""
-    removed: dict[str, int | None]
-    """Keys taken out with ``~``, with their lines."""
+    """By dotted key; the last one of a key counts. What one that is taken out with ``~`` becomes is not known."""
     groups: dict[str, Argument]
     """Choices of configuration groups: ``model_engine=megatron``, ``actor@actor_rollout_ref.actor=dp_actor``."""
     added: frozenset[str]
@@ -52,14 +52,15 @@ class Overrides(NamedTuple):
 def parse_overrides(words: Iterable[Word]) -> Overrides:
     """Take a Hydra command line apart; a key with a ``/`` or ``@``, or without a dot, may be the choice of a group."""
     values: dict[str, Argument] = {}
-    removed: dict[str, int | None] = {}
     groups: dict[str, Argument] = {}
     options: dict[str, Argument] = {}
     added: set[str] = set()
     unknown: list[Word] = []
     refused: list[tuple[Word, str]] = []
     pending: str | None = None
-    for word in words:
+    removed: dict[str, int] = {}
+    given_at: dict[str, int] = {}
+    for place, word in enumerate(words):
         text = word.text if word.text is not None else word.written.strip("\"'")
         if pending is not None:
             options[pending] = _given(word, word.text)
@@ -78,25 +79,41 @@ def parse_overrides(words: Iterable[Word]) -> Overrides:
             (unknown.append(word) if word.text is None else refused.append((word, "is no override of Hydra")))
             continue
         sign, key, value = match.groups()
+        is_group = "/" in key or "@" in key
         if sign == "~":
-            removed[key] = word.source.line
-            values.pop(key, None)
+            taken = Argument(None, word.source.line, f"takes {key} out of the configuration", word.source.used)
+            (groups if is_group else values)[key] = taken
+            removed[key] = place
         elif value is None:
             unknown.append(word) if word.text is None else refused.append((word, "has no equals sign"))
         else:
             argument = _read(word, value)
             if isinstance(argument, str):
                 refused.append((word, argument))
-            elif "/" in key or "@" in key:
+            elif is_group:
                 groups[key] = argument
             else:
                 given = dict(_part(key, argument))
                 values |= given
+                given_at.update(dict.fromkeys(given, place))
                 (added.update if sign == "+" else added.difference_update)(given)
-                removed.pop(key, None)
+    gone = {key for key, at in given_at.items() if any(removed.get(outer, -1) > at for outer in enclosing_keys(key))}
+    values = {key: one for key, one in values.items() if key not in gone}
     path = options.get("config-path") or options.get("cp") or options.get("config-dir") or options.get("cd")
     chosen = options.get("config-name") or options.get("cn")
-    return Overrides(values, removed, groups, frozenset(added), path, chosen, tuple(unknown), tuple(refused))
+    return Overrides(values, groups, frozenset(added), path, chosen, tuple(unknown), tuple(refused))
+
+
+def gaps_of_groups(overrides: Overrides, source: Source) -> tuple[Gap, ...]:
+    """Return the gaps that choices of groups leave, whose files of defaults nobody read; Hydra's own are about nothing else."""
+    return tuple(
+        Gap(
+            source._replace(key=key, line=choice.line),
+            choice.why or f"chooses the defaults of {choice.value}, which nobody read",
+        )
+        for key, choice in overrides.groups.items()
+        if not key.startswith("hydra/")
+    )
 
 
 def _part(key: str, argument: Argument) -> Iterator[tuple[str, Argument]]:

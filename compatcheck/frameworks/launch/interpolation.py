@@ -12,7 +12,12 @@ if TYPE_CHECKING:
 
     from compatcheck.frameworks.launch.values import Argument
 
-_MAX_DEPTH = 16
+_MAX_DEPTH = 64
+"""Interpolations inside of and behind one another."""
+_MOST_CHARACTERS, _MOST_SHOWN = 4_096, 200
+"""Of a text with interpolations, before and behind them."""
+_LARGEST = 1e30
+"""Of what resolvers make of numbers."""
 _RESOLVER = re.compile(r"\s*([A-Za-z_][\w.]*)\s*:(.*)", re.DOTALL)
 _ARITHMETIC: Mapping[str, Callable[[float, float], float]] = {
     "add": lambda a, b: a + b,
@@ -35,39 +40,57 @@ class _Place(NamedTuple):
     key: str
     options: Mapping[str, Argument]
     absent_is_null: bool
+    settled: dict[str, Argument]
+    """What was followed already; a key that is being followed is unknown meanwhile."""
     depth: int = 0
 
+    @property
+    def is_absent_null(self) -> bool:
+        """Whether a key that it points to and that is not there is null: so in a file."""
+        return self.absent_is_null and self.options[self.key].line is None
 
-def follow(key: str, options: Mapping[str, Argument], *, absent_is_null: bool = False) -> Argument:
-    """Return the value of a key with what it interpolates filled in, or why that is not known.
+
+def follow_all(options: Mapping[str, Argument], *, absent_is_null: bool = False) -> dict[str, Argument]:
+    """Return every option with what it interpolates filled in, or why that is not known; each is followed once.
 
     Args:
-        key: one of the options.
         options: of the whole configuration.
         absent_is_null: whether a key that a file points to and that is not there is one of defaults that are not at hand.
     """
-    return _follow(_Place(key, options, absent_is_null and options[key].line is None))
+    settled: dict[str, Argument] = {}
+    return {key: _follow(_Place(key, options, absent_is_null, settled)) for key in options}
 
 
 def _follow(place: _Place) -> Argument:
     argument = place.options[place.key]
     if argument.why is not None or not isinstance(argument.value, str) or "${" not in argument.value:
         return argument
+    found = place.settled.get(place.key)
+    if found is not None:
+        return found
+    place.settled[place.key] = argument._replace(value=None, why=_explain(argument.value))
     try:
-        if place.depth > _MAX_DEPTH:
-            _give_up(argument.value)
-        return argument._replace(value=_evaluate(argument.value.strip(), place))
+        found = argument._replace(value=_evaluate(argument.value.strip(), place))
     except _UnknownError as error:
-        return argument._replace(value=None, why=str(error))
+        found = argument._replace(value=None, why=str(error))
+    place.settled[place.key] = found
+    return found
+
+
+def _explain(written: str) -> str:
+    shown = written if len(written) <= _MOST_SHOWN else f"{written[:_MOST_SHOWN]}…"
+    return f"is {shown}, which only the run resolves"
 
 
 def _give_up(written: str) -> None:
-    msg = f"is {written}, which only the run resolves"
-    raise _UnknownError(msg)
+    raise _UnknownError(_explain(written))
 
 
 def _evaluate(text: str, place: _Place) -> object:
     """Fill in a text; one that is a single interpolation keeps the type of its value."""
+    if place.depth > _MAX_DEPTH or len(text) > _MOST_CHARACTERS:
+        _give_up(text)
+    place = place._replace(depth=place.depth + 1)
     parts: list[object] = []
     at = 0
     while (start := text.find("${", at)) >= 0:
@@ -83,7 +106,12 @@ def _evaluate(text: str, place: _Place) -> object:
         parts.append(text[at:])
     if len(parts) > 1 and None in parts:  # of defaults that are not at hand
         _give_up(text)
-    return parts[0] if len(parts) == 1 else "".join(map(str, parts))
+    if len(parts) == 1:
+        return parts[0]
+    whole = "".join(map(str, parts))
+    if len(whole) > _MOST_CHARACTERS:
+        _give_up(text)
+    return whole
 
 
 def _find_end(text: str, start: int) -> int | None:
@@ -101,17 +129,18 @@ def _resolve(inner: str, written: str, place: _Place) -> object:
         return _look_up(str(_evaluate(inner.strip(), place)), place)
     name, words = match[1], _split(match[2])
     if name == "oc.select" and words:
-        default = parse_value(words[1]) if len(words) > 1 else None
-        return _look_up(words[0], place, default, absent_is_null=True)
+        return _look_up(words[0], place, words[1] if len(words) > 1 else "null", absent_is_null=True)
     values = [_evaluate(word, place) for word in words] if name in _ARITHMETIC else []
     numbers = [parse_value(value) if isinstance(value, str) else value for value in values]
     if len(numbers) != 2 or not all(type(number) in {int, float} for number in numbers):
         _give_up(written)
     try:
-        return _ARITHMETIC[name](*numbers)  # type: ignore[arg-type]  # numbers
+        found = _ARITHMETIC[name](*numbers)  # type: ignore[arg-type]  # numbers
     except ArithmeticError:
         _give_up(written)
-    return None
+    if abs(found) > _LARGEST:
+        _give_up(written)
+    return found
 
 
 def _split(text: str) -> Sequence[str]:
@@ -125,18 +154,19 @@ def _split(text: str) -> Sequence[str]:
     return [*words, text[start:].strip()]
 
 
-def _look_up(path: str, place: _Place, default: object = None, *, absent_is_null: bool = False) -> object:
+def _look_up(path: str, place: _Place, default: str = "null", *, absent_is_null: bool = False) -> object:
     dots = len(path) - len(path.lstrip("."))
     name = path.lstrip(".")
     if dots:
         around = place.key.split(".")[:-dots]
         name = ".".join([*around, name])
     if name not in place.options:
-        if absent_is_null or place.absent_is_null:
-            return default
+        if absent_is_null or place.is_absent_null:
+            found = _evaluate(default, place)
+            return parse_value(found) if found is default else found
         msg = f"is that of {name}, which is not stated"
         raise _UnknownError(msg)
-    found = _follow(place._replace(key=name, depth=place.depth + 1))
-    if found.why is not None:
-        raise _UnknownError(found.why)
-    return found.value
+    argument = _follow(place._replace(key=name))
+    if argument.why is not None:
+        raise _UnknownError(argument.why)
+    return argument.value

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.document import TAKEN_AS_EMPTY, Document, Gap, Statement
+from compatcheck.core.document import TAKEN_AS_EMPTY, Document, Gap, Statement, enclosing_keys
 from compatcheck.core.errors import InputError
+from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.source import Skipped
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.deepspeed import syntax
@@ -108,6 +109,7 @@ def read_launch(launch: Launch, find_parsed: Callable[[str], str | None] = lambd
         program = _program_reference(launch)
         documents = (*folder.command.read(launch, kind), *_of_launchers(launch, folder, kind))
         first = documents[0]._replace(references=(*documents[0].references, *program), passed=_passed(launch))
+        first = first._replace(gaps=(*first.gaps, *_unheard(launch, first)))
         return first, *documents[1:]
     source = launch.command.source
     retriever = _retriever(launch)
@@ -134,6 +136,32 @@ def _passed(launch: Launch) -> Mapping[str, Argument] | None:
         (word.text or "").startswith("-") and not (word.text or "").startswith("--") for word in launch.arguments
     )
     return None if flags.unknown or short else flags.options
+
+
+_OVERRIDE = lazy_compile(r"(?:(\+\+|\+|~)([A-Za-z_][\w./@-]*)|([A-Za-z_]\w*(?:[./@][\w-]+)+)(?==)|-([A-Za-z][\w-]*))")
+"""A word that sets something: an override, or an option of one dash."""
+
+
+def _unheard(launch: Launch, document: Document) -> Iterator[Gap]:
+    """Yield the words of a command that set something and that its reader says nothing of."""
+    words = [
+        (word, match)
+        for word in parse_flags(launch.arguments, single=True).positional
+        if (match := _OVERRIDE.match(word.written))
+    ]
+    if not words:
+        return
+    said = {*document.options, *document.lines, *(key for key, _ in document.unread)}
+    for found in (document.statements, document.unresolved):
+        said.update(one.key for one in found)
+    for left in (document.gaps, document.skipped):
+        said.update(str(one.source.key) for one in left)
+    said.update([outer for key in said for outer in enclosing_keys(key)])
+    for word, match in words:
+        key = next(filter(None, match.groups()[1:]))
+        if key not in said and word.written not in said:
+            of_group = "/" in key or "@" in key
+            yield Gap(word.source._replace(key=key), "is not understood", None if of_group else key, match[1] == "+")
 
 
 def _of_launchers(launch: Launch, folder: Folder, kind: str) -> tuple[Document, ...]:

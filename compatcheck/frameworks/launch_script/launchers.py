@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import cache
 from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import InputError
@@ -137,6 +138,27 @@ def remove_launchers(command: Command) -> Launch | None:
         if state.stopped:
             return None
     return None
+
+
+_OF_TRAINING = ("torchrun", "torch.distributed", "accelerate", "deepspeed")
+_STARTS_ANY = ("python", "python3", "py", "ray", "srun", "mpirun")
+"""Words of commands that start any program; ``py`` ends the name of a script."""
+
+
+def names_launcher(text: str) -> bool:
+    """Tell whether a text holds a word without which no command in it starts a training."""
+    return _pattern((*_OF_TRAINING, *_STARTS_ANY)).search(text) is not None
+
+
+def names_training(text: str) -> bool:
+    """Tell whether a text holds a word of commands that start little else than trainings."""
+    return _pattern(_OF_TRAINING).search(text) is not None
+
+
+@cache
+def _pattern(launchers: tuple[str, ...]) -> re.Pattern[str]:
+    """Match these launchers, and the tools that programs install."""
+    return re.compile(rf"\b(?:{'|'.join(map(re.escape, (*launchers, *sorted(installed_tools()))))})\b")
 
 
 def is_launcher(name: str) -> bool:

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.python_code import parse_python
 from compatcheck.core.source import Skipped, Source
-from compatcheck.frameworks.launch_script.unread_launches import LAUNCHES, find_in_line
+from compatcheck.frameworks.launch_script.launchers import names_launcher
+from compatcheck.frameworks.launch_script.unread_launches import find_in_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _CALLS = lazy_compile(
     r"\b(?:subprocess|Popen|os\.(?:system|popen|exec\w+|spawn\w+)|pexpect|create_subprocess_\w+|submitit|nox|invoke|fabric"
-    r"|torch\.distributed\.(?:run|launch))\b"
+    r"|torch\.distributed)\b"
 )
 _BEGINS = re.compile(
     r"\s*(?:[\w./~-]*/)?(?:[A-Z_]+=\S|cd |export |env |nohup |srun |torchrun|accelerate|deepspeed|python|[a-z]+(?:-cli)?[ ])"
@@ -25,7 +26,7 @@ _BEGINS = re.compile(
 _SAYS_ONLY = re.compile(
     r"(?:^|\.)(?:print|add_argument|ArgumentParser|debug|info|warning|error|exception|write|\w+Error|\w*Exception)$"
 )
-_ELASTIC = re.compile(r"(?:^|\.)distributed\.(?:run|launch)\.main$")
+_ELASTIC = re.compile(r"(?:^|\.)distributed\.(?:run|launch)\.(?:main|parse_args)$")
 _MOST_CHARACTERS = 65_536
 """Of one command."""
 _MOST_IN_ALL = 1 << 22
@@ -33,12 +34,12 @@ _MOST_IN_ALL = 1 << 22
 
 def find_in_python(path: str, text: str) -> Skipped | None:
     """Say that a program of Python starts a training in a process of its own; None where no call of it does."""
-    if LAUNCHES.search(text) is None or _CALLS.search(text) is None:
+    if not names_launcher(text) or _CALLS.search(text) is None:
         return None
     try:
         tree = parse_python(text)
         for line, number in _Commands(tree).find():
-            if LAUNCHES.search(line) is not None and (found := find_in_line(line, path, number)):
+            if names_launcher(line) and (found := find_in_line(line, path, number)):
                 return found
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None  # its reader says what is wrong where its name tells that it trains
@@ -61,9 +62,9 @@ class _Commands:
             for inner in ast.walk(node)
         }
         self._modules = {
-            item.asname or item.name: f"{node.module}.{item.name}"
+            item.asname or item.name: f"{node.module}.{item.name}" if isinstance(node, ast.ImportFrom) else item.name
             for node in self._nodes
-            if isinstance(node, ast.ImportFrom)
+            if isinstance(node, ast.ImportFrom | ast.Import)
             for item in node.names
         }
         self._held: dict[str, str] = {}
@@ -77,7 +78,7 @@ class _Commands:
         """
         for node in self._nodes:
             if id(node) not in self._said:
-                yield from ((line, node.lineno) for line in self._lines(node) if len(line) < _MOST_CHARACTERS)
+                yield from ((line, node.lineno) for line in self._lines(node))
 
     def _lines(self, node: ast.AST) -> Iterator[str]:
         match node:

@@ -15,9 +15,9 @@ from compatcheck.core.textfile import read_text
 from compatcheck.frameworks.beside import find_beside, find_of_another_machine
 from compatcheck.frameworks.launch.flags import parse_flags
 from compatcheck.frameworks.launch_script.commands import TrainingCommand, read_commands
+from compatcheck.frameworks.launch_script.launchers import names_launcher, names_training
 from compatcheck.frameworks.launch_script.unread_launches import find_unread_launches
 from compatcheck.frameworks.registry import FOLDERS
-from compatcheck.rules.programs import installed_tools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from compatcheck.core.command import Command
     from compatcheck.frameworks.launch.program import Launch
 
-_OF_TRAINING = ("torchrun", "torch.distributed", "accelerate", "deepspeed")
-_LAUNCHERS = (*_OF_TRAINING, "python", "python3", "ray", "srun", "mpirun")
 MOST_RUNS = 500
 """Runs of one script, each of which is checked by itself: a search over settings starts some hundred."""
 _SAID = 3
@@ -82,11 +80,7 @@ def read_launch_script(  # noqa: PLR0913 (what surrounds a script, by keyword)
         dict.fromkeys(find_unread_launches(every, {name: text for name, text in written.items() if text is not None}))
     )
     skipped = (*script.skipped, *unread, *_find_cut_off(script.commands))
-    if (
-        (script.skipped or unread)
-        and not runs
-        and (named or unread or _find_mark(text, _OF_TRAINING) or _starts_module(text))
-    ):
+    if (script.skipped or unread) and not runs and (named or unread or names_training(text) or _starts_module(text)):
         msg = "starts no training program this release knows; not read: " + "; ".join(
             f"line {skip.source.line} {skip.reason}" if skip.source.path == file else f"{skip.source} {skip.reason}"
             for skip in (*unread, *script.skipped)[:_SAID]
@@ -118,16 +112,6 @@ def _find_cut_off(commands: Iterable[Command]) -> Iterator[Skipped]:
         if _WORD_OF_ANOTHER.match(first):
             reason = f"{first.partition('=')[0]} begins a command of its own: a comment or an empty line ends the one before it"
             yield Skipped(command.source, reason, "take out what stands between the continued lines", passes=True)
-
-
-def names_launcher(text: str) -> bool:
-    """Tell whether a text holds a word without which no command in it starts a training."""
-    return _find_mark(text, _LAUNCHERS) is not None
-
-
-def _find_mark(text: str, launchers: Sequence[str]) -> re.Match[str] | None:
-    """Find a word without which a script starts no training."""
-    return re.search(rf"\b({'|'.join(map(re.escape, (*launchers, *installed_tools())))})\b", text)
 
 
 def _starts_module(text: str) -> bool:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from compatcheck.core.command import Command, Word
-from compatcheck.core.pattern import lazy_compile
+from compatcheck.core.errors import InputError
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.launch_script.commands import TrainingCommand, read_launch
-from compatcheck.frameworks.launch_script.launchers import is_launcher, remove_launchers
+from compatcheck.frameworks.launch_script.launchers import is_launcher, names_launcher, remove_launchers
+from compatcheck.frameworks.python_script import notebook
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +23,8 @@ _IN_LIST = re.compile(r"""["'],\s*["']""")
 _END = re.compile(r"[\"'`;|&()\[\]{}]+")
 _SAYS = re.compile(r"\s*(?:#|(?:echo|print|printf)\b)")
 """What begins a line that starts nothing."""
-_OPTION = re.compile(r"-|[\w.+]+=|.*\.(?:ya?ml|json|toml)$")
+_OPTION = re.compile(r"[-@]|[\w.+~/@]+=|.*\.(?:ya?ml|json|toml|py)$|[\w.-]+/[\w./-]+$|[A-Za-z][\w.]*-[\w.-]*\d[\w.-]*$")
+"""What words of a command look like that are no words of a sentence: options, files, names of models."""
 
 
 def find_unread_launches(commands: Iterable[Command], files: Mapping[str, str]) -> Iterator[Skipped]:
@@ -48,44 +51,59 @@ def find_unread_launches(commands: Iterable[Command], files: Mapping[str, str]) 
             )
 
 
-LAUNCHES = lazy_compile(
-    r"\b(?:torchrun|torch\.distributed\.(?:run|launch)|accelerate[-\"', ]+launch"
-    r"|deepspeed|llamafactory-cli|axolotl|openrlhf|verl|swift|trl|tune)\b"
-)
-"""Words without one of which no command is looked at."""
 _MOST_CHARACTERS = 65_536
 """Of one command."""
 _GOES_ON = re.compile(r"[\\^`][ \t]*\r?$")
 _FILLED_IN = re.compile(r"\{\{(?:(?!\{\{|\}\}).)*\}\}|\{%(?:(?!\{%|%\}).)*%\}")
 _KEY = re.compile(r"^[\w.-]+[ \t]*[:=][ \t]+(?=\S)")
 _REMARK = re.compile(r"\s*(?:rem\b|::|//|--\s)", re.IGNORECASE)
-_IN_NOTEBOOK = re.compile(r'\s*"\s*(?:[!%]|get_ipython\(\)\.(?:system|getoutput)\()')
-_RUN_CELL = re.compile(r'(?<=")%run(?=\s)')
-_SHELL_CELL = re.compile(r'\s*"\s*%%(?:bash|sh|script)\b')
-_NOTEBOOK_GOES_ON = re.compile(r'\\\\(?:\\n)?",?[ \t]*\r?$')
-"""What a backslash at the end of a line of a cell looks like in the file."""
+_ENDS = re.compile(r"\r?\n?$")
 
 
 def find_in_file(path: str, text: str) -> Skipped | None:
     """Say that a file of a language that is not read starts a training; None where no line of it does."""
-    if LAUNCHES.search(text) is None:
+    if not names_launcher(text):
         return None
-    begin, joined, in_shell, is_notebook = 1, "", False, path.lower().endswith(".ipynb")
-    for number, line in enumerate(text.split("\n"), 1):
+    lines: Iterable[tuple[int, str]] = enumerate(text.split("\n"), 1)
+    if path.lower().endswith(notebook.SUFFIX):
+        with suppress(InputError):
+            lines = [line for cell in notebook.find_cells(path, text) for line in _shell_of(cell)]
+    begin, joined = 1, ""
+    for number, line in lines:
         begin = begin if joined else number
-        if is_notebook:
-            in_shell = (in_shell or _SHELL_CELL.match(line) is not None) and not line.lstrip().startswith("]")
-            line = line.lstrip().removeprefix('"') if joined else line  # noqa: PLW2901 (the same, as part of the one before)
-        goes_on = (_NOTEBOOK_GOES_ON if is_notebook else _GOES_ON).search(line)
+        goes_on = _GOES_ON.search(line)
         joined += f"{line[: goes_on.start()]} " if goes_on is not None else line
         if goes_on is not None and len(joined) < _MOST_CHARACTERS:
             continue
         said, joined = _KEY.sub("", _FILLED_IN.sub("X", joined)), ""
-        starts = in_shell or _IN_NOTEBOOK.match(said) if is_notebook else _REMARK.match(said) is None
-        said = _RUN_CELL.sub("python", said) if is_notebook else said
-        if starts and LAUNCHES.search(said) is not None and (found := find_in_line(said, path, begin)) is not None:
+        if (
+            _REMARK.match(said) is None
+            and names_launcher(said)
+            and (found := find_in_line(said, path, begin)) is not None
+        ):
             return found
     return None
+
+
+_SHELL_CELL = re.compile(r"\s*%%(?:bash|sh|script|system|sx|!|writefile\b(?!.*\.py\s*$))")
+_SHELL_LINE = re.compile(
+    r"\s*(?:%+(?:time|timeit|capture)\s+)?(?:[A-Za-z_][\w.,\[\] ]*=\s*)?"
+    r"(?:!+|%(?:sx|system)\s|%(?P<run>run)\s+(?:-(?:[ipedtnG]\b|N\d*|l\s+\S+)\s+)*|(?=get_ipython\(\)\.(?:system|getoutput)\())"
+)
+"""What stands before a command in a cell of Python."""
+
+
+def _shell_of(cell: Sequence[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a cell that a shell runs, or may run once they are written, without what IPython alone takes."""
+    in_shell, goes_on = _SHELL_CELL.match(cell[0][1]) is not None, False
+    for number, line in cell[1:] if in_shell else cell:
+        line = _ENDS.sub("", line)  # noqa: PLW2901 (the same line)
+        begins = None if in_shell or goes_on else _SHELL_LINE.match(line)
+        if in_shell or goes_on:
+            yield number, line
+        elif begins is not None:
+            yield number, f"{'python ' if begins['run'] else ''}{line[begins.end() :]}"
+        goes_on = (goes_on or begins is not None) and _GOES_ON.search(line) is not None
 
 
 def find_in_line(line: str, path: str, number: int) -> Skipped | None:

@@ -32,12 +32,13 @@ _STORED_AS: Mapping[str, tuple[str | None, str | None]] = {
     "bnb-8bit": (None, "int8"),
     "awq": (None, "awq"),
     "gptq": (None, "gptq"),
+    "int4": (None, "gptq"),  # or packed by compressed-tensors, which takes the same memory
     "fp8": (None, "fp8"),
     "mxfp4": (None, "mxfp4"),
 }
 """How a name ends → the dtype and the quantisation that it says weights are stored with."""
 _STORED = re.compile(
-    r"(?i)(?P<base>.+?)(?:-unsloth|_dist_ckpt)?[-_.](?P<stored>bnb-nf4|bnb-[48]bit|awq|gptq|gptq-int8|fp8|nvfp4|mxfp4|gguf|bf16|fp16|mcore)"
+    r"(?i)(?P<base>.+?)(?:-unsloth|_dist_ckpt)?[-_.](?P<stored>bnb-nf4|bnb-[48]bit|awq|gptq|gptq-int8|int4|fp8|nvfp4|mxfp4|gguf|bf16|fp16|mcore)"
     r"(?:-int4|-dynamic|-block|-bf16)?"
 )
 """Splits a name that ends with how weights are stored from the model whose dimensions they have."""
@@ -226,6 +227,7 @@ def _make_known(known: _Known, name: str, origin: Source | None) -> Document:
             statements.extend(Statement(fact, "as its name says", value) for fact, value in said.items())
             held = f", its weights stored in {dtype or quantization}"
         elif known.stored != "mcore":
+            statements.append(Statement("model.stored_quantization", "as its name says", known.stored))
             held = f"; weights stored as {known.stored} are counted as not quantised"
         document = document._replace(statements=tuple(statements))
     reason = f"names {name!r}{where}: the dimensions of the well-known model {known.short} are assumed{held}"

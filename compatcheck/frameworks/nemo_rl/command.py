@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from compatcheck.core.document import Document, Gap
 from compatcheck.frameworks.launch.arguments import skip_refused
 from compatcheck.frameworks.launch.flags import gaps_of_words, parse_flags
-from compatcheck.frameworks.launch.hydra import parse_overrides
+from compatcheck.frameworks.launch.hydra import gaps_of_groups, parse_overrides
 from compatcheck.frameworks.nemo_rl import configuration as nemo_rl
 
 if TYPE_CHECKING:
@@ -48,7 +48,11 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
     flags = parse_flags(launch.arguments, single=True)
     overrides = parse_overrides((*flags.positional, *flags.unknown))
     source, config = launch.command.source, flags.options.get("config")
-    gaps = list(gaps_of_words(overrides.unknown))
+    gaps = [*gaps_of_words(overrides.unknown), *gaps_of_groups(overrides, source)]
+    others = (
+        Gap(source._replace(key=f"--{name}"), "is not understood", name) for name in flags.options.keys() - {"config"}
+    )
+    gaps += sorted(others, key=str)
     references: tuple[tuple[str, str, str], ...] = ()
     if config is None:
         name = os.path.join(os.path.dirname(launch.program), "configs", _OWN[os.path.basename(launch.program)])

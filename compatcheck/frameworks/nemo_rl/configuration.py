@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.core.document import Document, Statement
+from compatcheck.core.document import Document, Gap, Statement
 from compatcheck.core.source import Source
 from compatcheck.frameworks.composition import merge_options, retell
 from compatcheck.frameworks.conversions import LEAVE, OPEN, constant, stated
@@ -20,7 +20,7 @@ from compatcheck.frameworks.launch.arguments import (
     state_forward_only,
     state_value_heads,
 )
-from compatcheck.frameworks.launch.interpolation import follow
+from compatcheck.frameworks.launch.interpolation import follow_all
 from compatcheck.frameworks.launch.values import Argument
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.translation import flatten
@@ -87,22 +87,32 @@ def recognise(data: Mapping[str, Any]) -> bool:
 
 
 def _parents(data: Mapping[str, Any]) -> list[str]:
+    return [name for name in _listed(data) if _is_file(name)]
+
+
+def _listed(data: Mapping[str, Any]) -> list[Any]:
     listed = data.get("defaults")
-    names = [listed] if isinstance(listed, str) else listed if isinstance(listed, list) else []
-    return [name for name in names if isinstance(name, str) and name.endswith((".yaml", ".yml"))]
+    return listed if isinstance(listed, list) else [] if listed is None else [listed]
+
+
+def _is_file(name: object) -> bool:
+    return isinstance(name, str) and name.endswith((".yaml", ".yml"))
 
 
 def read(data: Mapping[str, Any], path: str) -> Reading:
     """Translate a parsed configuration."""
-    options = {key: Argument(value, None) for key, value in flatten(data) if not key.startswith("defaults")}
+    leaves = flatten({name: value for name, value in data.items() if name != "defaults"})
+    options = {key: Argument(value, None) for key, value in leaves}
     references = tuple((READER, name, "defaults") for name in _parents(data))
-    return Reading(compose(Document(READER, Source(path), (), references=references, options=options)))
+    others = (f"composes from {name}, which is not read" for name in _listed(data) if not _is_file(name))
+    gaps = tuple(Gap(Source(path, key="defaults"), why) for why in others)
+    return Reading(compose(Document(READER, Source(path), (), references=references, gaps=gaps, options=options)))
 
 
 def compose(*documents: Document) -> tuple[Document, ...]:
     """Translate a file, or a command, and all that it composes from as one configuration; what comes first wins."""
     whole = merge_options(documents)
-    settled = {key: follow(key, whole) for key in whole}
+    settled = follow_all(whole)
     values = {key: one.value for key, one in settled.items() if one.why is None}
     trainer = next(
         (name for section, name in TRAINERS.items() if any(key.startswith(f"{section}.") for key in whole)), ""
@@ -156,6 +166,8 @@ def table_for(
 ) -> tuple[Table, tuple[str, ...]]:
     """Return what keys mean in a run, and the beginnings of those that it does not look at: the other back end's."""
     table: Table = {key: meanings for key, meanings in TABLE.items() if not key.startswith("policy.")}
+    if any(values.get(key) for key in _TAKE_NODES):
+        table["cluster.num_nodes"] = (Key("hardware.nodes", constant(OPEN)),)
     unused = [f"{section}." for section in MODELS if section not in roles]
     engine = values.get("policy.generation.backend")
     unused += [f"policy.generation.{name}_{part}." for name in _ENGINES - {engine} for part in ("cfg", "kwargs")]
@@ -304,8 +316,8 @@ def _count_devices(values: Mapping[str, Any]) -> Iterator[Statement]:
         yield Statement("hardware.nodes", "cluster.num_nodes", nodes)
 
 
-_TAKE_NODES = ("env.nemo_gym.num_gpu_nodes", "on_policy_distillation.teachers", "on_policy_distillation.enabled")
-"""Keys that give nodes to models that are not read."""
+_TAKE_NODES = ("on_policy_distillation.teachers", "on_policy_distillation.enabled")
+"""Keys that give nodes to models that are not read; NeMo Gym's are beside the cluster's (7ea279a algorithms/grpo.py)."""
 
 
 def _environments(values: Mapping[str, Any]) -> set[str]:

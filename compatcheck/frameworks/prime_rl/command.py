@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.document import Document, Gap
 from compatcheck.frameworks.launch.flags import gaps_of_words, parse_flags
+from compatcheck.frameworks.launch.values import Argument
 from compatcheck.frameworks.prime_rl import configuration as prime_rl
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from compatcheck.core.command import Word
     from compatcheck.frameworks.launch.program import Launch
-    from compatcheck.frameworks.launch.values import Argument
 
 _MODULES = {
     "prime_rl.entrypoints.rl": "rl",
@@ -47,12 +47,12 @@ def _arguments(launch: Launch) -> tuple[Word, ...]:
     return launch.arguments if launch.kind != "tool" else launch.command.words[first:]
 
 
-def read(launch: Launch, _: str) -> tuple[Document, ...]:
+def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     """Translate a launch; `composition` reads the files that it names with it."""
     source = launch.command.source
     files, others = _take_files(_arguments(launch))
     flags = parse_flags(others)
-    options = dict(_name_keys(flags.options))
+    options = {prime_rl.PROGRAM: Argument(kind, None), **dict(_name_keys(flags.options))}
     gaps = list(gaps_of_words((*flags.unknown, *(word for word, _ in files if word.text is None))))
     for word, section in files:
         if section is not None and word.text is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.core.document import Document, Statement, Unresolved
+from compatcheck.core.document import LEFT_OUT, Document, Statement, Unresolved
 from compatcheck.core.source import Source
 from compatcheck.frameworks.composition import merge_options, retell
 from compatcheck.frameworks.conversions import is_off
@@ -59,8 +59,9 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
 def compose(*documents: Document) -> tuple[Document, ...]:
     """Translate a file, or a command and the files that it names, as one configuration; what comes first wins."""
     whole = merge_options(documents)
-    values = {key: one.value for key, one in whole.items() if one.why is None}
     kind = _tell_kind(whole)
+    whole.pop(PROGRAM, None)
+    values = {key: one.value for key, one in whole.items() if one.why is None}
     table = _table_for(values, kind)
     inside = "" if kind != "rl" else _TRAINER
     models = {f"{inside}model.name": "model"}
@@ -77,8 +78,14 @@ def compose(*documents: Document) -> tuple[Document, ...]:
     return tuple(made)
 
 
-def _tell_kind(options: Mapping[str, object]) -> str:
-    """Tell which program reads a configuration: ``rl``, ``sft`` or ``trainer``."""
+PROGRAM = "(program)"
+"""Stands among the options of a command for the program that it starts."""
+
+
+def _tell_kind(options: Mapping[str, Argument]) -> str:
+    """Tell which program reads a configuration, ``rl``, ``sft`` or ``trainer``: by its keys where no command names it."""
+    if PROGRAM in options:
+        return str(options[PROGRAM].value)
     if any(key.startswith(_RL) for key in options):
         return "rl"
     return "sft" if any(key in options for key in _SFT) else "trainer"
@@ -143,7 +150,10 @@ def _infer(values: Mapping[str, Any], kind: str) -> Iterator[Statement]:
     kept = f"{inside}ac" in values and not _section(ac)
     offloads = f"{inside}ac_offloading" not in values or _section(values[f"{inside}ac_offloading"])
     if freq in {None, 1} and mode in {None, "full"}:  # offloading turns checkpointing on (ac_offloading_requires_ac)
-        yield Statement("training.gradient_checkpointing", f"{inside}ac", not kept or offloads)
+        there = any(key == f"{inside}ac" or key.startswith(f"{inside}ac.") for key in values)
+        yield Statement(
+            "training.gradient_checkpointing", f"{inside}ac{'' if there else LEFT_OUT}", not kept or offloads
+        )
     for name, fact in (("ac_offloading", "training.activation_offloading"), ("compile", "training.compile")):
         key = next((key for key in values if key.startswith(f"{inside}{name}.")), None)
         if key is not None and f"{inside}{name}" not in values:
@@ -165,16 +175,27 @@ def _infer(values: Mapping[str, Any], kind: str) -> Iterator[Statement]:
 
 def _count_devices(values: Mapping[str, Any], kind: str) -> Iterator[Statement]:
     """Count the devices that train: those of one node, of which one does unless more are named, or of whole nodes."""
-    nodes = values.get("deployment.num_train_nodes", 2 if kind == "sft" else None)
-    each, groups = values.get("deployment.gpus_per_node", 8), values.get("deployment.nodes_per_fsdp_group")
-    if values.get("deployment.type", "single_node") == "single_node":
-        yield Statement("hardware.nodes", "deployment.type", 1)
-        yield Statement(
-            "hardware.gpus_per_node", "deployment.num_train_gpus", values.get("deployment.num_train_gpus", 1)
-        )
-    elif type(nodes) is int and type(each) is int:
-        yield Statement("hardware.nodes", "deployment.num_train_nodes", nodes)
-        yield Statement("hardware.gpus_per_node", "deployment.gpus_per_node", each)
+    usual = {
+        "type": "single_node",
+        "num_train_gpus": 1,
+        "gpus_per_node": 8,
+        "num_train_nodes": 2 if kind == "sft" else None,
+    }
+
+    def given(name: str) -> object:
+        return values.get(f"deployment.{name}", usual[name])
+
+    def state(fact: str, name: str, value: object = None) -> Statement:
+        left_out = "" if f"deployment.{name}" in values else LEFT_OUT
+        return Statement(fact, f"deployment.{name}{left_out}", given(name) if value is None else value)
+
+    nodes, groups = given("num_train_nodes"), values.get("deployment.nodes_per_fsdp_group")
+    if given("type") == "single_node":
+        yield state("hardware.nodes", "type", 1)
+        yield state("hardware.gpus_per_node", "num_train_gpus")
+    elif type(nodes) is int and type(given("gpus_per_node")) is int:
+        yield state("hardware.nodes", "num_train_nodes")
+        yield state("hardware.gpus_per_node", "gpus_per_node")
         if type(groups) is int and groups > 0:
             yield Statement("training.replicas", "deployment.nodes_per_fsdp_group", max(1, nodes // groups))
 

@@ -34,28 +34,47 @@ def read_source(path: str, files: Files) -> str:
     text = read_text(path, files)
     if not path.lower().endswith(SUFFIX):
         return text
+    lines: list[str] = []
+    for cell in find_cells(path, text):
+        for place, line in () if cell[0][1].lstrip().startswith(_OTHER_CELLS) else cell:
+            magic = _MAGIC.match(line)
+            lines += [""] * (place - 1 - len(lines)) + [f"{magic[1]}pass" if magic is not None else line.rstrip("\n")]
+    return "\n".join(lines) + "\n"
+
+
+_OTHER_CELLS = ("%%bash", "%%sh", "%%script", "%%writefile", "%%html")
+"""What begins a cell that is no Python."""
+
+
+def find_cells(path: str, text: str) -> Iterator[list[tuple[int, str]]]:
+    """Yield the lines of each cell that holds code, with the lines of the file that they stand in, as far as that can be told.
+
+    Raises:
+        InputError: it is no notebook, or one of another form.
+    """
     data = parse_json(text, path)
     if not isinstance(data, dict) or not isinstance(data.get("cells"), list):
         raise InputError("is no notebook that can be read", source=Source(path), hint="export it to .py")
     places: dict[str, list[int]] = {}
-    for number, written in enumerate(text.splitlines()):
+    written_lines = text.splitlines()
+    for number, written in enumerate(written_lines, 1):
         places.setdefault(written.strip().removesuffix(","), []).append(number)
-    lines: list[str] = []
+    last = 0
     for cell in data["cells"]:
+        lines: list[tuple[int, str]] = []
         for line in _code_of(cell):
             known = places.get(json.dumps(line, ensure_ascii=False)) or places.get(json.dumps(line)) or []
-            at = bisect_left(known, len(lines))
-            place = known[at] if at < len(known) else len(lines)
-            magic = _MAGIC.match(line)
-            lines += [""] * (place - len(lines)) + [f"{magic[1]}pass" if magic is not None else line.rstrip("\n")]
-    return "\n".join(lines) + "\n"
+            at = bisect_left(known, last + 1)
+            last = known[at] if at < len(known) else min(last + 1, len(written_lines))
+            lines.append((last, line))
+        if lines:
+            yield lines
 
 
-def _code_of(cell: object) -> Iterator[str]:
-    """Yield the lines of a cell that holds code."""
+def _code_of(cell: object) -> list[str]:
+    """Return the lines of a cell that holds code; blank ones before its first are none of it."""
     if not isinstance(cell, dict) or cell.get("cell_type") != "code":
-        return
+        return []
     source = cell.get("source")
     text = "".join(part for part in source if isinstance(part, str)) if isinstance(source, list) else source
-    if isinstance(text, str) and not text.lstrip().startswith(("%%bash", "%%sh", "%%writefile", "%%html")):
-        yield from text.splitlines(keepends=True)
+    return text.lstrip("\n").splitlines(keepends=True) if isinstance(text, str) else []

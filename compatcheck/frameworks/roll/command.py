@@ -35,7 +35,7 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
     elif name is not None:
         directory = "config" if folder is None else str(folder.value)
         file = os.path.join(os.path.dirname(launch.program), directory, f"{str(name.value).removesuffix('.yaml')}.yaml")
-        references = (("config", file, f"--{_NAME}"),)
+        references = ((roll.READER, file, f"--{_NAME}"),)
     document = Document(
         roll.READER, source, (), references=references, is_command=True, gaps=tuple(gaps), options=flags.options
     )

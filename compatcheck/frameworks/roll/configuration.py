@@ -20,7 +20,7 @@ from compatcheck.frameworks.launch.arguments import (
     state_forward_only,
     state_value_heads,
 )
-from compatcheck.frameworks.launch.interpolation import follow
+from compatcheck.frameworks.launch.interpolation import follow_all
 from compatcheck.frameworks.launch.values import Argument
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.sglang import command as sglang
@@ -97,41 +97,51 @@ def tell_pipeline(sections: set[str]) -> Pipeline | None:
 
 
 def recognise(data: Mapping[str, Any]) -> bool:
-    """Tell whether parsed data is a configuration of ROLL: a section of it says with which strategy a model runs."""
-    return any(isinstance(data.get(name), dict) and "strategy_args" in data[name] for name in _MARKS)
+    """Tell whether parsed data is a configuration of ROLL: a section of it says with which strategy a model runs.
+
+    One that composes from another file may leave that to it.
+    """
+    told = {"strategy_args", *(("training_args", "model_args") if "defaults" in data else ())}
+    return any(isinstance(data.get(name), dict) and not told.isdisjoint(data[name]) for name in _MARKS)
 
 
 def read(data: Mapping[str, Any], path: str) -> Reading:
     """Translate a parsed configuration."""
     options = {key: Argument(value, None) for key, value in flatten(data) if not key.startswith("hydra.")}
-    return Reading(compose(Document(READER, Source(path), (), options=options)))
+    bases, gaps = _read_defaults(data.get("defaults"), Source(path, key="defaults"))
+    references = tuple((READER, name, "defaults") for name in bases)
+    return Reading(compose(Document(READER, Source(path), (), references=references, gaps=gaps, options=options)))
 
 
 def compose(*documents: Document) -> tuple[Document, ...]:
-    """Translate a file, or a command and the file that it names, as one configuration."""
+    """Translate a file, or a command, and all that it composes from as one configuration; what comes first wins."""
     whole = merge_options(documents)
-    settled = {key: one if key.startswith(_ENVIRONMENTS) else follow(key, whole) for key, one in whole.items()}
+    followed = follow_all(whole)
+    settled = {key: one if key.startswith(_ENVIRONMENTS) else followed[key] for key, one in whole.items()}
     values = {key: one.value for key, one in settled.items() if one.why is None}
     pipeline = tell_pipeline({key.partition(".")[0] for key in whole})
     roles = _roles(pipeline, values)
     table, unused = table_for(values, pipeline, roles)
     meanings = OptionMeanings(READER, table, is_plain, dict(_name_models(pipeline, roles, values)))
     known = tuple(_infer(values, pipeline, roles)) if pipeline is not None else ()
-    file = documents[-1]
-    file = file._replace(
-        gaps=(*file.gaps, *_find_gaps(file, values)), skipped=(*file.skipped, *_find_others(file, values, roles))
-    )
-    documents = (*documents[:-1], file)
+    first = next((one for one in documents if not one.is_command), documents[-1])
+    others = tuple(_find_others(first, values, roles))
+    said = {one.reason for one in others}
     return tuple(
         retell(
-            document,
+            document._replace(
+                skipped=(
+                    *(one for one in document.skipped if one.reason not in said),
+                    *(others if document is first else ()),
+                )
+            ),
             {
                 key: settled[key]
                 for key, one in document.options.items()
                 if whole.get(key) is one and not key.startswith(unused)
             },
             meanings,
-            known if document is file else (),
+            known if document is first else (),
         )
         for document in documents
     )
@@ -473,13 +483,25 @@ _OF_ENVIRONMENTS = ("traj_envs", "step_envs", "vl_traj_envs", "envs")
 """Beginnings of the files under ``defaults`` that hold environments, which have no model (``examples/config``)."""
 
 
-def _find_gaps(file: Document, values: Mapping[str, Any]) -> Iterator[Gap]:
-    """Say which files that it composes from are not read."""
-    listed = values.get("defaults")
-    for one in listed if isinstance(listed, list) else ():
-        name = str(one).rpartition("/")[2].partition("@")[0]
-        if name != "_self_" and not name.startswith(_OF_ENVIRONMENTS):
-            yield Gap(file.place("defaults"), f"composes from {name}, which is not read")
+def _read_defaults(listed: object, source: Source) -> tuple[tuple[str, ...], tuple[Gap, ...]]:
+    """Return the files that one composes from beneath its own keys, what wins last, and what is not read of the others.
+
+    Read are those whose keys count from the root: of the same directory, or behind ``@_here_``. The file itself is laid over all
+    of them unless ``_self_`` stands elsewhere (held against Hydra 1.3.2).
+    """
+    names = listed if isinstance(listed, list) else [] if listed is None else [listed]
+    own = names.index("_self_") if "_self_" in names else len(names)
+    bases, gaps = list[str](), list[Gap]()
+    for place, one in enumerate(names):
+        name, _, package = str(one).partition("@")
+        if one == "_self_" or name.rpartition("/")[2].startswith(_OF_ENVIRONMENTS):
+            continue
+        if isinstance(one, str) and place < own and (package in {"_here_", "_global_"} or not (package or "/" in name)):
+            bases.append(f"{name.removesuffix('.yaml')}.yaml")
+        else:
+            why = f"composes from {name.rpartition('/')[2] if isinstance(one, str) else one}, which is not read"
+            gaps.append(Gap(source, why))
+    return tuple(bases), tuple(gaps)
 
 
 def _find_others(file: Document, values: Mapping[str, Any], roles: Mapping[str, str | None]) -> Iterator[Skipped]:

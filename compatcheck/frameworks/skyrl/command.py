@@ -22,7 +22,7 @@ from compatcheck.frameworks.launch.arguments import (
     state_forward_only,
     state_value_heads,
 )
-from compatcheck.frameworks.launch.hydra import parse_overrides
+from compatcheck.frameworks.launch.hydra import gaps_of_groups, parse_overrides
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -89,7 +89,8 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     references = () if model in options else (("model", _USUAL_MODEL[kind], f"{model}{LEFT_OUT}"),)
     before = f"{READER}-train" if "skyrl_train" in launch.program else READER
     meanings = OptionMeanings(before if kind == "rl" else f"{READER}-sft", table, _plain(kind), models)
-    further = FurtherContent(known, references, tuple(skip_refused(overrides.refused)), overrides.unknown)
+    gaps = gaps_of_groups(overrides, launch.command.source)
+    further = FurtherContent(known, references, tuple(skip_refused(overrides.refused)), overrides.unknown, gaps)
     length = tuple(_leave_length(launch, table)) if kind == "rl" else ()
     document = make_command_document(meanings, launch.command.source, options, further)
     unread = () if _READ.search(launch.program) else tuple((flag, None) for flag in own)

@@ -67,7 +67,12 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
     for name in (*_ALWAYS, *(() if "fp16" in options else ("bf16",))):
         options.setdefault(name, Argument(True, None))
     further = FurtherContent(
-        (*megatron.state_known(options), *_state(options), *_of_text(options, complete=not flags.unknown)),
+        (
+            *megatron.state_known(options),
+            *_state(options),
+            *_of_variables(launch),
+            *_of_text(options, complete=not flags.unknown),
+        ),
         skipped=tuple(megatron.find_skipped(options, launch)),
         unknown=flags.unknown,
     )
@@ -144,6 +149,15 @@ def _state(options: Mapping[str, Argument]) -> Iterator[Statement]:
         yield Statement("rollout.multi_stage_wake_up", key, sleeps)
         yield from _split_engine(options)
     yield from _count(options)
+
+
+def _of_variables(launch: Launch) -> Iterator[Statement]:
+    """Name what slime's patch of Megatron-LM is told by variables (624b824a ``docker/patch/latest/megatron.patch``)."""
+    if launch.variables.get(_FAKE_QUANTISATION) == "1":
+        yield Statement(None, _FAKE_QUANTISATION, value=True)
+
+
+_FAKE_QUANTISATION = "OPEN_TRAINING_INT4_FAKE_QAT_FLAG"
 
 
 def _of_text(options: Mapping[str, Argument], *, complete: bool) -> Iterator[Statement]:

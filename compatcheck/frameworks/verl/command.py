@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from compatcheck.core.document import LEFT_OUT, Document, Gap, Statement
+from compatcheck.frameworks.conversions import opens
 from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Table
 from compatcheck.frameworks.launch.arguments import (
     FurtherContent,
@@ -13,8 +14,8 @@ from compatcheck.frameworks.launch.arguments import (
     make_command_document,
     skip_refused,
 )
-from compatcheck.frameworks.launch.hydra import Overrides, parse_overrides
-from compatcheck.frameworks.launch.interpolation import follow
+from compatcheck.frameworks.launch.hydra import Overrides, gaps_of_groups, parse_overrides
+from compatcheck.frameworks.launch.interpolation import follow_all
 from compatcheck.frameworks.verl import configuration as verl
 
 if TYPE_CHECKING:
@@ -61,12 +62,14 @@ _OF_ENGINES = {"sft_trainer", "sft_trainer_ray"}
 def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     """Translate a launch of verl."""
     overrides = parse_overrides(launch.arguments)
-    options = {key: follow(key, overrides.values) for key in overrides.values}
+    options = follow_all(overrides.values)
     source = launch.command.source
     if kind == "rl":
         engine = overrides.values.get("model_engine") or overrides.groups.get("model_engine")
         base = verl.name_base(overrides.config_name, engine) if _has_own(launch) else ""
         table, models = verl.table_for(options, base)
+        if not base and not any(_of_recipe(launch)) and verl.value_of(options, _TOGETHER) is False:
+            table |= {key: (Key(fact, opens),) for key, fact in _DEVICES.items()}
         reader = verl.tell_reader(options, base, source.path)
         meanings = OptionMeanings(reader, table, verl.is_plain, models)
         known = (*verl.infer(options, overrides.config_name, engine, base), *_of_recipe(launch))
@@ -84,6 +87,11 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     further = FurtherContent(known, references, skipped, overrides.unknown, gaps)
     document = make_command_document(meanings, source, options, further)
     return (document._replace(options=overrides.values if kind == "rl" else {}, added=overrides.added),)
+
+
+_TOGETHER = "actor_rollout_ref.hybrid_engine"
+_DEVICES = {"trainer.n_gpus_per_node": "hardware.gpus_per_node", "trainer.nnodes": "hardware.nodes"}
+"""Of all devices or of those that train: which of them generate, a program of its own decides."""
 
 
 def _has_own(launch: Launch) -> bool:
@@ -191,10 +199,12 @@ def _choices(overrides: Overrides, launch: Launch) -> Iterator[Gap]:
 
     A section whose keys go on to an engine may say anything that the section around it says.
     """
-    for key, choice in {**overrides.groups, **overrides.values}.items():
-        place = launch.command.source._replace(key=key, line=choice.line)
+    source = launch.command.source
+    yield from gaps_of_groups(overrides, source)
+    for key, choice in overrides.values.items():
+        place = source._replace(key=key, line=choice.line)
         section = re.sub(r"(?<=\.engine_kwargs)\.\w+$", "", key)
-        if "@" in key or (key in _ENGINES and choice.value not in _ENGINES[key]):
+        if key in _ENGINES and choice.value not in _ENGINES[key]:
             yield Gap(place, choice.why or f"chooses the defaults of {choice.value}, which nobody read")
         elif choice.why is not None and section.endswith(verl.PASSED_ON):
             yield Gap(place, choice.why, section)

@@ -21,7 +21,7 @@ from compatcheck.frameworks.launch.arguments import (
     state_forward_only,
     state_value_heads,
 )
-from compatcheck.frameworks.launch.interpolation import follow
+from compatcheck.frameworks.launch.interpolation import follow_all
 from compatcheck.frameworks.launch.values import Argument
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.translation import flatten
@@ -86,7 +86,7 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
 def compose(*documents: Document) -> tuple[Document, ...]:
     """Translate a file, or a command and the file that it composes from, as one configuration: what the command says wins."""
     whole = merge_options(documents)
-    settled = {key: follow(key, whole, absent_is_null=True) for key in whole if key != "defaults"}
+    settled = follow_all({key: one for key, one in whole.items() if key != "defaults"}, absent_is_null=True)
     engine, composed = settled.get("model_engine"), tuple(_composed(whole))
     name = Argument(next((one for one in composed if one in OWN), ""), None)
     base = MEGATRON if value_of(settled, _A + "strategy") == "megatron" else name_base(name, engine)

@@ -126,8 +126,17 @@ FEATURES: Mapping[str, Feature] = {
         "simulated quantisation", "more", "quantised copies of weights and inputs that it keeps are not counted",
         more={"activations": 1.0, "parameters": 1.0},
     ),
+    # dQ in float32 once per split, of which there are at most as many as multiprocessors for a head, beside sorted scatters
+    "deterministic_kernels": Feature(
+        "deterministic kernels", "more", "what they hold beside those that add in any order is not counted",
+        more={"activations": 2.0},
+    ),
     "quantised_engine": Feature(
         "quantised engine", "less", "its weights are taken to be in 16 bits", {"parameters": 0.5}
+    ),
+    "stored_otherwise": Feature(
+        "quantised weights", "less", "they are stored in fewer bits, and counted as not quantised",
+        {"parameters": 0.7, "live_parameters": 0.7},
     ),
     "distillation": Feature(
         "distillation", "more", "the teacher, or its logits, and a loss over both are not counted",

@@ -68,6 +68,7 @@ def test_dora_adds_a_magnitude_per_output() -> None:
         (Shape(2560, 10240, 2560, 2560, 32, linears="phi"), 11_796_480, 9_175_040, 3_932_160),
         (Shape(2048, 8192, 2048, 2048, 24, linears="mpt"), 6_291_456, 1_572_864, 3_932_160),
         (Shape(4096, 21504, 4096, 1024, 32, linears="apertus"), 19_922_944, None, 19_922_944),
+        (Shape(2880, 2880, 4096, 512, 24, linears="gpt_oss"), 3_981_312, None, 3_981_312),
         (Shape(4096, 14336, 4096, 1024, 32, linears="mistral"), 20_971_520, 3_407_872, 20_971_520),
     ],
     ids=lambda value: value.linears if isinstance(value, Shape) else "",

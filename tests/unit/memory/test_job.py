@@ -633,6 +633,34 @@ def test_all_of_a_slime_trainer_is_away_while_the_engine_generates_and_there_whi
     assert bytes_of(step, "optimizer_states") > 0
 
 
+def test_graphs_of_an_engine_that_its_memory_saver_holds_are_away_while_training() -> None:
+    graphs = {"rollout.enforce_eager": False, "rollout.cuda_graphs": True}
+    for framework, stay in (("slime", False), ("roll", True)):
+        estimate = price(SLIME | graphs | {"training.framework": framework, "training.micro_batch_size": 1})
+        names = {
+            phase.name: {part.name for part in phase.components} for phase in estimate.phases if phase.role != "rollout"
+        }
+        assert ("CUDA graphs of the engine" in names["step"]) is stay
+        assert "CUDA graphs of the engine" in {p.name for p in find_phase(estimate, "rollout", "rollout").components}
+
+
+def test_an_engine_serves_weights_as_they_are_stored_where_others_are_trained() -> None:
+    def weigh(**changed: Value) -> int:
+        more = {f"model.{name}": value for name, value in changed.items()}
+        return bytes_of(find_phase(price(SLIME | more), "rollout", "rollout"), "parameters", "rollout")
+
+    whole, stored = weigh(), weigh(quantization=None, stored_quantization="gptq")
+    assert whole == 2 * MODEL["model.parameters"]
+    assert 0.25 < stored / whole < 0.4
+    assert weigh(quantization=None, stored_quantization="nvfp4") == whole
+
+
+def test_no_verdict_of_failure_rests_on_the_weights_of_an_engine_that_may_be_smaller() -> None:
+    small = SLIME | {"rollout.gpu_memory_utilization": 0.1}
+    assert "cannot start" in str(price(small).verdict.primary)
+    assert "cannot start" not in str(price(small | {"training.unpriced": ("quantised_engine",)}).verdict.primary)
+
+
 def test_states_on_the_host_stay_there_where_something_else_says_that_they_sleep() -> None:
     step = find_phase(price(SLIME | {"training.offload_optimizer": "cpu"}), "actor", "step")
     assert bytes_of(step, "optimizer_states") == 0

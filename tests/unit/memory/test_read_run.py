@@ -134,6 +134,27 @@ def test_zero_keeps_float32_masters_unless_told_otherwise():
     assert read_run({**facts, "training.master_dtype": None}).run.precision.master == 0
 
 
+def test_adapters_of_parameters_are_counted_for_each_expert_or_asked_for():
+    names = {"training.peft": "lora", "training.lora_rank": 16, "training.lora_target_modules": ("q_proj",)}
+    experts = {"model.num_experts": 8, "model.num_experts_per_token": 2, "model.moe_intermediate_size": 1000}
+
+    def read(*parameters, **changed):
+        return read_run({**LLAMA, **names, **experts, "training.lora_target_parameters": parameters, **changed})
+
+    one = 32 * 8 * 16
+    both = read("experts.gate_up_proj", "mlp.experts.down_proj").run.adapters - read().run.adapters
+    assert both == one * (4096 + 2000 + 1000 + 4096)
+    assert read("experts.down_proj").run.adapters - read().run.adapters == one * (1000 + 4096)
+    assert read("experts.weight").needs == ("model.trainable_parameters",)
+    assert read("experts.weight", **{"model.trainable_parameters": 7}).run.trainable == 7
+
+
+def test_weights_stored_in_a_way_that_nobody_sizes_are_said():
+    for more, said in (({}, True), ({"model.quantization": None}, False)):
+        run = read_run({**LLAMA, "model.stored_quantization": "nvfp4", **more}).run
+        assert ("stored_otherwise" in run.unpriced) is said
+
+
 def test_what_a_quantised_base_leaves_unquantised_becomes_float32():
     facts = {**LLAMA, "training.peft": "qlora", "model.quantization": "nf4", "training.mixed_precision": "bf16"}
     assert read_run(facts).run.precision.unquantised == 4
@@ -188,6 +209,18 @@ def test_routed_experts_are_counted_where_nobody_says_how_many_parameters_there_
     assert moe.run.model.expert == 8 * one.layers * 3 * one.hidden * 1000
     assert assumed(moe)["model.expert_parameters"] == moe.run.model.expert
     assert one.in_blocks - plain.run.model.in_blocks == one.layers * one.hidden * one.intermediate
+
+
+def test_blocks_without_experts_are_counted_where_it_is_said_how_many_parameters_experts_have():
+    names = ("model.parameters", "model.parameters_in_blocks", "model.expert_parameters")
+    facts = {name: value for name, value in LLAMA.items() if name not in names} | {"model.num_experts": 8}
+    facts |= {"model.num_experts_per_token": 2, "model.moe_intermediate_size": 1000}
+    whole = read_run(facts).run
+    assert whole is not None
+    one, each = whole.model, 3 * whole.model.hidden
+    some = read_run({**facts, "model.expert_parameters": (one.layers - 3) * 8 * each * 1000}).run
+    assert some is not None
+    assert one.in_blocks - some.model.in_blocks == 3 * (8 * each * 1000 + 8 * one.hidden - each * one.intermediate)
 
 
 def test_only_some_programs_split_norms_along_the_sequence():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
-from compatcheck.resolution.derive import DERIVATIONS, derive, derive_fused_loss, derive_unsharded
+from compatcheck.resolution.derive import DERIVATIONS, derive, derive_fused_loss, derive_own_weights, derive_unsharded
 from compatcheck.rules.values import allowed_values, parse_value
 from compatcheck.rules.vocabulary import vocabulary
 
@@ -269,3 +269,21 @@ def test_a_loss_that_a_patch_decides_is_not_derived() -> None:
         facts = {name: Fact(name, value, "set") for name, value in stated.items()}
         derive(facts, undecided)
         assert (loss in facts) is derived
+
+
+def test_a_model_of_the_programs_own_is_not_quantised_as_the_file_of_its_weights() -> None:
+    place = (Source("config.json"),)
+
+    def own(runs: bool, kind: Fact) -> object:  # noqa: FBT001 (a fact)
+        known = (
+            kind,
+            Fact("model.stored_quantization", "mxfp4", "model", place),
+            Fact("program.runs_transformers", runs, "program", ()),
+        )
+        facts = {one.name: one for one in known}
+        derive_own_weights(facts)
+        return facts["model.quantization"].value
+
+    of_file = Fact("model.quantization", "mxfp4", "model", place)
+    assert (own(False, of_file), own(True, of_file)) == (None, "mxfp4")
+    assert own(False, Fact("model.quantization", "nf4", "configuration", (Source("run.yaml"),))) == "nf4"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+import time
 
-from compatcheck.core.document import Document, Gap, Statement
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compatcheck.core.document import LEFT_OUT, Document, Gap, Statement
 from compatcheck.core.source import Source
-from compatcheck.resolution.gaps import find_gaps, is_worth_a_word, may_set, withhold
+from compatcheck.resolution.gaps import Gaps, find_gaps, is_worth_a_word, may_set, withhold
 
 
 def gap(key: str | None) -> Gap:
@@ -63,3 +67,50 @@ def test_of_more_keys_than_are_weighed_any_may_be_set() -> None:
     (every,) = gaps(30_000)
     assert every.why == "holds more than 1000 keys that are not understood"
     assert may_set(every, "optim", "training.optimizer")
+
+
+_WORDS = st.lists(st.sampled_from(["lora", "rank", "batch", "seed", "image", "x", "optim"]), min_size=1, max_size=3)
+_KEYS = st.lists(_WORDS.map("_".join), max_size=3).map(".".join)
+_FACTS = st.sampled_from(["", "training.lora_rank", "training.optimizer", "model.name"])
+
+
+@given(
+    st.lists(
+        st.builds(
+            Gap,
+            st.just(Source("a.yaml")),
+            st.just("why"),
+            _KEYS.map(lambda key: key or None),
+            st.booleans(),
+            st.booleans(),
+            st.sampled_from([None, frozenset({"training.optimizer"}), frozenset({""})]),
+        ),
+        max_size=4,
+    ),
+    _KEYS,
+    _FACTS,
+)
+def test_many_gaps_together_may_set_what_any_of_them_may(gaps: list[Gap], key: str, fact: str) -> None:
+    assert Gaps(gaps).may_set(key, fact) == any(may_set(one, key, fact) for one in gaps)
+
+
+def test_a_key_of_another_document_of_the_program_is_not_left_out() -> None:
+    one = Document("verl", Source("run.sh"), (Statement("training.micro_batch_size", f"micro{LEFT_OUT}", 2),))
+    other = Document("verl", Source("b.yaml"), (Statement(None, "micro", 4),))
+    assert [len(document.statements) for document, _ in withhold((one, one))] == [1, 1]
+    assert [len(document.statements) for document, _ in withhold((one, other))] == [0, 1]
+    assert [len(document.statements) for document, _ in withhold((one, other._replace(reader="trl")))] == [1, 1]
+
+
+def test_the_work_grows_with_documents_and_gaps_and_no_faster() -> None:
+    statement = Statement("training.micro_batch_size", f"micro{LEFT_OUT}", 2)
+
+    def work(count: int) -> float:
+        unread = tuple((f"folder{n}.image{n}", None) for n in range(400))
+        documents = [Document("verl", Source(f"{n}.yaml"), (statement,), unread) for n in range(count)]
+        begin = time.process_time()
+        assert len(tuple(withhold(documents))) == count
+        return time.process_time() - begin
+
+    work(10)
+    assert work(400) < 40 * max(work(40), 0.02)

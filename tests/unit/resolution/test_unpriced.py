@@ -34,9 +34,25 @@ def test_a_program_has_the_settings_of_what_it_is_built_on():
     assert facts["training.unpriced"].value == ("dense_layers",)
 
 
+@pytest.mark.parametrize(
+    ("reader", "key", "word"),
+    [
+        ("areal", "actor.megatron.use_deterministic_algorithms", "deterministic_kernels"),
+        ("slime", "deterministic_mode", "deterministic_kernels"),
+        ("torchtitan", "training.deterministic", "deterministic_kernels"),
+        ("axolotl", "nvfp4_merge_aware", "simulated_quantisation"),
+    ],
+)
+def test_switches_of_programs(reader, key, word):
+    facts = {}
+    document = Document(reader, Source("f"), (Statement(None, key, value=True),))
+    describe_unpriced((document,), "train", open_rules(), facts)
+    assert facts["training.unpriced"].value == (word,)
+
+
 def test_layers_without_experts_are_counted_in_a_model_that_is_known():
     document = Document("slime", Source("run.sh"), (Statement(None, "(layers without experts)", value=True),))
     known = Fact("model.parameters", 30_532_122_624, "model")
-    for facts, said in (({}, True), ({"model.parameters": known}, False)):
+    for facts, said in (({}, True), ({"model.parameters": known}, False), ({"model.expert_parameters": known}, False)):
         describe_unpriced((document,), "train", open_rules(), facts)
         assert ("training.unpriced" in facts) is said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -185,3 +186,13 @@ def test_a_split_that_is_left_out_or_of_another_release_is_open() -> None:
     without = {key: value for key, value in RL["actor"].items() if key != "backend"}
     (document,) = areal.read({**RL, "actor": without, "allocation_mode": "sglang:d1+d1"}, "c.yaml").documents
     assert "training.sharding" in {one.fact for one in document.unresolved if one.role == "actor"}
+
+
+def test_sections_of_another_model_are_written_out_up_to_a_limit() -> None:
+    section = {f"k{n}": n for n in range(2_000)}
+    references = {f"r{n}": "${actor.big}" for n in range(2_000)}
+    data = {"actor": {"backend": "fsdp:d8", "big": section, **references}}
+    begin = time.process_time()
+    (document,) = areal.read(data, "c.yaml").documents
+    assert time.process_time() - begin < 5
+    assert len(document.statements) + len(document.unread) < 20_000

@@ -443,6 +443,13 @@ def test_what_is_off_leaves_nothing_open(switch: str) -> None:
     assert not document.gaps
 
 
+def test_weights_that_are_turned_back_are_not_quantised_and_kernels_of_the_hub_are_said() -> None:
+    kind = {"model_quantization_config": "Mxfp4Config", "model_quantization_config_kwargs": {"dequantize": True}}
+    document = read(**kind, use_kernels=True)
+    assert facts(document)["model.quantization"] is None
+    assert [(gap.source.key, gap.assumed) for gap in document.gaps] == [("use_kernels", True)]
+
+
 def test_plugins_of_ones_own_are_an_assumption() -> None:
     mine, cut = "mine.plugins.Saves", "axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin"
     assert [(gap.source.key, gap.assumed) for gap in read(plugins=[mine]).gaps] == [("plugins", True)]

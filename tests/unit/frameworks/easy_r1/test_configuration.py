@@ -13,3 +13,12 @@ def test_a_configuration_is_told_by_its_workers() -> None:
     }
     assert easy_r1.recognise(data)
     assert facts(easy_r1.read(data, "c.yaml").documents[0], "actor")["training.offload_param"] == "cpu"
+
+
+def test_what_a_value_interpolates_is_filled_in() -> None:
+    data = {
+        "data": {"rollout_batch_size": 64},
+        "worker": {"actor": {"micro_batch_size_per_device_for_update": "${data.rollout_batch_size}"}, "rollout": {}},
+    }
+    (document,) = easy_r1.read(data, "c.yaml").documents
+    assert facts(document, "actor")["training.micro_batch_size"] == 64

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatcheck.frameworks.launch.hydra import parse_overrides, parse_value
+from compatcheck.frameworks.launch.hydra import gaps_of_groups, parse_overrides, parse_value
 from tests.unit.frameworks.launch_script.written_commands import word
 
 
@@ -77,7 +77,7 @@ def test_a_command_line_is_taken_apart() -> None:
         "d": None,
     }
     assert found.values["n"].why == "depends on $N, which the script does not tell"
-    assert found.removed == {"e.f": 7}
+    assert found.values["e.f"].why == "takes e.f out of the configuration"
     assert found.groups["g/h"].value == "i"
     assert (found.config_path, found.config_name) != (None, None)
     assert [entry.written for entry in found.unknown] == ["$MORE"]
@@ -85,8 +85,22 @@ def test_a_command_line_is_taken_apart() -> None:
 
 
 def test_a_removed_key_may_be_set_again_and_the_other_way_round() -> None:
-    assert parse_overrides(map(word, ["a=1", "~a"])).values == {}
-    assert parse_overrides(map(word, ["~a", "a=1"])).removed == {}
+    taken = parse_overrides(map(word, ["a.b=1", "~a", "~g/h"]))
+    assert {key: one.why for key, one in taken.values.items()} == {"a": "takes a out of the configuration"}
+    assert taken.groups["g/h"].why == "takes g/h out of the configuration"
+    assert parse_overrides(map(word, ["~a", "a=1"])).values["a"].value == 1
+    again = parse_overrides(map(word, ["a.b=1", "~a", "a.c=2"])).values
+    assert {key: one.value for key, one in again.items() if one.why is None} == {"a.c": 2}
+
+
+def test_choices_of_groups_leave_gaps_but_for_those_of_hydra_itself() -> None:
+    found = parse_overrides(map(word, ["+actor/model=big", "~critic/model", "a@b=c", "hydra/launcher=local", "x/y=$N"]))
+    assert [(gap.source.key, gap.why) for gap in gaps_of_groups(found, word("x").source)] == [
+        ("actor/model", "chooses the defaults of big, which nobody read"),
+        ("critic/model", "takes critic/model out of the configuration"),
+        ("a@b", "chooses the defaults of c, which nobody read"),
+        ("x/y", "depends on $N, which the script does not tell"),
+    ]
 
 
 @given(st.text(max_size=40))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compatcheck.frameworks.launch.hydra import parse_overrides
-from compatcheck.frameworks.launch.interpolation import follow
+from compatcheck.frameworks.launch.interpolation import follow_all
 from compatcheck.frameworks.launch.values import Argument
 from tests.unit.frameworks.launch_script.written_commands import word
 
@@ -36,13 +36,14 @@ RESOLVED = {
     "${oc.select:a.micro,7}": 2,
     "${oc.select:a.none,7}": 7,
     "${oc.select:a.none}": None,
+    "${oc.select:a.none,${a.micro}}": 2,
     "plain": "plain",
 }
 
 
 def settle(written: object, *, absent_is_null: bool = False) -> Argument:
     options = {key: Argument(value, None) for key, value in {**OPTIONS, "a.b.it": written}.items()}
-    return follow("a.b.it", options, absent_is_null=absent_is_null)
+    return follow_all(options, absent_is_null=absent_is_null)["a.b.it"]
 
 
 @pytest.mark.parametrize("written", RESOLVED)
@@ -80,13 +81,38 @@ def test_what_points_nowhere_is_not_known_or_null() -> None:
 
 def test_words_of_a_command_are_followed() -> None:
     values = parse_overrides(map(word, ["a=${b}", "b=3", "c=${d.e}"])).values
-    assert follow("a", values).value == 3
-    assert follow("c", values).why == "is that of d.e, which is not stated"
+    assert follow_all(values)["a"].value == 3
+    assert follow_all(values)["c"].why == "is that of d.e, which is not stated"
     circle = parse_overrides(map(word, ["a=${b}", "b=${a}"])).values
-    assert follow("a", circle).why is not None
+    assert follow_all(circle)["a"].why is not None
 
 
 @given(st.text(alphabet="${}.:,ab 1", max_size=40))
 def test_any_text_gives_a_value_or_a_reason(written: str) -> None:
     found = settle(written)
     assert found.why is None or found.value is None
+
+
+@pytest.mark.parametrize(("first", "doubled"), [("ab", "${x%d}${x%d}"), (2, "${mul:${x%d}, ${x%d}}")])
+def test_values_that_double_are_given_up(first: object, doubled: str) -> None:
+    values = {"x0": Argument(first, None)}
+    values |= {f"x{n}": Argument(doubled % (n - 1, n - 1), None) for n in range(1, 60)}
+    found = follow_all(values)
+    assert found["x3"].value == ("ab" * 8 if first == "ab" else 256)
+    assert found["x59"].why is not None
+
+
+@pytest.mark.parametrize("depth", [60, 2_000, 40_000])
+def test_interpolations_inside_of_one_another_end(depth: int) -> None:
+    options = {"a": Argument("${" * depth + "b" + "}" * depth, None), "b": Argument("b", None)}
+    found = follow_all(options)["a"]
+    assert (found.value == "b") == (depth == 60)
+    assert len(found.why or "") < 300
+
+
+def test_many_keys_that_point_to_one_another_are_followed_each_once() -> None:
+    count = 20_000
+    options = {f"k{n}": Argument(f"${{k{n + 1}}}", None) for n in range(count)} | {f"k{count}": Argument(1, None)}
+    found = follow_all(options)
+    assert found[f"k{count - 1}"].value == 1
+    assert all(one.value == 1 or one.why for one in found.values())

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 
 from compatcheck.core.errors import InputError
+from compatcheck.frameworks.launch_script.python_launches import find_in_python
 from compatcheck.frameworks.launch_script.script import read_launch_script
+from compatcheck.frameworks.launch_script.unread_launches import find_in_file
+from tests.unit.frameworks.launch_script.test_unheard_words import COMMANDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,3 +83,97 @@ def test_what_only_mentions_a_training_is_not_listed(tmp_path: Path, text: str) 
     assert read(tmp_path, text) == []
     (run,) = read(tmp_path, f"{text}\n:\nCMD --seed 3")
     assert run.documents[-1].reader != "shell"
+
+
+def notebook(*cells: str, compact: bool = False) -> str:
+    """Write cells of code as a notebook, each line of them on one of its own or all in one."""
+    sources = [cell if compact else cell.splitlines(keepends=True) for cell in cells]
+    written = [{"cell_type": "code", "metadata": {}, "source": source} for source in sources]
+    return json.dumps({"cells": written, "nbformat": 4}, indent=None if compact else 1)
+
+
+LANGUAGES = {
+    "tox.ini": "[testenv]\ncommands =\n  CMD\n",
+    "run.fish": "set -x A 1\nCMD\n",
+    "run.bat": "@echo off\r\nset A=1\r\nCMD\r\n",
+    "run.ps1": "$env:A = 1\nCMD\n",
+    "job.sh.j2": "#!/bin/bash\n{% if x %}\nCMD\n{% endif %}\n",
+    "pyproject.toml": '[tool.pixi.tasks]\ntrain = "CMD"\n',
+    "Jenkinsfile": "pipeline { steps { sh 'CMD' } }\n",
+    "Snakefile": 'rule a:\n  shell: "CMD"\n',
+    "a.ipynb": notebook("import os\n", "!CMD\n"),
+    "b.ipynb": notebook("out = !CMD\n"),
+    "c.ipynb": notebook("log = %sx CMD\n"),
+    "d.ipynb": notebook("%%bash\ncd x\nCMD\n"),
+    "e.ipynb": notebook("%%writefile run.sh\nCMD\n"),
+    "f.ipynb": notebook("x = 1\n!!CMD", compact=True),
+    "g.ipynb": notebook("%time !CMD"),
+    "noxfile.py": "import nox\n@nox.session\ndef train(session):\n    session.run(*'CMD'.split())\n",
+    "start.py": "import subprocess\nsubprocess.run('CMD', shell=True)\n",
+}
+
+
+@pytest.mark.parametrize("name", LANGUAGES)
+@pytest.mark.parametrize(
+    "command", [*COMMANDS, "python -m litgpt finetune_lora m {}", "uv run examples/run_grpo.py --config a.yaml"]
+)
+def test_commands_of_every_program_are_named_in_other_languages(name: str, command: str) -> None:
+    text = LANGUAGES[name].replace("CMD", command.format("--seed 1"))
+    found = (find_in_python if name.endswith(".py") else find_in_file)(name, text)
+    assert found is not None
+    lines = text.split("\n")
+    assert command.split(maxsplit=1)[0] in lines[(found.source.line or 0) - 1]
+
+
+def test_a_command_that_goes_on_in_a_notebook_is_one() -> None:
+    text = notebook("!torchrun --nproc_per_node 8 \\\n  train.py \\\n  --bf16 True --output_dir o\nprint(1)\n")
+    found = find_in_file("a.ipynb", text)
+    assert found is not None
+    assert found.reason.endswith("train.py")
+
+
+@pytest.mark.parametrize("options", ["", "-n -t ", "-t -N3 ", "-l x.log "])
+def test_a_script_that_a_notebook_runs_is_named(options: str) -> None:
+    text = notebook(f"%run {options}train.py --bf16 True --per_device_train_batch_size 4 --output_dir o")
+    assert find_in_file("a.ipynb", text) is not None
+
+
+@pytest.mark.parametrize(
+    "cell", ["print('!torchrun train.py --x 1')", "# !torchrun train.py --x 1", "%%html\ntorchrun a.py --x 1", "!ls"]
+)
+def test_cells_that_start_nothing_are_not_named(cell: str) -> None:
+    assert find_in_file("a.ipynb", notebook(cell)) is None
+
+
+def test_a_broken_notebook_is_looked_through_line_by_line() -> None:
+    assert find_in_file("a.ipynb", notebook("!torchrun train.py --x 1\n")[:-3]) is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import torch.distributed.run as tdr\ntdr.main(['--nproc_per_node', '8', 'train.py', '--lr', '1'])\n",
+        "from torch.distributed import run\nrun.main(['--nproc_per_node', '8', 'train.py', '--lr', '1'])\n",
+        "from torch.distributed import run as r\nr.run(r.parse_args(['--nproc_per_node', '8', 'train.py', '--lr', '1']))\n",
+        "from torch.distributed.run import main as go\ngo(['--nproc_per_node', '8', 'train.py', '--lr', '1'])\n",
+        "from torch.distributed import run\nrun.main(['train.py', " + "'--lr', " * 50_000 + "])\n",
+    ],
+)
+def test_the_launcher_of_torch_is_known_by_any_name(text: str) -> None:
+    found = find_in_python("start.py", text)
+    assert found is not None
+    assert found.reason.endswith("train.py")
+
+
+@pytest.mark.parametrize("name", ["README.j2", "pyproject.toml"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "use swift sft to tune models",
+        "axolotl train your model",
+        "run python train.py and wait",
+        "the sft trainer of trl",
+    ],
+)
+def test_sentences_about_programs_are_no_commands(name: str, text: str) -> None:
+    assert find_in_file(name, f'description = "{text}"\n{text}\n') is None

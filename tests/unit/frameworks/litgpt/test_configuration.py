@@ -97,6 +97,13 @@ def test_sizes_that_stand_in_the_file_are_the_models(tmp_path: Any) -> None:
     assert "model.name" not in found
 
 
+def test_adapters_lie_beside_the_layers_that_its_own_model_has(tmp_path: Any) -> None:
+    layers = {f"lora_{name}": True for name in ("query", "key", "value", "projection", "mlp", "head")}
+    found = resolve(tmp_path, {**LORA, **layers, "checkpoint_dir": "checkpoints/microsoft/Phi-3-mini-4k-instruct"})
+    assert found["model.model_type"] == "phi3"  # which has its layers in one in transformers
+    assert found["model.trainable_parameters"] == 14_942_208 + 8 * (3072 + 32_064)
+
+
 def test_scores_that_are_capped_are_made_whole_and_an_adapted_head_is_counted(tmp_path: Any) -> None:
     layers = {f"lora_{name}": True for name in ("query", "key", "value", "projection", "mlp", "head")}
     found = resolve(tmp_path, {**LORA, **layers, "checkpoint_dir": "checkpoints/google/gemma-2-2b"})

@@ -75,8 +75,7 @@ STORAGE = ("model.stored_dtype", "model.quantization", "model.stored_quantizatio
         ("someone/Qwen2.5-7B-BNB-NF4-BF16", "unsaid", "nf4"),
         ("RedHatAI/Qwen2.5-7B-Instruct-FP8-dynamic", "unsaid", "fp8"),
         ("/srv/models/Qwen2.5-7B-bf16", "bfloat16", None),
-        ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int8", "unsaid", "unsaid"),
-        ("someone/Qwen2.5-7B-Instruct-GGUF", "unsaid", "unsaid"),
+        ("/srv/models/Qwen2.5-7B-INT4/", "unsaid", "gptq"),
         ("/srv/models/Qwen2.5-7B_dist_ckpt_mcore", "unsaid", "unsaid"),
     ],
 )
@@ -89,6 +88,13 @@ def test_a_name_says_how_weights_are_stored_and_its_model_says_their_dimensions(
     assert tuple(found.get(fact, "unsaid") for fact in STORAGE) == (dtype, quantization, quantization)
     (assumed,) = find_model(name, RULES, {}, PLACE).skipped
     assert "the dimensions of the well-known model qwen2.5-7b" in assumed.reason
+
+
+@pytest.mark.parametrize("stored", ["GPTQ-Int8", "GGUF", "NVFP4"])
+def test_a_kind_of_storage_that_nothing_is_known_of_is_only_named(stored: str) -> None:
+    found = facts(f"someone/Qwen2.5-7B-Instruct-{stored}", PLACE)
+    assert found["model.stored_quantization"] == stored.lower()
+    assert "model.quantization" not in found
 
 
 def test_a_person_may_name_the_stored_form_of_a_known_id() -> None:

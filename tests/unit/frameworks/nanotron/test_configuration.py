@@ -133,6 +133,13 @@ def test_a_schedule_that_keeps_what_all_micro_batches_keep(engine: str | None, s
     assert any(one.key.startswith("(all forward") for one in document.statements) is kept
 
 
+def test_losses_of_doremi_and_its_reference_model_are_said() -> None:
+    document = read(doremi={"domain_names": "a, b", "ref_model_resume_checkpoint_path": "reference", "step_size": 1.0})
+    keys = ["doremi.domain_names", "doremi.ref_model_resume_checkpoint_path"]
+    assert [(gap.source.key, gap.assumed) for gap in document.gaps] == [(key, True) for key in keys]
+    assert not document.unread
+
+
 def test_blocks_of_mamba_are_not_read_as_attention() -> None:
     document = read({"is_mamba_config": True, "d_model": 1024})
     assert any("of Mamba" in one.reason for one in document.skipped)

@@ -10,7 +10,7 @@ import yaml
 from compatcheck.core.document import Document
 from compatcheck.core.source import Source
 from compatcheck.frameworks.composition import compose, merge_options
-from compatcheck.frameworks.launch.interpolation import follow
+from compatcheck.frameworks.launch.interpolation import follow_all
 from compatcheck.frameworks.launch.values import Argument
 from compatcheck.frameworks.nemo_rl import configuration as nemo_rl
 from compatcheck.frameworks.translation import flatten
@@ -217,7 +217,7 @@ def test_files_are_merged_as_the_program_merges_them() -> None:
         for name, data in zip(names, (CHILD, PARENT, SECOND, FIRST), strict=True)
     ]
     whole = merge_options(documents)
-    found = {key: follow(key, whole).value for key in whole}
+    found = {key: one.value for key, one in follow_all(whole).items()}
     assert {key: value for key, value in found.items() if key not in {"data._override_", "policy.generation"}} == MERGED
 
 
@@ -229,3 +229,23 @@ def test_what_the_nearest_file_says_counts_and_each_fact_is_where_it_stands() ->
     assert "training.micro_batch_size" not in facts(second, "actor")
     assert facts(second, "actor")["rollout.log_prob_micro_batch_size"] == 8
     assert facts(second, "actor")["training.sharding"] == "fsdp"
+
+
+def test_nodes_of_an_environment_are_beside_the_clusters_and_those_of_teachers_are_not_known() -> None:
+    found = facts(over(env={"nemo_gym": {"num_gpu_nodes": 1}}))
+    assert (found["hardware.gpus_per_node"], found["hardware.nodes"]) == (8, 4)
+    other = over(on_policy_distillation={"enabled": True})
+    assert [(one.fact, one.key) for one in other.unresolved] == [("hardware.nodes", "cluster.num_nodes")]
+    assert "hardware.gpus_per_node" not in facts(other)
+
+
+def test_what_no_file_is_among_the_defaults_is_said() -> None:
+    data = yaml.safe_load(BASE) | {"defaults": [["a.yaml"], "b", {"c": "d"}, "e.yaml"], "defaults_of": 1}
+    (document,) = nemo_rl.read(data, "c.yaml").documents
+    assert [name for kind, name, _ in document.references if kind == "nemo-rl"] == ["e.yaml"]
+    assert [gap.why for gap in document.gaps] == [
+        "composes from ['a.yaml'], which is not read",
+        "composes from b, which is not read",
+        "composes from {'c': 'd'}, which is not read",
+    ]
+    assert ("defaults_of", None) in document.unread

@@ -47,6 +47,12 @@ def test_preferences_are_told_by_their_keys() -> None:
     assert found["training.peft"] == "lora"
 
 
+def test_a_loss_that_balances_experts_asks_for_router_logits() -> None:
+    for given, asked in ((True, True), (False, None)):
+        found = facts(open_instruct.read({**SHORT, "load_balancing_loss": given}, "r.yaml").documents[0])
+        assert found.get("model.output_router_logits") is asked
+
+
 def test_misspelt_keys_and_bad_values() -> None:
     document = open_instruct.read(
         {**SHORT, "gradient_checkpoint": True, "use_lorra": 1, "packing": "some"}, "r.yaml"

@@ -6,6 +6,7 @@ import pytest
 
 from compatcheck.frameworks.composition import compose
 from compatcheck.frameworks.prime_rl import configuration as prime_rl
+from compatcheck.resolution.gaps import withhold
 from tests.unit.frameworks.launch_script.written_commands import documents, facts, runs
 
 
@@ -49,3 +50,20 @@ def test_its_other_programs(text: str) -> None:
 @pytest.mark.parametrize("text", ["sft --config t.toml", "python sft.py @ t.toml"])
 def test_programs_of_others_are_not_its_own(text: str) -> None:
     assert not any(one.reader == "prime-rl" for run in runs(text) for one in run.documents)
+
+
+@pytest.mark.parametrize(("program", "trainer"), [("rl", None), ("sft", "sft"), ("trainer", None)])
+def test_the_program_tells_what_is_trained_and_not_the_keys_of_its_file(program: str, trainer: str | None) -> None:
+    (command,) = documents(f"uv run {program} @ s.toml --data.micro-batch-size 2")
+    (file,) = prime_rl.read({"model": {"name": "m", "seq_len": 512}, "ckpt": {}, "optim": {}}, "s.toml").documents
+    command, file = compose((command, file))
+    assert facts(command).get("training.trainer") == trainer
+    assert facts(command).get("training.micro_batch_size") == (2 if program == "sft" else 1)
+    assert ("training.sequence_length" in facts(file)) == (program == "trainer")
+
+
+def test_a_number_of_devices_that_is_left_out_may_stand_in_a_file_that_nobody_read() -> None:
+    (command,) = documents("rl @ $CFG")
+    ((kept, about),) = withhold((command,))
+    assert ("hardware.gpus_per_node", None) in about
+    assert not facts(kept).keys() & {"hardware.gpus_per_node", "training.gradient_checkpointing"}

@@ -12,7 +12,7 @@ START = "python examples/start_rlvr_pipeline.py"
 
 def test_the_file_that_a_command_names_is_read_with_it() -> None:
     (command, *_) = documents(f"{START} --config_path qwen --config_name rlvr_config")
-    assert ("config", "examples/qwen/rlvr_config.yaml", "--config_name") in command.references
+    assert ("roll", "examples/qwen/rlvr_config.yaml", "--config_name") in command.references
     (file,) = roll.read(configure(), "examples/qwen/rlvr_config.yaml").documents
     command, file = compose((command, file))
     assert command.reader == file.reader == "roll"

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from compatcheck.core.document import Document
+from compatcheck.frameworks.recognise import follow_references, read_configurations
 from compatcheck.frameworks.roll import configuration as roll
+from compatcheck.rules.locate import open_rules
 from tests.unit.frameworks.launch_script.written_commands import facts
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SECTIONS = {
     "actor_train": ("megatron_train", 16),
@@ -212,9 +218,38 @@ def test_interpolation_is_followed_and_environments_are_let_be() -> None:
     assert facts(document)["training.sequence_length"] == 4096
     assert not document.unresolved
     assert not document.gaps
-    assert [gap.why for gap in read(defaults=["../config/deepspeed_zero2@_here_"]).gaps] == [
-        "composes from deepspeed_zero2, which is not read"
-    ]
+
+
+def test_files_under_defaults_are_bases_where_their_keys_count_from_the_root() -> None:
+    """Held against Hydra 1.3.2, which lays a file over its defaults unless ``_self_`` stands before them."""
+
+    def composed(*listed: object) -> tuple[list[str], list[str]]:
+        document = read(defaults=list(listed))
+        return [name for kind, name, _ in document.references if kind == "roll"], [gap.why for gap in document.gaps]
+
+    assert composed("../config/deepspeed_zero2@_here_", "r") == (["../config/deepspeed_zero2.yaml", "r.yaml"], [])
+    assert composed("r.yaml@_global_", "_self_") == (["r.yaml"], [])
+    assert composed("_self_", "r") == ([], ["composes from r, which is not read"])
+    assert composed("g/b", {"g": "b"}, "r@x") == (
+        [],
+        [
+            "composes from b, which is not read",
+            "composes from {'g': 'b'}, which is not read",
+            "composes from r, which is not read",
+        ],
+    )
+
+
+def test_a_file_is_laid_over_the_one_that_it_composes_from(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text(yaml.safe_dump(configure()))
+    (tmp_path / "h.yaml").write_text(
+        "defaults: [r, _self_]\nactor_train: {training_args: {per_device_train_batch_size: 7}}\nprompt_length: 100\n"
+    )
+    (reading,) = read_configurations(str(tmp_path / "h.yaml"), named=True)
+    over, base = (document for document in follow_references(reading.documents, open_rules(), {}) if document.options)
+    assert facts(over, "actor")["training.micro_batch_size"] == 7
+    assert "training.micro_batch_size" not in facts(base, "actor")
+    assert ("model", "Qwen/Qwen2.5-7B", "pretrain") in {one for document in (over, base) for one in document.references}
 
 
 def test_a_further_model_on_the_same_devices_is_said() -> None:

@@ -31,6 +31,15 @@ def test_the_checkpoint_of_the_engine_names_the_model_and_does_not_quantise_what
     assert facts(document)["model.quantization"] is None
 
 
+def test_a_variable_of_the_job_quantises_what_is_trained() -> None:
+    flag = "OPEN_TRAINING_INT4_FAKE_QAT_FLAG"
+    for value, said in (("1", True), ("0", False)):
+        given = f'--runtime-env-json=\'{{"env_vars": {{"{flag}": "{value}"}}}}\' -- '
+        (document,) = documents(START.replace("-- ", given))
+        found = resolve("s", rules=open_rules(), documents=(document,)).roles["train"]
+        assert ("training.unpriced" in found) is said
+
+
 @pytest.mark.parametrize(
     ("words", "asleep", "together", "engine_sleeps"),
     [
@@ -80,7 +89,7 @@ def test_options_of_megatron_and_of_the_engine_are_read() -> None:
     assert found["rollout.gpu_memory_utilization"] == 0.7
     assert found["model.num_hidden_layers"] == 36
     assert found["model.quantization"] is None
-    assert [gap.source.key for gap in document.gaps] == ["sglang_quantization"]
+    assert [gap.source.key for gap in document.gaps] == ["sglang_quantization", "sglang_cuda_graph_bs"]
     assert not document.unread
 
 

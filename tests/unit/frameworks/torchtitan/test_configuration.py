@@ -72,6 +72,12 @@ def test_other_files_are_not_taken(data: dict[str, Any]) -> None:
     assert not torchtitan.recognise(data)
 
 
+def test_replicas_that_seldom_meet_are_said() -> None:
+    document = read(fault_tolerance={"enable": True, "semi_sync_method": "diloco", "sync_steps": 10})
+    assert [(gap.source.key, gap.assumed) for gap in document.gaps] == [("fault_tolerance.semi_sync_method", True)]
+    assert not read(fault_tolerance={"enable": True}).gaps
+
+
 def test_a_hybrid_mesh_follows_from_the_world_size() -> None:
     reading = read_configuration(str(HSDP), named=True)
     assert reading is not None

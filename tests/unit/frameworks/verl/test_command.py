@@ -377,6 +377,22 @@ def test_only_a_program_that_shares_its_devices_with_the_engine_is_said_to(
     assert value(found, "actor", "rollout.colocated") is shared
 
 
+@pytest.mark.parametrize(
+    ("program", "together", "ranks"),
+    [
+        ("verl.trainer.main_ppo", False, 8),
+        ("recipe.one_step_off_policy.main_ppo", False, 8),
+        ("verl.trainer.main_ppo_async", True, 8),
+        ("verl.trainer.main_ppo_async", False, None),
+    ],
+)
+def test_which_devices_train_is_open_where_a_program_of_its_own_splits_them(
+    program: str, together: object, ranks: object
+) -> None:
+    words = f"trainer.n_gpus_per_node=8 trainer.nnodes=1 actor_rollout_ref.hybrid_engine={together}"
+    assert value(subject(alone(program, f"{M}path=m", words)), "actor", "hardware.world_size") == ranks
+
+
 def test_a_reward_model_is_trained_where_the_program_says_so() -> None:
     words = ("reward_model.enable=True", "reward_model.model.path=m", f"{M}path=m")
     assert "program.keeps_graph" not in facts(alone("recipe.prime.main_prime", *words), "reward")
