@@ -170,6 +170,7 @@ def _read_switches(keys: Keys, text: Keys, *, known: bool) -> dict[str, Found | 
         "sliding_window": _read_window(text),
         "attn_logit_softcapping": _read_softcapping(text),
         "tie_word_embeddings": _flag(keys, "tie_word_embeddings"),
+        "image_blocks": _read_image_blocks(text),
         "alibi": _flag(text, "alibi"),
         "use_cache": _flag(keys, "use_cache") or _flag(text, "use_cache"),
         "output_router_logits": _flag(text, "output_router_logits"),
@@ -202,6 +203,11 @@ def _read_switches(keys: Keys, text: Keys, *, known: bool) -> dict[str, Found | 
 def _flag(keys: Keys, name: str) -> Found | None:
     value, key = keys.find(name)
     return None if key is None or value is None else (keys.flag(name), key)
+
+
+def _read_image_blocks(keys: Keys) -> Found | None:
+    value, key = keys.find("use_bidirectional_attention")
+    return None if key is None else (value == "vision", key)
 
 
 def _read_softcapping(keys: Keys) -> Found | None:

@@ -53,6 +53,14 @@ def test_global_layers_may_have_wider_heads():
     assert "model.global_head_dim" not in dimensions(LLAMA)
 
 
+def test_images_may_be_blocks():
+    config = {"model_type": "gemma4", "text_config": {"use_bidirectional_attention": "vision"}}
+    assert dimensions(config)["model.image_blocks"] == (True, "text_config.use_bidirectional_attention")
+    config["text_config"]["use_bidirectional_attention"] = None
+    assert dimensions(config)["model.image_blocks"][0] is False
+    assert "model.image_blocks" not in dimensions(LLAMA)
+
+
 def test_key_value_heads_default_to_the_heads_of_the_file():
     config = {"model_type": "llama", "num_attention_heads": 40}
     assert dimensions(config)["model.num_key_value_heads"] == (40, "num_attention_heads")
