@@ -110,6 +110,16 @@ def segments(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return is_on(words.get("expandable_segments", ""))
 
 
+def share(parts: object) -> Convert:
+    """Make the conversion that divides a limit in tokens among the ranks of a sequence; what is no limit states nothing."""
+    ranks = parts if type(parts) is int and parts > 0 else 1
+
+    def divide(limit: Any) -> Any:  # noqa: ANN401 (configuration)
+        return max(1, limit // ranks) if type(limit) is int and limit > 0 else LEAVE
+
+    return divide
+
+
 COMMON: Mapping[str, Convert] = {
     function.__name__: function
     for function in (

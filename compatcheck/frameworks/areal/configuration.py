@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from compatcheck.core.document import Document, Gap, Statement, Unresolved, enclosing_keys
 from compatcheck.core.source import Source
 from compatcheck.frameworks.composition import retell
-from compatcheck.frameworks.conversions import LEAVE
+from compatcheck.frameworks.conversions import share
 from compatcheck.frameworks.keys import SILENT, KeyTable, Names, Table
 from compatcheck.frameworks.launch.arguments import OptionMeanings, name_roles, state_forward_only, state_value_heads
 from compatcheck.frameworks.launch.interpolation import follow_all
@@ -227,7 +227,7 @@ def _of_model(options: Options, section: str, role: str, backend: Backend | None
     split = 1 if backend is None else backend.sizes.get("c", 1)
     limit = f"{section}mb_spec.max_tokens_per_mb"
     (tokens,) = MODEL_TABLE["mb_spec.max_tokens_per_mb"]
-    tokens = tokens._replace(role=role, convert=_share(split * (2 if kind in _PAIRS else 1)))
+    tokens = tokens._replace(role=role, convert=share(split * (2 if kind in _PAIRS else 1)))
     scoring = (
         (tokens._replace(fact="rollout.log_prob_micro_batch_tokens", role=None),) if role == ACTOR and not kind else ()
     )
@@ -237,11 +237,6 @@ def _of_model(options: Options, section: str, role: str, backend: Backend | None
 
 _AWARE = ("exp_avg_dtype", "exp_avg_sq_dtype", "main_grads_dtype", "main_params_dtype")
 """Dtypes that Megatron's optimizer heeds where it is aware of precision."""
-
-
-def _share(parts: int) -> Any:  # noqa: ANN401 (a conversion)
-    """Count a limit for one rank of a sequence, and for one sample of a pair, as the estimate does."""
-    return lambda limit: max(1, limit // parts) if isinstance(limit, int) and limit > 0 else LEAVE
 
 
 def _open_backend(options: Options, section: str, role: str) -> Unresolved:

@@ -107,6 +107,8 @@ def state_known(options: Mapping[str, Argument]) -> Iterator[Statement]:
     for name in ("sequence_parallel", "swiglu", "log_params_norm"):
         if name not in options:
             yield Statement(TABLE[name][0].fact, f"{name} (left out)", value=False)
+    if not {"recompute_granularity", "recompute_activations"} & options.keys():
+        yield Statement(TABLE["recompute_granularity"][0].fact, "recompute_granularity (left out)", value=False)
     if "untie_embeddings_and_output_weights" not in options:
         yield Statement("model.tie_word_embeddings", "untie_embeddings_and_output_weights (left out)", value=True)
     hidden = options.get("hidden_size")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.core.document import Document, Gap, Statement
 from compatcheck.core.source import Source
 from compatcheck.frameworks.composition import merge_options, retell
-from compatcheck.frameworks.conversions import LEAVE, OPEN, constant, stated
+from compatcheck.frameworks.conversions import LEAVE, OPEN, constant, share, stated
 from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Names, Table
 from compatcheck.frameworks.launch.arguments import (
     OptionMeanings,
@@ -249,17 +249,7 @@ def _settle_batches(
         table[train] = table[score] = SILENT
         of_limits = ((), updated) if forward else (updated, scored)
         for limit, facts in zip(limits, of_limits, strict=True):
-            table[limit] = tuple(Key(fact, _Share(ranks), role) for fact in facts[1:])
-
-
-class _Share:
-    """Divide a number of tokens among context-parallel ranks."""
-
-    def __init__(self, ranks: object) -> None:
-        self.ranks = ranks if type(ranks) is int and ranks > 0 else 1
-
-    def __call__(self, value: Any) -> Any:  # noqa: ANN401 (configuration)
-        return LEAVE if value is None else max(1, int(value) // self.ranks)
+            table[limit] = tuple(Key(fact, share(ranks), role) for fact in facts[1:])
 
 
 _POLICY = "training.checkpointing_policy"

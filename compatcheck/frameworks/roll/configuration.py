@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from compatcheck.core.document import LEFT_OUT, Document, Gap, Statement
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.composition import merge_options, retell
-from compatcheck.frameworks.conversions import LEAVE
+from compatcheck.frameworks.conversions import LEAVE, share
 from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Names, Table
 from compatcheck.frameworks.launch.arguments import (
     OptionMeanings,
@@ -256,7 +256,14 @@ def _name_precision(value: Any) -> Any:  # noqa: ANN401 (configuration)
 
 
 def _settle_batches(table: Table, values: Mapping[str, Any], section: str, role: str | None) -> None:
-    """Count batches in sequences, or in tokens where they are filled; models that only run forward take those of scoring."""
+    """Count batches in sequences, or in tokens where they are filled, which context parallel ranks share.
+
+    Models that only run forward take those of scoring. A limit in tokens is one of whole sequences (8eb27cc2
+    roll/utils/dynamic_batching.py); the strategies split these afterwards.
+    """
+    on_megatron = str(values.get(f"{section}.{STRATEGY}")).startswith("megatron")
+    split = f"{CONFIG}context_parallel_size" if on_megatron else "model_args.ulysses_size"
+    each = share(values.get(f"{section}.{split}"))
     updated = ("training.micro_batch_size", "training.micro_batch_tokens")
     scored = ("rollout.log_prob_micro_batch_size", "rollout.log_prob_micro_batch_tokens")
     train, score = f"{section}.training_args.per_device_train_batch_size", f"{section}.infer_batch_size"
@@ -272,7 +279,7 @@ def _settle_batches(table: Table, values: Mapping[str, Any], section: str, role:
         if values.get(f"{section}.use_dynamic_batching_in_{way}") is True and table[sequences] is not SILENT:
             of = role if facts is updated else None
             table[sequences] = SILENT
-            table[f"{section}.max_tokens_per_microbatch_in_{way}"] = (Key(facts[1], None, of),)
+            table[f"{section}.max_tokens_per_microbatch_in_{way}"] = (Key(facts[1], each, of),)
 
 
 def _generates(values: Mapping[str, Any]) -> bool:

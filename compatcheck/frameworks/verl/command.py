@@ -50,9 +50,10 @@ def recognise(launch: Launch) -> str | None:
     return "sft" if name == "fsdp_sft_trainer" else "sft-engine" if name in _OF_ENGINES else None
 
 
-_OF_OTHER_ROLES = {"main_gkd"}
-"""Programs with the keys of the others and other roles: this one has a teacher behind a server, and no log-probabilities of its
-own, no reference and no critic (recipe/gkd/megatron/ray_trainer.py, verl-recipe of 2026)."""
+_OF_OTHER_ROLES = {"main_gkd", "main_dance"}
+"""Programs with the keys of the others and other roles: the first has a teacher behind a server, and no log-probabilities of its
+own, no reference and no critic (recipe/gkd/megatron/ray_trainer.py, verl-recipe of 2026); the second trains a diffusion model
+with workers of its own, on FSDP2 and without an engine (dance_grpo/dance_grpo_fsdp/workers/diffusion_worker.py there)."""
 _OF_PPO = {"main_ppo", "main_ppo_sync", "main_ppo_v0"}
 """Programs of ``verl/trainer`` that compose from ``ppo_trainer.yaml``."""
 _OF_ENGINES = {"sft_trainer", "sft_trainer_ray"}
