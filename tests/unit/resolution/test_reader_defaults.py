@@ -552,3 +552,13 @@ def test_what_trl_makes_of_logits_is_its_releases_own(
     text = f"trl {trainer} --model_name_or_path gpt2 --use_liger_kernel false {options}\n"
     found = facts_of(rules, written(text), trl=trl, transformers="4.57.6")
     assert found["training.loss_implementation"].value == loss
+
+
+def test_easy_r1_fuses_its_optimizer(rules: RuleSet) -> None:
+    text = (
+        "python3 -m verl.trainer.main worker.actor.model.model_path=Qwen/Qwen2.5-7B worker.actor.optim.strategy=adamw\n"
+    )
+    environment = Environment(origin="requirements.txt", packages={}, complete=False)
+    roles = resolve("x", rules=rules, environment=environment, documents=written(text)).roles
+    assert roles["actor"]["training.optimizer_implementation"].value == "fused"
+    assert {role["rollout.max_num_batched_tokens"].value for role in roles.values()} == {8192}

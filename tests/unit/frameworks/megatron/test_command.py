@@ -45,6 +45,10 @@ def test_selective_recomputation_redoes_the_attention_core_alone(words, policy):
     assert (document.unread, document.skipped) == ((), ())
 
 
+def test_nothing_is_recomputed_where_nobody_asks_for_it():
+    assert facts(documents(MAIN)[0])["training.gradient_checkpointing"] is False
+
+
 def test_blocks_recomputed_in_part_are_told():
     words = "--recompute-granularity full --recompute-method block --recompute-num-layers 4"
     assert [entry.source.key for entry in documents(MAIN + words)[0].skipped] == ["--recompute-method"]

@@ -179,6 +179,22 @@ def test_batches_count_sequences_or_are_filled_with_tokens() -> None:
     assert "training.micro_batch_size" not in facts(found, "actor")
 
 
+@pytest.mark.parametrize(
+    ("strategy", "config", "model", "tokens"),
+    [
+        ("megatron_train", {"context_parallel_size": 2}, {}, 4096),
+        ("fsdp2_train", {}, {"ulysses_size": 4}, 2048),
+        ("fsdp2_train", {}, {}, 8192),
+    ],
+)
+def test_ranks_of_a_sequence_share_a_limit_in_tokens(
+    strategy: str, config: dict[str, Any], model: dict[str, Any], tokens: int
+) -> None:
+    filled = {"use_dynamic_batching_in_train": True, "max_tokens_per_microbatch_in_train": 8192}
+    own = section("actor_train", config, strategy=strategy, model_args=model, **filled)
+    assert facts(read(actor_train=own), "actor")["training.micro_batch_tokens"] == tokens
+
+
 def test_pipelines_without_generation() -> None:
     (sft,) = roll.read(
         {"pretrain": "m", "sequence_length": 2048, "sft_train": section("actor_train")}, "c.yaml"
