@@ -234,9 +234,20 @@ def _trainer(data: Mapping[str, Any]) -> list[tuple[str, _Facts]]:
     for key, name in (("reward_model", "reward"), ("process_reward_model", "prm")):
         if is_on(data.get(key)):
             return [(key, (("training.trainer", name),))]
+    if data.get("model_type") == "MambaLMHeadModel":
+        return [("model_type", _OF_MAMBA)]
     if data.get("pretraining_dataset"):
         return [("pretraining_dataset", (("training.trainer", "pretrain"),))]
     return [("(no rl, no reward model)", (("training.trainer", "causal_lm"),))]
+
+
+_OF_MAMBA = (
+    ("training.trainer", "causal_lm"),
+    ("program.runs_transformers", False),
+    ("program.computes_loss", "program"),
+    ("program.passes_labels", False),
+)
+"""What is run of mamba_ssm's class (0.18.0 src/axolotl/loaders/model.py, core/trainers/mamba.py)."""
 
 
 def _precision(data: Mapping[str, Any]) -> list[tuple[str, _Facts]]:

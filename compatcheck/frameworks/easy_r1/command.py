@@ -35,7 +35,7 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
     estimator = options.get(easy_r1.ESTIMATOR)
     named = any(key.startswith(easy_r1.CRITIC) for key in options)
     has_critic = named if estimator is None else estimator.value == "gae"
-    meanings = easy_r1.make_meanings(has_critic=has_critic)
+    meanings = easy_r1.make_meanings(options, has_critic=has_critic)
     skipped = tuple(skip_refused(overrides.refused))
     gaps = gaps_of_groups(overrides, launch.command.source)
     further = FurtherContent(tuple(easy_r1.state_fixed()), references, skipped, overrides.unknown, gaps)

@@ -129,6 +129,13 @@ def test_what_tells_a_trainer(keys: dict[str, object], trainer: str | None) -> N
     assert found(**keys).get("training.trainer") == trainer
 
 
+def test_a_class_of_mamba_ssm_is_no_model_of_transformers_and_is_given_no_labels() -> None:
+    stated = found(model_type="MambaLMHeadModel")
+    assert stated["program.computes_loss"] == "program"
+    assert stated["program.runs_transformers"] is stated["program.passes_labels"] is False
+    assert "program.passes_labels" not in found(model_type="AutoModelForCausalLM")
+
+
 @pytest.mark.parametrize(
     ("keys", "mixed", "dtype"),
     [

@@ -22,3 +22,24 @@ def test_what_a_value_interpolates_is_filled_in() -> None:
     }
     (document,) = easy_r1.read(data, "c.yaml").documents
     assert facts(document, "actor")["training.micro_batch_size"] == 64
+
+
+def test_batches_count_prompts_and_what_is_switched_off_weighs_nothing() -> None:
+    data = {
+        "worker": {"actor": {"global_batch_size": 128, "dynamic_batching": False}, "rollout": {"n": 5}},
+        "algorithm": {"adv_estimator": "grpo", "kl_coef": 0.01, "disable_kl": True},
+    }
+    (document,) = easy_r1.read(data, "c.yaml").documents
+    found = facts(document, "actor")
+    assert (found["training.global_batch_size"], found["training.kl_coefficient"]) == (640, 0)
+    data["worker"]["actor"]["dynamic_batching"] = True
+    assert "training.global_batch_size" not in facts(easy_r1.read(data, "c.yaml").documents[0], "actor")
+
+
+def test_a_frozen_tower_leaves_open_what_is_trained() -> None:
+    data = {
+        "worker": {"actor": {"model": {"freeze_vision_tower": True}}, "rollout": {}},
+        "algorithm": {"adv_estimator": "grpo"},
+    }
+    (document,) = easy_r1.read(data, "c.yaml").documents
+    assert [one.fact for one in document.unresolved] == ["model.trainable_parameters"]

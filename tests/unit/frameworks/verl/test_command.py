@@ -654,10 +654,11 @@ def test_words_of_a_command_that_nobody_knows_leave_open_what_its_file_leaves_ou
         ("verl.trainer.main_generation_server", None),
         ("verl.trainer.main_generation", None),
         ("verl.trainer.main_eval", None),
+        ("recipe.dance_grpo.main_dance", None),
     ],
 )
 def test_programs_of_verl(program: str, reader: str | None) -> None:
-    words = f"{M}path=m" if "ppo" in program or "server" in program else "model.path=m"
+    words = f"{M}path=m" if "ppo" in program or "server" in program or "dance" in program else "model.path=m"
     for start in (f"python3 -m {program}", f"python3 {program.replace('.', '/')}.py"):
         found = [one for run in runs(f"{start} {words}") for one in run.documents if one.reader.startswith("verl")]
         assert [one.reader for one in found] == ([] if reader is None else [reader])
