@@ -312,6 +312,10 @@ class _Table:
             if self.is_open(row, undecided):
                 del self.facts[row["fact"]]
                 left.add(row["fact"])
+            elif stated.origin == "derived" and self.verdict(row) == _MAYBE and not self.depends_on_facts(row):
+                value = self.value(row)  # it replaces what merely follows where a default would be stated
+                if not isinstance(value, Unknown) and self.lasts([row], elsewhere=False):
+                    self.state(row["fact"], value, "in every release that is possible here", stated)
         for name, found in open_rows.items():
             candidates = [row for row in found if self.verdict(row) != _NO]  # by what the rows before have stated
             if not candidates:

@@ -57,7 +57,10 @@ def applied(
         packages["transformers"] = Package(
             "transformers", None if ranged else version, Source("env"), version if ranged else None
         )
-    known = {name: Fact(name, value, "configuration", (Source("t.json"),)) for name, value in (facts or {}).items()}
+    known = {
+        name: value if isinstance(value, Fact) else Fact(name, value, "configuration", (Source("t.json"),))
+        for name, value in (facts or {}).items()
+    }
     scope = FactScope(known, Environment("env", packages, complete=False), rules)
     apply_defaults([entry.reader for entry in documents], documents, scope, known)
     return known
@@ -138,6 +141,18 @@ def test_a_stated_value_stays_unless_the_program_forces_its_own() -> None:
     fact = applied([row(PACKING, True, forced=True)], document("hf_trainer", "k"), facts={PACKING: False})[PACKING]
     assert fact.value is True
     assert fact.alternatives == ((False, Source("t.json")),)
+
+
+@pytest.mark.parametrize(("affected", "value"), [(">=4.48", True), ("<4.48", False)])
+def test_what_merely_follows_is_replaced_where_every_later_release_does_so(affected: str, *, value: bool) -> None:
+    rows = [
+        row(PACKING, True, forced=True, affected={"transformers": affected}),
+        row(COMPILE, False, affected={"transformers": ">=4.40"}),
+        row(PACKING, False, key="other", affected={"transformers": ">=4.40"}),
+    ]
+    known = {PACKING: Fact(PACKING, False, "derived", (Source("t.json"),), "as it follows")}
+    written = document("hf_trainer", "k")
+    assert applied(rows, written, facts=known, version=None)[PACKING].value is value
 
 
 def test_an_open_default_of_a_program_is_not_replaced_by_the_one_beneath() -> None:
