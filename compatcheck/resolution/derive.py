@@ -246,7 +246,7 @@ def derive(facts: dict[str, Fact], undecided: Collection[str] = ()) -> None:
     while progress:
         progress = False
         for derivation in DERIVATIONS:
-            if derivation.fact in facts or derivation.fact in undecided or (hidden and derivation.fact in _COUNT_RANKS):
+            if derivation.fact in facts or (hidden and derivation.fact in _COUNT_RANKS):
                 continue
             if derivation.without in undecided and derivation.without not in facts:
                 continue

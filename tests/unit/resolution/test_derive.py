@@ -271,15 +271,6 @@ def test_a_loss_that_a_patch_decides_is_not_derived() -> None:
         assert (loss in facts) is derived
 
 
-def test_what_was_left_open_is_not_derived() -> None:
-    stated = {"training.global_batch_size": 16, "training.micro_batch_size": 2, "hardware.world_size": 4}
-    steps = "training.gradient_accumulation_steps"
-    for undecided, derived in (((), True), ((steps,), False)):
-        facts = {name: Fact(name, value, "set") for name, value in stated.items()}
-        derive(facts, undecided)
-        assert (steps in facts) is derived
-
-
 def test_a_model_of_the_programs_own_is_not_quantised_as_the_file_of_its_weights() -> None:
     place = (Source("config.json"),)
 
