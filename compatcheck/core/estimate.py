@@ -229,25 +229,17 @@ class Estimate(NamedTuple):
     @property
     def reserved(self) -> Size:
         """Peak that ``torch.cuda.max_memory_reserved`` would report."""
-        return self._hold({"context", "other"})
+        return self._peak({"context", "other"})
 
     @property
     def device(self) -> Size:
         """Peak use of the device, as nvidia-smi shows it."""
-        return self._hold(set())
+        return self._peak(set())
 
     @property
     def needed(self) -> Size:
         """Peak of what the run cannot do without: device use less what the allocator caches."""
         return self._peak({"reserve"})
-
-    def _hold(self, without: set[str]) -> Size:
-        """Return a peak with what the allocator caches: it gives that back before the device is full."""
-        held, least, limit = self._peak(without), self._peak({*without, "reserve"}), self.verdict.limit_bytes
-        if limit is None:
-            return held
-        outside = self.needed.expected - least.expected
-        return Size(*(min(most, max(need, limit - outside)) for most, need in zip(held, least, strict=True)))
 
     def _peak(self, without: set[str]) -> Size:
         sizes = [total(part.size for part in phase.components if part.kind not in without) for phase in self.phases]
