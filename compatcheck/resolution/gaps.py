@@ -38,17 +38,7 @@ def find_gaps(documents: Iterable[Document]) -> Iterator[Gap]:
 
 def may_set(gap: Gap, key: str, fact: str) -> bool:
     """Tell whether something that was not read may set a key, or what it decides."""
-    if gap.facts is not None and fact not in gap.facts:
-        return False
-    if gap.key is None:
-        return not gap.assumed
-    section, _, name = gap.key.rpartition(".")
-    words, about = split_name(name), words_about_memory(name)
-    if not gap.added and (key.startswith(f"{section}.") if section else not is_elsewhere(name)):
-        return True
-    if key and split_name(key.rpartition(".")[2]) <= words:
-        return True
-    return bool(about & (split_name(key) | split_name(fact)))
+    return Gaps((gap,)).may_set(key, fact)
 
 
 class Gaps:
@@ -62,7 +52,7 @@ class Gaps:
         self._groups = [(facts, _Alike(alike)) for facts, alike in by_facts.items()]
 
     def may_set(self, key: str, fact: str) -> bool:
-        """Tell whether any of them may set a key, or what it decides: `may_set`."""
+        """Tell whether any of them may set a key, or what it decides."""
         return any((facts is None or fact in facts) and alike.may_set(key, fact) for facts, alike in self._groups)
 
 
