@@ -207,6 +207,12 @@ def test_packed_batches_are_filled_up_to_a_number_of_tokens() -> None:
     assert "training.micro_batch_size" not in found
 
 
+@pytest.mark.parametrize(("limit", "each"), [("", 2048), ("max_tokens_per_microbatch=8192", 4096)])
+def test_ranks_of_a_sequence_share_a_packed_batch(limit: str, each: int) -> None:
+    words = "max_length=4096 use_sequence_packing=true megatron_config.context_parallel_size=2"
+    assert facts(documents(f"{SFT} {words} {limit}")[0])["training.micro_batch_tokens"] == each
+
+
 @pytest.mark.parametrize(
     ("words", "drafts"), [("", None), ("trainer.mtp.enabled=false", None), ("trainer.mtp.enabled=true", True)]
 )
