@@ -208,7 +208,7 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
     withheld |= _find_open_facts(documents, role, facts)
     open_facts = frozenset({fact for fact, _, _ in entries if fact is not None} | withheld) - facts.keys()
     follow = {entry.fact for document in documents for entry in document.unresolved if entry.follows}
-    opened = {fact for fact, _, _ in entries if fact not in follow} - facts.keys()
+    opened = {fact for fact, _, _ in entries if fact is not None and fact not in follow} - facts.keys()
     undecided = open_facts | {name for name in (*SPLIT_SEQUENCES, SHARDING, PEFT) if _may_be_set(name, inputs.gaps)}
     for _ in range(_ROUNDS):
         before = len(facts)
