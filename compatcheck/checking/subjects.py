@@ -71,8 +71,10 @@ def _with_checkouts(
         for name in wanted:
             own = program.module if name == program.packages[0] else None
             module = own or name.replace("-", "_")
-            file = find_beside(document.source.path, f"{module}/__init__.py", shared.files)
-            if not shared.files.is_file(file):
+            places = (f"{module}/__init__.py", f"src/{module}/__init__.py")
+            files = (find_beside(document.source.path, place, shared.files) for place in places)
+            file = next(filter(shared.files.is_file, files), None)
+            if file is None:
                 continue
             folder = os.path.dirname(os.path.dirname(file))
             package = read_release(name, module, folder, shared.rules.releases(name), shared.files)

@@ -204,11 +204,11 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
         if entry.role in (None, role)
     ]
     entries += _open_adapters(facts, documents)
-    withheld = {fact for fact, of in inputs.withheld if of in (None, role) or role == TRAIN}
-    withheld |= _find_open_facts(documents, role, facts)
+    withheld = {fact for fact, of in inputs.withheld if of in (None, role) or role == TRAIN}.union(
+        _find_open_facts(documents, role, facts)
+    )
     open_facts = frozenset({fact for fact, _, _ in entries if fact is not None} | withheld) - facts.keys()
-    follow = {entry.fact for document in documents for entry in document.unresolved if entry.follows}
-    opened = {fact for fact, _, _ in entries if fact is not None and fact not in follow} - facts.keys()
+    opened = {fact for fact, _, _ in entries if fact is not None} - facts.keys() - _that_follow(documents)
     undecided = open_facts | {name for name in (*SPLIT_SEQUENCES, SHARDING, PEFT) if _may_be_set(name, inputs.gaps)}
     for _ in range(_ROUNDS):
         before = len(facts)
@@ -237,6 +237,13 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
     if RANK in facts and facts[RANK].value and PEFT not in {*facts, *undecided}:
         facts[PEFT] = Fact(PEFT, "lora", "derived", facts[RANK].sources, "a rank of LoRA is stated")
     return Resolved(facts, conflicts, tuple(pending), unknown_device)
+
+
+def _that_follow(documents: Sequence[Document]) -> frozenset[str]:
+    """Return the facts that are left open to what they follow from, and not by a key."""
+    return frozenset(
+        one.fact for document in documents for one in document.unresolved if one.follows and one.fact is not None
+    )
 
 
 def _worth_a_word(gaps: "tuple[Gap, ...]") -> "tuple[Gap, ...]":
