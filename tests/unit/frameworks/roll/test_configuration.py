@@ -306,3 +306,15 @@ def test_what_is_frozen_is_known_or_left_open(
     assert ("model.trainable_parameters" in {one.fact for one in document.unresolved}) is opened
     found = resolve("x", rules=open_rules(), documents=(document,), settings={"model.parameters": (9, Source("x"))})
     assert ("model.trainable_parameters" in found.roles["actor"]) is (strategy == "megatron_train" and stated is False)
+
+
+def test_graphs_of_engine_and_training() -> None:
+    engine = {"compilation_config": {"cudagraph_mode": "NONE", "cudagraph_capture_sizes": [1, 16, 8]}}
+    document = read(
+        actor_infer=section("actor_infer", engine), actor_train=section("actor_train", {"cuda_graph_impl": "local"})
+    )
+    found = facts(document)
+    assert (found["rollout.cuda_graphs"], found["rollout.max_cudagraph_capture_size"]) == (False, 16)
+    assert [gap.source.key for gap in document.gaps] == ["actor_train.strategy_args.strategy_config.cuda_graph_impl"]
+    off = read(actor_train=section("actor_train", {"cuda_graph_impl": "none"}))
+    assert not off.gaps
