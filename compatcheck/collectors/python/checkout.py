@@ -56,6 +56,25 @@ def read_release(name: str, module: str, folder: str, releases: Sequence[str], f
     return None
 
 
+def read_pin(name: str, path: str, files: Files) -> Package | None:
+    """Read the release of a package that a recipe was written for; None where its file names none, or a commit.
+
+    Args:
+        name: of the distribution.
+        path: of a file with ``MODE=pinned_tag`` and ``TAG=v1.2`` among its lines.
+        files: the tree it lies in.
+    """
+    if not files.is_file(path):
+        return None
+    lines = files.read_text(path, _CHARACTERS).splitlines()
+    stated = {key.strip(): value.strip() for key, equals, value in (line.partition("=") for line in lines) if equals}
+    tag = stated.get("TAG", "").removeprefix("v")
+    if stated.get("MODE") != "pinned_tag" or parse_version(tag) is None:
+        return None
+    line = next(number for number, text in enumerate(lines, 1) if text.startswith("TAG"))
+    return Package(name, tag, Source(path, "TAG", line))
+
+
 def _of_package(package: str, files: Files) -> Iterator[tuple[str, object]]:
     """Yield what the files of a package call its version."""
     for place in _PLACES:
