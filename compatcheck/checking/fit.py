@@ -31,6 +31,7 @@ _SPLITS = frozenset(
     {
         "hardware.devices_per_rank",
         "model.quantization",
+        "model.trainable_parameters",
         "training.context_parallel",
         "training.hsdp_shard_size",
         "training.pipeline_parallel",
@@ -38,7 +39,7 @@ _SPLITS = frozenset(
         "training.zero_stage",
     }
 )
-"""Facts that an estimate takes as none without a word, and that change it by a multiple."""
+"""Facts that an estimate takes as none, or as all that there is, without a word, and that change it by a multiple."""
 
 
 def price(subject: Subject, findings: Iterable[Finding] = ()) -> Estimate:

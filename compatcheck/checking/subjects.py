@@ -55,11 +55,11 @@ def _with_checkouts(
     environment: Environment | None, documents: Sequence[Document], shared: Shared
 ) -> Environment | None:
     """Add the packages in whose checkout a command or a configuration lies, or that its project pins, where no list has them."""
-    from compatcheck.collectors.python.checkout import read_release  # noqa: PLC0415 (only beside configurations)
+    from compatcheck.collectors.python.checkout import read_pin, read_release  # noqa: PLC0415 (only beside configurations)
     from compatcheck.core.environment import Environment  # noqa: PLC0415 (as above)
     from compatcheck.frameworks.beside import find_beside  # noqa: PLC0415 (as above)
     from compatcheck.resolution.imported import imported_packages  # noqa: PLC0415 (as above)
-    from compatcheck.rules.programs import find_program  # noqa: PLC0415 (as above)
+    from compatcheck.rules.programs import find_program, lineage  # noqa: PLC0415 (as above)
 
     known = {} if environment is None else environment.packages
     found: dict[str, Package] = {}
@@ -68,11 +68,20 @@ def _with_checkouts(
         if program.kind != "program" and not document.is_command:
             continue
         wanted = [name for name in imported_packages((document,)) if name not in known and name not in found]
+        pins = next((one.pinned_in for one in lineage(program.name) if one.pinned_in is not None), None)
+        if pins is not None and program.packages[0] in wanted:
+            place = find_beside(document.source.path, pins, shared.files)
+            pinned = read_pin(program.packages[0], place, shared.files)
+            found.update({} if pinned is None else {pinned.name: pinned})
         for name in wanted:
+            if name in found:
+                continue
             own = program.module if name == program.packages[0] else None
             module = own or name.replace("-", "_")
-            file = find_beside(document.source.path, f"{module}/__init__.py", shared.files)
-            if not shared.files.is_file(file):
+            places = (f"{module}/__init__.py", f"src/{module}/__init__.py")
+            files = (find_beside(document.source.path, place, shared.files) for place in places)
+            file = next(filter(shared.files.is_file, files), None)
+            if file is None:
                 continue
             folder = os.path.dirname(os.path.dirname(file))
             package = read_release(name, module, folder, shared.rules.releases(name), shared.files)

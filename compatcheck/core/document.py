@@ -58,6 +58,8 @@ class Unresolved(NamedTuple):
     role: str | None = None
     written: str | None = None
     """The value as it is spelled, with what is known filled in, where that may tell something: ``$HOME/models/Qwen2.5-7B``."""
+    follows: bool = False
+    """Whether no key decides it and no default does: it follows from other facts where these are known."""
 
 
 TAKEN_AS_EMPTY = "assumed: no arguments are given"

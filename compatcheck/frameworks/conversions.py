@@ -104,6 +104,20 @@ def lora_of_rank(rank: Any) -> Any:  # noqa: ANN401 (configuration)
     return LEAVE if not isinstance(rank, int) else "lora" if rank > 0 else None
 
 
+def largest(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Read a list of numbers by the largest; one may stand alone, and what is none states nothing."""
+    numbers = value if isinstance(value, list) else [value]
+    return max((one for one in numbers if type(one) is int), default=LEAVE)
+
+
+def graphs(mode: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Read vLLM's ``cudagraph_mode``: ``NONE``, or which graphs there are where ``enforce_eager`` leaves any.
+
+    Source: vllm-project/vllm vllm/config/vllm.py __post_init__(): "Enforce eager set, disabling torch.compile and CUDAGraphs".
+    """
+    return False if str(mode).upper() in {"NONE", "0"} and mode is not None else LEAVE
+
+
 def segments(value: Any) -> Any:  # noqa: ANN401 (configuration)
     """Read whether a value of ``PYTORCH_CUDA_ALLOC_CONF`` asks for expandable segments."""
     words = dict(one.partition(":")[::2] for one in str(value).replace(" ", "").split(","))
@@ -123,7 +137,9 @@ def share(parts: object) -> Convert:
 COMMON: Mapping[str, Convert] = {
     function.__name__: function
     for function in (
+        graphs,
         kernel,
+        largest,
         lora_of_rank,
         lower_case,
         names,

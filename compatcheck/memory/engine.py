@@ -50,6 +50,7 @@ class Engine(NamedTuple):
     """An engine on one device."""
 
     weights: tuple[Component, ...]
+    """None where it serves those of the trainer, to which nothing is handed over."""
     cache: tuple[Component, ...]
     """KV pool, graphs, and what a forward of the engine takes."""
     asleep: tuple[Component, ...]
@@ -82,8 +83,9 @@ def price_engine(run: Run, facts: Mapping[str, Fact], beside: Size, habit: Habit
         return None
     ranks = get("rollout.tensor_parallel") or 1
     ranks = ranks if isinstance(ranks, int) else 1
-    weights = _weights(run, get("model.stored_quantization"), ranks)
-    size = weights.size
+    shares = get("program.engine_shares_weights") is True  # then it was there before all that is trained
+    weights = _weights(run, get("model.stored_quantization"), ranks, of_trainer=shares)
+    size, own = weights.size, () if shares else (weights,)
     share, release = get("rollout.gpu_memory_utilization"), run.release(kind)
     is_late = kind == "vllm" and release is not None and release >= _LARGER_SHARE[0]
     usual = _LARGER_SHARE[1] if is_late else DEFAULT_SHARE[kind]
@@ -99,7 +101,9 @@ def price_engine(run: Run, facts: Mapping[str, Fact], beside: Size, habit: Habit
     if run.limit is None:
         pool = _smallest_pool(run, needed)
     else:
-        asked = _Share(fraction, stated, size.expected, beside, 0 if work is None else work.size.expected)
+        asked = _Share(
+            fraction, stated, size.expected, NOTHING if shares else beside, 0 if work is None else work.size.expected
+        )
         pool = _own_pool(run.limit, asked) if own_worker else _pool(run.limit, kind, release, asked)
         if pool.size.high < needed and "quantised_engine" not in run.unpriced:
             problem = (
@@ -113,25 +117,25 @@ def price_engine(run: Run, facts: Mapping[str, Fact], beside: Size, habit: Habit
     layered = bool(get("rollout.layered_summon"))
     if own_worker:
         left = () if get("rollout.free_cache_engine") is not False else (pool,)
-        return Engine((weights,), cache, left, sleeps=True, layered=layered, problem=problem)
+        return Engine(own, cache, left, sleeps=True, layered=layered, problem=problem)
     process = () if habit.engine_in_process else (
         Component("CUDA context of the engine", "context", CONTEXT, "a process of its own", "pytorch pull 85692", "rollout", ()),
     )  # fmt: skip
     cache = (*cache, *process)
     if not sleeps:
-        return Engine((weights,), cache, (weights, *cache), sleeps=False, layered=layered, problem=problem)
+        return Engine(own, cache, (*own, *cache), sleeps=False, layered=layered, problem=problem)
     left = (
         Component("engine, asleep", "other", ASLEEP, "weights on the host, KV given back", "vllm issue 32714", "rollout",
                   ("rollout.sleep_mode", "rollout.free_cache_engine")),
         *((graphs,) if graphs is not None and not habit.graphs_sleep else ()), *process,
     )  # fmt: skip
-    return Engine((weights,), cache, left, sleeps=True, layered=layered, problem=problem)
+    return Engine(own, cache, left, sleeps=True, layered=layered, problem=problem)
 
 
-def _weights(run: Run, stored: Value, ranks: int) -> Component:
+def _weights(run: Run, stored: Value, ranks: int, *, of_trainer: bool) -> Component:
     """Return the weights of an engine, which serves them as they are stored, also where others than those are trained."""
     model, dtype = run.model, min(run.precision.compute, 2.0)
-    of_stored = str(stored) if model.quantization is None else None
+    of_stored = model.quantization if of_trainer else str(stored) if model.quantization is None else None
     quantised = count_quantised(of_stored, model.in_blocks - model.expert, model.expert)
     size = dtype * (model.parameters - quantised)
     words = f"{dtype:g} B × {model.parameters - quantised:,.0f}"

@@ -41,10 +41,11 @@ def generate(policy: Role, engine: Engine, habit: Habits, places: Mapping[str, s
     cache = (
         engine.cache if at_once else tuple(part for part in engine.cache if part.kind not in {"kv_cache", "workspace"})
     )
+    gathered = _gathered(policy.run, layered=engine.layered) if engine.weights else ()
     yield _complete(
         "weight_sync",
         "rollout",
-        (*engine.weights, *cache, *handing, *_gathered(policy.run, layered=engine.layered), *left, *others, *around),
+        (*engine.weights, *cache, *handing, *gathered, *left, *others, *around),
         policy,
     )
     kept = policy.parameters if here else ()

@@ -234,19 +234,20 @@ def _count_adapters(facts: Mapping[str, Fact]) -> Fact | None:
     return Fact("model.trainable_parameters", count, "derived", sources, note) if count else None
 
 
-def derive(facts: dict[str, Fact], undecided: Collection[str] = ()) -> None:
+def derive(facts: dict[str, Fact], undecided: Collection[str] = (), opened: Collection[str] = ()) -> None:
     """Add what follows from the facts, in place, until nothing new follows; stated values are never replaced.
 
     Args:
         facts: grown in place.
         undecided: facts set to something nobody knows: what counts them as left out does not follow.
+        opened: facts that a key decides in a way nobody knows: they do not follow from others. What rows leave undecided may.
     """
     hidden = any(name in undecided and name not in facts for name in SPLIT_SEQUENCES)
     progress = True
     while progress:
         progress = False
         for derivation in DERIVATIONS:
-            if derivation.fact in facts or (hidden and derivation.fact in _COUNT_RANKS):
+            if derivation.fact in facts or derivation.fact in opened or (hidden and derivation.fact in _COUNT_RANKS):
                 continue
             if derivation.without in undecided and derivation.without not in facts:
                 continue
@@ -258,7 +259,7 @@ def derive(facts: dict[str, Fact], undecided: Collection[str] = ()) -> None:
             facts[derivation.fact] = Fact(derivation.fact, value, "derived", sources, derivation.words)
             progress = True
     adapters = _count_adapters(facts)
-    if adapters is not None:
+    if adapters is not None and adapters.name not in opened:
         facts[adapters.name] = adapters
     build = facts.get("runtime.torch_build")
     if build is not None and build.value != "cuda" and "hardware.compute_capability" not in facts:
@@ -273,7 +274,7 @@ def derive(facts: dict[str, Fact], undecided: Collection[str] = ()) -> None:
         facts["training.fsdp_version"] = Fact("training.fsdp_version", None, "derived", sharding.sources, note)
 
 
-def derive_unsharded(facts: dict[str, Fact], open_facts: frozenset[str]) -> None:
+def derive_unsharded(facts: dict[str, Fact], open_facts: frozenset[str], opened: Collection[str] = ()) -> None:
     """State that a single rank shards nothing, where no input names a sharding and no default of a program gave one."""
     world = facts.get("hardware.world_size")
     undecided = SHARDING not in facts and open_facts.isdisjoint(
@@ -281,7 +282,7 @@ def derive_unsharded(facts: dict[str, Fact], open_facts: frozenset[str]) -> None
     )
     if world is not None and world.value == 1 and undecided:
         facts[SHARDING] = Fact(SHARDING, "none", "derived", world.sources, "one rank has nobody to share state with")
-        derive(facts, open_facts)
+        derive(facts, open_facts, opened)
 
 
 def derive_from_code(facts: dict[str, Fact], undecided: Collection[str] = ()) -> None:

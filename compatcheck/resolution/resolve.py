@@ -204,9 +204,11 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
         if entry.role in (None, role)
     ]
     entries += _open_adapters(facts, documents)
-    withheld = {fact for fact, of in inputs.withheld if of in (None, role) or role == TRAIN}
-    withheld |= _find_open_facts(documents, role, facts)
+    withheld = {fact for fact, of in inputs.withheld if of in (None, role) or role == TRAIN}.union(
+        _find_open_facts(documents, role, facts)
+    )
     open_facts = frozenset({fact for fact, _, _ in entries if fact is not None} | withheld) - facts.keys()
+    opened = {fact for fact, _, _ in entries if fact is not None} - facts.keys() - _that_follow(documents)
     undecided = open_facts | {name for name in (*SPLIT_SEQUENCES, SHARDING, PEFT) if _may_be_set(name, inputs.gaps)}
     for _ in range(_ROUNDS):
         before = len(facts)
@@ -214,14 +216,14 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
             filled, unresolved = fill_in(merged.automatic, facts, set(readers))
             for name, fact in filled.items():
                 facts.setdefault(name, fact)
-        derive(facts, undecided)
+        derive(facts, undecided, opened)
         if readers or "model.model_type" in facts:
             from compatcheck.resolution.defaults import apply_defaults  # noqa: PLC0415 (only where a program is known)
 
             undecided |= apply_defaults(readers, drop_unowned(documents, facts), scope, facts, role, open_facts)
         if len(facts) == before:
             break
-    derive_unsharded(facts, undecided)
+    derive_unsharded(facts, undecided, opened)
     conflicts += _compare_with_trainer(claims, readers, documents, scope, role, open_facts)
     _describe_conflicts(conflicts, facts, compared=bool(documents))
     if FRAMEWORK in facts or any(find_program(document.reader).kind == "engine" for document in documents):
@@ -229,12 +231,19 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
 
         apply_traits(scope, facts, readers)
     derive_from_code(facts, undecided)
-    derive(facts, undecided)
+    derive(facts, undecided, opened)
     pending = [(name, merged.automatic[name], why) for name, why in unresolved.items() if name not in facts]
     pending += [(fact, place, why) for fact, place, why in entries if fact is not None and fact not in facts]
     if RANK in facts and facts[RANK].value and PEFT not in {*facts, *undecided}:
         facts[PEFT] = Fact(PEFT, "lora", "derived", facts[RANK].sources, "a rank of LoRA is stated")
     return Resolved(facts, conflicts, tuple(pending), unknown_device)
+
+
+def _that_follow(documents: Sequence[Document]) -> frozenset[str]:
+    """Return the facts that are left open to what they follow from, and not by a key."""
+    return frozenset(
+        one.fact for document in documents for one in document.unresolved if one.follows and one.fact is not None
+    )
 
 
 def _worth_a_word(gaps: "tuple[Gap, ...]") -> "tuple[Gap, ...]":

@@ -46,6 +46,8 @@ class Program(NamedTuple):
     """Distributions that a run of it imports in any case, an engine's own first."""
     module: str | None = None
     """Python package of the first of them, where that is not called so."""
+    pinned_in: str | None = None
+    """File beside a recipe that names the release it needs of the first of them: lines ``MODE=pinned_tag`` and ``TAG=v1.2``."""
     tools: tuple[str, ...] = ()
     """Commands it installs that train, each with a sub-command: ``axolotl train``."""
     engines: tuple[str, ...] = ()

@@ -6,16 +6,23 @@ are called as the next one, and may have anything that changed since the series 
 
 from __future__ import annotations
 
+import ast
 import os
 from typing import TYPE_CHECKING
 
 from compatcheck.collectors.python.version_files import read_assignments
 from compatcheck.core.environment import Package
+from compatcheck.core.errors import CompatcheckError
+from compatcheck.core.markers import canonical_name
+from compatcheck.core.python_code import parse_python
 from compatcheck.core.source import Source
+from compatcheck.core.textfile import read_bytes
+from compatcheck.core.toml import read_toml
+from compatcheck.core.units import MIB
 from compatcheck.core.versions import parse_version
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from packaging.version import Version
 
@@ -36,13 +43,7 @@ def read_release(name: str, module: str, folder: str, releases: Sequence[str], f
         releases: known ones of the package, oldest first.
         files: the tree it lies in.
     """
-    package = os.path.join(folder, module)
-    for place in _PLACES:
-        path = os.path.normpath(os.path.join(package, *place.split("/")))
-        if not files.is_file(path):
-            continue
-        text = files.read_text(path, _CHARACTERS)
-        version = read_assignments(text).get("__version__") if place.endswith(".py") else text.strip()
+    for path, version in (*_of_package(os.path.join(folder, module), files), *_of_project(name, folder, files)):
         here = parse_version(version) if isinstance(version, str) else None
         if here is None:
             continue
@@ -53,6 +54,68 @@ def read_release(name: str, module: str, folder: str, releases: Sequence[str], f
         specifier = f">={first}" if following is None else f">={first},<={following}"
         return Package(name, None, Source(path), specifier, {"editable": folder})
     return None
+
+
+def read_pin(name: str, path: str, files: Files) -> Package | None:
+    """Read the release of a package that a recipe was written for; None where its file names none, or a commit.
+
+    Args:
+        name: of the distribution.
+        path: of a file with ``MODE=pinned_tag`` and ``TAG=v1.2`` among its lines.
+        files: the tree it lies in.
+    """
+    if not files.is_file(path):
+        return None
+    lines = files.read_text(path, _CHARACTERS).splitlines()
+    stated = {key.strip(): value.strip() for key, equals, value in (line.partition("=") for line in lines) if equals}
+    tag = stated.get("TAG", "").removeprefix("v")
+    if stated.get("MODE") != "pinned_tag" or parse_version(tag) is None:
+        return None
+    line = next(number for number, text in enumerate(lines, 1) if text.startswith("TAG"))
+    return Package(name, tag, Source(path, "TAG", line))
+
+
+def _of_package(package: str, files: Files) -> Iterator[tuple[str, object]]:
+    """Yield what the files of a package call its version."""
+    for place in _PLACES:
+        path = os.path.normpath(os.path.join(package, *place.split("/")))
+        if files.is_file(path):
+            text = files.read_text(path, _CHARACTERS)
+            yield path, read_assignments(text).get("__version__") if place.endswith(".py") else text.strip()
+
+
+def _of_project(name: str, folder: str, files: Files) -> Iterator[tuple[str, object]]:
+    """Yield what the project around a package calls its version, where it is the distribution's own."""
+    root = os.path.dirname(folder) if os.path.basename(folder) == "src" else folder
+    for file, read in (("pyproject.toml", _read_pyproject), ("setup.py", _read_setup)):
+        path = os.path.join(root, file)
+        if files.is_file(path):
+            stated = read(path, files)
+            if canonical_name(str(stated.get("name"))) == name:
+                yield path, stated.get("version")
+
+
+def _read_pyproject(path: str, files: Files) -> Mapping[str, object]:
+    try:
+        project = read_toml(path, files).data.get("project")
+    except CompatcheckError:
+        return {}
+    return project if isinstance(project, dict) else {}
+
+
+def _read_setup(path: str, files: Files) -> Mapping[str, object]:
+    """Return the literal arguments of the calls of ``setup()``."""
+    try:
+        tree = parse_python(read_bytes(path, files, limit=MIB))
+    except (CompatcheckError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return {}
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("setup"))
+    return {
+        str(keyword.arg): keyword.value.value
+        for call in calls
+        for keyword in call.keywords
+        if isinstance(keyword.value, ast.Constant)
+    }
 
 
 def _begin(here: Version, releases: Sequence[str]) -> str | None:

@@ -25,13 +25,16 @@ class Flags(NamedTuple):
     """Words that may hold any option: ``$EXTRA_ARGS`` where an option would stand."""
 
 
-def parse_flags(words: Iterable[Word], *, switches: Collection[str] = (), single: bool = False) -> Flags:
+def parse_flags(
+    words: Iterable[Word], *, switches: Collection[str] = (), single: bool = False, lists: Collection[str] = ()
+) -> Flags:
     """Take a command line apart.
 
     Args:
         words: the arguments.
         switches: options that never take a value (``action="store_true"``), where that matters for what follows them.
         single: whether an option takes one word at most, so that further words are positional.
+        lists: options that take several all the same.
     """
     taken: dict[str, list[Word]] = {}
     inline: dict[str, Argument] = {}
@@ -54,9 +57,9 @@ def parse_flags(words: Iterable[Word], *, switches: Collection[str] = (), single
             if current is not None and not taken[current]:
                 taken[current].append(word)
             current = None
-        elif current is not None and not (single and taken[current]):
+        elif current is not None:
             taken[current].append(word)
-            current = None if single else current
+            current = None if single and current not in lists else current
         elif word.text is None:
             unknown += [] if _PATH.match(word.written) else [word]
         else:

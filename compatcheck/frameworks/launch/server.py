@@ -6,7 +6,10 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.document import Statement
+from compatcheck.core.errors import InputError
+from compatcheck.core.json_file import parse_json
 from compatcheck.core.pattern import lazy_compile
+from compatcheck.frameworks.conversions import graphs, largest
 from compatcheck.frameworks.launch.arguments import FurtherContent, OptionMeanings, make_command_document
 from compatcheck.frameworks.launch.flags import parse_flags
 
@@ -45,6 +48,19 @@ def read_length(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return None if str(value).strip().lower() in {"-1", "auto"} else read_count(value)
 
 
+def _compilation(value: Any) -> Mapping[str, Any]:  # noqa: ANN401 (configuration)
+    """Return what ``--compilation-config`` holds: JSON, or a level alone.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    try:
+        found = parse_json(value, "--compilation-config") if isinstance(value, str) else value
+    except InputError as error:
+        raise ValueError(str(error)) from None
+    return found if isinstance(found, dict) else {}
+
+
 def _lengthen(word: Word) -> Word:
     """Write a short option of several letters (``-tp``) as its reader lists it."""
     short = word.text is not None and word.text.partition("=")[0] in _SHORT
@@ -52,7 +68,12 @@ def _lengthen(word: Word) -> Word:
 
 
 _SHORT = frozenset({"-tp", "-pp", "-dp", "-q"})
-CONVERSIONS: Mapping[str, Convert] = {"count": read_count, "length": read_length}
+CONVERSIONS: Mapping[str, Convert] = {
+    "compiled_graphs": lambda value: graphs(_compilation(value).get("cudagraph_mode")),
+    "compiled_sizes": lambda value: largest(_compilation(value).get("cudagraph_capture_sizes")),
+    "count": read_count,
+    "length": read_length,
+}
 """What key files of servers name."""
 
 
@@ -64,6 +85,10 @@ _SWITCHES = frozenset(
     }
 )  # fmt: skip
 """Options that take no value, behind which the model may stand."""
+
+
+_LISTS = frozenset({"cuda_graph_bs", "cuda_graph_sizes", "cudagraph_capture_sizes"})
+"""Options that take several words."""
 
 
 class Server(NamedTuple):
@@ -82,7 +107,7 @@ class Server(NamedTuple):
 
     def read(self, launch: Launch, _: str) -> tuple[Document, ...]:
         """Translate a launch."""
-        flags = parse_flags(map(_lengthen, launch.arguments), switches=_SWITCHES, single=True)
+        flags = parse_flags(map(_lengthen, launch.arguments), switches=_SWITCHES, single=True, lists=_LISTS)
         named = [word.text for word in flags.positional[:1] if word.text]
         references = tuple(("model", name, "(argument)") for name in named)
         key = "(program)"

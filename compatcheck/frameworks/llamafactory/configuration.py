@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Statement
 from compatcheck.core.source import Skipped, Source
-from compatcheck.frameworks.conversions import LEAVE, constant, is_off, is_on
+from compatcheck.frameworks.conversions import LEAVE, OPEN, constant, is_off, is_on
 from compatcheck.frameworks.hf_trainer.arguments import (
     TRAINER_NAMES,
     TRAINER_TABLE,
@@ -174,16 +174,26 @@ def _losses(data: Mapping[str, Any], arguments: Arguments) -> None:
         arguments.known.append(Statement("training.loss_implementation", "stage", "cross_entropy"))
 
 
+_TOWERS = ("freeze_vision_tower", "freeze_multi_modal_projector")
+
+
 def _frozen(data: Mapping[str, Any], arguments: Arguments) -> None:
-    """Tell which parts of a model with towers are frozen in full fine-tuning (``model/model_utils/visual.py``)."""
+    """Tell which parts of a model with towers are frozen in full fine-tuning (``model/model_utils/visual.py``).
+
+    Of a tower without its projector, or the other way round, nobody knows the parameters.
+    """
     if data.get("finetuning_type") != "full":
         return
     key = next((name for name in ("freeze_language_model", "train_mm_proj_only") if is_on(data.get(name))), None)
     if key is not None:
         arguments.table["finetuning_type"] = SILENT
         arguments.known.append(Statement("training.peft", key, "freeze"))
-    elif any(is_off(data.get(name)) for name in ("freeze_vision_tower", "freeze_multi_modal_projector")):
+        return
+    trained = [name for name in _TOWERS if is_off(data.get(name))]
+    if trained:
         arguments.known.append(Statement(None, "(trains a tower)", True))
+    if trained and len(trained) < len(_TOWERS):
+        arguments.table[trained[0]] = (Key("model.trainable_parameters", constant(OPEN)),)
 
 
 def _on_megatron(data: Mapping[str, Any]) -> list[Statement]:

@@ -41,7 +41,10 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
     if launch.program in _SUPERVISED and "training.trainer" not in {one.fact for one in _entries(documents[0])}:
         said = Statement("training.trainer", launch.program, "sft")  # whatever its task: preferences are for `rlhf`
         documents = (documents[0]._replace(statements=(*documents[0].statements, said)), *documents[1:])
-    if launch.program.startswith("megatron ") or launcher is None:
+    if launch.program.startswith("megatron "):
+        return documents
+    documents = (_leave_loss(documents[0], launch), *documents[1:])
+    if launcher is None:
         return documents
     return (_spread(documents, launch), *documents[1:])
 
@@ -52,6 +55,23 @@ _SUPERVISED = frozenset({"swift sft", "megatron sft"})
 def _entries(document: Document) -> Iterator[Statement | Unresolved]:
     yield from document.statements
     yield from document.unresolved
+
+
+def _leave_loss(document: Document, launch: Launch) -> Document:
+    """Leave open how a loss in chunks, over logits that are there as a whole, takes memory: ranks of a sequence can have it.
+
+    Source: v3.7.0 trainers/sequence_parallel/utils.py, v3.9.0 and v4.5.2 trainers/utils.py per_token_loss_func_sp().
+    """
+    word = launch.variables.get(_CHUNK)
+    ranks = next((one.value for one in document.statements if one.key == "sequence_parallel_size"), 1)
+    if word in {None, "", "0"} or ranks == 1:
+        return document
+    why = f"computes the loss of {word} tokens at a time"
+    left = Unresolved("training.loss_implementation", _CHUNK, why)
+    return document._replace(unresolved=(*document.unresolved, left))
+
+
+_CHUNK = "CELOSS_PARALLEL_SIZE"
 
 
 def _is_mapping(value: object) -> bool:

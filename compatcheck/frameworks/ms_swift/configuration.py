@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.core.document import LEFT_OUT, Statement
 from compatcheck.core.environment import Environment
 from compatcheck.core.source import Skipped, Source
-from compatcheck.frameworks.conversions import LEAVE, constant, is_off, is_on, stated
+from compatcheck.frameworks.conversions import LEAVE, OPEN, constant, is_off, is_on, stated
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer.arguments import (
     TRAINER_NAMES,
@@ -138,7 +138,7 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     task = levelled.get("task_type") or ("seq_cls" if levelled.get("num_labels") is not None else None)
     if task in _WITHOUT_VOCABULARY:
         arguments.known.append(Statement("program.makes_logits", "task_type", False))
-    _frozen(levelled, arguments)
+    _frozen(levelled, arguments, "full" if megatron else "lora")
     if megatron:
         arguments.known.extend(_on_megatron(levelled))
     else:
@@ -194,17 +194,21 @@ def _quantisation(data: Mapping[str, Any], table: Table) -> None:
 
 
 _FREEZES = ("freeze_parameters", "freeze_parameters_regex", "freeze_llm")
+_TOWERS = ("freeze_vit", "freeze_aligner")
 _THAWS = ("trainable_parameters", "trainable_parameters_regex", "additional_trainable_parameters")
 
 
-def _frozen(data: Mapping[str, Any], arguments: Arguments) -> None:
+def _frozen(data: Mapping[str, Any], arguments: Arguments, usual: str) -> None:
     """Tell which part of full fine-tuning is frozen (``swift/llm/train/tuner.py``, ``sft.py`` and ``utils/torch_utils.py``).
 
-    A ratio freezes the first parameters by their number; LISA trains as many blocks, and all that is outside of blocks.
+    A ratio freezes the first parameters by their number; LISA trains as many blocks, and all that is outside of blocks. Of a
+    tower without its projector, or the other way round, nobody knows the parameters. ``usual`` is the tuner of a run that
+    names none.
     """
-    tuner = next((key for key in _TUNERS if data.get(key) is not None), None)
-    if tuner is None or str(data[tuner]) != "full":
+    tuner = next((key for key in _TUNERS if data.get(key) is not None), _TUNERS[0])
+    if str(data.get(tuner) or usual) != "full":
         return
+    trained = [name for name in _TOWERS if is_off(data.get(name))]
     ratio, layers = data.get("freeze_parameters_ratio") or 0, data.get("lisa_activated_layers") or 0
     named = [key for key in _FREEZES if data.get(key) and not is_off(data[key])]
     key = named[0] if named else "freeze_parameters_ratio" if ratio else "lisa_activated_layers" if layers else None
@@ -216,8 +220,10 @@ def _frozen(data: Mapping[str, Any], arguments: Arguments) -> None:
             arguments.known.append(Statement("training.trained_share", key, 1 - ratio))
         elif key == "lisa_activated_layers" and isinstance(layers, int):
             arguments.known.append(Statement("training.trained_layers", key, layers))
-    elif any(is_off(data.get(name)) for name in ("freeze_vit", "freeze_aligner")):
+    elif trained:
         arguments.known.append(Statement(None, "(trains a tower)", True))
+        if len(trained) < len(_TOWERS):
+            arguments.table[trained[0]] = (Key("model.trainable_parameters", constant(OPEN)),)
 
 
 def _own_optimizer(data: Mapping[str, Any], arguments: Arguments) -> None:

@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 from compatcheck.core.document import Statement, Unresolved
-from compatcheck.frameworks.conversions import positive
+from compatcheck.frameworks.conversions import LEAVE, opens
 from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Names, Table
 from compatcheck.frameworks.launch.arguments import (
     FurtherContent,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from compatcheck.core.document import Document
+    from compatcheck.frameworks.conversions import Convert
     from compatcheck.frameworks.launch.program import Launch
     from compatcheck.frameworks.launch.values import Argument
 
@@ -58,6 +59,7 @@ _COLOCATE_ALL = ("colocate_all_models", "train.colocate_all")
 _ASYNC = ("async_train", "train.async_enable")
 """With it ``colocate_all_models`` leaves the engines on devices of their own (``cli/train_ppo_ray.py``)."""
 _DYNAMIC = ("use_dynamic_batch", "train.dynamic_batch_enable")
+_TENSORS = ("ds_tensor_parallel_size", "ds.tensor_parallel_size")
 _SHORT = {"actor": "actor", "critic": "critic", "reference": "ref", "reward": "reward"}
 
 MODELS = {"pretrain": "model", "actor.model_name_or_path": "model", "model.model_name_or_path": "model"}
@@ -108,6 +110,7 @@ _STEPS = Unresolved(
     "training.gradient_accumulation_steps",
     "(batch of the optimizer)",
     "follows from the number of ranks and the micro batch",
+    follows=True,
 )
 """DeepSpeed is given the whole batch and the micro batch (``get_ds_train_config``, ``utils/deepspeed/deepspeed.py``)."""
 
@@ -158,6 +161,22 @@ def _select(keys: Iterable[Key], role: str) -> tuple[Key, ...]:
     return tuple(key for key in keys if key.role == role)
 
 
+def _fill(options: Mapping[str, Argument]) -> Convert:
+    """Make the conversion of a limit in tokens, which ranks of tensor parallelism lend each other, and each goes through all of.
+
+    Source: v0.11.0 utils/seqlen_balancing.py get_minimum_num_micro_batch_size().
+    """
+    split = _given(options, _TENSORS)
+    if split is not None and split[1].why is not None:
+        return opens
+    ranks = split[1].value if split is not None and type(split[1].value) is int else 1
+
+    def fill(limit: object) -> object:
+        return limit * ranks if type(limit) is int and limit > 0 else LEAVE
+
+    return fill
+
+
 def _table(options: Mapping[str, Argument], roles: tuple[str, ...]) -> tuple[Table, dict[str, str]]:
     trained: tuple[str | None, ...] = tuple(role for role in _TRAINED if role in roles) or (None,)
     table: Table = dict(_EVERY)
@@ -168,7 +187,7 @@ def _table(options: Mapping[str, Argument], roles: tuple[str, ...]) -> tuple[Tab
     if dynamic is not None and dynamic[1].value is True:
         for names, fact in _TOKENS.items():
             roles_of = trained if fact.startswith("training.") else (None,)
-            table.update(dict.fromkeys(names, tuple(Key(fact, positive, role) for role in roles_of)))
+            table.update(dict.fromkeys(names, tuple(Key(fact, _fill(options), role) for role in roles_of)))
         for names in (
             ("micro_train_batch_size", "train.micro_batch_size"),
             ("micro_rollout_batch_size", "rollout.micro_batch_size"),

@@ -353,6 +353,7 @@ def _take_model(call: Call, found: Findings) -> None:
         return  # a second model: what it is loaded with says nothing about the first
     dtype = "dtype" if "dtype" in call.keywords else "torch_dtype"
     _leave_open(call, (dtype, "attn_implementation", "load_in_4bit", "use_cache"), found)
+    _take_engine(call, found)
     if call.owner.startswith("Fast") and not call.is_open:  # from 2024.1 on
         found.take("load_in_4bit", call.keywords.get("load_in_4bit", Given(True, call.line)), call)
     for key, given in call.keywords.items():
@@ -370,6 +371,31 @@ def _take_model(call: Call, found: Findings) -> None:
                 found.open(call, SHARDING, why, since=0)
         elif key == "use_flash_attention_2" and given.value is True:
             found.take("attn_implementation", given._replace(value="flash_attention_2"), call)
+
+
+def _take_engine(call: Call, found: Findings) -> None:
+    """Take the engine that Unsloth starts in the process, whose weights it trains.
+
+    It takes a share of what is free before anything else is there. Source: unsloth 2025.11.1 models/loader.py, models/llama.py;
+    unsloth_zoo 2025.11.1 vllm_utils.py load_vllm(), convert_vllm_to_huggingface().
+    """
+    given = call.keywords.get("fast_inference") if call.owner.startswith("Fast") else None
+    if given is not None and given.why is not None:
+        found.unresolved.append(Unresolved("rollout.engine", "fast_inference", given.why))
+    if given is None or given.why is not None or given.value is not True:
+        return
+    found.state("rollout.engine", "fast_inference", "vllm", call)
+    for fact in ("rollout.colocated", "rollout.adapters", "program.engine_shares_weights"):
+        found.state(fact, "fast_inference", value=True, call=call)
+    share = call.keywords.get(_SHARE) or (None if call.is_open else Given(_UNSLOTHS_SHARE, call.line))
+    if share is not None and share.why is not None:
+        found.unresolved.append(Unresolved("rollout.gpu_memory_utilization", _SHARE, share.why))
+    elif share is not None and isinstance(share.value, int | float):
+        found.state("rollout.gpu_memory_utilization", _SHARE, float(share.value), call)
+
+
+_SHARE, _UNSLOTHS_SHARE = "gpu_memory_utilization", 0.5
+"""The engine's share of the device, and what it is where it is left out."""
 
 
 def _is_told(value: ast.expr, given: Given, call: Call, objects: Objects) -> bool:

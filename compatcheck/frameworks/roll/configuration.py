@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from compatcheck.core.document import LEFT_OUT, Document, Gap, Statement
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.composition import merge_options, retell
-from compatcheck.frameworks.conversions import LEAVE, share
+from compatcheck.frameworks.conversions import LEAVE, constant, share
 from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Names, Table
 from compatcheck.frameworks.launch.arguments import (
     OptionMeanings,
@@ -235,12 +235,19 @@ def _settle(table: Table, values: Mapping[str, Any], section: str, role: str | N
         ]
         dtype = f"{section}.model_args.dtype"
         table[dtype] = (*table[dtype], Key("training.mixed_precision", _name_precision, role))
+    frozen = f"{section}.model_args.freeze_module_prefix"
     if not values.get(f"{section}.model_args.lora_target"):
         silent += ["model_args.lora_rank", "model_args.lora_dropout"]
+        if strategy.startswith("megatron") and values.get(frozen) == _TOWER:
+            table[frozen] = (Key("run.trains_tower", constant(value=False), role),)
+    else:  # then adapters alone are trained (roll/models/model_providers.py)
+        silent.append("model_args.freeze_module_prefix")
     table.update(dict.fromkeys((f"{section}.{name}" for name in silent), SILENT))
     _settle_batches(table, values, section, role)
 
 
+_TOWER = "vision_model"
+"""What mcore_adapter calls the whole tower of a model that sees."""
 _OF_MEGATRON = (
     "tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size",
     "expert_tensor_parallel_size", "sequence_parallel", "recompute_granularity", "use_distributed_optimizer", "optimizer",

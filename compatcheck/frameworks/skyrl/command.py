@@ -11,8 +11,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import LEFT_OUT, Document, Statement, Unresolved
-from compatcheck.frameworks.conversions import LEAVE
-from compatcheck.frameworks.keys import SILENT, KeyTable, Names, Table
+from compatcheck.frameworks.conversions import opens, share
+from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Names, Table
 from compatcheck.frameworks.launch.arguments import (
     FurtherContent,
     OptionMeanings,
@@ -208,24 +208,23 @@ def _of_roles(options: Options, table: Table, roles: tuple[str, ...]) -> Iterato
 
 
 def _cut_by_length(options: Options, table: Table) -> None:
-    """Read batches in tokens where a limit makes them so: it counts what all ranks of one sequence hold together."""
+    """Read batches in tokens where a limit makes them so."""
     limit = _value(options, f"{_T}max_tokens_per_microbatch", -1)
     if isinstance(limit, int) and limit <= 0:
         return
     table[f"{_T}micro_train_batch_size_per_gpu"] = table[f"{_T}micro_forward_batch_size_per_gpu"] = SILENT
     key = "megatron_config.context_parallel_size" if _is_on_megatron(options, "rl") else "sequence_parallel_size"
-    meanings = []
-    for meaning in table[f"{_T}max_tokens_per_microbatch"]:
-        section = next((name for name, role in SECTIONS.items() if role == meaning.role), "trainer.policy.")
-        split = _value(options, f"{section}{key}", 1)
-        meanings.append(meaning._replace(convert=_per_rank(split)))
-    table[f"{_T}max_tokens_per_microbatch"] = tuple(meanings)
-
-
-def _per_rank(split: object) -> Any:  # noqa: ANN401 (a conversion)
-    return lambda limit: (
-        max(1, limit // split) if isinstance(limit, int) and isinstance(split, int) and split else LEAVE
+    sections = {role: name for name, role in SECTIONS.items()}
+    table[f"{_T}max_tokens_per_microbatch"] = tuple(
+        _share(options, meaning, f"{sections.get(str(meaning.role), 'trainer.policy.')}{key}")
+        for meaning in table[f"{_T}max_tokens_per_microbatch"]
     )
+
+
+def _share(options: Options, limit: Key, split: str) -> Key:
+    """Divide a limit in tokens among the ranks of a sequence: it counts what all of them hold together."""
+    ranks = _value(options, split, 1)
+    return limit._replace(convert=share(ranks) if isinstance(ranks, int) else opens)
 
 
 def _place(options: Options, table: Table, roles: tuple[str, ...]) -> Iterator[Statement]:
@@ -279,5 +278,7 @@ def _of_supervised(options: Options, table: Table) -> Iterator[Statement]:
         table[limit] = SILENT
         return
     table["micro_train_batch_size_per_gpu"] = SILENT
+    table[limit] = tuple(_share(options, key, "megatron_config.context_parallel_size") for key in table[limit])
     if limit not in options and isinstance(length, int):
-        yield Statement("training.micro_batch_tokens", f"{limit}{LEFT_OUT}", length)
+        (tokens,) = table[limit]
+        yield Statement(tokens.fact, f"{limit}{LEFT_OUT}", length if tokens.convert is None else tokens.convert(length))

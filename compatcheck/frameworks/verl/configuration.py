@@ -51,13 +51,7 @@ def _engine(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return LEAVE if value is None else str(value).removesuffix("_v6").removesuffix("_async")
 
 
-def _largest(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    """Read a list of numbers by the largest; what is none states nothing."""
-    numbers = [one for one in value if type(one) is int] if isinstance(value, list) else []
-    return max(numbers, default=LEAVE)
-
-
-CONVERSIONS = {"engine": _engine, "largest": _largest, "resolved": _resolved}
+CONVERSIONS = {"engine": _engine, "resolved": _resolved}
 TABLE = KeyTable(__file__, conversions=CONVERSIONS)
 """Key → meaning, over verl 0.1 to 0.9.1 and its forks."""
 _NAMES = Names(__file__)

@@ -122,6 +122,15 @@ def test_a_head_of_few_labels_makes_no_logits() -> None:
     assert "logits and loss" in names[0] - names[1]
 
 
+def test_what_a_key_leaves_open_of_what_is_trained_is_asked_for() -> None:
+    trained, stated = "model.trainable_parameters", MODEL | STATED
+    statements = tuple(Statement(fact, fact, value) for fact, value in stated.items())
+    document = Document("native", Source("c.yaml"), statements, unresolved=(Unresolved(trained, "frozen", "?"),))
+    found = price(resolve("s", rules=open_rules(()), documents=(document,)))
+    assert (found.needs, found.phases) == ((trained,), ())
+    assert priced(stated=stated).phases
+
+
 def test_no_verdict_rests_on_a_fact_that_is_set_to_something_nobody_knows() -> None:
     statements = tuple(Statement(fact, fact, value) for fact, value in MODEL.items())
     opened = Unresolved("training.loss_implementation", "my_loss", "decides it in a way that was not read")

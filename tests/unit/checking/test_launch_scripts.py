@@ -180,6 +180,32 @@ def test_a_program_of_a_checkout_that_no_list_has_is_of_the_release_it_states(ru
     assert value(subject, "training.tensor_parallel", "actor") == 1
 
 
+@pytest.mark.parametrize(
+    ("pin", "ranks"),
+    [
+        ("MODE=pinned_tag\nTAG=v0.4.0\n", 1),
+        ("# verl\nMODE=pinned_tag\nTAG=v0.1\nNOTES=not verl==0.4.0\n", 4),
+        ("MODE=rolling\nTAG=v0.4.0\n", 4),  # what lies around it says which
+        ("MODE=pinned_tag\nTAG=main\n", 4),
+    ],
+)
+def test_a_recipe_is_of_the_release_that_a_file_beside_it_names(
+    rules: RuleSet, project: Path, pin: str, ranks: int
+) -> None:
+    run = "python -m verl.trainer.main_ppo --config-name=ppo_megatron_trainer actor_rollout_ref.model.path=m"
+    files = {
+        "recipe/retool/run.sh": f"{run} trainer.n_gpus_per_node=8\n",
+        "recipe/retool/REQUIRED_VERL.txt": pin,
+        "verl/__init__.py": "",
+        "verl/version/version": "0.1\n",
+    }
+    for name, text in files.items():
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(text)
+    (subject,) = read(rules, "recipe/retool/run.sh").subjects
+    assert value(subject, "training.tensor_parallel", "actor") == ranks
+
+
 RECIPE = (
     "model_name_or_path: Qwen/Qwen2.5-7B\nreward_funcs: [accuracy]\nnum_generations: 8\nmax_completion_length: 64\n"
     "use_vllm: true\nper_device_train_batch_size: 8\nlearning_rate: 1.0e-6\noutput_dir: o\nbf16: true\n"

@@ -708,3 +708,14 @@ def test_optimizer_states_that_are_loaded_for_the_step_are_in_no_other_phase() -
     states = {phase.name: bytes_of(phase, "optimizer_states") for phase in found.phases}
     assert states.pop("step") > 0
     assert set(states.values()) == {0}
+
+
+def test_an_engine_that_serves_the_weights_of_the_trainer_holds_none_of_its_own() -> None:
+    shared = price({**ACTOR, "program.engine_shares_weights": True})
+    names = {component.name for phase in shared.phases for component in phase.components}
+    assert not any("engine weights" in name or "on their way to the engine" in name for name in names)
+    assert any("engine weights" in component.name for phase in price(ACTOR).phases for component in phase.components)
+    pool = next(one for phase in shared.phases for one in phase.components if "KV pool" in one.name)
+    assert pool.size.expected == pytest.approx(
+        0.5 * 80 * GIB - 2 * 7615616512 / 2, rel=0.1
+    )  # its share, less the weights

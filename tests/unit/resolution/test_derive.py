@@ -271,6 +271,15 @@ def test_a_loss_that_a_patch_decides_is_not_derived() -> None:
         assert (loss in facts) is derived
 
 
+def test_what_a_key_opens_does_not_follow_and_what_rows_leave_undecided_may() -> None:
+    stated = {"training.global_batch_size": 16, "training.micro_batch_size": 2, "hardware.world_size": 4}
+    steps = "training.gradient_accumulation_steps"
+    for undecided, opened, derived in (((), (), True), ((steps,), (), True), ((), (steps,), False)):
+        facts = {name: Fact(name, value, "set") for name, value in stated.items()}
+        derive(facts, undecided, opened)
+        assert (steps in facts) is derived
+
+
 def test_a_model_of_the_programs_own_is_not_quantised_as_the_file_of_its_weights() -> None:
     place = (Source("config.json"),)
 

@@ -26,6 +26,12 @@ RELEASES = ("0.1rc0", "0.1", "0.2rc1", "0.2", "0.3.0")
         ("version/version", "0.3.0.dev\n", ">=0.2,<=0.3.0"),  # begun where the series before left
         ("../version.txt", "0.2\n", ">=0.2,<=0.3.0"),
         ("../VERSION", "0.3.0\n", ">=0.3.0"),
+        ("../setup.py", 'import setuptools\nsetuptools.setup(name="a_package", version="0.2")\n', ">=0.2,<=0.3.0"),
+        ("../setup.py", 'setup(name="another", version="0.2")\n', None),  # has this package among its own
+        ("../setup.py", 'setup(name="a-package", version=read())\n', None),
+        ("../setup.py", "setup(\n", None),
+        ("../pyproject.toml", '[project]\nname = "a-package"\nversion = "0.2"\n', ">=0.2,<=0.3.0"),
+        ("../pyproject.toml", '[project]\nname = "a-package"\ndynamic = ["version"]\n', None),
     ],
 )
 def test_sources_lie_between_their_own_release_and_the_next(
@@ -38,3 +44,11 @@ def test_sources_lie_between_their_own_release_and_the_next(
     package = read_release("a-package", "a_package", str(tmp_path), RELEASES, LOCAL)
     assert (None if package is None else package.specifier) == specifier
     assert package is None or (package.version, package.details) == (None, {"editable": str(tmp_path)})
+
+
+def test_a_folder_of_sources_lies_in_its_project(tmp_path: Path) -> None:
+    (tmp_path / "src/a_package").mkdir(parents=True)
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "a-package"\nversion = "0.3.0"\n')
+    package = read_release("a-package", "a_package", str(tmp_path / "src"), RELEASES, LOCAL)
+    assert package is not None
+    assert package.specifier == ">=0.3.0"

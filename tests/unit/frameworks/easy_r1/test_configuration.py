@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+from compatcheck.core.source import Source
 from compatcheck.frameworks.easy_r1 import configuration as easy_r1
+from compatcheck.resolution.resolve import resolve
+from compatcheck.rules.locate import open_rules
 from tests.unit.frameworks.launch_script.written_commands import facts
 
 
@@ -36,10 +41,22 @@ def test_batches_count_prompts_and_what_is_switched_off_weighs_nothing() -> None
     assert "training.global_batch_size" not in facts(easy_r1.read(data, "c.yaml").documents[0], "actor")
 
 
-def test_a_frozen_tower_leaves_open_what_is_trained() -> None:
+@pytest.mark.parametrize(
+    ("kind", "frozen", "trained"),
+    [
+        ("qwen2_5_vl", True, 7_000),
+        ("qwen2_5_vl", False, 8_000),
+        ("gemma3", True, 8_000),  # has no `visual`: "No vision tower found."
+    ],
+)
+def test_a_frozen_tower_is_not_trained(kind: str, trained: int, *, frozen: bool) -> None:
     data = {
-        "worker": {"actor": {"model": {"freeze_vision_tower": True}}, "rollout": {}},
+        "worker": {"actor": {"model": {"freeze_vision_tower": frozen}}, "rollout": {}},
         "algorithm": {"adv_estimator": "grpo"},
     }
     (document,) = easy_r1.read(data, "c.yaml").documents
-    assert [one.fact for one in document.unresolved] == ["model.trainable_parameters"]
+    model = {"model.model_type": kind, "model.parameters": 8_000, "model.vision_parameters": 1_000}
+    settings = {name: (value, Source("x")) for name, value in model.items()}
+    found = resolve("x", rules=open_rules(), documents=(document,), settings=settings).roles
+    assert found["actor"]["model.trainable_parameters"].value == trained
+    assert found["reference"]["model.trainable_parameters"].value == 0

@@ -58,3 +58,10 @@ def test_stored_arguments_leave_open_what_they_fill_in() -> None:
     opened = {entry.fact for entry in documents(TUNE + " --load_args true --resume_from_checkpoint ck")[0].unresolved}
     assert {"training.peft", "model.load_dtype", "model.quantization"} <= opened
     assert not documents(TUNE + " --load_args false")[0].unresolved
+
+
+def test_a_loss_in_chunks_over_whole_logits_is_left_open_where_ranks_share_a_sequence() -> None:
+    for size, ranks, opened in (("2048", 8, True), ("0", 8, False), ("2048", 1, False)):
+        words = f"{TUNE} --sequence_parallel_size {ranks}"
+        (document, *_) = documents(words, CELOSS_PARALLEL_SIZE=size, NPROC_PER_NODE="8")
+        assert ("training.loss_implementation" in {one.fact for one in document.unresolved}) is opened

@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 
 from compatcheck.core.document import AUTO, Document
+from compatcheck.core.environment import Environment, Package
+from compatcheck.core.source import Source
 from compatcheck.frameworks.ms_swift import configuration as ms_swift
 from compatcheck.frameworks.recognise import read_configuration
+from compatcheck.resolution.resolve import resolve
+from compatcheck.rules.locate import open_rules
 from tests import ROOT
 from tests.unit.frameworks.reading import read_file
 from tests.unit.frameworks.stated_facts import facts
@@ -281,3 +285,27 @@ def test_how_weights_go_to_the_engine_is_not_read() -> None:
     ]
     assert [gap.source.key for gap in document.gaps] == ["move_model_batches"]
     assert facts(document)["rollout.max_model_len"] == 4096
+
+
+@pytest.mark.parametrize("megatron", [{}, {"micro_batch_size": 1, "tensor_model_parallel_size": 2}])
+@pytest.mark.parametrize(
+    ("keys", "trained"),
+    [
+        ({}, 7_000),
+        ({"freeze_vit": False, "freeze_aligner": False}, 8_000),
+        ({"freeze_vit": False}, None),
+        ({"freeze_aligner": False, "freeze_vit": True}, None),
+        ({"freeze_llm": True}, None),
+    ],
+)
+def test_towers_are_frozen_unless_a_key_says_otherwise(
+    megatron: dict[str, Any], keys: dict[str, Any], trained: int | None
+) -> None:
+    named = {"tuner_type": None, **megatron} if megatron else FULL  # on Megatron it is what is done where none is named
+    model = {"model.parameters": 8_000, "model.vision_parameters": 1_000}
+    packages = {"ms-swift": Package("ms-swift", "4.5.2", Source("x"))}
+    stack = Environment(origin="x", packages=packages, complete=False)
+    settings = {name: (value, Source("x")) for name, value in model.items()}
+    found = resolve("x", rules=open_rules(), environment=stack, documents=read(**named, **keys), settings=settings)
+    fact = found.roles["train"].get("model.trainable_parameters")
+    assert (None if fact is None else fact.value) == trained

@@ -119,6 +119,12 @@ def test_dynamic_batches_count_tokens() -> None:
     assert "training.micro_batch_size" not in facts(found, "actor")
 
 
+@pytest.mark.parametrize(("ranks", "tokens"), [("--ds_tensor_parallel_size 2", 16384), ("--ring_attn_size 2", 8192)])
+def test_ranks_of_tensors_fill_a_batch_together_and_each_has_all_of_it(ranks: str, tokens: int) -> None:
+    found = read(f"--pretrain m --use_dynamic_batch --train_max_tokens_per_gpu 8192 {ranks}")
+    assert facts(found, "actor")["training.micro_batch_tokens"] == tokens
+
+
 @pytest.mark.parametrize(
     ("program", "trainer"), [("train_sft", "sft"), ("train_dpo", "dpo"), ("train_rm", "reward"), ("train_kto", "kto")]
 )

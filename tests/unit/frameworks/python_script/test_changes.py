@@ -325,3 +325,24 @@ def test_arguments_of_another_class_are_none_of_the_same_name(tmp_path: Path, ma
     subject = read(tmp_path, f"{head}{made}\nargs = TrainingArguments(output_dir='o')\nTrainer(model, args).train()\n")
     assert not {CHECKPOINTING, OPTIMIZER, BATCH} & subject.roles["train"].keys()
     assert subject.gaps
+
+
+@pytest.mark.parametrize(
+    ("load", "engine", "share"),
+    [
+        (", fast_inference=True, max_lora_rank=32, gpu_memory_utilization=0.9", "vllm", 0.9),
+        (", fast_inference=True", "vllm", 0.5),
+        (", fast_inference=False, gpu_memory_utilization=0.9", None, None),
+        (", fast_inference=FAST", None, None),
+    ],
+)
+def test_the_engine_that_unsloth_starts_is_read(
+    tmp_path: Path, load: str, engine: str | None, share: float | None
+) -> None:
+    subject = read(tmp_path, UNSLOTH.format(load=load, more="r=32"))
+    facts = subject.roles["train"]
+    assert (facts["rollout.engine"].value if "rollout.engine" in facts else None) == engine
+    stated = facts.get("rollout.gpu_memory_utilization")
+    assert (None if stated is None else stated.value) == share
+    assert ("program.engine_shares_weights" in facts) is (engine is not None)
+    assert ("rollout.engine" in {name for name, _, _ in subject.unresolved}) is ("FAST" in load)

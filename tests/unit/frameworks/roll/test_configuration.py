@@ -8,8 +8,10 @@ import pytest
 import yaml
 
 from compatcheck.core.document import Document
+from compatcheck.core.source import Source
 from compatcheck.frameworks.recognise import follow_references, read_configurations
 from compatcheck.frameworks.roll import configuration as roll
+from compatcheck.resolution.resolve import resolve
 from compatcheck.rules.locate import open_rules
 from tests.unit.frameworks.launch_script.written_commands import facts
 
@@ -285,3 +287,34 @@ def test_an_engines_own_options_are_known() -> None:
     document = read(actor_infer=section("actor_infer", config))
     assert facts(document)["rollout.tensor_parallel"] == 2
     assert [key for key, _ in document.unread] == ["actor_infer.strategy_args.strategy_config.no_such_key"]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "arguments", "stated", "opened"),
+    [
+        ("megatron_train", {"freeze_module_prefix": "vision_model"}, False, False),
+        ("megatron_train", {"freeze_module_prefix": "vision_model.blocks,vision_model.patch_embed"}, None, True),
+        ("fsdp2_train", {"freeze_module_prefix": "vision_model"}, None, True),  # its modules have other names
+        ("megatron_train", {"freeze_module_prefix": "vision_model", "lora_target": "all-linear"}, None, False),
+    ],
+)
+def test_what_is_frozen_is_known_or_left_open(
+    strategy: str, arguments: dict[str, str], stated: object, *, opened: bool
+) -> None:
+    document = read(actor_train=section("actor_train", strategy=strategy, model_args=arguments))
+    assert facts(document, "actor").get("run.trains_tower") is stated
+    assert ("model.trainable_parameters" in {one.fact for one in document.unresolved}) is opened
+    found = resolve("x", rules=open_rules(), documents=(document,), settings={"model.parameters": (9, Source("x"))})
+    assert ("model.trainable_parameters" in found.roles["actor"]) is (strategy == "megatron_train" and stated is False)
+
+
+def test_graphs_of_engine_and_training() -> None:
+    engine = {"compilation_config": {"cudagraph_mode": "NONE", "cudagraph_capture_sizes": [1, 16, 8]}}
+    document = read(
+        actor_infer=section("actor_infer", engine), actor_train=section("actor_train", {"cuda_graph_impl": "local"})
+    )
+    found = facts(document)
+    assert (found["rollout.cuda_graphs"], found["rollout.max_cudagraph_capture_size"]) == (False, 16)
+    assert [gap.source.key for gap in document.gaps] == ["actor_train.strategy_args.strategy_config.cuda_graph_impl"]
+    off = read(actor_train=section("actor_train", {"cuda_graph_impl": "none"}))
+    assert not off.gaps

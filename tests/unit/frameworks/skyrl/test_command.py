@@ -199,12 +199,27 @@ def test_supervised_training() -> None:
     )
 
 
+def test_graphs_of_the_engine_are_read() -> None:
+    kwargs = "generator.inference_engine.engine_init_kwargs"
+    words = (
+        f"{kwargs}.compilation_config.cudagraph_mode=NONE {kwargs}.compilation_config.cudagraph_capture_sizes=[1,8,4]"
+    )
+    found = facts(documents(f"{RL} {WORDS} {words}")[0])
+    assert (found["rollout.cuda_graphs"], found["rollout.max_cudagraph_capture_size"]) == (False, 8)
+
+
 def test_packed_batches_are_filled_up_to_a_number_of_tokens() -> None:
     words = "max_length=4096 use_sequence_packing=true micro_train_batch_size_per_gpu=6"
     assert facts(documents(f"{SFT} {words}")[0])["training.micro_batch_tokens"] == 4096
     found = facts(documents(f"{SFT} {words} max_tokens_per_microbatch=8192")[0])
     assert found["training.micro_batch_tokens"] == 8192
     assert "training.micro_batch_size" not in found
+
+
+@pytest.mark.parametrize(("limit", "each"), [("", 2048), ("max_tokens_per_microbatch=8192", 4096)])
+def test_ranks_of_a_sequence_share_a_packed_batch(limit: str, each: int) -> None:
+    words = "max_length=4096 use_sequence_packing=true megatron_config.context_parallel_size=2"
+    assert facts(documents(f"{SFT} {words} {limit}")[0])["training.micro_batch_tokens"] == each
 
 
 @pytest.mark.parametrize(

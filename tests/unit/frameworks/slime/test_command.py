@@ -89,7 +89,8 @@ def test_options_of_megatron_and_of_the_engine_are_read() -> None:
     assert found["rollout.gpu_memory_utilization"] == 0.7
     assert found["model.num_hidden_layers"] == 36
     assert found["model.quantization"] is None
-    assert [gap.source.key for gap in document.gaps] == ["sglang_quantization", "sglang_cuda_graph_bs"]
+    assert [gap.source.key for gap in document.gaps] == ["sglang_quantization"]
+    assert found["rollout.max_cudagraph_capture_size"] == 4
     assert not document.unread
 
 

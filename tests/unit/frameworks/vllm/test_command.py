@@ -19,3 +19,22 @@ def test_a_server_is_an_engine_with_its_model(start: str) -> None:
         "rollout.tensor_parallel": 2,
         "rollout.enforce_eager": True,
     }
+
+
+@pytest.mark.parametrize(
+    ("words", "graphs", "size"),
+    [
+        ("--max-cudagraph-capture-size 64", None, 64),
+        ("--cudagraph-capture-sizes 1 2 16 8", None, 16),
+        ("--cuda-graph-sizes 32", None, 32),
+        ("""--compilation-config '{"cudagraph_mode": "NONE"}'""", False, None),
+        ("""--compilation-config '{"cudagraph_mode": "PIECEWISE", "cudagraph_capture_sizes": [4, 1]}'""", None, 4),
+        ("--compilation-config.cudagraph_mode none", False, None),
+        ("--compilation-config 3", None, None),
+    ],
+)
+def test_which_graphs_an_engine_captures(words: str, graphs: object, size: int | None) -> None:
+    (document,) = documents(f"vllm serve org/model {words}")
+    found = facts(document)
+    assert (found.get("rollout.cuda_graphs"), found.get("rollout.max_cudagraph_capture_size")) == (graphs, size)
+    assert not document.unread
