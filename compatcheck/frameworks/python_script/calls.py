@@ -253,15 +253,45 @@ def _held_by(node: ast.expr) -> str:
     return dotted_name(node)
 
 
-def _inner_scope(node: ast.AST, outer: Scope, decide: Callable[[ast.expr, Scope], bool | None]) -> Scope:
+def _inner_scope(
+    node: ast.AST, outer: Scope, decide: Callable[[ast.expr, Scope], bool | None], given: Mapping[str, ast.expr]
+) -> Scope:
     scope = Scope(outer)
     arguments = getattr(node, "args", None)
     if isinstance(arguments, ast.arguments):
         every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg)
         for argument in filter(None, every):
-            scope.assign(argument.arg, None)
+            scope.assign(argument.arg, given.get(argument.arg))
     _collect(node, scope, decide)
     return scope
+
+
+def _parameters(tree: ast.Module, nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.FunctionDef, dict[str, ast.expr]]]:
+    """Yield the functions of a module that one call alone starts, with what its parameters are given that is a literal."""
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef) and not node.decorator_list}
+    used: dict[str, int] = {}
+    calls: dict[str, ast.Call] = {}
+    for node in nodes:
+        match node:
+            case ast.Call(func=ast.Name(id=name)) if name in functions:
+                calls[name] = node
+            case ast.Name(id=name) | ast.FunctionDef(name=name) if name in functions:
+                used[name] = used.get(name, 0) + 1
+    for name, call in calls.items():
+        told = not any(isinstance(one, ast.Starred) for one in call.args) and all(word.arg for word in call.keywords)
+        if told and used[name] == 2:  # its definition and this call
+            yield functions[name], dict(_given_to(functions[name].args, call))
+
+
+def _given_to(parameters: ast.arguments, call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+    """Yield what parameters hold that are given a constant, or left out and have one as their default."""
+    places = [*parameters.posonlyargs, *parameters.args]
+    defaults = zip(reversed(places), reversed(parameters.defaults), strict=False)
+    named = zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True)
+    held: dict[str, ast.expr | None] = {one.arg: value for one, value in (*defaults, *named)}
+    held.update((one.arg, value) for one, value in zip(places, call.args, strict=False))
+    held.update((str(word.arg), word.value) for word in call.keywords)
+    yield from ((name, value) for name, value in held.items() if isinstance(value, ast.Constant))
 
 
 class Script:
@@ -306,6 +336,8 @@ class Script:
         for name, key in tuple(self.attributes):
             self.attributes |= {(other, key) for other in _of_others({name}, others)}
         _collect(tree, self.module, self._decide_by_options)
+        self.given: dict[ast.AST, dict[str, ast.expr]] = dict(_parameters(tree, self.nodes))
+        """What parameters of functions hold that are called once."""
         self.scopes: dict[ast.AST, Scope] = {}
         """Of each function and class, the scope of its own names."""
         self.visited = tuple(self._visit(tree, self.module, None, 0))
@@ -367,7 +399,9 @@ class Script:
             yield node, scope, condition
         inner = scope
         if isinstance(node, _SCOPES):
-            inner = self.scopes[node] = _inner_scope(node, scope, self._decide_by_options)
+            inner = self.scopes[node] = _inner_scope(
+                node, scope, self._decide_by_options, self.given.get(node, {})
+            )
         if isinstance(node, ast.If | ast.IfExp | ast.While):
             yield from self._branches(node, inner, condition, depth)
             return
