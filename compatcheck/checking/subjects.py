@@ -54,14 +54,18 @@ def build_subject(
 def _with_checkouts(
     environment: Environment | None, documents: Sequence[Document], shared: Shared
 ) -> Environment | None:
-    """Add the packages in whose checkout a command or a configuration lies, or that its project pins, where no list has them."""
+    """Add the packages in whose checkout a command or a configuration lies, or that its project pins, where no list says which.
+
+    A list that names a package and no release of it (``dependencies = ["trl"]``) takes the one in the checkout as well as any.
+    """
     from compatcheck.collectors.python.checkout import read_release  # noqa: PLC0415 (only beside configurations)
     from compatcheck.core.environment import Environment  # noqa: PLC0415 (as above)
     from compatcheck.frameworks.beside import find_beside  # noqa: PLC0415 (as above)
     from compatcheck.resolution.imported import imported_packages  # noqa: PLC0415 (as above)
     from compatcheck.rules.programs import find_program  # noqa: PLC0415 (as above)
 
-    known = {} if environment is None else environment.packages
+    listed = {} if environment is None else environment.packages
+    known = {name for name, one in listed.items() if one.version is not None or one.specifier}
     found: dict[str, Package] = {}
     for document in documents:
         program = find_program(document.reader)

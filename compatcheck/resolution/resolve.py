@@ -122,6 +122,7 @@ def resolve(
         ),
         hardware=tuple(hardware),
         settings=settings or {},
+        by_release={role: part.by_release for role, part in resolved.items()},
     )
 
 
@@ -165,6 +166,8 @@ class Resolved(NamedTuple):
     conflicts: tuple[Conflict, ...]
     unresolved: tuple[tuple[str, Source, str], ...]
     skipped: tuple[Skipped, ...]
+    by_release: Mapping[str, tuple[Value, str]]
+    """As `Subject.by_release`, of this role."""
 
 
 COMPARED = ("training.micro_batch_size", "training.gradient_accumulation_steps", "training.mixed_precision")
@@ -197,6 +200,7 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
     if environment is not None:
         _describe_damage(_find_damage(environment, scope), facts)
     unresolved: dict[str, str] = {}
+    by_release: dict[str, tuple[Value, str]] = {}
     entries = [
         (entry.fact, document.place(entry.key), entry.why)
         for document in documents
@@ -218,7 +222,9 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
         if readers or "model.model_type" in facts:
             from compatcheck.resolution.defaults import apply_defaults  # noqa: PLC0415 (only where a program is known)
 
-            undecided |= apply_defaults(readers, drop_unowned(documents, facts), scope, facts, role, open_facts)
+            applied = apply_defaults(readers, drop_unowned(documents, facts), scope, facts, role, open_facts)
+            undecided |= applied.hidden
+            by_release.update(applied.by_release)
         if len(facts) == before:
             break
     derive_unsharded(facts, undecided)
@@ -234,7 +240,8 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
     pending += [(fact, place, why) for fact, place, why in entries if fact is not None and fact not in facts]
     if RANK in facts and facts[RANK].value and PEFT not in {*facts, *undecided}:
         facts[PEFT] = Fact(PEFT, "lora", "derived", facts[RANK].sources, "a rank of LoRA is stated")
-    return Resolved(facts, conflicts, tuple(pending), unknown_device)
+    left = {name: one for name, one in by_release.items() if name not in facts}
+    return Resolved(facts, conflicts, tuple(pending), unknown_device, left)
 
 
 def _worth_a_word(gaps: "tuple[Gap, ...]") -> "tuple[Gap, ...]":
