@@ -33,6 +33,7 @@ from compatcheck.frameworks.registry import (
 )
 from compatcheck.frameworks.text import expect_mapping, parse_configuration, read_text
 from compatcheck.frameworks.translation import flatten
+from compatcheck.rules.programs import find_program
 from compatcheck.rules.vocabulary import vocabulary
 
 if TYPE_CHECKING:
@@ -495,6 +496,8 @@ def follow_references(
                     document = document._replace(unread=tuple(one for one in document.unread if one[0] not in own))
                 extra.extend(found)
                 decided.update(other for one in found if one.of_code is not None for other, _, _ in one.references)
+                if kind == "program" and references.lacks(name, document):
+                    gaps.append(_unread_script(name, place))
                 if kind == "program" and any(gap.anew for one in found for gap in one.gaps):
                     document = _leave_to_code(document)
                 if kind == "program" and any(one.statements for one in found):  # it says what it trains
@@ -519,6 +522,16 @@ def follow_references(
         )
         pending[:0] = extra
     return tuple(result)
+
+
+def _unread_script(name: str, place: Source) -> Gap:
+    """Say that the script which a command starts does not lie here: what it makes of a model is its own."""
+    from compatcheck.core.document import Gap  # noqa: PLC0415 (only where a script is missing)
+    from compatcheck.frameworks.python_script.changes import OF_MODEL, OF_OPTIMIZER, SHARDING  # noqa: PLC0415 (as above)
+
+    # how states are sharded is told by launchers and by the arguments of the Trainer, which wraps the model itself
+    source = place._replace(key=name)
+    return Gap(source, "is not here, and was not read", facts=(OF_MODEL | OF_OPTIMIZER) - SHARDING)
 
 
 def _without_defaults(found: Document, document: Document) -> Document:
@@ -623,6 +636,16 @@ class _ReferenceReader:
         found = found or _read_kind(kind, file, self.files, passed)
         self.present.add(real)
         return found
+
+    def lacks(self, name: str, document: Document) -> bool:
+        """Tell whether the script that a command starts is one's own, for a library that it calls, and does not lie here.
+
+        One that lies in the folder of the library itself is the library's.
+        """
+        program = find_program(document.reader)
+        if not program.of_scripts or program.packages[0] in os.path.dirname(name).split("/"):
+            return False
+        return not self.files.is_file(self.places.find(document.source.path, name)[0])
 
     def compose(self, documents: Iterable[Document]) -> tuple[Document, ...]:
         """Read commands and files together with the files that they compose from, as far as those can be read."""
