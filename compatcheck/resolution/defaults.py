@@ -494,6 +494,7 @@ class _Table:
         found = [(package, self.scope.package(package)) for package in self.packages[name]]
         versions = [
             f"{label} {package.version or package.specifier}".rstrip()
+            + (f", with --{package.brought_by[0]}" if len(package.brought_by) == 1 else "")
             for label, package in found
             if package is not None
         ]
