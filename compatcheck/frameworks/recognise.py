@@ -7,7 +7,7 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.core.document import Document
+from compatcheck.core.document import Document, Gap
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files, Overlay
 from compatcheck.core.pattern import lazy_compile
@@ -468,7 +468,7 @@ def follow_references(
     A model that a person gave wins: then references to models are not followed. A file that a named document names counts
     as named; a hub id that is not in the local cache does not, for it is no file.
     """
-    from compatcheck.core.document import Gap, Statement  # noqa: PLC0415 (only with a configuration)
+    from compatcheck.core.document import Statement  # noqa: PLC0415 (only with a configuration)
 
     references = _ReferenceReader(documents, rules, environ, files)
     pending = list(references.compose(documents))
@@ -526,8 +526,11 @@ def follow_references(
 
 def _unread_script(name: str, place: Source) -> Gap:
     """Say that the script which a command starts does not lie here: what it makes of a model is its own."""
-    from compatcheck.core.document import Gap  # noqa: PLC0415 (only where a script is missing)
-    from compatcheck.frameworks.python_script.changes import OF_MODEL, OF_OPTIMIZER, SHARDING  # noqa: PLC0415 (as above)
+    from compatcheck.frameworks.python_script.changes import (  # noqa: PLC0415 (only where a script is missing)
+        OF_MODEL,
+        OF_OPTIMIZER,
+        SHARDING,
+    )
 
     # how states are sharded is told by launchers and by the arguments of the Trainer, which wraps the model itself
     source = place._replace(key=name)

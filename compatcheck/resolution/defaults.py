@@ -355,7 +355,9 @@ class _Table:
                 found.setdefault(value, set()).update(open_names)
         if len(found) == 1:
             value, names = found.popitem()
-            words = f"{self.label} in its newest release; which release of {' and '.join(sorted(names))} runs is not known"
+            words = (
+                f"{self.label} in its newest release; which release of {' and '.join(sorted(names))} runs is not known"
+            )
             yield value, words
 
     def is_newest_in(self, row: Mapping[str, Any], package: str) -> bool:

@@ -177,13 +177,8 @@ COMPARED = ("training.micro_batch_size", "training.gradient_accumulation_steps",
 def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, Fact]]) -> Resolved:
     rules, environment, documents = inputs.rules, inputs.environment, inputs.documents
     claims = claims_of(documents, role)
-    settings = inputs.settings
-    if settings:
-        from compatcheck.resolution.settings import settings_of  # noqa: PLC0415 (only with --set)
-
-        settings = settings_of(role, settings)
-    for name, (value, source) in settings.items():
-        claims.setdefault(name, []).append(Claim(SETTING, "set", value, source))
+    if inputs.settings:
+        _claim_settings(role, inputs.settings, claims)
     for device, declared in inputs.hardware:
         reported = environment is not None and device is environment.hardware
         _claim_hardware(device, DECLARED if declared else REPORTED if reported else MEASURED, claims)
@@ -222,9 +217,9 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
         if readers or "model.model_type" in facts:
             from compatcheck.resolution.defaults import apply_defaults  # noqa: PLC0415 (only where a program is known)
 
-            applied = apply_defaults(readers, drop_unowned(documents, facts), scope, facts, role, open_facts)
-            undecided |= applied.hidden
-            by_release.update(applied.by_release)
+            hidden, found = apply_defaults(readers, drop_unowned(documents, facts), scope, facts, role, open_facts)
+            undecided |= hidden
+            by_release |= found
         if len(facts) == before:
             break
     derive_unsharded(facts, undecided)
@@ -240,8 +235,16 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
     pending += [(fact, place, why) for fact, place, why in entries if fact is not None and fact not in facts]
     if RANK in facts and facts[RANK].value and PEFT not in {*facts, *undecided}:
         facts[PEFT] = Fact(PEFT, "lora", "derived", facts[RANK].sources, "a rank of LoRA is stated")
-    left = {name: one for name, one in by_release.items() if name not in facts}
-    return Resolved(facts, conflicts, tuple(pending), unknown_device, left)
+    return Resolved(
+        facts, conflicts, tuple(pending), unknown_device, {k: v for k, v in by_release.items() if k not in facts}
+    )
+
+
+def _claim_settings(role: str, settings: Mapping[str, tuple[Value, Source]], claims: dict[str, list[Claim]]) -> None:
+    from compatcheck.resolution.settings import settings_of  # noqa: PLC0415 (only with --set)
+
+    for name, (value, source) in settings_of(role, settings).items():
+        claims.setdefault(name, []).append(Claim(SETTING, "set", value, source))
 
 
 def _worth_a_word(gaps: "tuple[Gap, ...]") -> "tuple[Gap, ...]":

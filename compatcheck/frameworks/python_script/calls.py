@@ -416,9 +416,7 @@ class Script:
             yield node, scope, condition
         inner = scope
         if isinstance(node, _SCOPES):
-            inner = self.scopes[node] = _inner_scope(
-                node, scope, self._decide_by_options, self.given.get(node, {})
-            )
+            inner = self.scopes[node] = _inner_scope(node, scope, self._decide_by_options, self.given.get(node, {}))
         if isinstance(node, ast.If | ast.IfExp | ast.While):
             yield from self._branches(node, inner, condition, depth)
             return

@@ -69,15 +69,11 @@ def _write_call(script: Script, call: ast.Call, function: str) -> str:
         if isinstance(node, ast.Starred):
             return ast.Starred(ast.Constant(...))
         given = script.read(node, script.module)
-        return ast.Constant(given.value if given.why is None and is_constant(given.value) else ...)
+        value = given.value if given.why is None else ...
+        return ast.Constant(value if value is None or isinstance(value, str | int | float) else ...)
 
     words = [ast.keyword(word.arg, read(word.value)) for word in call.keywords]
     return ast.unparse(ast.Call(ast.Name(function), [read(one) for one in call.args], words))
-
-
-def is_constant(value: object) -> bool:
-    """Tell whether a value is one that a script writes as one word."""
-    return value is None or isinstance(value, str | int | float)
 
 
 def parse_started(text: str, path: str, call: str) -> ast.Module:

@@ -192,8 +192,14 @@ def test_an_unknown_type_says_what_the_file_says_and_nothing_else():
         ({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]}, "nvfp4"),
         ({"quant_method": "modelopt", "quant_algo": "MXFP8"}, "mxfp8"),
         ({"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized", "ignore": ["lm_head"]}, "nvfp4"),
-        ({"quant_method": "compressed-tensors", "format": "float-quantized",
-          "ignore": ["model.layers.0.mlp.gate", "re:.*router$", "re:.*lm_head"]}, "fp8"),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "format": "float-quantized",
+                "ignore": ["model.layers.0.mlp.gate", "re:.*router$", "re:.*lm_head"],
+            },
+            "fp8",
+        ),
     ],
 )
 def test_quantisation_is_named(quantization, expected):

@@ -1,4 +1,4 @@
-"""A script that is named alone lies in a checkout: releases its project asks for, its own release, programs that are not there."""
+"""A script that is named alone lies in a checkout: what its project asks for, its own release, programs that are not there."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def ask(*, base: str = "transformers==4.37.2", **extras: str) -> str:
     return f'[project]\nname = "p"\nversion = "1"\ndependencies = ["{base}"]\n[project.optional-dependencies]\n{groups}'
 
 
-SETUP = "from setuptools import setup\nsetup(install_requires=['transformers>=4.37'], extras_require={'train': ['deepspeed==%s']})\n"
+SETUP = """from setuptools import setup
+setup(install_requires=['transformers>=4.37'], extras_require={'train': ['deepspeed==%s']})
+"""
 
 
 @pytest.mark.parametrize(
@@ -61,12 +63,16 @@ SETUP = "from setuptools import setup\nsetup(install_requires=['transformers>=4.
         ("pyproject.toml", ask(train="deepspeed==0.18.2"), True),
         ("pyproject.toml", ask(train="deepspeed>=0.12,<0.16"), False),
         ("pyproject.toml", ask(base="numpy", train="deepspeed==0.12.6"), True),  # a project of something else
-        ("pyproject.toml", ask(base="numpy", train="transformers>=4.40").replace("4.40\"", '4.40", "deepspeed<0.17"'), False),
+        (
+            "pyproject.toml",
+            ask(base="numpy", train="transformers>=4.40").replace('4.40"', '4.40", "deepspeed<0.17"'),
+            False,
+        ),
         ("setup.py", SETUP % "0.12.6", False),
         ("setup.py", SETUP % "0.18.2", True),
     ],
 )
-def test_an_extra_of_the_project_decides_what_a_default_is(project: Path, file: str, text: str, has: bool) -> None:
+def test_an_extra_of_the_project_decides_what_a_default_is(project: Path, file: str, text: str, *, has: bool) -> None:
     (project / file).write_text(text)
     assert (find("run.sh", LEAVES) is not None) is has
 

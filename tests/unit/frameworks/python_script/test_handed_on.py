@@ -73,7 +73,9 @@ def test_what_the_module_does_is_read_as_the_script_calls_it(tmp_path: Path, scr
     facts = state(documents)
     assert facts["training.lora_target_modules"] == ("o_proj", "q_proj")
     assert facts["training.lora_rank"] == 64
-    assert facts["model.attn_implementation"] == "sdpa"  # as given, and not what the module gives where it is the script
+    assert (
+        facts["model.attn_implementation"] == "sdpa"
+    )  # as given, and not what the module gives where it is the script
     assert facts["model.name"] == "meta-llama/Llama-3.1-8B"
     assert not any(gap.source.path.endswith("train_mem.py") for one in documents for gap in one.gaps)
 
@@ -98,6 +100,8 @@ def test_a_parameter_given_no_literal_or_called_twice_is_not_told(tmp_path: Path
 
 
 def test_a_module_that_is_not_here_or_trains_nothing_says_nothing(tmp_path: Path) -> None:
-    launch = write(tmp_path, "from elsewhere import train\nfrom train import setup\ntrain()\nsetup()\n", "def setup(): ...\n")
+    launch = write(
+        tmp_path, "from elsewhere import train\nfrom train import setup\ntrain()\nsetup()\n", "def setup(): ...\n"
+    )
     script = launch.parent.parent / "llava" / "train" / "train_mem.py"
     assert python_script.read(str(script), named=False) == ()

@@ -37,7 +37,9 @@ def test_bitsandbytes_unpacks_one_weight_and_gptq_keeps_a_block_of_them(make_run
     assert dequantised(make_run(), backward=True) == ()
 
 
-@pytest.mark.parametrize(("kind", "bits", "block", "scale"), [("nvfp4", 4, 16, 1), ("mxfp8", 8, 32, 1), ("mxfp4", 4, 32, 1)])
+@pytest.mark.parametrize(
+    ("kind", "bits", "block", "scale"), [("nvfp4", 4, 16, 1), ("mxfp8", 8, 32, 1), ("mxfp4", 4, 32, 1)]
+)
 def test_block_formats_take_their_bits_and_a_scale_for_each_block(kind: str, bits: int, block: int, scale: int) -> None:
     assert QUANTISED_BYTES[kind] == bits / 8 + scale / block
 
