@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Document, Gap
@@ -689,6 +690,21 @@ def _read_kind(kind: str, file: str, files: Files, passed: Mapping[str, object] 
     text = read_text(file, files)
     if not text.strip():
         raise InputError("is empty", source=Source(file), hint="was it truncated, or is another file meant?")
+    if file.lower().endswith(".py"):  # it may be laid over others
+        return _read_text(kind, file, text, files)
+    return _read_alone(kind, file, text)
+
+
+@lru_cache(maxsize=32)
+def _read_alone(kind: str, file: str, text: str) -> tuple[Document, ...]:
+    """Read a file that nothing beside it decides: hundreds of configurations compose from the same few."""
+    return _read_text(kind, file, text, LOCAL)
+
+
+def _read_text(kind: str, file: str, text: str, files: Files) -> tuple[Document, ...]:
+    reader = find_configuration_reader(kind)
+    if reader is None:
+        return ()
     data = expect_mapping(_parse(text, file, files, lenient=True), file, f"a configuration of {reader.LABEL}")
     return read_filled_in(reader, data, file).documents
 
