@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from compatcheck.architectures.count import read_keys
@@ -26,6 +27,17 @@ _QUANTIZATIONS = {
     "gptq": "gptq", "awq": "awq", "fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "mxfp4", "aqlm": "aqlm", "hqq": "hqq",
     "eetq": "eetq", "torchao": "torchao",
 }  # fmt: skip
+_ALGORITHMS = {
+    "FP8": "fp8", "FP8_PER_CHANNEL_PER_TOKEN": "fp8", "MXFP8": "mxfp8", "NVFP4": "nvfp4", "W4A16_NVFP4": "nvfp4",
+    "W4A16_AWQ": "awq",
+}  # fmt: skip
+"""Words of NVIDIA's Model Optimizer (0.47.0 torch/export/convert_hf_config.py)."""
+_FORMATS = {
+    "float-quantized": "fp8", "int-quantized": "int8", "nvfp4-pack-quantized": "nvfp4", "mxfp8-quantized": "mxfp8",
+}  # fmt: skip
+"""Formats of compressed-tensors whose weights take the same whatever else it says (0.20.1 config/base.py)."""
+_LEFT_AS_IT_IS = re.compile(r"(?i)lm_head|embed|norm|vis(?:ion|ual)|audio|projector|mtp|(?:gate|router)\W*$")
+"""What may be left out of quantisation and is no weight of a block, or a small one."""
 ATTENTION = (
     "eager",
     "sdpa",
@@ -251,4 +263,14 @@ def _read_quantization(keys: Keys) -> Found | None:
     if value.get("load_in_8bit") is True:
         return "int8", "quantization_config"
     known = _QUANTIZATIONS.get(method) if isinstance(method, str) else None
+    if method in {"modelopt", "compressed-tensors"} and _takes_all(value):
+        known = _ALGORITHMS.get(str(value.get("quant_algo"))) or _FORMATS.get(str(value.get("format")))
     return None if known is None else (known, "quantization_config")
+
+
+def _takes_all(quantization: Mapping[str, object]) -> bool:
+    """Tell whether every large weight of the blocks is quantised, and in one way."""
+    left_out, groups = quantization.get("ignore"), quantization.get("config_groups")
+    alike = not isinstance(groups, Mapping) or len(groups) <= 1
+    names = left_out if isinstance(left_out, list) else []
+    return alike and all(_LEFT_AS_IT_IS.search(str(name)) for name in names)

@@ -56,6 +56,9 @@ def price(subject: Subject, findings: Iterable[Finding] = ()) -> Estimate:
     subject, doubtful = _with_doubtful(subject._replace(roles=roles))
     borrowed += doubtful
     found, findings = estimate_job(subject.roles, subject.environment), tuple(findings)
+    subject, supposed = _with_newest(subject, {entry.fact: entry.value for entry in found.assumptions})
+    if supposed:
+        found, borrowed = estimate_job(subject.roles, subject.environment), (*borrowed, *supposed)
     opened = {name for name, _, _ in subject.unresolved}
     not_understood = {entry.fact for entry in subject.skipped if entry.fact is not None}
     opened |= {name for name in not_understood if not all(name in facts for facts in subject.roles.values())}
@@ -143,6 +146,19 @@ def _with_doubtful(subject: Subject) -> tuple[Subject, tuple[Assumption, ...]]:
         known = dict(facts)
         derive(known, open_facts(subject.documents, role, facts))
         roles[role] = Facts(known)
+    return subject._replace(roles=roles), tuple(said)
+
+
+def _with_newest(subject: Subject, assumed: Mapping[str, Value]) -> tuple[Subject, tuple[Assumption, ...]]:
+    """Assume the default of the newest release where an estimate would assume another and releases differ; say so."""
+    said: dict[Assumption, None] = {}
+    roles = dict(subject.roles)
+    for role, found in subject.by_release.items():
+        for name, (value, words) in found.items():
+            named = name if name in assumed else f"{name} ({role})"
+            if role in roles and named in assumed and assumed[named] != value:
+                roles[role] = Facts({**roles[role], name: Fact(name, value, _DOUBTFUL, (), words)})
+                said[Assumption(named, value, words)] = None
     return subject._replace(roles=roles), tuple(said)
 
 

@@ -54,14 +54,18 @@ def build_subject(
 def _with_checkouts(
     environment: Environment | None, documents: Sequence[Document], shared: Shared
 ) -> Environment | None:
-    """Add the packages in whose checkout a command or a configuration lies, or that its project pins, where no list has them."""
+    """Add the packages in whose checkout a command or a configuration lies, or that its project pins, where no list says which.
+
+    A list that names a package and no release of it (``dependencies = ["trl"]``) takes the one in the checkout as well as any.
+    """
     from compatcheck.collectors.python.checkout import read_pin, read_release  # noqa: PLC0415 (only beside configurations)
     from compatcheck.core.environment import Environment  # noqa: PLC0415 (as above)
     from compatcheck.frameworks.beside import find_beside  # noqa: PLC0415 (as above)
     from compatcheck.resolution.imported import imported_packages  # noqa: PLC0415 (as above)
     from compatcheck.rules.programs import find_program, lineage  # noqa: PLC0415 (as above)
 
-    known = {} if environment is None else environment.packages
+    listed = {} if environment is None else environment.packages
+    known = {name for name, one in listed.items() if one.version is not None or one.specifier}
     found: dict[str, Package] = {}
     for document in documents:
         program = find_program(document.reader)
@@ -88,7 +92,8 @@ def _with_checkouts(
             if package is not None:
                 found[name] = package
         if program.packages[:1] and program.packages[0] in wanted and program.packages[0] not in found:
-            found.update(_pinned_by_project(document.source.path, wanted, program.packages[0], shared))
+            beneath = [name for name in imported_packages(documents) if name not in known and name not in found]
+            found.update(_pinned_by_project(document.source.path, beneath, program.packages[0], shared))
     if not found:
         return environment
     base = environment or Environment(next(iter(found.values())).source.path, {}, complete=False)
@@ -96,20 +101,28 @@ def _with_checkouts(
 
 
 def _pinned_by_project(path: str, wanted: Sequence[str], main: str, shared: Shared) -> dict[str, Package]:
-    """Return the releases that the project around a file pins, where it pins the one of the program that reads the file."""
-    from compatcheck.collectors.requirements.setup_py import read_setup_py  # noqa: PLC0415 (only beside configurations)
+    """Return the releases that the project around a file asks for, where it asks for one of the program that reads the file.
+
+    Whether what an extra or a dependency group alone brings is there is unknown, and so it is here.
+    """
+    from compatcheck.collectors.requirements.pyproject import read_pyproject  # noqa: PLC0415 (only beside configurations)
+    from compatcheck.collectors.requirements.setup_py import read_setup_py  # noqa: PLC0415 (as above)
     from compatcheck.core.errors import CompatcheckError  # noqa: PLC0415 (as above)
     from compatcheck.frameworks.beside import find_beside  # noqa: PLC0415 (as above)
 
-    file = find_beside(path, "setup.py", shared.files)
-    if not shared.files.is_file(file):
-        return {}
-    try:
-        packages = read_setup_py(file, shared.files).packages
-    except CompatcheckError:
-        return {}
-    pinned = {name: packages[name] for name in wanted if name in packages and packages[name].version is not None}
-    return pinned if main in pinned else {}
+    for manifest, read in (("pyproject.toml", read_pyproject), ("setup.py", read_setup_py)):
+        file = find_beside(path, manifest, shared.files)
+        if not shared.files.is_file(file):
+            continue
+        try:
+            packages = read(file, shared.files).packages
+        except CompatcheckError:
+            continue
+        pinned = {name: packages[name] for name in wanted if name in packages}
+        pinned = {name: one for name, one in pinned.items() if one.version is not None or one.specifier}
+        if main in pinned:
+            return pinned
+    return {}
 
 
 def leave_out_models(documents: Iterable[Document], *, facts: bool) -> tuple[Document, ...]:

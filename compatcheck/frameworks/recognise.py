@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.core.document import Document
+from compatcheck.core.document import Document, Gap
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files, Overlay
 from compatcheck.core.pattern import lazy_compile
@@ -33,6 +34,7 @@ from compatcheck.frameworks.registry import (
 )
 from compatcheck.frameworks.text import expect_mapping, parse_configuration, read_text
 from compatcheck.frameworks.translation import flatten
+from compatcheck.rules.programs import find_program
 from compatcheck.rules.vocabulary import vocabulary
 
 if TYPE_CHECKING:
@@ -467,7 +469,7 @@ def follow_references(
     A model that a person gave wins: then references to models are not followed. A file that a named document names counts
     as named; a hub id that is not in the local cache does not, for it is no file.
     """
-    from compatcheck.core.document import Gap, Statement  # noqa: PLC0415 (only with a configuration)
+    from compatcheck.core.document import Statement  # noqa: PLC0415 (only with a configuration)
 
     references = _ReferenceReader(documents, rules, environ, files)
     pending = list(references.compose(documents))
@@ -495,6 +497,8 @@ def follow_references(
                     document = document._replace(unread=tuple(one for one in document.unread if one[0] not in own))
                 extra.extend(found)
                 decided.update(other for one in found if one.of_code is not None for other, _, _ in one.references)
+                if kind == "program" and references.lacks(name, document):
+                    gaps.append(_unread_script(name, place))
                 if kind == "program" and any(gap.anew for one in found for gap in one.gaps):
                     document = _leave_to_code(document)
                 if kind == "program" and any(one.statements for one in found):  # it says what it trains
@@ -519,6 +523,19 @@ def follow_references(
         )
         pending[:0] = extra
     return tuple(result)
+
+
+def _unread_script(name: str, place: Source) -> Gap:
+    """Say that the script which a command starts does not lie here: what it makes of a model is its own."""
+    from compatcheck.frameworks.python_script.changes import (  # noqa: PLC0415 (only where a script is missing)
+        OF_MODEL,
+        OF_OPTIMIZER,
+        SHARDING,
+    )
+
+    # how states are sharded is told by launchers and by the arguments of the Trainer, which wraps the model itself
+    source = place._replace(key=name)
+    return Gap(source, "is not here, and was not read", facts=(OF_MODEL | OF_OPTIMIZER) - SHARDING)
 
 
 def _without_defaults(found: Document, document: Document) -> Document:
@@ -624,6 +641,16 @@ class _ReferenceReader:
         self.present.add(real)
         return found
 
+    def lacks(self, name: str, document: Document) -> bool:
+        """Tell whether the script that a command starts is one's own, for a library that it calls, and does not lie here.
+
+        One that lies in the folder of the library itself is the library's.
+        """
+        program = find_program(document.reader)
+        if not program.of_scripts or program.packages[0] in os.path.dirname(name).split("/"):
+            return False
+        return not self.files.is_file(self.places.find(document.source.path, name)[0])
+
     def compose(self, documents: Iterable[Document]) -> tuple[Document, ...]:
         """Read commands and files together with the files that they compose from, as far as those can be read."""
         return compose([one for document in documents for one in (document, *self._read_bases(document))], self.places)
@@ -663,6 +690,21 @@ def _read_kind(kind: str, file: str, files: Files, passed: Mapping[str, object] 
     text = read_text(file, files)
     if not text.strip():
         raise InputError("is empty", source=Source(file), hint="was it truncated, or is another file meant?")
+    if file.lower().endswith(".py"):  # it may be laid over others
+        return _read_text(kind, file, text, files)
+    return _read_alone(kind, file, text)
+
+
+@lru_cache(maxsize=32)
+def _read_alone(kind: str, file: str, text: str) -> tuple[Document, ...]:
+    """Read a file that nothing beside it decides: hundreds of configurations compose from the same few."""
+    return _read_text(kind, file, text, LOCAL)
+
+
+def _read_text(kind: str, file: str, text: str, files: Files) -> tuple[Document, ...]:
+    reader = find_configuration_reader(kind)
+    if reader is None:
+        return ()
     data = expect_mapping(_parse(text, file, files, lenient=True), file, f"a configuration of {reader.LABEL}")
     return read_filled_in(reader, data, file).documents
 

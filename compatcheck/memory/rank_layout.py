@@ -34,7 +34,7 @@ def find_contradiction(roles: Mapping[str, Facts], environment: Environment | No
     core_r0.11.0); torch's device meshes and the sharding of attention by heads ask for the same. verl before 0.8 and its forks
     divide a micro batch over all ranks by them without a remainder, and then a batch by what is left
     (verl/workers/fsdp_workers.py "normalize config", v0.7.0; Search-R1 a14dc3a). A server takes as many devices as it splits its
-    model over and leaves others alone.
+    model over and leaves others alone. LitGPT has quantised bases on one device alone (`program.quantises_on_one_device`).
     """
     for role, facts in roles.items():
         sharding, stage = facts.get("training.sharding"), facts.get("training.zero_stage")
@@ -60,6 +60,12 @@ def find_contradiction(roles: Mapping[str, Facts], environment: Environment | No
             return (
                 f"{words} parallel{of} needs {count}, and there {'is' if serves and world == 1 else 'are'} {world}: "
                 "name all devices (--gpu N×…, --set hardware.world_size=…) or change the split"
+            )
+        base, alone = facts.get("model.quantization"), facts.get("program.quantises_on_one_device")
+        if world is not None and world > 1 and base is not None and base.value and alone is not None and alone.value:
+            return (
+                f"the program refuses a quantised base ({base.value}) on {world} devices: "
+                "take one device, or leave the base as it is"
             )
         key, whole = _count(facts, "training.micro_batch_size"), facts.get("training.micro_batch_is_global")
         counts_all = whole is not None and whole.value is True and not _has(environment, "verl", ">=0.8")

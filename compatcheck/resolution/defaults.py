@@ -10,7 +10,7 @@ what a program's code does whatever the keys.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.document import enclosing_keys
 from compatcheck.core.facts import Fact
@@ -89,6 +89,15 @@ def keys_of(document: Document) -> set[str]:
     return keys
 
 
+class Applied(NamedTuple):
+    """What defaults leave open."""
+
+    hidden: frozenset[str]
+    """Facts that something not read may set."""
+    by_release: Mapping[str, tuple[Any, str]]
+    """Facts whose default depends on a release that nobody knows: the newest one's, and whose it is in words."""
+
+
 def apply_defaults(
     readers: Iterable[str],
     documents: Sequence[Document],
@@ -96,8 +105,8 @@ def apply_defaults(
     facts: dict[str, Fact],
     role: str = "train",
     open_facts: frozenset[str] = frozenset(),
-) -> frozenset[str]:
-    """Add the default of every fact that no document states; return those that something not read may set.
+) -> Applied:
+    """Add the default of every fact that no document states; return what they leave open.
 
     Args:
         readers: the programs that read this run's configuration, strongest first.
@@ -128,11 +137,13 @@ def apply_defaults(
             table.places, table.open_to_all = _places_of(rows, documents), open_to_all
             tables.append(table)
     undecided, hidden = _left_to_others(chain, documents, scope) | open_facts, set[str]()
+    by_release: dict[str, tuple[Any, str]] = {}
     for index, table in enumerate(tables):
         table.beneath = tables[index + 1 :]
         hidden |= table.hidden
         undecided |= table.apply(undecided)
-    return frozenset(hidden)
+        by_release = {**table.by_release, **by_release}
+    return Applied(frozenset(hidden), {name: one for name, one in by_release.items() if name not in facts})
 
 
 def contradict_defaults(
@@ -289,6 +300,8 @@ class _Table:
         """Facts that something not read may set for any model: the others may follow it."""
         self.beneath: Sequence[_Table] = ()
         """Those of the programs that this one is built upon: their defaults hold in releases that none of its rows is about."""
+        self.by_release: dict[str, tuple[Any, str]] = {}
+        """Facts that are left open because releases differ: value in the newest one that is possible, and whose it is."""
         self.hidden = {row["fact"] for row in rows if row["fact"] not in facts and self.may_be_set(row)}
         """Facts of rows that rest on keys which something that was not read may set."""
 
@@ -325,9 +338,33 @@ class _Table:
             waits = differ or all(self.depends_on_facts(row) for row in candidates)
             if waits or not self.lasts(candidates, elsewhere=self.is_other_beneath(name, values[0])):
                 left.add(name)
+                self.by_release.update((name, newest) for newest in self.find_newest(candidates))
             else:
                 self.state(name, values[0], "in every release that is possible here")
         return left
+
+    def find_newest(self, candidates: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Any, str]]:
+        """Yield the default in the newest release that is possible here, where a release alone tells rows apart."""
+        found: dict[Any, set[str]] = {}
+        for row in candidates:
+            value = self.value(row)
+            if self.depends_on_facts(row) or isinstance(value, Unknown):
+                return
+            open_names = {name for name in row["ranges"] if self.scope.in_range(name, row["ranges"][name]) != "yes"}
+            if all(self.is_newest_in(row, name) for name in open_names):
+                found.setdefault(value, set()).update(open_names)
+        if len(found) == 1:
+            value, names = found.popitem()
+            words = (
+                f"{self.label} in its newest release; which release of {' and '.join(sorted(names))} runs is not known"
+            )
+            yield value, words
+
+    def is_newest_in(self, row: Mapping[str, Any], package: str) -> bool:
+        """Tell whether a row is about the newest release of a package that is possible here."""
+        known = self.scope.package(package)
+        bounds = compile_specifier(known.specifier) if known is not None and known.specifier else "present"
+        return self.held(row, package).bit_length() == self.scope.rules.held(bounds, package).bit_length()
 
     def lasts(self, candidates: Sequence[Mapping[str, Any]], *, elsewhere: bool) -> bool:
         """Tell whether rows hold, once they begin, in every later release that is possible here and any row is about.
@@ -459,6 +496,7 @@ class _Table:
         found = [(package, self.scope.package(package)) for package in self.packages[name]]
         versions = [
             f"{label} {package.version or package.specifier}".rstrip()
+            + (f", with --{package.brought_by[0]}" if len(package.brought_by) == 1 else "")
             for label, package in found
             if package is not None
         ]

@@ -122,6 +122,7 @@ def resolve(
         ),
         hardware=tuple(hardware),
         settings=settings or {},
+        by_release={role: part.by_release for role, part in resolved.items()},
     )
 
 
@@ -165,6 +166,8 @@ class Resolved(NamedTuple):
     conflicts: tuple[Conflict, ...]
     unresolved: tuple[tuple[str, Source, str], ...]
     skipped: tuple[Skipped, ...]
+    by_release: Mapping[str, tuple[Value, str]]
+    """As `Subject.by_release`, of this role."""
 
 
 COMPARED = ("training.micro_batch_size", "training.gradient_accumulation_steps", "training.mixed_precision")
@@ -174,13 +177,8 @@ COMPARED = ("training.micro_batch_size", "training.gradient_accumulation_steps",
 def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, Fact]]) -> Resolved:
     rules, environment, documents = inputs.rules, inputs.environment, inputs.documents
     claims = claims_of(documents, role)
-    settings = inputs.settings
-    if settings:
-        from compatcheck.resolution.settings import settings_of  # noqa: PLC0415 (only with --set)
-
-        settings = settings_of(role, settings)
-    for name, (value, source) in settings.items():
-        claims.setdefault(name, []).append(Claim(SETTING, "set", value, source))
+    if inputs.settings:
+        _claim_settings(role, inputs.settings, claims)
     for device, declared in inputs.hardware:
         reported = environment is not None and device is environment.hardware
         _claim_hardware(device, DECLARED if declared else REPORTED if reported else MEASURED, claims)
@@ -197,6 +195,7 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
     if environment is not None:
         _describe_damage(_find_damage(environment, scope), facts)
     unresolved: dict[str, str] = {}
+    by_release: dict[str, tuple[Value, str]] = {}
     entries = [
         (entry.fact, document.place(entry.key), entry.why)
         for document in documents
@@ -220,7 +219,9 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
         if readers or "model.model_type" in facts:
             from compatcheck.resolution.defaults import apply_defaults  # noqa: PLC0415 (only where a program is known)
 
-            undecided |= apply_defaults(readers, drop_unowned(documents, facts), scope, facts, role, open_facts)
+            hidden, found = apply_defaults(readers, drop_unowned(documents, facts), scope, facts, role, open_facts)
+            undecided |= hidden
+            by_release |= found
         if len(facts) == before:
             break
     derive_unsharded(facts, undecided, opened)
@@ -236,7 +237,16 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
     pending += [(fact, place, why) for fact, place, why in entries if fact is not None and fact not in facts]
     if RANK in facts and facts[RANK].value and PEFT not in {*facts, *undecided}:
         facts[PEFT] = Fact(PEFT, "lora", "derived", facts[RANK].sources, "a rank of LoRA is stated")
-    return Resolved(facts, conflicts, tuple(pending), unknown_device)
+    return Resolved(
+        facts, conflicts, tuple(pending), unknown_device, {k: v for k, v in by_release.items() if k not in facts}
+    )
+
+
+def _claim_settings(role: str, settings: Mapping[str, tuple[Value, Source]], claims: dict[str, list[Claim]]) -> None:
+    from compatcheck.resolution.settings import settings_of  # noqa: PLC0415 (only with --set)
+
+    for name, (value, source) in settings_of(role, settings).items():
+        claims.setdefault(name, []).append(Claim(SETTING, "set", value, source))
 
 
 def _that_follow(documents: Sequence[Document]) -> frozenset[str]:

@@ -74,6 +74,8 @@ class Program(NamedTuple):
     """It makes DeepSpeed's configuration out of arguments of its own."""
     leaves_model_alone: bool = False
     """It loads a model as transformers does by default, unless its configuration says how."""
+    of_scripts: bool = False
+    """It is a library that a script of one's own calls: beside its arguments, that script decides how the model is made."""
     read: Mapping[str, str] = {}
     """Releases whose code was read, by distribution: what it does in others is taken to be the same, and may not be."""
     resembles: Resemblance | None = None

@@ -35,6 +35,7 @@ _STORED_AS: Mapping[str, tuple[str | None, str | None]] = {
     "int4": (None, "gptq"),  # or packed by compressed-tensors, which takes the same memory
     "fp8": (None, "fp8"),
     "mxfp4": (None, "mxfp4"),
+    "nvfp4": (None, "nvfp4"),
 }
 """How a name ends → the dtype and the quantisation that it says weights are stored with."""
 _STORED = re.compile(

@@ -132,6 +132,11 @@ class Findings:
         self.given: Given | None = None
         """What a Trainer is given as its arguments."""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing here is about training."""
+        return not (self.values or self.accelerate or self.statements or self.trainers or self.deepspeed or self.models)
+
     def take(self, key: str, given: Given, call: Call | None = None, into: dict[str, Given] | None = None) -> None:
         """Take one keyword; a second call that says otherwise, or a branch nobody can decide, makes it unknown."""
         values = self.values if into is None else into

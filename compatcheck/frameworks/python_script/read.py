@@ -8,7 +8,6 @@ no default of a left-out keyword applies.
 from __future__ import annotations
 
 import ast
-import os
 import re
 import sys
 from functools import lru_cache
@@ -24,6 +23,7 @@ from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
 from compatcheck.frameworks.python_script.calls import Given, Script, parse_script, too_deep
 from compatcheck.frameworks.python_script.changes import TRAINABLE, Changes
+from compatcheck.frameworks.python_script.handed_on import HandedOn, find_handed_on, find_module, parse_started
 from compatcheck.frameworks.python_script.meanings import ARGUMENTS, TAKERS, TRAINERS, TRL_CONFIGS, Findings, take_call
 from compatcheck.frameworks.python_script.nodes import PARSERS, defaults_of, dotted_name
 from compatcheck.frameworks.python_script.notebook import read_source
@@ -133,9 +133,11 @@ def find_parsed(path: str, files: Files = LOCAL) -> str | None:
     """
     try:
         script, objects = _parse(path, files)
+        handed = () if PARSERS & script.names() else find_handed_on(script, objects, path, files)
+        started = (_find_parsed(*_parse_handed(one, files)) for one in handed)
+        return _find_parsed(script, objects) or next(filter(None, started), None)
     except RecursionError:
         raise too_deep(path) from None
-    return _find_parsed(script, objects)
 
 
 def _find_parsed(script: Script, objects: Objects) -> str | None:
@@ -161,6 +163,13 @@ def _parse_text(text: str, path: str, *, told: bool) -> tuple[Script, Objects]:
     return _read_tree(parse_script(text, path), {} if told else None)
 
 
+def _parse_handed(
+    handed: HandedOn, files: Files, passed: Mapping[str, object] | None = None, *, launched: bool = False
+) -> tuple[Script, Objects]:
+    tree = parse_started(read_source(handed.path, files), handed.path, handed.call)
+    return _read_tree(tree, passed, launched=launched)
+
+
 def _read_tree(
     tree: ast.Module, passed: Mapping[str, object] | None, *, launched: bool = False
 ) -> tuple[Script, Objects]:
@@ -171,8 +180,36 @@ def _read_tree(
 def _read(
     path: str, files: Files, *, named: bool, launched: bool, passed: Mapping[str, object] | None
 ) -> tuple[Document, ...]:
+    passed = passed if launched else {}
+    script, objects = _parse(path, files, passed, launched=launched)
+    found = _find(path, script, objects, launched=launched)
+    if found.is_empty:
+        for handed in find_handed_on(script, objects, path, files):
+            other = _parse_handed(handed, files, passed, launched=launched)
+            beyond = _find(handed.path, *other, launched=launched)
+            if not beyond.is_empty:
+                beyond.gaps += [one for one in found.gaps if one.source.line != handed.line]
+                path, found, (script, objects) = handed.path, beyond, other
+                break
+    if found.is_empty:
+        if named:
+            msg = "starts no training this release can see"
+            hint = "it looks for a Trainer, its arguments, FSDP, DeepSpeed and accelerate"
+            raise InputError(msg, source=Source(path), hint=hint)
+        return ()
+    documents = tuple(_documents(found, script, launched=launched))
+    if not launched and not PARSERS.isdisjoint(script.names()):
+        return documents  # nobody knows what the command says
+    beside = ((*_parse(module, files), Source(module)) for module in _modules_of_parsed(script, objects, path, files))
+    return (
+        *documents,
+        *(one for entry in ((script, objects, found.source), *beside) for one in _own_defaults(*entry)),
+    )
+
+
+def _find(path: str, script: Script, objects: Objects, *, launched: bool) -> Findings:
+    """Gather what the calls and assignments of a script say."""
     source = Source(path)
-    script, objects = _parse(path, files, passed if launched else {}, launched=launched)
     found = Findings(source, objects)
     for call in script.calls():
         take_call(call, found)
@@ -208,30 +245,16 @@ def _read(
     if script.options is not None and script.asked_options and not launched:
         why = f"parses options of its own; {TAKEN_AS_EMPTY}"
         found.gaps.append(Gap(source._replace(line=script.options.line), why, assumed=True))
-    if not (found.values or found.accelerate or found.statements or found.trainers or found.deepspeed or found.models):
-        if named:
-            msg = "starts no training this release can see"
-            raise InputError(
-                msg, source=source, hint="it looks for a Trainer, its arguments, FSDP, DeepSpeed and accelerate"
-            )
-        return ()
-    documents = tuple(_documents(found, script, launched=launched))
-    if not launched and not PARSERS.isdisjoint(script.names()):
-        return documents  # nobody knows what the command says
-    beside = ((*_parse(module, files), Source(module)) for module in _modules_of_parsed(script, objects, path, files))
-    return (
-        *documents,
-        *(one for entry in ((script, objects, source), *beside) for one in _own_defaults(*entry)),
-    )
+    return found
 
 
 def _modules_of_parsed(script: Script, objects: Objects, path: str, files: Files) -> tuple[str, ...]:
     """Return the modules beside a script that it takes classes of arguments from which a parser fills."""
     parsers = [call.node for call in script.calls() if call.name in PARSERS]
     paths = [objects.path(node) for call in parsers for one in call.args for node in ast.walk(one)]
-    names = (one.lstrip(".").rpartition(".")[0].replace(".", os.sep) for one in paths if one is not None)
-    modules = dict.fromkeys(os.path.join(os.path.dirname(path), f"{name}.py") for name in names if name)
-    return tuple(module for module in modules if files.is_file(module))
+    names = dict.fromkeys(one.rpartition(".")[0] for one in paths if one is not None)
+    found = (find_module(path, name, files) for name in names if name.strip("."))
+    return tuple(dict.fromkeys(one for one in found if one is not None))
 
 
 def _own_defaults(script: Script, objects: Objects, source: Source) -> Iterator[Document]:

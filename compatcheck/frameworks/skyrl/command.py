@@ -93,7 +93,7 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     further = FurtherContent(known, references, tuple(skip_refused(overrides.refused)), overrides.unknown, gaps)
     length = tuple(_leave_length(launch, table)) if kind == "rl" else ()
     document = make_command_document(meanings, launch.command.source, options, further)
-    unread = () if _READ.search(launch.program) else tuple((flag, None) for flag in own)
+    unread = tuple((flag, None) for flag in own if flag not in NAMES)
     return (document._replace(unread=(*document.unread, *unread), unresolved=(*document.unresolved, *length)),)
 
 
@@ -104,7 +104,7 @@ def _take_flags(launch: Launch) -> tuple[list[str], list[Word]]:
     is_value = False
     for word in launch.arguments:
         if (word.text or "").startswith("--"):
-            flags.append(str(word.text))
+            flags.append(str(word.text).partition("=")[0])
         elif not is_value or "=" in word.written:
             words.append(word)
         is_value = bool(flags) and word.text == flags[-1]

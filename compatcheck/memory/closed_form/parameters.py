@@ -17,13 +17,17 @@ QUANTISED_BYTES = {
     "gptq": 0.5 + 2 / 128 + 0.5 / 128,
     "awq": 0.5 + 2 / 128 + 0.5 / 128,
     "fp8": 1.0,
+    "nvfp4": 0.5 + 1 / 16,
+    "mxfp8": 1.0 + 1 / 32,
     "mxfp4": 0.5 + 1 / 32,
     "hqq": 0.5 + 4 / 64,
     "eetq": 1.0,
 }
 """Bytes per quantised parameter, constants included: bitsandbytes keeps a float32 maximum for each 64 values (functional.py
 quantize_4bit, blocksize 64), gptq and awq a 16-bit scale and a
-4-bit zero for each group of 128, mxfp4 one byte for each 32 (OCP MX 1.0)."""
+4-bit zero for each group of 128, mxfp4 and mxfp8 one byte for each 32 (OCP MX 1.0), nvfp4 an 8-bit scale for each 16
+(compressed-tensors 0.20.1 quantization/quant_scheme.py NVFP4A16, MXFP8). What else fp8 keeps is left out: a float32 for a whole
+weight, or for a block of 128 × 128 values of it."""
 
 DOUBLY_QUANTISED = 0.5 + 1 / 64 + 4 / (64 * 256)
 """The same of 4-bit values whose maxima are quantised to a byte, with a float32 for each 256 of them (quantize_4bit,

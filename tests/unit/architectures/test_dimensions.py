@@ -188,6 +188,18 @@ def test_an_unknown_type_says_what_the_file_says_and_nothing_else():
         ({"quant_method": "gptq", "bits": 4}, "gptq"),
         ({"quant_method": "fbgemm_fp8"}, "fp8"),
         ({"quant_method": "mxfp4"}, "mxfp4"),
+        # as nvidia/Llama-3.1-8B-Instruct-NVFP4 and RedHatAI/Qwen3-8B-NVFP4 have it, and routers left out one by one
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]}, "nvfp4"),
+        ({"quant_method": "modelopt", "quant_algo": "MXFP8"}, "mxfp8"),
+        ({"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized", "ignore": ["lm_head"]}, "nvfp4"),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "format": "float-quantized",
+                "ignore": ["model.layers.0.mlp.gate", "re:.*router$", "re:.*lm_head"],
+            },
+            "fp8",
+        ),
     ],
 )
 def test_quantisation_is_named(quantization, expected):
@@ -195,10 +207,19 @@ def test_quantisation_is_named(quantization, expected):
     assert found["model.quantization"] == (expected, "quantization_config")
 
 
-def test_an_unknown_quantisation_is_not_named():
-    assert "model.quantization" not in dimensions(
-        {"model_type": "llama", "quantization_config": {"quant_method": "compressed-tensors"}}
-    )
+@pytest.mark.parametrize(
+    "quantization",
+    [
+        {"quant_method": "compressed-tensors"},
+        {"quant_method": "compressed-tensors", "format": "mixed-precision"},
+        {"quant_method": "compressed-tensors", "format": "pack-quantized"},  # of 4 bits or 8
+        {"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized", "config_groups": {"a": {}, "b": {}}},
+        {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head", "model.layers.0.self_attn*"]},
+        {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"},
+    ],
+)
+def test_a_quantisation_that_is_unknown_or_takes_a_part_is_not_named(quantization):
+    assert "model.quantization" not in dimensions({"model_type": "llama", "quantization_config": quantization})
 
 
 @pytest.mark.parametrize("model_type", known_model_types())

@@ -652,7 +652,7 @@ def test_an_engine_serves_weights_as_they_are_stored_where_others_are_trained() 
     whole, stored = weigh(), weigh(quantization=None, stored_quantization="gptq")
     assert whole == 2 * MODEL["model.parameters"]
     assert 0.25 < stored / whole < 0.4
-    assert weigh(quantization=None, stored_quantization="nvfp4") == whole
+    assert weigh(quantization=None, stored_quantization="gguf") == whole
 
 
 def test_no_verdict_of_failure_rests_on_the_weights_of_an_engine_that_may_be_smaller() -> None:

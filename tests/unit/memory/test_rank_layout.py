@@ -35,6 +35,19 @@ def test_what_no_program_arranges_has_no_estimate_and_a_reason(changes, words):
     assert words in found.verdict.primary
 
 
+def test_a_quantised_base_on_several_devices_where_a_program_has_it_on_one() -> None:
+    """LitGPT 0.4.0 to 0.5.13 finetune/lora.py setup() raises NotImplementedError."""
+
+    def ask(**changed: object) -> str | None:
+        values = {**BASE, "model.quantization": "nf4", "program.quantises_on_one_device": True, **changed}
+        return find_contradiction({"train": Facts({name: Fact(name, value, "set") for name, value in values.items()})})
+
+    assert "refuses a quantised base (nf4) on 8 devices" in str(ask())
+    assert ask(**{"hardware.world_size": 1}) is None
+    assert ask(**{"model.quantization": None}) is None
+    assert ask(**{"program.quantises_on_one_device": False}) is None
+
+
 @pytest.mark.parametrize("changes", [{}, {"tensor_parallel": 4, "pipeline_parallel": 2}, {"context_parallel": 8}])
 def test_what_divides_is_priced(changes):
     assert find_contradiction(make_roles(**changes)) is None

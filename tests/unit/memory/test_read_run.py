@@ -151,7 +151,7 @@ def test_adapters_of_parameters_are_counted_for_each_expert_or_asked_for():
 
 def test_weights_stored_in_a_way_that_nobody_sizes_are_said():
     for more, said in (({}, True), ({"model.quantization": None}, False)):
-        run = read_run({**LLAMA, "model.stored_quantization": "nvfp4", **more}).run
+        run = read_run({**LLAMA, "model.stored_quantization": "gguf", **more}).run
         assert ("stored_otherwise" in run.unpriced) is said
 
 

@@ -74,6 +74,7 @@ STORAGE = ("model.stored_dtype", "model.quantization", "model.stored_quantizatio
         ("unsloth/Qwen2.5-7B-Instruct-unsloth-bnb-4bit", "unsaid", "nf4"),
         ("someone/Qwen2.5-7B-BNB-NF4-BF16", "unsaid", "nf4"),
         ("RedHatAI/Qwen2.5-7B-Instruct-FP8-dynamic", "unsaid", "fp8"),
+        ("nvidia/Qwen2.5-7B-Instruct-NVFP4", "unsaid", "nvfp4"),
         ("/srv/models/Qwen2.5-7B-bf16", "bfloat16", None),
         ("/srv/models/Qwen2.5-7B-INT4/", "unsaid", "gptq"),
         ("/srv/models/Qwen2.5-7B_dist_ckpt_mcore", "unsaid", "unsaid"),
@@ -90,7 +91,7 @@ def test_a_name_says_how_weights_are_stored_and_its_model_says_their_dimensions(
     assert "the dimensions of the well-known model qwen2.5-7b" in assumed.reason
 
 
-@pytest.mark.parametrize("stored", ["GPTQ-Int8", "GGUF", "NVFP4"])
+@pytest.mark.parametrize("stored", ["GPTQ-Int8", "GGUF"])
 def test_a_kind_of_storage_that_nothing_is_known_of_is_only_named(stored: str) -> None:
     found = facts(f"someone/Qwen2.5-7B-Instruct-{stored}", PLACE)
     assert found["model.stored_quantization"] == stored.lower()

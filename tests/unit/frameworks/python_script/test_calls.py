@@ -6,7 +6,8 @@ import ast
 
 import pytest
 
-from compatcheck.frameworks.python_script.calls import Script
+from compatcheck.core.errors import InputError
+from compatcheck.frameworks.python_script.calls import Script, parse_script
 
 
 @pytest.mark.parametrize(
@@ -31,3 +32,15 @@ def test_names_that_double_are_given_up(lines: list[str]) -> None:
     assert all(given.why is not None for given in call.keywords.values())
     assert not any(script.passes_on(word.value, "bf16", script.module) for word in call.node.keywords)
     assert len(visited) < 200_000
+
+
+@pytest.mark.parametrize(
+    "text", ["".join(f"x{number} = f({number})\n" for number in range(40_000)), "x = 1\n" + "# " + "y" * (1 << 20)]
+)
+def test_a_script_larger_than_any_is_said_and_not_read(text: str) -> None:
+    with pytest.raises(InputError, match="holds more than"):
+        parse_script(text, "train.py")
+
+
+def test_lines_that_stand_for_those_of_a_notebook_do_not_count() -> None:
+    assert len(parse_script("\n" * (1 << 21) + "x = 1\n", "train.ipynb").body) == 1

@@ -39,6 +39,14 @@ def test_programs_with_its_keys_are_its_own(program: str, reader: str) -> None:
     assert not document.unread
 
 
+@pytest.mark.parametrize("program", ["-m skyrl.train.entrypoints.main_base", "-m skyrl.train.main_sft", "my/main.py"])
+def test_an_option_that_no_program_has_is_said(program: str) -> None:
+    """The programs take words alone, and what no option is of a known example's is said of every one of them."""
+    words = "trainer.policy.model.path=m trainer.placement.colocate_all=true"
+    (document,) = documents(f"python {program} --zzz 1 --env_variant=sft --yyy=2 {words}")
+    assert [key for key, _ in document.unread if key.startswith("--")] == ["--zzz", "--yyy"]
+
+
 @pytest.mark.parametrize(
     "program", ["skyrl.train.entrypoints.serve", "skyrl.train.entrypoints.main_generate", "skyrl.tinker.api"]
 )

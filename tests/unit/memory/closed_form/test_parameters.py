@@ -1,6 +1,6 @@
 import pytest
 
-from compatcheck.memory.closed_form.parameters import count_quantised, dequantised, parameters
+from compatcheck.memory.closed_form.parameters import QUANTISED_BYTES, count_quantised, dequantised, parameters
 
 SEVEN = 6738415616
 BLOCKS = 32 * 202383360
@@ -35,6 +35,13 @@ def test_bitsandbytes_unpacks_one_weight_and_gptq_keeps_a_block_of_them(make_run
     several = dequantised(make_run(model__quantization="gptq"), backward=True)[0].size.expected
     assert several == pytest.approx(5 * 4096 * 3 * 4096 + 2 * 202383360)
     assert dequantised(make_run(), backward=True) == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "bits", "block", "scale"), [("nvfp4", 4, 16, 1), ("mxfp8", 8, 32, 1), ("mxfp4", 4, 32, 1)]
+)
+def test_block_formats_take_their_bits_and_a_scale_for_each_block(kind: str, bits: int, block: int, scale: int) -> None:
+    assert QUANTISED_BYTES[kind] == bits / 8 + scale / block
 
 
 def test_mxfp4_holds_experts_alone():

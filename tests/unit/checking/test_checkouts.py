@@ -1,0 +1,135 @@
+"""A script that is named alone lies in a checkout: what its project asks for, its own release, programs that are not there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from compatcheck.checking import Request, gather
+from compatcheck.checking.fit import price
+from compatcheck.rules.locate import open_rules
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from compatcheck.core.facts import Fact
+    from compatcheck.resolution.subject import Subject
+
+ZERO = '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}, "train_micro_batch_size_per_gpu": 2}'
+TRAIN = "torchrun --nproc_per_node 8 train.py --deepspeed zero.json --per_device_train_batch_size 2 --output_dir o\n"
+TRAINER = """from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B")
+Trainer(model=model, args=args).train()
+"""
+LEAVES = "training.moe_leaf_modules"
+"""DeepSpeed has a default of it from 0.18 on."""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "zero.json").write_text(ZERO)
+    (tmp_path / "train.py").write_text(TRAINER)
+    (tmp_path / "run.sh").write_text(TRAIN)
+    return tmp_path
+
+
+def look(path: str) -> Subject:
+    (subject,) = gather(Request(paths=(path,)), open_rules(), {}).subjects
+    return subject
+
+
+def find(path: str, name: str) -> Fact | None:
+    (facts,) = look(path).roles.values()
+    return facts.get(name)
+
+
+def ask(*, base: str = "transformers==4.37.2", **extras: str) -> str:
+    groups = "".join(f'{name} = ["{one}"]\n' for name, one in extras.items())
+    return f'[project]\nname = "p"\nversion = "1"\ndependencies = ["{base}"]\n[project.optional-dependencies]\n{groups}'
+
+
+SETUP = """from setuptools import setup
+setup(install_requires=['transformers>=4.37'], extras_require={'train': ['deepspeed==%s']})
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "has"),
+    [
+        ("pyproject.toml", ask(train="deepspeed==0.12.6"), False),  # as haotian-liu/LLaVA has it
+        ("pyproject.toml", ask(train="deepspeed==0.18.2"), True),
+        ("pyproject.toml", ask(train="deepspeed>=0.12,<0.16"), False),
+        ("pyproject.toml", ask(base="numpy", train="deepspeed==0.12.6"), True),  # a project of something else
+        (
+            "pyproject.toml",
+            ask(base="numpy", train="transformers>=4.40").replace('4.40"', '4.40", "deepspeed<0.17"'),
+            False,
+        ),
+        ("setup.py", SETUP % "0.12.6", False),
+        ("setup.py", SETUP % "0.18.2", True),
+    ],
+)
+def test_an_extra_of_the_project_decides_what_a_default_is(project: Path, file: str, text: str, *, has: bool) -> None:
+    (project / file).write_text(text)
+    assert (find("run.sh", LEAVES) is not None) is has
+
+
+def test_the_one_extra_that_brings_a_release_is_named(project: Path) -> None:
+    (project / "pyproject.toml").write_text(ask(train="deepspeed==0.18.2"))
+    fact = find("run.sh", LEAVES)
+    assert fact is not None
+    assert "deepspeed 0.18.2, with --extra train" in str(fact.sources[-1])
+    package = look("run.sh").environment.packages["deepspeed"]  # type: ignore[union-attr]  # a project was read
+    assert package.is_optional
+
+
+TRL = """# /// script
+# dependencies = ["trl", "peft"]
+# ///
+from trl import SFTConfig, SFTTrainer
+SFTTrainer(model="Qwen/Qwen2.5-7B", args=SFTConfig(output_dir="o", max_length=1024), train_dataset=data).train()
+"""
+
+
+@pytest.mark.parametrize(("version", "on"), [("0.24.0.dev0", True), ("0.21.0.dev0", False), (None, None)])
+def test_a_list_without_releases_takes_the_release_of_the_checkout(project: Path, version: str | None, on: Any) -> None:
+    """trl turned checkpointing on in 0.22; its scripts list ``trl`` and lie beside its VERSION."""
+    (project / "examples").mkdir()
+    (project / "examples" / "sft_own.py").write_text(TRL)
+    (project / ".git").mkdir()
+    if version is not None:
+        (project / "trl").mkdir()
+        (project / "trl" / "__init__.py").write_text('__version__ = "unknown"\n')
+        (project / "VERSION").write_text(version)
+    fact = find("examples/sft_own.py", "training.gradient_checkpointing")
+    assert (None if fact is None else fact.value) is on
+
+
+def test_an_estimate_takes_the_newest_default_where_releases_differ_and_says_so(project: Path) -> None:
+    (project / "sft_own.py").write_text(TRL)
+    assumed = {one.fact: one for one in price(look("sft_own.py")).assumptions}
+    one = assumed["training.gradient_checkpointing"]
+    assert one.value is True
+    assert "default of TRL in its newest release; which release of trl runs is not known" in one.reason
+
+
+def test_a_script_that_is_not_here_is_said_and_leaves_open_what_it_makes_of_the_model(project: Path) -> None:
+    (project / "run.sh").write_text(TRAIN.replace("train.py", "train_lora.py") + TRAIN.replace("train.py", "here.py"))
+    (project / "here.py").write_text(TRAINER)
+    missing, here = gather(Request(paths=("run.sh",)), open_rules(), {}).subjects
+    (gap,) = (gap for gap in missing.gaps if gap.source.key == "train_lora.py")
+    assert "is not here" in gap.why
+    assert not any(gap.source.key == "here.py" for gap in here.gaps)
+    for name in ("training.optimizer", "training.use_liger_kernel", "training.compile"):
+        assert name not in missing.roles["train"]
+        assert name in here.roles["train"]
+    for name in ("training.sharding", "training.micro_batch_size", "training.gradient_accumulation_steps"):
+        assert name in missing.roles["train"]
+
+
+def test_a_script_of_the_library_itself_needs_not_be_here(project: Path) -> None:
+    (project / "run.sh").write_text(TRAIN.replace("train.py", "trl/scripts/sft.py"))
+    assert not any("is not here" in gap.why for gap in look("run.sh").gaps)
