@@ -75,9 +75,10 @@ def moment_bytes(run: Run) -> float:
     (optim/optimizer.py, init_state, ``optim_bits``).
     """
     name = str(run.optimizer)
-    packed = _PACKED.get(name.rpartition("_")[2])
+    family, _, width = name.removeprefix(_PAGED).rpartition("_")
+    packed = _PACKED.get(width)
     if packed is not None:
-        return 2 * packed * count_trained(run)
+        return MOMENTS.get(family, 2) * packed * count_trained(run)
     tensors = MOMENTS.get(name.removeprefix(_PAGED), 2)
     if name.startswith(_PAGED):
         return tensors * 4 * count_trained(run)
