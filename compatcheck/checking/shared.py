@@ -13,7 +13,7 @@ from compatcheck.core.source import Skipped, Source
 if TYPE_CHECKING:
     from compatcheck.checking.request import Request
     from compatcheck.core.document import Document
-    from compatcheck.core.environment import Environment
+    from compatcheck.core.environment import Environment, Package
     from compatcheck.core.facts import Value
     from compatcheck.core.selection import Selection
     from compatcheck.rules.database import RuleSet
@@ -31,6 +31,8 @@ class Shared(NamedTuple):
     skipped: tuple[Skipped, ...]
     variables: Mapping[str, str] | None
     """Declared variables (``--env-file``)."""
+    manifests: "dict[str, Mapping[str, Package]]"
+    """Packages that the projects around runs ask for, by manifest; filled as they are read."""
     model: "Document | None" = None
     """What ``--model`` names, in place of every other model."""
     model_unread: bool = False
@@ -79,6 +81,7 @@ def read_shared(request: "Request", rules: "RuleSet", environ: Mapping[str, str]
         settings=declared_settings(request),
         skipped=tuple(skipped),
         variables=variables,
+        manifests={},
         model=named_model,
         model_unread=request.model is not None and named_model is None,
         files=request.files,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -112,12 +113,11 @@ def _pinned_by_project(path: str, wanted: Sequence[str], main: str, shared: Shar
 
     for manifest, read in (("pyproject.toml", read_pyproject), ("setup.py", read_setup_py)):
         file = find_beside(path, manifest, shared.files)
-        if not shared.files.is_file(file):
-            continue
-        try:
-            packages = read(file, shared.files).packages
-        except CompatcheckError:
-            continue
+        if file not in shared.manifests:
+            shared.manifests[file] = {}
+            with suppress(CompatcheckError):
+                shared.manifests[file] = read(file, shared.files).packages if shared.files.is_file(file) else {}
+        packages = shared.manifests[file]
         pinned = {name: packages[name] for name in wanted if name in packages}
         pinned = {name: one for name, one in pinned.items() if one.version is not None or one.specifier}
         if main in pinned:
