@@ -140,9 +140,19 @@ _NEEDED: Mapping[tuple[str, Value], str] = {
 """Settings and the distribution that they need."""
 
 
+def _list_needed(facts: Mapping[str, Value]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_NEEDED[fact] for fact in facts.items() if fact in _NEEDED))
+
+
+def _runs_without(subject: Subject | None, role: str, needed: Iterable[str]) -> bool:
+    """Tell whether a program has no use for one of these distributions, installed or not."""
+    fact = None if subject is None else subject.roles[role].get("program.never_runs")
+    return fact is not None and isinstance(fact.value, tuple) and not set(needed).isdisjoint(fact.value)
+
+
 def _find_missing(subject: Subject, facts: Mapping[str, Value], rules: RuleSet) -> tuple[str, ...]:
     """Name the distributions that settings need and that neither the environment lists nor a package in it requires."""
-    needed = dict.fromkeys(_NEEDED[fact] for fact in facts.items() if fact in _NEEDED)
+    needed = _list_needed(facts)
     environment = subject.environment
     if environment is None or not needed:
         return ()
@@ -217,6 +227,8 @@ def find_place(subject: Subject, role: str, change: Change, rules: RuleSet, file
         now = stated is not None and stated.origin in _STATED and value_text(stated.value)
         by_hand = change._replace(before=change.before or now or None)
         return by_hand._replace(places=tuple(place for place, _ in written), written=tuple(text for _, text in written))
+    if _runs_without(edited[tuple(edits)], role, _list_needed(dict(change.facts))):
+        return None
     ours = stated is not None and (_is_declared(stated) or len({edit.path for edit in edits}) > 1)
     before = value_text(stated.value) if stated is not None and ours else files.text_before(edits[0])
     alone = _is_alone(change, edited[tuple(edits)])

@@ -36,9 +36,10 @@ def candidates(roles: Mapping[str, Facts]) -> Iterator[SuggestedChange]:
     yield from propose_for_roles(facts)
     if "critic" in roles and values.get("rollout.engine") is not None:
         yield from propose_for_critic(roles["critic"])
+    if (steps := facts.get(_STEPS)) is not None and steps.origin == "derived":
+        del values[_STEPS]
     for propose in _PROPOSALS:
-        if values.get("program.code") not in _VERL or propose not in _NOT_IN_VERL:
-            yield from propose(values)
+        yield from propose(values)
 
 
 def _smaller_batch(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
@@ -139,7 +140,8 @@ def _offload(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
             yield SuggestedChange("optimizer states on the host", {"training.offload_optimizer": "cpu"}, SLOWER, note)
         if values.get("training.zero_stage") == 3 and values.get("training.offload_param") is None:
             yield SuggestedChange("parameters on the host", {"training.offload_param": "cpu"}, SLOWER)
-    if values.get("training.sharding") == "fsdp" and not values.get("training.fsdp_offload_params"):
+    reached = values.get("program.fsdp_offloads_trained") is not False
+    if values.get("training.sharding") == "fsdp" and not values.get("training.fsdp_offload_params") and reached:
         yield SuggestedChange("FSDP CPU offload", {"training.fsdp_offload_params": True}, SLOWER)
 
 
@@ -178,7 +180,7 @@ def _nodes(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     for more in (nodes * 2, nodes * 4):
         changed: dict[str, Value] = {"hardware.nodes": more, "hardware.world_size": world // nodes * more}
         words, note, factor = f"{nodes} → {more} nodes", "", more // nodes
-        if values.get("program.code") in _VERL:
+        if steps is None and values.get("training.global_batch_size") is not None:
             note = "the same batch, spread over more ranks"
         elif isinstance(steps, int) and steps % factor == 0:
             changed["training.gradient_accumulation_steps"] = steps // factor
@@ -211,6 +213,5 @@ _PROPOSALS = (
 )  # fmt: skip
 _ELEMENTWISE = frozenset({"adamw", "adam", "sgd", "lion"})
 """Optimizers whose step on a part of a parameter is that part of the step: the others do not run on shards everywhere."""
-_VERL = frozenset({"verl", "verl-engine", "verl-sft", "skyrl", "parallel-chunks", "areal"})
-_NOT_IN_VERL = (_loss, _sharding, _offload, _optimizer)
-"""Proposals that verl, its forks, SkyRL and AReaL have other keys for, or none."""
+_STEPS = "training.gradient_accumulation_steps"
+"""Not a setting where it follows from the batch of all ranks."""
