@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from compatcheck.core.document import LEFT_OUT, Document, Gap, Statement
 from compatcheck.core.source import Source
 from compatcheck.frameworks.composition import merge_options, retell
-from compatcheck.frameworks.conversions import LEAVE
+from compatcheck.frameworks.conversions import LEAVE, opens
 from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Names, Table
 from compatcheck.frameworks.launch.arguments import (
     OptionMeanings,
@@ -51,7 +51,12 @@ def _engine(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return LEAVE if value is None else str(value).removesuffix("_v6").removesuffix("_async")
 
 
-CONVERSIONS = {"engine": _engine, "resolved": _resolved}
+def _optimizer(name: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Read the class of an optimizer, which another key finds the module for: by itself it writes none."""
+    return TABLE.words["optimizer"].get(str(name).lower()) or opens(name)
+
+
+CONVERSIONS = {"engine": _engine, "resolved": _resolved, "optimizer_class": _optimizer}
 TABLE = KeyTable(__file__, conversions=CONVERSIONS)
 """Key → meaning, over verl 0.1 to 0.9.1 and its forks."""
 _NAMES = Names(__file__)
