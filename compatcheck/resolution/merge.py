@@ -66,7 +66,7 @@ def claims_of(documents: Iterable[Document], role: str | None = None) -> dict[st
 
     Args:
         documents: of one subject.
-        role: whose facts are wanted; what a program's documents say about this role alone replaces what they say about all of them.
+        role: whose facts are wanted; what documents of a program say about this role alone replaces what they say about all.
     """
     claims: dict[str, list[Claim]] = {}
     documents = tuple(documents)
