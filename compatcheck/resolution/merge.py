@@ -73,7 +73,7 @@ def claims_of(documents: Iterable[Document], role: str | None = None) -> dict[st
     own = {
         (document.reader, one.fact)
         for document in documents
-        for one in (*document.statements, *document.unresolved)
+        for one in _said_by(document)
         if role is not None and one.role == role
     }
     has_model = any(document.reader in {"model", MISSING} and _is_about(document, role) for document in documents)
@@ -88,6 +88,10 @@ def claims_of(documents: Iterable[Document], role: str | None = None) -> dict[st
                 value = redact(statement.value) if isinstance(statement.value, str) else statement.value
                 claims.setdefault(statement.fact, []).append(Claim(rank, document.reader, value, source))
     return claims
+
+
+def _said_by(document: Document) -> tuple[Statement | Unresolved, ...]:
+    return (*document.statements, *document.unresolved)
 
 
 def _is_about(document: Document, role: str | None) -> bool:
