@@ -60,13 +60,15 @@ class Batch(NamedTuple):
         return facts
 
 
-def read_batch(facts: Mapping[str, Fact], names: tuple[str, str, str], whole: str, role: str = "actor") -> Batch | None:
+def read_batch(
+    facts: Mapping[str, Fact], names: tuple[str, str, str], whole: str | None, role: str = "actor"
+) -> Batch | None:
     """Work out a batch.
 
     Args:
         facts: of the role.
         names: `UPDATE` or `SCORING`: facts of the key, of whether it counts all ranks, of the limit in tokens.
-        whole: fact that says how many sequences all ranks take together.
+        whole: fact that says how many sequences all ranks take together; None where a batch is not cut to a rank's share.
         role: whose facts they are; forks do not multiply the critic's and the reward model's keys.
 
     Returns:
@@ -76,7 +78,7 @@ def read_batch(facts: Mapping[str, Fact], names: tuple[str, str, str], whole: st
     context = _number(facts, "training.context_parallel") or 1
     length = _number(facts, "training.sequence_length")
     ranks = _data_ranks(facts, context)
-    total = _number(facts, whole)
+    total = None if whole is None else _number(facts, whole)
     share = None if total is None else max(1, -(-total // ranks))
     limit = _number(facts, tokens)
     words = "" if limit is None else f"{_key(facts, tokens)} {limit:,}"

@@ -59,17 +59,17 @@ def estimate_job(roles: Mapping[str, Facts], environment: Environment | None = N
         return Estimate("closed_form", (), judge((), None), needs=("training.framework",))
     main = roles[names[0]]
     engine_facts = roles.get("rollout", main)
-    if _engine_is_unknown(engine_facts) and not _only_trains(main):
+    learns = _only_trains(main, engine_facts)
+    if _engine_is_unknown(engine_facts) and not learns:
         return Estimate("closed_form", (), judge((), None), needs=("rollout.engine",))
-    alone = len(names) == 1 and ("rollout.engine" not in engine_facts or _only_trains(main))
-    if alone and not _fills_batches(main, names[0]):
+    if _is_alone(roles) and not _fills_batches(main, names[0]):
         return estimate(main, environment, role=names[0], trains=names[0] in TRAINED)
     beside_policy = copies if "reference" not in roles else NOTHING
     read = [read_role(name, roles[name], environment, beside_policy if name == names[0] else NOTHING) for name in names]
     missing = [found for found in read if isinstance(found, Estimate)]
     if missing:
         return missing[0]
-    open_facts = tuple(_find_open(roles, names, engine_facts)) if not _only_trains(main) else ()
+    open_facts = tuple(_find_open(roles, names, engine_facts)) if not learns else ()
     if open_facts:
         return Estimate("closed_form", (), judge((), None), needs=open_facts)
     found = [role for role in read if isinstance(role, Role)]
@@ -113,6 +113,14 @@ def _leaves_checkpointing_open(role: Role, facts: Facts) -> bool:
     return role.name in TRAINED and not role.run.checkpointing and CHECKPOINTING not in facts
 
 
+def _is_alone(roles: Mapping[str, Facts]) -> bool:
+    """Tell whether one model is all that a job has on its devices."""
+    names = [name for name in (*TRAINED, *SCORING) if name in roles]
+    main = roles[names[0]]
+    engine = roles.get("rollout", main)
+    return len(names) == 1 and ("rollout.engine" not in engine or _only_trains(main, engine))
+
+
 def _fills_batches(facts: Facts, role: str) -> bool:
     """Tell whether batches are filled up to a number of tokens."""
     batch = read_batch(facts, UPDATE, "training.global_batch_size", role)
@@ -140,10 +148,14 @@ def _find_open(roles: Mapping[str, Facts], names: Sequence[str], engine: Facts) 
         yield "rollout.gpu_memory_utilization"
 
 
-def _only_trains(facts: Facts) -> bool:
-    """Tell whether the trainer learns from data alone; a program's defaults name an engine for all of its trainers."""
-    trainer = facts.get("training.trainer")
-    return trainer is not None and trainer.value is not None and trainer.value not in POLICY_TRAINERS
+def _only_trains(facts: Facts, engine: Facts) -> bool:
+    """Tell whether the trainer learns from data alone; a program's defaults name an engine for all of its trainers.
+
+    One that a file itself starts runs beside any of them: prime-rl trains on answers of another model, and evaluates.
+    """
+    trainer, runs = facts.get("training.trainer"), engine.get("rollout.engine")
+    learns = trainer is not None and trainer.value is not None and trainer.value not in POLICY_TRAINERS
+    return learns and (runs is None or runs.origin.endswith("default"))
 
 
 def _without_second_copy(roles: Mapping[str, Facts]) -> Mapping[str, Facts]:
@@ -174,7 +186,7 @@ def _count_copies(roles: Mapping[str, Facts], environment: Environment | None) -
 def _with_reference(roles: Mapping[str, Facts], copies: Size) -> Mapping[str, Facts]:
     """Add the reference model that a fact of the only role says is there: a frozen copy of the policy that scores as it does."""
     main = roles.get("train") or roles.get("actor")
-    if main is None or len(roles) > 1 or "rollout.engine" not in main or _only_trains(main):
+    if main is None or len(roles) > 1 or "rollout.engine" not in main or _only_trains(main, main):
         return roles
     if not copies.low:
         return roles
@@ -302,7 +314,10 @@ def describe_job(roles: Mapping[str, Facts], model: str | None = None) -> str | 
     parts = [str(model or _get(first, "model.name") or _get(first, "model.model_type") or "")]
     if serves(first):
         parts.append(describe_server(first))
-    batch, length = read_batch(first, UPDATE, "training.global_batch_size"), _get(first, "training.sequence_length")
+    whole = (
+        None if _is_alone(roles) else "training.global_batch_size"
+    )  # cut to what a device holds where roles take turns
+    batch, length = read_batch(first, UPDATE, whole), _get(first, "training.sequence_length")
     if batch is not None:
         parts.append(f"{batch.sequences} × {batch.length:,} tokens")
     elif isinstance(length, int):

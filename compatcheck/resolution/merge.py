@@ -66,24 +66,32 @@ def claims_of(documents: Iterable[Document], role: str | None = None) -> dict[st
 
     Args:
         documents: of one subject.
-        role: whose facts are wanted; what a document says about this role alone replaces what it says about all of them.
+        role: whose facts are wanted; what documents of a program say about this role alone replaces what they say about all.
     """
     claims: dict[str, list[Claim]] = {}
     documents = tuple(documents)
+    own = {
+        (document.reader, one.fact)
+        for document in documents
+        for one in _said_by(document)
+        if role is not None and one.role == role
+    }
     has_model = any(document.reader in {"model", MISSING} and _is_about(document, role) for document in documents)
     for document in documents:
         if document.reader == "model" and has_model and not _is_about(document, role):
             continue
         rank = _rank(document)
-        said: tuple[Statement | Unresolved, ...] = (*document.statements, *document.unresolved)
-        own = {one.fact for one in said if role is not None and one.role == role}
         for statement in document.statements:
-            wanted = statement.role == role or (statement.role is None and statement.fact not in own)
+            wanted = statement.role == role or (statement.role is None and (document.reader, statement.fact) not in own)
             if statement.fact is not None and wanted:
                 source = document.place(statement.key)
                 value = redact(statement.value) if isinstance(statement.value, str) else statement.value
                 claims.setdefault(statement.fact, []).append(Claim(rank, document.reader, value, source))
     return claims
+
+
+def _said_by(document: Document) -> tuple[Statement | Unresolved, ...]:
+    return (*document.statements, *document.unresolved)
 
 
 def _is_about(document: Document, role: str | None) -> bool:

@@ -16,6 +16,7 @@ from compatcheck.frameworks.launch_script.choices import spread, unite
 from compatcheck.frameworks.launch_script.launchers import remove_launchers
 from compatcheck.frameworks.registry import Folder, command_folders, find_folder
 from compatcheck.frameworks.text import expect_mapping
+from compatcheck.rules.programs import find_program, programs
 from compatcheck.shell.parameters import NO_ARGUMENTS
 
 if TYPE_CHECKING:
@@ -101,10 +102,15 @@ def _arguments(command: Command) -> Iterator[Gap]:
 def read_launch(launch: Launch, find_parsed: Callable[[str], str | None] = lambda _: None) -> tuple[Document, ...]:
     """Return what a launch says; nothing when it is not known to train.
 
-    Options that tell no program are those of the parser in the script that is started.
+    Options that tell no program are those of the parser in the script that is started; so are those that tell one on which the
+    program of that parser is built, which has them, too.
     """
     told = ((folder, kind) for folder in command_folders() if (kind := folder.command.recognise(launch)) is not None)
-    folder, kind = next(told, None) or _ask_script(launch, find_parsed)
+    folder, kind = next(told, (None, ""))
+    if folder is None or any(one.inherits == kind for one in programs().values()):
+        asked, its_kind = _ask_script(launch, find_parsed)
+        if asked is not None and (folder is None or find_program(its_kind).inherits == kind):
+            folder, kind = asked, its_kind
     if folder is not None:
         program = _program_reference(launch)
         documents = (*folder.command.read(launch, kind), *_of_launchers(launch, folder, kind))

@@ -183,6 +183,11 @@ def table_for(
                 mine = f"{section}{key.removeprefix('policy')}"
                 table[mine] = tuple(one._replace(role=role) for one in meanings)
         _settle(table, settled, values, section, role)
+    if (
+        "teacher" in roles
+    ):  # it scores; the policy only learns from that (algorithms/distillation.py distillation_train)
+        of_policy = [key for key in table if key.startswith("policy.")]
+        table.update((key, SILENT) for key in of_policy if {one.fact for one in table[key]} & {*_SCORING})
     return table, tuple(unused)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Statement
 from compatcheck.core.source import Source
+from compatcheck.frameworks.conversions import is_off
 from compatcheck.frameworks.keys import KeyTable, Names
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.translation import flatten, make_document, translate
@@ -67,9 +68,14 @@ def read_recipe(data: Mapping[str, Any], path: str, trainer: str | None) -> Read
         Statement("training.framework", "(keys of this script)", "accelerate"),
         Statement("training.trainer", place, trainer or ("dpo" if preference else "sft")),
     )
+    narrow = "use_8bit_optimizer" in data and not is_off(data["use_8bit_optimizer"])
+    stated = tuple(
+        one._replace(value="paged_adamw_8bit") if narrow and one.value == "paged_adamw" else one
+        for one in translation.statements
+    )  # torch's own optimizer, which runs where nothing is paged, has no 8-bit variant
     model = data.get(MODELS[0])
     references = (("model", model, MODELS[0]),) if isinstance(model, str) and model else ()
-    translation = translation._replace(statements=(*translation.statements, *known))
+    translation = translation._replace(statements=(*stated, *known))
     return Reading((make_document(READER, source, translation, references),))
 
 

@@ -125,6 +125,8 @@ class Findings:
         self.by_trainer = False
         """Whether a trainer of TRL is given the name of a model, and loads it."""
         self.trainers: dict[str, int] = {}
+        self.unread: dict[str, int] = {}
+        """Trainers of TRL that are not known by name."""
         self.gaps: list[Gap] = []
         """Where arguments are given or set that are no literals."""
         self.calls: dict[str, int] = {}
@@ -189,7 +191,8 @@ class Findings:
 def take_call(call: Call, found: Findings) -> None:
     """Take what one call says; most calls say nothing. One of an own class of a trainer says what its base would."""
     base = found.objects.trainers.get(call.name, call.name)
-    take = TAKERS.get(base)
+    unread = "Trainer" if base.endswith("Trainer") else "TrainingArguments"
+    take = TAKERS.get(unread if base in found.objects.unread else base)
     if take is not None and (base in found.objects.known or base in found.objects.trainers):
         found.calls.update(dict.fromkeys(_TAKEN.get(base, ()), call.line))
         take(call._replace(name=base), found)
@@ -259,6 +262,8 @@ def _take_trainer(call: Call, found: Findings) -> None:
     else:
         found.trainers.setdefault("", call.line)
         found.is_plain = found.objects.last_name(call.node) == "Trainer"
+    if call.name in found.objects.unread:
+        found.unread.setdefault(call.name, call.line)
     adapters = call.keywords.get("peft_config")
     if adapters is not None and adapters.why is not None:
         found.take("peft_config", adapters)

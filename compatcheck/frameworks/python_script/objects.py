@@ -84,6 +84,10 @@ class Objects:
         self.functions = {one.name: one for one in nodes if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
         self.classes = {one.name: one for one in nodes if isinstance(one, ast.ClassDef)}
         self.imports = dict(_imports(nodes))
+        self.unread = frozenset(_unread_of_trl(self.imports, trainers))
+        """Classes of trainers and of their arguments that the script takes from TRL and that are not known by name."""
+        trainers = frozenset(trainers) | {name for name in self.unread if name.endswith(_TRAINER)}
+        arguments = frozenset(arguments) | {name for name in self.unread if not name.endswith(_TRAINER)}
         others = self.classes.keys() | {
             path.rpartition(".")[2] for path in self.imports.values() if not path.startswith(_OF_TRAINERS)
         }
@@ -353,6 +357,18 @@ def import_lines(tree: ast.AST) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield from ((node.lineno, path) for _, path in _imports([node]))
+
+
+_TRAINER, _CONFIG = "Trainer", "Config"
+
+
+def _unread_of_trl(imports: Mapping[str, str], known: Collection[str]) -> Iterator[str]:
+    """Yield the classes that a script takes from TRL in pairs, a trainer and its arguments, where they are not known by name."""
+    of_trl = {path.rpartition(".")[2] for path in imports.values() if path.startswith("trl.")}
+    for name in of_trl:
+        arguments = f"{name.removesuffix(_TRAINER)}{_CONFIG}"
+        if name.endswith(_TRAINER) and name not in known and arguments in of_trl:
+            yield from (name, arguments)
 
 
 def _imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:

@@ -143,9 +143,9 @@ def find_parsed(path: str, files: Files = LOCAL) -> str | None:
 def _find_parsed(script: Script, objects: Objects) -> str | None:
     for call in script.calls():
         if call.name in PARSERS:
-            classes = set(objects.classes_in(call.node.args, call.scope, ARGUMENTS))
+            classes = set(objects.classes_in(call.node.args, call.scope, ARGUMENTS | objects.unread))
             if classes:
-                return trl.READER if classes & TRL_CONFIGS.keys() else hf_trainer.READER
+                return trl.READER if classes & (TRL_CONFIGS.keys() | objects.unread) else hf_trainer.READER
     return None
 
 
@@ -291,16 +291,22 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         except InputError as error:
             found.skipped.append(Skipped(found.source, error.message, error.hint))
     main = translated[0] if translated else Document("hf_trainer", found.source, ())
-    reader = "trl" if trainers else "hf_trainer"
+    of_trl = trainers or found.unread
+    reader = "trl" if of_trl else "hf_trainer"
     is_trainer = bool(found.trainers) or found.has_arguments
-    if not is_trainer or (from_command and not (launched and trainers)):
+    if not is_trainer or (from_command and not (launched and of_trl)):
         reader = "script"
     references = [(kind, name, key) for kind, name, key in main.references if kind != "deepspeed"]
-    statements = [entry for entry in main.statements if not (trainers and entry.fact == "training.trainer")]
+    statements = [entry for entry in main.statements if not (of_trl and entry.fact == "training.trainer")]
     if len(trainers) == 1:
         (trainer, line) = next(iter(trainers.items()))
         statements.append(Statement("training.trainer", f"{trainer} trainer", trainer))
         found.lines[f"{trainer} trainer"] = line
+    elif found.unread and not trainers:
+        name, line = next(iter(found.unread.items()))
+        found.unresolved.append(Unresolved("training.trainer", name, "is a trainer of TRL that nobody has read"))
+        found.lines[name] = line
+        found.of_code.add(name)
     elif found.is_plain and not trainers and found.causal is not None:
         statements.append(Statement("training.trainer", "ForCausalLM", "causal_lm"))
         found.lines["ForCausalLM"] = found.causal.line

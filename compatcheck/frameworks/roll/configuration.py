@@ -71,6 +71,8 @@ class Pipeline(NamedTuple):
     trainer: str | None = None
     moves: bool | None = True
     """Whether models leave the device while others work; None where ``is_offload_states`` says so."""
+    scores: tuple[str, int] = ("infer_batch_size", 16)
+    """Key that says how many sequences a model that only runs forward takes at once, and its default."""
 
 
 _LEARNS = Pipeline({"actor_train": "actor", "reference": "reference", "critic": "critic"}, "actor_infer")
@@ -78,7 +80,14 @@ _ON_POLICY = Pipeline({"student_train": "actor", "teacher": "reference"}, "stude
 _SUPERVISED = Pipeline({"sft_train": None}, None, "sft", moves=False)
 _PREFERS = Pipeline({"actor_train": "actor", "reference": "reference"}, None, "dpo", moves=None)
 _GENERATES = Pipeline({}, "actor_infer")
-_DISTILLS = Pipeline({"student": "actor", "teacher": "reference"}, None, "gkd", moves=None)
+_DISTILLS = Pipeline(
+    {"student": "actor", "teacher": "reference"},
+    None,
+    "gkd",
+    moves=None,
+    scores=("training_args.per_device_train_batch_size", 8),
+)
+"""Its teacher takes batches of training (roll/pipeline/distill/distill_worker.py TeacherWorker.forward, from 0.1.1 on)."""
 MODELS = {*_LEARNS.models, *_ON_POLICY.models, *_SUPERVISED.models, *_DISTILLS.models}
 _ENGINES = {"actor_infer", "student_infer"}
 
@@ -216,11 +225,11 @@ def table_for(
         for key, meanings in TABLE.items():
             if key.startswith(MODEL):
                 table[f"{section}.{key.removeprefix(MODEL)}"] = tuple(one._replace(role=role) for one in meanings)
-        _settle(table, values, section, role)
+        _settle(table, values, section, role, pipeline)
     return table, tuple(unused)
 
 
-def _settle(table: Table, values: Mapping[str, Any], section: str, role: str | None) -> None:
+def _settle(table: Table, values: Mapping[str, Any], section: str, role: str | None, pipeline: Pipeline | None) -> None:
     """Settle what keys of a model mean beside one another: each back end passes over keys of the other."""
     strategy = str(values.get(f"{section}.{STRATEGY}"))
     of_fsdp = strategy.startswith("fsdp2")
@@ -243,7 +252,7 @@ def _settle(table: Table, values: Mapping[str, Any], section: str, role: str | N
     else:  # then adapters alone are trained (roll/models/model_providers.py)
         silent.append("model_args.freeze_module_prefix")
     table.update(dict.fromkeys((f"{section}.{name}" for name in silent), SILENT))
-    _settle_batches(table, values, section, role)
+    _settle_batches(table, values, section, role, (pipeline or _LEARNS).scores[0])
 
 
 _TOWER = "vision_model"
@@ -262,31 +271,54 @@ def _name_precision(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return {"bf16": "bf16", "fp16": "fp16"}.get(value, "no")
 
 
-def _settle_batches(table: Table, values: Mapping[str, Any], section: str, role: str | None) -> None:
+def _settle_batches(table: Table, values: Mapping[str, Any], section: str, role: str | None, scores: str) -> None:
     """Count batches in sequences, or in tokens where they are filled, which context parallel ranks share.
 
     Models that only run forward take those of scoring. A limit in tokens is one of whole sequences (8eb27cc2
     roll/utils/dynamic_batching.py); the strategies split these afterwards.
     """
-    on_megatron = str(values.get(f"{section}.{STRATEGY}")).startswith("megatron")
+    on_megatron = _is_on_megatron(values, section)
     split = f"{CONFIG}context_parallel_size" if on_megatron else "model_args.ulysses_size"
     each = share(values.get(f"{section}.{split}"))
     updated = ("training.micro_batch_size", "training.micro_batch_tokens")
     scored = ("rollout.log_prob_micro_batch_size", "rollout.log_prob_micro_batch_tokens")
     train, score = f"{section}.training_args.per_device_train_batch_size", f"{section}.infer_batch_size"
     if role == "reference":
-        table[train] = table[f"{section}.training_args.gradient_accumulation_steps"] = SILENT
+        table[train] = table[score] = table[f"{section}.training_args.gradient_accumulation_steps"] = SILENT
+        score = f"{section}.{scores}"
         table[score] = (Key(updated[0], None, role),)
         scored = updated
     elif role != "actor" or not _generates(values):
         table[score] = SILENT
     else:
         table[score] = (Key(scored[0]),)
-    for way, sequences, facts in (("train", train, updated), ("infer", score, scored)):
-        if values.get(f"{section}.use_dynamic_batching_in_{way}") is True and table[sequences] is not SILENT:
+    for way, sequences, facts in (("infer", score, scored), ("train", train, updated)):
+        limit = _name_limit(values, section, way)
+        if limit is not None and (table[sequences] is not SILENT):
             of = role if facts is updated else None
             table[sequences] = SILENT
-            table[f"{section}.max_tokens_per_microbatch_in_{way}"] = (Key(facts[1], each, of),)
+            table[f"{section}.{limit}"] = (Key(facts[1], each, of),)
+
+
+def _is_on_megatron(values: Mapping[str, Any], section: str) -> bool:
+    return str(values.get(f"{section}.{STRATEGY}")).startswith("megatron")
+
+
+def _name_limit(values: Mapping[str, Any], section: str, way: str) -> str | None:
+    """Return the key that limits the tokens of a batch in ``train`` or ``infer``; None where batches count sequences.
+
+    Megatron's workers alone pack, and share sequences out anew by load (roll/utils/sequence_packing.py LoadBalancePacker); a
+    batch in which these are all long may be beyond the limit by one of them.
+    """
+    if values.get(f"{section}.use_dynamic_batching_in_{way}") is True:
+        return f"max_tokens_per_microbatch_in_{way}"
+    packs = _is_on_megatron(values, section) and values.get(f"{section}.use_sequence_packing") is True
+    if packs and values.get(f"{section}.{_PACKING}algorithm") == "load_balance":
+        return f"{_PACKING}max_packed_sequence_length_{'train' if way == 'train' else 'forward'}"
+    return None
+
+
+_PACKING = "sequence_packing_args."
 
 
 def _generates(values: Mapping[str, Any]) -> bool:
@@ -335,7 +367,7 @@ def _infer(values: Mapping[str, Any], pipeline: Pipeline, roles: Mapping[str, st
     if pipeline is _LEARNS:
         yield from _compare(values)
     for section, role in roles.items():
-        yield from _of_model(values, section, role)
+        yield from _of_model(values, section, role, pipeline)
     places = {section: _devices(values, section) for section in (*roles, pipeline.engine) if section}
     main = next(iter(roles), "")
     together = _overlaps(places.get(main), places.get(pipeline.engine or ""))
@@ -371,9 +403,10 @@ def _count_ranks(ranks: int, each: object, key: str, role: str | None) -> Iterat
         yield Statement("hardware.nodes", key, ranks // each, role)
 
 
-def _of_model(values: Mapping[str, Any], section: str, role: str | None) -> Iterator[Statement]:
+def _of_model(values: Mapping[str, Any], section: str, role: str | None, pipeline: Pipeline) -> Iterator[Statement]:
     """Say what workers do with a model where a section leaves it out (``roll/distributed/strategy``)."""
     strategy, trains = str(values[f"{section}.{STRATEGY}"]), role != "reference"
+    filled = _name_limit(values, section, "train" if trains else "infer") is not None
 
     def left_out(fact: str, name: str, value: object) -> Iterator[Statement]:
         if values.get(f"{section}.{name}") is None:
@@ -419,12 +452,11 @@ def _of_model(values: Mapping[str, Any], section: str, role: str | None) -> Iter
     if trains:
         yield from left_out("training.peft", "model_args.lora_target", None)
         yield from left_out("training.use_remove_padding", "use_sequence_packing", False)
-        filled = values.get(f"{section}.use_dynamic_batching_in_train") is True
         if not filled:
             yield from left_out("training.micro_batch_size", "training_args.per_device_train_batch_size", 8)
         yield from left_out("training.gradient_accumulation_steps", "training_args.gradient_accumulation_steps", 1)
-    elif values.get(f"{section}.use_dynamic_batching_in_infer") is not True:
-        yield from left_out("training.micro_batch_size", "infer_batch_size", 16)
+    elif not filled:
+        yield from left_out("training.micro_batch_size", *pipeline.scores)
 
 
 def _of_engine(values: Mapping[str, Any], section: str, *, together: bool | None) -> Iterator[Statement]:

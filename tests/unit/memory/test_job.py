@@ -500,8 +500,23 @@ def test_a_job_without_generation_is_one_role() -> None:
     facts = {name: value for name, value in ACTOR.items() if not name.startswith("rollout.")}
     found = estimate_job({"train": make_facts({**facts, "training.trainer": "sft"})})
     assert [phase.name for phase in found.phases] == ["load", "forward", "backward", "step"]
-    by_default = estimate_job({"train": make_facts({**facts, "training.trainer": "sft", "rollout.engine": "vllm"})})
-    assert by_default == found
+    beside = make_facts({**facts, "training.trainer": "sft", "rollout.engine": "vllm"})
+    by_default = {**beside, "rollout.engine": beside["rollout.engine"]._replace(origin="reader-default")}
+    assert estimate_job({"train": by_default}) == found
+
+
+def test_an_engine_that_a_file_starts_runs_beside_any_trainer() -> None:
+    found = estimate_job({"train": make_facts({**ACTOR, "training.trainer": "sft", "rollout.colocated": False})})
+    assert "rollout" in [phase.name for phase in found.phases]
+
+
+def test_a_batch_that_no_program_cuts_is_named_as_it_is_priced() -> None:
+    facts = {name: value for name, value in ACTOR.items() if not name.startswith("rollout.")}
+    alone = make_facts({**facts, "training.trainer": "sft", "training.global_batch_size": 8})
+    assert describe_job({"train": alone}) == "qwen2, 4 × 2,048 tokens, FSDP, 8 × 80.0 GiB"
+    assert describe_job({"actor": make_facts({**ACTOR, "training.global_batch_size": 8})}) == (
+        "qwen2, 1 × 2,048 tokens, FSDP, 8 × 80.0 GiB"
+    )
 
 
 def test_a_job_is_named_by_model_batch_and_devices() -> None:

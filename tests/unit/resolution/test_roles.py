@@ -59,6 +59,19 @@ def test_what_a_document_says_of_one_role_replaces_what_it_says_of_all() -> None
     assert subject.roles["critic"][MICRO].alternatives == ()
 
 
+def test_what_a_file_says_of_one_role_replaces_what_others_of_its_program_say_of_all() -> None:
+    own = Document("nemo-rl", Source("recipe.yaml"), (Statement("model.name", "teacher.model_name", "t", "reference"),))
+    shared = Document(
+        "nemo-rl",
+        Source("base.yaml"),
+        (Statement("model.name", "policy.model_name", "p"), Statement(None, "x", 1, "actor")),
+    )
+    for documents in ([own, shared], [shared, own]):
+        subject = resolve("s", rules=open_rules(), documents=documents)
+        assert values(subject, "model.name") == {"actor": "p", "reference": "t"}
+        assert not subject.conflicts
+
+
 def test_a_model_of_its_own_replaces_the_shared_one_as_a_whole() -> None:
     shared = Document(
         "model", Source("a.json"), (Statement("model.hidden_size", "h", 8), Statement("model.num_experts", "e", 4))

@@ -162,6 +162,8 @@ def test_a_teacher_and_a_value_model_are_policies_of_other_roles() -> None:
     assert facts(document, "reference")["training.gradient_checkpointing"] is False
     assert ("model:reference", "Qwen/Qwen3-32B", "teacher.model_name") in document.references
     assert not document.unread
+    scores = [name for name in (*facts(document, "actor"), *facts(document)) if "log_prob" in name]
+    assert not scores
     ppo = {key: value for key, value in data.items() if key != "grpo"} | {"ppo": data["grpo"], "value": teacher}
     (document,) = nemo_rl.read(ppo, "c.yaml").documents
     assert facts(document, "critic")["training.micro_batch_size"] == 8

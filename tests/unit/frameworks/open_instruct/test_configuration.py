@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
 from compatcheck.frameworks.open_instruct import configuration as open_instruct
@@ -51,6 +53,28 @@ def test_a_loss_that_balances_experts_asks_for_router_logits() -> None:
     for given, asked in ((True, True), (False, None)):
         found = facts(open_instruct.read({**SHORT, "load_balancing_loss": given}, "r.yaml").documents[0])
         assert found.get("model.output_router_logits") is asked
+
+
+@pytest.mark.parametrize(
+    ("keys", "optimizer", "implementation"),
+    [
+        ({}, "adamw", "fused"),
+        ({"use_8bit_optimizer": True}, "adamw", "fused"),
+        ({"fused_optimizer": False}, "adamw", "foreach"),
+        ({"use_qlora": True}, "paged_adamw", None),
+        ({"use_qlora": True, "use_8bit_optimizer": True}, "paged_adamw_8bit", None),
+        ({"dpo_use_paged_optimizer": True, "use_8bit_optimizer": False}, "paged_adamw", None),
+    ],
+)
+def test_an_optimizer_is_torchs_own_and_fused_unless_it_is_paged(
+    keys: dict[str, Any], optimizer: str, implementation: str | None
+) -> None:
+    document = open_instruct.read({**SHORT, **keys}, "r.yaml").documents[0]
+    found = resolve("x", rules=open_rules(()), documents=[document]).roles["train"]
+    assert found["training.optimizer"].value == optimizer
+    stated = found.get("training.optimizer_implementation")
+    assert (stated and stated.value) == implementation
+    assert not document.unread
 
 
 def test_misspelt_keys_and_bad_values() -> None:

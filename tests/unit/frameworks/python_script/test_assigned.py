@@ -119,6 +119,9 @@ def test_a_launch_with_few_options_is_read_by_the_parser_of_its_script(tmp_path:
         ("CLASSES = (Own, TrainingArguments)\nHfArgumentParser(CLASSES)", "hf_trainer"),
         ("class Mine(TrainingArguments): pass\nHfArgumentParser(Mine)", "hf_trainer"),
         ("TrlParser((Own, SFTConfig))", "trl"),
+        ("from trl.experimental.gold import GOLDConfig, GOLDTrainer\nTrlParser((Own, GOLDConfig))", "trl"),
+        ("from mine import GOLDConfig, GOLDTrainer\nTrlParser((Own, GOLDConfig))", None),
+        ("from trl import ModelConfig, TrlParser\nTrlParser(ModelConfig)", None),
         ("HfArgumentParser(Own)", None),
         ("argparse.ArgumentParser()\nTrainingArguments()", None),
     ],
@@ -126,6 +129,23 @@ def test_a_launch_with_few_options_is_read_by_the_parser_of_its_script(tmp_path:
 def test_a_script_is_asked_which_arguments_it_parses(tmp_path: Path, text: str, expected: str | None) -> None:
     (tmp_path / "t.py").write_text(text, encoding="utf-8")
     assert find_parsed(str(tmp_path / "t.py")) == expected
+
+
+@pytest.mark.parametrize("options", ["", "--num_generations 8"])
+def test_a_trainer_of_trl_that_nobody_read_is_trls_and_open(tmp_path: Path, options: str) -> None:
+    script = (
+        "from trl import TrlParser\nfrom trl.experimental.gold import GOLDConfig, GOLDTrainer\n"
+        "args, = TrlParser((GOLDConfig,)).parse_args_into_dataclasses()\n"
+        "GOLDTrainer(model='gpt2', args=args).train()\n"
+    )
+    command = f"--per_device_train_batch_size 2 --teacher_model_name_or_path gpt2-xl {options}"
+    subject = launched(tmp_path, script, command)
+    facts = subject.roles["train"]
+    assert facts["training.framework"].value == "trl"
+    assert facts[MICRO].value == 2
+    assert facts["training.unpriced"].value == ("distillation",)
+    assert "training.trainer" not in facts
+    assert "training.trainer" in {fact for fact, *_ in subject.unresolved}
 
 
 OWN = PARSED.replace("{}", "").replace(

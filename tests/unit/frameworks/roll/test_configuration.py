@@ -197,6 +197,48 @@ def test_ranks_of_a_sequence_share_a_limit_in_tokens(
     assert facts(read(actor_train=own), "actor")["training.micro_batch_tokens"] == tokens
 
 
+@pytest.mark.parametrize(
+    ("keys", "trained", "scored"),
+    [
+        ({}, ("training.micro_batch_tokens", 2048), ("rollout.log_prob_micro_batch_tokens", 4096)),
+        ({"strategy": "fsdp2_train"}, ("training.micro_batch_size", 2), ("rollout.log_prob_micro_batch_size", 8)),
+        ({"use_sequence_packing": False}, ("training.micro_batch_size", 2), ("rollout.log_prob_micro_batch_size", 8)),
+        ({"algorithm": "none"}, ("training.micro_batch_size", 2), ("rollout.log_prob_micro_batch_size", 8)),
+    ],
+)
+def test_megatrons_workers_pack_up_to_a_limit_in_tokens(
+    keys: dict[str, Any], trained: tuple[str, int], scored: tuple[str, int]
+) -> None:
+    packed = {
+        "algorithm": "load_balance",
+        "max_packed_sequence_length_train": 4096,
+        "max_packed_sequence_length_forward": 8192,
+    }
+    algorithm = keys.pop("algorithm", "load_balance")
+    own = {
+        "training_args": {"per_device_train_batch_size": 2},
+        "infer_batch_size": 8,
+        "use_sequence_packing": True,
+        "sequence_packing_args": packed | {"algorithm": algorithm},
+    }
+    found = read(actor_train=section("actor_train", {"context_parallel_size": 2}, **(own | keys)))
+    actor, job = facts(found, "actor"), facts(found)
+    assert {name: value for name, value in (actor | job).items() if "micro_batch" in name} == dict([trained, scored])
+
+
+@pytest.mark.parametrize(("keys", "count"), [({}, 8), ({"training_args": {"per_device_train_batch_size": 4}}, 4)])
+def test_a_teacher_of_a_distillation_takes_batches_of_training(keys: dict[str, Any], count: int) -> None:
+    data = configure(
+        actor_train=None,
+        actor_infer=None,
+        reference=None,
+        student=section("actor_train"),
+        teacher=section("reference", infer_batch_size=2, **keys),
+    )
+    (document,) = roll.read(data, "c.yaml").documents
+    assert facts(document, "reference")["training.micro_batch_size"] == count
+
+
 def test_pipelines_without_generation() -> None:
     (sft,) = roll.read(
         {"pretrain": "m", "sequence_length": 2048, "sft_train": section("actor_train")}, "c.yaml"
