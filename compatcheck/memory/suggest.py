@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 SUGGESTED = "derived"
 """Origin of facts that a suggestion changes."""
+_NOTE = "suggested"
 
 
 def overlay(facts: Facts, changed: Mapping[str, Value], origin: str = SUGGESTED) -> Facts:
     """Return the facts with some of them changed."""
-    new = {name: Fact(name, value, origin, note="suggested") for name, value in changed.items()}
+    new = {name: Fact(name, value, origin, note=_NOTE) for name, value in changed.items()}
     return Facts({**facts, **new})
 
 
@@ -36,7 +37,7 @@ def candidates(roles: Mapping[str, Facts]) -> Iterator[SuggestedChange]:
     yield from propose_for_roles(facts)
     if "critic" in roles and values.get("rollout.engine") is not None:
         yield from propose_for_critic(roles["critic"])
-    if (steps := facts.get(_STEPS)) is not None and steps.origin == "derived":
+    if (steps := facts.get(_STEPS)) is not None and steps.origin == "derived" and steps.note != _NOTE:
         del values[_STEPS]
     for propose in _PROPOSALS:
         yield from propose(values)
