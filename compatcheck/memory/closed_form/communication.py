@@ -48,9 +48,8 @@ def backward_buffers(run: Run) -> tuple[Component, ...]:
     if parallel.sharding == "zero" and parallel.stage in {1, 2}:
         count = run.reduce_bucket * (MORE_BUCKETS if run.overlap else 1)
         accumulated = parallel.stage == 1 and release is not None and release >= (0, 19, 8)
-        each = (
-            run.precision.gradient if accumulated else run.precision.stored
-        )  # stage_1_and_2.py setup_buckets(), both releases
+        # stage_1_and_2.py setup_buckets() of 0.19.7 and 0.19.8
+        each = run.precision.gradient if accumulated else run.precision.stored
         return (
             Component("reduce buckets", "communication", exactly(each * count), f"{each:g} B × {count:,.0f}",
                       "DeepSpeed stage_1_and_2.py; probe zero_reduce_buffers", run.role,
