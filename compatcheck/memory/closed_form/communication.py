@@ -31,9 +31,9 @@ def lasting_buffers(run: Run) -> tuple[Component, ...]:
         facts = ("training.gradient_as_bucket_view",)
         return (Component("DDP buckets", "communication", size, words, source, run.role, facts),)
     if parallel.sharding == "zero" and parallel.stage == 3:
-        size = exactly(run.precision.gradient * run.reduce_bucket)
+        size = exactly(run.precision.stored * run.reduce_bucket)
         return (
-            Component("reduce bucket", "communication", size, f"{run.precision.gradient:g} B × {run.reduce_bucket:,}",
+            Component("reduce bucket", "communication", size, f"{run.precision.stored:g} B × {run.reduce_bucket:,}",
                       "DeepSpeed stage3.py; probe zero_reduce_buffers", run.role, ("training.reduce_bucket_size",)),
         )  # fmt: skip
     return ()
@@ -47,9 +47,11 @@ def backward_buffers(run: Run) -> tuple[Component, ...]:
         return ()  # engine.py takes contiguous_gradients and overlap_comm for false there (#4887)
     if parallel.sharding == "zero" and parallel.stage in {1, 2}:
         count = run.reduce_bucket * (MORE_BUCKETS if run.overlap else 1)
-        size = run.precision.gradient * count
+        accumulated = parallel.stage == 1 and release is not None and release >= (0, 19, 8)
+        # stage_1_and_2.py setup_buckets() of 0.19.7 and 0.19.8
+        each = run.precision.gradient if accumulated else run.precision.stored
         return (
-            Component("reduce buckets", "communication", exactly(size), f"{run.precision.gradient:g} B × {count:,.0f}",
+            Component("reduce buckets", "communication", exactly(each * count), f"{each:g} B × {count:,.0f}",
                       "DeepSpeed stage_1_and_2.py; probe zero_reduce_buffers", run.role,
                       ("training.reduce_bucket_size", "training.overlap_comm")),
         )  # fmt: skip

@@ -33,3 +33,13 @@ def test_parameters_are_gathered_in_place_or_through_one_bucket(make_run):
     )
     assert bucket.size == (0, 0, 2000)
     assert step_buffers(make_run()) == ()
+
+
+@pytest.mark.parametrize(
+    ("stage", "release", "expected"),
+    [(1, "0.19.7", 2000), (1, "0.19.8", 4000), (2, "0.19.8", 2000)],
+)
+def test_buckets_are_in_the_dtype_of_the_weights_but_for_zero_one_of_late(make_run, stage, release, expected):
+    settings = {"training__reduce_bucket_size": 1000, "training__grad_accum_dtype": "float32"}
+    made = make_run({"deepspeed": release}, training__zero_stage=stage, hardware__world_size=2, **settings)
+    assert backward_buffers(made)[0].size.expected == expected
