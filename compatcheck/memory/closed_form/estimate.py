@@ -21,7 +21,12 @@ from compatcheck.core.units import format_bytes
 from compatcheck.memory.closed_form import gradients as gradient
 from compatcheck.memory.closed_form.activations import activations
 from compatcheck.memory.closed_form.activations import components as activation_components
-from compatcheck.memory.closed_form.communication import backward_buffers, lasting_buffers, step_buffers
+from compatcheck.memory.closed_form.communication import (
+    backward_buffers,
+    joined_gradients,
+    lasting_buffers,
+    step_buffers,
+)
 from compatcheck.memory.closed_form.context import context, workspaces
 from compatcheck.memory.closed_form.layers import RECIPES
 from compatcheck.memory.closed_form.live_parameters import autocast_weights, live_parameters
@@ -42,7 +47,7 @@ from compatcheck.memory.run import EVALUATED_BY_LOSS
 from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from compatcheck.core.environment import Environment
     from compatcheck.core.facts import Fact, Value
@@ -267,11 +272,23 @@ def training_phases(run: Run) -> tuple[Phase, ...]:
     held = segments(_shares(run, always))
     return (
         _phase("load", run, (load,), None),
-        _phase("forward", run, _forward(run, always), held),
-        _phase("backward", run, _backward(run, always), held),
+        _phase("forward", run, _of_batches(run, always, _forward), held, _forward(run, always)),
+        _phase("backward", run, _of_batches(run, always, _backward), held, _backward(run, always)),
         _phase("step", run, (step,), held),
         *_evaluation(run, always),
     )
+
+
+def _of_batches(run: Run, always: Parts, instants: Callable[[Run, Parts], tuple[Parts, ...]]) -> tuple[Parts, ...]:
+    """Return the instants of the micro batches one of which has the peak.
+
+    Where the longest sequence comes first, gradients of other micro batches meet shorter ones, which are taken to be as long as the
+    middle between the least and the most they may be.
+    """
+    if not run.longest_first:
+        return instants(run, always)
+    later = run._replace(sequence=max(1, int(run.sequence * (1 + _SHORTEST) / 2)))
+    return (*instants(run._replace(first_batch=True), always), *instants(later, always))
 
 
 def _evaluation(run: Run, always: Parts) -> tuple[Phase, ...]:
@@ -368,7 +385,8 @@ def _forward(run: Run, always: Parts) -> tuple[Parts, ...]:
     grads = gradient.gradients(run)
     found, at_loss = activations(run), activations(run, last_stage=True)
     earlier = gradient.component(run, max(grads.before, grads.persistent))
-    shared = (*always, *earlier, *gradient.beside(run, between=True), *autocast_weights(run), *masks(run))
+    waiting = () if run.first_batch else gradient.beside(run, between=True)
+    shared = (*always, *earlier, *waiting, *autocast_weights(run), *masks(run))
     in_loss = (
         *shared,
         *live_parameters(run, blocks=False),
@@ -394,6 +412,9 @@ def _backward(run: Run, always: Parts) -> tuple[Parts, ...]:
     kept = activation_components(run, activations(run, last_stage=True))
     outside = live_parameters(run, blocks=False)
     waiting, last = gradient.beside(run, between=True), gradient.beside(run, between=run.accumulation > 1)
+    nearly_all = last
+    if run.first_batch:  # there are none but of the blocks behind the last two
+        waiting, nearly_all = (), gradient.beside(run, between=run.accumulation > 1, blocks=max(0, run.model.layers - 2))
     for_loss = (*outside, *autocast_weights(run, "loss"), *kept, *masks(run), *logits(run, backward=True))
     in_loss = (*always, *earlier, *waiting, *for_loss)
     own = held_parameters(run)
@@ -419,7 +440,7 @@ def _backward(run: Run, always: Parts) -> tuple[Parts, ...]:
     in_first_block = (
         *always,
         *gradient.component(run, nearly),
-        *last,
+        *nearly_all,
         *live,
         *activation_components(run, one, block="backward"),
         *masks(run),
@@ -429,9 +450,18 @@ def _backward(run: Run, always: Parts) -> tuple[Parts, ...]:
     )
     at_the_end = (
         *always, *gradient.component(run, grads.complete), *last, *live, *_second_embedding_gradient(run, own.embedding),
-        *reducing, *offload_buffers(run), *kept_outputs(run),
+        *(joined_gradients(run, root=True) or reducing), *offload_buffers(run), *kept_outputs(run),
     )  # fmt: skip
-    return (in_loss, in_last_block, in_first_block, at_the_end)
+    joined = joined_gradients(run)
+    if not joined:
+        return (in_loss, in_last_block, in_first_block, at_the_end)
+    behind_last = found._replace(kept=_share(found.kept, own.layers, own.layers - 1))
+    beside = (*always, *live, *masks(run), *joined, *unpacked)
+    last_joined = (
+        *beside, *gradient.component(run, begun), *waiting, *weights, *activation_components(run, behind_last),
+    )  # fmt: skip
+    first_joined = (*beside, *gradient.component(run, nearly), *nearly_all, *offload_buffers(run))
+    return (in_loss, in_last_block, in_first_block, at_the_end, last_joined, first_joined)
 
 
 def scoring_phases(run: Run) -> tuple[Phase, ...]:
@@ -447,8 +477,8 @@ def scoring_phases(run: Run) -> tuple[Phase, ...]:
     )
 
 
-def _share(size: Size, count: int) -> Size:
-    return Size(size.low // count, size.expected // count, size.high // count)
+def _share(size: Size, count: int, of: int = 1) -> Size:
+    return Size(size.low * of // count, size.expected * of // count, size.high * of // count)
 
 
 def _second_embedding_gradient(run: Run, embedding: float) -> Parts:
@@ -463,13 +493,24 @@ def _second_embedding_gradient(run: Run, embedding: float) -> Parts:
     )  # fmt: skip
 
 
-def _phase(name: str, run: Run, instants: tuple[Parts, ...], held: Held | None) -> Phase:
-    """Return the instant with the largest expected size; the range covers that of all instants."""
+def _phase(
+    name: str, run: Run, instants: tuple[Parts, ...], held: Held | None, reach: tuple[Parts, ...] = ()
+) -> Phase:
+    """Return the instant with the largest expected size; the range covers that of all instants.
+
+    Args:
+        name: of the phase.
+        run: the run.
+        instants: one of which has the peak.
+        held: what the allocator keeps.
+        reach: instants that may come, and are in the high bound alone.
+    """
     instants = tuple((*parts, *widen_unpriced(run, parts)) for parts in instants)
     parts = max(instants, key=_expected)
     inside = _inside(parts)
     everywhere = [_inside(instant) for instant in instants]
-    bounds = Size(max(size.low for size in everywhere), inside.expected, max(size.high for size in everywhere))
+    most = max(size.high for size in (*everywhere, *map(_inside, reach)))
+    bounds = Size(max(size.low for size in everywhere), inside.expected, most)
     gradients = total(part.size for part in parts if part.kind == "gradients").expected
     return Phase(name, run.role, (*parts, not_itemised(run, inside, bounds), reserve(run, bounds, held, gradients)))
 
