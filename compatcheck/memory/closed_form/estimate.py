@@ -272,23 +272,23 @@ def training_phases(run: Run) -> tuple[Phase, ...]:
     held = segments(_shares(run, always))
     return (
         _phase("load", run, (load,), None),
-        _phase("forward", run, _of_batches(run, always, _forward), held, _forward(run, always)),
-        _phase("backward", run, _of_batches(run, always, _backward), held, _backward(run, always)),
+        _phase("forward", run, _forward(run, always), held, _batches(run, always, _forward)),
+        _phase("backward", run, _backward(run, always), held, _batches(run, always, _backward)),
         _phase("step", run, (step,), held),
         *_evaluation(run, always),
     )
 
 
-def _of_batches(run: Run, always: Parts, instants: Callable[[Run, Parts], tuple[Parts, ...]]) -> tuple[Parts, ...]:
-    """Return the instants of the micro batches one of which has the peak.
+def _batches(run: Run, always: Parts, instants: Callable[[Run, Parts], tuple[Parts, ...]]) -> tuple[tuple[Parts, ...], ...]:
+    """Return the instants of the first micro batch and those of a later one, where the longest sequence comes first.
 
-    Where the longest sequence comes first, gradients of other micro batches meet shorter ones, which are taken to be as long as the
-    middle between the least and the most they may be.
+    Gradients and outputs of another micro batch meet shorter sequences only, which are taken to be as long as the middle between the
+    least and the most that they may be.
     """
     if not run.longest_first:
-        return instants(run, always)
+        return ()
     later = run._replace(sequence=max(1, int(run.sequence * (1 + _SHORTEST) / 2)))
-    return (*instants(run._replace(first_batch=True), always), *instants(later, always))
+    return (instants(run._replace(first_batch=True), always), instants(later, always))
 
 
 def _evaluation(run: Run, always: Parts) -> tuple[Phase, ...]:
@@ -448,9 +448,10 @@ def _backward(run: Run, always: Parts) -> tuple[Parts, ...]:
         *offload_buffers(run),
         *unpacked,
     )
+    root = joined_gradients(run, root=True)
     at_the_end = (
-        *always, *gradient.component(run, grads.complete), *last, *live, *_second_embedding_gradient(run, own.embedding),
-        *(joined_gradients(run, root=True) or reducing), *offload_buffers(run), *kept_outputs(run),
+        *always, *gradient.component(run, max(begun, grads.complete)), *last, *(outside if root else live),
+        *_second_embedding_gradient(run, own.embedding), *(root or reducing), *offload_buffers(run), *kept_outputs(run),
     )  # fmt: skip
     joined = joined_gradients(run)
     if not joined:
@@ -494,23 +495,24 @@ def _second_embedding_gradient(run: Run, embedding: float) -> Parts:
 
 
 def _phase(
-    name: str, run: Run, instants: tuple[Parts, ...], held: Held | None, reach: tuple[Parts, ...] = ()
+    name: str, run: Run, instants: tuple[Parts, ...], held: Held | None, batches: tuple[tuple[Parts, ...], ...] = ()
 ) -> Phase:
     """Return the instant with the largest expected size; the range covers that of all instants.
 
     Args:
         name: of the phase.
         run: the run.
-        instants: one of which has the peak.
+        instants: of a micro batch with sequences as long as they may be.
         held: what the allocator keeps.
-        reach: instants that may come, and are in the high bound alone.
+        batches: those of the first micro batch, which is sure, and of a later one as it is expected, where the two differ.
     """
-    instants = tuple((*parts, *widen_unpriced(run, parts)) for parts in instants)
-    parts = max(instants, key=_expected)
+    first, later = batches or (instants, ())
+    usual = tuple((*parts, *widen_unpriced(run, parts)) for parts in (*first, *later))
+    parts = max(usual, key=_expected)
     inside = _inside(parts)
-    everywhere = [_inside(instant) for instant in instants]
-    most = max(size.high for size in (*everywhere, *map(_inside, reach)))
-    bounds = Size(max(size.low for size in everywhere), inside.expected, most)
+    sure = [_inside(instant) for instant in usual[: len(first)]]
+    most = [_inside((*parts, *widen_unpriced(run, parts))) for parts in instants] if batches else sure
+    bounds = Size(max(size.low for size in sure), inside.expected, max(size.high for size in (*sure, *most)))
     gradients = total(part.size for part in parts if part.kind == "gradients").expected
     return Phase(name, run.role, (*parts, not_itemised(run, inside, bounds), reserve(run, bounds, held, gradients)))
 
