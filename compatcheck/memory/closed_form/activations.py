@@ -115,7 +115,8 @@ def every_other_product(at: Setting) -> float:
 def setting(run: Run) -> Setting:
     """Return what decides which tensors of a block are kept."""
     model, precision = run.model, run.precision
-    full = run.trainable >= model.parameters or run.mixed_units is True  # FSDP1 makes gradients of frozen weights in its units
+    # FSDP1 makes gradients of the frozen weights of a unit, too
+    full = run.trainable >= model.parameters or run.mixed_units is True
     split = run.parallel.tensor
     return Setting(
         hidden=model.hidden,

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatcheck.core.estimate import Component, Size, exactly
-from compatcheck.memory.closed_form.gradients import count_trained, largest_unsharded, makes_unit_gradients, trained_here
+from compatcheck.memory.closed_form.gradients import (
+    count_trained,
+    largest_unsharded,
+    makes_unit_gradients,
+    trained_here,
+)
 from compatcheck.memory.closed_form.parallel import held
 
 if TYPE_CHECKING:
@@ -43,8 +48,8 @@ def lasting_buffers(run: Run) -> tuple[Component, ...]:
 def backward_buffers(run: Run) -> tuple[Component, ...]:
     """Return buffers that live while gradients are reduced, beside a block that is differentiated.
 
-    FSDP1 reduces a unit's gradient when all of the unit is differentiated (`joined_gradients`); until then the gradient of the head
-    is there, which is of the unit that ends last, and that of the matrix at work.
+    FSDP1 reduces a unit's gradient when all of the unit is differentiated (`joined_gradients`); until then that of the matrix at
+    work is there, and that of the head, whose unit ends last.
     """
     parallel = run.parallel
     release = run.release("deepspeed")
@@ -60,7 +65,9 @@ def backward_buffers(run: Run) -> tuple[Component, ...]:
         )  # fmt: skip
     if makes_unit_gradients(run) is not False:
         own, each = held(run), run.precision.compute
-        matrix = min((own.blocks + own.experts) / max(1, own.layers), run.model.hidden * run.model.intermediate / parallel.tensor)
+        matrix = min(
+            (own.blocks + own.experts) / max(1, own.layers), run.model.hidden * run.model.intermediate / parallel.tensor
+        )
         head = 0.0 if run.trainable < run.model.parameters else own.lm_head or own.embedding
         size = int(each * (matrix + head))
         words = f"{each:g} B × {matrix + head:,.0f}, of a matrix" + (" and the head" if head else "")
@@ -76,7 +83,7 @@ def joined_gradients(run: Run, *, root: bool = False) -> tuple[Component, ...]:
     """Return what the gradient of one unit of FSDP1 takes when all of the unit has been differentiated.
 
     A unit's weights are pieces of one flat parameter: autograd keeps the gradient of each piece until it has them all, and joins
-    them (``SplitWithSizesBackward``); then they are cast to the dtype in which they are reduced. Counted with torch 2.1.0 on a CPU.
+    them (``SplitWithSizesBackward``); then they are cast to the dtype in which they are reduced (counted: torch 2.1.0 on a CPU).
 
     Args:
         run: the run.
@@ -95,7 +102,9 @@ def joined_gradients(run: Run, *, root: bool = False) -> tuple[Component, ...]:
 
 def _unreduced(run: Run, size: Size, words: str) -> Component:
     source = "FSDP _runtime_utils.py, flat_param.py, _fsdp_collectives.py foreach_reduce; DeepSpeed stage3.py"
-    return Component("gradients not yet reduced", "communication", size, words, source, run.role, ("training.sharding",))
+    return Component(
+        "gradients not yet reduced", "communication", size, words, source, run.role, ("training.sharding",)
+    )
 
 
 def step_buffers(run: Run) -> tuple[Component, ...]:

@@ -30,7 +30,7 @@ from compatcheck.memory.closed_form.communication import (
 from compatcheck.memory.closed_form.context import context, workspaces
 from compatcheck.memory.closed_form.layers import RECIPES
 from compatcheck.memory.closed_form.live_parameters import autocast_weights, live_parameters
-from compatcheck.memory.closed_form.logits import hole, is_loss_read, kept_outputs, logits
+from compatcheck.memory.closed_form.logits import hole, is_loss_read, kept_outputs, logits, sequences
 from compatcheck.memory.closed_form.masks import masks
 from compatcheck.memory.closed_form.offload import offload_buffers
 from compatcheck.memory.closed_form.optimizer_states import optimizer_states, step_workspace
@@ -279,11 +279,13 @@ def training_phases(run: Run) -> tuple[Phase, ...]:
     )
 
 
-def _batches(run: Run, always: Parts, instants: Callable[[Run, Parts], tuple[Parts, ...]]) -> tuple[tuple[Parts, ...], ...]:
+def _batches(
+    run: Run, always: Parts, instants: Callable[[Run, Parts], tuple[Parts, ...]]
+) -> tuple[tuple[Parts, ...], ...]:
     """Return the instants of the first micro batch and those of a later one, where the longest sequence comes first.
 
-    Gradients and outputs of another micro batch meet shorter sequences only, which are taken to be as long as the middle between the
-    least and the most that they may be.
+    Gradients and outputs of another micro batch meet shorter sequences only, which are taken to be as long as the middle between
+    the least and the most that they may be.
     """
     if not run.longest_first:
         return ()
@@ -412,12 +414,13 @@ def _backward(run: Run, always: Parts) -> tuple[Parts, ...]:
     kept = activation_components(run, activations(run, last_stage=True))
     outside = live_parameters(run, blocks=False)
     waiting, last = gradient.beside(run, between=True), gradient.beside(run, between=run.accumulation > 1)
+    own = held_parameters(run)
     nearly_all = last
-    if run.first_batch:  # there are none but of the blocks behind the last two
-        waiting, nearly_all = (), gradient.beside(run, between=run.accumulation > 1, blocks=max(0, run.model.layers - 2))
+    if run.first_batch:  # there are none yet, and at the first block none of the two at work
+        waiting = ()
+        nearly_all = gradient.beside(run, between=run.accumulation > 1, blocks=max(0, own.layers - 2))
     for_loss = (*outside, *autocast_weights(run, "loss"), *kept, *masks(run), *logits(run, backward=True))
     in_loss = (*always, *earlier, *waiting, *for_loss)
-    own = held_parameters(run)
     reducing = backward_buffers(run)
     head = 0.0
     if not run.adapters and run.parallel.stage < 2:
@@ -456,7 +459,8 @@ def _backward(run: Run, always: Parts) -> tuple[Parts, ...]:
     joined = joined_gradients(run)
     if not joined:
         return (in_loss, in_last_block, in_first_block, at_the_end)
-    behind_last = found._replace(kept=_share(found.kept, own.layers, own.layers - 1))
+    stream = run.precision.residual * run.model.hidden * run.tokens * sequences(run)  # its gradient
+    behind_last = found._replace(kept=_share(found.kept, own.layers, own.layers - 1), outside=stream)
     beside = (*always, *live, *masks(run), *joined, *unpacked)
     last_joined = (
         *beside, *gradient.component(run, begun), *waiting, *weights, *activation_components(run, behind_last),

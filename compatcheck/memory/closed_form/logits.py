@@ -232,8 +232,8 @@ def _chunked(run: Run, tokens: int, *, backward: bool) -> float:
     compiled and computed again, and then 16-bit gradients of the chunk at work instead of two float32 tensors of it. LitGPT:
     logits, which the loop holds, and log-probabilities of all chunks, as Fabric hands the logits on, and two gradients of the
     chunk at work; without adapters the head takes all tokens at once, and the gradients of all chunks lie beside their
-    concatenation (litgpt/utils.py chunked_cross_entropy, at 8641822 and 0.5.13; counted with 0.5.13 on a CPU). Its loop lets go of
-    a micro batch's logits when the next one's are made and cast. Others: float32 work on one chunk only.
+    concatenation (litgpt/utils.py chunked_cross_entropy, at 8641822 and 0.5.13; counted with 0.5.13 on a CPU). Its loop lets go
+    of a micro batch's logits when the next one's are made and cast. Others: float32 work on one chunk only.
     """
     if run.code == LITGPT:
         each, recipe = run.precision.logits, RECIPES.get(run.model.model_type, DECODER)
