@@ -152,6 +152,7 @@ def read_run(
         expandable=source.flag("allocator.expandable_segments", default=False),
         gathers_ahead=_gathers_ahead(source, versions),
         sequence_parallel=_splits_sequences(source, parallel),
+        longest_first=source.flag("run.longest_first", default=False),
         outputs_kept=source.flag("run.outputs_kept", not loop_read, "" if loop_read or not trains else kept),
         use_cache=source.flag("model.use_cache", False),
         other_resident=source.integer("run.other_resident_bytes", 0),

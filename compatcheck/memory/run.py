@@ -235,6 +235,10 @@ class Run(NamedTuple):
     """What it is told to do that no formula has, in the words of ``training.unpriced``."""
     known: frozenset[str]
     """Facts that somebody stated or that follow from what was stated."""
+    longest_first: bool = False
+    """The longest sequence of the data is in the first micro batch of the run, and in no other."""
+    first_batch: bool = False
+    """What is priced is that micro batch: no gradients and outputs of one before are there."""
     references: Size = NOTHING
     """Frozen copies of the model beside it, 0 to 1, where the reference is no role of its own."""
 

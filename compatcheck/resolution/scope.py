@@ -83,12 +83,13 @@ class FactScope:
     def declared(self, name: str) -> object:
         """Tell whether a person, a file or the machine stated the fact; Unknown where what was not read may.
 
-        What a program does by itself is nobody's statement: of a trait it tells whether it is known.
+        What a program does by itself is nobody's statement: of a trait it tells whether it is known. Which program a file
+        is for, the file says by being one of that program.
         """
         fact = self.facts.get(name)
         if fact is None and self.opened is not None and self.opened.holds(name):
             return Unknown(frozenset((name,)))
-        return fact is not None and (fact.origin in STATED or name.startswith(TRAITS))
+        return fact is not None and (fact.origin in STATED or name == FRAMEWORK or name.startswith(TRAITS))
 
     def package(self, name: str) -> Package | None:
         """Return the distribution or component of this name; a fact such as ``runtime.cudnn`` stands in for its component."""

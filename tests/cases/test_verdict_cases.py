@@ -142,3 +142,11 @@ def test_words_about_memory_are_not_called_none() -> None:
     assert ran.code == 3
     assert "no message about memory" not in ran.out + ran.err
     assert "log.txt:1" in ran.err
+
+
+@pytest.mark.parametrize(("optimizer", "said"), [("adamw_torch", False), ("ademamix", True)])
+def test_a_file_says_which_program_runs(optimizer: str, said: bool) -> None:  # noqa: FBT001
+    require(bitsandbytes="0.45.0", triton="3.2.0", torch="2.6.0", peft="0.14.0", llamafactory="0.9.2")
+    sft = "model_name_or_path: meta-llama/Llama-3.1-8B\nstage: sft\ndo_train: true\nfinetuning_type: full\noutput_dir: out\n"
+    write("train.yaml", f"{sft}bf16: true\nper_device_train_batch_size: 1\noptim: {optimizer}\n")
+    assert ("bitsandbytes/imports-removed-triton-module" in affected("requirements.txt", "train.yaml")) is said

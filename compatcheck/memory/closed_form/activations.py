@@ -115,7 +115,8 @@ def every_other_product(at: Setting) -> float:
 def setting(run: Run) -> Setting:
     """Return what decides which tensors of a block are kept."""
     model, precision = run.model, run.precision
-    full = run.trainable >= model.parameters
+    # FSDP1 makes gradients of the frozen weights of a unit, too
+    full = run.trainable >= model.parameters or run.mixed_units is True
     split = run.parallel.tensor
     return Setting(
         hidden=model.hidden,
@@ -167,6 +168,8 @@ def _alternatives(run: Run, at: Setting) -> tuple[Setting, Setting]:
         high = high._replace(repeated=True)
     if run.compiled:
         high = high._replace(compiled=False)
+    if run.mixed_units is None:
+        high = high._replace(norms_trained=True, linears_trained=True)
     return low, high
 
 

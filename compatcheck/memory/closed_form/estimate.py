@@ -21,11 +21,16 @@ from compatcheck.core.units import format_bytes
 from compatcheck.memory.closed_form import gradients as gradient
 from compatcheck.memory.closed_form.activations import activations
 from compatcheck.memory.closed_form.activations import components as activation_components
-from compatcheck.memory.closed_form.communication import backward_buffers, lasting_buffers, step_buffers
+from compatcheck.memory.closed_form.communication import (
+    backward_buffers,
+    joined_gradients,
+    lasting_buffers,
+    step_buffers,
+)
 from compatcheck.memory.closed_form.context import context, workspaces
 from compatcheck.memory.closed_form.layers import RECIPES
 from compatcheck.memory.closed_form.live_parameters import autocast_weights, live_parameters
-from compatcheck.memory.closed_form.logits import hole, is_loss_read, kept_outputs, logits
+from compatcheck.memory.closed_form.logits import hole, is_loss_read, kept_outputs, logits, sequences
 from compatcheck.memory.closed_form.masks import masks
 from compatcheck.memory.closed_form.offload import offload_buffers
 from compatcheck.memory.closed_form.optimizer_states import optimizer_states, step_workspace
@@ -42,7 +47,7 @@ from compatcheck.memory.run import EVALUATED_BY_LOSS
 from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from compatcheck.core.environment import Environment
     from compatcheck.core.facts import Fact, Value
@@ -267,11 +272,25 @@ def training_phases(run: Run) -> tuple[Phase, ...]:
     held = segments(_shares(run, always))
     return (
         _phase("load", run, (load,), None),
-        _phase("forward", run, _forward(run, always), held),
-        _phase("backward", run, _backward(run, always), held),
+        _phase("forward", run, _forward(run, always), held, _batches(run, always, _forward)),
+        _phase("backward", run, _backward(run, always), held, _batches(run, always, _backward)),
         _phase("step", run, (step,), held),
         *_evaluation(run, always),
     )
+
+
+def _batches(
+    run: Run, always: Parts, instants: Callable[[Run, Parts], tuple[Parts, ...]]
+) -> tuple[tuple[Parts, ...], ...]:
+    """Return the instants of the first micro batch and those of a later one, where the longest sequence comes first.
+
+    Gradients and outputs of another micro batch meet shorter sequences only, which are taken to be as long as the middle between
+    the least and the most that they may be.
+    """
+    if not run.longest_first:
+        return ()
+    later = run._replace(sequence=max(1, int(run.sequence * (1 + _SHORTEST) / 2)))
+    return (instants(run._replace(first_batch=True), always), instants(later, always))
 
 
 def _evaluation(run: Run, always: Parts) -> tuple[Phase, ...]:
@@ -368,7 +387,8 @@ def _forward(run: Run, always: Parts) -> tuple[Parts, ...]:
     grads = gradient.gradients(run)
     found, at_loss = activations(run), activations(run, last_stage=True)
     earlier = gradient.component(run, max(grads.before, grads.persistent))
-    shared = (*always, *earlier, *gradient.beside(run, between=True), *autocast_weights(run), *masks(run))
+    waiting = () if run.first_batch else gradient.beside(run, between=True)
+    shared = (*always, *earlier, *waiting, *autocast_weights(run), *masks(run))
     in_loss = (
         *shared,
         *live_parameters(run, blocks=False),
@@ -394,9 +414,13 @@ def _backward(run: Run, always: Parts) -> tuple[Parts, ...]:
     kept = activation_components(run, activations(run, last_stage=True))
     outside = live_parameters(run, blocks=False)
     waiting, last = gradient.beside(run, between=True), gradient.beside(run, between=run.accumulation > 1)
+    own = held_parameters(run)
+    nearly_all = last
+    if run.first_batch:  # there are none yet, and at the first block none of the two at work
+        waiting = ()
+        nearly_all = gradient.beside(run, between=run.accumulation > 1, blocks=max(0, own.layers - 2))
     for_loss = (*outside, *autocast_weights(run, "loss"), *kept, *masks(run), *logits(run, backward=True))
     in_loss = (*always, *earlier, *waiting, *for_loss)
-    own = held_parameters(run)
     reducing = backward_buffers(run)
     head = 0.0
     if not run.adapters and run.parallel.stage < 2:
@@ -419,7 +443,7 @@ def _backward(run: Run, always: Parts) -> tuple[Parts, ...]:
     in_first_block = (
         *always,
         *gradient.component(run, nearly),
-        *last,
+        *nearly_all,
         *live,
         *activation_components(run, one, block="backward"),
         *masks(run),
@@ -427,11 +451,22 @@ def _backward(run: Run, always: Parts) -> tuple[Parts, ...]:
         *offload_buffers(run),
         *unpacked,
     )
+    root = joined_gradients(run, root=True)
     at_the_end = (
-        *always, *gradient.component(run, grads.complete), *last, *live, *_second_embedding_gradient(run, own.embedding),
-        *reducing, *offload_buffers(run), *kept_outputs(run),
+        *always, *gradient.component(run, max(begun, grads.complete)), *last, *(outside if root else live),
+        *_second_embedding_gradient(run, own.embedding), *(root or reducing), *offload_buffers(run), *kept_outputs(run),
     )  # fmt: skip
-    return (in_loss, in_last_block, in_first_block, at_the_end)
+    joined = joined_gradients(run)
+    if not joined:
+        return (in_loss, in_last_block, in_first_block, at_the_end)
+    stream = run.precision.residual * run.model.hidden * run.tokens * sequences(run)  # its gradient
+    behind_last = found._replace(kept=_share(found.kept, own.layers, own.layers - 1), outside=stream)
+    beside = (*always, *live, *masks(run), *joined, *unpacked)
+    last_joined = (
+        *beside, *gradient.component(run, begun), *waiting, *weights, *activation_components(run, behind_last),
+    )  # fmt: skip
+    first_joined = (*beside, *gradient.component(run, nearly), *nearly_all, *offload_buffers(run))
+    return (in_loss, in_last_block, in_first_block, at_the_end, last_joined, first_joined)
 
 
 def scoring_phases(run: Run) -> tuple[Phase, ...]:
@@ -447,8 +482,8 @@ def scoring_phases(run: Run) -> tuple[Phase, ...]:
     )
 
 
-def _share(size: Size, count: int) -> Size:
-    return Size(size.low // count, size.expected // count, size.high // count)
+def _share(size: Size, count: int, of: int = 1) -> Size:
+    return Size(size.low * of // count, size.expected * of // count, size.high * of // count)
 
 
 def _second_embedding_gradient(run: Run, embedding: float) -> Parts:
@@ -463,13 +498,25 @@ def _second_embedding_gradient(run: Run, embedding: float) -> Parts:
     )  # fmt: skip
 
 
-def _phase(name: str, run: Run, instants: tuple[Parts, ...], held: Held | None) -> Phase:
-    """Return the instant with the largest expected size; the range covers that of all instants."""
-    instants = tuple((*parts, *widen_unpriced(run, parts)) for parts in instants)
-    parts = max(instants, key=_expected)
+def _phase(
+    name: str, run: Run, instants: tuple[Parts, ...], held: Held | None, batches: tuple[tuple[Parts, ...], ...] = ()
+) -> Phase:
+    """Return the instant with the largest expected size; the range covers that of all instants.
+
+    Args:
+        name: of the phase.
+        run: the run.
+        instants: of a micro batch with sequences as long as they may be.
+        held: what the allocator keeps.
+        batches: those of the first micro batch, which is sure, and of a later one as it is expected, where the two differ.
+    """
+    first, later = batches or (instants, ())
+    usual = tuple((*parts, *widen_unpriced(run, parts)) for parts in (*first, *later))
+    parts = max(usual, key=_expected)
     inside = _inside(parts)
-    everywhere = [_inside(instant) for instant in instants]
-    bounds = Size(max(size.low for size in everywhere), inside.expected, max(size.high for size in everywhere))
+    sure = [_inside(instant) for instant in usual[: len(first)]]
+    most = [_inside((*parts, *widen_unpriced(run, parts))) for parts in instants] if batches else sure
+    bounds = Size(max(size.low for size in sure), inside.expected, max(size.high for size in (*sure, *most)))
     gradients = total(part.size for part in parts if part.kind == "gradients").expected
     return Phase(name, run.role, (*parts, not_itemised(run, inside, bounds), reserve(run, bounds, held, gradients)))
 

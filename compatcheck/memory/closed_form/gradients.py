@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 SOURCE = "ZeRO, arXiv 1910.02054 section 5.2; DeepSpeed v0.16.4 stage_1_and_2.py, stage3.py; torch FSDP"
 
 
+STAGE_OF_GRADIENTS = 2
+"""From which ZeRO stage on gradients are split."""
+
+
 class Gradients(NamedTuple):
     """Bytes of gradients on one rank at the instants of a step."""
 
@@ -70,7 +74,7 @@ def gradients(run: Run) -> Gradients:
         own = held(run)
         largest = max((own.blocks + own.experts) / max(1, own.layers), own.embedding)
         return Gradients(full if run.adapters else min(full, run.precision.gradient * largest), 0.0, 0.0)
-    earlier = run.accumulation > 1
+    earlier = run.accumulation > 1 and not run.first_batch
     share = full * kept_share(run, parallel.shard, trained=True)
     if parallel.sharding == "zero" and parallel.stage >= 2:
         part = 0.0 if run.offload_optimizer else share  # offloaded: stage3.py makes the buffer on the host
@@ -80,7 +84,8 @@ def gradients(run: Run) -> Gradients:
     if parallel.sharding == "fsdp" and parallel.stage >= 2:
         part = 0.0 if run.offload_optimizer else share
         between = max(part, run.unsharded_gradients * count_trained(run)) if run.no_sync else part
-        return Gradients(part, between if earlier else 0.0, 0.0)
+        whole = run.first_batch and run.accumulation > 1  # of a micro batch that is no step's last
+        return Gradients(between if whole else part, between if earlier else 0.0, 0.0)
     release = run.release("torch")
     zeroed = release is not None and release < (2, 0)  # ``zero_grad`` filled them with zeros
     return Gradients(full, full if earlier or zeroed else 0.0, 0.0)
@@ -112,7 +117,15 @@ def component(run: Run, count: float) -> tuple[Component, ...]:
     return (Component("gradients", "gradients", exactly(count), words, SOURCE, run.role, facts),)
 
 
-def beside(run: Run, *, between: bool) -> tuple[Component, ...]:
+def makes_unit_gradients(run: Run) -> bool | None:
+    """Tell whether a unit of FSDP1 gets the gradient of all of its parameters; None where nobody knows."""
+    parallel = run.parallel
+    if parallel.sharding != "fsdp" or parallel.fsdp != 1 or parallel.stage < STAGE_OF_GRADIENTS or parallel.shard == 1:
+        return False
+    return True if run.trainable >= run.model.parameters else run.mixed_units
+
+
+def beside(run: Run, *, between: bool, blocks: int | None = None) -> tuple[Component, ...]:
     """Return gradients that depend on how FSDP's units and the loop are made, beside those of trained parameters.
 
     A unit of FSDP1 has one flat parameter: where any part of it is trained, backward makes and reduces the gradient of all of it.
@@ -122,6 +135,7 @@ def beside(run: Run, *, between: bool) -> tuple[Component, ...]:
     Args:
         run: the run.
         between: while micro batches follow each other, not after the last backward of a step.
+        blocks: how many blocks have them; all of them unless said.
     """
     parallel = run.parallel
     if parallel.sharding != "fsdp" or parallel.stage < 2 or parallel.shard == 1:
@@ -131,7 +145,7 @@ def beside(run: Run, *, between: bool) -> tuple[Component, ...]:
     own = held(run)
     parts = []
     if run.mixed_units is not False:
-        count = own.blocks + own.experts
+        count = (own.blocks + own.experts) * (1 if blocks is None else blocks / max(1, own.layers))
         split = run.precision.frozen * count / parallel.shard if earlier or not between else 0.0
         whole = max(split, run.precision.compute * count) if waits else split
         sure = run.mixed_units is True

@@ -173,7 +173,7 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
     bytes_each = each.backward if backward else each.forward
     if run.loss == "chunked":
         bytes_each = _chunked(run, tokens, backward=backward)
-    if run.outputs_kept and backward:
+    elif run.outputs_kept and backward:
         bytes_each += run.precision.logits
     if run.optimizer is None:
         copied = run.precision.logits > run.precision.compute
@@ -193,8 +193,8 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
 
 def kept_outputs(run: Run) -> tuple[Component, ...]:
     """Return the logits that a loop keeps while blocks are differentiated, where it holds the model's output through backward."""
-    whole = run.makes_logits and run.loss == "cross_entropy" and run.optimizer is not None
-    if not run.outputs_kept or not whole:
+    whole = run.loss == "cross_entropy" or (run.loss == "chunked" and run.code == LITGPT)
+    if not run.outputs_kept or not run.makes_logits or not whole or run.optimizer is None:
         return ()
     count = run.tokens * sequences(run) * run.model.vocab / run.parallel.tensor
     words = f"{run.precision.logits:g} B × {run.tokens * sequences(run):,} tokens × {run.model.vocab / run.parallel.tensor:,.0f}"
@@ -232,14 +232,16 @@ def _chunked(run: Run, tokens: int, *, backward: bool) -> float:
     compiled and computed again, and then 16-bit gradients of the chunk at work instead of two float32 tensors of it. LitGPT:
     logits, which the loop holds, and log-probabilities of all chunks, as Fabric hands the logits on, and two gradients of the
     chunk at work; without adapters the head takes all tokens at once, and the gradients of all chunks lie beside their
-    concatenation (litgpt/utils.py chunked_cross_entropy, at 8641822 and 0.5.13; counted with 0.5.13 on a CPU). Others: float32
-    work on one chunk only.
+    concatenation (litgpt/utils.py chunked_cross_entropy, at 8641822 and 0.5.13; counted with 0.5.13 on a CPU). Its loop lets go
+    of a micro batch's logits when the next one's are made and cast. Others: float32 work on one chunk only.
     """
     if run.code == LITGPT:
         each, recipe = run.precision.logits, RECIPES.get(run.model.model_type, DECODER)
         kept = run.precision.compute if recipe.softcap else 0
         at_work = 2 * each * min(_LITGPT_TOKENS, run.sequence) / run.sequence if run.adapters else each
-        return kept + 2 * each + at_work
+        before = 0.0 if run.first_batch else each
+        cast = run.precision.compute if run.precision.compute < each else 0.0
+        return kept + max(2 * each + at_work, 0.0 if backward else before + cast + each)
     if run.code == "torchtune":
         kept = 0 if run.compiled else 4
         return run.precision.compute + kept + (run.precision.compute if run.compiled else 8) / _CHUNKS

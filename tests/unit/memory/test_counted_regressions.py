@@ -28,6 +28,7 @@ FSDP2: dict[str, Value] = {
 MIXED: dict[str, Value] = {
     "training.sharding": "fsdp", "training.fsdp_version": 1, "training.fsdp_use_orig_params": True, "training.peft": "lora",
     "hardware.world_size": 4, "training.gradient_accumulation_steps": 4, "training.sync_each_batch": False,
+    "training.gradient_checkpointing": True,
 }  # fmt: skip
 CASES: dict[str, tuple[dict[str, str], dict[str, str], dict[str, Value]]] = {
     "accelerate/fsdp2-no-sync-keeps-unsharded-gradients": ({"accelerate": "1.11.0"}, {"accelerate": "1.10.1"}, FSDP2),
@@ -85,7 +86,8 @@ def test_frozen_parameters_in_the_units_of_trained_ones_need_more() -> None:
     mixed = need({}, {**MIXED, "training.fsdp_wraps_frozen_apart": False})
     whole = 2 * (8030261248 - 2 * 4096 * 128256)  # 16-bit gradients of all blocks under no_sync
     assert mixed[1] - apart[1] == pytest.approx(whole, rel=0.05)
-    assert mixed[2] - apart[2] == pytest.approx(whole, rel=0.05)
+    unit = whole / 32  # whose inputs its weights keep, and whose gradient is there in pieces and joined
+    assert whole <= mixed[2] - apart[2] < whole + 6 * unit
     assert mixed[3] - apart[3] == pytest.approx(whole / 4, rel=0.05)
     synchronised = need({}, {**MIXED, "training.fsdp_wraps_frozen_apart": False, "training.sync_each_batch": True})
     assert synchronised[2] - apart[2] == pytest.approx(whole / 4, rel=0.1)

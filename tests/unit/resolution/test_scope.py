@@ -186,3 +186,9 @@ def test_a_trait_is_declared_once_it_is_known() -> None:
     assert found.declared("program.upcasts_unquantised") is True
     assert found.declared("program.keeps_graph") is False
     assert found.declared("training.packing") is False
+
+
+def test_the_program_a_file_is_for_is_declared() -> None:
+    framework = Fact("training.framework", "llamafactory", "derived", (Source("f"),), "the program this file is for")
+    assert FactScope({framework.name: framework}, None, RULES).declared(framework.name) is True
+    assert FactScope({}, None, RULES).declared(framework.name) is False

@@ -1,6 +1,11 @@
 import pytest
 
-from compatcheck.memory.closed_form.communication import backward_buffers, lasting_buffers, step_buffers
+from compatcheck.memory.closed_form.communication import (
+    backward_buffers,
+    joined_gradients,
+    lasting_buffers,
+    step_buffers,
+)
 
 SEVEN = 6738415616
 
@@ -33,3 +38,42 @@ def test_parameters_are_gathered_in_place_or_through_one_bucket(make_run):
     )
     assert bucket.size == (0, 0, 2000)
     assert step_buffers(make_run()) == ()
+
+
+@pytest.mark.parametrize(
+    ("stage", "release", "expected"),
+    [(1, "0.19.7", 2000), (1, "0.19.8", 4000), (2, "0.19.8", 2000)],
+)
+def test_buckets_are_in_the_dtype_of_the_weights_but_for_zero_one_of_late(make_run, stage, release, expected):
+    settings = {"training__reduce_bucket_size": 1000, "training__grad_accum_dtype": "float32"}
+    made = make_run({"deepspeed": release}, training__zero_stage=stage, hardware__world_size=2, **settings)
+    assert backward_buffers(made)[0].size.expected == expected
+
+
+FSDP1 = {"training__sharding": "fsdp", "training__fsdp_version": 1, "hardware__world_size": 8}
+BLOCK, OUTSIDE = 202383360, 2 * 4096 * 32000 + 4096
+
+
+def test_the_gradient_of_a_unit_of_fsdp1_is_there_in_pieces_and_joined(make_run):
+    run = make_run(**FSDP1)
+    assert joined_gradients(run)[0].size.expected == (2 + 2) * BLOCK
+    assert joined_gradients(run, root=True)[0].size.expected == (2 + 2) * OUTSIDE
+    (part,) = backward_buffers(run)
+    assert part.size.expected == 2 * (4096 * 11008 + 4096 * 32000)
+    assert joined_gradients(make_run(**FSDP1, training__reduce_dtype="float32"))[0].size.expected == (2 + 4) * BLOCK
+
+
+def test_fsdp2_reduces_each_gradient_as_it_is(make_run):
+    assert joined_gradients(make_run(**{**FSDP1, "training__fsdp_version": 2})) == ()
+    assert joined_gradients(make_run(**{**FSDP1, "hardware__world_size": 1})) == ()
+
+
+@pytest.mark.parametrize(
+    ("apart", "low", "high"), [(False, 4 * BLOCK, 4 * BLOCK), (None, 0, 4 * BLOCK), (True, None, None)]
+)
+def test_frozen_weights_have_gradients_where_their_unit_has_an_adapter(make_run, apart, low, high):
+    more = {} if apart is None else {"training__fsdp_wraps_frozen_apart": apart}
+    run = make_run(**FSDP1, **more, training__peft="lora", training__framework="custom")
+    sizes = [(part.size.low, part.size.high) for part in joined_gradients(run)]
+    assert sizes == ([] if low is None else [(low, high)])
+    assert joined_gradients(run, root=True) == ()

@@ -4,6 +4,7 @@ import pytest
 
 from compatcheck.memory.closed_form.activations import activations, setting
 from compatcheck.memory.closed_form.adapters import kept_per_token
+from compatcheck.memory.closed_form.estimate import training_phases
 from compatcheck.memory.closed_form.layers import find_recipe, saved
 from compatcheck.memory.closed_form.logits import logits
 
@@ -74,3 +75,58 @@ def test_what_it_makes_of_a_quantised_base_was_not_read_and_widens_the_range(mak
 
     assert spread(model__quantization="nf4") > 0.7
     assert spread() < 0.1
+
+
+SHARDED = {
+    "training__framework": "litgpt", "training__peft": "lora", "training__lora_rank": 8, "training__lora_dropout": 0.05,
+    "training__lora_target_modules": SEPARATE, "training__loss_implementation": "chunked", "training__sharding": "fsdp",
+    "training__fsdp_version": 1, "training__fsdp_wraps_frozen_apart": False, "training__gradient_checkpointing": True,
+    "training__autocast_adapter_dtype": False, "training__gradient_accumulation_steps": 3, "hardware__world_size": 2,
+    "program__casts_logits": True, "program__accumulates_without_sync": True, "run__outputs_kept": True,
+    "model__attn_implementation": "sdpa", "model__num_hidden_layers": 4, "model__hidden_size": 512,
+    "model__intermediate_size": 1376,
+    "model__num_attention_heads": 8, "model__num_key_value_heads": 8, "model__vocab_size": 512,
+    "training__micro_batch_size": 1, "training__sequence_length": 256,
+}  # fmt: skip
+
+
+# the loop of finetune/lora.py at 8641822, its FSDPStrategy's units, torch 2.1.0 on a CPU, a process group of two ranks that moves
+# nothing: bytes of the second micro batch's backward beyond those between two micro batches, at the end of the last block
+def test_a_unit_of_fsdp1_is_there_four_times_when_its_gradient_is_joined(make_run):
+    backward = training_phases(make_run(**SHARDED))[2]
+    sizes = {part.name: part.size.expected for part in backward.components}
+    assert sizes["logits kept as output"] == 4 * 256 * 512  # of the micro batch before until then
+    counted = ("gathered parameters", "gradients not yet reduced", "checkpointed activations")
+    assert sum(sizes[name] for name in counted) == pytest.approx(27_549_536, rel=0.01)
+
+
+# the same without checkpointing, hidden 128, intermediate 344: a block keeps 1,744 B a token more than without FSDP
+def test_weights_of_a_unit_with_an_adapter_keep_their_inputs(make_run):
+    small = {**SHARDED, "model__hidden_size": 128, "model__intermediate_size": 344, "model__num_attention_heads": 4,
+             "model__num_key_value_heads": 4}  # fmt: skip
+    each = []
+    for apart in (False, True):
+        run = make_run(**{**small, "training__fsdp_wraps_frozen_apart": apart})
+        each.append(sum(saved(find_recipe("llama", "", "litgpt"), setting(run))))
+    assert each[0] - each[1] == pytest.approx(1744, rel=0.02)
+
+
+# the same, of the third micro batch: logits of the second one lie beside what its own forward makes, 256 tokens in two pieces
+def test_logits_of_the_micro_batch_before_stay_until_the_next_ones_are_made(make_run):
+    def each(length, **more):
+        run = make_run(**{**SHARDED, "training__sequence_length": length})
+        (part,) = logits(run._replace(**more), backward=False)
+        return part.size.expected / (length * 512)
+
+    assert each(1024) == 10
+    assert each(1024, first_batch=True) == 9
+    assert each(256) == 12
+
+
+def test_where_the_longest_sequence_comes_first_it_meets_no_gradients(make_run):
+    phases = training_phases(make_run(**SHARDED))
+    first = training_phases(make_run(**SHARDED, run__longest_first=True))
+    for whole, less in zip(phases[1:3], first[1:3], strict=True):
+        assert less.needed.expected < whole.needed.expected
+        assert less.needed.high == pytest.approx(whole.needed.high, rel=0.02)
+    assert first[0] == phases[0]
