@@ -185,7 +185,7 @@ class StartedShells(ScriptReading):
 
     def name_source(self, file: str, *, starts: bool = False) -> None:
         """Set what bash calls the file that is read (``BASH_SOURCE``, of a started one ``$0``): relative to the first one's directory."""
-        own = os.path.relpath(file, os.path.dirname(self.paths[0]) or ".")
+        own = os.path.join(".", os.path.relpath(file, os.path.dirname(self.paths[0]) or "."))
         for name in (_SOURCE, "0") if starts else (_SOURCE,):
             self.state.variables[name] = Variable(from_text(own, 0), line=0)
 
