@@ -184,7 +184,7 @@ class StartedShells(ScriptReading):
         return Flow.EXIT if flow is Flow.EXIT else Flow.NEXT
 
     def name_source(self, file: str, *, starts: bool = False) -> None:
-        """Set what bash calls the file that is read (``BASH_SOURCE``, of a started one ``$0``): relative to the first one's directory."""
+        """Set what bash calls the file that is read (``BASH_SOURCE``, started also ``$0``), from the first one's directory."""
         own = os.path.join(".", os.path.relpath(file, os.path.dirname(self.paths[0]) or "."))
         for name in (_SOURCE, "0") if starts else (_SOURCE,):
             self.state.variables[name] = Variable(from_text(own, 0), line=0)
