@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,18 @@ def _basename(arguments: list[str], _stdin: str | None) -> str | None:
     name = arguments[0].rstrip("/").rpartition("/")[2] or ("/" if arguments[0] else "")
     suffix = arguments[1] if len(arguments) > 1 else ""
     return (name[: -len(suffix)] if suffix and name.endswith(suffix) and name != suffix else name) + "\n"
+
+
+def _realpath(arguments: list[str], _stdin: str | None) -> str | None:
+    """Return a path relative to where the script is started as it is: it leads to the same file; where another leads is not known."""
+    if len(arguments) != 1 or arguments[0].startswith(("-", "/")) or not arguments[0]:
+        return None
+    return posixpath.normpath(arguments[0]) + "\n"
+
+
+def _readlink(arguments: list[str], stdin: str | None) -> str | None:
+    option, *rest = arguments or [""]
+    return _realpath(rest, stdin) if option in {"-f", "-e", "-m"} else None
 
 
 def _seq(arguments: list[str], _stdin: str | None) -> str | None:
@@ -164,6 +177,8 @@ FILTERS: dict[str, Callable[[list[str], str | None], str | None]] = {
     "dirname": _dirname,
     "expr": _expr,
     "head": _head,
+    "readlink": _readlink,
+    "realpath": _realpath,
     "seq": _seq,
     "tail": _tail,
     "tr": _tr,

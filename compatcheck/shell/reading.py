@@ -498,6 +498,7 @@ class ScriptReading(ABC):
             self._write(path, unknown(f"content of {path}", line), append=False)
         if changes_unknown_file(texts[0] or "", texts[1:]):
             self.skip(line, "edits a file whose name is not known: every file is read as it lies there", passes=True)
-        self.emit(self.output_of(raw, line))
+        if texts[0] != "cd" or texts[1:] == ["-"]:
+            self.emit(self.output_of(raw, line))
         self.state.status = True if self.assuming and texts[0] in _TRUSTED else None
         return Flow.NEXT

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 8
 """Files that start or source one another."""
+_SOURCE = "BASH_SOURCE"
 _SCRIPT = re.compile(r"[^\s]\.(sh|bash|slurm|sbatch)$")
 _OWN_DIRECTORY = re.compile(r"BASH_SOURCE|\$\{?0|pwd|PWD|SLURM_SUBMIT_DIR|--show-toplevel")
 
@@ -182,6 +183,12 @@ class StartedShells(ScriptReading):
             return Flow.NEXT
         return Flow.EXIT if flow is Flow.EXIT else Flow.NEXT
 
+    def name_source(self, file: str, *, starts: bool = False) -> None:
+        """Set what bash calls the file that is read (``BASH_SOURCE``, started also ``$0``), from the first one's directory."""
+        own = os.path.join(".", os.path.relpath(file, os.path.dirname(self.paths[0]) or "."))
+        for name in (_SOURCE, "0") if starts else (_SOURCE,):
+            self.state.variables[name] = Variable(from_text(own, 0), line=0)
+
     def _open(self, file: Value, line: int, verb: str) -> Callable[[], Flow] | None:
         """Find a file, one that the script wrote or one beside it; say where it is not read."""
         path = text_of(file)
@@ -211,8 +218,14 @@ class StartedShells(ScriptReading):
 
         def read() -> Flow:
             self.reading.append(name)
+            outer = self.state.variables.get(_SOURCE)
+            self.name_source(name, starts=verb == "starts")
             flow = self.run(Parser(text, len(self.reading), first).parse())
             self.reading.pop()
+            if outer is None:
+                self.state.variables.pop(_SOURCE, None)
+            else:
+                self.state.variables[_SOURCE] = outer
             return flow
 
         return read

@@ -62,7 +62,8 @@ def read_launch_script(  # noqa: PLR0913 (what surrounds a script, by keyword)
         return
     from compatcheck.shell import read_script, variables_of_header  # noqa: PLC0415 (only for launch scripts)
 
-    variables = {"PWD": ".", **variables_of_header(text)}  # what is relative is so to where the script is started
+    # what is relative is so to where the script is started, which is taken as its own directory, or is looked for above it
+    variables = {"0": os.path.join(".", os.path.basename(file)), "PWD": ".", **variables_of_header(text)}
     neighbours = _Neighbours(file, files)
     script = read_script(
         file, text, variables=variables, arguments=arguments, first_line=first_line, open_file=neighbours

@@ -232,3 +232,35 @@ def test_a_condition_that_is_not_closed_is_said(text: str) -> None:
 def test_a_here_document_with_an_unclosed_expansion_is_said() -> None:
     script = read_script("x.sh", "cat <<E | torchrun train.py\na `=2\nE\ntorchrun other.py\n")
     assert any("back tick" in entry.reason for entry in script.skipped)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('A=$(dirname "$0")', "."),
+        ("A=`dirname $0`", "."),
+        ("A=${0%/*}", "."),
+        ("A=$(basename $0 .sh)", "t"),
+        ('A="$( cd "$( dirname "${BASH_SOURCE[0]}" )" &> /dev/null && pwd )"', "."),
+        ('A=$(cd "$(dirname "$0")/.."; pwd)', ".."),
+        ('A=$(dirname "$(readlink -f "$0")")', "."),
+        ("A=$(dirname $(realpath $0))", "."),
+        ('cd "$(dirname "$0")/.."\nA=$PWD/x', "../x"),
+        ("A=$(cd - && pwd)", None),
+        ("A=$(realpath /opt/x)", None),
+    ],
+)
+def test_a_script_finds_its_own_directory(text: str, found: str | None) -> None:
+    script = read_script("job/t.sh", text, variables={"0": "./t.sh", "PWD": "."}, open_file=lambda _: None)
+    assert script.variables["A"].text == found
+
+
+def test_a_file_that_is_sourced_or_started_has_a_name_of_its_own() -> None:
+    files = {
+        "./lib/env.sh": ("job/lib/env.sh", "B=$(dirname $BASH_SOURCE)/x C=$0"),
+        "lib/go.sh": ("job/lib/go.sh", "run $0"),
+    }
+    text = "source $(dirname $0)/lib/env.sh\nA=$BASH_SOURCE\nbash lib/go.sh"
+    script = read_script("job/t.sh", text, variables={"0": "./t.sh", "PWD": "."}, open_file=files.get)
+    assert [script.variables[name].text for name in "ABC"] == ["./t.sh", "./lib/x", "./t.sh"]
+    assert [word.text for word in script.commands[-1].words] == ["run", "./lib/go.sh"]
