@@ -42,7 +42,7 @@ def _basename(arguments: list[str], _stdin: str | None) -> str | None:
 
 
 def _realpath(arguments: list[str], _stdin: str | None) -> str | None:
-    """Return a path relative to where the script is started as it is: it leads to the same file; where another leads is not known."""
+    """Return a path relative to where the script is started as it is: it leads to the same file; of others nobody knows."""
     if len(arguments) != 1 or arguments[0].startswith(("-", "/")) or not arguments[0]:
         return None
     return posixpath.normpath(arguments[0]) + "\n"
