@@ -10,7 +10,7 @@ _LONG = re.compile(r"0[xXoObB][\da-fA-F_]{3500}")
 
 
 def may_be_long(text: str) -> bool:
-    """Tell whether a text holds what may be a long integer that is not decimal; long decimal ones are refused as they are read."""
+    """Tell whether a text holds what may be a long integer; decimal ones Python refuses as it reads them."""
     return _LONG.search(text) is not None
 
 

@@ -44,3 +44,9 @@ def parse_python(code: str | bytes, mode: str = "exec") -> ast.AST:
         for node in ast.walk(tree):
             refuse_long(getattr(node, "value", None))
     return tree
+
+
+def find_calls(tree: ast.AST, name: str) -> list[ast.Call]:
+    """Return the calls of a function, whatever module it is called of."""
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return [call for call in calls if name in (getattr(call.func, "attr", None), getattr(call.func, "id", None))]

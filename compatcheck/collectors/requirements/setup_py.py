@@ -13,7 +13,7 @@ from compatcheck.collectors.requirements.pyproject import Stated
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name
-from compatcheck.core.python_code import parse_python
+from compatcheck.core.python_code import find_calls, parse_python
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, parse_requirement
 from compatcheck.core.selection import DEFAULT, Selection
 from compatcheck.core.source import Skipped, Source
@@ -43,7 +43,7 @@ def read_setup_py(path: str, files: Files = LOCAL, selection: Selection = DEFAUL
     ``selection`` names the extras that are installed, and the Python.
     """
     reading = _Reading(path, _parse(path, files))
-    calls = [node for node in ast.walk(reading.tree) if isinstance(node, ast.Call) and _name(node.func) == "setup"]
+    calls = find_calls(reading.tree, "setup")
     required: list[Requirement] = []
     optional: dict[str, list[Requirement]] = {}
     python: str | None = None
@@ -81,12 +81,6 @@ def _with_marker(text: str, marker: str) -> str:
         return text
     requirement, _, own = text.partition(";")
     return f"{requirement}; ({own}) and ({marker})" if own else f"{requirement}; {marker}"
-
-
-def _name(node: ast.expr) -> str | None:
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else None
 
 
 class _Reading:

@@ -84,6 +84,8 @@ class Objects:
         self.functions = {one.name: one for one in nodes if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
         self.classes = {one.name: one for one in nodes if isinstance(one, ast.ClassDef)}
         self.imports = dict(_imports(nodes))
+        self._bases: dict[int, tuple[Collection[str], dict[tuple[str, int], str | None]]] = {}
+        """What `base_of` found, by the classes that were wanted."""
         others = self.classes.keys() | {
             path.rpartition(".")[2] for path in self.imports.values() if not path.startswith(_OF_TRAINERS)
         }
@@ -107,6 +109,12 @@ class Objects:
 
     def base_of(self, name: str, wanted: Collection[str], depth: int = 0) -> str | None:
         """Return which of some classes a class of the script derives from."""
+        _, known = self._bases.setdefault(id(wanted), (wanted, {}))
+        if (name, depth) not in known:
+            known[name, depth] = self._find_base(name, wanted, depth)
+        return known[name, depth]
+
+    def _find_base(self, name: str, wanted: Collection[str], depth: int) -> str | None:
         node = self.classes.get(name)
         for base in node.bases if node is not None and depth < _ROUNDS else ():
             last = dotted_name(base).rpartition(".")[2]
