@@ -104,7 +104,10 @@ def parse_script(text: str, path: str) -> ast.Module:
         raise InputError(
             msg, source=Source(path, None, error.lineno), hint="is it a script for Python 2, or a template?"
         ) from None
-    except (RecursionError, MemoryError, ValueError):
+    except ValueError as error:
+        msg = f"is no Python that can be parsed: {str(error).partition(';')[0]}"
+        raise InputError(msg, source=Source(path), hint="check that this is the file you mean") from None
+    except (RecursionError, MemoryError):
         raise too_deep(path) from None
     if sum(1 for _ in ast.walk(tree)) > _MOST_NODES:
         raise _too_large(path, f"{_MOST_NODES:,} parts of statements")

@@ -71,3 +71,9 @@ def test_attributes_of_a_long_row_of_names_are_any() -> None:
     assert ("a0", "") in script.attributes
     short = Script(ast.parse("a = x()\nb = a\nb.k = 1\n"))
     assert short.attributes == {("a", "k"), ("b", "k")}
+
+
+@pytest.mark.parametrize("text", [f"x = 0x{'f' * 6000}\n", "x = '\ud800'\n"], ids=["integer", "surrogate"])
+def test_what_python_itself_does_not_take_is_said(text: str) -> None:
+    with pytest.raises(InputError, match="is no Python that can be parsed"):
+        parse_script(text, "train.py")
