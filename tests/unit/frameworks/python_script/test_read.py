@@ -341,3 +341,11 @@ def test_classes_in_a_circle_are_looked_at_once(tmp_path: Path) -> None:
     with patch.object(Objects, "_find_base", autospec=True, side_effect=Objects._find_base) as found:
         read(tmp_path, text)
     assert found.call_count < 50
+
+
+@pytest.mark.parametrize("before", ["", "def f(a): return a\n"])
+def test_calls_in_one_another_are_looked_at_once(tmp_path: Path, before: str) -> None:
+    text = before + ("f(" * 80 + "x" + ")" * 80 + "\n") * 20 + "TrainingArguments(output_dir='o')\n"
+    with patch.object(Objects, "_kind_of_call", autospec=True, side_effect=Objects._kind_of_call) as looked:
+        read(tmp_path, text)
+    assert looked.call_count < 5_000
