@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _QUOTED = r"(?s)(['\"]).*\1"
 _HIDDEN = "…"
+_WHY_HIDDEN = "the file lies outside of what was named, and its text is not shown"
+_UNTOLD = f"is not known here; {_WHY_HIDDEN}"
+"""Of values and changes: what is said of them may be a piece of code."""
 
 
 def hide_words(document: Document) -> Document:
@@ -25,9 +28,10 @@ def hide_words(document: Document) -> Document:
     return document._replace(
         unread=tuple((_HIDDEN, None) for _ in document.unread),
         skipped=hide_reasons(document.skipped),
-        unresolved=tuple(entry._replace(why=_hide(entry.why)) for entry in document.unresolved),
+        unresolved=tuple(entry._replace(why=_UNTOLD) for entry in document.unresolved),
         gaps=tuple(
-            gap._replace(source=_hide_key(gap.source), why=_hide(gap.why), key=gap.key) for gap in document.gaps
+            gap._replace(source=_hide_key(gap.source), why=_hide(gap.why) if gap.assumed else _UNTOLD, key=gap.key)
+            for gap in document.gaps
         ),
     )
 
@@ -52,7 +56,7 @@ def hide_reasons(skipped: Iterable[Skipped]) -> tuple[Skipped, ...]:
 
 def _hide(text: str) -> str:
     hidden = re.sub(_QUOTED, _HIDDEN, text)
-    return text if hidden == text else f"{hidden}; the file lies outside of what was named, and its text is not shown"
+    return text if hidden == text else f"{hidden}; {_WHY_HIDDEN}"
 
 
 def _hide_key(source: Source) -> Source:

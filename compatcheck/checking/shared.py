@@ -33,6 +33,8 @@ class Shared(NamedTuple):
     """Declared variables (``--env-file``)."""
     manifests: "dict[str, Mapping[str, Package]]"
     """Packages that the projects around runs ask for, by manifest; filled as they are read."""
+    checkouts: "dict[tuple[str, str], Package | None]"
+    """Packages whose sources lie beside runs, by name and file; filled as they are read."""
     model: "Document | None" = None
     """What ``--model`` names, in place of every other model."""
     model_unread: bool = False
@@ -82,6 +84,7 @@ def read_shared(request: "Request", rules: "RuleSet", environ: Mapping[str, str]
         skipped=tuple(skipped),
         variables=variables,
         manifests={},
+        checkouts={},
         model=named_model,
         model_unread=request.model is not None and named_model is None,
         files=request.files,

@@ -88,8 +88,11 @@ def _with_checkouts(
             file = next(filter(shared.files.is_file, files), None)
             if file is None:
                 continue
-            folder = os.path.dirname(os.path.dirname(file))
-            package = read_release(name, module, folder, shared.rules.releases(name), shared.files)
+            if (name, file) not in shared.checkouts:
+                folder = os.path.dirname(os.path.dirname(file))
+                releases = shared.rules.releases(name)
+                shared.checkouts[name, file] = read_release(name, module, folder, releases, shared.files)
+            package = shared.checkouts[name, file]
             if package is not None:
                 found[name] = package
         if program.packages[:1] and program.packages[0] in wanted and program.packages[0] not in found:

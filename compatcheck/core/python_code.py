@@ -8,6 +8,7 @@ import warnings
 from typing import Literal, overload
 
 from compatcheck.core.encodings import is_text_encoding
+from compatcheck.core.integers import may_be_long, refuse_long
 
 _IMPORTED = re.compile(r"\b(?:from|import)\b[\s\\.,\w]*")
 _CODING = re.compile(
@@ -27,7 +28,7 @@ def parse_python(code: str | bytes, mode: str = "exec") -> ast.AST:
 
     Raises:
         SyntaxError: it is no Python.
-        ValueError: it holds NUL bytes, or thousands of digits.
+        ValueError: it holds NUL bytes, or an integer of thousands of digits.
         RecursionError, MemoryError: it is nested too deeply.
     """
     declared = None if isinstance(code, str) else _CODING.match(code)
@@ -38,4 +39,14 @@ def parse_python(code: str | bytes, mode: str = "exec") -> ast.AST:
         raise RecursionError(f"the name of a module has more than {_MOST_PARTS} parts")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ast.parse(code, mode=mode)
+        tree = ast.parse(code, mode=mode)
+    if may_be_long(text):
+        for node in ast.walk(tree):
+            refuse_long(getattr(node, "value", None))
+    return tree
+
+
+def find_calls(tree: ast.AST, name: str) -> list[ast.Call]:
+    """Return the calls of a function, whatever module it is called of."""
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return [call for call in calls if name in (getattr(call.func, "attr", None), getattr(call.func, "id", None))]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
+from compatcheck.core.integers import may_be_long, refuse_long
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import MAX_DEPTH, advise_mending, read_utf8
 from compatcheck.core.units import MIB
@@ -62,6 +63,8 @@ def parse_toml(text: str, path: str) -> dict[str, Any]:
     _check_depth(text, path)
     try:
         data: dict[str, Any] = tomllib.loads(text)
+        if may_be_long(text):
+            _refuse_long(data)
     except ValueError as error:  # TOMLDecodeError, or a number of more digits than Python converts
         reason = str(error)
         match = _POSITION.search(reason)
@@ -77,6 +80,15 @@ def parse_toml(text: str, path: str) -> dict[str, Any]:
         message = "is nested too deeply to be read"
         raise InputError(message, source=Source(path), hint="check that this is the file you mean") from None
     return data
+
+
+def _refuse_long(data: object) -> None:
+    pending = [data]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict | list):
+            pending += value.values() if isinstance(value, dict) else value
+        refuse_long(value)
 
 
 def _check_depth(text: str, path: str) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
+from compatcheck.core.integers import refuse_long
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import MAX_DEPTH, Place, advise_mending, echo, read_text
 
@@ -136,13 +137,15 @@ class _Yaml11(Scalars):
         import yaml  # noqa: PLC0415 (imported already by the parser)
 
         try:
-            return self._loader.yaml_constructors[tag](yaml.constructor.SafeConstructor(), yaml.ScalarNode(tag, text))
+            value = self._loader.yaml_constructors[tag](yaml.constructor.SafeConstructor(), yaml.ScalarNode(tag, text))
+            refuse_long(value)
         except (ValueError, ArithmeticError, LookupError, AttributeError, yaml.YAMLError) as error:
             # A date that does not exist, an integer of thousands of digits, or a tag that the text does not fit.
             reason = (
                 str(error).partition(";")[0] if isinstance(error, ValueError) else f"{echo(text)} does not fit {tag!r}"
             )
             raise ValueError(f"is not valid YAML: {reason}") from None
+        return value
 
     read_key = read
 

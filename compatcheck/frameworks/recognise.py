@@ -256,7 +256,7 @@ def _find_written(path: str, text: str) -> Skipped | None:
     from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (as above)
 
     for (line, head), *content in notebook.find_cells(path, text):
-        match = re.match(r"%%writefile[ \t]+(?:-a[ \t]+)?(\S+\.py)\s*$", head)
+        match = re.match(r"%%(?:write)?file[ \t]+(?:(?:-a|--append)[ \t]+)?['\"]?([^\s'\"]+\.py)['\"]?\s*$", head)
         if match is not None:
             written = Overlay(LOCAL, {match[1]: "".join(one for _, one in content).encode()})
             if python_script.starts_training(match[1], written, told=_tells_training(match[1])):

@@ -50,6 +50,11 @@ ELSEWHERE = {
     "ds.json": '{"zero_optimization": {"stage": "hunter2"}, "hunter2": 1, "train_batch_size": "hunter2"}',
     "train.yaml": "per_device_train_batch_size: hunter2\nhunter2: 1\noutput_dir: x\nlearning_rate: 1.0e-5\n",
     "train.sh": "deepspeed train.py --hunter2 hunter2 --per_device_train_batch_size hunter2\n",
+    "train.py": (
+        "from transformers import Trainer, TrainingArguments\n"
+        "arguments = TrainingArguments(output_dir='o', optim=hunter2, bf16=find(hunter2))\n"
+        "hunter2(arguments)\nTrainer(model, arguments).train()\n"
+    ),
     "Dockerfile": "FROM x\nRUN pip install deepspeed==hunter2\n",
     "environment.yml": "name: x\ndependencies:\n  - python=3.11\n  - pip:\n    - torch==hunter2\n",
 }

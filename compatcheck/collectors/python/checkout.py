@@ -14,7 +14,7 @@ from compatcheck.collectors.python.version_files import read_assignments
 from compatcheck.core.environment import Package
 from compatcheck.core.errors import CompatcheckError
 from compatcheck.core.markers import canonical_name
-from compatcheck.core.python_code import parse_python
+from compatcheck.core.python_code import find_calls, parse_python
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import read_bytes
 from compatcheck.core.toml import read_toml
@@ -66,13 +66,17 @@ def read_pin(name: str, path: str, files: Files) -> Package | None:
     """
     if not files.is_file(path):
         return None
-    lines = files.read_text(path, _CHARACTERS).splitlines()
-    stated = {key.strip(): value.strip() for key, equals, value in (line.partition("=") for line in lines) if equals}
-    tag = stated.get("TAG", "").removeprefix("v")
-    if stated.get("MODE") != "pinned_tag" or parse_version(tag) is None:
+    lines = files.read_text(path, _CHARACTERS).removeprefix("\ufeff").splitlines()
+    stated = {
+        key.strip(): (value.strip(), number)
+        for number, (key, equals, value) in enumerate((line.partition("=") for line in lines), 1)
+        if equals
+    }
+    tag, line = stated.get("TAG", ("", 0))
+    version = tag.removeprefix("v")
+    if stated.get("MODE", ("", 0))[0] != "pinned_tag" or parse_version(version) is None:
         return None
-    line = next(number for number, text in enumerate(lines, 1) if text.startswith("TAG"))
-    return Package(name, tag, Source(path, "TAG", line))
+    return Package(name, version, Source(path, "TAG", line))
 
 
 def _of_package(package: str, files: Files) -> Iterator[tuple[str, object]]:
@@ -109,10 +113,9 @@ def _read_setup(path: str, files: Files) -> Mapping[str, object]:
         tree = parse_python(read_bytes(path, files, limit=MIB))
     except (CompatcheckError, SyntaxError, ValueError, RecursionError, MemoryError):
         return {}
-    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("setup"))
     return {
         str(keyword.arg): keyword.value.value
-        for call in calls
+        for call in find_calls(tree, "setup")
         for keyword in call.keywords
         if isinstance(keyword.value, ast.Constant)
     }

@@ -13,7 +13,7 @@ from compatcheck.collectors.requirements.pyproject import Stated
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name
-from compatcheck.core.python_code import parse_python
+from compatcheck.core.python_code import find_calls, parse_python
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, parse_requirement
 from compatcheck.core.selection import DEFAULT, Selection
 from compatcheck.core.source import Skipped, Source
@@ -21,7 +21,7 @@ from compatcheck.core.textfile import read_bytes
 from compatcheck.core.units import MIB
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from compatcheck.core.environment import Environment
 
@@ -30,6 +30,8 @@ _FORM = "write it as 'name', 'name==1.2.3' or 'name>=1.2,<2'"
 _ELSEWHERE = "check the requirement file, lock or environment of the project"
 _MAX_NAMES = 20
 """How many names are followed, one standing for another."""
+_MOST_ENTRIES = 50_000
+"""Parts of lists that are read of one file: names that stand for two lists each make any number of them."""
 
 
 def read_setup_py(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> Environment:
@@ -41,7 +43,7 @@ def read_setup_py(path: str, files: Files = LOCAL, selection: Selection = DEFAUL
     ``selection`` names the extras that are installed, and the Python.
     """
     reading = _Reading(path, _parse(path, files))
-    calls = [node for node in ast.walk(reading.tree) if isinstance(node, ast.Call) and _name(node.func) == "setup"]
+    calls = find_calls(reading.tree, "setup")
     required: list[Requirement] = []
     optional: dict[str, list[Requirement]] = {}
     python: str | None = None
@@ -81,12 +83,6 @@ def _with_marker(text: str, marker: str) -> str:
     return f"{requirement}; ({own}) and ({marker})" if own else f"{requirement}; {marker}"
 
 
-def _name(node: ast.expr) -> str | None:
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else None
-
-
 class _Reading:
     """One file, the names it binds to literals, and what could not be used of it."""
 
@@ -95,6 +91,8 @@ class _Reading:
         self.tree = tree
         self.skipped: list[Skipped] = []
         self.constants = _constants(tree)
+        self.tables: dict[ast.expr, Mapping[str, ast.expr]] = {}
+        self.left = _MOST_ENTRIES
 
     def read_list(self, node: ast.expr, key: str, marker: str = "") -> list[Requirement]:
         """Read a list of requirements, or text with one on each line; say what is computed."""
@@ -132,24 +130,26 @@ class _Reading:
 
     def _entries(self, node: ast.expr, key: str) -> Iterator[ast.Constant]:
         """Yield the texts of a list, of lists that are added, or a single text."""
-        stated, node = node, self._follow(node)
-        if isinstance(node, ast.List | ast.Tuple):
-            for item in node.elts:
-                if isinstance(item, ast.Starred):
-                    yield from self._entries(item.value, key)
-                    continue
-                entry = self._follow(item)
-                if isinstance(entry, ast.Constant) and isinstance(entry.value, str):
-                    yield entry
-                else:
-                    self.skip(item, f"an entry of {key} is computed, and nothing is run", "write it as text")
-        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            yield from self._entries(node.left, key)
-            yield from self._entries(node.right, key)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node
-        else:
-            self.skip(stated, f"{key} is computed, and nothing is run", _ELSEWHERE)
+        pending = [(node, False)]
+        while pending:
+            stated, inside = pending.pop()
+            self.left -= 1
+            if self.left < 0:
+                self.skip(stated, f"{key} and what stands before it have more than {_MOST_ENTRIES:,} parts", _ELSEWHERE)
+                return
+            found = self._follow(stated)
+            if isinstance(found, ast.Constant) and isinstance(found.value, str):
+                yield found
+            elif inside and isinstance(stated, ast.Starred):
+                pending.append((stated.value, False))
+            elif inside:
+                self.skip(stated, f"an entry of {key} is computed, and nothing is run", "write it as text")
+            elif isinstance(found, ast.List | ast.Tuple):
+                pending += [(item, True) for item in reversed(found.elts)]
+            elif isinstance(found, ast.BinOp) and isinstance(found.op, ast.Add):
+                pending += [(found.right, False), (found.left, False)]
+            else:
+                self.skip(stated, f"{key} is computed, and nothing is run", _ELSEWHERE)
 
     def _follow(self, node: ast.expr) -> ast.expr:
         """Return what a name stands for, or an entry of a table, as far as that is certain."""
@@ -167,21 +167,32 @@ class _Reading:
         table, key = self._follow(node.value), node.slice
         if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
             return None
-        if isinstance(table, ast.Dict):
-            keys = (one.value if isinstance(one, ast.Constant) else None for one in table.keys)
-            return next((value for one, value in zip(keys, table.values, strict=True) if one == key.value), None)
-        if not isinstance(table, ast.DictComp):
+        if not isinstance(table, ast.Dict | ast.DictComp):
             return None
-        sources = (self._follow(each.iter) for each in ast.walk(table) if isinstance(each, ast.comprehension))
-        items = next((source.elts for source in sources if isinstance(source, ast.List | ast.Tuple)), [])
-        return next((item for item in items if _requires(item, key.value)), None)
+        if table not in self.tables:
+            self.tables[table] = self._index(table)
+        return self.tables[table].get(key.value if isinstance(table, ast.Dict) else canonical_name(key.value))
+
+    def _index(self, table: ast.Dict | ast.DictComp) -> Mapping[str, ast.expr]:
+        """Return what a table holds under each key, the first where it has one twice; of one that is made, by distribution."""
+        if isinstance(table, ast.Dict):
+            pairs = [
+                (one.value, value)
+                for one, value in zip(table.keys, table.values, strict=True)
+                if isinstance(one, ast.Constant) and isinstance(one.value, str)
+            ]
+        else:
+            sources = (self._follow(each.iter) for each in ast.walk(table) if isinstance(each, ast.comprehension))
+            items = next((source.elts for source in sources if isinstance(source, ast.List | ast.Tuple)), [])
+            pairs = [(name, item) for item in items if (name := _distribution(item)) is not None]
+        return dict(reversed(pairs))
 
 
-def _requires(node: ast.expr, name: str) -> bool:
-    """Tell whether a text is a requirement of this distribution."""
+def _distribution(node: ast.expr) -> str | None:
+    """Return which distribution a text requires."""
     text = node.value if isinstance(node, ast.Constant) else None
     match = re.match(r"[\w.-]+", text) if isinstance(text, str) else None
-    return match is not None and canonical_name(match[0]) == canonical_name(name)
+    return None if match is None else canonical_name(match[0])
 
 
 def _constants(tree: ast.Module) -> dict[str, ast.expr]:

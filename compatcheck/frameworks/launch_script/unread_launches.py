@@ -85,7 +85,7 @@ def find_in_file(path: str, text: str) -> Skipped | None:
     return None
 
 
-_SHELL_CELL = re.compile(r"\s*%%(?:bash|sh|script|system|sx|!|writefile\b(?!.*\.py\s*$))")
+_SHELL_CELL = re.compile(r"\s*%%(?:bash|sh|script|system|sx|!|(?:write)?file\b(?!.*\.py['\"]?\s*$))")
 _SHELL_LINE = re.compile(
     r"\s*(?:%+(?:time|timeit|capture)\s+)?(?:[A-Za-z_][\w.,\[\] ]*=\s*)?"
     r"(?:!+|%(?:sx|system)\s|%(?P<run>run)\s+(?:-(?:[ipedtnG]\b|N\d*|l\s+\S+)\s+)*|(?=get_ipython\(\)\.(?:system|getoutput)\())"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import InputError
@@ -71,6 +72,10 @@ _MAX_DEPTH = 60
 _NESTED_NAMES = 5
 _MOST_STEPS, _MOST_STEPS_IN_ALL = 2_000, 1_000_000
 """Expressions that are followed for one value, and for all of a script: a name that stands for others twice doubles them."""
+_MOST_SHARED = 100_000
+"""Attributes that are noted of other names of an object: each of a row of names has those of all before it."""
+_MOST_NAMED = 500_000
+"""Nodes that are looked through for the names in values that are not known: one may stand in thousands of them."""
 _DTYPES = {
     "bfloat16", "float16", "float32", "float64", "half", "int8", "float8_e4m3fn",
 }  # fmt: skip
@@ -99,7 +104,10 @@ def parse_script(text: str, path: str) -> ast.Module:
         raise InputError(
             msg, source=Source(path, None, error.lineno), hint="is it a script for Python 2, or a template?"
         ) from None
-    except (RecursionError, MemoryError, ValueError):
+    except ValueError as error:
+        msg = f"is no Python that can be parsed: {str(error).partition(';')[0]}"
+        raise InputError(msg, source=Source(path), hint="check that this is the file you mean") from None
+    except (RecursionError, MemoryError):
         raise too_deep(path) from None
     if sum(1 for _ in ast.walk(tree)) > _MOST_NODES:
         raise _too_large(path, f"{_MOST_NODES:,} parts of statements")
@@ -233,6 +241,25 @@ def _of_others(names: set[str], others: Mapping[str, set[str]], also: Iterable[s
     return found
 
 
+def _share(attributes: set[tuple[str, str]], others: Mapping[str, set[str]]) -> None:
+    """Add what is set of a name to what is set of its other names; where those are too many, any may be of each."""
+    left = _MOST_SHARED
+    for name, keys in _by_name(attributes).items():
+        reached = _of_others({name}, others)
+        left -= len(reached) * len(keys)
+        if left < 0:
+            attributes |= {(one, "") for names in others.values() for one in names}
+            return
+        attributes |= {(other, key) for other in reached for key in keys}
+
+
+def _by_name(attributes: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, key in attributes:
+        found.setdefault(name, []).append(key)
+    return found
+
+
 def _attributes_set(nodes: Iterable[ast.AST]) -> set[tuple[str, str]]:
     """Return attributes and keys that are set, each behind what it is set of; an empty one where it may be any."""
     found: set[tuple[str, str]] = set()
@@ -325,7 +352,7 @@ class Script:
         self.options = options
         self.asked_options = False
         """Whether a value was taken from its own options."""
-        self._left, self._left_in_all = _MOST_STEPS, _MOST_STEPS_IN_ALL
+        self._left, self._left_in_all, self._left_named = _MOST_STEPS, _MOST_STEPS_IN_ALL, _MOST_NAMED
         self.nodes = tuple(ast.walk(tree))
         """All of it, walked through once."""
         self.aliases: dict[str, str] = {}
@@ -350,8 +377,7 @@ class Script:
         self.changed = frozenset(_of_others({*_changed(self.nodes)}, others, set(self.entered)))
         self.attributes = _attributes_set(self.nodes)
         """Attributes and keys that are set of what a name stands for, by that name; under an empty one, any may be."""
-        for name, key in tuple(self.attributes):
-            self.attributes |= {(other, key) for other in _of_others({name}, others)}
+        _share(self.attributes, others)
         _collect(tree, self.module, self._decide_by_options)
         self.given: dict[ast.AST, dict[str, ast.expr]] = dict(_parameters(tree, self.nodes))
         """What parameters of functions hold that are called once."""
@@ -509,7 +535,8 @@ class Script:
             return Given(self._value(node, scope, 0), node.lineno)
         except NoLiteralError:
             names = self._names(node, scope)
-            return Given(None, node.lineno, f"is {words_of(node)}, which is no literal", names)
+            words = words_of(node) if self._left_named > 0 else "an expression"
+            return Given(None, node.lineno, f"is {words}, which is no literal", names)
 
     def passes_on(self, node: ast.expr, key: str, scope: Scope, depth: int = 0) -> bool:
         """Tell whether an expression passes on what is called like a key: ``args.bf16``, ``getattr(torch, args.dtype)``."""
@@ -540,11 +567,13 @@ class Script:
         return depth <= _MAX_DEPTH and self._left >= 0 and self._left_in_all >= 0
 
     def _names(self, node: ast.expr, scope: Scope) -> frozenset[str]:
-        """Return the names in an expression, and in what those are assigned."""
+        """Return the names in an expression, and in what those are assigned; of a script with too many, some."""
         found: set[str] = set()
         nodes: list[ast.expr] = [node]
         for _ in range(_NESTED_NAMES):
-            new = {one.id for outer in nodes for one in ast.walk(outer) if isinstance(one, ast.Name)} - found
+            walked = [one for outer in nodes for one in islice(ast.walk(outer), max(self._left_named, 0))]
+            self._left_named -= len(walked)
+            new = {one.id for one in walked if isinstance(one, ast.Name)} - found
             found |= new
             nodes = [assigned for name in sorted(new) if (assigned := scope.find(name)) is not None]
         return frozenset(found)

@@ -14,7 +14,7 @@ from compatcheck.frameworks.beside import find_beside
 from compatcheck.frameworks.python_script.calls import parse_script
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
     from compatcheck.core.files import Files
     from compatcheck.frameworks.python_script.calls import Script
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class HandedOn(NamedTuple):
-    """A function of another module that a script starts."""
+    """Functions of one other module that a script starts."""
 
     path: str
     """File of the module."""
-    call: str
-    """The call as Python, in the names of that module; what is no literal is ``...``."""
-    line: int
-    """Where the script has it."""
+    calls: tuple[str, ...]
+    """The calls as Python, in the names of that module; what is no literal is ``...``."""
+    lines: frozenset[int]
+    """Where the script has them."""
 
 
 def find_module(path: str, module: str, files: Files) -> str | None:
@@ -51,15 +51,24 @@ def find_module(path: str, module: str, files: Files) -> str | None:
     return None
 
 
-def find_handed_on(script: Script, objects: Objects, path: str, files: Files) -> Iterator[HandedOn]:
-    """Yield the functions of modules here that the body of a script calls by itself."""
+def find_handed_on(script: Script, objects: Objects, path: str, files: Files) -> tuple[HandedOn, ...]:
+    """Return the modules here whose functions the body of a script calls by itself, each once with all calls of it."""
+    places: dict[str, str | None] = {}
+    found: dict[str, tuple[str, list[tuple[str, int]]]] = {}  # of a file by any of its names
+    own = files.resolve(path)
     for node, scope, _ in script.visited:
         match node:
             case ast.Call(func=func) if scope is script.module:
                 module, _, function = (objects.path(func) or "").rpartition(".")
-                file = find_module(path, module, files) if module.strip(".") else None
-                if file is not None and os.path.normpath(file) != os.path.normpath(path):
-                    yield HandedOn(file, _write_call(script, node, function), node.lineno)
+                if module not in places:
+                    places[module] = find_module(path, module, files) if module.strip(".") else None
+                file = places[module]
+                if file is not None and (real := files.resolve(file)) != own:
+                    found.setdefault(real, (file, []))[1].append((_write_call(script, node, function), node.lineno))
+    return tuple(
+        HandedOn(file, tuple(call for call, _ in calls), frozenset(line for _, line in calls))
+        for file, calls in found.values()
+    )
 
 
 def _write_call(script: Script, call: ast.Call, function: str) -> str:
@@ -76,15 +85,15 @@ def _write_call(script: Script, call: ast.Call, function: str) -> str:
     return ast.unparse(ast.Call(ast.Name(function), [read(one) for one in call.args], words))
 
 
-def parse_started(text: str, path: str, call: str) -> ast.Module:
-    """Parse a module as it runs where another script starts one of its functions: what it does as a script itself is left out.
+def parse_started(text: str, path: str, calls: Iterable[str]) -> ast.Module:
+    """Parse a module as it runs where another script starts functions of it: what it does as a script itself is left out.
 
     Raises:
         InputError: it is no Python this release can parse.
     """
     tree = parse_script(text, path)
     last = len(text.splitlines()) + 1
-    started = ast.parse(call).body
+    started = ast.parse("\n".join(calls)).body
     for node in (inner for one in started for inner in ast.walk(one)):
         if isinstance(node, ast.expr | ast.stmt | ast.keyword):
             node.lineno = node.end_lineno = last

@@ -42,7 +42,7 @@ def read_source(path: str, files: Files) -> str:
     return "\n".join(lines) + "\n"
 
 
-_OTHER_CELLS = ("%%bash", "%%sh", "%%script", "%%writefile", "%%html")
+_OTHER_CELLS = ("%%bash", "%%sh", "%%script", "%%writefile", "%%file", "%%html")
 """What begins a cell that is no Python."""
 
 

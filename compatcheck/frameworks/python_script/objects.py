@@ -88,6 +88,8 @@ class Objects:
         """Classes of trainers and of their arguments that the script takes from TRL and that are not known by name."""
         trainers = frozenset(trainers) | {name for name in self.unread if name.endswith(_TRAINER)}
         arguments = frozenset(arguments) | {name for name in self.unread if not name.endswith(_TRAINER)}
+        self._bases: dict[int, tuple[Collection[str], dict[tuple[str, int], str | None]]] = {}
+        """What `base_of` found, by the classes that were wanted."""
         others = self.classes.keys() | {
             path.rpartition(".")[2] for path in self.imports.values() if not path.startswith(_OF_TRAINERS)
         }
@@ -101,6 +103,8 @@ class Objects:
                 self.trainers[name] = base
         self.known = frozenset(known) - (others & ({*trainers, *arguments} - self.trainers.keys()))
         self.kinds: dict[tuple[Scope | None, str], Kind] = {}
+        self._of_calls: dict[tuple[ast.Call, Scope], Kind | None] = {}
+        """What calls return, as far as `kinds` tells by now: calls stand in one another."""
         self._made: list[tuple[str, ast.Call, Scope]] = []
         self._name_own_methods()
         for _ in range(_ROUNDS):
@@ -111,6 +115,12 @@ class Objects:
 
     def base_of(self, name: str, wanted: Collection[str], depth: int = 0) -> str | None:
         """Return which of some classes a class of the script derives from."""
+        _, known = self._bases.setdefault(id(wanted), (wanted, {}))
+        if (name, depth) not in known:
+            known[name, depth] = self._find_base(name, wanted, depth)
+        return known[name, depth]
+
+    def _find_base(self, name: str, wanted: Collection[str], depth: int) -> str | None:
         node = self.classes.get(name)
         for base in node.bases if node is not None and depth < _ROUNDS else ():
             last = dotted_name(base).rpartition(".")[2]
@@ -179,7 +189,12 @@ class Objects:
             name = dotted_name(target)
             place = scope.owner(name.partition(".")[0]), name
             if self.kinds.get(place) in {None, Kind.OPTIONS}:  # what a Trainer is given is its arguments
-                self.kinds[place] = kind
+                self._set(place, kind)
+
+    def _set(self, place: tuple[Scope | None, str], kind: Kind) -> None:
+        if self.kinds.get(place) != kind:
+            self.kinds[place] = kind
+            self._of_calls.clear()
 
     def _pass_on(self, call: ast.Call, scope: Scope) -> None:
         """Note what a call tells of the objects it is given: a Trainer's arguments, a parameter of an own function."""
@@ -203,13 +218,15 @@ class Objects:
             words = ((word.arg, word.value) for word in call.keywords if word.arg is not None)
             for parameter, value in (*zip(names, call.args, strict=False), *words):
                 kind = self.kind(value, scope)
-                if kind is not None:
-                    self.kinds.setdefault((inner, parameter), kind)
+                if kind is not None and (inner, parameter) not in self.kinds:
+                    self._set((inner, parameter), kind)
         if name == "apply" and self.kind(getattr(call.func, "value", call), scope) in {Kind.MODEL, Kind.PART}:
             for function in call.args:
                 own = self.functions.get(dotted_name(function))
                 if own is not None and own in self.script.scopes and own.args.args:
-                    self.kinds.setdefault((self.script.scopes[own], own.args.args[0].arg), Kind.PART)
+                    place = self.script.scopes[own], own.args.args[0].arg
+                    if place not in self.kinds:
+                        self._set(place, Kind.PART)
 
     def last_name(self, call: ast.Call) -> str:
         """Return the last part of what is called, aliases of imports undone."""
@@ -232,7 +249,9 @@ class Objects:
             case ast.Subscript(value=owner):
                 return Kind.PART if self.kind(owner, scope) in {Kind.MODEL, Kind.PART} else None
             case ast.Call():
-                return self._kind_of_call(node, scope)
+                if (node, scope) not in self._of_calls:
+                    self._of_calls[node, scope] = self._kind_of_call(node, scope)
+                return self._of_calls[node, scope]
             case ast.IfExp(body=one, orelse=other):
                 return self.kind(one, scope) or self.kind(other, scope)
         return None

@@ -18,6 +18,8 @@ _UNTOLD = frozenset({"add_subparsers", "set_defaults", "parse_known_args", "pars
 """Methods of a parser beside which a definition alone does not tell what an option holds."""
 _TYPES: Mapping[str, type] = {"int": int, "float": float, "str": str, "": str}
 _MARKS = ("parser", "group")
+_ROUNDS = 8
+"""Functions that hand on what a parser returns, each to the one before it: longer rows are not made."""
 _HF_PARSER = "HfArgumentParser"
 _FILLS = "parse_args_into_dataclasses"
 _HF_UNTOLD = frozenset(
@@ -66,8 +68,8 @@ def find_own_options(
         owner, _, method = name.rpartition(".")
         if method == "add_argument" and any(mark in owner for mark in _MARKS):
             values.update(_read_definition(call, passed, defined))
-    for given in passed.keys() - defined:  # argparse takes the beginning of a name for it
-        values = {key: value for key, value in values.items() if not key.startswith(given)}
+    others = tuple(passed.keys() - defined)  # argparse takes the beginning of a name for it
+    values = {key: value for key, value in values.items() if not key.startswith(others)}
     return OwnOptions(frozenset(_namespaces(nodes)), values, parses[0].lineno)
 
 
@@ -97,9 +99,10 @@ def _find_fields(
         return None
     written = {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
     fields = [
-        (field.target.id, ast.unparse(field.annotation), dict(defaults_of(node)).get(field.target.id))
+        (field.target.id, ast.unparse(field.annotation), defaults.get(field.target.id))
         for one in classes
         if isinstance(one, ast.Name) and (node := written.get(one.id)) is not None and _is_plain(node)
+        for defaults in [dict(defaults_of(node))]
         for field in node.body
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
     ]
@@ -114,8 +117,8 @@ def _find_fields(
                 values[name] = ast.literal_eval(default)
         except (TypeError, ValueError):
             continue
-    for given in passed.keys() - {name for name, _, _ in fields}:
-        values = {key: value for key, value in values.items() if not key.startswith(given)}
+    others = tuple(passed.keys() - {name for name, _, _ in fields})
+    values = {key: value for key, value in values.items() if not key.startswith(others)}
     return OwnOptions(frozenset(_namespaces(nodes, names)), values, filled[0].lineno)
 
 
@@ -211,7 +214,8 @@ def _namespaces(nodes: Iterable[ast.AST], names: Iterable[str] = ()) -> set[str]
             return name.endswith(".parse_args") or name in makers
         return isinstance(node, ast.Name) and node.id in found
 
-    for _ in functions:  # a function may stand behind the one that calls it
+    for _ in range(_ROUNDS):  # a function may stand behind the one that calls it
+        before = len(found) + len(makers)
         for node in nodes:
             if isinstance(node, ast.Assign) and is_one(node.value):
                 found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
@@ -223,4 +227,6 @@ def _namespaces(nodes: Iterable[ast.AST], names: Iterable[str] = ()) -> set[str]
             returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
             if returned and all(map(is_one, returned)):
                 makers.add(name)
+        if len(found) + len(makers) == before:
+            break
     return found

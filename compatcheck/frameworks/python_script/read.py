@@ -166,7 +166,7 @@ def _parse_text(text: str, path: str, *, told: bool) -> tuple[Script, Objects]:
 def _parse_handed(
     handed: HandedOn, files: Files, passed: Mapping[str, object] | None = None, *, launched: bool = False
 ) -> tuple[Script, Objects]:
-    tree = parse_started(read_source(handed.path, files), handed.path, handed.call)
+    tree = parse_started(read_source(handed.path, files), handed.path, handed.calls)
     return _read_tree(tree, passed, launched=launched)
 
 
@@ -188,7 +188,7 @@ def _read(
             other = _parse_handed(handed, files, passed, launched=launched)
             beyond = _find(handed.path, *other, launched=launched)
             if not beyond.is_empty:
-                beyond.gaps += [one for one in found.gaps if one.source.line != handed.line]
+                beyond.gaps += [one for one in found.gaps if one.source.line not in handed.lines]
                 path, found, (script, objects) = handed.path, beyond, other
                 break
     if found.is_empty:

@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from compatcheck.core.python_code import parse_python
+from compatcheck.core.python_code import find_calls, parse_python
 
 
 def test_warnings_about_the_code_are_not_shown() -> None:
@@ -40,3 +40,18 @@ def test_only_encodings_of_text_are_declared(before: str) -> None:
     with pytest.raises(SyntaxError, match="declares the encoding 'punycode', which is not read"):
         parse_python(f"{before}# coding: punycode\nx = 1".encode())
     assert parse_python(f"x = 1\n\n{before}# coding: punycode\n".encode()).body
+
+
+@pytest.mark.parametrize("code", ["x = 0x{}", "f(a=-0X_{})", "x[0b{}] = 1"])
+def test_an_integer_of_thousands_of_digits_is_refused_however_it_is_written(code: str) -> None:
+    assert parse_python(code.format("1" * 3000)).body
+    assert parse_python(f"x = '0x{'1' * 30_000}'").body  # a text
+    with pytest.raises(ValueError, match="integer of thousands of digits"):
+        parse_python(code.format("1" * 15_000))
+    with pytest.raises(ValueError, match="integer of thousands of digits"):
+        parse_python(code.format("1" * 15_000).encode())
+
+
+def test_a_function_is_called_by_its_name_alone_or_of_a_module() -> None:
+    tree = parse_python("setup(1)\nsetuptools.setup(2)\nsetup.other(3)\nf().setup(4)\nfirst_setup(5)\n")
+    assert sorted(call.lineno for call in find_calls(tree, "setup")) == [1, 2, 4]

@@ -67,3 +67,11 @@ def test_a_key_of_thousands_of_levels_is_refused_before_it_is_parsed(monkeypatch
 def test_dots_that_are_no_levels_are_read() -> None:
     text = f'a = "{"." * 300}"\nb = """\n{"1." * 99}\n"""\n{"c." * 99}d = 1\n'
     assert parse_toml(text, "a.toml")["a"] == "." * 300
+
+
+@pytest.mark.parametrize("text", ["x = 0x{}", "a = [1, {{b = [0b{}]}}]", "[[t]]\n[t.s]\nx.y = 0o{}"])
+def test_an_integer_of_thousands_of_digits_is_refused_however_it_is_written(text: str) -> None:
+    assert parse_toml(text.format("1" * 3000), "a.toml")
+    assert parse_toml(f"x = '0x{'1' * 30_000}'", "a.toml")  # a text
+    with pytest.raises(InputError, match="integer of thousands of digits"):
+        parse_toml(text.format("1" * 15_000), "a.toml")

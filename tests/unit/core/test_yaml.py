@@ -183,3 +183,13 @@ def test_a_number_of_endless_sixtieths_is_refused() -> None:
     assert parse_yaml("a: 190:20:30", "x", YAML_1_1) == {"a": 685230}
     assert parse_yaml("a: " + "x:" * 200 + "x", "x", YAML_1_1)["a"].startswith("x:x")
     assert parse_yaml("a: !!str 1:" + "59:" * 200 + "1", "x", YAML_1_1)["a"].startswith("1:59")
+
+
+@pytest.mark.parametrize("text", ["0x{}", "0b{}", "0{}", "!!int 0x{}"])
+def test_an_integer_of_thousands_of_digits_is_refused_however_it_is_written(text: str) -> None:
+    assert parse_yaml(f"a: {text.format('1' * 3000)}", "a.yaml", YAML_1_1)
+    for written in (f"a: {text}", f"{{? {text} : 1}}"):
+        if "!!" in text and "?" in written:
+            continue
+        with pytest.raises(InputError, match="integer of thousands of digits"):
+            parse_yaml(written.replace(text, text.format("1" * 15_000)), "a.yaml", YAML_1_1)

@@ -19,7 +19,10 @@ STARTS = {
     "import subprocess\nsubprocess.run(['torchrun', 'train.py', '--lr', '1'])\n": (
         "starts a training in a way that is not read: train.py"
     ),
-    f"%%writefile train.py\n{TRAINS}": "writes train.py, which trains and is not read",
+    **{
+        f"%%{head}\n{TRAINS}": "writes train.py, which trains and is not read"
+        for head in ("writefile train.py", "file train.py", "writefile --append 'train.py'", 'file -a "train.py"')
+    },
 }
 
 
@@ -40,7 +43,9 @@ def test_what_a_notebook_starts_is_said(tmp_path: Path, cell: str, trains: bool)
     assert any(one.fact == "training.micro_batch_size" for document in reading.documents for one in document.statements)
 
 
-@pytest.mark.parametrize("cell", ["%%writefile data.py\nx = 1\n", "print(1)\n", "!pip install torch\n"])
+@pytest.mark.parametrize(
+    "cell", ["%%writefile data.py\nx = 1\n", "%%file 'data.py'\nx = 1\n", "print(1)\n", "!pip install torch\n"]
+)
 def test_what_starts_nothing_is_not_said(tmp_path: Path, cell: str) -> None:
     path = tmp_path / "a.ipynb"
     path.write_text(notebook(cell))

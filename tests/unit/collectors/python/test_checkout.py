@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from compatcheck.collectors.python.checkout import read_release
+from compatcheck.collectors.python.checkout import read_pin, read_release
 from compatcheck.core.files import LOCAL
 
 if TYPE_CHECKING:
@@ -52,3 +52,29 @@ def test_a_folder_of_sources_lies_in_its_project(tmp_path: Path) -> None:
     package = read_release("a-package", "a_package", str(tmp_path / "src"), RELEASES, LOCAL)
     assert package is not None
     assert package.specifier == ">=0.3.0"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["x = a" + ".b()" * 400, f"setup(name=0x{'f' * 6000})", f"x = {{0x{'f' * 6000}: 1}}"],
+    ids=["calls", "name", "number"],
+)
+def test_a_setup_that_nobody_writes_tells_no_release(tmp_path: Path, line: str) -> None:
+    (tmp_path / "a_package").mkdir()
+    (tmp_path / "setup.py").write_text(f"{line}\n")
+    assert read_release("a-package", "a_package", str(tmp_path), RELEASES, LOCAL) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("MODE=pinned_tag\n TAG = v0.5.0\n", 2),
+        ("\ufeffMODE=pinned_tag\r\nTAGS=none\r\nTAG=v0.5.0\r\n", 3),
+        ("MODE=commit\nTAG=v0.5.0\n", None),
+    ],
+)
+def test_a_recipe_names_its_release_however_it_is_spaced(tmp_path: Path, text: str, line: int | None) -> None:
+    file = tmp_path / "REQUIRED.txt"
+    file.write_bytes(text.encode())
+    package = read_pin("a-package", str(file), LOCAL)
+    assert (None if package is None else (package.version, package.source.line)) == (line and ("0.5.0", line))

@@ -174,3 +174,16 @@ deps["trl"] = "trl==0.19.0"
 setup(name="x", install_requires=[deps["trl"], "torch"])
 """
     assert specifiers(read(tmp_path, text)) == {"torch": ""}
+
+
+@pytest.mark.parametrize("made", ["r + ['b']", "[*r, 'b']", "['b'] + r"])
+def test_a_list_that_stands_in_itself_is_said(tmp_path: Path, made: str) -> None:
+    environment = read(tmp_path, f"from setuptools import setup\nr = {made}\nsetup(install_requires=r)\n")
+    assert "more than 50,000 parts" in environment.skipped[-1].reason
+
+
+def test_lists_that_double_one_another_are_said(tmp_path: Path) -> None:
+    doubled = "".join(f"a{n} = a{n - 1} + a{n - 1}\n" for n in range(1, 60))
+    environment = read(tmp_path, f"a0 = ['torch==2.6.0']\n{doubled}setup(install_requires=a59)\n")
+    assert set(environment.packages) == {"torch"}
+    assert "more than 50,000 parts" in environment.skipped[-1].reason

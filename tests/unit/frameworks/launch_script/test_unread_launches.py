@@ -106,6 +106,7 @@ LANGUAGES = {
     "c.ipynb": notebook("log = %sx CMD\n"),
     "d.ipynb": notebook("%%bash\ncd x\nCMD\n"),
     "e.ipynb": notebook("%%writefile run.sh\nCMD\n"),
+    "e-file.ipynb": notebook("%%file 'run.sh'\nCMD\n"),
     "f.ipynb": notebook("x = 1\n!!CMD", compact=True),
     "g.ipynb": notebook("%time !CMD"),
     "noxfile.py": "import nox\n@nox.session\ndef train(session):\n    session.run(*'CMD'.split())\n",

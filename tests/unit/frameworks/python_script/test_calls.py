@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+from unittest.mock import patch
 
 import pytest
 
 from compatcheck.core.errors import InputError
+from compatcheck.frameworks.python_script import calls
 from compatcheck.frameworks.python_script.calls import Script, parse_script
 
 
@@ -44,3 +46,34 @@ def test_a_script_larger_than_any_is_said_and_not_read(text: str) -> None:
 
 def test_lines_that_stand_for_those_of_a_notebook_do_not_count() -> None:
     assert len(parse_script("\n" * (1 << 21) + "x = 1\n", "train.ipynb").body) == 1
+
+
+def test_one_value_in_thousands_of_calls_is_looked_through_a_few_times() -> None:
+    script = Script(ast.parse(f"a = [{', '.join(f'x{n}' for n in range(2_000))}]\n" + "f(b=a)\n" * 2_000))
+    first, *others = script.calls()
+    assert {"a", "x0", "x1999"} <= first.keywords["b"].names
+    assert len(others) == 1_999
+    assert sum(len(one.keywords["b"].names) for one in others) < 500_000
+    assert all(one.keywords["b"].why is not None for one in others)
+
+
+def test_calls_in_one_another_are_written_out_a_few_times() -> None:
+    row = "f(" * 80 + "x" + ")" * 80 + "\n"
+    with patch.object(calls, "words_of", wraps=calls.words_of) as written:
+        assert len(list(Script(ast.parse(row * 200)).calls())) == 16_000
+    assert written.call_count < 8_000
+
+
+def test_attributes_of_a_long_row_of_names_are_any() -> None:
+    row = "a0 = x()\n" + "".join(f"a{n} = a{n - 1}\n" for n in range(1, 2_000))
+    script = Script(ast.parse(row + "".join(f"a{n}.k{n} = 1\n" for n in range(2_000))))
+    assert len(script.attributes) < 200_000
+    assert ("a0", "") in script.attributes
+    short = Script(ast.parse("a = x()\nb = a\nb.k = 1\n"))
+    assert short.attributes == {("a", "k"), ("b", "k")}
+
+
+@pytest.mark.parametrize("text", [f"x = 0x{'f' * 6000}\n", "x = '\ud800'\n"], ids=["integer", "surrogate"])
+def test_what_python_itself_does_not_take_is_said(text: str) -> None:
+    with pytest.raises(InputError, match="is no Python that can be parsed"):
+        parse_script(text, "train.py")

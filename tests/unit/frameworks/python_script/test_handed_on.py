@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import pytest
 
@@ -82,8 +83,8 @@ def test_what_the_module_does_is_read_as_the_script_calls_it(tmp_path: Path, scr
 
 def test_what_the_script_patches_before_stays_said(tmp_path: Path) -> None:
     """FastChat's patches the attention of Llama, in a module of its own."""
-    patch = "from llava.train.patch import replace_attn\nreplace_attn()\n"
-    documents = follow(write(tmp_path, f"{patch}from llava.train.train import train\ntrain()\n"))
+    patches = "from llava.train.patch import replace_attn\nreplace_attn()\n"
+    documents = follow(write(tmp_path, f"{patches}from llava.train.train import train\ntrain()\n"))
     (gap,) = (gap for one in documents for gap in one.gaps if gap.source.path.endswith("train_mem.py"))
     assert gap.source.line == 2
     assert gap.facts is not None
@@ -105,3 +106,21 @@ def test_a_module_that_is_not_here_or_trains_nothing_says_nothing(tmp_path: Path
     )
     script = launch.parent.parent / "llava" / "train" / "train_mem.py"
     assert python_script.read(str(script), named=False) == ()
+
+
+def test_all_that_is_called_of_a_module_counts(tmp_path: Path) -> None:
+    """Whichever function of it comes first: a script sets up its logs before it trains."""
+    module = f"{TRAIN}\ndef prepare(level): ...\n"
+    documents = follow(write(tmp_path, "from train import prepare, train\nprepare(1)\ntrain('sdpa')\n", module))
+    assert state(documents)["model.attn_implementation"] == "sdpa"
+    assert not any(gap.source.path.endswith("train_mem.py") for one in documents for gap in one.gaps)
+
+
+def test_a_module_is_read_once_however_often_and_by_whatever_name_it_is_called(tmp_path: Path) -> None:
+    script = "from train import f\nfrom same import f as g\n" + "f()\ng()\n" * 50
+    launch = write(tmp_path, script, "def f(): ...\n")
+    folder = launch.parent.parent / "llava" / "train"
+    (folder / "same.py").symlink_to("train.py")
+    with patch.object(python_script, "read_source", wraps=python_script.read_source) as reads:
+        assert python_script.read(str(folder / "train_mem.py"), named=False) == ()
+    assert reads.call_count == 2

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import time
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import pytest
 
 from compatcheck.core.command import Word
 from compatcheck.core.source import Source
 from compatcheck.frameworks.launch.flags import parse_flags
+from compatcheck.frameworks.python_script import own_options
 from compatcheck.frameworks.python_script.own_options import find_own_options
 from compatcheck.frameworks.recognise import follow_references, read_configurations
 from compatcheck.rules.locate import open_rules
@@ -227,3 +230,28 @@ def test_adapters_of_a_script_have_its_fields(tmp_path: Path, words: str, told: 
     stated = {entry.fact: entry.value for document in followed for entry in document.statements}
     assert {fact: stated.get(fact) for fact in told} == told
     assert {key for document in followed for key, _ in document.unread} == set()
+
+
+def test_a_parser_is_handed_on_through_some_functions_and_a_row_of_thousands_ends() -> None:
+    def row(length: int) -> str:
+        functions = "".join(f"def g{n}(): return g{n + 1}()\n" for n in range(length))
+        return f"{DEFINITIONS}{functions}def g{length}(): return parse_args()\nargs = g0()\n"
+
+    def names(length: int) -> frozenset[str]:
+        found = find_own_options(tuple(ast.walk(ast.parse(row(length)))), {})
+        assert found is not None
+        return found.namespaces
+
+    assert "args" in names(3)
+    started = time.process_time()
+    assert "args" not in names(3_000)
+    assert time.process_time() - started < 5
+
+
+def test_fields_of_a_large_class_are_looked_through_once() -> None:
+    fields = "".join(f"    f{n}: int = {n}\n" for n in range(3_000))
+    text = f"class A:\n{fields}(a,) = HfArgumentParser((A,)).parse_args_into_dataclasses()\n"
+    with patch.object(own_options, "defaults_of", wraps=own_options.defaults_of) as looked:
+        found = find_own_options(tuple(ast.walk(ast.parse(text))), {}, launched=True)
+    assert found is not None
+    assert (found.values["f2999"], looked.call_count) == (2999, 1)

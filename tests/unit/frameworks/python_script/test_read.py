@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.source import Source
 from compatcheck.frameworks.python_script import read as python_script
 from compatcheck.frameworks.python_script.calls import Script, parse_script
+from compatcheck.frameworks.python_script.objects import Objects
 from compatcheck.resolution.resolve import resolve
 from compatcheck.rules.locate import open_rules
 
@@ -332,3 +334,18 @@ trainer.train()
         found = facts(read(tmp_path, script.format(asked=asked)))
         assert found["model.output_attentions"] is asked
         assert found["run.attentions_at_loading"] is asked
+
+
+def test_classes_in_a_circle_are_looked_at_once(tmp_path: Path) -> None:
+    text = f"class A({', '.join(['A'] * 300)}): ...\nTrainingArguments(output_dir='o', bf16=True)\n"
+    with patch.object(Objects, "_find_base", autospec=True, side_effect=Objects._find_base) as found:
+        read(tmp_path, text)
+    assert found.call_count < 50
+
+
+@pytest.mark.parametrize("before", ["", "def f(a): return a\n"])
+def test_calls_in_one_another_are_looked_at_once(tmp_path: Path, before: str) -> None:
+    text = before + ("f(" * 80 + "x" + ")" * 80 + "\n") * 20 + "TrainingArguments(output_dir='o')\n"
+    with patch.object(Objects, "_kind_of_call", autospec=True, side_effect=Objects._kind_of_call) as looked:
+        read(tmp_path, text)
+    assert looked.call_count < 5_000
