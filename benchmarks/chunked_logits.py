@@ -11,6 +11,9 @@ compiled, and keep its slice alone; where ranks split the vocabulary they are a 
 gradient of a slice is as large as all logits. Kernels are replaced by what they allocate; that the compiled function keeps no
 more than its slice was seen of torch 2.13 on a CPU (``grad_fn.saved_tensors``).
 
+torchtune's LinearCrossEntropyLoss (torchtune/modules/loss/cross_entropy_loss.py at 0.7.0) multiplies one chunk of hidden states
+after the other by the head; the graph keeps float32 log-probabilities of all.
+
 Usage: python benchmarks/chunked_logits.py  (needs torch)
 """
 
@@ -32,6 +35,7 @@ CASES = (
     "AReaL on FSDP, vocabulary split",
     "AReaL on Megatron",
     "AReaL on Megatron, vocabulary split",
+    "torchtune, head in the loss",
 )
 
 
@@ -88,11 +92,30 @@ def take_entropy(logits: torch.Tensor, chunk: int) -> torch.Tensor:
     return found
 
 
+def take_loss(hidden: torch.Tensor, head: torch.Tensor, chunk: int) -> torch.Tensor:
+    """Sum the cross-entropies of all chunks of hidden states."""
+
+    def of_one(part: torch.Tensor) -> torch.Tensor:
+        logits = part @ head.t()
+        labels = torch.zeros(len(part), dtype=torch.long)
+        return torch.nn.functional.cross_entropy(logits.float(), labels, reduction="sum")
+
+    found = torch.zeros(())
+    for part in hidden.split(chunk):
+        found = found + of_one(part)
+    return found
+
+
 def measure(case: str, chunk: int, *, trains: bool) -> float:
     """Return bytes per logit of all tokens at the peak."""
     hidden = torch.randn(TOKENS, HIDDEN, dtype=torch.bfloat16, requires_grad=True)
     head = torch.randn(VOCAB, HIDDEN, dtype=torch.bfloat16)
     with Peak() as peak, torch.set_grad_enabled(trains):
+        if case.startswith("torchtune"):
+            found = take_loss(hidden, head, chunk)
+            if trains:
+                found.backward()
+            return peak.peak / (TOKENS * VOCAB)
         logits = hidden @ head.t()
         if "Megatron" in case:
             logits = logits.float()

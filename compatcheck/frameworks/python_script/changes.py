@@ -57,6 +57,15 @@ OF_MODEL = ADAPTERS | CHECKPOINTING | KERNELS | DTYPES | SHARDING | {
 }  # fmt: skip
 """Facts that each kind of object decides, and parts of them."""
 
+_OF_UNSLOTH = frozenset({
+    "model.attn_implementation", "training.eval_batch_size", "training.eval_accumulation_steps", "training.empty_cache_steps",
+    "training.packing", "training.padding_free",
+})  # fmt: skip
+"""What Unsloth decides beside kernels, or has defaults of its own for (unsloth 2025.11.1, 2026.4.4 models/rl.py).
+
+It removes padding by itself from 2025.12 on.
+"""
+
 _METHODS: Mapping[str, frozenset[str]] = {
     "requires_grad_": TRAINABLE,
     **dict.fromkeys(("half", "float", "double", "bfloat16"), DTYPES),
@@ -169,7 +178,7 @@ class Changes:
                 line for line, path in import_lines(self.objects.script.tree) if path.partition(".")[0] == "unsloth"
             )
             why = "trains with unsloth, whose kernels for attention, loss and checkpointing are not modelled"
-            yield Change(line, why, KERNELS | CHECKPOINTING | DTYPES | {"model.attn_implementation"}, 0)
+            yield Change(line, why, KERNELS | CHECKPOINTING | DTYPES | _OF_UNSLOTH, 0)
 
     def _of_call(self, call: ast.Call, scope: Scope) -> Iterator[Change]:
         name, func = self.objects.last_name(call), call.func

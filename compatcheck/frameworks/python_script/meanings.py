@@ -365,8 +365,7 @@ def _take_model(call: Call, found: Findings) -> None:
     dtype = "dtype" if "dtype" in call.keywords else "torch_dtype"
     _leave_open(call, (dtype, "attn_implementation", "load_in_4bit", "use_cache"), found)
     _take_engine(call, found)
-    if call.owner.startswith("Fast") and not call.is_open:  # from 2024.1 on
-        found.take("load_in_4bit", call.keywords.get("load_in_4bit", Given(True, call.line)), call)
+    _take_fast(call, found)
     for key, given in call.keywords.items():
         if key in _LOADING:
             found.take(key, given, call)
@@ -382,6 +381,15 @@ def _take_model(call: Call, found: Findings) -> None:
                 found.open(call, SHARDING, why, since=0)
         elif key == "use_flash_attention_2" and given.value is True:
             found.take("attn_implementation", given._replace(value="flash_attention_2"), call)
+
+
+def _take_fast(call: Call, found: Findings) -> None:
+    """Take what Unsloth's loading decides: quantization, and the length that its Trainers take from the model."""
+    if not call.owner.startswith("Fast") or call.is_open:
+        return
+    found.take("load_in_4bit", call.keywords.get("load_in_4bit", Given(True, call.line)), call)  # from 2024.1 on
+    if "max_seq_length" in call.keywords:  # unsloth 2025.11.1 and 2026.4.4 models/rl.py
+        found.take("max_seq_length", call.keywords["max_seq_length"], call)
 
 
 def _take_engine(call: Call, found: Findings) -> None:

@@ -56,6 +56,10 @@ def _loss(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return "chunked" if chunked else "cross_entropy" if name == "CrossEntropyLoss" else opens(name)
 
 
+def _name(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    return _last(value) if isinstance(value, str) and value else LEAVE
+
+
 def _list(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return value if isinstance(value, list) else LEAVE
 
@@ -66,6 +70,7 @@ TABLE = KeyTable(
         "adapter": _adapter,
         "list": _list,
         "loss": _loss,
+        "name": _name,
         "optimizer": _optimizer,
         "quantization": _quantization,
     },

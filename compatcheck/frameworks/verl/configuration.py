@@ -266,6 +266,18 @@ def name_base(name: Argument | None, engine: Argument | None) -> str:
     return "ppo_trainer" if name is None else str(name.value).removesuffix(".yaml")
 
 
+def _tell_back_end(options: Mapping[str, Argument], base: str) -> tuple[str, str] | None:
+    """Return a key that only configurations for one back end have, and that back end.
+
+    Hydra refuses a key of another section, and all models have one back end.
+    """
+    fsdp = next((key for key in options if key.startswith((_A + "fsdp_config.", _F + "fsdp_config.", *_CRITICS))), None)
+    if fsdp is not None and base != MEGATRON:
+        return fsdp, "fsdp"
+    megatron = next((key for key in options if key.startswith((_A + "megatron.", _F + "megatron."))), None)
+    return None if megatron is None or base in OWN else (megatron, "megatron")
+
+
 def infer(
     options: Mapping[str, Argument], name: Argument | None, engine: Argument | None, base: str
 ) -> Iterator[Statement]:
@@ -286,8 +298,7 @@ def infer(
         estimator = "algorithm.adv_estimator"
         yield Statement(None, f"{estimator} (left out)" if estimator not in options else estimator, True, CRITIC)
     strategy = value_of(options, _A + "strategy")
-    # only configurations for FSDP have its section, Hydra refuses a key of another one, and all models have one back end
-    fsdp = next((key for key in options if key.startswith((_A + "fsdp_config.", _F + "fsdp_config.", *_CRITICS))), None)
+    told = _tell_back_end(options, base)
     for role, section in ((ACTOR, _A), (REFERENCE, _F), (CRITIC, "critic.")):
         if role not in roles or section + "strategy" in options:
             continue
@@ -295,8 +306,8 @@ def infer(
             yield from _sharded(str(strategy), _A + "strategy", role)
         elif base in {"ppo_trainer", "ppo_megatron_trainer"}:
             yield from _sharded("megatron" if base == MEGATRON else "fsdp", key, role, (section + "strategy",))
-        if fsdp is not None and base != MEGATRON and not (role == REFERENCE and _A + "strategy" in options):
-            yield Statement("training.sharding", fsdp, "fsdp", role)
+        if told is not None and not (role == REFERENCE and _A + "strategy" in options):
+            yield Statement("training.sharding", *told, role)
     if "algorithm.adv_estimator" not in options and base in {"ppo_trainer", "ppo_megatron_trainer"}:
         yield Statement("training.trainer", "algorithm.adv_estimator (left out)", "ppo")
     terms = [key for key in (_A + "use_kl_loss", "algorithm.use_kl_in_reward") if key in options]

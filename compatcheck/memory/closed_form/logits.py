@@ -66,6 +66,7 @@ _UNREAD = PerLogit(12, 16)
 logits, log-probabilities and two gradients."""
 MEGATRON, TORCHTITAN, PRIME_RL = "megatron", "torchtitan", "prime-rl"
 _CHUNKS = 8
+_HEAD_IN_LOSS = "LinearCrossEntropyLoss"
 """torchtune's CEWithChunkedOutputLoss splits the tokens in as many chunks (modules/loss/ce_chunked_output_loss.py, 0.4)."""
 _LITGPT_TOKENS = 128
 """LitGPT's head takes so many tokens of each sequence at a time (finetune/lora.py, lm_head_chunk_size)."""
@@ -229,7 +230,9 @@ def _chunked(run: Run, tokens: int, *, backward: bool) -> float:
     """Return bytes per logit of a loss in chunks.
 
     torchtune: 16-bit logits of all chunks; float32 log-probabilities, which the graph keeps for all chunks unless they are
-    compiled and computed again, and then 16-bit gradients of the chunk at work instead of two float32 tensors of it. LitGPT:
+    compiled and computed again, and then 16-bit gradients of the chunk at work instead of two float32 tensors of it. Its
+    LinearCrossEntropyLoss has the head at work on one chunk, so that 16-bit logits are of that one alone
+    (torchtune/modules/loss/cross_entropy_loss.py at 0.7.0; benchmarks/chunked_logits.py). LitGPT:
     logits, which the loop holds, and log-probabilities of all chunks, as Fabric hands the logits on, and two gradients of the
     chunk at work; without adapters the head takes all tokens at once, and the gradients of all chunks lie beside their
     concatenation (litgpt/utils.py chunked_cross_entropy, at 8641822 and 0.5.13; counted with 0.5.13 on a CPU). Its loop lets go
@@ -244,6 +247,9 @@ def _chunked(run: Run, tokens: int, *, backward: bool) -> float:
         return kept + max(2 * each + at_work, 0.0 if backward else before + cast + each)
     if run.code == "torchtune":
         kept = 0 if run.compiled else 4
+        if kept and run.loss_type == _HEAD_IN_LOSS:
+            copied = 4 if run.precision.compute < 4 else 0
+            return kept + (8 if backward else run.precision.compute + copied) / _CHUNKS
         return run.precision.compute + kept + (run.precision.compute if run.compiled else 8) / _CHUNKS
     return (12 if backward else 10) * min(_TOKENS, tokens) / tokens
 

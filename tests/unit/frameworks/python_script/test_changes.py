@@ -292,6 +292,8 @@ def test_what_is_plain_of_unsloth_is_read(tmp_path: Path, load: str, more: str, 
     if more == UNSLOTH_OFFLOADS:
         assert facts["program.offloads_by_trl"].value is False  # Unsloth's own checkpoints
     assert not {"model.attn_implementation", LIGER, LOSS, "training.use_reentrant"} & facts.keys()
+    assert not {"training.eval_batch_size", "training.empty_cache_steps", "training.padding_free"} & facts.keys()
+    assert facts["training.sequence_length"].value == 2048
     assert ["unsloth" in gap.why for gap in subject.gaps] == [True]
 
 

@@ -93,6 +93,7 @@ def test_a_configuration_file_of_torchtune() -> None:
         "nf4",
         "chunked",
     )
+    assert found["training.loss_type"] == "CEWithChunkedOutputLoss"
 
 
 @pytest.mark.parametrize(

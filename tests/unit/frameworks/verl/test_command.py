@@ -776,3 +776,10 @@ def test_settings_of_the_engine_in_its_own_section(release: str, words: str, ran
     found = subject(read(words, f"{M}path=m"), verl=release)
     assert value(found, "actor", "training.context_parallel") == ranks
     assert value(found, "actor", "training.entropy_checkpointing") is recomputed
+
+
+def test_keys_of_megatron_tell_the_back_end_where_the_configuration_is_not_at_hand() -> None:
+    words = f"--config-name=mine algorithm.adv_estimator=grpo {A}megatron.param_offload=True {A}ppo_micro_batch_size_per_gpu=1"
+    document = documents(f"python3 -m verl.trainer.main_ppo {words}")[0]
+    stated = {one.role: one.value for one in document.statements if one.fact == "training.sharding"}
+    assert stated == {"actor": "megatron", "reference": "megatron"}

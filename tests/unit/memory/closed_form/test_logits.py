@@ -53,6 +53,14 @@ def test_torchtunes_chunks_keep_sixteen_bit_logits_of_all(make_run):
     assert logits(run, backward=True)[0].size.expected == pytest.approx(2.25 * 2048 * 32000)
 
 
+@pytest.mark.parametrize(("backward", "each"), [(False, 4.75), (True, 5.0)])
+def test_where_torchtunes_loss_has_the_head_sixteen_bit_logits_are_of_one_chunk(make_run, backward, each):
+    facts = {"training__loss_implementation": "chunked", "training__framework": "torchtune"}
+    run = make_run(**facts, training__loss_type="LinearCrossEntropyLoss")
+    assert logits(run, backward=backward)[0].size.expected == pytest.approx(each * 2048 * 32000)
+    assert logits(make_run(**facts), backward=backward)[0].size.expected == pytest.approx(7 * 2048 * 32000)
+
+
 def test_tensor_parallel_ranks_split_the_vocabulary(make_run):
     run = make_run({"transformers": "5.0.0"}, training__tensor_parallel=4, hardware__world_size=4)
     assert logits(run, backward=True)[0].size.expected == 12 * 2048 * 8000
