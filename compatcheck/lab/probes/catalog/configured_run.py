@@ -333,27 +333,15 @@ def _train(parameters: Mapping[str, Any], recorder: Recorder, steps: Any, folder
     if name == "hf":
         given["model"] = _adapt(parameters, recorder, given["model"])
         data = [{"input_ids": [8 + index % 40 for index in range(length)]} for length in _lengths(parameters, rows)]
+        given |= {"train_dataset": data, "eval_dataset": data[:batch]}
         given["data_collator"] = transformers.DataCollatorForLanguageModeling(tokenizer, mlm=False)
     else:
-        kind = {"orpo": "dpo", "cpo": "dpo"}.get(name, name)
+        dataset = trainers.dataset(_columns(parameters, rows, runs._rows, trainers.words))
+        given |= {"train_dataset": dataset, "eval_dataset": dataset.select(range(batch)), "processing_class": tokenizer}
+        if parameters["adapter"] != "none":
+            given["peft_config"] = _peft(parameters, recorder, scores=name == "reward")
         if name in ("grpo", "rloo"):
             given["reward_funcs"] = runs._reward
-        if rows > batch:  # equal rows: see above
-            one = runs._rows({**parameters, "trainer": kind}, 1, trainers.words)
-            columns = {key: values * rows for key, values in one.items()}
-            if "label" in columns:
-                columns["label"] = [index % 2 == 0 for index in range(rows)]
-        else:
-            columns = runs._rows({**parameters, "trainer": kind}, rows, trainers.words)
-        data = trainers.dataset(columns)
-        given["processing_class"] = tokenizer
-        if (
-            configuration := _peft(parameters, recorder, scores=name == "reward")
-            if parameters["adapter"] != "none"
-            else None
-        ):
-            given["peft_config"] = configuration
-    given |= {"train_dataset": data, "eval_dataset": data[:batch] if name == "hf" else data.select(range(batch))}
     steps.follow_accelerate()
     with recorder.phase("build"):
         trainer = classes[0](**given)
@@ -370,10 +358,21 @@ def _lengths(parameters: Mapping[str, Any], rows: int) -> list[int]:
     return [whole] * rows if rows > parameters["batch"] else [whole - index % 4 * (whole // 4) for index in range(rows)]
 
 
+def _columns(
+    parameters: Mapping[str, Any], rows: int, make: Callable[..., dict[str, Any]], words: Any
+) -> dict[str, Any]:
+    """Return the dataset of a trainer, a column a name."""
+    alike = {**parameters, "trainer": {"orpo": "dpo", "cpo": "dpo"}.get(parameters["trainer"], parameters["trainer"])}
+    if rows == parameters["batch"]:
+        return make(alike, rows, words)
+    columns = {name: values * rows for name, values in make(alike, 1, words).items()}
+    return columns | ({"label": [index % 2 == 0 for index in range(rows)]} if "label" in columns else {})
+
+
 def _loop(
-    parameters: Mapping[str, Any], steps: Any, engine: Any, inside: Callable[[], Any], rounds: int
+    parameters: Mapping[str, Any], steps: Any, *, forward: Any, backward: Any, step: Any, rounds: int, inside: Any
 ) -> tuple[Callable[[], None], Callable[[], None]]:
-    """Return what trains, a step a round of micro-batches, and what evaluates."""
+    """Return what trains, a step a round of micro-batches, each ``inside`` of something, and what evaluates."""
     import torch
 
     def train() -> None:
@@ -381,17 +380,17 @@ def _loop(
             for _ in range(rounds):
                 with inside():
                     steps.turn("forward")
-                    loss = engine.forward()
+                    loss = forward()
                     steps.turn("backward")
-                    engine.backward(loss)
+                    backward(loss)
                     del loss
                     steps.turn("optimizer")
-                    engine.step()
+                    step()
             steps.end()
 
     def evaluate() -> None:
         with torch.no_grad():
-            engine.forward()
+            forward()
 
     return train, evaluate
 
@@ -401,7 +400,7 @@ def _accelerate(parameters: Mapping[str, Any], recorder: Recorder, steps: Any, f
     import accelerate
     import torch
 
-    runs = recorder.load("whole_run")
+    runs: Any = recorder.load("whole_run")
     told = _read(parameters["options"])
     rounds = told.get("gradient_accumulation_steps", 1)
     plugins = {"fsdp": "FullyShardedDataParallelPlugin", "deepspeed": "DeepSpeedPlugin"}
@@ -417,26 +416,27 @@ def _accelerate(parameters: Mapping[str, Any], recorder: Recorder, steps: Any, f
         told["mixed_precision"] = parameters["precision"]
     model = _adapt(parameters, recorder, _model(parameters, recorder, _save_model(parameters, recorder, folder)))
 
-    class Engine(runs._Engine):
-        def backward(self, loss: Any) -> None:
-            self.library.backward(loss)
-
-        def save(self, folder: str) -> None:
-            self.library.save_state(folder)
-
-        def close(self) -> None:
-            self.library.free_memory()
-            super().close()
-
     with recorder.phase("build"):
         accelerator = accelerate.Accelerator(cpu="deepspeed_plugin" not in told, **told)
         optimizer = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad], lr=1e-4)
         loader = torch.utils.data.DataLoader(runs._batches(parameters, recorder), batch_size=parameters["batch"])
         model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
-    engine = Engine(model, optimizer, lambda: next(iter(loader)), accelerator)
-    train, evaluate = _loop(parameters, steps, engine, lambda: accelerator.accumulate(engine.model), rounds)
-    yield train, evaluate, lambda: engine.save(folder)
-    engine.close()
+
+    def forward() -> Any:
+        return model(**next(iter(loader))).loss
+
+    def step() -> None:
+        optimizer.step()
+        optimizer.zero_grad()
+
+    def inside() -> Any:
+        return accelerator.accumulate(model)
+
+    train, evaluate = _loop(
+        parameters, steps, forward=forward, backward=accelerator.backward, step=step, rounds=rounds, inside=inside
+    )
+    yield train, evaluate, lambda: accelerator.save_state(folder)
+    accelerator.free_memory()
 
 
 def _join_group() -> None:
@@ -477,25 +477,22 @@ def _deepspeed(parameters: Mapping[str, Any], recorder: Recorder, steps: Any, fo
     model = _adapt(parameters, recorder, _model(parameters, recorder, _save_model(parameters, recorder, folder)))
     rows = runs._batches(parameters, recorder)
 
-    class Engine(runs._Engine):
-        def backward(self, loss: Any) -> None:
-            self.model.backward(loss)
-
-        def step(self) -> None:
-            self.model.step()
-
-        def save(self, folder: str) -> None:
-            self.model.save_checkpoint(folder)
-
-        def close(self) -> None:
-            self.model.destroy()
-            super().close()
-
     with recorder.phase("build"):
         optimizer = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad], lr=1e-4)
-        library, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=configuration)
-    engine = Engine(library, None, lambda: runs._stack(rows, recorder))
-    del library, model, optimizer
-    train, evaluate = _loop(parameters, steps, engine, contextlib.nullcontext, rounds)
-    yield train, evaluate, lambda: engine.save(folder)
-    engine.close()
+        engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=configuration)
+    del model, optimizer
+
+    def forward() -> Any:
+        return engine(**runs._stack(rows, recorder)).loss
+
+    train, evaluate = _loop(
+        parameters,
+        steps,
+        forward=forward,
+        backward=engine.backward,
+        step=engine.step,
+        rounds=rounds,
+        inside=contextlib.nullcontext,
+    )
+    yield train, evaluate, lambda: engine.save_checkpoint(folder)
+    engine.destroy()
