@@ -262,9 +262,8 @@ def _peft(parameters: Mapping[str, Any], recorder: Recorder, *, scores: bool = F
     if parameters["adapter"] == "none":
         return None
     name, told = _read_typed(parameters["adapter"])
-    class_ = next(
-        (one for key, one in peft.mapping.PEFT_TYPE_TO_CONFIG_MAPPING.items() if key.value == name.upper()), None
-    )
+    # The keys are members of a str enumeration, plain texts before peft 0.15.
+    class_ = peft.mapping.PEFT_TYPE_TO_CONFIG_MAPPING.get(name.upper())
     if class_ is None:
         recorder.unsupported(f"peft {peft.__version__} has no {name}")
     fields = getattr(class_, "__dataclass_fields__", {})
