@@ -5,7 +5,8 @@
 
 - ``options`` goes to the trainer's configuration class, to ``Accelerator`` (``fsdp.…`` to its FSDP plugin, ``deepspeed.…`` to
   its DeepSpeed plugin) or over DeepSpeed's configuration: ``packing:true+model_init_kwargs.dtype:bfloat16``;
-- ``adapter`` is a type of peft's and what its configuration is told: ``lora+use_dora:true``;
+- ``adapter`` is a type of peft's and what its configuration is told beside ``r``, ``target_modules`` and ``task_type``, which are
+  set here: ``lora+use_dora:true``;
 - ``quantization`` is a class of transformers and what it is told: ``BitsAndBytesConfig+load_in_4bit:true``;
 - ``frozen`` is a part of the names of parameters that are not trained.
 
