@@ -82,7 +82,13 @@ class Game:
         every = range(len(self.tasks))
         with ThreadPoolExecutor(self.laboratory.jobs) as pool:
             list(pool.map(lambda index: self._measure(names[index], every, output), chosen))
+            chosen = [index for index in chosen if self._runs(names[index])]
             list(pool.map(lambda ends: self._narrow(names[ends[0] : ends[1] + 1], every, output), pairwise(chosen)))
+
+    def _runs(self, version: str) -> bool:
+        """Tell whether most runs can be measured: what was broken as a whole is no end to compare with."""
+        found = self.found[version].values()
+        return 2 * sum(one.succeeded for one in found) > len(found)
 
     def _narrow(self, names: Sequence[str], numbers: Iterable[int], output: Path) -> None:
         """Measure the middle of releases whose ends differ, in what they differ in, and go on in both halves."""
