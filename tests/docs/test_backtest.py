@@ -86,3 +86,16 @@ def test_days_are_those_of_the_database() -> None:
     for package, release, day, *_ in ROW.findall(PAGE):
         text = (ROOT / "rules" / "_releases" / f"{package}.yaml").read_text(encoding="utf-8")
         assert f'"{release}": "{day}"' in text
+
+
+def test_every_number_of_the_second_round_was_measured() -> None:
+    values = {
+        f"{value / 1e6:.2f}"
+        for one in read_measurements(str(ROOT / "fixtures" / "measurements" / "configured_run" / "trl.jsonl"))
+        for metric in find_probe("configured_run").compared
+        if (value := one.metric(metric)) is not None
+    }
+    table = PAGE.partition("Of the 19, on the day of the release:")[2].partition("The last was measured")[0]
+    numbers = re.findall(r"(\d+\.\d\d) → (\d+\.\d\d) MB", table)
+    assert len(numbers) == 10
+    assert {one for pair in numbers for one in pair} <= values

@@ -101,7 +101,7 @@ class Probe:
         """The texts of the probe's file and of those beside it that it shares with others, by name; its own is the first."""
         beside = os.path.dirname(self.path)
         texts = {}
-        for name in (os.path.basename(self.path), *(f"_{name}.py" for name in self._shares)):
+        for name in (os.path.basename(self.path), *(find_shared(beside, name) for name in self._shares)):
             with open(os.path.join(beside, name), encoding="utf-8") as file:
                 texts[name] = file.read()
         return texts
@@ -114,7 +114,9 @@ class Probe:
     @cached_property
     def choices(self) -> Mapping[str, tuple[Any, ...]]:
         """Return the values of each parameter that has a closed set of them."""
-        modules = (import_module(f"compatcheck.lab.probes.catalog._{name}") for name in self._shares)
+        beside = os.path.dirname(self.path)
+        files = [file for name in self._shares if (file := find_shared(beside, name)).startswith("_")]
+        modules = (import_module(f"compatcheck.lab.probes.catalog.{file.removesuffix('.py')}") for file in files)
         found = {name: values for module in (*modules, self.module) for name, values in _choices(module).items()}
         return {name: values for name, values in found.items() if name in self.module.DEFAULTS}
 
@@ -234,6 +236,11 @@ class Probe:
             return "bad", value, predicted
         below = value < predicted - allowed and differ(name, value, predicted)
         return ("below" if below else "good"), value, predicted
+
+
+def find_shared(folder: str, name: str) -> str:
+    """Return the file of a name in ``SHARES``: ``_NAME.py``, which is no probe, or another probe's ``NAME.py``."""
+    return f"_{name}.py" if os.path.exists(os.path.join(folder, f"_{name}.py")) else f"{name}.py"
 
 
 _OFFERS = (*ProbeModule.__annotations__, "predict", "tolerance", "facts", "run")

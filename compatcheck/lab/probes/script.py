@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from compatcheck.lab.probes.probe import find_shared
 from compatcheck.lab.probes.shortening import shorten
 
 if TYPE_CHECKING:
@@ -71,8 +72,9 @@ def make_script(task: Task, *, brief: bool = False, healthy: tuple[str, float] |
     names = ["accounting", "recorder"]
     if task.world_size > 1:
         names.append("ranks")
+    folder = Path(task.probe.path).parent
     shared = {
-        name: (Path(task.probe.path).parent / f"_{name}.py").read_text(encoding="utf-8")
+        name: (folder / find_shared(str(folder), name)).read_text(encoding="utf-8")
         for name in getattr(module, "SHARES", ())
     }
     if "deepspeed" in needed:

@@ -107,10 +107,13 @@ class Recorder:
         self._write({"event": "note", "text": text})
 
     def load(self, name: str) -> Any:
-        """Load ``_NAME.py`` from the probe's folder, once per process: what several probes share (name it in ``SHARES``)."""
+        """Load ``_NAME.py`` or another probe from the probe's folder, once per process (name it in ``SHARES``)."""
         key = f"probe_shared_{name}"
         if key not in sys.modules:
-            spec = importlib.util.spec_from_file_location(key, os.path.join(self._folder, f"_{name}.py"))
+            path = os.path.join(self._folder, f"_{name}.py")
+            if not os.path.exists(path):
+                path = os.path.join(self._folder, f"{name}.py")
+            spec = importlib.util.spec_from_file_location(key, path)
             assert spec is not None
             assert spec.loader is not None
             module = importlib.util.module_from_spec(spec)

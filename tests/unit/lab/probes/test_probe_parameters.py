@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 PROBES = ROOT / "compatcheck" / "lab" / "probes"
 OPEN = {
     ("allocator_configuration", "setting"),
+    *(("configured_run", name) for name in ("options", "adapter", "quantization", "frozen", "model_type")),
     ("cublas_workspace", "config"),
     ("router_loss", "model_type"),
     ("trl_sft_loss", "loss_type"),
 }
-"""Texts without a closed set: settings of torch and of cuBLAS, types of experts of a release of transformers, losses of trl."""
+"""Texts without a closed set: settings of torch and of cuBLAS, types of experts of a release of transformers, losses of trl,
+what runs are told."""
 
 
 @pytest.mark.parametrize(
