@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations, product
+from itertools import chain, combinations, product
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -44,6 +44,6 @@ def cover_pairs(
 
 
 def _pairs(row: Row, axes: Mapping[str, Sequence[Any]]) -> frozenset[tuple[int, ...]]:
-    """Return the pairs of values of a row, by their places on their axes."""
+    """Return the pairs of values of a row, by their places on their axes; of a single axis the values."""
     places = [(axis, axes[name].index(value)) for axis, (name, value) in enumerate(row.items())]
-    return frozenset((*one, *other) for one, other in combinations(places, 2))
+    return frozenset(tuple(chain(*several)) for several in combinations(places, min(2, len(places))))

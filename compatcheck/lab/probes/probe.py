@@ -115,8 +115,8 @@ class Probe:
     def choices(self) -> Mapping[str, tuple[Any, ...]]:
         """Return the values of each parameter that has a closed set of them."""
         beside = os.path.dirname(self.path)
-        files = [file for name in self._shares if (file := find_shared(beside, name)).startswith("_")]
-        modules = (import_module(f"compatcheck.lab.probes.catalog.{file.removesuffix('.py')}") for file in files)
+        names = [name for name in self._shares if find_shared(beside, name).startswith("_")]
+        modules = (import_module(f"compatcheck.lab.probes.catalog._{name}") for name in names)
         found = {name: values for module in (*modules, self.module) for name, values in _choices(module).items()}
         return {name: values for name, values in found.items() if name in self.module.DEFAULTS}
 

@@ -29,6 +29,10 @@ def test_the_most_usual_row_of_each_kind_comes_first():
     assert [list(row.values()) for row in rows[:3]] == [["x", 1, True, 0], ["y", 2, True, 0], ["z", 1, True, 0]]
 
 
+def test_a_single_axis_is_covered_by_its_values():
+    assert cover_pairs({"a": ("x", "y")}, lambda _row: True) == [{"a": "x"}, {"a": "y"}]
+
+
 @pytest.mark.parametrize(("package", "most"), [("trl", 30), ("peft", 35), ("accelerate", 40), ("deepspeed", 25)])
 def test_the_matrix_of_whole_runs_is_thin_and_uses_the_package(package, most):
     probe = find_probe("whole_run")
