@@ -89,7 +89,10 @@ class ScriptReading(ABC):
         self.state = State(
             Versions(
                 {
-                    **{name: Variable(from_text(text, 0), exported=True, line=0) for name, text in variables.items()},
+                    **{
+                        name: Variable(from_text(text, 0), exported=name != "0", line=0)
+                        for name, text in variables.items()
+                    },
                     # Bash sets these itself, whatever the environment says.
                     "IFS": Variable(from_text(" \t\n", 1)),
                     "OPTIND": Variable(from_text("1", 1)),

@@ -102,6 +102,7 @@ SMALL = {
 
 def test_a_recipe_without_the_file_of_its_launcher_is_not_refused() -> None:
     stated = {name: value for name, value in (MODEL | STATED).items() if name != "training.sharding"}
+    stated["training.optimizer_implementation"] = "foreach"
     statements = tuple(Statement(fact, fact, value) for fact, value in (stated | SMALL).items())
     recipe = Document("open_instruct", Source("sft.yaml"), statements)
     other = recipe._replace(reader="hf_trainer")

@@ -19,6 +19,11 @@ GO = (
     "torchrun --nproc_per_node 8 train.py --deepspeed ds.json --bf16 --gradient_checkpointing "
     """--gradient_checkpointing_kwargs '{"use_reentrant": false}' --model_name_or_path Qwen/Qwen2.5-7B --output_dir o\n"""
 )
+TRAIN = """
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+(training,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+Trainer(AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B"), training).train()
+"""
 
 
 def write(folder: Path, files: dict[str, str]) -> None:
@@ -30,7 +35,7 @@ def write(folder: Path, files: dict[str, str]) -> None:
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "project"
-    write(folder, {"go.sh": GO, "ds.json": ZERO3})
+    write(folder, {"go.sh": GO, "train.py": TRAIN, "ds.json": ZERO3})
     monkeypatch.chdir(folder)
     return folder
 
