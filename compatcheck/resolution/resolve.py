@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.document import ROLES, SPREADING, Document
+from compatcheck.core.document import LEFT_OUT, ROLES, SPREADING, Document
 from compatcheck.core.environment import UNLIKE
 from compatcheck.core.facts import Fact, Facts, Value
 from compatcheck.core.source import Skipped, Source
@@ -250,9 +250,12 @@ def _claim_settings(role: str, settings: Mapping[str, tuple[Value, Source]], cla
 
 
 def _that_follow(documents: Sequence[Document]) -> frozenset[str]:
-    """Return the facts that are left open to what they follow from, and not by a key."""
+    """Return the facts that are left open to what they follow from, and not by a key: one that is left out is none."""
     return frozenset(
-        one.fact for document in documents for one in document.unresolved if one.follows and one.fact is not None
+        one.fact
+        for document in documents
+        for one in document.unresolved
+        if one.fact is not None and (one.follows or one.key.endswith(LEFT_OUT))
     )
 
 
