@@ -21,6 +21,7 @@ from compatcheck.fixing.edits.configuration_text import (
 from compatcheck.fixing.evaluation import resolve_changed
 from compatcheck.fixing.rereading import is_of_allocator, reread, reread_variables
 from compatcheck.frameworks.keys import find_keys
+from compatcheck.matching.engine import never_runs
 from compatcheck.matching.remedies import condition_of
 from compatcheck.resolution.pins import read_pins
 from compatcheck.resolution.scope import FactScope
@@ -144,12 +145,6 @@ def _list_needed(facts: Mapping[str, Value]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_NEEDED[fact] for fact in facts.items() if fact in _NEEDED))
 
 
-def _runs_without(subject: Subject | None, role: str, needed: Iterable[str]) -> bool:
-    """Tell whether a program has no use for one of these distributions, installed or not."""
-    fact = None if subject is None else subject.roles[role].get("program.never_runs")
-    return fact is not None and isinstance(fact.value, tuple) and not set(needed).isdisjoint(fact.value)
-
-
 def _find_missing(subject: Subject, facts: Mapping[str, Value], rules: RuleSet) -> tuple[str, ...]:
     """Name the distributions that settings need and that neither the environment lists nor a package in it requires."""
     needed = _list_needed(facts)
@@ -227,11 +222,13 @@ def find_place(subject: Subject, role: str, change: Change, rules: RuleSet, file
         now = stated is not None and stated.origin in _STATED and value_text(stated.value)
         by_hand = change._replace(before=change.before or now or None)
         return by_hand._replace(places=tuple(place for place, _ in written), written=tuple(text for _, text in written))
-    if _runs_without(edited[tuple(edits)], role, _list_needed(dict(change.facts))):
+    after = edited[tuple(edits)]
+    needed = _list_needed(dict(change.facts))
+    if after is None or never_runs(needed, FactScope(after.roles[role], after.environment, rules)):
         return None
     ours = stated is not None and (_is_declared(stated) or len({edit.path for edit in edits}) > 1)
     before = value_text(stated.value) if stated is not None and ours else files.text_before(edits[0])
-    alone = _is_alone(change, edited[tuple(edits)])
+    alone = _is_alone(change, after)
     listed = {name: edit for name in change.installs if (edit := files.list_requirement(name)) is not None}
     written += ((files.place_of_setting(edit), name) for name, edit in listed.items())
     return change._replace(
@@ -244,10 +241,10 @@ def find_place(subject: Subject, role: str, change: Change, rules: RuleSet, file
     )
 
 
-def _is_alone(change: Change, after: Subject | None) -> bool:
+def _is_alone(change: Change, after: Subject) -> bool:
     """Tell whether another model has not got what an edit states, which ``--set`` would state of it."""
     stated = {name: (value, Source("--set", name)) for name, value in change.facts}
-    return after is not None and any(
+    return any(
         name not in facts or facts[name].value != value
         for role, facts in after.roles.items()
         for name, (value, _) in settings_of(role, stated).items()

@@ -152,7 +152,7 @@ class RelevantRules(NamedTuple):
             return RuleOutcome()
         if self.served and any(need.startswith("training.") for need in decision.needs):
             return RuleOutcome()  # what only a training run has, and none is started
-        if _never_runs(decision.packages, scope):
+        if never_runs(decision.packages, scope):
             return RuleOutcome()  # about code that this program does not run
         if (
             rule.memory == "device"
@@ -176,8 +176,8 @@ class RelevantRules(NamedTuple):
         return RuleOutcome(decision, folded)
 
 
-def _never_runs(packages: Iterable[str], scope: FactScope) -> bool:
-    """Tell whether a rule is about a package whose code takes no part in the program, as far as anybody has read it."""
+def never_runs(packages: Iterable[str], scope: FactScope) -> bool:
+    """Tell whether the code of one of these packages takes no part in the program, as far as anybody has read it."""
     others = scope.value("program.never_runs")
     never = {*others} if isinstance(others, tuple) else set()
     if scope.value("program.runs_transformers") is False:
