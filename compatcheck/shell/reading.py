@@ -77,6 +77,8 @@ class ScriptReading(ABC):
     ) -> None:
         """Start in the environment and with the arguments that are given; see `read_script`."""
         self.paths = [path]
+        self.called = variables.get("0")
+        """What ``$0`` holds in the first file."""
         self.open_file: OpenFile | None = None
         self.reading = [path]
         """Files that are being read, each started or sourced by the one before it."""

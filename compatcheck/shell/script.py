@@ -96,7 +96,7 @@ def read_script(  # noqa: PLR0913 (what surrounds a script, by keyword)
     slurm = _is_batch_job(text)
     evaluator = Evaluator(path, variables or {}, arguments, slurm=slurm, assuming=assuming, stand_in=stand_in)
     evaluator.open_file = open_file
-    if open_file is not None and "0" in (variables or {}):
+    if open_file is not None:
         evaluator.name_source(path)
     if windows:
         reason = "has Windows line ends, which bash takes as part of words; they are read as plain line ends"

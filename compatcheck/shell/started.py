@@ -184,8 +184,11 @@ class StartedShells(ScriptReading):
         return Flow.EXIT if flow is Flow.EXIT else Flow.NEXT
 
     def name_source(self, file: str, *, starts: bool = False) -> None:
-        """Set what bash calls the file that is read (``BASH_SOURCE``, started also ``$0``), from the first one's directory."""
-        own = os.path.join(".", os.path.relpath(file, os.path.dirname(self.paths[0]) or "."))
+        """Set what bash calls the file that is read (``BASH_SOURCE``, started also ``$0``), where the first has a name."""
+        if self.called is None:
+            return
+        beside = os.path.relpath(file, os.path.dirname(self.paths[0]) or ".")
+        own = os.path.join(os.path.dirname(self.called), beside)
         for name in (_SOURCE, "0") if starts else (_SOURCE,):
             self.state.variables[name] = Variable(from_text(own, 0), line=0)
 
