@@ -314,9 +314,8 @@ def describe_job(roles: Mapping[str, Facts], model: str | None = None) -> str | 
     parts = [str(model or _get(first, "model.name") or _get(first, "model.model_type") or "")]
     if serves(first):
         parts.append(describe_server(first))
-    whole = (
-        None if _is_alone(roles) else "training.global_batch_size"
-    )  # cut to what a device holds where roles take turns
+    # cut to what a device holds where roles take turns
+    whole = None if _is_alone(roles) else "training.global_batch_size"
     batch, length = read_batch(first, UPDATE, whole), _get(first, "training.sequence_length")
     if batch is not None:
         parts.append(f"{batch.sequences} × {batch.length:,} tokens")

@@ -13,10 +13,6 @@ if TYPE_CHECKING:
 SOURCE = "ZeRO, arXiv 1910.02054 section 5.2; DeepSpeed v0.16.4 stage_1_and_2.py, stage3.py; torch FSDP"
 
 
-STAGE_OF_GRADIENTS = 2
-"""From which ZeRO stage on gradients are split."""
-
-
 class Gradients(NamedTuple):
     """Bytes of gradients on one rank at the instants of a step."""
 
@@ -120,7 +116,7 @@ def component(run: Run, count: float) -> tuple[Component, ...]:
 def makes_unit_gradients(run: Run) -> bool | None:
     """Tell whether a unit of FSDP1 gets the gradient of all of its parameters; None where nobody knows."""
     parallel = run.parallel
-    if parallel.sharding != "fsdp" or parallel.fsdp != 1 or parallel.stage < STAGE_OF_GRADIENTS or parallel.shard == 1:
+    if parallel.sharding != "fsdp" or parallel.fsdp != 1 or parallel.stage < 2 or parallel.shard == 1:
         return False
     return True if run.trainable >= run.model.parameters else run.mixed_units
 

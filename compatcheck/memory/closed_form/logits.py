@@ -66,8 +66,9 @@ _UNREAD = PerLogit(12, 16)
 logits, log-probabilities and two gradients."""
 MEGATRON, TORCHTITAN, PRIME_RL = "megatron", "torchtitan", "prime-rl"
 _CHUNKS = 8
-_HEAD_IN_LOSS = "LinearCrossEntropyLoss"
 """torchtune's CEWithChunkedOutputLoss splits the tokens in as many chunks (modules/loss/ce_chunked_output_loss.py, 0.4)."""
+_HEAD_IN_LOSS = "LinearCrossEntropyLoss"
+"""torchtune's loss that has the head, at work on one of as many chunks (modules/loss/cross_entropy_loss.py, 0.7.0)."""
 _LITGPT_TOKENS = 128
 """LitGPT's head takes so many tokens of each sequence at a time (finetune/lora.py, lm_head_chunk_size)."""
 _TOKENS = 256
