@@ -141,9 +141,21 @@ def _offload(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
             yield SuggestedChange("optimizer states on the host", {"training.offload_optimizer": "cpu"}, SLOWER, note)
         if values.get("training.zero_stage") == 3 and values.get("training.offload_param") is None:
             yield SuggestedChange("parameters on the host", {"training.offload_param": "cpu"}, SLOWER)
-    reached = values.get("program.fsdp_offloads_trained") is not False
-    if values.get("training.sharding") == "fsdp" and not values.get("training.fsdp_offload_params") and reached:
+    if (
+        values.get("training.sharding") == "fsdp"
+        and not values.get("training.fsdp_offload_params")
+        and _adds_up(values)
+    ):
         yield SuggestedChange("FSDP CPU offload", {"training.fsdp_offload_params": True}, SLOWER)
+
+
+def _adds_up(values: Mapping[str, Value]) -> bool:
+    """Tell whether offloaded gradients of several micro batches are added: FSDP1 keeps the last one's outside of ``no_sync``.
+
+    Source: torch 2.13 distributed/fsdp/fully_sharded_data_parallel.py, class FullyShardedDataParallel, limitations.
+    """
+    alone = values.get(_STEPS) == 1 or values.get("training.fsdp_version") == 2
+    return alone or values.get("program.accumulates_without_sync") is True
 
 
 def _optimizer(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
@@ -181,7 +193,7 @@ def _nodes(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     for more in (nodes * 2, nodes * 4):
         changed: dict[str, Value] = {"hardware.nodes": more, "hardware.world_size": world // nodes * more}
         words, note, factor = f"{nodes} → {more} nodes", "", more // nodes
-        if steps is None and values.get("training.global_batch_size") is not None:
+        if steps is None and any(values.get(name) is not None for name in _BATCHES):
             note = "the same batch, spread over more ranks"
         elif isinstance(steps, int) and steps % factor == 0:
             changed["training.gradient_accumulation_steps"] = steps // factor
@@ -189,6 +201,8 @@ def _nodes(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
         elif isinstance(steps, int) and isinstance(size, int) and size % factor == 0:
             changed["training.micro_batch_size"] = size // factor
             words += f", micro batch {size} → {size // factor}"
+        elif steps is None:
+            note = "a batch that is counted by device grows with them"
         else:
             note = f"changes training, too: the global batch is {factor} times as large"
         yield SuggestedChange(words, changed, MORE_HARDWARE, note)
@@ -216,3 +230,5 @@ _ELEMENTWISE = frozenset({"adamw", "adam", "sgd", "lion"})
 """Optimizers whose step on a part of a parameter is that part of the step: the others do not run on shards everywhere."""
 _STEPS = "training.gradient_accumulation_steps"
 """Not a setting where it follows from the batch of all ranks."""
+_BATCHES = ("training.global_batch_size", "rollout.global_batch_size")
+"""Batches of all ranks, which stay as they are however many there are."""

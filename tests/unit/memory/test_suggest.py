@@ -102,6 +102,29 @@ def test_more_nodes_keep_the_global_batch_or_say_that_they_change_training(steps
     assert kept is not bool(change.note)
 
 
+def test_more_nodes_share_a_batch_that_is_one_of_all_ranks() -> None:
+    run = make_facts(
+        training__sharding="fsdp", hardware__world_size=8, hardware__nodes=1, rollout__global_batch_size=512
+    )
+    (change, _) = [one for one in candidates({"actor": run}) if one.words.endswith("nodes")]
+    assert change.note == "the same batch, spread over more ranks"
+
+
+@pytest.mark.parametrize(
+    ("changed", "count"),
+    [
+        ({"training.fsdp_version": 2}, 1),
+        ({"training.fsdp_version": 1}, 0),
+        ({"training.fsdp_version": 1, "training.gradient_accumulation_steps": 1}, 1),
+        ({"training.fsdp_version": 1, "program.accumulates_without_sync": True}, 1),
+        ({"training.fsdp_version": 1, "program.accumulates_without_sync": False}, 0),
+    ],
+)
+def test_fsdp_offloads_where_gradients_of_several_micro_batches_add_up(changed: dict[str, Value], count: int) -> None:
+    run = overlay(make_facts(training__sharding="fsdp", hardware__world_size=8), changed)
+    assert [change.words for change in candidates({"actor": run})].count("FSDP CPU offload") == count
+
+
 def test_what_every_rank_holds_all_of_is_spread_in_each_way() -> None:
     run = overlay(RUN, {"training.sharding": "ddp"})
     found = {change.words: change for change in candidates({"train": run})}

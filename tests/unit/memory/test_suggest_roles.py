@@ -88,8 +88,7 @@ def test_nothing_of_it_is_proposed_without_generation() -> None:
 
 
 def test_forks_are_not_offered_what_they_do_not_have() -> None:
-    run = {**ACTOR, "program.fsdp_offloads_trained": False}
-    found = [change.words for change in candidates({"actor": make_facts(run)})]
+    found = [change.words for change in candidates({"actor": make_facts(ACTOR)})]
     for name in ("LoRA of rank 16", "FSDP CPU offload", "fused linear cross-entropy (Liger: needs liger-kernel)"):
         assert name not in found
 
