@@ -34,7 +34,8 @@ def build_subject(
         from compatcheck.checking.environments import merge_environments  # noqa: PLC0415 (only where a file declares one)
 
         environment = merge_environments(environment, declared)
-    environment = _with_checkouts(environment, documents, shared)
+    if documents:
+        environment = _with_checkouts(environment, documents, shared)
     if shared.hides:
         from compatcheck.checking.elsewhere import hide_lines, hide_words  # noqa: PLC0415 (only for files)
 

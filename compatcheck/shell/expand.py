@@ -41,6 +41,8 @@ _BRACED = re.compile(
     r"(?P<indirect>!)?(?P<length>#(?=[A-Za-z_0-9@*?$!-]))?(?P<name>[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])", re.ASCII
 )
 _OPERATOR = re.compile(r":?[-=?+]|##|#|%%|%|//|/#|/%|/|\^\^|\^|,,|,|:|@")
+_LITERAL = re.compile(r"[\w./:@%+,=-]+", re.ASCII)
+"""A word in which nothing stands for anything else."""
 _GLOB = re.compile(r"[*?]|\A[^\[]*\[.*\]", re.DOTALL)
 _LIST_EXPRESSION = re.compile(r"(?:\(*\[[\d, ]*\](?:\)*\*\d+)*\)*\+?)+")
 """Lists of numbers, repeated and joined, as Megatron-LM takes patterns of layers: ``([1]*3+[0]*1)*3``."""
@@ -90,6 +92,10 @@ class Expander:
 
     def fields(self, raw: str, line: int) -> list[Value]:
         """Expand a word of a command: to no value, to one or to several."""
+        if _LITERAL.fullmatch(raw):
+            self.check(len(raw))
+            self.work(1)
+            return [from_text(raw, line)]
         result: list[Value] = []
         for word in expand_braces(raw, Parser):
             result.extend(self._split(self.segments(word, line, tilde=True), line))

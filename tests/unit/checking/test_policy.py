@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from datetime import date
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 
 from compatcheck.checking.policy import read_policy
 from compatcheck.core.errors import EXIT_USAGE, UsageError
+from tests.effort import at_most
 
 FULL = """\
 fail-on = "5GiB"
@@ -203,9 +203,8 @@ def test_lines_of_many_waivers_are_found_in_one_reading(tmp_path) -> None:
     count = 5000
     path = tmp_path / "compatcheck.toml"
     path.write_text('[[waivers]]\nrule = "a/b"\nreason = "x"\n' * count)
-    started = time.process_time()
-    policy = read_policy(str(path))
-    assert time.process_time() - started < 10
+    with at_most(100):
+        policy = read_policy(str(path))
     assert policy is not None
     assert [waiver.source.line for waiver in policy.waivers] == list(range(1, 3 * count, 3))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 
 from compatcheck.collectors.read import read_environments
 from compatcheck.core.errors import InputError
+from tests.effort import at_most
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -236,9 +236,8 @@ def test_mutilated_texts(tmp_path: Path, kind: str, data: st.DataObject) -> None
 def test_long_inputs_take_seconds_at_most(tmp_path: Path, kind: str, text: str) -> None:
     path = tmp_path / "file"
     path.write_text(text)
-    before = time.process_time()
-    _read(path, kind)
-    assert time.process_time() - before < 8
+    with at_most(80):
+        _read(path, kind)
 
 
 @pytest.mark.parametrize("kind", [*TREES, "pixi"])
@@ -246,7 +245,5 @@ def test_a_hundred_megabytes_are_refused_unread(tmp_path: Path, kind: str) -> No
     path = tmp_path / "file"
     with path.open("wb") as file:
         file.truncate(100 << 20)
-    before = time.process_time()
-    with pytest.raises(InputError, match="large"):
+    with at_most(10), pytest.raises(InputError, match="large"):
         read_environments(str(path), kind)
-    assert time.process_time() - before < 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import string
-import time
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.textfile import MAX_DEPTH
 from compatcheck.core.yaml import YAML_1_1, YamlList, YamlMap, locate_keys, parse_yaml
 from tests import ROOT
+from tests.effort import at_most
 
 FILES = [path for folder in ("fixtures", "rules") for path in sorted((ROOT / folder).rglob("*.y*ml"))]
 
@@ -75,10 +75,8 @@ def test_aliases_that_expand_are_refused_at_once() -> None:
     text = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n"
     for n in range(1, 12):
         text += f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n"
-    before = time.process_time()
-    with pytest.raises(InputError, match="values"):
+    with at_most(10), pytest.raises(InputError, match="values"):
         parse_yaml(text, "bomb.yml")
-    assert time.process_time() - before < 1
 
 
 def same(ours: Any, theirs: Any) -> bool:

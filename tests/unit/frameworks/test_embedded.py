@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
 
 from compatcheck.frameworks.embedded import find_pieces
 from tests.cli.run_cli import run
+from tests.effort import at_most
 
 STACK = "torch==2.6.0\ndeepspeed==0.16.4\ntransformers==4.49.0\n"
 ZERO3 = '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}'
@@ -221,10 +221,9 @@ HOSTILE = {
 @pytest.mark.parametrize(("name", "case"), [(name, case) for name, cases in HOSTILE.items() for case in cases])
 def test_no_file_of_commands_takes_long(project: Path, name: str, case: str) -> None:
     (project / name).write_text(HOSTILE[name][case])
-    start = time.process_time()
-    names_no_program = case in {"calls", "functions"}
-    assert run("check", ".", "--no-policy", "--fail-unread").code == (0 if names_no_program else 4)
-    assert time.process_time() - start < 8
+    with at_most(80):
+        names_no_program = case in {"calls", "functions"}
+        assert run("check", ".", "--no-policy", "--fail-unread").code == (0 if names_no_program else 4)
 
 
 def test_a_command_of_a_later_document_has_its_line() -> None:
@@ -244,9 +243,8 @@ def test_a_command_of_a_later_document_has_its_line() -> None:
 )
 def test_many_commands_end_and_are_said(project: Path, text: str) -> None:
     (project / "Makefile").write_text(text)
-    start = time.process_time()
-    report = json.loads(run("check", ".", "--format", "json").out)
-    assert time.process_time() - start < 8
+    with at_most(80):
+        report = json.loads(run("check", ".", "--format", "json").out)
     many = [one for one in report["skipped"] if "the rest is not read" in one["reason"]]
     assert bool(many) == (text.count("torchrun") > 1)
 

@@ -1,5 +1,3 @@
-import time
-
 import pytest
 
 from compatcheck.collectors.image import environments
@@ -7,6 +5,7 @@ from compatcheck.collectors.image.environments import read_image
 from compatcheck.collectors.image.layouts import MAX_PLACES
 from compatcheck.core.redaction import REDACTED
 from compatcheck.core.source import Skipped, Source
+from tests.effort import at_most
 from tests.unit.collectors.image.trees import PROGRAM, To, conda, debian, dist, make_image, python, site, torch, venv
 
 DIST = "/usr/lib/python3/dist-packages"
@@ -266,9 +265,8 @@ def test_leftovers_of_another_python_are_a_directory_of_their_own():
 )
 def test_image_of_very_many_environments_is_read_in_bounded_time(files):
     image = make_image({**python("/usr/local"), **files}, env={"PATH": "/usr/local/bin"})
-    began = time.process_time()
-    reading = read_image(image, ())
-    assert time.process_time() - began < 10
+    with at_most(100):
+        reading = read_image(image, ())
     assert len(reading.environments) <= MAX_PLACES
     if len(reading.environments) == MAX_PLACES:
         assert "more environments or packages than are looked at" in reading.skipped[0].reason

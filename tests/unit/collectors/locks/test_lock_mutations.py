@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from compatcheck.collectors.read import read_environments
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
 from tests import ROOT
+from tests.effort import at_most
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,7 @@ FILES = {
     "pyproject": "poetry-project/pyproject.toml",
     "pip_inspect": "listed/pip-inspect.json",
 }
-SECONDS = 10
+UNITS = 50
 """What a hostile file may take here; each takes below one second when the machine is idle."""
 
 
@@ -190,9 +190,8 @@ HOSTILE = {
 def test_hostile_files_end_soon(tmp_path: Path, kind: str, number: int) -> None:
     path = tmp_path / "input"
     path.write_text(HOSTILE[kind][number])
-    start = time.process_time()
-    _read(str(path), kind)
-    assert time.process_time() - start < SECONDS
+    with at_most(UNITS):
+        _read(str(path), kind)
 
 
 @pytest.mark.parametrize("kind", [*FILES, "requirements", "pip_list", "script"])
@@ -200,7 +199,5 @@ def test_a_file_of_100_megabytes_is_refused_unread(tmp_path: Path, kind: str) ->
     path = tmp_path / "input"
     with path.open("wb") as file:
         file.truncate(100_000_000)
-    start = time.process_time()
-    with pytest.raises(InputError, match="at most"):
+    with at_most(10), pytest.raises(InputError, match="at most"):
         read_environments(str(path), kind)
-    assert time.process_time() - start < 1

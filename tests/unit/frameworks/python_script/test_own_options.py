@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import time
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
@@ -16,6 +15,7 @@ from compatcheck.frameworks.python_script import own_options
 from compatcheck.frameworks.python_script.own_options import find_own_options
 from compatcheck.frameworks.recognise import follow_references, read_configurations
 from compatcheck.rules.locate import open_rules
+from tests.effort import at_most
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -243,9 +243,8 @@ def test_a_parser_is_handed_on_through_some_functions_and_a_row_of_thousands_end
         return found.namespaces
 
     assert "args" in names(3)
-    started = time.process_time()
-    assert "args" not in names(3_000)
-    assert time.process_time() - started < 5
+    with at_most(50):
+        assert "args" not in names(3_000)
 
 
 def test_fields_of_a_large_class_are_looked_through_once() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import time
 
 import pytest
 from hypothesis import given
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 
 from compatcheck.lab.traced.allocator import Block, CachingAllocator, NoMemoryError, Settings
 from compatcheck.lab.traced.replay import POINTS, Event, Mark, replay
+from tests.effort import at_most
 
 MIB = 2**20
 EXPANDABLE = Settings(expandable_segments=True)
@@ -276,8 +276,7 @@ def test_a_hundred_thousand_events_take_less_than_a_second(settings: Settings) -
         else:
             live.append(len(events))
             events.append(Event(len(events), draw.choice(sizes)))
-    began = time.process_time()
-    found = replay(events, settings=settings)
-    assert time.process_time() - began < 1
+    with at_most(10):
+        found = replay(events, settings=settings)
     assert len(found.timeline) <= POINTS
     assert found.peak_reserved >= found.peak_allocated > 0
