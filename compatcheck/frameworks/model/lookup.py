@@ -191,11 +191,11 @@ def _find_known(name: str, rules: RuleSet, *, alike: bool) -> _Known | None:
     split = _STORED.fullmatch(name.rstrip("/"))
     for base, stored in ((name, None), *(() if split is None else ((split["base"], split["stored"].lower()),))):
         if alike:
-            _, slash, last = _fold(base.rstrip("/")).rpartition("/")
+            last = _fold(base.rstrip("/")).rpartition("/")[2]
             found = [
                 (short, entry)
                 for short, entry in models.items()
-                if slash and last in {short, *(_fold(alias).rpartition("/")[2] for alias in entry["aliases"])}
+                if "/" in name and last in {short, *(_fold(alias).rpartition("/")[2] for alias in entry["aliases"])}
             ]
         else:
             found = [(short, row) for short, row in models.items() if base.lower() == short or base in row["aliases"]]

@@ -118,7 +118,7 @@ def test_a_fine_tune_has_the_dimensions_and_its_own_dtype() -> None:
     assert "model.stored_dtype" not in tuned
 
 
-@pytest.mark.parametrize("name", ["/srv/Qwen2_5-7B-Instruct", "/srv/Qwen2.5-7B-Instruct"])
+@pytest.mark.parametrize("name", ["/srv/Qwen2_5-7B-Instruct", "/srv/Qwen2.5-7B-Instruct", "Qwen2_5-7B-Instruct/"])
 def test_a_directory_may_write_an_underscore_for_the_point_of_a_version(name: str) -> None:
     assert hidden_size(name, PLACE) == HIDDEN["qwen2.5-7b"]
 
