@@ -36,6 +36,7 @@ from compatcheck.frameworks.recognise import (
     read_pieces,
     starts_training,
 )
+from compatcheck.frameworks.text import parse_configuration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -348,10 +349,20 @@ def open_blocks(path: str, files: Files) -> tuple[Files, tuple[str, ...] | None]
     except InputError:
         return files, None  # its reader says why
     fenced = b"```" in content or b"~~~" in content
-    if not fenced and not may_start_program(content):
+    text = content.decode("utf-8", "replace")
+    if not fenced and not may_start_program(content) and _parses(text, path):
         return files, None
-    laid, names = lay_blocks(content.decode("utf-8", "replace"), path, files)
+    laid, names = lay_blocks(text, path, files)
     return (laid, names) if fenced or names else (files, None)
+
+
+def _parses(text: str, path: str) -> bool:
+    """Tell whether a text as a whole is what a configuration is written in, not one between the words of a letter."""
+    try:
+        parse_configuration(text, path)
+    except InputError:
+        return False
+    return True
 
 
 def lay_blocks(text: str, path: str, files: Files) -> tuple[Files, tuple[str, ...]]:

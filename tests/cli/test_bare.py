@@ -91,3 +91,14 @@ def test_options_may_stand_alone_or_before_the_command(tmp_path: Path) -> None:
     assert run("-v", "check", "requirements.txt", folder=tmp_path).returncode == 0
     assert run("--model", "llama-3-8b", folder=tmp_path).returncode == 2
     assert run("--nonsense", folder=tmp_path, text="").stderr.count("No such option") == 1
+
+
+def test_a_configuration_between_the_words_of_a_letter_is_read(tmp_path: Path) -> None:
+    letter = (
+        "person · description · 2026-04-08\n### Reminder\n\n- [x] I have read the rules.\n\nIs this normal?\n\n"
+        "### model\nmodel_name_or_path: Qwen/Qwen2.5-7B\n\n### method\nstage: sft\ndo_train: true\nfinetuning_type: lora\n"
+        'lora_target: ["q_proj", "v_proj"]\ncutoff_len: 2048\nper_device_train_batch_size: 1\nbf16: true\nthat is all\n'
+    )
+    done = run("estimate", "-", "--gpu", "2xL40S", folder=tmp_path, text=letter)
+    assert done.stdout.startswith("Qwen/Qwen2.5-7B, 1 × 2,048 tokens, lora, 2 × L40S"), done.stdout
+    assert "not valid YAML" not in done.stdout + done.stderr
