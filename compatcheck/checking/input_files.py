@@ -376,22 +376,24 @@ def lay_blocks(text: str, path: str, files: Files) -> tuple[Files, tuple[str, ..
 
 
 _FILES = {
-    suffix: lazy_compile(rb"(?:--[\w-]*(?:deepspeed|config)[\w-]*[= ]+|\btrain\s+)([\w./-]+\.(?:" + ends + rb"))\b")
+    suffix: lazy_compile(
+        rb"(?m:--[\w-]*(?:deepspeed|config)[\w-]*[= ]+|\btrain\s+|^[ \t]*deepspeed\w*:[ \t]+[\"']?)"
+        rb"([\w./-]+\.(?:" + ends + rb"))\b"
+    )
     for suffix, ends in ((".yaml", rb"ya?ml"), (".json", rb"h?json"))
 }
-"""Configurations that commands name, by the suffix of the blocks that may be one of them."""
+"""Configurations that commands and configurations name, by the suffix of the blocks that may be one of them."""
 
 
 def _find_name(block: Block, blocks: Sequence[Block], path: str, files: Files) -> str | None:
-    """Return the file that a block without a name is: the only one that commands of the text name and that is not here.
+    """Return the file that a block without a name is: the only one that other blocks name and that is not here.
 
     None where another block is of its kind, or another file of the kind is named.
     """
     suffix = os.path.splitext(block.path)[1]
     if suffix not in _FILES or sum(other.path.endswith(suffix) for other in blocks) > 1:
         return None
-    commands = (other.content for other in blocks if other.path.endswith(".sh"))
-    names = {name.decode() for content in commands for name in _FILES[suffix].findall(content)}
+    names = {name.decode() for other in blocks if other is not block for name in _FILES[suffix].findall(other.content)}
     missing = [found for name in names if not files.exists(found := find_beside(path, name, files))]
     return missing[0] if len(missing) == 1 else None
 

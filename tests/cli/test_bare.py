@@ -102,3 +102,14 @@ def test_a_configuration_between_the_words_of_a_letter_is_read(tmp_path: Path) -
     done = run("estimate", "-", "--gpu", "2xL40S", folder=tmp_path, text=letter)
     assert done.stdout.startswith("Qwen/Qwen2.5-7B, 1 × 2,048 tokens, lora, 2 × L40S"), done.stdout
     assert "not valid YAML" not in done.stdout + done.stderr
+
+
+def test_an_object_between_words_is_the_file_that_a_configuration_names(tmp_path: Path) -> None:
+    letter = (
+        "- [x] I have read the rules.\n\nIs this normal?\n\nmodel_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\n"
+        "do_train: true\nfinetuning_type: full\ncutoff_len: 2048\ndeepspeed: mine.json\nbf16: true\n\nand the other\n\n"
+        '{\n  "bf16": {"enabled": true},\n  "zero_optimization": {"stage": 2, "reduce_bucket_size": 3e8}\n}\n'
+    )
+    done = run("facts", "-", folder=tmp_path, text=letter)
+    assert "mine.json:17 (zero_optimization.stage)" in " ".join(done.stdout.split()), done.stdout
+    assert "no such file" not in done.stdout + done.stderr

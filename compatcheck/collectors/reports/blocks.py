@@ -1,12 +1,15 @@
 """Blocks of code in a pasted text, as files of their own: an issue holds its configuration and its commands between fences.
 
-Where no fence holds a command, or none a configuration, the lines of a text are asked: people paste what they typed. Each block
-keeps the numbers of its lines: as many line breaks stand in front of it as lines before it in the text.
+Where no fence holds a command, or none a configuration of a kind, the lines of a text are asked: people paste what they typed.
+Each block keeps the numbers of its lines: as many line breaks stand in front of it as lines before it in the text.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.collectors.reports.find import looks_like_list
@@ -51,6 +54,9 @@ _GLUED = re.compile(r"([a-z][a-z0-9]*_[a-z0-9_]*):(?![a-z]{2,9}://)(?=[^\s/:]|/[
 """A key that its value stands close to, as where a text lost a blank; no address."""
 _GOES_ON = re.compile(r"[ \t]*(?:$|#|-[ \t])|[ \t]{2,}[\w\"'-]")
 """A line between two of them: empty, a comment or heading, an item, a nested key."""
+_OPENS = re.compile(r"^\{", re.MULTILINE)
+"""Begins an object of JSON."""
+_DECODER = json.JSONDecoder()
 _LEAST = 4
 """Such lines of a configuration; fewer are a list of anything."""
 _MOST = 32
@@ -80,8 +86,11 @@ def find_blocks(text: str, path: str) -> tuple[Block, ...]:
         found.append(_block(path, line, body, suffix))
     if not any(block.path.endswith(".sh") for block in found):
         found += [_block(path, line, _without_prompts(lines), ".sh") for line, lines in _find_commands(text)]
-    if all(block.path.endswith(".sh") for block in found):
-        found += [_block(path, line, "\n".join(lines) + "\n", ".yaml") for line, lines in _find_statements(text)]
+    outside = _without_fences(text)
+    if not any(block.path.endswith((".yaml", ".hjson")) for block in found):
+        found += [_block(path, line, "\n".join(lines) + "\n", ".yaml") for line, lines in _find_statements(outside)]
+    if not any(block.path.endswith((".json", ".hjson")) for block in found):
+        found += [_block(path, line, body, ".json") for line, body in _find_objects(outside)]
     return tuple(found[:_MOST])
 
 
@@ -124,6 +133,27 @@ def _find_statements(text: str) -> Iterator[tuple[int, list[str]]]:
         if len(keys) >= _LEAST and any("_" in key for key in keys):
             yield begin, lines
         lines = []
+
+
+def _find_objects(text: str) -> Iterator[tuple[int, str]]:
+    """Yield every JSON object of several lines that stands in a text outside of fences, and how many lines are before."""
+    end = 0
+    for begin in islice(_OPENS.finditer(text), _MOST):
+        if begin.start() < end:
+            continue
+        with suppress(ValueError, RecursionError):
+            _, end = _DECODER.raw_decode(text, begin.start())
+            body = text[begin.start() : end]
+            if "\n" in body:
+                yield text.count("\n", 0, begin.start()), body + "\n"
+
+
+def _without_fences(text: str) -> str:
+    """Empty the lines between fences, so that only those of the text itself are left, with their numbers."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    for begin, _, inside in _split(text):
+        lines[begin : begin + len(inside)] = [""] * len(inside)
+    return "\n".join(lines)
 
 
 def _split(text: str) -> Iterator[tuple[int, str, list[str]]]:

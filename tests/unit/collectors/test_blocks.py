@@ -157,3 +157,18 @@ def test_a_script_that_reads_its_command_from_a_document_is_found_whole() -> Non
     """OpenRLHF#398, pasted below the message without a fence."""
     (block,) = find_blocks(f"It dies.\n\ntrain.sh\n\n{HEREDOC}", "issue.md")
     assert block.content.decode().strip() == HEREDOC.strip()
+
+
+OBJECT = '{\n  "zero_optimization": {"stage": 2},\n  "train_micro_batch_size_per_gpu": 1\n}\n'
+
+
+def test_an_object_of_several_lines_is_found_without_a_fence() -> None:
+    found = find_blocks(f"My config:\n\n{OBJECT}\nand {{this}} is none\n{{nor this}}\n{{\n", "issue.md")
+    assert [(one.path, one.content.decode()) for one in found] == [("issue.md (block at line 3).json", "\n\n" + OBJECT)]
+
+
+def test_a_fence_around_one_configuration_hides_none_of_another_kind() -> None:
+    text = f"I run this:\n{STATED}\nwith\n{FENCE}json\n{OBJECT}{FENCE}\n"
+    assert [one.path.rpartition(".")[2] for one in find_blocks(text, "issue.md")] == ["json", "yaml"]
+    twice = f"I run this:\n{FENCE}yaml\n{STATED}{FENCE}\nwith\n{OBJECT}\nand again\n{STATED}\n"
+    assert [one.path.rpartition(".")[2] for one in find_blocks(twice, "issue.md")] == ["yaml", "json"]
