@@ -542,7 +542,10 @@ def _explain_prose(error: InputError, path: str, kind: str | None, files: Files)
     from compatcheck.collectors.reports.find import KNOWN  # noqa: PLC0415 (on the way to an error)
 
     message = "holds no report of an environment, no list of packages and no configuration that is known here"
-    hint = f"looked for: {KNOWN}; between lines of ``` also YAML, JSON and commands; of a message about memory, `compatcheck oom`"
+    hint = (
+        f"looked for: {KNOWN}; between lines of ``` also YAML, JSON, Python and commands; "
+        "of a message about memory, `compatcheck oom`"
+    )
     return InputError(message, source=Source(path), hint=hint)
 
 

@@ -113,3 +113,18 @@ def test_an_object_between_words_is_the_file_that_a_configuration_names(tmp_path
     done = run("facts", "-", folder=tmp_path, text=letter)
     assert "mine.json:17 (zero_optimization.stage)" in " ".join(done.stdout.split()), done.stdout
     assert "no such file" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("fence", ["```python\n", ""])
+def test_code_in_a_thread_states_what_the_message_is_held_against(tmp_path: Path, fence: str) -> None:
+    close = "```\n" if fence else ""
+    thread = (
+        f"It dies with transformers 4.53.0 and trl 0.19.0:\n\n{fence}from trl import SFTConfig, SFTTrainer\n"
+        'from transformers import AutoModelForCausalLM\nmodel = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B")\n'
+        "args = SFTConfig(output_dir='x', per_device_train_batch_size=4, max_length=4096, bf16=True)\n"
+        f"SFTTrainer(model=model, args=args, train_dataset=ds).train()\n{close}\n"
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 9.28 GiB. GPU 0 has a total capacity of 79.15 GiB.\n"
+    )
+    said = " ".join(run("--gpu", "A100-80GB", folder=tmp_path, text=thread).stdout.split())
+    assert "fp32 logits [4, 4096, 152064] = [micro_batch_size, sequence_length, vocab_size]" in said
+    assert "solved for" not in said

@@ -23,8 +23,9 @@ _FENCE = re.compile(
     r"(?P<language>[\w+.-]{0,20})[^`]{0,80}"
 )
 _SUFFIXES = {
-    "bash": ".sh", "console": ".sh", "hjson": ".hjson", "json": ".json", "json5": ".hjson", "jsonc": ".json", "sh": ".sh",
-    "shell": ".sh", "shell-session": ".sh", "terminal": ".sh", "toml": ".toml", "yaml": ".yaml", "yml": ".yaml", "zsh": ".sh",
+    "bash": ".sh", "console": ".sh", "hjson": ".hjson", "json": ".json", "json5": ".hjson", "jsonc": ".json", "py": ".py",
+    "python": ".py", "python3": ".py", "sh": ".sh", "shell": ".sh", "shell-session": ".sh", "terminal": ".sh",
+    "toml": ".toml", "yaml": ".yaml", "yml": ".yaml", "zsh": ".sh",
 }  # fmt: skip
 _PLAIN = {"", "text", "txt", "plaintext", "plain"}
 _COMMAND = re.compile(
@@ -54,6 +55,19 @@ _GLUED = re.compile(r"([a-z][a-z0-9]*_[a-z0-9_]*):(?![a-z]{2,9}://)(?=[^\s/:]|/[
 """A key that its value stands close to, as where a text lost a blank; no address."""
 _GOES_ON = re.compile(r"[ \t]*(?:$|#|-[ \t])|[ \t]{2,}[\w\"'-]")
 """A line between two of them: empty, a comment or heading, an item, a nested key."""
+_IMPORT = re.compile(r"(?:from[ \t]+[\w.]+[ \t]+import[ \t]|import[ \t]+[\w., \t]+$)")
+_CODE = re.compile(
+    "|".join(
+        (
+            r"$|[ \t]+(?![-*][ \t])\S|[)\]}@#\"']",  # empty, within something, or its end
+            _IMPORT.pattern,
+            r"[A-Za-z_][\w.]*(?:\[[^\]]{0,200}\])?(?:\(|[ \t]*[-+*/|&]?=)|[\w., ]{1,200}=[ \t]",  # a call, an assignment
+            r"(?:async[ \t]+)?(?:def|class|if|elif|for|while|with|except)\b[^\n]*[:(,\\]$|(?:else|except|finally|try):",
+            r"(?:assert|del|pass|raise|return)\b",
+        )
+    )
+)
+"""Lines of Python, at the margin or within."""
 _OPENS = re.compile(r"^\{", re.MULTILINE)
 """Begins an object of JSON."""
 _DECODER = json.JSONDecoder()
@@ -87,6 +101,8 @@ def find_blocks(text: str, path: str) -> tuple[Block, ...]:
     if not any(block.path.endswith(".sh") for block in found):
         found += [_block(path, line, _without_prompts(lines), ".sh") for line, lines in _find_commands(text)]
     outside = _without_fences(text)
+    if not any(block.path.endswith(".py") for block in found):
+        found += [_block(path, line, "\n".join(lines) + "\n", ".py") for line, lines in _find_code(outside)]
     if not any(block.path.endswith((".yaml", ".hjson")) for block in found):
         found += [_block(path, line, "\n".join(lines) + "\n", ".yaml") for line, lines in _find_statements(outside)]
     if not any(block.path.endswith((".json", ".hjson")) for block in found):
@@ -133,6 +149,18 @@ def _find_statements(text: str) -> Iterator[tuple[int, list[str]]]:
         if len(keys) >= _LEAST and any("_" in key for key in keys):
             yield begin, lines
         lines = []
+
+
+def _find_code(text: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the lines of Python, from an import on, that stand in a text outside of fences, and how many lines are before."""
+    begin, lines = 0, list[str]()
+    for number, line in enumerate([*text.split("\n"), "."]):
+        if _IMPORT.match(line) is not None or (lines and _CODE.match(line) is not None):
+            begin = begin if lines else number
+            lines.append(line)
+        elif lines:
+            yield begin, lines
+            lines = []
 
 
 def _find_objects(text: str) -> Iterator[tuple[int, str]]:
@@ -190,6 +218,8 @@ def _tell(body: str) -> str | None:
         return ".json"
     if any(_COMMAND.match(line) for line in lines[:3]) or _is_script(lines):
         return ".sh"
+    if any(_IMPORT.match(line) for line in lines):
+        return ".py" if sum(_CODE.match(line) is not None for line in lines) >= _MOSTLY * len(lines) else None
     keys = sum(_KEY.match(line) is not None for line in lines)
     return ".yaml" if keys >= _MOSTLY * len(lines) else None
 

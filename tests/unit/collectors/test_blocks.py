@@ -51,7 +51,7 @@ def test_of_a_session_the_commands_are_kept_with_their_lines() -> None:
     [
         "no block at all",
         f"{FENCE}yaml\nstage: sft\n",
-        fenced("python", "x = 1"),
+        fenced("rust", "x = 1"),
         fenced("", "Traceback (most recent call last):\n  File: x"),
         fenced("", "- `transformers` version: 4.49.0\n- PyTorch version (GPU?): 2.6.0 (True)"),
         fenced("", "torch: 2.6.0\ntransformers: 4.49.0"),
@@ -172,3 +172,17 @@ def test_a_fence_around_one_configuration_hides_none_of_another_kind() -> None:
     assert [one.path.rpartition(".")[2] for one in find_blocks(text, "issue.md")] == ["json", "yaml"]
     twice = f"I run this:\n{FENCE}yaml\n{STATED}{FENCE}\nwith\n{OBJECT}\nand again\n{STATED}\n"
     assert [one.path.rpartition(".")[2] for one in find_blocks(twice, "issue.md")] == ["yaml", "json"]
+
+
+CODE = (
+    "from trl import SFTConfig, SFTTrainer\n\nargs = SFTConfig(\n    bf16=True,\n    max_length=4096,\n)\n"
+    "for part in parts:\n    train(part)\nSFTTrainer(args=args).train()\n"
+)
+
+
+@pytest.mark.parametrize("fence", [f"{FENCE}python\n", f"{FENCE}\n", ""])
+def test_code_is_found_with_and_without_a_fence(fence) -> None:
+    close = f"{FENCE}\n" if fence else ""
+    text = f"I import (a lot) of this:\n{fence}{CODE}{close}Then it dies (always).\n"
+    (block,) = find_blocks(text, "issue.md")
+    assert (block.path.endswith(".py"), block.content.decode().strip("\n")) == (True, CODE.strip("\n"))
