@@ -122,6 +122,8 @@ class _RevisionFiles(LocalFiles):
         Raises:
             InputError: it gave no answer in time.
         """
+        if self._left_seconds <= 0:
+            _refuse(self.text, Completed("", None, f"git did not answer within {TIMEOUT_SECONDS:g} s"))
         started = monotonic()
         done = _git(*arguments, timeout_seconds=max(0.1, round(self._left_seconds, 1)), errors=errors)
         self._left_seconds -= monotonic() - started
