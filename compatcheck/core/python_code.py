@@ -17,6 +17,10 @@ _CODING = re.compile(
 """A declared encoding, in the first two lines (PEP 263)."""
 _MOST_PARTS = 500
 """Of the name of a module: CPython's parser joins the parts anew for each, 3 s for 60,000 and minutes for a megabyte of them."""
+_MOST_WORDS = 200_000
+"""Words and signs, those of comments and texts too; of 31 public training repositories no file has more than 65,695. A tree may
+take a kilobyte for each."""
+_WORD = re.compile(r"\w+|[^\w\s]")
 
 
 @overload
@@ -28,7 +32,7 @@ def parse_python(code: str | bytes, mode: str = "exec") -> ast.AST:
 
     Raises:
         SyntaxError: it is no Python.
-        ValueError: it holds NUL bytes, or an integer of thousands of digits.
+        ValueError: it holds NUL bytes, an integer of thousands of digits, or so much that its tree would fill the memory.
         RecursionError, MemoryError: it is nested too deeply.
     """
     declared = None if isinstance(code, str) else _CODING.match(code)
@@ -37,6 +41,8 @@ def parse_python(code: str | bytes, mode: str = "exec") -> ast.AST:
     text = code if isinstance(code, str) else code.decode("latin-1")
     if any(found.group().count(".") > _MOST_PARTS for found in _IMPORTED.finditer(text)):
         raise RecursionError(f"the name of a module has more than {_MOST_PARTS} parts")
+    if len(text) > _MOST_WORDS and sum(1 for _ in _WORD.finditer(text)) > _MOST_WORDS:
+        raise ValueError(f"it holds more than {_MOST_WORDS:,} words and signs")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree = ast.parse(code, mode=mode)

@@ -42,6 +42,8 @@ _MOST_STATEMENTS = 64
 _MOST_ALTERNATIVES = 64
 _MOST_CHOICES = 100
 """Extras and groups that are looked at one by one, further ones together; the largest project seen has 34."""
+_MOST_BROUGHT = 50_000
+"""Packages in all of those looked at one by one: what many choices all bring costs its size for each of them."""
 _LARGEST_CLASH = 3
 """Ranges on a line exclude each other in pairs; with ``!=`` it takes three."""
 
@@ -270,12 +272,17 @@ def add_unselected(
         unselected: extras and groups.
         bring: tells what is there when these are selected, too.
     """
-    choices = sorted(unselected)
+    left = sorted(unselected)
     found: dict[str, list[tuple[Choice, Package]]] = {}
-    for alone in [*((choice,) for choice in choices[:_MOST_CHOICES]), tuple(choices[_MOST_CHOICES:])]:
-        for name, package in bring(frozenset(alone)).items() if alone else ():
+    looked_at = count = 0
+    while left:
+        size = 1 if looked_at < _MOST_CHOICES and count < _MOST_BROUGHT else len(left)
+        choice, brought = left[0], bring(frozenset(left[:size]))
+        left = left[size:]
+        looked_at, count = looked_at + 1, count + len(brought)
+        for name, package in brought.items():
             if name not in packages:
-                found.setdefault(name, []).append((alone[0], package))
+                found.setdefault(name, []).append((choice, package))
     return {**packages, **{name: _join_optional(brought) for name, brought in found.items()}}
 
 
@@ -393,7 +400,8 @@ def _settle(
 ) -> tuple[Package | None, list[str]]:
     cases: dict[tuple[int, ...], None] = {}
     undecided = False
-    for python in environment.pythons:
+    pythons = environment.pythons if any(item.marker for item in (*wanted, *narrowing)) else environment.pythons[:1]
+    for python in pythons:
         states = [_applies(item, environment, python) for item in wanted]
         undecided = undecided or None in states
         active = tuple(index for index, state in enumerate(states) if state is not False)

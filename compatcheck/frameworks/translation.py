@@ -15,12 +15,18 @@ from compatcheck.rules.values import parse_value
 from compatcheck.rules.vocabulary import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from compatcheck.frameworks.keys import Key
 
 _MAX_GUESSES = 100
-"""Unread keys of one file for which the nearest known key is searched; each search takes a fraction of a millisecond."""
+"""Unread keys of one file or command for which the nearest known key is searched, in a fraction of a millisecond each."""
+
+
+def guess_unread(names: Iterable[str], known: Collection[str]) -> tuple[tuple[str, str | None], ...]:
+    """Return names that nobody understands, the first `_MAX_GUESSES` with the known one each is most like."""
+    near = list(known)
+    return tuple((name, nearest(name, near) if at < _MAX_GUESSES else None) for at, name in enumerate(names))
 
 
 class Translation(NamedTuple):

@@ -15,7 +15,7 @@ from compatcheck.core.expected_shapes import as_table, as_tables, as_text, as_te
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import LINUX, canonical_name, describe_machine
 from compatcheck.core.requirement import InvalidRequirementError, parse_requirement
-from compatcheck.core.selection import DEFAULT, Selection, offer
+from compatcheck.core.selection import DEFAULT, Choice, Selection, offer
 from compatcheck.core.textfile import echo
 from compatcheck.core.toml import read_toml
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from compatcheck.core.environment import Environment
-    from compatcheck.core.selection import Choice
     from compatcheck.core.source import Source
 
 _REMEDY = "make the lock anew with `pdm lock`"
@@ -74,8 +73,8 @@ def read_pdm_lock(path: str, files: Files = LOCAL, selection: Selection = DEFAUL
         if project is None:
             lock.select(range(len(lock.entries)))
         else:
-            by_name = {**project.optional, **project.groups}
-            brought = (item for group in sorted(wanted) for item in by_name.get(group, ()))
+            kinds = {**dict.fromkeys(project.optional, "extra"), **dict.fromkeys(project.groups, "group")}
+            brought = project.brought_by(Choice(kinds[name], name) for name in wanted if name in kinds)
             lock.follow(map(depend, (*project.required, *brought)))
         return lock
 

@@ -17,7 +17,7 @@ from compatcheck.core.expected_shapes import as_table, as_text, as_texts
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.redaction import redact
-from compatcheck.core.selection import DEFAULT, Selection, offer
+from compatcheck.core.selection import DEFAULT, Choice, Selection, offer
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.toml import read_toml
 from compatcheck.core.versions import InvalidSpecifierError
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from compatcheck.core.environment import Environment
     from compatcheck.core.requirement import Requirement
-    from compatcheck.core.selection import Choice
 
 _REMEDY = "make the lock anew with `poetry lock`"
 _VERSIONS = (1, 2)
@@ -113,8 +112,7 @@ def _mark(read: list[tuple[Entry, Mapping[str, Any]]], lock: Lock, chosen: froze
 
 def _list_roots(stated: Stated, chosen: frozenset[Choice]) -> list[Requirement]:
     """List what a project requires; a group ``main`` is always installed."""
-    always = stated.groups.get("main", ())
-    return [*stated.required, *always, *(item for choice in sorted(chosen) for item in stated.brought_by(choice))]
+    return [*stated.required, *stated.brought_by(chosen | {Choice("group", "main")})]
 
 
 def _is_taken(table: Mapping[str, Any], groups: frozenset[str]) -> bool:

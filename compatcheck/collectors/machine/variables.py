@@ -59,6 +59,8 @@ _WANTED = {
     "backend": "native or cudaMallocAsync",
     "divisions": "a power of two, or [256:1,512:2,1024:4,>:8]",
 }
+_MOST_REFUSED = 100
+"""Options of one text that are said one by one; torch knows a dozen and stops at the first that it does not."""
 _MIN_SPLIT_MB = 20
 _FACTS = (
     "expandable_segments",
@@ -148,7 +150,12 @@ def parse_allocator(text: str, source: Source) -> tuple[dict[str, Option], list[
     """
     options: dict[str, Option] = {}
     skipped: list[Skipped] = []
-    for part in _split_options("".join(text.split())):
+    parts = _split_options("".join(text.split()))
+    for at, part in enumerate(parts):
+        if len(skipped) >= _MOST_REFUSED:
+            rest = f"torch refuses {_MOST_REFUSED} options of it; the {len(parts) - at:,} behind them were not read"
+            skipped.append(Skipped(source, rest, "options are " + ", ".join(sorted(_OPTIONS))))
+            break
         name, colon, value = part.partition(":")
         shape = _OPTIONS.get(name)
         place = source._replace(key=f"{source.key}: {name}" if name else source.key)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _NAMED = r"([^-:][^:]*):(?:\./)?([^:]+)"
 _MAX_FILES = 100
+_LONGEST_TARGET = 4096
+"""No link leads further, on Linux; a target may have any bytes, also those of a list."""
 TIMEOUT_SECONDS = 10.0
 """For all that git is asked about one file: what lies in a ``.git`` may never give an answer."""
 
@@ -47,12 +49,16 @@ class RevisionFile(NamedTuple):
 def parse_revision(text: str) -> tuple[str, str] | None:
     """Split ``REVISION:PATH``; None for a file that exists, or a text that is no such thing.
 
-    Behind a whole hash no file is meant: gates write it, and who opens a change may name a file so.
+    Behind a whole hash, and a revision that git knows, no file is meant: gates write it, and who opens a change may name a
+    file so.
     """
     match = re.fullmatch(_NAMED, text)
-    if match is None or (os.path.exists(text) and not re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", match[1])):
+    if match is None:
         return None
-    return match[1], match[2]
+    revision, path = match.groups()
+    if os.path.lexists(text) and not re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", revision) and not is_revision(revision):
+        return None
+    return revision, path
 
 
 def is_revision(text: str) -> bool:
@@ -116,6 +122,8 @@ class _RevisionFiles(LocalFiles):
         Raises:
             InputError: it gave no answer in time.
         """
+        if self._left_seconds <= 0:
+            _refuse(self.text, Completed("", None, f"git did not answer within {TIMEOUT_SECONDS:g} s"))
         started = monotonic()
         done = _git(*arguments, timeout_seconds=max(0.1, round(self._left_seconds, 1)), errors=errors)
         self._left_seconds -= monotonic() - started
@@ -144,7 +152,8 @@ class _RevisionFiles(LocalFiles):
         if not shown.succeeded:
             return None, False
         entry = ("ls-tree", "--full-tree", self.revision, "--", path)
-        return shown.data, b"\n" not in shown.data and self.ask(*entry).output.startswith("120000")
+        may_be_link = len(shown.data) < _LONGEST_TARGET
+        return shown.data, may_be_link and self.ask(*entry).output.startswith("120000")
 
     def _write(self, path: str, content: bytes) -> None:
         self._laid += 1
@@ -209,6 +218,7 @@ def _git(*arguments: str, timeout_seconds: float, errors: bool = True) -> Comple
     if program.path is None:
         return Completed("", None, f"git could not be started: {program.describe_absence()}")
     quiet = {"GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0"}
+    quiet["GIT_NO_REPLACE_OBJECTS"] = "1"  # a revision is what its hash says, as for everyone else
     quiet["GIT_ALLOW_PROTOCOL"] = (
         "none"  # whatever a repository configures, and for a git that knows no GIT_NO_LAZY_FETCH
     )

@@ -28,14 +28,14 @@ from compatcheck.core.toml import TomlFile, locate_key, read_toml
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, parse_version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from compatcheck.core.environment import Environment, Package
     from compatcheck.core.selection import Choice
 
 _FORM = "write it as 'name', 'name==1.2.3' or 'name>=1.2,<2'"
 _ELSEWHERE = "check the requirement file, lock or environment of the project"
-_MAX_DEPTH = 50
+_SHOWN_CIRCLE = 8
 _EDITABLE = re.compile(r"\s*-e\s+(\S.*)")
 _POETRY_OPERATORS = {"=": "==", "<>": "!="}
 _POETRY_CLAUSE = re.compile(r"(\^|~(?!=))\s*v?([^\s,|]+)|(===?|=|~=|!=|<>|<=|>=|<|>)\s*([^\s,|]+)|([^\s,|]+)")
@@ -74,12 +74,24 @@ class Stated(NamedTuple):
     optional: Mapping[str, tuple[Requirement, ...]]
     """By extra, canonical names."""
     groups: Mapping[str, tuple[Requirement, ...]]
-    """By dependency group, canonical names."""
+    """What a dependency group itself names, by canonical names."""
     requires_python: str | None
+    includes: Mapping[str, tuple[str, ...]] = {}
+    """Groups that a group includes: written out, few lines would make very many requirements."""
 
-    def brought_by(self, choice: Choice) -> tuple[Requirement, ...]:
-        """Return what an extra or a group requires."""
-        return (self.optional if choice.kind == "extra" else self.groups).get(choice.name, ())
+    def brought_by(self, choices: Iterable[Choice]) -> list[Requirement]:
+        """Return what extras and groups require, with the groups that these include, each once."""
+        chosen = sorted(choices)
+        found = [item for kind, name in chosen if kind == "extra" for item in self.optional.get(name, ())]
+        waiting = [name for kind, name in reversed(chosen) if kind == "group"]
+        seen: set[str] = set()
+        while waiting:
+            name = waiting.pop()
+            if name not in seen:
+                seen.add(name)
+                found += self.groups.get(name, ())
+                waiting += reversed(self.includes.get(name, ()))
+        return found
 
     def select(  # noqa: PLR0913 (what a file may say beside its requirements)
         self,
@@ -98,13 +110,12 @@ class Stated(NamedTuple):
         extras = frozenset(choice.name for choice in chosen if choice.kind == "extra")
         known = selection.markers if markers is None else markers
         machine = describe_machine(known, requires_python=self.requires_python, extras=extras)
-        required = [*self.required, *(item for choice in sorted(chosen) for item in self.brought_by(choice))]
+        required = [*self.required, *self.brought_by(chosen)]
         combined = combine(required, machine, constraints=constraints, overrides=overrides)
 
         def bring(more: frozenset[Choice]) -> Mapping[str, Package]:
             own = extras.union(choice.name for choice in more if choice.kind == "extra")
-            items = [item for choice in sorted(more) for item in self.brought_by(choice)]
-            return combine(items, machine._replace(extras=own)).packages
+            return combine(self.brought_by(more), machine._replace(extras=own)).packages
 
         packages = add_unselected(combined.packages, offered - chosen, bring)
         lost = tuple(dict.fromkeys(skipped))
@@ -132,10 +143,10 @@ def _read_stated(reading: _Reading) -> Stated:
     poetry = as_table(tool.get("poetry"))
     requires = as_text(project.get("requires-python"))
     required = reading.read_strings(project.get("dependencies"), "project", "dependencies")
-    optional = {
-        canonical_name(name): reading.read_strings(items, "project.optional-dependencies", name)
-        for name, items in as_table(project.get("optional-dependencies")).items()
-    }
+    optional: dict[str, list[Requirement]] = {}
+    for name, items in as_table(project.get("optional-dependencies")).items():  # two may be one name, written otherwise
+        more = reading.read_strings(items, "project.optional-dependencies", name)
+        optional.setdefault(canonical_name(name), []).extend(more)
     groups = reading.read_groups(as_table(reading.file.data.get("dependency-groups")))
     if isinstance(poetry.get("dependencies"), dict):
         more, by_extra, python = reading.read_poetry(poetry)
@@ -165,12 +176,17 @@ def _read_stated(reading: _Reading) -> Stated:
         items = reading.read_strings(_find(reading.file.data, where).get(key), where, key, strict=where == "tool.uv")
         if items:
             groups.setdefault(canonical_name(name), []).extend(items)
+    for name, group in as_table(poetry.get("group")).items():
+        if reading.read_poetry_includes(as_table(group), name):
+            groups.setdefault(canonical_name(name), [])
+    includes = reading.check_includes(groups)
     reading.report_dynamic(project, tool)
     return Stated(
         tuple(required),
         {name: tuple(items) for name, items in optional.items()},
         {name: tuple(items) for name, items in groups.items()},
         requires,
+        includes,
     )
 
 
@@ -180,6 +196,29 @@ def _find(data: Mapping[str, Any], dotted: str) -> Mapping[str, Any]:
     return data
 
 
+def _find_circles(includes: Mapping[str, Iterable[str]]) -> list[tuple[str, ...]]:
+    """Find the circles of groups that include one another: each from the group that closes it, a long one without its middle."""
+    circles: list[tuple[str, ...]] = []
+    done: set[str] = set()
+    for first in includes:
+        places = {} if first in done else {first: 0}
+        chain = [(name, iter(includes[name])) for name in places]
+        while chain:
+            target = next(chain[-1][1], None)
+            if target is None:
+                name, _ = chain.pop()
+                del places[name]
+                done.add(name)
+            elif target in places:
+                begin = max(places[target] + 1, len(chain) - _SHOWN_CIRCLE)
+                middle = ("…",) if begin > places[target] + 1 else ()
+                circles.append((target, *middle, *(name for name, _ in chain[begin:])))
+            elif target not in done:
+                places[target] = len(chain)
+                chain.append((target, iter(includes.get(target, ()))))
+    return circles
+
+
 class _Reading:
     """One file with what could not be used of it."""
 
@@ -187,7 +226,7 @@ class _Reading:
         self.file = file
         self.skipped: list[Skipped] = []
         self.notes: list[str] = []
-        self._groups: dict[str, list[Requirement]] = {}
+        self._includes: dict[str, dict[str, Source]] = {}
 
     def read_strings(self, items: object, table: str, key: str, *, strict: bool = True) -> list[Requirement]:
         """Read an array of requirement strings; those of pdm and hatch may be of their own form, which is no mistake."""
@@ -211,43 +250,48 @@ class _Reading:
         return found
 
     def read_groups(self, groups: Mapping[str, Any]) -> dict[str, list[Requirement]]:
-        """Read dependency groups (PEP 735) with the groups they include."""
-        by_name = {canonical_name(name): (name, items) for name, items in groups.items()}
-        return {name: self._expand_group(name, by_name, ()) for name in by_name}
+        """Read dependency groups (PEP 735): what each itself requires; what they include is kept for `check_includes`."""
+        found: dict[str, list[Requirement]] = {}
+        for name, items in groups.items():
+            own = [item for item in items if isinstance(item, str)] if isinstance(items, list) else items
+            found.setdefault(canonical_name(name), []).extend(self.read_strings(own, "dependency-groups", name))
+            for index, item in enumerate(items if isinstance(items, list) else ()):
+                if isinstance(item, str):
+                    continue
+                included = item.get("include-group") if isinstance(item, dict) else None
+                source = self._source("dependency-groups", name, index)
+                if isinstance(included, str):
+                    self.include(name, included, source)
+                else:
+                    self._skip(source, f"{echo_value(item)} is neither a requirement nor an include-group", _FORM)
+        return found
 
-    def _expand_group(
-        self, name: str, groups: Mapping[str, tuple[str, Any]], chain: tuple[str, ...]
-    ) -> list[Requirement]:
-        if name in self._groups:
-            return self._groups[name]
-        written, items = groups[name]
-        if not isinstance(items, list):
-            return self.read_strings(items, "dependency-groups", written)
-        found = self.read_strings([item for item in items if isinstance(item, str)], "dependency-groups", written)
-        for index, item in enumerate(items):
+    def read_poetry_includes(self, group: Mapping[str, Any], name: str) -> bool:
+        """Read the groups that a group of poetry includes, from 2.2 on; tell whether it has such a list."""
+        items = group.get("include-groups")
+        for index, item in enumerate(items if isinstance(items, list) else [items]):
+            source = self._source(f"tool.poetry.group.{name}", "include-groups", index)
             if isinstance(item, str):
-                continue
-            included = item.get("include-group") if isinstance(item, dict) else None
-            source = self._source("dependency-groups", written, index)
-            if not isinstance(included, str):
-                self._skip(source, f"{echo_value(item)} is neither a requirement nor an include-group", _FORM)
-                continue
-            target = canonical_name(included)
-            if target in (*chain, name):
-                cycle = " → ".join((*chain, name, target))
-                self._skip(source, f"includes itself: {cycle}", "remove one of the include-group entries")
-            elif len(chain) >= _MAX_DEPTH:
-                self._skip(source, f"is included {_MAX_DEPTH} groups deep", "include it from fewer groups")
-            elif target not in groups:
-                self._skip(
-                    source,
-                    f"includes the group {included!r}, which does not exist",
-                    "add the group or remove the entry",
-                )
-            else:
-                found += self._expand_group(target, groups, (*chain, name))
-        self._groups[name] = list({item.source: item for item in found}.values())
-        return self._groups[name]
+                self.include(name, item, source)
+            elif items is not None:
+                self._skip(source, f"{echo_value(item)} is no name of a group", 'write include-groups = ["name"]')
+        return items is not None
+
+    def include(self, group: str, included: str, source: Source) -> None:
+        """Keep that a group includes another."""
+        self._includes.setdefault(canonical_name(group), {}).setdefault(canonical_name(included), source)
+
+    def check_includes(self, groups: Collection[str]) -> dict[str, tuple[str, ...]]:
+        """Return which of the groups include which others; say what includes one that is not there, or itself."""
+        includes = {name: {to: at for to, at in into.items() if to in groups} for name, into in self._includes.items()}
+        for name, into in self._includes.items():
+            for target in into.keys() - includes[name].keys():
+                reason = f"includes the group {target!r}, which does not exist"
+                self._skip(into[target], reason, "add the group or remove the entry")
+        for chain in _find_circles(includes):
+            reason = f"includes itself: {' → '.join((*chain, chain[0]))}"
+            self._skip(includes[chain[-1]][chain[0]], reason, "remove one of the groups that are included")
+        return {name: tuple(into) for name, into in includes.items()}
 
     def read_poetry(
         self, poetry: Mapping[str, Any]
@@ -306,9 +350,7 @@ class _Reading:
         return Source(self.file.path, name, locate_key(self.file.text, table, key, item))
 
     def _skip(self, source: Source, reason: str, hint: str, *, malformed: bool = False) -> None:
-        skipped = Skipped(source, reason, hint, named=malformed)
-        if skipped not in self.skipped:
-            self.skipped.append(skipped)
+        self.skipped.append(Skipped(source, reason, hint, named=malformed))
 
 
 def _read_poetry_item(name: str, item: object, source: Source) -> Requirement:

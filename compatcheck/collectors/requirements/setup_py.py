@@ -174,18 +174,24 @@ class _Reading:
         return self.tables[table].get(key.value if isinstance(table, ast.Dict) else canonical_name(key.value))
 
     def _index(self, table: ast.Dict | ast.DictComp) -> Mapping[str, ast.expr]:
-        """Return what a table holds under each key, the first where it has one twice; of one that is made, by distribution."""
+        """Return what a table holds for certain under each key, the last of two alike; of one that is made, by distribution."""
+        found: dict[str, ast.expr] = {}
         if isinstance(table, ast.Dict):
-            pairs = [
-                (one.value, value)
-                for one, value in zip(table.keys, table.values, strict=True)
-                if isinstance(one, ast.Constant) and isinstance(one.value, str)
-            ]
-        else:
+            for one, value in zip(table.keys, table.values, strict=True):
+                if isinstance(one, ast.Constant):
+                    if isinstance(one.value, str):
+                        found[one.value] = value
+                else:  # another table, or a key that is computed: it may take the place of any entry before it
+                    found.clear()
+        elif isinstance(table.value, ast.Name) and table.value.id in set(_bound_by(table)):
             sources = (self._follow(each.iter) for each in ast.walk(table) if isinstance(each, ast.comprehension))
             items = next((source.elts for source in sources if isinstance(source, ast.List | ast.Tuple)), [])
-            pairs = [(name, item) for item in items if (name := _distribution(item)) is not None]
-        return dict(reversed(pairs))
+            found = {name: item for item in items if (name := _distribution(item)) is not None}
+        return found
+
+
+def _bound_by(table: ast.DictComp) -> Iterator[str]:
+    return (node.id for each in table.generators for node in ast.walk(each.target) if isinstance(node, ast.Name))
 
 
 def _distribution(node: ast.expr) -> str | None:
@@ -196,7 +202,10 @@ def _distribution(node: ast.expr) -> str | None:
 
 
 def _constants(tree: ast.Module) -> dict[str, ast.expr]:
-    """Return the names that are bound once, at the top level, and never changed in place."""
+    """Return the names that are bound once, at the top level, and never changed in place, under this name or another.
+
+    What a function does to a list that it is given is not looked at.
+    """
     bound: dict[str, ast.expr] = {}
     for statement in tree.body:
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
@@ -208,14 +217,27 @@ def _constants(tree: ast.Module) -> dict[str, ast.expr]:
         if isinstance(target, ast.Name):
             bound[target.id] = value
     touched: dict[str, int] = {}
+    others: dict[str, set[str]] = {}
     for node in ast.walk(tree):
         for name in _touched(node):
             touched[name] = touched.get(name, 0) + 1
-    return {name: value for name, value in bound.items() if touched.get(name) == 1}
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and isinstance(node.value, ast.Name):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for other in (target.id for target in targets if isinstance(target, ast.Name)):
+                others.setdefault(node.value.id, set()).add(other)
+                others.setdefault(other, set()).add(node.value.id)
+    unsure = [name for name, count in touched.items() if count > 1]
+    changed: set[str] = set()
+    while unsure:
+        name = unsure.pop()
+        if name not in changed:
+            changed.add(name)
+            unsure += others.get(name, ())
+    return {name: value for name, value in bound.items() if name not in changed}
 
 
 def _touched(node: ast.AST) -> Iterator[str]:
-    """Yield the names a node binds or may change: assignments, arguments, items, methods, deletions."""
+    """Yield the names a node binds or may change: assignments, arguments, items, methods, deletions, definitions, patterns."""
     if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
         yield node.id
     elif isinstance(node, ast.arg):
@@ -225,3 +247,9 @@ def _touched(node: ast.AST) -> Iterator[str]:
     elif isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.value, ast.Name):
         changes = isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load)
         yield from (node.value.id,) if changes else ()
+    elif isinstance(
+        node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.ExceptHandler | ast.MatchAs | ast.MatchStar
+    ):
+        yield from (node.name,) if node.name else ()
+    elif isinstance(node, ast.MatchMapping) and node.rest:
+        yield node.rest

@@ -18,7 +18,7 @@ from compatcheck.frameworks.launch.flags import gaps_of_words, known_values, par
 from compatcheck.frameworks.launch.ranks import Ranks
 from compatcheck.frameworks.launch.values import Argument, explain, part_joined, read_scalar
 from compatcheck.frameworks.reader import ConfigurationReader, Reading
-from compatcheck.rules.vocabulary import nearest
+from compatcheck.frameworks.translation import guess_unread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -71,9 +71,7 @@ def read_launch(
         reading = Reading()
         if not named:
             skipped.append(Skipped(launch.command.source, error.message, error.hint))
-    unread = (
-        () if reading.documents else tuple((name, nearest(name, list(reader.TABLE))) for name in known_values(options))
-    )
+    unread = () if reading.documents else guess_unread(known_values(options), reader.TABLE)
     main = reading.documents[0] if reading.documents else Document(reader.READER, launch.command.source, (), unread)
     unresolved = [
         *unresolved_options(options, reader.TABLE, dict.fromkeys(reader.MODELS, "model")),

@@ -9,7 +9,7 @@ from compatcheck.core.document import Document, Gap, Unresolved
 from compatcheck.frameworks.launch.flags import gaps_of_words, parse_flags
 from compatcheck.frameworks.nanotron import configuration as nanotron
 from compatcheck.frameworks.registry import FOLDERS
-from compatcheck.rules.vocabulary import nearest
+from compatcheck.frameworks.translation import guess_unread
 
 if TYPE_CHECKING:
     from compatcheck.frameworks.launch.program import Launch
@@ -31,7 +31,7 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
     flags = parse_flags(launch.arguments, single=True)
     source, file = launch.command.source, flags.options[_FILE]
     gaps: tuple[Gap, ...] = gaps_of_words(flags.unknown)
-    unread = tuple((name, nearest(name, list(_NAMES))) for name in flags.options if name not in _NAMES)
+    unread = guess_unread((name for name in flags.options if name not in _NAMES), _NAMES)
     if file.why is None and isinstance(file.value, str):
         references: tuple[tuple[str, str, str], ...] = ((nanotron.READER, file.value, "--config-file"),)
         return (Document(nanotron.READER, source, (), unread, references=references, is_command=True, gaps=gaps),)

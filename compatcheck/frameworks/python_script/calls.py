@@ -83,7 +83,7 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 Visited = ast.Call | ast.Assign | ast.AnnAssign | ast.AugAssign | ast.For | ast.Expr
 
 
-_MOST_CHARACTERS, _MOST_NODES = 1 << 20, 200_000
+_MOST_CHARACTERS, _MOST_NODES = 1 << 20, 100_000
 """Of a script: the longest file of Python in 31 public training repositories has 399,278 characters, and the one with most nodes
 30,290. Reading takes 50 µs and 0.5 KB for each node, and the parser needs a hundred bytes for each character."""
 

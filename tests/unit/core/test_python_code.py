@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 
+from compatcheck.core import python_code
 from compatcheck.core.python_code import find_calls, parse_python
 
 
@@ -50,6 +51,14 @@ def test_an_integer_of_thousands_of_digits_is_refused_however_it_is_written(code
         parse_python(code.format("1" * 15_000))
     with pytest.raises(ValueError, match="integer of thousands of digits"):
         parse_python(code.format("1" * 15_000).encode())
+
+
+def test_a_tree_that_would_fill_the_memory_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(python_code, "_MOST_WORDS", 40)
+    with pytest.raises(ValueError, match="more than 40 words and signs"):
+        parse_python("f(1)\n" * 11)
+    assert len(parse_python("f(1)\n" * 10).body) == 10
+    assert parse_python("'" + "x" * 400 + "'")
 
 
 def test_a_function_is_called_by_its_name_alone_or_of_a_module() -> None:

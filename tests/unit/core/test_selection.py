@@ -66,3 +66,15 @@ def test_a_hostile_number_of_choices_is_taken_together() -> None:
     found = add_unselected({}, offer(map(str, range(5000))), bring)
     assert len(found) == 5000
     assert len(asked) == 101
+
+
+def test_choices_that_all_bring_the_same_are_not_looked_at_one_by_one_without_end() -> None:
+    asked: list[int] = []
+    brought = {f"p{number}": Package(f"p{number}", "1", Source("lock")) for number in range(10_000)}
+
+    def bring(more: frozenset[Choice]) -> dict[str, Package]:
+        asked.append(len(more))
+        return brought
+
+    assert len(add_unselected({}, offer(map(str, range(100))), bring)) == 10_000
+    assert asked == [1, 1, 1, 1, 1, 95]

@@ -69,6 +69,14 @@ def test_limits_of_page_locked_memory():
     assert not collect_variables(environ, SOURCE).skipped
 
 
+def test_options_without_end_are_said_up_to_a_hundred():
+    text = "max_split_size_mb:32," + ",".join(f"o{number}:1" for number in range(20_000))
+    options, skipped = parse_allocator(text, SOURCE)
+    assert options == {"max_split_size_mb": 32}
+    assert len(skipped) == 101
+    assert "the 19,900 behind them were not read" in skipped[-1].reason
+
+
 def test_every_option():
     text = (
         "backend:native, roundup_power2_divisions:[256:1,512:2,1024:4,>:8], pinned_num_register_threads:8,"

@@ -147,9 +147,9 @@ def test_all_that_git_is_asked_about_a_file_has_ten_seconds(repository: Path, mo
         "run",
         lambda *command, **options: left.append(options["timeout_seconds"]) or run(*command, **options),
     )
-    with open_revision("HEAD:requirements/train.txt") as file:
+    late = pytest.raises(InputError, match="git did not answer within 10 s")
+    with late, open_revision("HEAD:requirements/train.txt") as file:
         assert file.files.is_file(os.path.join(file.root, "constraints.txt"))
-        assert file.files.is_file(os.path.join(file.root, "requirements/base.txt"))
     assert repository.exists()
     assert left == [10, 6, 2]
 
@@ -161,8 +161,25 @@ def test_behind_a_whole_hash_no_file_is_meant(tmp_path: Path, monkeypatch: pytes
     assert parse_revision(name) == ("a1" * 20, "requirements.txt")
 
 
-def test_a_link_of_a_revision_is_not_taken_for_a_list(repository: Path) -> None:
-    (repository / "link.txt").symlink_to("requirements.txt")
+@pytest.mark.usefixtures("repository")
+def test_behind_a_revision_that_git_knows_no_file_is_meant() -> None:
+    git("branch", "base")
+    for name in ("base:constraints.txt", "HEAD:constraints.txt"):
+        Path(name).symlink_to("gone")
+        assert parse_revision(name) == (name.partition(":")[0], "constraints.txt")
+    assert parse_revision("./HEAD:constraints.txt") is None
+
+
+def test_a_revision_is_what_its_hash_says(repository: Path) -> None:
+    git("replace", "HEAD:requirements/base.txt", "HEAD~1:requirements/base.txt")
+    with open_revision("HEAD:requirements/base.txt") as file:
+        assert Path(file.path).read_text() == "torch==2.7.0\n"
+    assert repository.exists()
+
+
+@pytest.mark.parametrize("target", ["requirements.txt", "torch==2.6.0\ndeepspeed==0.16.8\n"])
+def test_a_link_of_a_revision_is_not_taken_for_a_list(repository: Path, target: str) -> None:
+    (repository / "link.txt").symlink_to(target)
     git("add", "-A")
     git("commit", "-qm", "a link")
     with pytest.raises(InputError, match="is a link to"), open_revision("HEAD:link.txt"):

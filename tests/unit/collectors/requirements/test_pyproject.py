@@ -15,6 +15,7 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.selection import DEFAULT, Choice, Selection
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, contains
 from tests import ROOT
+from tests.effort import at_most
 from tests.unit.collectors.certain import certain
 
 UV_PROJECT = str(ROOT / "fixtures" / "environments" / "uv-project" / "pyproject.toml")
@@ -217,6 +218,54 @@ def test_doubling_groups_stay_linear(tmp_path: Path) -> None:
         tmp_path, "[dependency-groups]\n" + "\n".join(lines) + '\ng40 = ["last"]\n', Selection(groups=("g0",))
     )
     assert len(environment.packages) == 41
+
+
+def test_a_group_that_many_include_is_not_written_out_for_each(tmp_path: Path) -> None:
+    names = [f"p{index}" for index in range(1500)]
+    lines = ["base = " + str(names), *(f'g{index} = [{{include-group = "base"}}, "own{index}"]' for index in names)]
+    with at_most(16):
+        environment = _read(tmp_path, "[dependency-groups]\n" + "\n".join(lines))
+    assert len(environment.packages) == 3000
+
+
+def test_a_circle_of_many_groups_is_shown_by_its_ends(tmp_path: Path) -> None:
+    lines = [f'g{index} = [{{include-group = "g{(index + 1) % 2000}"}}]' for index in range(2000)]
+    (skipped,) = (
+        skipped
+        for skipped in _read(tmp_path, "[dependency-groups]\n" + "\n".join(lines)).skipped
+        if "includes itself" in skipped.reason
+    )
+    assert "g0 → … → g1992" in skipped.reason
+    assert skipped.reason.endswith("g1999 → g0")
+
+
+def test_what_cannot_be_used_costs_its_length(tmp_path: Path) -> None:
+    with at_most(6):
+        skipped = _read(tmp_path, "[project]\ndependencies = [\n" + '"= 1",\n' * 8000 + "]\n").skipped
+    assert len(skipped) > 1
+
+
+def test_groups_of_poetry_include_others(tmp_path: Path) -> None:
+    text = """\
+[tool.poetry.group.test.dependencies]
+deepspeed = "0.16.4"
+[tool.poetry.group.all]
+include-groups = ["Test", "gone", 3]
+"""
+    environment = _read(tmp_path, text, Selection(groups=("all",)))
+    assert environment.packages["deepspeed"].version == "0.16.4"
+    assert not environment.packages["deepspeed"].is_optional
+    assert {skipped.reason for skipped in environment.skipped} == {
+        "includes the group 'gone', which does not exist",
+        "'3' is no name of a group",
+    }
+    assert {skipped.source.line for skipped in environment.skipped} == {4}
+
+
+@pytest.mark.parametrize("table", ["dependency-groups", "project.optional-dependencies"])
+def test_two_spellings_of_one_name_are_read_both(tmp_path: Path, table: str) -> None:
+    environment = _read(tmp_path, f'[{table}]\nmy-group = ["torch==2.6.0"]\nMy_Group = ["deepspeed==0.16.4"]\n')
+    assert {"torch", "deepspeed"} <= set(environment.packages)
 
 
 @pytest.mark.parametrize(

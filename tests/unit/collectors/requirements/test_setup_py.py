@@ -176,6 +176,45 @@ setup(name="x", install_requires=[deps["trl"], "torch"])
     assert specifiers(read(tmp_path, text)) == {"torch": ""}
 
 
+@pytest.mark.parametrize(
+    "later",
+    [
+        "try:\n    1 / 0\nexcept Exception as r:\n    pass",
+        "match ['torch==2.7.0']:\n    case r:\n        pass",
+        "match ['torch==2.7.0']:\n    case [*r]:\n        pass",
+        "match {}:\n    case {**r}:\n        pass",
+        "def r():\n    pass",
+        "class r:\n    pass",
+        "other = r\nother.append('deepspeed==0.16.4')",
+        "q = r\nother = q\nother += ['deepspeed==0.16.4']",
+        "if (other := r):\n    other[0] = 'torch==2.7.0'",
+    ],
+)
+def test_a_name_that_something_else_binds_or_changes_is_computed(later: str, tmp_path: Path) -> None:
+    text = f"from setuptools import setup\nr = ['torch==2.6.0']\n{later}\nsetup(install_requires=r)\n"
+    environment = read(tmp_path, text)
+    assert specifiers(environment) == {}
+    assert "install_requires is computed" in environment.skipped[0].reason
+
+
+@pytest.mark.parametrize(
+    ("table", "version"),
+    [
+        ("{'torch': 'torch==2.6.0', 'torch': 'torch==2.7.0'}", "2.7.0"),
+        ("{'torch': 'torch==2.6.0', **others}", None),
+        ("{'torch': 'torch==2.6.0', 'tor' + 'ch': 'torch==2.7.0'}", None),
+        ("{**others, 'torch': 'torch==2.7.0'}", "2.7.0"),
+        ("{x.split('==')[0]: x for x in ['torch==2.6.0', 'torch==2.7.0']}", "2.7.0"),
+        ("{x.split('==')[0]: x.split('==')[0] for x in ['torch==2.6.0']}", None),
+    ],
+)
+def test_an_entry_of_a_table_is_the_one_that_python_takes(table: str, version: str | None, tmp_path: Path) -> None:
+    text = f"from setuptools import setup\ndeps = {table}\nsetup(install_requires=[deps['torch']])\n"
+    environment = read(tmp_path, text)
+    assert specifiers(environment) == ({} if version is None else {"torch": version})
+    assert bool(environment.skipped) is (version is None)
+
+
 @pytest.mark.parametrize("made", ["r + ['b']", "[*r, 'b']", "['b'] + r"])
 def test_a_list_that_stands_in_itself_is_said(tmp_path: Path, made: str) -> None:
     environment = read(tmp_path, f"from setuptools import setup\nr = {made}\nsetup(install_requires=r)\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.unit.frameworks.launch_script.written_commands import LINE, documents, facts
 
 
@@ -65,3 +67,10 @@ def test_a_loss_in_chunks_over_whole_logits_is_left_open_where_ranks_share_a_seq
         words = f"{TUNE} --sequence_parallel_size {ranks}"
         (document, *_) = documents(words, CELOSS_PARALLEL_SIZE=size, NPROC_PER_NODE="8")
         assert ("training.loss_implementation" in {one.fact for one in document.unresolved}) is opened
+
+
+@pytest.mark.parametrize("command", ["swift sft", "llamafactory-cli train", "trl sft"])
+def test_what_every_unknown_option_may_have_meant_is_not_searched(command: str) -> None:
+    first, *_ = documents(command + "".join(f" --per_device_train_batch_size{number} 1" for number in range(300)))
+    near = [guess for _, guess in first.unread]
+    assert near == ["per_device_train_batch_size"] * 100 + [None] * 200
