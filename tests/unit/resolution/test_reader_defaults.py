@@ -580,7 +580,7 @@ SEGMENTS = "allocator.expandable_segments"
     ],
 )
 def test_programs_that_ask_for_expandable_segments_by_themselves(
-    rules: RuleSet, reader: str, release: dict[str, str], world: int, segments: bool | None
+    rules: RuleSet, reader: str, release: dict[str, str], world: int, *, segments: bool | None
 ) -> None:
     source = Source("config.yaml")
     document = Document(reader, source, (Statement("hardware.world_size", "n", world),))
