@@ -72,3 +72,14 @@ def test_keys_of_megatron_decide_where_frozen_models_of_verl_are(
     found = subject.roles["train"]
     assert found["program.frozen_on_host"].value is on_host
     assert (found["program.frozen_dtype"].value if dtype else found.get("program.frozen_dtype")) == dtype
+
+
+@pytest.mark.parametrize("flash", ["true", "false"])
+def test_skyrl_on_megatron_has_attention_without_scores_and_names_no_kernel(tmp_path: Path, flash: str) -> None:
+    script = tmp_path / "run.sh"
+    words = f"trainer.strategy=megatron trainer.flash_attn={flash} trainer.policy.model.path=Qwen/Qwen3-8B"
+    script.write_text(f"python -m skyrl.train.entrypoints.main_base {words}\n", encoding="utf-8")
+    (subject,) = gather(Request(paths=(str(script),), here=False), open_rules(), {}).subjects
+    found = subject.roles["actor"]
+    assert "model.attn_implementation" not in found
+    assert found["program.attn_implementation"].value == "flash_attention_2"
