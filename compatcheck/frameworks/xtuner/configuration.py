@@ -139,7 +139,8 @@ def settle(options: Mapping[str, Argument]) -> Iterator[Statement]:
             yield Statement("training.sequence_length", longest, inner[longest])
     packs = {key: one.value for key, one in options.items() if key.startswith(_DATASET) and key.endswith(f".{_PACKS}")}
     if f"{_DATASET}{_PACKS}" not in packs and len(set(packs.values())) == 1:
-        yield Statement("training.packing", next(iter(packs)), *set(packs.values()))
+        key, value = next(iter(packs.items()))
+        yield Statement("training.packing", key, value)
 
 
 def _splits_sequences(options: Mapping[str, Argument]) -> bool:
