@@ -401,8 +401,8 @@ def read_model(source: Given, versions: Mapping[str, tuple[int, ...]]) -> Model:
 def _read_parallelism(source: Given) -> Parallelism:
     sharding = source.get("training.sharding")
     stage = source.get("training.zero_stage")
-    if sharding is None and isinstance(stage, int) and stage:
-        sharding = "zero"
+    if isinstance(stage, int) and (sharding is None or (sharding == "none" and not stage)):
+        sharding = "zero"  # an engine of DeepSpeed at stage 0 and on one rank too: weights of 16 bits, masters, no DDP
     tensor = source.positive("training.tensor_parallel", 1)
     pipeline = source.positive("training.pipeline_parallel", 1)
     context = source.positive("training.context_parallel", 1)

@@ -340,6 +340,9 @@ def _apply(derivation: Derivation, facts: Mapping[str, Fact]) -> Value:
         whole = facts.get("training.micro_batch_is_global")
         if (whole is not None and whole.value) or not all(isinstance(value, int) and value > 0 for value in values):
             return None
+        packed = facts.get("training.packing")
+        if packed is not None and packed.value and "rollout.n" in facts:
+            return None  # the batch counts answers, of which as many as fit are strung together in a micro batch
         for split in splits:
             if isinstance(split, int) and split > 1:
                 values[-1] = max(1, values[-1] // split)  # type: ignore[operator]  # integers, as tested above

@@ -106,6 +106,11 @@ def collect_variables(environ: Mapping[str, str], source: Source) -> Variables:
         for option in _FACTS:
             if option in options:
                 facts.setdefault(f"allocator.{option}", (options[option], Source(source.path, key=name)))
+    asked = [Source(source.path, key=name) for name in ALLOCATOR_VARIABLES if name in environ]
+    if (
+        asked and not skipped
+    ):  # what is left out is off, also where a program would turn it on if there were no variable
+        facts.setdefault("allocator.expandable_segments", (False, asked[0]))
     for name in DRIVER_VARIABLES:
         if name in environ:
             facts.update(_read_driver_variable(name, environ[name], Source(source.path, key=name)))

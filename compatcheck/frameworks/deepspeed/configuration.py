@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from compatcheck.core.document import Statement
 from compatcheck.core.source import Source
 from compatcheck.frameworks.conversions import LEAVE, constant
 from compatcheck.frameworks.keys import Key, KeyTable, Names
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from compatcheck.core.document import Document
 
 READER, LABEL = "deepspeed", "DeepSpeed"
+_STAGES = "zero_optimization"
 
 
 def _none_if_empty(value: Any) -> Any:  # noqa: ANN401 (configuration)
@@ -64,7 +66,11 @@ def read_section(data: Mapping[str, Any], path: str, prefix: str = "") -> Docume
         source=source,
         auto=True,
     )
-    return make_document(READER, source, translation)
+    document = make_document(READER, source, translation)
+    if prefix:
+        return document
+    statements = () if _STAGES in data else (Statement("training.zero_stage", f"{_STAGES} (left out)", 0),)
+    return document._replace(statements=(*document.statements, *statements))
 
 
 def _precision(data: Mapping[str, Any]) -> tuple[str, str] | None:

@@ -6,6 +6,7 @@ themselves (``dschat/utils/ds_utils.py``). There are no releases, so that a defa
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from compatcheck.core.document import Statement, Unresolved
@@ -52,6 +53,15 @@ _STEPS = {
 """Defaults of the options that decide about memory, of steps 1 and 2 and of step 3."""
 
 
+_FOLDER = re.compile(r"step(1_supervised|2_reward|2_dpo)_")
+"""Folders of steps 1 and 2, each with a ``main.py`` and the scripts that start it."""
+_TRAINERS = {"1_supervised": "sft", "2_reward": "reward", "2_dpo": "dpo"}
+_MARKS = {
+    "sft_only_data_path": "sft", "eot_token": "sft", "num_padding_at_beginning": "reward", "eval_iters": "reward",
+    "beta": "dpo", "label_smoothing": "dpo",
+}  # fmt: skip
+"""Options that one of them has alone."""
+
 _HYBRID = "enable_hybrid_engine"
 """Generates with DeepSpeed's inference kernels over the gathered weights (``deepspeed/runtime/hybrid_engine.py``)."""
 
@@ -85,6 +95,9 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
         else {"model_name_or_path": "model"}
     )
     known = tuple(_defaults(flags.options, table, is_rl=is_rl))
+    trainer = "ppo" if is_rl else _name_trainer(launch, flags.options)
+    if trainer is not None:
+        known = (*known, Statement("training.trainer", "(program)", trainer))
     meanings = OptionMeanings(READER, table, lambda name: name in _NAMES or name in _SWITCHES, models)
     further = FurtherContent(known, unknown=flags.unknown)
     document = make_command_document(meanings, launch.command.source, flags.options, further)
@@ -92,6 +105,15 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
         why = "generates with DeepSpeed's hybrid engine, which is none that is described"
         document = document._replace(unresolved=(*document.unresolved, Unresolved("rollout.engine", _HYBRID, why)))
     return (document,)
+
+
+def _name_trainer(launch: Launch, options: Mapping[str, Argument]) -> str | None:
+    """Name what step 1 or 2 trains; None where neither a folder nor an option tells."""
+    for path in (launch.program, launch.command.source.path):
+        folder = _FOLDER.search(path)
+        if folder is not None:
+            return _TRAINERS[folder[1]]
+    return next((trainer for name, trainer in _MARKS.items() if name in options), None)
 
 
 def _defaults(options: Mapping[str, Argument], table: KeyTable, *, is_rl: bool) -> Iterator[Statement]:
@@ -116,7 +138,6 @@ def _defaults(options: Mapping[str, Argument], table: KeyTable, *, is_rl: bool) 
     if not is_rl:
         return
     yield from name_roles(("actor", "critic", "reference", "reward"))
-    yield Statement("training.trainer", "(program)", "ppo")
     if _HYBRID not in options:
         yield Statement("rollout.engine", "(program)", "hf")
     yield from state_value_heads(("critic", "reward"))

@@ -82,7 +82,7 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
         meanings = OptionMeanings("verl-sft-engine", _engine_table(options, launch), _is_plain_here, models)
         known = (Statement("training.trainer", "(program)", "sft"), *_of_engine(options))
     skipped = tuple(skip_refused(overrides.refused))
-    references = tuple(_configurations(overrides))
+    references = tuple(_configurations(overrides, launch))
     composed = () if references else _compositions(overrides, launch, kind)
     gaps = (*composed, *_choices(overrides, launch), *_left_to_engine(overrides, launch))
     further = FurtherContent(known, references, skipped, overrides.unknown, gaps)
@@ -91,6 +91,8 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
 
 
 _TOGETHER = "actor_rollout_ref.hybrid_engine"
+_RECIPE = re.compile(r"(?:^|[./])recipe[./](\w+)[./]main\w*(?:\.py)?$")
+"""A program of verl-recipe: ``recipe.dapo.main_dapo``."""
 _DEVICES = {"trainer.n_gpus_per_node": "hardware.gpus_per_node", "trainer.nnodes": "hardware.nodes"}
 """Of all devices or of those that train: which of them generate, a program of its own decides."""
 
@@ -173,15 +175,22 @@ def _of_supervised(options: Mapping[str, Argument]) -> Iterator[Statement]:
         yield Statement("training.sequence_length", "data.max_length (left out)", 1024)
 
 
-def _configurations(overrides: Overrides) -> Iterator[tuple[str, str, str]]:
-    """Name the YAML file a command composes from, where its directory is given."""
+def _configurations(overrides: Overrides, launch: Launch) -> Iterator[tuple[str, str, str]]:
+    """Name the YAML file a command composes from: in the directory that it gives, or beside the recipe that it starts.
+
+    Recipes have theirs in ``config`` (``@hydra.main(config_path="config")`` of verl-recipe 2026, all but three).
+    """
     path, name = overrides.config_path, overrides.config_name
-    if path is None or name is None or not isinstance(path.value, str) or not isinstance(name.value, str):
-        return
-    if name.value.removesuffix(".yaml") in verl.OWN:
+    if name is None or not isinstance(name.value, str) or name.value.removesuffix(".yaml") in verl.OWN:
         return
     file = name.value if name.value.endswith((".yaml", ".yml")) else f"{name.value}.yaml"
-    yield "config", f"{path.value.rstrip('/')}/{file}", "--config-name"
+    if path is not None and isinstance(path.value, str):
+        yield "config", f"{path.value.rstrip('/')}/{file}", "--config-name"
+    elif path is None and (recipe := _RECIPE.search(launch.program)) is not None:
+        beside = launch.command.source.path.split("/")[-2:-1] == [
+            recipe[1]
+        ]  # also where the recipes are a checkout of their own
+        yield "config", f"config/{file}" if beside else f"recipe/{recipe[1]}/config/{file}", "--config-name"
 
 
 def _compositions(overrides: Overrides, launch: Launch, kind: str) -> Iterator[Gap]:

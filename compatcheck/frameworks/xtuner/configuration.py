@@ -49,6 +49,8 @@ _SECTIONS = frozenset({"model", "optim_wrapper", "train_dataloader"})
 _MODEL = "model.llm.pretrained_model_name_or_path"
 _DATASET = "train_dataloader.dataset."
 _LENGTHS = ("max_length", "packed_length")
+_PACKS = "pack_to_max_length"
+_SEQUENCE_RANKS = "sequence_parallel_size"
 _BASE = "_base_"
 """Stands in what was read of a file where one that it is laid over could not be (`python_script.settings`)."""
 
@@ -121,8 +123,8 @@ def settle(options: Mapping[str, Argument]) -> Iterator[Statement]:
         yield Statement(None, "(lora)", value=True)
     elif not list_hidden(options):
         yield Statement("training.peft", "model.lora (left out)", None)
-    if _value(options, "model.use_varlen_attn") is True:
-        yield Statement(None, "(varlen)", value=True)
+    if _value(options, "model.use_varlen_attn") is True or _splits_sequences(options):
+        yield Statement(None, "(flash)", value=True)
     packed = _value(options, f"{_DATASET}max_packed_length")
     if isinstance(packed, int) and not isinstance(packed, bool):  # one of pairs, of which both sides are counted
         yield Statement("training.sequence_length", f"{_DATASET}max_packed_length", packed // 2)
@@ -135,6 +137,16 @@ def settle(options: Mapping[str, Argument]) -> Iterator[Statement]:
         if inner:
             longest = max(inner, key=lambda key: inner[key])
             yield Statement("training.sequence_length", longest, inner[longest])
+    packs = {key: one.value for key, one in options.items() if key.startswith(_DATASET) and key.endswith(f".{_PACKS}")}
+    if f"{_DATASET}{_PACKS}" not in packs and len(set(packs.values())) == 1:
+        key, value = next(iter(packs.items()))
+        yield Statement("training.packing", key, value)
+
+
+def _splits_sequences(options: Mapping[str, Argument]) -> bool:
+    """Tell whether ranks share sequences, for which flash-attn has to be there (tools/train.py check_cfg)."""
+    size = _value(options, _SEQUENCE_RANKS)
+    return isinstance(size, int) and size > 1
 
 
 def list_hidden(options: Mapping[str, Argument]) -> tuple[str, ...]:

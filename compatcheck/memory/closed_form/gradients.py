@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.estimate import Component, Size, exactly
-from compatcheck.memory.closed_form.parallel import held, kept_share, name_share
+from compatcheck.memory.closed_form.parallel import count_parts, held, kept_share, name_share
 
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run
@@ -36,7 +36,7 @@ class Trained(NamedTuple):
 
 def trained_here(run: Run) -> tuple[Trained, ...]:
     """Return trainable parameters by dtype: adapters may have another than modules trained in full beside them."""
-    split = run.parallel.tensor * run.parallel.pipeline * run.parallel.devices
+    split = count_parts(run)
     if run.trainable >= run.model.parameters:
         return (Trained(held(run).total, run.precision.gradient),)
     if not run.adapters:

@@ -35,6 +35,11 @@ class Held(NamedTuple):
         return self.blocks + self.experts + (self.embedding if self.tied else self.lm_head)
 
 
+def count_parts(run: Run) -> int:
+    """Return over how many ranks and devices what stands in every block is spread: matrices by tensor ranks, blocks by stages."""
+    return run.parallel.tensor * run.parallel.pipeline * run.parallel.devices
+
+
 def held(run: Run) -> Held:
     """Return what the fullest rank holds.
 

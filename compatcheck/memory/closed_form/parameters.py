@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatcheck.core.estimate import Component, exactly
-from compatcheck.memory.closed_form.parallel import held, kept_share, name_share
+from compatcheck.memory.closed_form.parallel import count_parts, held, kept_share, name_share
 
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run
@@ -109,12 +109,13 @@ def parameters(run: Run) -> tuple[Component, ...]:
             )
         )
     if run.adapters:
+        here = run.adapters / count_parts(run)
         parts.append(
             Component(
                 "adapters",
                 "parameters",
-                exactly(run.adapters * run.adapter_bytes * factor / run.parallel.tensor),
-                f"{run.adapter_bytes:g} B × {run.adapters:,}{ranks_words}",
+                exactly(here * run.adapter_bytes * factor),
+                f"{run.adapter_bytes:g} B × {here:,.0f}{ranks_words}",
                 "peft tuners/lora/layer.py, cast_adapter_dtype",
                 run.role,
                 ("training.lora_rank", "training.lora_target_modules"),

@@ -127,6 +127,16 @@ def test_mixed_precision_starts_from_float32_weights():
     assert (precision.stored, precision.compute, precision.residual, precision.autocast) == (4, 2, 4, True)
 
 
+@pytest.mark.parametrize(("sharding", "world"), [(None, 8), (None, 1), ("none", 1)])
+def test_an_engine_of_deepspeed_at_stage_0_keeps_16_bit_weights_and_whole_masters(sharding, world):
+    facts = {**LLAMA, "training.zero_stage": 0, "training.mixed_precision": "fp16", "hardware.world_size": world}
+    del facts["training.param_dtype"]
+    run = read_run(facts | ({} if sharding is None else {"training.sharding": sharding})).run
+    assert run is not None
+    assert (run.parallel.sharding, run.parallel.stage) == ("zero", 0)
+    assert (run.precision.stored, run.precision.gradient, run.precision.master) == (2, 2, 4)
+
+
 def test_zero_keeps_float32_masters_unless_told_otherwise():
     facts = {**LLAMA, "training.zero_stage": 3, "hardware.world_size": 8}
     assert read_run(facts).run.precision.master == 4

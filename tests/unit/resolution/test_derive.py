@@ -129,6 +129,17 @@ def test_a_batch_is_gone_through_in_micro_batches(more: dict[str, Any], steps: i
     assert derived(**(run | more)).get("training.gradient_accumulation_steps") == steps
 
 
+@pytest.mark.parametrize(("more", "steps"), [({}, 4), ({"rollout__n": 8}, None)])
+def test_answers_that_are_strung_together_do_not_tell_how_many_micro_batches_a_step_has(more, steps):
+    run = {
+        "training__global_batch_size": 64,
+        "training__micro_batch_size": 2,
+        "hardware__world_size": 8,
+        "training__packing": True,
+    }
+    assert derived(**(run | more)).get("training.gradient_accumulation_steps") == steps
+
+
 def test_sharding_and_dtypes() -> None:
     found = derived(training__zero_stage=3, training__mixed_precision="bf16")
     assert found["training.sharding"] == "zero"

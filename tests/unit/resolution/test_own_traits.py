@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from compatcheck.checking import Request, gather
 from compatcheck.frameworks.recognise import read_configurations
 from compatcheck.resolution.resolve import resolve
 from compatcheck.rules.locate import open_rules
@@ -58,3 +59,27 @@ def test_packed_samples_of_axolotl_stand_in_one_row(tmp_path: Path, lines: str, 
     keys = "base_model: Qwen/Qwen2.5-7B\nmicro_batch_size: 2\nsequence_len: 4096\ndatasets: [{path: x, type: alpaca}]\n"
     file.write_text(keys + lines, encoding="utf-8")
     assert value(str(file), "train", "training.padding_free") is flattened
+
+
+@pytest.mark.parametrize(("sharding", "on_host", "dtype"), [("fsdp", True, "float32"), ("megatron", False, None)])
+def test_keys_of_megatron_decide_where_frozen_models_of_verl_are(
+    tmp_path: Path, sharding: str, on_host: object, dtype: object
+) -> None:
+    facts = tmp_path / "facts.yaml"
+    text = f"compatcheck: 1\npackages: {{verl: 0.7.0}}\ntraining: {{framework: verl, sharding: {sharding}}}\n"
+    facts.write_text(text, encoding="utf-8")
+    (subject,) = gather(Request(paths=(str(facts),), here=False), open_rules(), {}).subjects
+    found = subject.roles["train"]
+    assert found["program.frozen_on_host"].value is on_host
+    assert (found["program.frozen_dtype"].value if dtype else found.get("program.frozen_dtype")) == dtype
+
+
+@pytest.mark.parametrize("flash", ["true", "false"])
+def test_skyrl_on_megatron_has_attention_without_scores_and_names_no_kernel(tmp_path: Path, flash: str) -> None:
+    script = tmp_path / "run.sh"
+    words = f"trainer.strategy=megatron trainer.flash_attn={flash} trainer.policy.model.path=Qwen/Qwen3-8B"
+    script.write_text(f"python -m skyrl.train.entrypoints.main_base {words}\n", encoding="utf-8")
+    (subject,) = gather(Request(paths=(str(script),), here=False), open_rules(), {}).subjects
+    found = subject.roles["actor"]
+    assert "model.attn_implementation" not in found
+    assert found["program.attn_implementation"].value == "flash_attention_2"

@@ -562,3 +562,27 @@ def test_easy_r1_fuses_its_optimizer(rules: RuleSet) -> None:
     roles = resolve("x", rules=rules, environment=environment, documents=written(text)).roles
     assert roles["actor"]["training.optimizer_implementation"].value == "fused"
     assert {role["rollout.max_num_batched_tokens"].value for role in roles.values()} == {8192}
+
+
+SEGMENTS = "allocator.expandable_segments"
+
+
+@pytest.mark.parametrize(
+    ("reader", "release", "world", "segments"),
+    [
+        ("axolotl", {"axolotl": "0.9.0"}, 1, True),
+        ("torchtune", {"torchtune": "0.6.1"}, 8, None),
+        ("torchtune", {"torchtune": "0.7.0"}, 8, True),
+        ("llamafactory", {"llamafactory": "0.9.2"}, 8, None),
+        ("llamafactory", {"llamafactory": "0.9.3"}, 8, True),
+        ("llamafactory", {"llamafactory": "0.9.3"}, 1, None),
+        ("roll", {"roll": "0.3.0"}, 8, True),
+    ],
+)
+def test_programs_that_ask_for_expandable_segments_by_themselves(
+    rules: RuleSet, reader: str, release: dict[str, str], world: int, *, segments: bool | None
+) -> None:
+    source = Source("config.yaml")
+    document = Document(reader, source, (Statement("hardware.world_size", "n", world),))
+    fact = facts_of(rules, [document], **release).get(SEGMENTS)
+    assert (None if fact is None else fact.value) is segments

@@ -63,6 +63,7 @@ def test_the_newer_name_has_precedence_and_the_other_fills_in():
 def test_limits_of_page_locked_memory():
     environ = {"PYTORCH_ALLOC_CONF": "pinned_max_round_threshold_mb:64,pinned_max_cached_size_mb:128"}
     assert facts(environ) == {
+        "allocator.expandable_segments": False,
         "allocator.pinned_max_round_threshold_mb": 64,
         "allocator.pinned_max_cached_size_mb": 128,
     }
@@ -195,3 +196,18 @@ class TestEnvFile:
             read_env_file(str(tmp_path / "nope"))
         with pytest.raises(InputError, match="is a directory"):
             read_env_file(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("environ", "segments"),
+    [
+        ({"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:128"}, False),
+        ({"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}, True),
+        ({"PYTORCH_ALLOC_CONF": "max_split_size_mb:128", "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}, True),
+        ({"PYTORCH_CUDA_ALLOC_CONF": "expandable_segment:True"}, None),
+        ({"HF_HOME": "/x"}, None),
+    ],
+)
+def test_what_a_variable_leaves_out_is_off(environ, segments):
+    facts = collect_variables(environ, Source("env")).facts
+    assert facts.get("allocator.expandable_segments", (None, None))[0] is segments

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,3 +86,18 @@ def test_truncated_file_names_its_line(tmp_path: Path) -> None:
         read_configuration(str(file), named=True).documents[0]
     assert caught.value.source is not None
     assert caught.value.source.line == 2
+
+
+@pytest.mark.parametrize(
+    ("data", "prefix", "stage"),
+    [
+        ({"train_micro_batch_size_per_gpu": 2}, "", 0),
+        ({"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}}, "", 2),
+        ({"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": "auto"}}, "", AUTO),
+        ({"train_micro_batch_size_per_gpu": 2}, "deepspeed.", None),
+    ],
+)
+def test_a_file_without_zero_is_stage_0(data: dict[str, Any], prefix: str, stage: object) -> None:
+    document = deepspeed.read_section(data, "ds.json", prefix)
+    found = {one.fact: one.value for one in document.statements}
+    assert found.get("training.zero_stage") == stage

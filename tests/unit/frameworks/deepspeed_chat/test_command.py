@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from compatcheck.checking import Request, gather, open_rules
 from tests.unit.frameworks.launch_script.written_commands import documents, facts
 
@@ -38,6 +40,35 @@ def test_deepspeed_chat_in_one_step_and_in_reinforcement_learning() -> None:
     assert (actor["training.zero_stage"], critic["training.zero_stage"]) == (3, 0)
     assert (actor["training.gradient_checkpointing"], critic["training.gradient_checkpointing"]) == (False, True)
     assert [(kind, name) for kind, name, _ in document.references[:2]] == [("model", "a"), ("model:critic", "c")]
+
+
+@pytest.mark.parametrize(
+    ("path", "option", "trainer"),
+    [
+        ("training/step1_supervised_finetuning/main.py", "", "sft"),
+        ("training/step2_dpo_finetuning/main.py", "", "dpo"),
+        ("main.py", "--num_padding_at_beginning 1", "reward"),
+        ("main.py", "--offload_reference_model --beta 0.1", "dpo"),
+        ("main.py", "--sft_only_data_path a", "sft"),
+        ("main.py", "", None),
+    ],
+)
+def test_what_a_step_trains_is_told_by_its_folder_or_by_an_option_of_its_own(
+    path: str, option: str, trainer: str | None
+) -> None:
+    run = f"deepspeed {path} --model_name_or_path m --data_split 2,4,4 --zero_stage 2 {option}"
+    assert facts(documents(run)[0]).get("training.trainer") == trainer
+
+
+def test_a_reward_model_has_no_logits_and_no_head(tmp_path: Path) -> None:
+    script = tmp_path / "step2_reward_model_finetuning" / "run.sh"
+    script.parent.mkdir()
+    words = "--data_path a/b --model_name_or_path meta-llama/Llama-2-7b-hf --max_seq_len 512"
+    script.write_text(f"deepspeed --num_gpus 8 main.py {words} --zero_stage 3 --deepspeed\n", encoding="utf-8")
+    (subject,) = gather(Request(paths=(str(script),), here=False), open_rules(), {}).subjects
+    found = {name: fact.value for name, fact in subject.roles["train"].items()}
+    assert (found["program.makes_logits"], found["program.computes_loss"]) == (False, "program")
+    assert found["model.trainable_parameters"] == found["model.parameters"] == 6_738_415_616 - 131_072_000 + 4096
 
 
 def test_the_hybrid_engine_is_not_the_models_own_generation() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from compatcheck.checking import Request, gather
 from compatcheck.core.document import Document
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
@@ -783,3 +784,17 @@ def test_keys_of_megatron_tell_the_back_end_where_the_configuration_is_not_at_ha
     document = documents(f"python3 -m verl.trainer.main_ppo {words}")[0]
     stated = {one.role: one.value for one in document.statements if one.fact == "training.sharding"}
     assert stated == {"actor": "megatron", "reference": "megatron"}
+
+
+@pytest.mark.parametrize("folder", ["recipe/dapo", "dapo"])
+def test_a_recipe_composes_from_the_file_beside_it(tmp_path: Path, folder: str) -> None:
+    (tmp_path / folder / "config").mkdir(parents=True)
+    config = "defaults:\n  - ppo_megatron_trainer\n  - _self_\nactor_rollout_ref: {rollout: {n: 7}}\n"
+    (tmp_path / folder / "config/dapo_megatron_trainer.yaml").write_text(config, encoding="utf-8")
+    script = tmp_path / folder / "run.sh"
+    words = "--config-name=dapo_megatron_trainer actor_rollout_ref.model.path=Qwen/Qwen3-8B"
+    script.write_text(f"python3 -m recipe.dapo.main_dapo {words}\n", encoding="utf-8")
+    (subject,) = gather(Request(paths=(str(script),), here=False), open_rules(), {}).subjects
+    found = subject.roles["actor"]
+    assert (found["rollout.n"].value, found["training.sharding"].value) == (7, "megatron")
+    assert "configuration.unread" not in found

@@ -207,3 +207,19 @@ def test_a_file_that_is_not_there_leaves_everything_open(tmp_path: Any) -> None:
     (tmp_path / "t.sh").write_text("xtuner train c.py\nxtuner chat m\n", encoding="utf-8")
     found = resolve(str(tmp_path / "t.sh"))
     assert not {"training.gradient_checkpointing", "training.micro_batch_size", "training.sharding"} & found.keys()
+
+
+def test_ranks_that_share_sequences_need_flash_attention_and_are_no_ddp(tmp_path: Any) -> None:
+    path = write(tmp_path)
+    (tmp_path / "c.py").write_text((tmp_path / "c.py").read_text() + "sequence_parallel_size = 8\n", encoding="utf-8")
+    found = resolve(path, gpu="8xA100-80GB")
+    assert (found["model.attn_implementation"], found["training.param_dtype"]) == ("flash_attention_2", "bfloat16")
+    assert found["training.context_parallel"] == 8
+    assert "training.sharding" not in found
+
+
+@pytest.mark.parametrize(("second", "packing"), [("data", True), ("dict(type=process_hf_dataset, max_length=9)", True),
+    ("dict(type=process_hf_dataset, pack_to_max_length=False)", None)])  # fmt: skip
+def test_data_sets_of_which_all_are_packed(tmp_path: Any, second: str, packing: bool | None) -> None:  # noqa: FBT001
+    path = write(tmp_path, dataset=f"dict(type=ConcatDataset, datasets=[data, {second}])")
+    assert resolve(path).get("training.packing") is packing

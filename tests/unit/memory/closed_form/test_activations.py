@@ -24,6 +24,12 @@ def test_where_one_block_of_so_many_is_checkpointed_the_others_keep_all_they_sav
     assert third.block == every.block
 
 
+@pytest.mark.parametrize(("trainer", "each"), [("sft", 1), ("dpo", 2), ("online_dpo", 2), ("xpo", 2), ("nash_md", 1)])
+def test_trainers_of_pairs_keep_what_two_sequences_save(make_run, trainer, each):
+    run = make_run(training__gradient_checkpointing=True, training__trainer=trainer)
+    assert activations(run).kept.expected == each * 2 * 4096 * 2048 * 32
+
+
 def test_without_checkpointing_every_block_counts(make_run):
     found = activations(make_run())
     assert found.kept.expected == pytest.approx(45.5 * 4096 * 2048 * 32, rel=0.001)

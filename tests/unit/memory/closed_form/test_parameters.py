@@ -22,6 +22,16 @@ def test_four_bits_cover_the_blocks_only(make_run):
     assert sizes["parameters"] == 2 * (SEVEN - BLOCKS)
 
 
+@pytest.mark.parametrize(
+    ("split", "ranks"), [({}, 1), ({"training__pipeline_parallel": 4}, 4), ({"training__tensor_parallel": 4}, 4)]
+)
+def test_stages_and_tensor_ranks_have_the_adapters_of_their_own_layers(make_run, split, ranks):
+    lora = {"training__peft": "lora", "training__lora_rank": 8, "model__load_dtype": "bfloat16"}
+    run = make_run(**lora, training__sharding="megatron", hardware__world_size=ranks, **split)
+    sizes = {part.name: part.size.expected for part in parameters(run)}
+    assert sizes["adapters"] == run.adapter_bytes * run.adapters / ranks
+
+
 def test_modules_trained_in_full_keep_their_frozen_original(make_run):
     changes = {"training__peft": "lora", "model__load_dtype": "bfloat16"}
     plain = sum(part.size.expected for part in parameters(make_run(**changes)))

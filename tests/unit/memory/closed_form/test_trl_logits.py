@@ -157,8 +157,9 @@ def test_scoring_holds_the_quotient_beside_the_logits(make_run):
 
 def test_log_probabilities_of_a_loss_nobody_read_are_as_wide_as_its_logits(make_run):
     online = {**TRL, "training__trainer": "online_dpo"}
-    assert logits(make_run(**online), backward=True)[0].size.expected == 12 * 2048 * 32000
-    assert logits(make_run(**online, **BF16), backward=True)[0].size.expected == 16 * 2048 * 32000
+    pair = 2 * 2048 * 32000
+    assert logits(make_run(**online), backward=True)[0].size.expected == 12 * pair
+    assert logits(make_run(**online, **BF16), backward=True)[0].size.expected == 16 * pair
 
 
 def test_outputs_that_a_loop_keeps_are_float32_where_accelerate_casts_them(make_run):
