@@ -30,6 +30,7 @@ class Reading(NamedTuple):
 
 _CACHE = ("transformers", r"transformers/cache_utils\.py", r"class HybridCache\b", ("4.57.6",), ("5.0.0", "5.24.0"))
 _PEFT, _LIGER = "peft/imports-removed-cache-class", "liger-kernel/imports-removed-cache-class"
+_DOCSTRINGS = "liger-kernel/imports-removed-docstrings"
 _VLLM, _BNB = "vllm/reads-removed-tokenizer-attribute", "bitsandbytes/imports-removed-triton-module"
 _ELASTIC, _TORCHAO = "deepspeed/imports-removed-elastic-log", "peft/torchao-older-than-it-accepts"
 _SOCKET, _NUMPY = "deepspeed/imports-removed-socket-helper", "deepspeed/imports-removed-numpy-constant"
@@ -56,6 +57,22 @@ READINGS = (
         ("0.4.0", "0.6.5"),
     ),
     Reading(_LIGER, *_CACHE),
+    Reading(
+        _DOCSTRINGS,
+        "liger-kernel",
+        r"model/llama\.py",
+        r"_CONFIG_FOR_DOC",
+        ("0.0.0", "0.5.9"),
+        ("0.5.10",),
+    ),
+    Reading(
+        _DOCSTRINGS,
+        "transformers",
+        r"models/llama/modeling_llama\.py",
+        r"^_CONFIG_FOR_DOC",
+        ("4.51.3",),
+        ("4.52.0", "5.24.0"),
+    ),
     Reading(
         _VLLM,
         "vllm",

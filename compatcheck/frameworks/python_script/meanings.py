@@ -76,7 +76,8 @@ _DEEPSPEED_PLUGIN = {
 _OPTIMIZERS = {
     "AdamW": "adamw", "Adam": "adam", "SGD": "sgd", "Adafactor": "adafactor", "Lion": "lion", "AdamW8bit": "adamw_8bit",
     "PagedAdamW8bit": "paged_adamw_8bit", "PagedAdamW": "paged_adamw",
-    "Lion8bit": "lion_8bit", "PagedLion8bit": "paged_lion_8bit",
+    "Lion8bit": "lion_8bit", "PagedLion": "paged_lion", "PagedLion8bit": "paged_lion_8bit",
+    "RMSprop8bit": "rmsprop_8bit",
 }  # fmt: skip
 """Classes of optimizers and the families they are of."""
 

@@ -11,7 +11,7 @@ SEVEN = 6738415616
     ("optimizer", "each"),
     [
         ("adamw", 4), ("lion", 2), ("sgd", 0), ("adafactor", 0), ("adamw_8bit", 2 * (1 + 4 / 256)), ("lion_8bit", 1 + 4 / 256),
-        ("paged_adamw", 8),
+        ("paged_adamw", 8), ("paged_lion", 4), ("rmsprop_8bit", 1 + 4 / 256), ("ademamix_8bit", 3 * (1 + 4 / 256)),
         ("ao_adamw_8bit", 2 * (1 + 4 / 256)), ("ao_adamw_fp8", 2 * (1 + 4 / 256)), ("ao_adamw_4bit", 2 * (0.5 + 4 / 256)),
     ],
 )  # fmt: skip
