@@ -34,6 +34,7 @@ def test_a_program_that_casts_what_it_trains_has_its_copies_in_that_dtype(make_r
     changes = {
         "training__peft": "lora",
         "training__sharding": "ddp",
+        "hardware__world_size": 8,
         "training__lora_modules_to_save": ("lm_head",),
         "model__load_dtype": "bfloat16",
     }
