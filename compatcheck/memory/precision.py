@@ -178,3 +178,15 @@ def adapter_bytes(source: Given, precision: Precision, peft: tuple[int, ...] | N
     if peft is not None and peft < (0, 12):
         return 4.0 if peft < (0, 6) else precision.frozen
     return 4.0 if source.flag("training.autocast_adapter_dtype", default=True) else precision.frozen
+
+
+def copy_bytes(source: Given, precision: Precision, sharding: str) -> float:
+    """Return bytes of one parameter of a module that is copied and trained in full beside adapters.
+
+    The copy has the dtype of its original (peft utils/other.py ModulesToSaveWrapper), unless the program casts whatever it
+    trains; DeepSpeed casts the whole module.
+    """
+    if sharding == "zero":
+        return precision.stored
+    cast = source.dtype("program.trained_dtype")
+    return max(precision.stored, precision.unquantised) if cast is None else cast

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from compatcheck.architectures.adapters import LOW_RANK, count_adapters, default_targets, name_linears
 from compatcheck.core.estimate import Assumption
 from compatcheck.memory.asked_facts import Given
-from compatcheck.memory.precision import adapter_bytes, read_precision
+from compatcheck.memory.precision import adapter_bytes, copy_bytes, read_precision
 from compatcheck.memory.run import EVALUATED_BY_LOSS, Model, Parallelism, Precision, Run, RunReading, read_numbers
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ def read_run(
         trainable=trainable,
         adapters=adapters,
         copied=copied,
+        copy_bytes=copy_bytes(source, precision, parallel.sharding),
         peft=peft,
         rank=rank,
         targets=names,

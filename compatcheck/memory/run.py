@@ -135,6 +135,8 @@ class Run(NamedTuple):
     """Parameters added by the adapter method, part of `trainable`."""
     copied: int
     """Parameters of modules that peft trains in full and keeps a frozen original of (``modules_to_save``)."""
+    copy_bytes: float
+    """Bytes of one of these parameters."""
     peft: str | None
     rank: int
     targets: tuple[str, ...]

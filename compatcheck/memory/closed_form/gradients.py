@@ -41,7 +41,8 @@ def trained_here(run: Run) -> tuple[Trained, ...]:
         return (Trained(held(run).total, run.precision.gradient),)
     if not run.adapters:
         return (Trained(run.trainable / split, run.precision.gradient),)
-    beside = Trained((run.trainable - run.adapters) / split, run.precision.gradient)
+    each = max(run.precision.gradient, run.copy_bytes) if run.copied else run.precision.gradient
+    beside = Trained((run.trainable - run.adapters) / split, each)
     return (Trained(run.adapters / split, run.adapter_bytes), *((beside,) if beside.number else ()))
 
 

@@ -101,8 +101,8 @@ def parameters(run: Run) -> tuple[Component, ...]:
             Component(
                 "trained copies of modules",
                 "parameters",
-                exactly(precision.stored * run.copied * factor / run.parallel.tensor),
-                f"{precision.stored:g} B × {run.copied:,}{ranks_words}",
+                exactly(run.copy_bytes * run.copied * factor / run.parallel.tensor),
+                f"{run.copy_bytes:g} B × {run.copied:,}{ranks_words}",
                 "peft utils/other.py ModulesToSaveWrapper: the original is kept beside the copy",
                 run.role,
                 ("training.lora_modules_to_save",),

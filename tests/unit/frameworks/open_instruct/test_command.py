@@ -18,6 +18,12 @@ def test_tuning_and_reinforcement_learning() -> None:
     assert (grpo.reader, facts(grpo)["training.zero_stage"], facts(grpo)["training.trainer"]) == ("script", 3, "grpo")
 
 
+def test_stage_3_of_reinforcement_learning_keeps_a_second_copy_of_the_weights_unless_told() -> None:
+    words = "python open_instruct/grpo_fast.py --model_name_or_path m --deepspeed_stage"
+    for options, ranks in (("3", 8), ("3 --deepspeed_zpg 1", 1), ("2", None)):
+        assert facts(documents(f"{words} {options}")[0]).get("training.zero_hpz_partition_size") == ranks
+
+
 def test_the_script_tells_what_it_trains_by() -> None:
     words = "--model_name_or_path m --with_tracking --max_seq_length 2048"
     started = documents(f"accelerate launch open_instruct/dpo_tune_cache.py {words}")[0]

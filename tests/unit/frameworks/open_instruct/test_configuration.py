@@ -109,3 +109,11 @@ def test_what_shards_and_offloads_a_preference_run_is_read() -> None:
     assert facts(document)["training.zero_stage"] == 3
     assert facts(document)["training.offload_optimizer"] == "cpu"
     assert {entry.fact for entry in document.unresolved} == {"training.gradient_checkpointing", "training.optimizer"}
+
+
+def test_the_scripts_own_stage_3_keeps_a_second_copy_of_the_weights_unless_told() -> None:
+    for keys, ranks in (({"zero_stage": 3}, 8), ({"zero_stage": 3, "zero_hpz_partition_size": 1}, 1), ({}, None)):
+        document = open_instruct.read({**SHORT, "beta": 5, **keys}, "r.yaml").documents[0]
+        found = resolve("x", rules=open_rules(()), documents=[document]).roles["train"]
+        stated = found.get("training.zero_hpz_partition_size")
+        assert (stated and stated.value) == ranks

@@ -1,5 +1,6 @@
 import pytest
 
+from compatcheck.memory.closed_form.optimizer_states import moment_bytes
 from compatcheck.memory.closed_form.parameters import QUANTISED_BYTES, count_quantised, dequantised, parameters
 
 SEVEN = 6738415616
@@ -37,6 +38,22 @@ def test_modules_trained_in_full_keep_their_frozen_original(make_run):
     plain = sum(part.size.expected for part in parameters(make_run(**changes)))
     with_head = make_run(**changes, training__lora_modules_to_save=("lm_head",))
     assert sum(part.size.expected for part in parameters(with_head)) - plain == 2 * 32000 * 4096
+
+
+def test_a_program_that_casts_what_it_trains_has_its_copies_in_that_dtype(make_run):
+    changes = {
+        "training__peft": "lora",
+        "training__sharding": "ddp",
+        "hardware__world_size": 8,
+        "training__lora_modules_to_save": ("lm_head",),
+        "model__load_dtype": "bfloat16",
+    }
+    run = make_run(**changes, program__trained_dtype="float32")
+    copies = [part.size.expected for part in parameters(run) if part.name == "trained copies of modules"]
+    assert copies == [4 * 32000 * 4096]
+    assert moment_bytes(run) == 2 * 4 * (run.adapters + 32000 * 4096)
+    sharded = make_run(**{**changes, "training__sharding": "zero"}, training__zero_stage=2, program__trained_dtype="float32")
+    assert sharded.copy_bytes == 2
 
 
 def test_bitsandbytes_unpacks_one_weight_and_gptq_keeps_a_block_of_them(make_run):
