@@ -57,6 +57,7 @@ _UNREAD_OF_UNSLOTH = frozenset({
 """What Unsloth decides whatever TRL's arguments say, in ways nobody put down: it removes padding by itself from 2025.12 on."""
 
 
+STANDBY = "UNSLOTH_VLLM_STANDBY"
 _STARTS = re.compile(
     rb"^(?:if[ \t]+__name__\b|(?!class\b|def\b|from\b|import\b|async\b|[@#\s\"'])[^#\n]*"
     rb"(?:Trainer\(|\.train\(|Accelerator\(|initialize\(|\bmain\())",
@@ -240,6 +241,7 @@ def _find(path: str, script: Script, objects: Objects, *, launched: bool) -> Fin
     if found.makes_optimizer:
         found.values.pop("optim", None)
     found.changes += [*Changes(objects).find(), *_of_unsloth(found)]
+    _take_standby(found)
     adapters = found.values.get("use_peft")
     if (
         adapters is not None and adapters.why is None
@@ -259,6 +261,17 @@ def _imports_unsloth(found: Findings) -> int | None:
     """Return the line in which a script imports Unsloth, which writes TRL's trainers anew; None where it does not."""
     lines = import_lines(found.objects.script.tree)
     return next((line for line, path in lines if path.partition(".")[0] == "unsloth"), None)
+
+
+def _take_standby(found: Findings) -> None:
+    """Take whether the engine that Unsloth starts sleeps between rollouts: the variable is read where it is imported."""
+    for node, _, condition in found.objects.script.visited:
+        match node:
+            case ast.Assign(
+                targets=[ast.Subscript(value=owner, slice=ast.Constant(value=name))], value=ast.Constant(value="1")
+            ) if name == STANDBY and dotted_name(owner) == "os.environ" and condition is None:
+                found.statements[STANDBY] = (Statement(None, STANDBY, "1"), node.lineno)
+                found.lines[STANDBY] = node.lineno
 
 
 def _of_unsloth(found: Findings) -> Iterator[Change]:

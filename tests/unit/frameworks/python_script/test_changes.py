@@ -385,3 +385,16 @@ def test_the_engine_that_unsloth_starts_is_read(
     assert (None if stated is None else stated.value) == share
     assert ("program.engine_shares_weights" in facts) is (engine is not None)
     assert ("rollout.engine" in {name for name, _, _ in subject.unresolved}) is ("FAST" in load)
+
+
+@pytest.mark.parametrize(
+    ("standby", "share"), [("", 0.6), ('import os\nos.environ["UNSLOTH_VLLM_STANDBY"] = "1"\n', 0.87875)]
+)
+def test_unsloths_engine_sleeps_where_a_variable_says_so(tmp_path: Path, standby: str, share: float) -> None:
+    load = ", fast_inference=True, gpu_memory_utilization=0.6"
+    text = standby + UNSLOTH.format(load=load, more="r=32").replace("SFT", "GRPO")
+    device = {"hardware.memory_bytes": 80 * 2**30, "runtime.torch_build": "cuda"}
+    facts = read(tmp_path, text, device, unsloth="2026.10.9", trl="0.24.0", vllm="0.12.0").roles["train"]
+    assert facts["rollout.sleep_mode"].value is bool(standby)
+    assert facts["rollout.gpu_memory_utilization"].value == share
+    assert ("allocator.expandable_segments" in facts) is not bool(standby)
