@@ -44,6 +44,8 @@ _LORA = {
     "modules_to_save": "lora_modules_to_save", "lora_alpha": "lora_alpha", "use_rslora": "use_rslora",
 }  # fmt: skip
 """Keywords of LoraConfig and the names they have as script arguments."""
+_OF_PEFT = {"r": 8, "lora_dropout": 0.0}
+"""What ``LoraConfig`` takes where nobody says otherwise (peft 0.3.0, 0.21.2 tuners/lora): TRL's own options have other defaults."""
 _LOADING = {
     "torch_dtype",
     "dtype",
@@ -228,6 +230,9 @@ def _leave_open(call: Call, keys: Iterable[str], found: Findings, into: dict[str
 def _take_adapter(call: Call, found: Findings) -> None:
     found.take("use_peft", Given(True, call.line), call)
     _leave_open(call, (_LORA[key] for key in _LORA if key not in call.keywords), found)
+    for key, usual in _OF_PEFT.items() if call.name == "LoraConfig" and not call.is_open else ():
+        if key not in call.keywords and not call.positional:
+            found.take(_LORA[key], Given(usual, call.line), call)
     for key, given in call.keywords.items():
         if key in _LORA:
             found.take(_LORA[key], given, call)

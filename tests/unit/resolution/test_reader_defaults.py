@@ -562,3 +562,11 @@ def test_easy_r1_fuses_its_optimizer(rules: RuleSet) -> None:
     roles = resolve("x", rules=rules, environment=environment, documents=written(text)).roles
     assert roles["actor"]["training.optimizer_implementation"].value == "fused"
     assert {role["rollout.max_num_batched_tokens"].value for role in roles.values()} == {8192}
+
+
+def test_adapters_of_trls_own_scripts_have_the_defaults_of_its_options(rules: RuleSet) -> None:
+    (document,) = written("trl sft --model_name_or_path m --dataset_name d --use_peft --load_in_4bit")
+    facts = facts_of(rules, [document], trl="1.0.0", transformers="4.56.2", torch="2.8.0")
+    assert facts["training.lora_rank"].value == 16
+    assert facts["training.lora_dropout"].value == 0.05
+    assert facts["model.double_quantization"].value is False

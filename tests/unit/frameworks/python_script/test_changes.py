@@ -398,3 +398,15 @@ def test_unsloths_engine_sleeps_where_a_variable_says_so(tmp_path: Path, standby
     assert facts["rollout.sleep_mode"].value is bool(standby)
     assert facts["rollout.gpu_memory_utilization"].value == share
     assert ("allocator.expandable_segments" in facts) is not bool(standby)
+
+
+ADAPTED = "from trl import SFTConfig, SFTTrainer\nSFTTrainer(model='m', args=SFTConfig('o'), peft_config={}).train()\n"
+
+
+@pytest.mark.parametrize(("made", "rank", "dropout"), [("", 8, 0.0), ("r=16, lora_dropout=0.1", 16, 0.1)])
+def test_adapters_made_in_a_script_have_pefts_own_defaults(
+    tmp_path: Path, made: str, rank: int, dropout: float
+) -> None:
+    text = f"from peft import LoraConfig\n{ADAPTED.format(f'LoraConfig({made})')}"
+    facts = read(tmp_path, text, trl="0.24.0").roles["train"]
+    assert (facts["training.lora_rank"].value, facts["training.lora_dropout"].value) == (rank, dropout)
