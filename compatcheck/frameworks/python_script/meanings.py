@@ -45,7 +45,7 @@ _LORA = {
 }  # fmt: skip
 """Keywords of LoraConfig and the names they have as script arguments."""
 _OF_PEFT = {"r": 8, "lora_dropout": 0.0}
-"""What ``LoraConfig`` takes where nobody says otherwise (peft 0.3.0, 0.21.2 tuners/lora): TRL's own options have other defaults."""
+"""What ``LoraConfig`` takes where nobody says otherwise (peft 0.3.0, 0.21.2): TRL's own options have other defaults."""
 _LOADING = {
     "torch_dtype",
     "dtype",
