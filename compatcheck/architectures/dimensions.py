@@ -33,7 +33,7 @@ _ALGORITHMS = {
 }  # fmt: skip
 """Words of NVIDIA's Model Optimizer (0.47.0 torch/export/convert_hf_config.py)."""
 OF_MODEL_OPTIMIZER = "hf_quant_config.json"
-"""File beside config.json that says the same where that one is silent, as engines read it (sglang 0.5.6 configs/model_config.py)."""
+"""File beside config.json that says the same where that one is silent, as engines read it (sglang 0.5.6 model_config.py)."""
 _FORMATS = {
     "float-quantized": "fp8", "int-quantized": "int8", "nvfp4-pack-quantized": "nvfp4", "mxfp8-quantized": "mxfp8",
 }  # fmt: skip
