@@ -133,3 +133,13 @@ def test_a_script_that_is_not_here_is_said_and_leaves_open_what_it_makes_of_the_
 def test_a_script_of_the_library_itself_needs_not_be_here(project: Path) -> None:
     (project / "run.sh").write_text(TRAIN.replace("train.py", "trl/scripts/sft.py"))
     assert not any("is not here" in gap.why for gap in look("run.sh").gaps)
+
+
+def test_a_program_that_is_a_namespace_has_the_release_of_the_project_around_it(project: Path) -> None:
+    """prime-rl's package has no ``__init__.py``."""
+    (project / "src" / "prime_rl" / "trainer").mkdir(parents=True)
+    (project / "pyproject.toml").write_text('[project]\nname = "prime-rl"\nversion = "0.8.0"\n')
+    (project / "rl.toml").write_text('[model]\nname = "m"\n[trainer.optim]\nlr = 1e-6\n[orchestrator]\n[inference]\n')
+    environment = look("rl.toml").environment
+    assert environment is not None
+    assert environment.packages["prime-rl"].specifier == ">=0.8.0"
