@@ -32,6 +32,8 @@ _ALGORITHMS = {
     "W4A16_AWQ": "awq",
 }  # fmt: skip
 """Words of NVIDIA's Model Optimizer (0.47.0 torch/export/convert_hf_config.py)."""
+OF_MODEL_OPTIMIZER = "hf_quant_config.json"
+"""File beside config.json that says the same where that one is silent, as engines read it (sglang 0.5.6 model_config.py)."""
 _FORMATS = {
     "float-quantized": "fp8", "int-quantized": "int8", "nvfp4-pack-quantized": "nvfp4", "mxfp8-quantized": "mxfp8",
 }  # fmt: skip
@@ -252,6 +254,11 @@ def _read_dtype(keys: Keys, text: Keys) -> Found | None:
 
 def _read_quantization(keys: Keys) -> Found | None:
     value, key = keys.find("quantization_config")
+    beside = keys.config.get(OF_MODEL_OPTIMIZER)
+    if value is None and isinstance(beside, Mapping) and isinstance(beside.get("quantization"), Mapping):
+        stated = {**beside["quantization"], "ignore": beside["quantization"].get("exclude_modules")}
+        known = _ALGORITHMS.get(str(stated.get("quant_algo"))) if _takes_all(stated) else None
+        return None if known is None else (known, OF_MODEL_OPTIMIZER)
     if value is None:
         return None, key or CLASS_DEFAULT
     if not isinstance(value, Mapping):

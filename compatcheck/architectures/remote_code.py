@@ -1,4 +1,4 @@
-"""Formulas of language models whose classes lie in their own repositories, not in transformers.
+"""Formulas of language models whose classes lie in their own repositories, or in releases of transformers behind those measured.
 
 Their configuration classes are not among the class defaults, so a file that leaves out a dimension is not counted.
 """
@@ -34,7 +34,9 @@ CONFIGURATIONS: Mapping[str, ClassDefaults] = {
     "chatglm": ClassDefaults({}, _CHATGLM_ALIASES, {}, "ChatGLMModel"),
     "internlm": ClassDefaults({"tie_word_embeddings": False, "bias": True}, {}, {}, "InternLMForCausalLM"),
     "internlm2": ClassDefaults({"tie_word_embeddings": False}, {}, {}, "InternLM2ForCausalLM"),
+    "glm_moe_dsa": ClassDefaults({"tie_word_embeddings": False}, {}, {}, "GlmMoeDsaForCausalLM"),
     "kimi_k2": cast("ClassDefaults", class_defaults("deepseek_v3")),  # its class is DeepSeek-V3's
+    "mimo": ClassDefaults({"tie_word_embeddings": False}, {}, {}, "MiMoForCausalLM"),
     "qwen": ClassDefaults({"tie_word_embeddings": False}, {"head_dim": "kv_channels"}, {}, "QWenLMHeadModel"),
 }
 """Model type → what its configuration class says about keys that a file leaves out."""
@@ -85,12 +87,34 @@ def _internlm(keys: Keys) -> ParameterCounts | None:
     return llama(keys, qkv_bias="bias", out_bias="bias") if _has(keys, "intermediate_size") else None
 
 
+def _mimo(keys: Keys) -> ParameterCounts | None:
+    """Count MiMo, which is Qwen2, without the layers that predict further tokens (XiaomiMiMo/MiMo modeling_mimo.py)."""
+    return llama(keys, qkv_bias="attention_bias") if _has(keys, "intermediate_size") else None
+
+
+def _glm_moe_dsa(keys: Keys) -> ParameterCounts | None:
+    """Count GLM-5, DeepSeek-V3's with an indexer in each layer, or in those that choose for others (transformers 5.24.0)."""
+    names = ("intermediate_size", "q_lora_rank", "index_n_heads", "index_head_dim", "n_routed_experts")
+    counts = EXPERTS["deepseek_v3"](keys) if _has(keys, *names) else None
+    if counts is None:
+        return None
+    hidden, heads, width = (keys.size(name) for name in ("hidden_size", "index_n_heads", "index_head_dim"))
+    indexer = linear(keys.size("q_lora_rank"), heads * width) + linear(hidden, width + heads) + layer_norm(width)
+    layers, each = keys.size("num_hidden_layers"), keys.amount("index_topk_freq", 1)
+    first = keys.amount("index_skip_topk_offset", 0) if each > 1 else 0
+    chosen = sum(layer < first or (layer - first) % each == each - 1 for layer in range(layers))
+    more = chosen * indexer
+    return counts._replace(total=counts.total + more, in_blocks=counts.in_blocks + more)
+
+
 FORMULAS: Mapping[str, Formula] = {
     "baichuan": _baichuan,
     "chatglm": _chatglm,
     "internlm": _internlm,
     "internlm2": _internlm,
+    "glm_moe_dsa": _glm_moe_dsa,
     "kimi_k2": EXPERTS["deepseek_v3"],
+    "mimo": _mimo,
     "qwen": _qwen,
 }
 

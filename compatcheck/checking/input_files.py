@@ -566,6 +566,12 @@ def _read_report(path: str, files: Files) -> Iterator[InputFile]:
     reports = read_found(path, files)
     for found in reports:
         environment = found.environment
+        if _is_of_another_machine(environment, path, files):
+            reason = "is the output of a CUDA device, and the cells install torch for ROCm: it was recorded on another machine"
+            entry = Skipped(
+                environment.facts[_BUILD][1], reason, "name the device, for example --gpu 1xMI300X", named=True
+            )
+            environment = Environment(path, {}, complete=False, skipped=(entry,))
         if found.accelerate is not None and len(reports) > 1:
             reason, hint = (
                 "the configuration of accelerate is not read beside several environments",
@@ -579,6 +585,22 @@ def _read_report(path: str, files: Files) -> Iterator[InputFile]:
 
         documents = accelerate.read(reports[0].accelerate, path).documents
         yield InputFile(f"{path} (accelerate)", mark_named(documents))
+
+
+_BUILD = "runtime.torch_build"
+_ROCM_INDEX = lazy_compile(
+    rb"(?s)\brocm.{0,2000}download\.pytorch\.org/whl/|download\.pytorch\.org/whl/(?:nightly/)?rocm"
+)
+
+
+def _is_of_another_machine(environment: Environment, path: str, files: Files) -> bool:
+    """Tell whether a notebook installs torch for other devices than those that its recorded output is of."""
+    if not path.endswith(".ipynb") or environment.facts.get(_BUILD, ("",))[0] != "cuda":
+        return False
+    from compatcheck.frameworks.python_script.notebook import find_cells  # noqa: PLC0415 (only for notebooks)
+
+    cells = find_cells(path, read_bytes(path, files).decode("utf-8", "replace"))
+    return any(_ROCM_INDEX.search("".join(line for _, line in cell).encode()) for cell in cells)
 
 
 def _read_configurations(

@@ -84,13 +84,13 @@ def _with_checkouts(
                 continue
             own = program.module if name == program.packages[0] else None
             module = own or name.replace("-", "_")
-            places = (f"{module}/__init__.py", f"src/{module}/__init__.py")
+            places = (f"{module}/__init__.py", f"src/{module}/__init__.py", f"src/{module}")  # the last: a namespace
             files = (find_beside(document.source.path, place, shared.files) for place in places)
-            file = next(filter(shared.files.is_file, files), None)
+            file = next(filter(shared.files.exists, files), None)
             if file is None:
                 continue
             if (name, file) not in shared.checkouts:
-                folder = os.path.dirname(os.path.dirname(file))
+                folder = os.path.dirname(file.removesuffix("/__init__.py"))
                 releases = shared.rules.releases(name)
                 shared.checkouts[name, file] = read_release(name, module, folder, releases, shared.files)
             package = shared.checkouts[name, file]

@@ -32,6 +32,10 @@ SPREADING = frozenset({"auto", "balanced", "balanced_low_0", "sequential"})
 """Device maps by which one process spreads a model over all devices that it sees (accelerate)."""
 
 
+BENEATH = "beneath"
+"""Kind of a reference to a file in the sources of a program that says what it has for keys left out, where it is there."""
+
+
 class Statement(NamedTuple):
     """One key of a document, translated to the vocabulary where it has a meaning there."""
 
@@ -137,6 +141,8 @@ class Document(NamedTuple):
     """Options of a command by name, for a parser in the script that it starts; None where it may give any."""
     own_options: frozenset[str] = frozenset()
     """Options of a script's own that are read where the script takes them, whatever else understands them."""
+    beneath: "tuple[Document, ...]" = ()
+    """What the sources of its program, in whose checkout it lies, have for keys left out, where releases differ in it."""
     added: frozenset[str] = frozenset()
     """Keys that its program takes only where its configuration does not have them: ``+key=value`` of Hydra."""
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.core.document import Document, Gap
+from compatcheck.core.document import BENEATH, Document, Gap
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files, Overlay
 from compatcheck.core.pattern import lazy_compile
@@ -653,7 +653,24 @@ class _ReferenceReader:
 
     def compose(self, documents: Iterable[Document]) -> tuple[Document, ...]:
         """Read commands and files together with the files that they compose from, as far as those can be read."""
-        return compose([one for document in documents for one in (document, *self._read_bases(document))], self.places)
+        found = compose([one for document in documents for one in (document, *self._read_bases(document))], self.places)
+        return tuple(self._with_beneath(document) for document in found)
+
+    def _with_beneath(self, document: Document) -> Document:
+        """Lay under a command what its program's sources beside it have for keys that it leaves out."""
+        named = [one for one in document.references if one[0] == BENEATH]
+        if not named:
+            return document
+        laid: list[Document] = []
+        for _, name, _ in named:
+            path = self.places.find(document.source.path, name)[0]
+            if self.files.is_file(path):
+                with suppress(InputError):
+                    base, *_ = _read_kind(find_program(document.reader).runs_as or document.reader, path, self.files)
+                    base = base._replace(source=Source(path))
+                    laid += compose((document._replace(references=(("config", path, "--config-name"),)), base))[1:]
+        kept = tuple(one for one in document.references if one[0] != BENEATH)
+        return document._replace(references=kept, beneath=tuple(laid))
 
     def _read_bases(self, document: Document) -> Iterator[Document]:
         """Yield the files that a document composes from, each with its own; following the reference says what is not read."""

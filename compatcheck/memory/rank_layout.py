@@ -34,7 +34,8 @@ def find_contradiction(roles: Mapping[str, Facts], environment: Environment | No
     core_r0.11.0); torch's device meshes and the sharding of attention by heads ask for the same. verl before 0.8 and its forks
     divide a micro batch over all ranks by them without a remainder, and then a batch by what is left
     (verl/workers/fsdp_workers.py "normalize config", v0.7.0; Search-R1 a14dc3a). A server takes as many devices as it splits its
-    model over and leaves others alone. LitGPT has quantised bases on one device alone (`program.quantises_on_one_device`).
+    model over and leaves others alone. LitGPT has quantised bases on one device alone (`program.quantises_on_one_device`),
+    and asserts that a batch holds a micro batch for each rank (`program.refuses_part_batches`).
     """
     for role, facts in roles.items():
         sharding, stage = facts.get("training.sharding"), facts.get("training.zero_stage")
@@ -73,6 +74,17 @@ def find_contradiction(roles: Mapping[str, Facts], environment: Environment | No
             return (
                 f"a micro batch of {key} over all {world // split} data-parallel ranks{of} leaves none for each: "
                 f"make it a multiple of {world // split}"
+            )
+        batch, refuses = _count(facts, "training.global_batch_size"), facts.get("program.refuses_part_batches")
+        if (
+            None not in (batch, key, world)
+            and refuses is not None
+            and refuses.value
+            and batch // (world // split) < key  # type: ignore[operator]  # none of them is None
+        ):
+            return (
+                f"a batch of {batch} leaves each of {world // split} data-parallel ranks{of} less than a micro batch of {key}: "  # type: ignore[operator]  # as above
+                "take a larger batch, a smaller micro batch or fewer devices"
             )
         tensor, heads = stated.get("tensor", 1), _count(facts, "model.num_attention_heads")
         if heads is not None and heads % tensor:

@@ -180,6 +180,8 @@ class Run(NamedTuple):
     """Whether batches carry a mask with padding; None when not known."""
     loss: str
     """``cross_entropy``, ``chunked``, ``fused_linear``."""
+    loss_by_free_memory: bool
+    """The fused loss takes as many logits at a time as fit a share of the memory that is free."""
     trainer: str
     reference_offloads: bool
     """A reference is sharded and offloaded by the same configuration as the policy."""

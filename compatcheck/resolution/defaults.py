@@ -143,7 +143,21 @@ def apply_defaults(
         hidden |= table.hidden
         undecided |= table.apply(undecided)
         by_release = {**table.by_release, **by_release}
+    left = (undecided | by_release.keys()) - hidden - open_facts - facts.keys()
+    _take_beneath(documents, left, facts, role)
     return Applied(frozenset(hidden), {name: one for name, one in by_release.items() if name not in facts})
+
+
+def _take_beneath(documents: Sequence[Document], left: set[str], facts: dict[str, Fact], role: str) -> None:
+    """Take what the sources of a program have where its releases differ in a default, and nobody knows which this is."""
+    of = (None, "actor" if role == "train" else role)
+    for document in documents:
+        for beneath in document.beneath:
+            for one in beneath.statements:
+                if one.fact in left and one.role in of and one.fact not in facts:
+                    place = beneath.place(one.key)
+                    label = "default of the checkout"
+                    facts[one.fact] = Fact(one.fact, one.value, "reader-default", (place,), label)  # type: ignore[arg-type]  # a vocabulary value
 
 
 def contradict_defaults(

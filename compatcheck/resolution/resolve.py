@@ -19,17 +19,22 @@ from compatcheck.resolution.derive import (
 )
 from compatcheck.resolution.imported import FRAMEWORK, with_unlisted
 from compatcheck.resolution.merge import (
+    CODE,
     DECLARED,
     INSTALLED,
     LOOKED_UP,
     MEASURED,
     REPORTED,
+    SCRIPT,
     SETTING,
     Claim,
     claims_of,
     drop_stand_ins,
     merge,
     withdraw,
+)
+from compatcheck.resolution.merge import (
+    FRAMEWORK as CONFIGURED,
 )
 from compatcheck.resolution.pins import KIND as BY_PINS
 from compatcheck.resolution.pins import find_refused
@@ -188,7 +193,7 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
     merged = merge(claims)
     facts = merged.facts
     readers = _readers(documents, facts)
-    conflicts = (*merged.conflicts, *_contradicted(facts))
+    conflicts = (*merged.conflicts, *_contradicted(claims, facts))
     _describe_gaps(inputs.gaps, facts)
     unknown_device = _describe_gpu(facts, rules)
     scope = FactScope(facts, environment, rules, others=others)
@@ -295,11 +300,27 @@ def _open_adapters(
                 return
 
 
-def _contradicted(facts: Mapping[str, Fact]) -> tuple[Conflict, ...]:
-    """Return the conflict of a launcher that starts more processes than the declared nodes have devices.
+def _count_own_devices(claims: Mapping[str, list[Claim]], facts: dict[str, Fact]) -> None:
+    """Count the ranks of a run whose own file says how many devices of a node it takes: ``--gpu`` says what the node has."""
+    name, world, nodes = "hardware.gpus_per_node", "hardware.world_size", facts.get("hardware.nodes")
+    if world in facts or nodes is None or name not in facts or facts[name].origin != "declared":
+        return
+    own = min(
+        (one for one in claims[name] if one.rank in {CODE, SCRIPT, CONFIGURED}), key=lambda one: one.rank, default=None
+    )
+    if own is None or own.value == facts[name].value:
+        return
+    if isinstance(own.value, int) and isinstance(nodes.value, int):
+        words = f"the run's own file takes {own.value} of a node's devices"
+        facts[world] = Fact(world, own.value * nodes.value, "configuration", (own.source,), words)
+
+
+def _contradicted(claims: Mapping[str, list[Claim]], facts: dict[str, Fact]) -> tuple[Conflict, ...]:
+    """Return the conflict of a launcher, or a run's own file, with more processes than the declared nodes have devices.
 
     The launcher's number stands then: ``--gpu`` says what a node is, not how many there are.
     """
+    _count_own_devices(claims, facts)
     names = ("hardware.world_size", "hardware.gpus_per_node", "hardware.nodes")
     if not all(name in facts for name in names) or facts[names[1]].origin != "declared":
         return ()

@@ -61,6 +61,8 @@ TRAINERS = {
     "NashMDConfig": "nash_md",
     "BCOConfig": "bco",
 }
+OF_MODEL_CONFIG = {"lora_r", "lora_dropout", "use_bnb_nested_quant"}
+"""Options of TRL's scripts, in a class that no dump holds."""
 UNMAPPED = {
     "hf_trainer": {"accelerator_config", "deepspeed", "fp16", "fsdp", "gradient_checkpointing_kwargs", "use_cpu"},
     "trl": {
@@ -339,7 +341,9 @@ def test_rows_name_only_keys_that_the_release_has(path: Path) -> None:
         known.setdefault((stated.reader, json.dumps(stated.facts, sort_keys=True)), set()).add(stated.key)
     for (reader, facts), keys in known.items():
         for row in rows_of(reader):
-            if row["key"] is None or "." in row["key"] or not fits(row, dump["versions"], json.loads(facts)):
+            if row["key"] is None or "." in row["key"] or row["key"] in OF_MODEL_CONFIG:
+                continue
+            if not fits(row, dump["versions"], json.loads(facts)):
                 continue
             assert row["key"] in keys | UNMAPPED.get(reader, set()), f"{path.stem} {facts}: no key {row['key']}"
 

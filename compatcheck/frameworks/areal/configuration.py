@@ -35,7 +35,8 @@ MODEL_TABLE = KeyTable(__file__, "model_keys.txt")
 NAMES = Names(__file__)
 MODEL_NAMES = Names(__file__, "model_names.txt")
 ACTOR, CRITIC, REFERENCE = "actor", "critic", "reference"
-SECTIONS = {"actor.": ACTOR, "critic.": CRITIC, "ref.": REFERENCE}
+SECTIONS = {"actor.": ACTOR, "critic.": CRITIC, "ref.": REFERENCE, "teacher.": REFERENCE}
+"""A teacher only runs forward, as a reference does; beside one it stays open."""
 _KINDS = {"sft": "sft", "dpo": "dpo", "rw": "reward"}
 """``train_dataset.type`` → what is trained; everything else is reinforcement learning."""
 _PAIRS = frozenset({"dpo", "reward"})
@@ -164,8 +165,12 @@ def settle(options: Options) -> Settled:
     models: dict[str, str] = {}
     known: list[Statement] = []
     unresolved: list[Unresolved] = []
+    scores = "ref" if "teacher.backend" not in options or _has_reference(options, kind) else "teacher"
     for section, role in SECTIONS.items():
         backend = parse_backend(value_of(options, f"{section}backend"))
+        if role == REFERENCE and section != f"{scores}.":  # defaults of a reference are those of a teacher
+            table.update((key, SILENT) for key in options if key.startswith(section) and section == "ref.")
+            continue
         if role not in roles:
             table.update(dict.fromkeys((f"{section}{key}" for key in (*MODEL_TABLE, "path")), SILENT))
             continue
@@ -183,7 +188,7 @@ def settle(options: Options) -> Settled:
         known.append(Statement("training.peft", "(only run forward)", None, REFERENCE))
     critic = "ppo" if CRITIC in roles else "grpo"
     known.append(Statement("training.trainer", "train_dataset.type", kind or critic))
-    known.append(Statement("training.reference_model", "ref", REFERENCE in roles))
+    known.append(Statement("training.reference_model", scores, REFERENCE in roles))
     known += _batches(options, kind, roles)
     if not kind:
         known += _engine(options, table)
@@ -197,10 +202,14 @@ def _find_roles(options: Options, kind: str) -> Iterator[str]:
     yield ACTOR
     if not kind and value_of(options, "critic.backend") is not None:
         yield CRITIC
+    if _has_reference(options, kind) or (not kind and "teacher.backend" in options):
+        yield REFERENCE
+
+
+def _has_reference(options: Options, kind: str) -> bool:
     weight = value_of(options, "actor.kl_ctl", 0.1)
     needs = kind == "dpo" or (not kind and not (isinstance(weight, int | float) and weight <= 0))
-    if needs and any(key.startswith("ref.") for key in options):
-        yield REFERENCE
+    return needs and any(key.startswith("ref.") for key in options)
 
 
 def _of_model(options: Options, section: str, role: str, backend: Backend | None, kind: str) -> Table:
@@ -318,11 +327,21 @@ def _batches(options: Options, kind: str, roles: tuple[str, ...]) -> Iterator[St
         "train_dataset.max_length": value_of(options, "train_dataset.max_length") if kind else None,
         "gconfig.max_tokens": None if kind else value_of(options, "gconfig.max_tokens", 32768),
         "actor.mb_spec.max_tokens_per_mb": limit,
+        **(_engine_limit(options) if not kind else {}),
     }
     bounds = {key: length for key, length in longest.items() if isinstance(length, int)}
     if bounds:
         key = min(bounds, key=lambda name: bounds[name])
         yield Statement("training.sequence_length", key, bounds[key])
+
+
+def _engine_limit(options: Options) -> dict[str, Any]:
+    """Return the tokens of a sequence that the engine takes, by their key: no sample is longer."""
+    backend = parse_backend(value_of(options, "rollout.backend"))
+    key = {"sglang": "sglang.context_length", "vllm": "vllm.max_model_len"}.get(
+        "" if backend is None else backend.engine
+    )
+    return {} if key is None else {key: value_of(options, key, 32768)}
 
 
 def _engine(options: Options, table: Table) -> Iterator[Statement]:

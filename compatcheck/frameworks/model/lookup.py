@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.architectures.count import count_parameters
+from compatcheck.architectures.dimensions import OF_MODEL_OPTIMIZER
 from compatcheck.core.document import Statement
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
@@ -139,6 +140,9 @@ def _read_path(path: str, files: Files) -> Document:
     if not recognise(config):
         msg = "has no model_type, so it is not a model configuration"
         raise InputError(msg, source=Source(file, "model_type"), hint="name the config.json that save_pretrained wrote")
+    beside = os.path.join(os.path.dirname(file), OF_MODEL_OPTIMIZER)
+    if files.exists(beside):
+        config = {**config, OF_MODEL_OPTIMIZER: parse_json(read_text(beside, files), beside)}
     if directory is not None and _holds_weights(directory, files):
         return _with_weights(config, file, directory, files)
     return _translate(config, file)

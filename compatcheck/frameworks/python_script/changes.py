@@ -22,7 +22,6 @@ from compatcheck.frameworks.python_script.objects import (
     VERBS_OF_CHANGE,
     Kind,
     given_to,
-    import_lines,
     is_well_known,
 )
 
@@ -56,15 +55,6 @@ OF_MODEL = ADAPTERS | CHECKPOINTING | KERNELS | DTYPES | SHARDING | {
     "model.attn_implementation", "model.quantization", "model.use_cache", "training.compile",
 }  # fmt: skip
 """Facts that each kind of object decides, and parts of them."""
-
-_OF_UNSLOTH = frozenset({
-    "model.attn_implementation", "training.eval_batch_size", "training.eval_accumulation_steps", "training.empty_cache_steps",
-    "training.packing", "training.padding_free",
-})  # fmt: skip
-"""What Unsloth decides beside kernels, or has defaults of its own for (unsloth 2025.11.1, 2026.4.4 models/rl.py).
-
-It removes padding by itself from 2025.12 on.
-"""
 
 _METHODS: Mapping[str, frozenset[str]] = {
     "requires_grad_": TRAINABLE,
@@ -173,12 +163,6 @@ class Changes:
         for one in self.objects.script.assignments():
             yield from self._of_attribute(one)
         yield from self._of_own_trainers()
-        if "unsloth" in {path.partition(".")[0] for path in self.objects.imports.values()}:
-            line = next(
-                line for line, path in import_lines(self.objects.script.tree) if path.partition(".")[0] == "unsloth"
-            )
-            why = "trains with unsloth, whose kernels for attention, loss and checkpointing are not modelled"
-            yield Change(line, why, KERNELS | CHECKPOINTING | DTYPES | _OF_UNSLOTH, 0)
 
     def _of_call(self, call: ast.Call, scope: Scope) -> Iterator[Change]:
         name, func = self.objects.last_name(call), call.func

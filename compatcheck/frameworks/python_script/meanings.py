@@ -44,6 +44,8 @@ _LORA = {
     "modules_to_save": "lora_modules_to_save", "lora_alpha": "lora_alpha", "use_rslora": "use_rslora",
 }  # fmt: skip
 """Keywords of LoraConfig and the names they have as script arguments."""
+_OF_PEFT = {"r": 8, "lora_dropout": 0.0}
+"""What ``LoraConfig`` takes where nobody says otherwise (peft 0.3.0, 0.21.2): TRL's own options have other defaults."""
 _LOADING = {
     "torch_dtype",
     "dtype",
@@ -141,6 +143,11 @@ class Findings:
         """Whether nothing here is about training."""
         return not (self.values or self.accelerate or self.statements or self.trainers or self.deepspeed or self.models)
 
+    @property
+    def is_of_trl(self) -> bool:
+        """Whether a trainer of TRL is made, or one that may be: the plain Trainer has an empty name."""
+        return bool(self.unread) or any(self.trainers)
+
     def take(self, key: str, given: Given, call: Call | None = None, into: dict[str, Given] | None = None) -> None:
         """Take one keyword; a second call that says otherwise, or a branch nobody can decide, makes it unknown."""
         values = self.values if into is None else into
@@ -224,6 +231,9 @@ def _leave_open(call: Call, keys: Iterable[str], found: Findings, into: dict[str
 def _take_adapter(call: Call, found: Findings) -> None:
     found.take("use_peft", Given(True, call.line), call)
     _leave_open(call, (_LORA[key] for key in _LORA if key not in call.keywords), found)
+    for key, usual in _OF_PEFT.items() if call.name == "LoraConfig" and not call.is_open else ():
+        if key not in call.keywords and not call.positional:
+            found.take(_LORA[key], Given(usual, call.line), call)
     for key, given in call.keywords.items():
         if key in _LORA:
             found.take(_LORA[key], given, call)
@@ -336,13 +346,7 @@ def _take_wrapped(call: Call, found: Findings) -> None:
         wanted = [(call.keywords.get(key, Given(usual, call.line)), usual) for key, usual in _OF_KERNELS.items()]
         if not call.is_open and all(given.why is None and given.value == usual for given, usual in wanted):
             found.state("program.calls_4bit_linears", "lora_dropout", value=False, call=call)
-        given = call.keywords.get("use_gradient_checkpointing") or Given(True, call.line)
-        how = given.value if given.why is None else None
-        if how == "unsloth":
-            found.state("training.activation_offloading", "use_gradient_checkpointing", value=True, call=call)
-            found.state("program.offloads_by_trl", "use_gradient_checkpointing", value=False, call=call)
-        if given.why is not None or not call.is_open:
-            found.take("gradient_checkpointing", given if given.why else given._replace(value=bool(how)), call)
+        _take_fast_checkpointing(call, found)
     elif not found.objects.is_lora([*call.node.args[1:], *(word.value for word in call.node.keywords)], call.scope):
         found.open(call, ADAPTERS, "gives the model adapters in a way that is not read")
     elif call.condition is not None:
@@ -388,9 +392,35 @@ def _take_fast(call: Call, found: Findings) -> None:
     """Take what Unsloth's loading decides: quantization, and the length that its Trainers take from the model."""
     if not call.owner.startswith("Fast") or call.is_open:
         return
-    found.take("load_in_4bit", call.keywords.get("load_in_4bit", Given(True, call.line)), call)  # from 2024.1 on
-    if "max_seq_length" in call.keywords:  # unsloth 2025.11.1 and 2026.4.4 models/rl.py
-        found.take("max_seq_length", call.keywords["max_seq_length"], call)
+    whole = call.keywords.get("full_finetuning", Given(False, call.line))
+    if (
+        whole.why is None and whole.value is True
+    ):  # whatever it is told of 4 or 8 bits (unsloth 2025.9.1 models/loader.py)
+        found.statements["full_finetuning"] = (Statement(None, "(full_finetuning)", value=True), call.line)
+        found.take("load_in_4bit", Given(False, call.line), call)
+        _take_fast_checkpointing(call, found)
+    else:
+        found.take("load_in_4bit", call.keywords.get("load_in_4bit", Given(True, call.line)), call)  # from 2024.1 on
+    found.take("max_seq_length", call.keywords.get("max_seq_length", Given(2048, call.line)), call)
+
+
+def _take_fast_checkpointing(call: Call, found: Findings) -> None:
+    """Take how Unsloth recomputes activations: ``"unsloth"`` keeps on the host what it starts from.
+
+    Source: unsloth_zoo 2025.11.1 gradient_checkpointing.py.
+    """
+    given = call.keywords.get("use_gradient_checkpointing")
+    if given is not None and given.why is None and given.value == "unsloth":
+        found.state("training.activation_offloading", "use_gradient_checkpointing", value=True, call=call)
+    elif given is not None and given.why is None:
+        found.state("training.activation_offloading", "use_gradient_checkpointing", value=False, call=call)
+    elif given is not None:
+        found.unresolved.append(
+            Unresolved("training.activation_offloading", "use_gradient_checkpointing", given.why or "")
+        )
+    if given is not None or not call.is_open:
+        given = given or Given(True, call.line)
+        found.take("gradient_checkpointing", given if given.why else given._replace(value=bool(given.value)), call)
 
 
 def _take_engine(call: Call, found: Findings) -> None:

@@ -22,12 +22,12 @@ from compatcheck.frameworks.accelerate import configuration as accelerate
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
 from compatcheck.frameworks.python_script.calls import Given, Script, parse_script, too_deep
-from compatcheck.frameworks.python_script.changes import TRAINABLE, Changes
+from compatcheck.frameworks.python_script.changes import CHECKPOINTING, DTYPES, LOSS, TRAINABLE, Change, Changes
 from compatcheck.frameworks.python_script.handed_on import HandedOn, find_handed_on, find_module, parse_started
 from compatcheck.frameworks.python_script.meanings import ARGUMENTS, TAKERS, TRAINERS, TRL_CONFIGS, Findings, take_call
 from compatcheck.frameworks.python_script.nodes import PARSERS, defaults_of, dotted_name
 from compatcheck.frameworks.python_script.notebook import read_source
-from compatcheck.frameworks.python_script.objects import Kind, Objects
+from compatcheck.frameworks.python_script.objects import Kind, Objects, import_lines
 from compatcheck.frameworks.python_script.own_options import find_own_options
 from compatcheck.frameworks.translation import translate
 from compatcheck.frameworks.trl import configuration as trl
@@ -50,6 +50,14 @@ _OPTIONS = frozenset(key.partition(".")[0] for key in hf_trainer.TABLE) | _DECID
 """Arguments that have a meaning, or an entry that has one."""
 
 
+_UNREAD_OF_UNSLOTH = frozenset({
+    "model.attn_implementation", "training.use_liger_kernel", "training.use_reentrant", "training.packing",
+    "training.padding_free",
+})  # fmt: skip
+"""What Unsloth decides whatever TRL's arguments say, in ways nobody put down: it removes padding by itself from 2025.12 on."""
+
+
+STANDBY = "UNSLOTH_VLLM_STANDBY"
 _STARTS = re.compile(
     rb"^(?:if[ \t]+__name__\b|(?!class\b|def\b|from\b|import\b|async\b|[@#\s\"'])[^#\n]*"
     rb"(?:Trainer\(|\.train\(|Accelerator\(|initialize\(|\bmain\())",
@@ -232,7 +240,8 @@ def _find(path: str, script: Script, objects: Objects, *, launched: bool) -> Fin
             found.set(one.name, given, one.value, one)
     if found.makes_optimizer:
         found.values.pop("optim", None)
-    found.changes += Changes(objects).find()
+    found.changes += [*Changes(objects).find(), *_of_unsloth(found)]
+    _take_standby(found)
     adapters = found.values.get("use_peft")
     if (
         adapters is not None and adapters.why is None
@@ -246,6 +255,32 @@ def _find(path: str, script: Script, objects: Objects, *, launched: bool) -> Fin
         why = f"parses options of its own; {TAKEN_AS_EMPTY}"
         found.gaps.append(Gap(source._replace(line=script.options.line), why, assumed=True))
     return found
+
+
+def _imports_unsloth(found: Findings) -> int | None:
+    """Return the line in which a script imports Unsloth, which writes TRL's trainers anew; None where it does not."""
+    lines = import_lines(found.objects.script.tree)
+    return next((line for line, path in lines if path.partition(".")[0] == "unsloth"), None)
+
+
+def _take_standby(found: Findings) -> None:
+    """Take whether the engine that Unsloth starts sleeps between rollouts: the variable is read where it is imported."""
+    for node, _, condition in found.objects.script.visited:
+        match node:
+            case ast.Assign(
+                targets=[ast.Subscript(value=owner, slice=ast.Constant(value=name))], value=ast.Constant(value="1")
+            ) if name == STANDBY and dotted_name(owner) == "os.environ" and condition is None:
+                found.statements[STANDBY] = (Statement(None, STANDBY, "1"), node.lineno)
+                found.lines[STANDBY] = node.lineno
+
+
+def _of_unsloth(found: Findings) -> Iterator[Change]:
+    """Yield what Unsloth changes, where a script imports it, that neither its record nor a formula says."""
+    line = _imports_unsloth(found)
+    if line is not None:
+        facts = _UNREAD_OF_UNSLOTH if found.is_of_trl else _UNREAD_OF_UNSLOTH | CHECKPOINTING | DTYPES
+        why = "trains with unsloth, whose kernels for attention, blocks and losses other than SFT's are not modelled"
+        yield Change(line, why, facts if found.trainers.keys() == {"sft"} else facts | LOSS, 0)
 
 
 def _modules_of_parsed(script: Script, objects: Objects, path: str, files: Files) -> tuple[str, ...]:
@@ -291,8 +326,8 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         except InputError as error:
             found.skipped.append(Skipped(found.source, error.message, error.hint))
     main = translated[0] if translated else Document("hf_trainer", found.source, ())
-    of_trl = trainers or found.unread
-    reader = "trl" if of_trl else "hf_trainer"
+    of_trl = found.is_of_trl
+    reader = ("trl" if _imports_unsloth(found) is None else "unsloth") if of_trl else "hf_trainer"
     is_trainer = bool(found.trainers) or found.has_arguments
     if not is_trainer or (from_command and not (launched and of_trl)):
         reader = "script"

@@ -7,6 +7,7 @@ file tell the pipeline. Megatron's workers (mcore_adapter) and those on FSDP2 lo
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.document import LEFT_OUT, Document, Gap, Statement
@@ -352,6 +353,10 @@ def _name_models(
             yield shared, kind
 
 
+_OF_TEACHERS = re.compile(rf"teacher\.\w+\.{re.escape(STRATEGY)}$")
+"""Key of a section of one teacher among several, each for data of its own (8eb27cc2 roll/pipeline/agentic/agentic_config.py)."""
+
+
 def _infer(values: Mapping[str, Any], pipeline: Pipeline, roles: Mapping[str, str | None]) -> Iterator[Statement]:
     """Say what follows from several keys, or from the pipeline."""
     key = "(program)"
@@ -360,6 +365,8 @@ def _infer(values: Mapping[str, Any], pipeline: Pipeline, roles: Mapping[str, st
     if pipeline is _GENERATES:
         yield Statement("program.serves", key, True)
     yield from name_roles(role for role in roles.values() if role is not None)
+    if any(_OF_TEACHERS.match(key) for key in values):
+        yield Statement(None, "teacher", value=True)
     yield from state_value_heads(role for role in roles.values() if role is not None)
     if "reference" in roles.values():
         yield from state_forward_only("reference")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from compatcheck.core.document import LEFT_OUT, Document, Gap, Statement
+from compatcheck.core.document import BENEATH, LEFT_OUT, Document, Gap, Statement
 from compatcheck.frameworks.conversions import opens
 from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Table
 from compatcheck.frameworks.launch.arguments import (
@@ -83,7 +83,9 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
         known = (Statement("training.trainer", "(program)", "sft"), *_of_engine(options))
     skipped = tuple(skip_refused(overrides.refused))
     references = tuple(_configurations(overrides, launch))
-    composed = () if references else _compositions(overrides, launch, kind)
+    if kind == "rl" and not references and base:
+        references = ((BENEATH, f"verl/trainer/config/_generated_{base}.yaml", "--config-name"),)
+    composed = () if any(one[0] == "config" for one in references) else _compositions(overrides, launch, kind)
     gaps = (*composed, *_choices(overrides, launch), *_left_to_engine(overrides, launch))
     further = FurtherContent(known, references, skipped, overrides.unknown, gaps)
     document = make_command_document(meanings, source, options, further)

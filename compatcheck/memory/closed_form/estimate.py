@@ -297,6 +297,7 @@ def _evaluation(run: Run, always: Parts) -> tuple[Phase, ...]:
     """Return the forward over a batch of evaluation, which keeps nothing but makes the logits of it all and their loss.
 
     Up to transformers 5.14 and trl 0.28 Liger's fused loss makes them, too: transformers/liger-evaluation-makes-logits.
+    Unsloth asks for them up to 2026.9 (models/rl.py of 2025.9.1 to 2026.9.14 unsloth_prediction_step(); not 2026.10.9).
     Counted with whole_run on transformers 5.24.0: 10.0 B a logit of a bfloat16 model, 8.0 of a float32 one. TRL's DPO and KTO
     take their own loss: beside transformers of their day half and three quarters of what the step takes at its peak in 0.19.1,
     as much as its forward in 1.13.0. Blocks of the allocator that the step left are given back before anything fails.
@@ -305,6 +306,8 @@ def _evaluation(run: Run, always: Parts) -> tuple[Phase, ...]:
         return ()
     release, trl = run.release("transformers"), run.release("trl")
     skips = (release is None or release >= (5, 15)) or (run.code == "trl" and trl is not None and trl >= (0, 29))
+    if run.loss_by_free_memory:
+        skips = (run.release("unsloth") or _NOT_ASKED) >= _NOT_ASKED
     loss = "cross_entropy" if run.loss == "fused_linear" and not skips else run.loss
     own = run._replace(micro_batch=run.evaluated, loss=loss)
     scoring = own._replace(optimizer=None, checkpointing=False)
@@ -323,6 +326,10 @@ def _evaluation(run: Run, always: Parts) -> tuple[Phase, ...]:
         *(_share_of_step(run, part) for part in logits(own, backward=False)),
     )
     return (_phase("evaluation", run, (in_block, in_loss), None),)
+
+
+_NOT_ASKED = (2026, 10)
+"""Unsloth's first releases whose evaluations without metrics make no logits."""
 
 
 def _share_of_step(run: Run, part: Component) -> Component:

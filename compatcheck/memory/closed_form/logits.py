@@ -6,10 +6,12 @@ their docstrings; losses outside of the model: policy_logits and trl_logits.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.estimate import Component, Size, exactly
 from compatcheck.memory.closed_form.layers import DECODER, LITGPT, RECIPES
+from compatcheck.memory.closed_form.parameters import parameters
 from compatcheck.memory.closed_form.policy_logits import (
     HEADLESS,
     NEMO_RL,
@@ -162,6 +164,8 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
         return ()
     vocab = run.model.vocab / run.parallel.tensor
     facts = ("model.vocab_size", "training.micro_batch_size", "training.sequence_length")
+    if run.loss == "fused_linear" and run.loss_by_free_memory:
+        return _by_free_memory(run, tokens, facts)
     if run.loss == "fused_linear":
         return _in_tiles(run, tokens, facts, backward=backward) if takes_tiles(run) else _fused(run, tokens, facts)
     count = tokens * vocab
@@ -285,6 +289,47 @@ def _fused(run: Run, tokens: int, facts: tuple[str, ...]) -> tuple[Component, ..
             facts,
         ),
     )
+
+
+def _by_free_memory(run: Run, tokens: int, facts: tuple[str, ...]) -> tuple[Component, ...]:
+    """Return what Unsloth's fused loss takes: work on one chunk of the logits, gradients of hidden states and of a trained head.
+
+    The chunks are counted once, at the first loss: up to unsloth_zoo 2026.6 so that float32 logits fit half of what is free
+    then, to the nearest multiple of 4, from 2026.7 to the next; from 2026.9.3 so that 16 B a logit and what no chunk makes
+    smaller fit in it, from 2026.9.4 in at most 4 GiB. A chunk takes 16-bit logits alone where it is compiled, over which their
+    gradients are written, and 14 B each where it is not, 12 B in float32 (counted on a CPU with torch 2.13). Source: unsloth_zoo
+    fused_losses/cross_entropy_loss.py of 2025.9.1, 2025.11.1, 2026.4.4, 2026.6.7, 2026.7.1, 2026.9.3, 2026.9.4 and 2026.10.9.
+    """
+    model, compute = run.model, run.precision.compute
+    release = run.release("unsloth-zoo") or run.release("unsloth")  # both are released together
+    head = model.vocab * model.hidden if run.trainable >= model.parameters else 0
+    states = tokens * model.hidden
+    held = sum(part.size.expected for part in parameters(run))
+    half = None if run.limit is None else max(0, run.limit - held) / 2
+    whole = tokens * model.vocab
+    if release is None or release >= (2026, 9, 4):
+        half = min(_UNSLOTHS_CAP, _UNSLOTHS_CAP if half is None else half)
+    if release is None or release >= (2026, 9, 3):
+        fixed = compute * (states + 2 * head)
+        half = half - fixed if half is not None and fixed < half else half
+        asked = 16.0 * whole
+    else:
+        asked = 4.0 * whole
+    quarters = asked / half / 4 if half else 0.0
+    rounds_up = release is None or release >= (2026, 7)
+    count = 4 * math.ceil(quarters) if rounds_up and 4 * quarters > 1 else 4 * round(quarters) or 1
+    count = min(count, tokens)
+    chunk = -(-tokens // count) * model.vocab
+    each = Size(int(compute * chunk), int(compute * chunk), int((14 if compute < 4 else 12) * chunk))
+    words = f"{compute:g} B × ({chunk // model.vocab:,} tokens × {model.vocab:,} + gradients of hidden states and head)"
+    size = each + exactly(compute * (states + head))
+    source = "unsloth_zoo/fused_losses/cross_entropy_loss.py"
+    facts = (*facts, "hardware.memory_bytes")
+    return (Component("logits in chunks, fused loss", "logits", size, words, source, run.role, facts),)
+
+
+_UNSLOTHS_CAP = 4 * 2**30
+"""Bytes that the work on a chunk may take at most: _CE_TARGET_GB_CAP."""
 
 
 def _in_tiles(run: Run, tokens: int, facts: tuple[str, ...], *, backward: bool) -> tuple[Component, ...]:

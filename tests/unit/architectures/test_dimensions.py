@@ -222,6 +222,21 @@ def test_a_quantisation_that_is_unknown_or_takes_a_part_is_not_named(quantizatio
     assert "model.quantization" not in dimensions({"model_type": "llama", "quantization_config": quantization})
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "left_out", "config", "expected"),
+    [
+        ("NVFP4", ["lm_head"], {}, "nvfp4"),
+        ("FP8", [], {}, "fp8"),
+        ("NVFP4", ["model.layers.0.self_attn*"], {}, None),
+        ("NVFP4", ["lm_head"], {"quantization_config": {"quant_method": "fp8"}}, "fp8"),
+    ],
+)
+def test_quantisation_is_named_by_the_file_beside_where_this_one_is_silent(algorithm, left_out, config, expected):
+    beside = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": algorithm, "exclude_modules": left_out}}
+    found = dimensions({"model_type": "llama", "hf_quant_config.json": beside, **config}).get("model.quantization")
+    assert (None if found is None else found[0]) == expected
+
+
 @pytest.mark.parametrize("model_type", known_model_types())
 def test_every_value_is_one_the_vocabulary_takes(model_type):
     found = dimensions({"model_type": model_type})

@@ -85,6 +85,39 @@ KIMI = {
     "vocab_size": 163840,
 }
 
+MIMO = {
+    "model_type": "mimo",
+    "architectures": ["MiMoForCausalLM"],
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "num_hidden_layers": 36,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "vocab_size": 151680,
+    "attention_bias": True,
+}
+GLM5 = {
+    "model_type": "glm_moe_dsa",
+    "architectures": ["GlmMoeDsaForCausalLM"],
+    "hidden_size": 6144,
+    "intermediate_size": 12288,
+    "moe_intermediate_size": 2048,
+    "num_hidden_layers": 78,
+    "num_attention_heads": 64,
+    "q_lora_rank": 2048,
+    "kv_lora_rank": 512,
+    "qk_nope_head_dim": 192,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 256,
+    "index_n_heads": 32,
+    "index_head_dim": 128,
+    "n_routed_experts": 256,
+    "n_shared_experts": 1,
+    "first_k_dense_replace": 3,
+    "vocab_size": 154880,
+}
+
 
 @pytest.mark.parametrize(
     ("config", "total"),
@@ -96,8 +129,22 @@ KIMI = {
         (BAICHUAN, 7_000_559_616),
         (INTERNLM2, 7_737_708_544),
         (KIMI, 1_026_408_209_408),
+        (MIMO, 7_622_619_136),  # Qwen2ForCausalLM of transformers 5.24.0 built from these keys
+        (GLM5, 743_911_199_232),
+        ({**GLM5, "index_topk_freq": 4, "index_skip_topk_offset": 3}, 743_377_000_704),
     ],
-    ids=["Qwen-7B", "ChatGLM-6B", "ChatGLM3-6B", "GLM-4-9B", "Baichuan-7B", "InternLM2.5-7B", "Kimi-K2"],
+    ids=[
+        "Qwen-7B",
+        "ChatGLM-6B",
+        "ChatGLM3-6B",
+        "GLM-4-9B",
+        "Baichuan-7B",
+        "InternLM2.5-7B",
+        "Kimi-K2",
+        "MiMo-7B",
+        "GLM-5",
+        "GLM-5.2",
+    ],
 )
 def test_parameters_are_those_the_model_prints(config, total) -> None:
     counts = count_parameters(config)

@@ -133,3 +133,34 @@ def test_a_script_that_is_not_here_is_said_and_leaves_open_what_it_makes_of_the_
 def test_a_script_of_the_library_itself_needs_not_be_here(project: Path) -> None:
     (project / "run.sh").write_text(TRAIN.replace("train.py", "trl/scripts/sft.py"))
     assert not any("is not here" in gap.why for gap in look("run.sh").gaps)
+
+
+def test_a_program_that_is_a_namespace_has_the_release_of_the_project_around_it(project: Path) -> None:
+    """prime-rl's package has no ``__init__.py``."""
+    (project / "src" / "prime_rl" / "trainer").mkdir(parents=True)
+    (project / "pyproject.toml").write_text('[project]\nname = "prime-rl"\nversion = "0.8.0"\n')
+    (project / "rl.toml").write_text('[model]\nname = "m"\n[trainer.optim]\nlr = 1e-6\n[orchestrator]\n[inference]\n')
+    environment = look("rl.toml").environment
+    assert environment is not None
+    assert environment.packages["prime-rl"].specifier == ">=0.8.0"
+
+
+def test_what_a_checkout_has_for_keys_left_out_counts_where_its_releases_differ(project: Path) -> None:
+    """verl 0.8.0.dev may be anything from 0.7.0 on, and rows tell its number of sequences apart by release."""
+    config = project / "verl" / "trainer" / "config"
+    config.mkdir(parents=True)
+    (project / "verl" / "version").mkdir()
+    (project / "verl" / "__init__.py").write_text("")
+    (project / "verl" / "version" / "version").write_text("0.8.0.dev\n")
+    (project / "run.sh").write_text(
+        "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo actor_rollout_ref.rollout.name=vllm "
+        "actor_rollout_ref.rollout.n=5\n"
+    )
+    asked = "rollout.max_num_seqs"
+    assert asked not in look("run.sh").roles["actor"]
+    (config / "_generated_ppo_trainer.yaml").write_text(
+        "actor_rollout_ref:\n  rollout:\n    name: hf\n    n: 1\n    max_num_seqs: 300\n"
+    )
+    facts = look("run.sh").roles["actor"]
+    assert (facts[asked].value, facts[asked].origin) == (300, "reader-default")
+    assert (facts["rollout.engine"].value, facts["rollout.n"].value) == ("vllm", 5)

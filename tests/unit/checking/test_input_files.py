@@ -44,3 +44,39 @@ def test_a_block_beside_a_file_that_is_only_written_stays_one_of_its_own(tmp_pat
     text = f"```bash\ndeepspeed train.py --bf16 --metrics out.json\n```\n```json\n{ZERO3}```\n{STACK}"
     (tmp_path / "issue.md").write_text(text)
     assert facts(tmp_path / "issue.md")["training.zero_stage"] == 3
+
+
+BANNER = """\
+==((====))==  Unsloth 2025.12.6: Fast Gemma3 patching. Transformers: 4.57.3.
+   \\\\   /|    Tesla T4. Num GPUs = 1. Max memory: 14.741 GB. Platform: Linux.
+O^O/ \\_/ \\    Torch: 2.9.0+cu126. CUDA: 7.5. CUDA Toolkit: 12.6. Triton: 3.5.0
+\\        /    Bfloat16 = FALSE. FA [Xformers = 0.0.33.post1. FA2 = False]
+"""
+
+
+@pytest.mark.parametrize(
+    ("index", "kept"),
+    [
+        ("https://download.pytorch.org/whl/rocm6.4", False),
+        ("https://download.pytorch.org/whl/cu126", True),
+    ],
+)
+def test_the_recorded_output_of_another_machine_says_nothing_of_this_one(
+    tmp_path: Path, index: str, *, kept: bool
+) -> None:
+    trains = (
+        "from transformers import Trainer, TrainingArguments\nTrainer(model=m, args=TrainingArguments('o')).train()\n"
+    )
+    cells = [
+        {"cell_type": "code", "metadata": {}, "source": [f"!pip install torch --index-url {index}\n"], "outputs": []},
+        {
+            "cell_type": "code",
+            "metadata": {},
+            "source": trains.splitlines(keepends=True),
+            "outputs": [{"output_type": "stream", "name": "stdout", "text": BANNER.splitlines(keepends=True)}],
+        },
+    ]
+    (tmp_path / "a.ipynb").write_text(json.dumps({"cells": cells, "nbformat": 4}, indent=1))
+    assert ("hardware.gpu" in facts(tmp_path / "a.ipynb")) is kept
+    report = json.loads(run("check", tmp_path / "a.ipynb", "--format", "json").out)
+    assert any("ROCm" in entry["reason"] for entry in report["skipped"]) is not kept

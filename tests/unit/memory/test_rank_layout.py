@@ -35,6 +35,22 @@ def test_what_no_program_arranges_has_no_estimate_and_a_reason(changes, words):
     assert words in found.verdict.primary
 
 
+@pytest.mark.parametrize(
+    ("batch", "micro", "ranks", "refuses", "ends"),
+    [(16, 4, 8, True, True), (16, 2, 8, True, False), (4, 1, 8, True, True), (16, 4, 8, False, False)],
+)
+def test_a_batch_that_leaves_a_rank_less_than_a_micro_batch_where_a_program_asserts_one(
+    batch: int, micro: int, ranks: int, *, refuses: bool, ends: bool
+) -> None:
+    """LitGPT 0.5.13 args.py: batch_size() and gradient_accumulation_iters() assert more than nothing."""
+    values = {
+        "hardware.world_size": ranks, "training.global_batch_size": batch, "training.micro_batch_size": micro,
+        "program.refuses_part_batches": refuses,
+    }  # fmt: skip
+    found = find_contradiction({"train": Facts({name: Fact(name, value, "set") for name, value in values.items()})})
+    assert (found is not None) is ends
+
+
 def test_a_quantised_base_on_several_devices_where_a_program_has_it_on_one() -> None:
     """LitGPT 0.4.0 to 0.5.13 finetune/lora.py setup() raises NotImplementedError."""
 

@@ -586,3 +586,11 @@ def test_programs_that_ask_for_expandable_segments_by_themselves(
     document = Document(reader, source, (Statement("hardware.world_size", "n", world),))
     fact = facts_of(rules, [document], **release).get(SEGMENTS)
     assert (None if fact is None else fact.value) is segments
+
+
+def test_adapters_of_trls_own_scripts_have_the_defaults_of_its_options(rules: RuleSet) -> None:
+    (document,) = written("trl sft --model_name_or_path m --dataset_name d --use_peft --load_in_4bit")
+    facts = facts_of(rules, [document], trl="1.0.0", transformers="4.56.2", torch="2.8.0")
+    assert facts["training.lora_rank"].value == 16
+    assert facts["training.lora_dropout"].value == 0.05
+    assert facts["model.double_quantization"].value is False

@@ -42,6 +42,18 @@ def values(subject: Subject) -> dict[str, Any]:
     return {name: fact.value for name, fact in subject.roles["train"].items()}
 
 
+@pytest.mark.parametrize(("own", "node", "ranks", "clashes"), [(1, 8, 1, False), (8, 8, 8, False), (8, 4, 8, True)])
+def test_a_run_has_as_many_ranks_as_its_own_file_takes_of_the_declared_devices(
+    rules: RuleSet, own: int, node: int, ranks: int, *, clashes: bool
+) -> None:
+    stated = (Statement("hardware.gpus_per_node", "trainer.n_gpus_per_node", own), Statement("hardware.nodes", "n", 2))
+    run = Document("verl", Source("c.yaml"), stated)
+    declared = Hardware(Source("--gpu"), gpus_per_node=node, nodes=1, catalogued=frozenset({"nodes"}))
+    subject = resolve("s", rules=rules, documents=(run,), hardware=((declared, True),))
+    assert values(subject)["hardware.world_size"] == 2 * ranks
+    assert bool(values(subject)["configuration.conflicts"]) is clashes
+
+
 def test_set_beats_configuration_beats_default(rules: RuleSet) -> None:
     stack = environment(transformers="4.48.0")
     trainer = document("hf_trainer", "t.json", training__packing=False)

@@ -195,3 +195,27 @@ def test_sections_of_another_model_are_written_out_up_to_a_limit() -> None:
     with at_most(50):
         (document,) = areal.read(data, "c.yaml").documents
     assert len(document.statements) + len(document.unread) < 20_000
+
+
+TEACHER = {"backend": "fsdp:d1p1t4", "path": "Qwen/Qwen2.5-14B-Instruct", "dtype": "float32", "optimizer": None}
+
+
+def test_a_teacher_scores_as_a_reference_does_where_there_is_none() -> None:
+    (document,) = areal.read(merge(RL, {"teacher": TEACHER}), "c.yaml").documents
+    assert ("model:reference", "Qwen/Qwen2.5-14B-Instruct", "teacher.path") in document.references
+    facts = resolved(teacher=TEACHER)["reference"]
+    assert facts["training.tensor_parallel"] == 4
+    assert facts["training.param_dtype"] == "float32"
+    assert facts["model.attn_implementation"] == "flash_attention_2"
+
+
+def test_a_teacher_beside_a_reference_is_said_and_none_of_its_keys_counts() -> None:
+    data = merge(RL, {"teacher": TEACHER, "actor": {"kl_ctl": 0.1}})
+    subject = resolve("x", rules=open_rules(), documents=areal.read(data, "c.yaml").documents)
+    assert subject.roles["reference"]["training.tensor_parallel"].value == 1
+    assert [gap.source.key for gap in subject.gaps] == ["teacher.backend"]
+
+
+@pytest.mark.parametrize(("context", "length"), [(4096, 4096), (32768, 10240)])
+def test_no_sequence_is_longer_than_what_the_engine_takes(context: int, length: int) -> None:
+    assert resolved(sglang={"context_length": context})["actor"]["training.sequence_length"] == length

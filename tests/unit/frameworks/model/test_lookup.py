@@ -163,3 +163,11 @@ def test_a_name_with_a_slip_is_told_the_one_that_was_meant() -> None:
     with pytest.raises(InputError) as caught:
         find_model("meta-lama/Llama-3.1-8b", RULES, {})
     assert "did you mean 'meta-llama/Llama-3.1-8B'?" in str(caught.value.hint)
+
+
+def test_a_directory_says_how_its_weights_are_stored_in_a_file_of_its_own_too(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "llama", "hidden_size": 64}')
+    (tmp_path / "hf_quant_config.json").write_text('{"quantization": {"quant_algo": "NVFP4", "exclude_modules": []}}')
+    document = find_model(str(tmp_path), RULES, {})
+    stored = {one.fact: (one.value, one.key) for one in document.statements}
+    assert stored["model.stored_quantization"] == ("nvfp4", "hf_quant_config.json")

@@ -14,6 +14,8 @@ from compatcheck.frameworks.launch.interpolation import follow_all
 from compatcheck.frameworks.launch.values import Argument
 from compatcheck.frameworks.nemo_rl import configuration as nemo_rl
 from compatcheck.frameworks.translation import flatten
+from compatcheck.resolution.resolve import resolve
+from compatcheck.rules.locate import open_rules
 from tests.unit.frameworks.launch_script.written_commands import facts
 
 BASE = """
@@ -119,6 +121,17 @@ def test_packed_batches_count_tokens_which_context_parallel_ranks_share() -> Non
     assert "training.micro_batch_size" not in found
     shared = over(**packed, policy__dtensor_cfg__enabled=False, policy__megatron_cfg__enabled=True)
     assert facts(shared, "actor")["training.micro_batch_tokens"] == 1024
+
+
+@pytest.mark.parametrize("key", ["megatron_cfg.freeze_vision_model", "megatron_cfg.freeze_config.freeze_vision_model"])
+def test_a_tower_that_is_frozen_has_no_trainable_parameters(key: str) -> None:
+    keys = {f"policy__{key.replace('.', '__')}": True, "policy__dtensor_cfg__enabled": False}
+    run = over(policy__megatron_cfg__enabled=True, **keys)
+    assert facts(run, "actor")["run.trains_tower"] is False
+    shape = {"model.parameters": 100, "model.vision_parameters": 7}
+    settings = {name: (value, Source("--set")) for name, value in shape.items()}
+    actor = resolve("x", rules=open_rules(), documents=(run,), settings=settings).roles["actor"]
+    assert actor["model.trainable_parameters"].value == 93
 
 
 def test_selective_recomputation_of_what_was_not_read_is_open() -> None:

@@ -17,8 +17,10 @@ from compatcheck.resolution.resolve import resolve
 from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
+    from compatcheck.core.facts import Value
     from compatcheck.resolution.subject import Subject
 
 RELEASES = {"transformers": "4.51.3", "trl": "0.17.0", "peft": "0.15.2", "accelerate": "1.6.0", "torch": "2.6.0"}
@@ -35,13 +37,16 @@ CHECKPOINTING, LIGER, SHARDING = "training.gradient_checkpointing", "training.us
 BATCH, PRECISION = "training.micro_batch_size", "training.mixed_precision"
 
 
-def read(directory: Path, text: str) -> Subject:
+def read(directory: Path, text: str, settings: Mapping[str, Value] | None = None, **releases: str) -> Subject:
     path = directory / "t.py"
     path.write_text(text, encoding="utf-8")
-    known = {name: Package(name, version, Source("env")) for name, version in RELEASES.items()}
-    documents = python_script.read(str(path))
+    known = {name: Package(name, version, Source("env")) for name, version in {**RELEASES, **releases}.items()}
     return resolve(
-        "s", rules=open_rules(()), environment=Environment("env", known, complete=False), documents=documents
+        "s",
+        rules=open_rules(()),
+        environment=Environment("env", known, complete=False),
+        documents=python_script.read(str(path)),
+        settings={name: (value, Source("--set")) for name, value in (settings or {}).items()},
     )
 
 
@@ -288,13 +293,45 @@ def test_what_is_plain_of_unsloth_is_read(tmp_path: Path, load: str, more: str, 
     assert "down_proj" in facts["training.lora_target_modules"].value
     assert facts[CHECKPOINTING].value is True
     assert ("program.calls_4bit_linears" in facts) is ("lora_dropout" not in more)
-    assert ("training.activation_offloading" in facts) is (more == UNSLOTH_OFFLOADS)
-    if more == UNSLOTH_OFFLOADS:
-        assert facts["program.offloads_by_trl"].value is False  # Unsloth's own checkpoints
-    assert not {"model.attn_implementation", LIGER, LOSS, "training.use_reentrant"} & facts.keys()
-    assert not {"training.eval_batch_size", "training.empty_cache_steps", "training.padding_free"} & facts.keys()
+    assert not {"model.attn_implementation", LIGER, "training.use_reentrant", "training.padding_free"} & facts.keys()
     assert facts["training.sequence_length"].value == 2048
     assert ["unsloth" in gap.why for gap in subject.gaps] == [True]
+
+
+@pytest.mark.parametrize(
+    ("how", "offloads"),
+    [("", True), (', use_gradient_checkpointing="unsloth"', True), (", use_gradient_checkpointing=True", False)],
+)
+def test_unsloth_has_defaults_of_its_own_for_trls_trainers(tmp_path: Path, how: str, *, offloads: bool) -> None:
+    facts = read(tmp_path, UNSLOTH.format(load="", more=f"r=8{how}"), unsloth="2025.11.1", trl="0.23.0").roles["train"]
+    own = {
+        BATCH: 4, "training.gradient_accumulation_steps": 2, OPTIMIZER: "adamw_8bit", "training.eval_batch_size": 4,
+        "training.empty_cache_steps": 250, "training.sequence_length": 2048, LOSS: "fused_linear",
+    }  # fmt: skip
+    assert {name: facts[name].value for name in own} == own
+    assert (facts["program.code"].value, facts["program.offloads_by_trl"].value) == ("trl", False)
+    assert facts["training.activation_offloading"].value is offloads
+
+
+def test_unsloths_losses_of_preferences_stay_open(tmp_path: Path) -> None:
+    text = UNSLOTH.format(load="", more="r=8").replace("SFT", "DPO")
+    facts = read(tmp_path, text, unsloth="2025.11.1", trl="0.23.0").roles["train"]
+    assert facts[BATCH].value == 4
+    assert not {LOSS, "training.loss_type"} & facts.keys()
+
+
+@pytest.mark.parametrize(("capability", "expected"), [(9.0, ("bfloat16", "no")), (7.5, ("float16", "fp16"))])
+def test_unsloth_trains_all_weights_without_autocast_where_they_are_bfloat16(
+    tmp_path: Path, capability: float, expected: tuple[str, str]
+) -> None:
+    text = UNSLOTH.format(load=", full_finetuning=True", more="r=8")
+    text = text.replace(", bf16=True", "")
+    text = "".join(line for line in text.splitlines(keepends=True) if "get_peft_model" not in line)
+    device = {"hardware.compute_capability": capability, "model.model_type": "llama"}
+    facts = read(tmp_path, text, device, unsloth="2025.11.1", trl="0.23.0").roles["train"]
+    assert PEFT not in facts or facts[PEFT].value is None
+    assert (facts["model.load_dtype"].value, facts[PRECISION].value) == expected
+    assert facts[CHECKPOINTING].value is True
 
 
 @pytest.mark.parametrize(
@@ -348,3 +385,28 @@ def test_the_engine_that_unsloth_starts_is_read(
     assert (None if stated is None else stated.value) == share
     assert ("program.engine_shares_weights" in facts) is (engine is not None)
     assert ("rollout.engine" in {name for name, _, _ in subject.unresolved}) is ("FAST" in load)
+
+
+@pytest.mark.parametrize(
+    ("standby", "share"), [("", 0.6), ('import os\nos.environ["UNSLOTH_VLLM_STANDBY"] = "1"\n', 0.87875)]
+)
+def test_unsloths_engine_sleeps_where_a_variable_says_so(tmp_path: Path, standby: str, share: float) -> None:
+    load = ", fast_inference=True, gpu_memory_utilization=0.6"
+    text = standby + UNSLOTH.format(load=load, more="r=32").replace("SFT", "GRPO")
+    device = {"hardware.memory_bytes": 80 * 2**30, "runtime.torch_build": "cuda"}
+    facts = read(tmp_path, text, device, unsloth="2026.10.9", trl="0.24.0", vllm="0.12.0").roles["train"]
+    assert facts["rollout.sleep_mode"].value is bool(standby)
+    assert facts["rollout.gpu_memory_utilization"].value == share
+    assert ("allocator.expandable_segments" in facts) is not bool(standby)
+
+
+ADAPTED = "from trl import SFTConfig, SFTTrainer\nSFTTrainer(model='m', args=SFTConfig('o'), peft_config={}).train()\n"
+
+
+@pytest.mark.parametrize(("made", "rank", "dropout"), [("", 8, 0.0), ("r=16, lora_dropout=0.1", 16, 0.1)])
+def test_adapters_made_in_a_script_have_pefts_own_defaults(
+    tmp_path: Path, made: str, rank: int, dropout: float
+) -> None:
+    text = f"from peft import LoraConfig\n{ADAPTED.format(f'LoraConfig({made})')}"
+    facts = read(tmp_path, text, trl="0.24.0").roles["train"]
+    assert (facts["training.lora_rank"].value, facts["training.lora_dropout"].value) == (rank, dropout)

@@ -268,6 +268,15 @@ def test_a_teacher_is_the_reference_of_a_student() -> None:
     assert facts(document)["rollout.gpu_memory_utilization"] == 0.6
 
 
+def test_several_teachers_are_what_no_formula_counts() -> None:
+    """multi_teacher_onpolicy_distill_config.yaml of 8eb27cc2: each has a section of its own in that of the teacher."""
+    teachers = {name: section("reference") for name in ("teacher_32B", "teacher_14B")}
+    run = {"student_train": section("actor_train"), "student_infer": section("actor_infer"), "teacher": teachers}
+    document = read(actor_train=None, actor_infer=None, **run)
+    subject = resolve("x", rules=open_rules(), documents=(document,))
+    assert subject.roles["actor"]["training.unpriced"].value == ("distillation",)
+
+
 def test_interpolation_is_followed_and_environments_are_let_be() -> None:
     document = read(
         prompt_length=512,

@@ -38,3 +38,21 @@ def test_which_graphs_an_engine_captures(words: str, graphs: object, size: int |
     found = facts(document)
     assert (found.get("rollout.cuda_graphs"), found.get("rollout.max_cudagraph_capture_size")) == (graphs, size)
     assert not document.unread
+
+
+@pytest.mark.parametrize(
+    ("start", "word", "kind"),
+    [
+        ("vllm serve org/model", "modelopt_fp4", "nvfp4"),
+        ("vllm serve org/model", "modelopt_mxfp8", "mxfp8"),
+        ("python -m sglang.launch_server --model-path org/model", "modelopt_fp8", "fp8"),
+        ("python -m sglang.launch_server --model-path org/model", "modelopt_fp4", "nvfp4"),
+        ("vllm serve org/model", "modelopt", None),  # the checkpoint says which
+    ],
+)
+def test_words_of_nvidias_model_optimizer_name_what_weights_are_stored_in(
+    start: str, word: str, kind: str | None
+) -> None:
+    (document,) = documents(f"{start} --quantization {word}")
+    assert facts(document).get("model.quantization") == kind
+    assert ("model.quantization" in {one.fact for one in document.unresolved}) is (kind is None)

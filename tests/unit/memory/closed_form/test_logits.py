@@ -1,6 +1,7 @@
 import pytest
 
 from compatcheck.memory.closed_form.logits import hole, is_loss_read, kept_outputs, logits, per_logit, sequences
+from compatcheck.memory.closed_form.parameters import parameters
 
 
 @pytest.mark.parametrize(
@@ -126,6 +127,32 @@ def test_nemo_rl_takes_log_probabilities_of_float32_logits_for_every_trainer(
     assert logits(run, backward=True)[0].size == (backward * count, backward * count, (backward + 4) * count)
     chunked = make_run(program__code="nemo-rl", training__loss_implementation="chunked", **facts)
     assert logits(chunked, backward=True)[0].size.expected < count * 2
+
+
+@pytest.mark.parametrize(
+    ("zoo", "free", "chunks"),
+    [
+        ("2025.11.1", 13, 4),
+        ("2025.11.1", 60, 1),
+        ("2026.6.7", 5, 8),
+        ("2026.7.1", 5, 8),
+        ("2026.9.3", 13, 12),
+        ("2026.9.4", 60, 20),
+        ("2026.10.9", 5, 28),
+    ],
+)
+def test_unsloths_loss_takes_chunks_by_what_is_free(make_run, zoo, free, chunks):
+    """The counts are what get_chunk_size() of each release returns."""
+    facts = {
+        "program__code": "trl", "program__sizes_loss_by_free_memory": True, "training__loss_implementation": "fused_linear",
+        "training__trainer": "sft", "training__peft": "lora", "training__lora_rank": 8, "model__vocab_size": 262144,
+        "training__micro_batch_size": 16,
+    }  # fmt: skip
+    held = sum(part.size.expected for part in parameters(make_run(**facts)))
+    run = make_run({"unsloth-zoo": zoo}, hardware__memory_bytes=held + free * 2**30, **facts)
+    (part,) = logits(run, backward=True)
+    chunk, states = -(-16384 // chunks) * 262144, 16384 * 4096
+    assert part.size == (2 * (chunk + states), 2 * (chunk + states), 14 * chunk + 2 * states)
 
 
 def test_prime_rls_head_works_on_pieces_of_tokens_and_words(make_run):
