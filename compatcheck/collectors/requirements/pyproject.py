@@ -263,7 +263,12 @@ class _Reading:
                 if isinstance(included, str):
                     self.include(name, included, source)
                 else:
-                    self._skip(source, f"{echo_value(item)} is neither a requirement nor an include-group", _FORM)
+                    self._skip(
+                        source,
+                        f"{echo_value(item)} is neither a requirement nor an include-group",
+                        _FORM,
+                        malformed=True,
+                    )
         return found
 
     def read_poetry_includes(self, group: Mapping[str, Any], name: str) -> bool:
@@ -274,7 +279,12 @@ class _Reading:
             if isinstance(item, str):
                 self.include(name, item, source)
             elif items is not None:
-                self._skip(source, f"{echo_value(item)} is no name of a group", 'write include-groups = ["name"]')
+                self._skip(
+                    source,
+                    f"{echo_value(item)} is no name of a group",
+                    'write include-groups = ["name"]',
+                    malformed=True,
+                )
         return items is not None
 
     def include(self, group: str, included: str, source: Source) -> None:
@@ -287,10 +297,12 @@ class _Reading:
         for name, into in self._includes.items():
             for target in into.keys() - includes[name].keys():
                 reason = f"includes the group {target!r}, which does not exist"
-                self._skip(into[target], reason, "add the group or remove the entry")
+                self._skip(into[target], reason, "add the group or remove the entry", malformed=True)
         for chain in _find_circles(includes):
             reason = f"includes itself: {' → '.join((*chain, chain[0]))}"
-            self._skip(includes[chain[-1]][chain[0]], reason, "remove one of the groups that are included")
+            self._skip(
+                includes[chain[-1]][chain[0]], reason, "remove one of the groups that are included", malformed=True
+            )
         return {name: tuple(into) for name, into in includes.items()}
 
     def read_poetry(

@@ -206,7 +206,7 @@ def test_group_cycles_and_missing_groups(tmp_path: Path) -> None:
     reasons = " ".join(skipped.reason for skipped in environment.skipped)
     assert "a → b → a" in reasons
     assert "'c', which does not exist" in reasons
-    assert all(skipped.hint for skipped in environment.skipped)
+    assert all(skipped.hint and skipped.named for skipped in environment.skipped)
 
 
 def test_doubling_groups_stay_linear(tmp_path: Path) -> None:
