@@ -220,6 +220,8 @@ def _frozen(data: Mapping[str, Any], arguments: Arguments, usual: str) -> None:
             arguments.known.append(Statement("training.trained_share", key, 1 - ratio))
         elif key == "lisa_activated_layers" and isinstance(layers, int):
             arguments.known.append(Statement("training.trained_layers", key, layers))
+        elif key == "freeze_llm":  # what is trained lies before it
+            arguments.known.append(Statement("run.recomputes_frozen", key, True))
     elif trained:
         arguments.known.append(Statement(None, "(trains a tower)", True))
         if len(trained) < len(_TOWERS):
