@@ -1,7 +1,7 @@
 """open-instruct's command lines: its scripts for supervised and preference training, and for reinforcement learning.
 
-Of the latter (``grpo_fast.py`` and its kin) what the options state is read, without defaults but that of ``deepspeed_zpg``. Learners run DeepSpeed, generation
-vLLM on devices of its own unless ``--single_gpu_mode``. Options as in the scripts at the main branch and at v0.1.0.
+Of the latter (``grpo_fast.py`` and its kin) what the options state is read, without defaults but that of ``deepspeed_zpg``.
+Learners run DeepSpeed, generation vLLM on devices of its own unless ``--single_gpu_mode``. Options as in the scripts at the main branch and at v0.1.0.
 
 ``dpo.py``, ``grpo.py`` and ``olmo_core_finetune.py`` train with OLMo-core, which shards, splits and checkpoints by options of
 its own: another program, which is not read.
@@ -64,7 +64,10 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
         translate = partial(open_instruct.read_recipe, trainer=trainer)
         return read_launch(launch, open_instruct, [read_lone_rank(launch)], translate=translate)
     flags = parse_flags(launch.arguments)
-    known = (Statement("training.trainer", "(program)", kind), Statement("rollout.engine", "(program)", "vllm"))
+    known: tuple[Statement, ...] = (
+        Statement("training.trainer", "(program)", kind),
+        Statement("rollout.engine", "(program)", "vllm"),
+    )
     stage = flags.options.get("deepspeed_stage")
     if stage is not None and stage.value == 3 and _GROUP not in flags.options:
         known += (Statement("training.zero_hpz_partition_size", f"{_GROUP} (left out)", 8),)

@@ -36,14 +36,23 @@ def test_fsdp_without_a_version_is_fsdp_1() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "fact", "found"),
     [
-        ("transformer_layer_cls_to_wrap", "LlamaDecoderLayer,Embedding", "wrapped_classes", {"LlamaDecoderLayer", "Embedding"}),
+        (
+            "transformer_layer_cls_to_wrap",
+            "LlamaDecoderLayer,Embedding",
+            "wrapped_classes",
+            {"LlamaDecoderLayer", "Embedding"},
+        ),
         ("transformer_layer_cls_to_wrap", ["LlamaDecoderLayer"], "wrapped_classes", {"LlamaDecoderLayer"}),
         ("min_num_params", 100000000, "wrap_above", 100000000),
         ("min_num_params", 0, "wrap_above", None),
     ],
 )
 def test_what_fsdp_makes_units_of(tmp_path: Path, key: str, value: object, fact: str, found: object) -> None:
-    written = {"compute_environment": "LOCAL_MACHINE", "distributed_type": "FSDP", "fsdp_config": {f"fsdp_{key}": value}}
+    written = {
+        "compute_environment": "LOCAL_MACHINE",
+        "distributed_type": "FSDP",
+        "fsdp_config": {f"fsdp_{key}": value},
+    }
     (tmp_path / "a.json").write_text(json.dumps(written))
     stated = facts(read_file(accelerate, str(tmp_path / "a.json")).documents[0]).get(f"training.fsdp_{fact}")
     assert (set(stated) if isinstance(stated, (tuple, set, frozenset)) else stated) == found

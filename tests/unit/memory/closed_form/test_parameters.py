@@ -42,7 +42,9 @@ def test_a_program_that_casts_what_it_trains_has_its_copies_in_that_dtype(make_r
     copies = [part.size.expected for part in parameters(run) if part.name == "trained copies of modules"]
     assert copies == [4 * 32000 * 4096]
     assert moment_bytes(run) == 2 * 4 * (run.adapters + 32000 * 4096)
-    sharded = make_run(**{**changes, "training__sharding": "zero"}, training__zero_stage=2, program__trained_dtype="float32")
+    sharded = make_run(
+        **{**changes, "training__sharding": "zero"}, training__zero_stage=2, program__trained_dtype="float32"
+    )
     assert sharded.copy_bytes == 2
 
 
