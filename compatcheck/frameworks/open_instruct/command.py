@@ -1,7 +1,8 @@
 """open-instruct's command lines: its scripts for supervised and preference training, and for reinforcement learning.
 
 Of the latter (``grpo_fast.py`` and its kin) what the options state is read, without defaults but that of ``deepspeed_zpg``.
-Learners run DeepSpeed, generation vLLM on devices of its own unless ``--single_gpu_mode``. Options as in the scripts at the main branch and at v0.1.0.
+Learners run DeepSpeed, generation vLLM on devices of its own unless ``--single_gpu_mode``. Options as in the
+scripts at the main branch and at v0.1.0.
 
 ``dpo.py``, ``grpo.py`` and ``olmo_core_finetune.py`` train with OLMo-core, which shards, splits and checkpoints by options of
 its own: another program, which is not read.
