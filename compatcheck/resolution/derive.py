@@ -341,7 +341,7 @@ def _apply(derivation: Derivation, facts: Mapping[str, Fact]) -> Value:
         if (whole is not None and whole.value) or not all(isinstance(value, int) and value > 0 for value in values):
             return None
         packed = facts.get("training.packing")
-        if packed is not None and packed.value and "rollout.n" in facts:
+        if packed is not None and packed.value and any(name.startswith("rollout.") for name in facts):
             return None  # the batch counts answers, of which as many as fit are strung together in a micro batch
         for split in splits:
             if isinstance(split, int) and split > 1:
