@@ -171,7 +171,7 @@ def _estimate_one(subject: Subject, criteria: Criteria, options: EstimateOptions
     return report._replace(walls=tuple(walls[name] for name in options.axes))
 
 
-def _find_wall(name: str, subject: Subject, variants: Variants, rules: RuleSet) -> Wall:
+def _find_wall(name: str, subject: Subject, variants: Variants, rules: RuleSet, *, curve: bool = True) -> Wall:
     from compatcheck.memory.largest_settings import find_wall  # noqa: PLC0415 (only when asked)
     from compatcheck.resolution.resolve import resolve_with  # noqa: PLC0415 (only when asked)
 
@@ -179,7 +179,7 @@ def _find_wall(name: str, subject: Subject, variants: Variants, rules: RuleSet) 
         changed = resolve_with(subject, facts, rules)
         return variants(changed).estimate or price(changed)
 
-    return find_wall(name, subject.roles, price_with)
+    return find_wall(name, subject.roles, price_with, curve=curve)
 
 
 def _find_bound(found: Estimate, subject: Subject, variants: Variants, rules: RuleSet) -> tuple[Wall, ...]:
@@ -192,7 +192,7 @@ def _find_bound(found: Estimate, subject: Subject, variants: Variants, rules: Ru
     least = variants(resolve_with(subject, {fact: 1}, rules)).estimate
     if least is None or not least.phases or least.verdict.limit_bytes is None:  # something else is missing then
         return ()
-    return (_find_wall("sequence_length", subject, variants, rules),)
+    return (_find_wall("sequence_length", subject, variants, rules, curve=False),)
 
 
 def _supply(

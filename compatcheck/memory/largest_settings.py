@@ -88,8 +88,10 @@ def _find_least_nodes(price: Callable[[int], Estimate], current: int | None) -> 
     return Wall("hardware.nodes", current, high, low or None, 1, cost, points)
 
 
-def find_wall(name: str, roles: Mapping[str, Facts], price_with: Callable[[Mapping[str, Value]], Estimate]) -> Wall:
-    """Find the largest value of one setting that fits, by doubling and halving the distance.
+def find_wall(
+    name: str, roles: Mapping[str, Facts], price_with: Callable[[Mapping[str, Value]], Estimate], *, curve: bool = True
+) -> Wall:
+    """Find the largest value of one setting that fits: where a line through two values meets the limit, until two neighbours do.
 
     A value fits when the expected need is within the limit. Of nodes it is the smallest number that fits. The model
     grows with every other setting that is walked, which is tested as a property; so the wall is exact for the model.
@@ -98,6 +100,7 @@ def find_wall(name: str, roles: Mapping[str, Facts], price_with: Callable[[Mappi
         name: one of `AXES`.
         roles: the facts of the run.
         price_with: estimates the run with some facts set to other values.
+        curve: price values between for a picture; else the points are those that the search looked at.
 
     Raises:
         UsageError: no setting of this name, or the device's memory is not known.
@@ -121,9 +124,9 @@ def find_wall(name: str, roles: Mapping[str, Facts], price_with: Callable[[Mappi
             priced[value] = price_with(_set(name, roles, value))
         return priced[value]
 
-    def fits(value: int) -> bool:
-        margin = price(value).verdict.margin_bytes
-        return margin is not None and margin >= 0
+    def margin(value: int) -> int:
+        found = price(value).verdict.margin_bytes
+        return -1 if found is None else found
 
     stated = [facts[fact].value for facts in roles.values() if fact in facts]
     current = next((value for value in stated if isinstance(value, int)), None)
@@ -134,14 +137,13 @@ def find_wall(name: str, roles: Mapping[str, Facts], price_with: Callable[[Mappi
         raise UsageError("the wall needs to know the device", hint="name it: --gpu 8xH100-80GB")
     if name == "nodes":
         return _find_least_nodes(price, current)
-    low, high = _bracket(start, step, fits)
-    while low is not None and high is not None and high - low > step:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
+    low, high = _bracket(start, step, margin)
+    if low is not None and high is not None:
+        low, high = _close(low, high, margin)
     at = low or current or start  # at the wall, where the phase that the setting grows is the peak
     cost = price(at + step).needed.expected - price(at).needed.expected
     top = high if high is not None else low or start
-    for index in range(1, _POINTS + 1):
+    for index in range(1, _POINTS + 1) if curve else ():
         price(max(step, top * index // _POINTS))
     points = tuple((value, priced[value].needed.expected) for value in sorted(priced) if value <= max(2 * top, start))
     return Wall(fact, current, low, high, step, cost, points)
@@ -152,13 +154,29 @@ def _holds(facts: Facts, name: str) -> bool:
     return fact is not None and fact.value is not None
 
 
-def _bracket(start: int, step: int, fits: Callable[[int], bool]) -> tuple[int | None, int | None]:
+def _bracket(start: int, step: int, margin: Callable[[int], int]) -> tuple[int | None, int | None]:
     """Return a value that fits and a larger one that does not; None where there is none."""
-    if fits(start):
-        low = start
-        while low < _LARGEST:
-            if not fits(low * 2):
-                return low, low * 2
-            low *= 2
-        return low, None
-    return (step, start) if start > step and fits(step) else (None, min(start, step))
+    if margin(start) < 0:
+        return (step, start) if start > step and margin(step) >= 0 else (None, min(start, step))
+    low, high = start, 2 * start
+    while margin(high) >= 0:
+        if high >= _LARGEST:
+            return high, None
+        fall = margin(low) - margin(high)
+        beyond = high + (high - low) * margin(high) // fall + 1 if fall > 0 else 8 * high
+        low, high = high, min(max(2 * high, beyond), _LARGEST)
+    return low, high
+
+
+def _close(low: int, high: int, margin: Callable[[int], int]) -> tuple[int, int]:
+    """Return neighbours of which one fits and the next does not, between two values of which that is true.
+
+    The value where the line through both meets the limit is tried with its neighbour, which ends the search where the need is a
+    line, and then the middle, which halves what is left where it is none.
+    """
+    while high - low > 1:
+        line = low + (high - low) * margin(low) // (margin(low) - margin(high))
+        for value in (line, line + 1, (low + high) // 2):
+            if low < value < high:
+                low, high = (value, high) if margin(value) >= 0 else (low, value)
+    return low, high
