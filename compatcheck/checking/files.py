@@ -83,7 +83,8 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
             skipped += leave_out_images(runs, roots, shared.rules)
             subjects.extend(pair_subjects(runs, roots, shared))
         elif path == DASH:
-            explicit.extend(read_standard_input_file(files, skipped, request.selection, blocks[path]))
+            alone = request.paths == (DASH,)
+            explicit.extend(read_standard_input_file(files, skipped, request.selection, blocks[path], alone=alone))
         else:
             tree = files if request.within is None else Confined(files, (request.within,))
             explicit.extend(read_named_file(path, tree, skipped, request.selection, blocks[path]))

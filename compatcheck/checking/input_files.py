@@ -411,15 +411,18 @@ def read_blocks(blocks: Sequence[str], files: Files, skipped: list[Skipped]) -> 
 
 
 def read_standard_input_file(
-    files: Files, skipped: list[Skipped], selection: Selection, blocks: Sequence[str] | None
+    files: Files, skipped: list[Skipped], selection: Selection, blocks: Sequence[str] | None, *, alone: bool
 ) -> Iterator[InputFile]:
-    """Read standard input as what its content says it is; what cannot be read is added to ``skipped``."""
+    """Read standard input as what its content says it is; what cannot be read is added to ``skipped``.
+
+    Where it is empty beside other inputs (``pip freeze`` failed before the pipe), a check of these alone passes no gate.
+    """
     if not files.is_file(STANDARD_INPUT):
         return
     content = read_bytes(STANDARD_INPUT, files)
     if not content.strip():
         hint = "send requirements, a lock or a configuration: pip freeze | compatcheck check -"
-        skipped.append(Skipped(Source(STANDARD_INPUT), "standard input is empty", hint))
+        skipped.append(Skipped(Source(STANDARD_INPUT), "standard input is empty", hint, named=not alone))
         return
     yield from _read_as(STANDARD_INPUT, recognise_content(content), files, skipped, selection, blocks)
 

@@ -141,7 +141,7 @@ def test_an_empty_one_beside_a_file_is_said(monkeypatch: pytest.MonkeyPatch) -> 
     with open("requirements.txt", "w", encoding="utf-8") as file:
         file.write("deepspeed==0.15.4\n")
     ran = give(monkeypatch, "", "check", "-", "requirements.txt")
-    assert ran.code == 0
+    assert ran.code == 4
     assert "<stdin>: standard input is empty" in ran.out
 
 
