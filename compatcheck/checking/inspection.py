@@ -121,6 +121,16 @@ def as_inspection(asked: Request | Inspection) -> Inspection:
     return asked if isinstance(asked, Inspection) else Inspection((asked,))
 
 
+def _nothing_named(request: Request) -> UsageError:
+    """Say that a check of files has none, and which command is about what was named beside."""
+    hint = "name files or directories, or write runs into the policy"
+    if request.python is not None:
+        hint = f"name files or directories; an environment alone: compatcheck env --python {request.python}"
+    elif request.image is not None:
+        hint = f"name files or directories; an image alone: compatcheck image {request.image}"
+    return UsageError("nothing to check", hint=hint)
+
+
 def make_inspection(request: Request, use: PolicyUse, *, files: bool, on_targets: bool = True) -> Inspection:
     """Lay the runs and the machines of the policy under a request.
 
@@ -148,7 +158,7 @@ def make_inspection(request: Request, use: PolicyUse, *, files: bool, on_targets
         if not chosen and request.training and not request.hook:
             request = request._replace(paths=request.training, training=())
         elif not chosen and not request.hook:
-            raise UsageError("nothing to check", hint="name files or directories, or write runs into the policy")
+            raise _nothing_named(request)
     if files:
         of_runs = [path for run in runs.values() for path in (*run.paths, *run.training, run.model) if path is not None]
         request = request._replace(run_files=frozenset(map(os.path.realpath, of_runs)))

@@ -188,6 +188,8 @@ def test_unknown_run_and_no_run(project, run) -> None:
     code, _, err = run("check")
     assert code == 2
     assert "nothing to check" in err
+    assert "an environment alone: compatcheck env --python x" in run("check", "--python", "x")[2].replace("\n  ", " ")
+    assert "an image alone: compatcheck image x.tar" in run("check", "--image", "x.tar")[2].replace("\n  ", " ")
     assert run("check", "--run", "a")[0] == 2
     policy(project, "[runs.actor]\nlock = 'requirements.txt'\n")
     code, _, err = run("check", "--run", "acto")
