@@ -461,6 +461,8 @@ def read_named_file(
     if kind == "requirements" and told is None and _reads_as_prose(path, files):
         kind = "report"  # a text of any name is taken for requirements where nothing tells
     yield from _read_as(path, kind, files, skipped, selection, blocks)
+    if kind != "report" and path.lower().endswith(".ipynb") and (installed := _read_installs(path, files)) is not None:
+        yield InputFile(path, (), installed, is_root=True, kind="report")
     if (kind == "script" or (kind == "report" and path.endswith(".ipynb"))) and _says_training(path, files):
         yield from _read_as(path, None, files, skipped, selection, None)
 
@@ -566,7 +568,14 @@ def _read_report(path: str, files: Files) -> Iterator[InputFile]:
     """Read a pasted report; the configuration of accelerate in it is one of the run."""
     from compatcheck.collectors.reports.find import read_found  # noqa: PLC0415 (only for reports)
 
-    reports = read_found(path, files)
+    installed = _read_installs(path, files) if path.lower().endswith(".ipynb") else None
+    try:
+        reports = read_found(path, files)
+    except InputError:
+        if installed is None:
+            raise
+        yield InputFile(path, (), installed, is_root=True, kind="report")
+        return
     for found in reports:
         environment = found.environment
         if _is_of_another_machine(environment, path, files):
@@ -575,6 +584,8 @@ def _read_report(path: str, files: Files) -> Iterator[InputFile]:
                 environment.facts[_BUILD][1], reason, "name the device, for example --gpu 1xMI300X", named=True
             )
             environment = Environment(path, {}, complete=False, skipped=(entry,))
+        if installed is not None and len(reports) == 1:
+            environment = _with_installs(environment, installed)
         if found.accelerate is not None and len(reports) > 1:
             reason, hint = (
                 "the configuration of accelerate is not read beside several environments",
@@ -588,6 +599,37 @@ def _read_report(path: str, files: Files) -> Iterator[InputFile]:
 
         documents = accelerate.read(reports[0].accelerate, path).documents
         yield InputFile(f"{path} (accelerate)", mark_named(documents))
+
+
+def _with_installs(recorded: Environment, installed: Environment) -> Environment:
+    """Lay what the cells of a notebook install under what its output says it had; a release that they pin is the next run's."""
+    pinned = {name: one for name, one in installed.packages.items() if one.version and not one.is_optional}
+    skipped = [*recorded.skipped, *installed.skipped]
+    for name, one in pinned.items():
+        there = recorded.packages.get(name)
+        if there is not None and there.version != one.version:
+            reason = (
+                f"{name} {there.version} is in the recorded output, and the cells install {one.version}, which counts"
+            )
+            skipped.append(Skipped(there.source, reason, "run the notebook again, or compatcheck env", passes=True))
+    return recorded._replace(
+        packages={**installed.packages, **recorded.packages, **pinned},
+        facts={**installed.facts, **recorded.facts},
+        skipped=tuple(skipped),
+        notes=(*recorded.notes, *installed.notes),
+    )
+
+
+def _read_installs(path: str, files: Files) -> Environment | None:
+    """Read what the cells of a notebook install; None where they install nothing."""
+    from compatcheck.collectors.dockerfile.read import read_installs  # noqa: PLC0415 (only for notebooks)
+    from compatcheck.frameworks.python_script.notebook import find_installs  # noqa: PLC0415 (as above)
+
+    try:
+        lines = list(find_installs(path, read_bytes(path, files).decode("utf-8", "replace")))
+    except InputError:
+        return None  # its reader says why
+    return read_installs(path, lines, files) if lines else None
 
 
 _BUILD = "runtime.torch_build"

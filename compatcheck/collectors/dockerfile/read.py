@@ -33,14 +33,14 @@ from compatcheck.core.files import LOCAL, Files, Overlay
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, parse_requirement, read_url
 from compatcheck.core.selection import DEFAULT, Selection
-from compatcheck.core.source import Source
+from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import MAX_BYTES, STANDARD_INPUT, echo, read_text, read_utf8
 from compatcheck.core.units import parse_count
 from compatcheck.shell import read_script
 from compatcheck.shell.script import MAX_BYTES as SCRIPT_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from compatcheck.core.command import Command
 
@@ -103,6 +103,34 @@ def read_dockerfile(path: str, files: Files = LOCAL, selection: Selection = DEFA
     collected = collect_variables(chosen.variables, Source(path, "ENV"))
     environment = attach(environment, collected, complete=False)
     return environment._replace(facts={**collected.facts, **chosen.facts})
+
+
+def read_installs(path: str, lines: Iterable[tuple[int, str]], files: Files = LOCAL) -> Environment:
+    """Read what the cells of a notebook install over packages that nobody lists.
+
+    Args:
+        path: the notebook.
+        lines: of the shell, with the lines of the file that they stand in; one that is indented may not run.
+        files: the tree it lies in.
+    """
+    reader = _Reader(path, files)
+    reader.stages.append(stage := Stage(None))
+    for number, line in lines:
+        # `{name}` is a variable of Python, `-q` of the magic `%pip` an option of pip.
+        text = Text(re.sub(r"\{(\w+)\}", r"$\1", line.strip()), ((0, number),))
+        for command in reader.commands(text.content, text):
+            reader.take(command._replace(certain=command.certain and not line[:1].isspace()))
+    hint = "what it runs in tells: compatcheck env"
+    return Environment(
+        path,
+        {name: one._replace(source=one.source._replace(key="install")) for name, one in stage.packages.items()},
+        complete=False,
+        facts={name: (value, place._replace(key="install")) for name, (value, place) in stage.facts.items()},
+        skipped=tuple(
+            Skipped(one.source._replace(key="install"), one.reason, hint, passes=True) for one in stage.skipped
+        ),
+        notes=("releases are by the commands of its cells that install packages",),
+    )
 
 
 def _find_stage(path: str, stages: Sequence[Stage], name: str | None) -> Stage:
@@ -393,7 +421,7 @@ class _Reader:
         stage = self.stages[-1]
         source = word.source._replace(key="RUN")
         if word.text is None:
-            stage.skip(source, f"{echo(word.written)} holds something that only the build knows")
+            stage.skip(source, f"{echo(word.written)} holds something that is known only where it runs")
             return []
         location = word.text.partition("[")[0]
         by_name = re.match(r"[\w.-]+\s*(?:\[[^\]]*\])?\s*@\s", word.text)

@@ -22,17 +22,17 @@ _BANNER = re.compile(
     r"=\s{1,3}Unsloth:? (?:(\d{4}(?:\.\d{1,2}){1,3}): Fast|Fast [^\n.]{1,60} release (\d{4}(?:\.\d{1,2}){1,3})(?=\s))"
 )
 _PACKAGES = (
-    ("transformers", re.compile(rf"\bTransformers ?[:=] ?{_VERSION}\.(?=\s)")),
-    ("vllm", re.compile(rf"\bvLLM ?[:=] ?{_VERSION}\.(?=\s)")),
-    ("torch", re.compile(rf"\b(?:Py)?[Tt]orch ?[:=] ?{_VERSION}\.(?=\s)")),
-    ("triton", re.compile(rf"\bTriton ?[:=] ?{_VERSION}\.?(?=\s)")),
-    ("xformers", re.compile(rf"\bXformers ?= ?{_VERSION}\.(?=\s)")),
+    ("transformers", re.compile(rf"\bTransformers ?[:=] ?{_VERSION}\.(?=\s|\\n)")),
+    ("vllm", re.compile(rf"\bvLLM ?[:=] ?{_VERSION}\.(?=\s|\\n)")),
+    ("torch", re.compile(rf"\b(?:Py)?[Tt]orch ?[:=] ?{_VERSION}\.(?=\s|\\n)")),
+    ("triton", re.compile(rf"\bTriton ?[:=] ?{_VERSION}\.?(?=\s|\\n)")),
+    ("xformers", re.compile(rf"\bXformers ?= ?{_VERSION}\.(?=\s|\\n)")),
 )
 _DEVICE = re.compile(
     r"\|\s{2,8}(?:GPU: )?([^\n|]{3,60}?)\. (?:Num GPUs = (\d{1,2})\. )?Max memory: (\d{1,4}(?:\.\d{1,3})?) GB\."
 )
-_CAPABILITY = re.compile(r"\bCUDA ?[:=] ?(\d{1,2}\.\d)\.(?=\s)")
-_TOOLKIT = re.compile(r"\bCUDA Toolkit ?[:=] ?(\d{1,2}\.\d{1,2})\.(?=\s)")
+_CAPABILITY = re.compile(r"\bCUDA ?[:=] ?(\d{1,2}\.\d)\.(?=\s|\\n)")
+_TOOLKIT = re.compile(r"\bCUDA Toolkit ?[:=] ?(\d{1,2}\.\d{1,2})\.(?=\s|\\n)")
 _LENGTH = 900
 """Characters of a banner at most."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
@@ -69,6 +70,36 @@ def find_cells(path: str, text: str) -> Iterator[list[tuple[int, str]]]:
             lines.append((last, line))
         if lines:
             yield lines
+
+
+_INSTALLS = lazy_compile(
+    r"([ \t]*)[!%]+[ \t]*("
+    r"(?:sudo[ \t]+)?(?:uv[ \t]+pip|pip[\d.]*|conda|mamba|python[\d.]*[ \t]+-m[ \t]+pip)[ \t]+(?:un)?install\b.*)",
+    re.DOTALL,
+)
+
+
+def find_installs(path: str, text: str) -> Iterator[tuple[int, str]]:
+    """Yield the commands of cells of Python that install packages, indented as they stand there, with their lines.
+
+    Raises:
+        InputError: as `find_cells`.
+    """
+    for cell in find_cells(path, text):
+        begin, joined = 0, ""
+        for place, line in () if cell[0][1].lstrip().startswith(_OTHER_CELLS) else cell:
+            begin = begin if joined else place
+            joined += line.rstrip("\r\n")
+            if joined.endswith("\\") and len(joined) < _MOST_CHARACTERS:
+                joined = joined[:-1]
+                continue
+            found, joined = _INSTALLS.fullmatch(joined), ""
+            if found is not None:
+                yield begin, found[1] + found[2]
+
+
+_MOST_CHARACTERS = 65_536
+"""Of one command."""
 
 
 def _code_of(cell: object) -> list[str]:

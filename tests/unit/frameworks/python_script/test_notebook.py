@@ -9,7 +9,7 @@ import pytest
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL
-from compatcheck.frameworks.python_script.notebook import read_source
+from compatcheck.frameworks.python_script.notebook import find_installs, read_source
 from compatcheck.frameworks.recognise import read_configurations
 from tests.unit.frameworks.stated_facts import facts
 
@@ -66,3 +66,23 @@ def test_another_form_is_said(tmp_path: Path, text: str) -> None:
     (tmp_path / "n.ipynb").write_text(text)
     with pytest.raises(InputError, match="no notebook that can be read"):
         read_source(str(tmp_path / "n.ipynb"), LOCAL)
+
+
+def test_installing_lines_of_cells_are_found_with_their_lines(tmp_path: Path) -> None:
+    cells = (
+        code(
+            "%%capture\nimport os\nif 'COLAB_' in os.environ:\n    !pip install unsloth\n!pip install \\\n  trl==0.22.2\n"
+        ),
+        code("# !pip install a\nx = 'pip install b'\n%pip install -q c\n!uv pip uninstall d\n!pip list\n"),
+        code("%%writefile setup.sh\n!pip install e\n"),
+    )
+    path = write(tmp_path, *cells)
+    text = (tmp_path / "n.ipynb").read_text("utf-8")
+    found = list(find_installs(path, text))
+    assert [command for _, command in found] == [
+        "    pip install unsloth",
+        "pip install   trl==0.22.2",
+        "pip install -q c",
+        "uv pip uninstall d",
+    ]
+    assert ["pip install \\" in text.splitlines()[line - 1] for line, _ in found] == [False, True, False, False]
