@@ -156,10 +156,15 @@ def _with_newest(subject: Subject, assumed: Mapping[str, Value]) -> tuple[Subjec
     for role, found in subject.by_release.items():
         for name, (value, words) in found.items():
             named = name if name in assumed else f"{name} ({role})"
-            if role in roles and named in assumed and assumed[named] != value:
+            other = named in assumed and assumed[named] != value
+            if role in roles and (other or (name == _LOSS and name not in roles[role])):
                 roles[role] = Facts({**roles[role], name: Fact(name, value, _DOUBTFUL, (), words)})
-                said[Assumption(named, value, words)] = None
+                said[Assumption(named if other else name, value, words)] = None
     return subject._replace(roles=roles), tuple(said)
+
+
+_LOSS = "training.loss_implementation"
+"""What an estimate takes as cross entropy over whole logits, without a word, where nothing is known of it."""
 
 
 def _is_unlaunched(subject: Subject) -> bool:

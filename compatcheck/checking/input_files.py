@@ -602,20 +602,26 @@ def _read_report(path: str, files: Files) -> Iterator[InputFile]:
 
 
 def _with_installs(recorded: Environment, installed: Environment) -> Environment:
-    """Lay what the cells of a notebook install under what its output says it had; a release that they pin is the next run's."""
-    pinned = {name: one for name, one in installed.packages.items() if one.version and not one.is_optional}
-    skipped = [*recorded.skipped, *installed.skipped]
-    for name, one in pinned.items():
-        there = recorded.packages.get(name)
-        if there is not None and there.version != one.version:
-            reason = (
-                f"{name} {there.version} is in the recorded output, and the cells install {one.version}, which counts"
-            )
-            skipped.append(Skipped(there.source, reason, "run the notebook again, or compatcheck env", passes=True))
+    """Lay what the cells of a notebook install under the releases that its output says it had.
+
+    Where a pin contradicts these, the cells were changed since, and they alone say what the next run has.
+    """
+    packages = {**installed.packages, **recorded.packages}
+    skipped = (*recorded.skipped, *installed.skipped)
+    pinned = [one for one in installed.packages.values() if one.version and not one.is_optional]
+    changed = [one for one in pinned if packages[one.name].version != one.version]
+    if changed:
+        there, wanted = packages[changed[0].name], changed[0]
+        reason = (
+            f"{there.name} {there.version} is in the recorded output, and the cells install {wanted.version}: "
+            "the releases of the output are left out"
+        )
+        skipped += (Skipped(there.source, reason, "run the notebook again, or compatcheck env", passes=True),)
+        packages = dict(installed.packages)
     return recorded._replace(
-        packages={**installed.packages, **recorded.packages, **pinned},
+        packages=packages,
         facts={**installed.facts, **recorded.facts},
-        skipped=tuple(skipped),
+        skipped=skipped,
         notes=(*recorded.notes, *installed.notes),
     )
 
