@@ -69,7 +69,6 @@ def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "model.parameters": _elements(parameters),
         "model.parameters_in_blocks": _elements(parameters),
-        "model.num_hidden_layers": parameters["layers"],
         "model.embedding_parameters": 0,
         "model.tie_word_embeddings": False,
         "training.zero_stage": 3,

@@ -157,7 +157,7 @@ def test_a_broken_notebook_is_looked_through_line_by_line() -> None:
         "from torch.distributed import run\nrun.main(['--nproc_per_node', '8', 'train.py', '--lr', '1'])\n",
         "from torch.distributed import run as r\nr.run(r.parse_args(['--nproc_per_node', '8', 'train.py', '--lr', '1']))\n",
         "from torch.distributed.run import main as go\ngo(['--nproc_per_node', '8', 'train.py', '--lr', '1'])\n",
-        "from torch.distributed import run\nrun.main(['train.py', " + "'--lr', " * 50_000 + "])\n",
+        "from torch.distributed import run\nrun.main(['train.py', " + "'--lr', " * 30_000 + "])\n",
     ],
 )
 def test_the_launcher_of_torch_is_known_by_any_name(text: str) -> None:
