@@ -38,7 +38,10 @@ REPORTED = "- `transformers` version: 4.47.0\n- PyTorch version (GPU?): 2.5.1 (T
 )
 def test_what_the_inputs_say_otherwise_is_named_with_its_place(tmp_path: Path, model, batch, gpu, said) -> None:
     script = tmp_path / "train.sh"
-    script.write_text(f"torchrun train.py --model_name_or_path {model} --per_device_train_batch_size {batch} --bf16\n")
+    ranks = f"--nproc_per_node {gpu[0]}"
+    script.write_text(
+        f"torchrun {ranks} train.py --model_name_or_path {model} --per_device_train_batch_size {batch} --bf16\n"
+    )
     report = explain_oom(LOG, "train.log", Request(paths=(str(script),), gpu=gpu), RULES, {})
     assert tuple(one.name for one in report.disagreements) == said
     assert [one["name"] for one in describe_report(report)["disagreements"]] == list(said)
