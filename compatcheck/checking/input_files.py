@@ -349,11 +349,18 @@ def open_blocks(path: str, files: Files) -> tuple[Files, tuple[str, ...] | None]
     except InputError:
         return files, None  # its reader says why
     fenced = b"```" in content or b"~~~" in content
+    starts = may_start_program(content)
+    if not (fenced or starts or _STATES.search(content) is not None):
+        return files, None
     text = content.decode("utf-8", "replace")
-    if not fenced and not may_start_program(content) and _parses(text, path):
+    if not (fenced or starts) and _parses(text, path):
         return files, None
     laid, names = lay_blocks(text, path, files)
     return (laid, names) if fenced or names else (files, None)
+
+
+_STATES = lazy_compile(rb"(?m)^(?:[a-z][a-z0-9_]*:|\{|from[ \t]+[\w.]+[ \t]+import[ \t]|import[ \t]+\w)")
+"""Begins a line of a configuration or of code that may stand between words."""
 
 
 def _parses(text: str, path: str) -> bool:

@@ -124,8 +124,8 @@ def test_twice_the_text_takes_twice_the_time(unit: str) -> None:
         return time.process_time() - started
 
     spend(100)
-    once = spend(10_000)
-    assert min(spend(20_000) for _ in range(2)) < 3 * once + 0.5
+    # beside each other, and again where another process took its time from one of them
+    assert any(spend(20_000) < 3 * spend(10_000) + 0.5 for _ in range(4))
 
 
 @pytest.mark.parametrize("line", ["A[{0}]=1\n", "A+=({0})\n"])
