@@ -9,7 +9,6 @@ from compatcheck.checking.environments import merge_environments
 from compatcheck.checking.input_files import (
     DASH,
     DOCKERFILE,
-    open_blocks,
     read_named_file,
     read_standard_input_file,
     walk_files,
@@ -25,6 +24,7 @@ from compatcheck.checking.pairing import (
     pair_subjects,
     resolve_reference,
 )
+from compatcheck.checking.pasted_blocks import open_blocks
 from compatcheck.checking.request import Gathered
 from compatcheck.checking.stack import find_bare
 from compatcheck.checking.subjects import build_subject

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.checking.environments import environment_of
 from compatcheck.checking.inspection import PROJECT_FILE, has_table
+from compatcheck.checking.notebook_environment import BUILD, is_of_another_machine, read_installed, with_installs
 from compatcheck.checking.shared import as_skipped, mark_named
 from compatcheck.collectors.read import read_environments
 from compatcheck.collectors.recognise import (
@@ -21,7 +22,6 @@ from compatcheck.collectors.recognise import (
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError, NoEnvironmentError, UsageError
 from compatcheck.core.files import Files, Overlay, ReadLog
-from compatcheck.core.pasted_text import may_start_program
 from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.progress import follow
 from compatcheck.core.source import Skipped, Source
@@ -36,12 +36,10 @@ from compatcheck.frameworks.recognise import (
     read_pieces,
     starts_training,
 )
-from compatcheck.frameworks.text import parse_configuration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from compatcheck.collectors.reports.blocks import Block
     from compatcheck.core.document import Document
     from compatcheck.core.selection import Selection
 
@@ -336,75 +334,6 @@ def with_standard_input(files: Files, skipped: list[Skipped]) -> Files:
         return files
 
 
-def open_blocks(path: str, files: Files) -> tuple[Files, tuple[str, ...] | None]:
-    """Lay the blocks of code of a pasted text over a tree, as files of their own.
-
-    Returns:
-        The tree, and the names that the blocks have in it; None for what is no text with any.
-    """
-    if path != STANDARD_INPUT and not path.endswith(REPORT_SUFFIXES):
-        return files, None
-    try:
-        content = read_bytes(path, files)
-    except InputError:
-        return files, None  # its reader says why
-    fenced = b"```" in content or b"~~~" in content
-    starts = may_start_program(content)
-    if not (fenced or starts or _STATES.search(content) is not None):
-        return files, None
-    text = content.decode("utf-8", "replace")
-    if not (fenced or starts) and _parses(text, path):
-        return files, None
-    laid, names = lay_blocks(text, path, files)
-    return (laid, names) if fenced or names else (files, None)
-
-
-_STATES = lazy_compile(rb"(?m)^(?:[a-z][a-z0-9_]*:|\{|from[ \t]+[\w.]+[ \t]+import[ \t]|import[ \t]+\w)")
-"""Begins a line of a configuration or of code that may stand between words."""
-
-
-def _parses(text: str, path: str) -> bool:
-    """Tell whether a text as a whole is what a configuration is written in, not one between the words of a letter."""
-    try:
-        parse_configuration(text, path)
-    except InputError:
-        return False
-    return True
-
-
-def lay_blocks(text: str, path: str, files: Files) -> tuple[Files, tuple[str, ...]]:
-    """Lay the blocks of code of a text over a tree; return it with the names they have there."""
-    from compatcheck.collectors.reports.blocks import find_blocks  # noqa: PLC0415 (only for pasted texts)
-
-    blocks = find_blocks(text, path)
-    named = {block.path: name for block in blocks if (name := _find_name(block, blocks, path, files)) is not None}
-    laid = {named.get(block.path, block.path): block.content for block in blocks}
-    return Overlay(files, laid), tuple(block.path for block in blocks if block.path not in named)
-
-
-_FILES = {
-    suffix: lazy_compile(
-        rb"(?m:--[\w-]*(?:deepspeed|config)[\w-]*[= ]+|\btrain\s+|^[ \t]*deepspeed\w*:[ \t]+[\"']?)"
-        rb"([\w./-]+\.(?:" + ends + rb"))\b"
-    )
-    for suffix, ends in ((".yaml", rb"ya?ml"), (".json", rb"h?json"))
-}
-"""Configurations that commands and configurations name, by the suffix of the blocks that may be one of them."""
-
-
-def _find_name(block: Block, blocks: Sequence[Block], path: str, files: Files) -> str | None:
-    """Return the file that a block without a name is: the only one that other blocks name and that is not here.
-
-    None where another block is of its kind, or another file of the kind is named.
-    """
-    suffix = os.path.splitext(block.path)[1]
-    if suffix not in _FILES or sum(other.path.endswith(suffix) for other in blocks) > 1:
-        return None
-    names = {name.decode() for other in blocks if other is not block for name in _FILES[suffix].findall(other.content)}
-    missing = [found for name in names if not files.exists(found := find_beside(path, name, files))]
-    return missing[0] if len(missing) == 1 else None
-
-
 def read_blocks(blocks: Sequence[str], files: Files, skipped: list[Skipped]) -> Iterator[InputFile]:
     """Read the blocks of code of a pasted text; what is none of a training, or cannot be parsed, is passed over.
 
@@ -468,7 +397,7 @@ def read_named_file(
     if kind == "requirements" and told is None and _reads_as_prose(path, files):
         kind = "report"  # a text of any name is taken for requirements where nothing tells
     yield from _read_as(path, kind, files, skipped, selection, blocks)
-    if kind != "report" and path.lower().endswith(".ipynb") and (installed := _read_installs(path, files)) is not None:
+    if kind != "report" and path.lower().endswith(".ipynb") and (installed := read_installed(path, files)) is not None:
         yield InputFile(path, (), installed, is_root=True, kind="report")
     if (kind == "script" or (kind == "report" and path.endswith(".ipynb"))) and _says_training(path, files):
         yield from _read_as(path, None, files, skipped, selection, None)
@@ -575,7 +504,7 @@ def _read_report(path: str, files: Files) -> Iterator[InputFile]:
     """Read a pasted report; the configuration of accelerate in it is one of the run."""
     from compatcheck.collectors.reports.find import read_found  # noqa: PLC0415 (only for reports)
 
-    installed = _read_installs(path, files) if path.lower().endswith(".ipynb") else None
+    installed = read_installed(path, files) if path.lower().endswith(".ipynb") else None
     try:
         reports = read_found(path, files)
     except InputError:
@@ -585,14 +514,14 @@ def _read_report(path: str, files: Files) -> Iterator[InputFile]:
         return
     for found in reports:
         environment = found.environment
-        if _is_of_another_machine(environment, path, files):
+        if is_of_another_machine(environment, path, files):
             reason = "is the output of a CUDA device, and the cells install torch for ROCm: it was recorded on another machine"
             entry = Skipped(
-                environment.facts[_BUILD][1], reason, "name the device, for example --gpu 1xMI300X", named=True
+                environment.facts[BUILD][1], reason, "name the device, for example --gpu 1xMI300X", named=True
             )
             environment = Environment(path, {}, complete=False, skipped=(entry,))
         if installed is not None and len(reports) == 1:
-            environment = _with_installs(environment, installed)
+            environment = with_installs(environment, installed)
         if found.accelerate is not None and len(reports) > 1:
             reason, hint = (
                 "the configuration of accelerate is not read beside several environments",
@@ -606,59 +535,6 @@ def _read_report(path: str, files: Files) -> Iterator[InputFile]:
 
         documents = accelerate.read(reports[0].accelerate, path).documents
         yield InputFile(f"{path} (accelerate)", mark_named(documents))
-
-
-def _with_installs(recorded: Environment, installed: Environment) -> Environment:
-    """Lay what the cells of a notebook install under the releases that its output says it had.
-
-    Where a pin contradicts these, the cells were changed since, and they alone say what the next run has.
-    """
-    packages = {**installed.packages, **recorded.packages}
-    skipped = (*recorded.skipped, *installed.skipped)
-    pinned = [one for one in installed.packages.values() if one.version and not one.is_optional]
-    changed = [one for one in pinned if packages[one.name].version != one.version]
-    if changed:
-        there, wanted = packages[changed[0].name], changed[0]
-        reason = (
-            f"{there.name} {there.version} is in the recorded output, and the cells install {wanted.version}: "
-            "the releases of the output are left out"
-        )
-        skipped += (Skipped(there.source, reason, "run the notebook again, or compatcheck env", passes=True),)
-        packages = dict(installed.packages)
-    return recorded._replace(
-        packages=packages,
-        facts={**installed.facts, **recorded.facts},
-        skipped=skipped,
-        notes=(*recorded.notes, *installed.notes),
-    )
-
-
-def _read_installs(path: str, files: Files) -> Environment | None:
-    """Read what the cells of a notebook install; None where they install nothing."""
-    from compatcheck.collectors.dockerfile.read import read_installs  # noqa: PLC0415 (only for notebooks)
-    from compatcheck.frameworks.python_script.notebook import find_installs  # noqa: PLC0415 (as above)
-
-    try:
-        lines = list(find_installs(path, read_bytes(path, files).decode("utf-8", "replace")))
-    except InputError:
-        return None  # its reader says why
-    return read_installs(path, lines, files) if lines else None
-
-
-_BUILD = "runtime.torch_build"
-_ROCM_INDEX = lazy_compile(
-    rb"(?s)\brocm.{0,2000}download\.pytorch\.org/whl/|download\.pytorch\.org/whl/(?:nightly/)?rocm"
-)
-
-
-def _is_of_another_machine(environment: Environment, path: str, files: Files) -> bool:
-    """Tell whether a notebook installs torch for other devices than those that its recorded output is of."""
-    if not path.endswith(".ipynb") or environment.facts.get(_BUILD, ("",))[0] != "cuda":
-        return False
-    from compatcheck.frameworks.python_script.notebook import find_cells  # noqa: PLC0415 (only for notebooks)
-
-    cells = find_cells(path, read_bytes(path, files).decode("utf-8", "replace"))
-    return any(_ROCM_INDEX.search("".join(line for _, line in cell).encode()) for cell in cells)
 
 
 def _read_configurations(

@@ -10,9 +10,10 @@ from compatcheck import __version__
 from compatcheck.checking.checks import checks_of, open_criteria
 from compatcheck.checking.environments import merge_environments
 from compatcheck.checking.gathering import gather_all
-from compatcheck.checking.input_files import InputFile, lay_blocks, read_blocks
+from compatcheck.checking.input_files import InputFile, read_blocks
 from compatcheck.checking.inspection import as_inspection
 from compatcheck.checking.pairing import merge_run
+from compatcheck.checking.pasted_blocks import lay_blocks
 from compatcheck.checking.relief import find_relief, suggest_changes
 from compatcheck.checking.report import place_skipped
 from compatcheck.checking.shared import read_shared
