@@ -37,9 +37,12 @@ def read_source(path: str, files: Files) -> str:
         return text
     lines: list[str] = []
     for cell in find_cells(path, text):
+        goes_on = False
         for place, line in () if cell[0][1].lstrip().startswith(_OTHER_CELLS) else cell:
-            magic = _MAGIC.match(line)
-            lines += [""] * (place - 1 - len(lines)) + [f"{magic[1]}pass" if magic is not None else line.rstrip("\n")]
+            magic = None if goes_on else _MAGIC.match(line)
+            said = "" if goes_on else f"{magic[1]}pass" if magic is not None else line.rstrip("\n")
+            lines += [""] * (place - 1 - len(lines)) + [said]
+            goes_on = (goes_on or magic is not None) and line.rstrip("\r\n").endswith("\\")
     return "\n".join(lines) + "\n"
 
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CODE = """%%capture
-!pip install "trl" 'ünits'
+!pip install "trl" \\
+    'ünits'
 files = !ls
 from trl import SFTConfig, SFTTrainer
 if True:
