@@ -72,7 +72,9 @@ def test_a_file_that_could_be_any_trainers_is_the_ones_that_is_given_it(
 
 
 def test_a_key_of_such_a_file_counts_where_the_release_has_it(tmp_path: Path) -> None:
-    (tmp_path / "c.yaml").write_text("per_device_train_batch_size: 1\nlearning_rate: 0.0001\nactivation_offloading: true\n")
+    (tmp_path / "c.yaml").write_text(
+        "per_device_train_batch_size: 1\nlearning_rate: 0.0001\nactivation_offloading: true\n"
+    )
     (tmp_path / "run.sh").write_text("trl sft --config c.yaml --dataset_name d\n")
     (reading,) = read_configurations(str(tmp_path / "run.sh"), named=True)
     rules = open_rules()
