@@ -1,4 +1,4 @@
-"""What the options of a program that nobody read seem to say, by names that programs that are read have: to ask, not to assume."""
+"""What options of a program that nobody read seem to say, by names that programs which are read have: to ask, not to assume."""
 
 from __future__ import annotations
 

@@ -166,7 +166,9 @@ def test_a_command_before_the_cut_of_a_text_is_found(cut) -> None:
 
 
 def test_what_a_document_of_the_shell_holds_is_no_command() -> None:
-    assert find_blocks("Usage:\n\nread -r -d '' help <<EOF\ntorchrun --nproc-per-node 2 train.py\nEOF\n", "issue.md") == ()
+    assert (
+        find_blocks("Usage:\n\nread -r -d '' help <<EOF\ntorchrun --nproc-per-node 2 train.py\nEOF\n", "issue.md") == ()
+    )
 
 
 OBJECT = '{\n  "zero_optimization": {"stage": 2},\n  "train_micro_batch_size_per_gpu": 1\n}\n'
