@@ -503,6 +503,7 @@ def follow_references(
                     document = _leave_to_code(document)
                 if kind == "program" and any(one.statements for one in found):  # it says what it trains
                     skipped = [entry for entry in skipped if entry.fact != "training.framework"]
+                    gaps = [gap for gap in gaps if gap.source.key != name]
             except InputError as error:
                 reason = error.message if error.source == place else str(error)
                 counts = _names_a_file(kind, name) or error.source != place
