@@ -209,7 +209,8 @@ class Series(NamedTuple):
     writer: str
     stream: str
     """Rank or process; of several the one that grew most."""
-    count: int
+    times: int
+    """How often it is said."""
     first_line: int
     first_bytes: int
     last_line: int

@@ -1,4 +1,4 @@
-"""What a log accounts for before it ends: what the parts of an engine took at its start, and what a process held from moment to moment."""
+"""What a log accounts for before it ends: what parts of an engine took at its start, what a process held at a moment of each step."""
 
 from __future__ import annotations
 

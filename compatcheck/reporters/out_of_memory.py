@@ -113,11 +113,11 @@ def _account(account: Account) -> Iterator[tuple[str, str]]:
     shown = sorted(account.series, key=lambda one: not one.grows)
     for one in shown[:_MOMENTS]:
         of = "" if account.total_bytes is None or one.kind == "free" else f" of {format_bytes(account.total_bytes)}"
-        if one.count == 1:
+        if one.times == 1:
             words = f"{format_bytes(one.first_bytes)}{of} {one.kind}, line {one.first_line}"
         else:
             change = f"{format_bytes(one.first_bytes)} to {format_bytes(one.last_bytes)}{of} {one.kind}"
-            words = f"{change}, {one.count} times, lines {one.first_line} to {one.last_line}"
+            words = f"{change}, {one.times} times, lines {one.first_line} to {one.last_line}"
         yield one.moment or one.writer, words + (f"; {_GROWS}" if one.grows else "")
     if len(shown) > _MOMENTS:
         yield "", f"{len(shown) - _MOMENTS} more moments (--format json)"

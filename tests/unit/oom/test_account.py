@@ -79,7 +79,7 @@ def test_what_a_process_held(text) -> None:
     moment, kind, size = MOMENTS[text]
     (series,) = read_account(f"before\n{text}\nafter\n").series
     assert (series.moment, series.kind, series.first_bytes) == (moment, kind, pytest.approx(size, abs=1))
-    assert (series.count, series.grows, series.first_line) == (1, False, 2 + text.count("\n"))
+    assert (series.times, series.grows, series.first_line) == (1, False, 2 + text.count("\n"))
 
 
 def test_every_form_is_written_by_some_program() -> None:
@@ -107,7 +107,7 @@ def say(sizes: list[float], worker: int = 1) -> str:
 def test_what_holds_more_from_time_to_time_grows(sizes, grows) -> None:
     (series,) = read_account(say(sizes)).series
     assert series.grows is grows
-    assert (series.count, series.moment) == (len(sizes), "After step N")
+    assert (series.times, series.moment) == (len(sizes), "After step N")
 
 
 def test_of_ranks_the_one_that_grows_most_is_told_and_the_largest_part() -> None:
