@@ -1,4 +1,4 @@
-"""What a log accounts for before it ends: what parts of an engine took at its start, what a process held at a moment of each step."""
+"""What a log accounts for before it ends: what parts of an engine took at its start, and what a process held step by step."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _PARTS = {
 _BEFORE = "<before>"
 _NO_MOMENT = re.compile(r"^(?:\[[^\]]*\]\s*|(?:INFO|DEBUG|WARNING)\b[\s:]*)+")
 """What loggers put before it."""
-_LONGEST = 4096
-"""Characters of a line that are looked at."""
+_AROUND = 512
+"""Characters of a line on either side that are looked at."""
 _MOST_LINES = 100_000
 """Lines that are read; a log within what is kept of it has fewer."""
 _GROWS_BYTES = GIB // 2
@@ -102,15 +102,19 @@ def _find_lines(log: str) -> Iterator[tuple[Line, int, str, str, str]]:
     folded = fold_case(log)
     hits = sorted((position, rank) for rank, form in enumerate(_LINES) for position in _find_all(folded, form.needle))
     number, counted = 1, 0
+    last: dict[int, int] = {}
     for position, rank in hits[:_MOST_LINES]:
         begin = log.rfind("\n", 0, position) + 1
+        if last.get(rank) == begin:
+            continue
+        last[rank] = begin
         end = log.find("\n", position)
         end = len(log) if end < 0 else end
         number, counted = number + log.count("\n", counted, begin), begin
-        stream, text = strip_line(log[max(begin, position - _LONGEST) : min(end, position + _LONGEST)])
+        stream, text = strip_line(log[max(begin, position - _AROUND) : min(end, position + _AROUND)])
         before = ""
         if _LINES[rank].label == _BEFORE and begin:
-            before = strip_line(log[max(log.rfind("\n", 0, begin - 1) + 1, begin - _LONGEST) : begin - 1])[1]
+            before = strip_line(log[max(log.rfind("\n", 0, begin - 1) + 1, begin - _AROUND) : begin - 1])[1]
         yield _LINES[rank], number, stream, text, before
 
 
