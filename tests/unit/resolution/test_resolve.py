@@ -154,6 +154,28 @@ def test_a_default_of_the_trainer_contradicts_a_deepspeed_file(rules: RuleSet) -
     assert values(subject)["configuration.refused"] == ("training.mixed_precision",)
 
 
+def test_the_batch_of_a_step_in_a_deepspeed_file_is_the_trainers_product(rules: RuleSet) -> None:
+    # fill_match("train_batch_size", world_size x per_device_train_batch_size x gradient_accumulation_steps) of transformers 4.57.6
+    stack = environment(transformers="4.57.6", deepspeed="0.16.9")
+    machine = Hardware(Source("--gpu"), gpu="H100-80GB", memory_bytes=80 * 2**30, gpus_per_node=8, nodes=1)
+
+    def refused(batch: int, *hardware: Hardware, **stated: int | bool) -> object:
+        file = document("deepspeed", "d.json", training__global_batch_size=batch, training__zero_stage=2)
+        arguments = {f"training__{name}": value for name, value in stated.items()}
+        trainer = document("hf_trainer", "t.json", training__gradient_checkpointing=True, **arguments)
+        devices = tuple((one, True) for one in hardware)
+        subject = resolve("s", rules=rules, environment=stack, documents=(trainer, file), hardware=devices)
+        return values(subject)["configuration.refused"]
+
+    whole = ("training.global_batch_size",)
+    assert refused(32, machine, micro_batch_size=4, gradient_accumulation_steps=2) == whole
+    assert refused(64, machine, micro_batch_size=4, gradient_accumulation_steps=2) == ()
+    assert refused(128, machine) == whole, "accumulation that is left out is 1, not what the file would need"
+    assert refused(64, machine) == ()
+    assert refused(128) == (), "how many ranks there are is not known"
+    assert refused(128, machine, auto_find_batch_size=True) == ()
+
+
 def test_damage_and_components_of_an_environment(rules: RuleSet) -> None:
     stack = environment(torch="2.8.0")._replace(
         python="3.11.7",
