@@ -180,6 +180,7 @@ COMPARED = (
     "training.gradient_accumulation_steps",
     "training.mixed_precision",
     "training.global_batch_size",
+    "training.gradient_clipping",
 )
 """What a trainer compares with its DeepSpeed file, whether its own arguments state it or not."""
 

@@ -155,7 +155,7 @@ def test_a_default_of_the_trainer_contradicts_a_deepspeed_file(rules: RuleSet) -
 
 
 def test_the_batch_of_a_step_in_a_deepspeed_file_is_the_trainers_product(rules: RuleSet) -> None:
-    # fill_match("train_batch_size", world_size x per_device_train_batch_size x gradient_accumulation_steps) of transformers 4.57.6
+    # fill_match("train_batch_size", world_size x micro batch x accumulation) of transformers 4.57.6
     stack = environment(transformers="4.57.6", deepspeed="0.16.9")
     machine = Hardware(Source("--gpu"), gpu="H100-80GB", memory_bytes=80 * 2**30, gpus_per_node=8, nodes=1)
 
@@ -310,3 +310,21 @@ def test_package_names_of_a_facts_file_are_normalised() -> None:
     _, stack = native.read_sections({"packages": {"Flash__Attn": "2.7.4"}}, "f.yaml")
     assert stack is not None
     assert list(stack.packages) == ["flash-attn"]
+
+
+def test_clipping_and_learning_rate_of_a_deepspeed_file_are_those_of_the_trainer(rules: RuleSet) -> None:
+    # fill_match("gradient_clipping", max_grad_norm), ("optimizer.params.lr", learning_rate) of transformers 4.57.6
+    stack = environment(transformers="4.57.6", deepspeed="0.16.9")
+
+    def refused(file: dict[str, float], **stated: float) -> object:
+        other = document(
+            "deepspeed", "d.json", training__zero_stage=2, **{f"training__{k}": v for k, v in file.items()}
+        )
+        arguments = {f"training__{name}": value for name, value in stated.items()}
+        trainer = document("hf_trainer", "t.json", training__gradient_checkpointing=True, **arguments)
+        return values(resolve("s", rules=rules, environment=stack, documents=(trainer, other)))["configuration.refused"]
+
+    assert refused({"gradient_clipping": 0.5}) == ("training.gradient_clipping",), "max_grad_norm is 1.0"
+    assert refused({"gradient_clipping": 1.0}) == refused({"gradient_clipping": 0.5}, gradient_clipping=0.5) == ()
+    assert refused({"learning_rate": 1e-5}, learning_rate=2e-5) == ("training.learning_rate",)
+    assert refused({"learning_rate": 1e-5}) == (), "programs have defaults of their own"
