@@ -178,13 +178,32 @@ def contradict_defaults(
     trainers = [
         one.name for one in programs if one.kind == "program" and one.reconciles_deepspeed and one.name in there
     ]
-    facts = {name: fact for name, fact in scope.facts.items() if name not in names}
+    facts = {
+        name: fact
+        for name, fact in scope.facts.items()
+        if name not in names and not (name == STEPS and fact.origin == "derived")
+    }
     apply_defaults(trainers, own, FactScope(facts, scope.environment, scope.rules), facts, role, open_facts)
+    if trainers:
+        _count_batch(facts)
     return tuple(
         Conflict(name, tuple((fact.value, fact.sources[-1]) for fact in (scope.facts[name], facts[name])), refused=True)
         for name in names
         if name in facts and facts[name].value != scope.facts[name].value
     )
+
+
+def _count_batch(facts: dict[str, Fact]) -> None:
+    """Count the sequences of a step as the trainer does, from its own arguments (fill_match of ``train_batch_size``)."""
+    whole, parts = "training.global_batch_size", ("training.micro_batch_size", STEPS, "hardware.world_size")
+    values = [facts[name].value for name in parts if name in facts]
+    if len(values) == len(parts) and all(isinstance(value, int) for value in values):
+        micro, steps, ranks = values
+        words = f"{micro} × {steps} × {ranks} ranks"
+        facts[whole] = Fact(whole, micro * steps * ranks, "derived", facts[parts[0]].sources, words)  # type: ignore[operator]  # integers
+
+
+STEPS = "training.gradient_accumulation_steps"
 
 
 def apply_traits(scope: FactScope, facts: dict[str, Fact], readers: Iterable[str] = ()) -> None:

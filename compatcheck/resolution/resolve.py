@@ -175,7 +175,13 @@ class Resolved(NamedTuple):
     """As `Subject.by_release`, of this role."""
 
 
-COMPARED = ("training.micro_batch_size", "training.gradient_accumulation_steps", "training.mixed_precision")
+COMPARED = (
+    "training.micro_batch_size",
+    "training.gradient_accumulation_steps",
+    "training.mixed_precision",
+    "training.global_batch_size",
+    "training.gradient_clipping",
+)
 """What a trainer compares with its DeepSpeed file, whether its own arguments state it or not."""
 
 

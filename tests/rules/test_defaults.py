@@ -64,7 +64,15 @@ TRAINERS = {
 OF_MODEL_CONFIG = {"lora_r", "lora_dropout", "use_bnb_nested_quant"}
 """Options of TRL's scripts, in a class that no dump holds."""
 UNMAPPED = {
-    "hf_trainer": {"accelerator_config", "deepspeed", "fp16", "fsdp", "gradient_checkpointing_kwargs", "use_cpu"},
+    "hf_trainer": {
+        "accelerator_config",
+        "deepspeed",
+        "fp16",
+        "fsdp",
+        "gradient_checkpointing_kwargs",
+        "max_grad_norm",
+        "use_cpu",
+    },
     "trl": {
         "disable_dropout",
         "sync_ref_model",

@@ -16,6 +16,15 @@ if TYPE_CHECKING:
     from compatcheck.core.document import Document
 
 READER, LABEL = "deepspeed", "DeepSpeed"
+_OF_THE_TRAINER = frozenset(
+    {
+        "gradient_clipping",
+        "optimizer.params.lr",
+        "optimizer.params.weight_decay",
+        "scheduler.params.warmup_max_lr",
+    }
+)
+"""Keys that are compared with the trainer's arguments and matter to nothing else: ``auto`` leaves no question."""
 _STAGES = "zero_optimization"
 
 
@@ -58,9 +67,12 @@ def read_section(data: Mapping[str, Any], path: str, prefix: str = "") -> Docume
         table[prefix + key] = (Key("training.mixed_precision", constant(name)),)
     if isinstance(data.get("zero_optimization"), bool):  # the oldest form; DeepSpeed reads it as stage 1 or 0
         table[prefix + "zero_optimization"] = (Key("training.zero_stage", int),)
-    leaves = flatten(data, prefix, stop={prefix + "zero_optimization.leaf_module.classes"})
+    leaves = list(flatten(data, prefix, stop={prefix + "zero_optimization.leaf_module.classes"}))
+    for key, value in leaves:
+        if value == "auto" and key.removeprefix(prefix) in _OF_THE_TRAINER:
+            del table[key]
     translation = translate(
-        leaves,
+        iter(leaves),
         table,
         irrelevant=lambda key: key.startswith(f"{prefix}_") or key.removeprefix(prefix) in NAMES,
         source=source,

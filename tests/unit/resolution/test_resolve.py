@@ -154,6 +154,28 @@ def test_a_default_of_the_trainer_contradicts_a_deepspeed_file(rules: RuleSet) -
     assert values(subject)["configuration.refused"] == ("training.mixed_precision",)
 
 
+def test_the_batch_of_a_step_in_a_deepspeed_file_is_the_trainers_product(rules: RuleSet) -> None:
+    # fill_match("train_batch_size", world_size x micro batch x accumulation) of transformers 4.57.6
+    stack = environment(transformers="4.57.6", deepspeed="0.16.9")
+    machine = Hardware(Source("--gpu"), gpu="H100-80GB", memory_bytes=80 * 2**30, gpus_per_node=8, nodes=1)
+
+    def refused(batch: int, *hardware: Hardware, **stated: int | bool) -> object:
+        file = document("deepspeed", "d.json", training__global_batch_size=batch, training__zero_stage=2)
+        arguments = {f"training__{name}": value for name, value in stated.items()}
+        trainer = document("hf_trainer", "t.json", training__gradient_checkpointing=True, **arguments)
+        devices = tuple((one, True) for one in hardware)
+        subject = resolve("s", rules=rules, environment=stack, documents=(trainer, file), hardware=devices)
+        return values(subject)["configuration.refused"]
+
+    whole = ("training.global_batch_size",)
+    assert refused(32, machine, micro_batch_size=4, gradient_accumulation_steps=2) == whole
+    assert refused(64, machine, micro_batch_size=4, gradient_accumulation_steps=2) == ()
+    assert refused(128, machine) == whole, "accumulation that is left out is 1, not what the file would need"
+    assert refused(64, machine) == ()
+    assert refused(128) == (), "how many ranks there are is not known"
+    assert refused(128, machine, auto_find_batch_size=True) == ()
+
+
 def test_damage_and_components_of_an_environment(rules: RuleSet) -> None:
     stack = environment(torch="2.8.0")._replace(
         python="3.11.7",
@@ -288,3 +310,21 @@ def test_package_names_of_a_facts_file_are_normalised() -> None:
     _, stack = native.read_sections({"packages": {"Flash__Attn": "2.7.4"}}, "f.yaml")
     assert stack is not None
     assert list(stack.packages) == ["flash-attn"]
+
+
+def test_clipping_and_learning_rate_of_a_deepspeed_file_are_those_of_the_trainer(rules: RuleSet) -> None:
+    # fill_match("gradient_clipping", max_grad_norm), ("optimizer.params.lr", learning_rate) of transformers 4.57.6
+    stack = environment(transformers="4.57.6", deepspeed="0.16.9")
+
+    def refused(file: dict[str, float], **stated: float) -> object:
+        other = document(
+            "deepspeed", "d.json", training__zero_stage=2, **{f"training__{k}": v for k, v in file.items()}
+        )
+        arguments = {f"training__{name}": value for name, value in stated.items()}
+        trainer = document("hf_trainer", "t.json", training__gradient_checkpointing=True, **arguments)
+        return values(resolve("s", rules=rules, environment=stack, documents=(trainer, other)))["configuration.refused"]
+
+    assert refused({"gradient_clipping": 0.5}) == ("training.gradient_clipping",), "max_grad_norm is 1.0"
+    assert refused({"gradient_clipping": 1.0}) == refused({"gradient_clipping": 0.5}, gradient_clipping=0.5) == ()
+    assert refused({"learning_rate": 1e-5}, learning_rate=2e-5) == ("training.learning_rate",)
+    assert refused({"learning_rate": 1e-5}) == (), "programs have defaults of their own"

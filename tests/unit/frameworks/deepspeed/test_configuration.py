@@ -101,3 +101,18 @@ def test_a_file_without_zero_is_stage_0(data: dict[str, Any], prefix: str, stage
     document = deepspeed.read_section(data, "ds.json", prefix)
     found = {one.fact: one.value for one in document.statements}
     assert found.get("training.zero_stage") == stage
+
+
+def test_what_is_compared_with_the_trainer_leaves_no_question_where_it_is_auto() -> None:
+    data: dict[str, Any] = {
+        "zero_optimization": {"stage": 2},
+        "gradient_clipping": "auto",
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-5, "weight_decay": "auto"}},
+        "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": "auto"}},
+    }
+    (document,) = deepspeed.read(data, "ds.json").documents
+    found = facts(document)
+    assert found["training.learning_rate"] == 1e-5
+    assert "training.gradient_clipping" not in found
+    assert "training.weight_decay" not in found
+    assert document.unread == ()

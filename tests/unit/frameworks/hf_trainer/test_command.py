@@ -27,6 +27,7 @@ def test_a_script_on_the_trainer() -> None:
         "training.gradient_checkpointing": True,
         "training.mixed_precision": "bf16",
         "training.full_determinism": False,
+        "training.learning_rate": 1e-5,
     }
     assert set(found.references) == {
         ("model", "m", "model_name_or_path"),

@@ -37,6 +37,7 @@ def test_full_fine_tuning_with_a_deepspeed_file() -> None:
         "model.attn_implementation": "flash_attention_2",
         "model.trust_remote_code": False,
         "training.gradient_accumulation_steps": 4,
+        "training.learning_rate": 1e-5,
         "training.micro_batch_size": 1,
         "training.mixed_precision": "bf16",
         "training.packing": True,
