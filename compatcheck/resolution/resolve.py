@@ -456,15 +456,21 @@ def _describe_gpu(facts: dict[str, Fact], rules: "RuleSet") -> tuple[Skipped, ..
     """Fill in what the catalogue knows of a device that a facts file names; say so where it knows none of this name.
 
     A measured or reported device is left alone: its collector has asked the catalogue, and where it gives no memory, as under
-    MIG that could not be read, the whole device's memory is not what a job can use.
+    MIG that could not be read, the whole device's memory is not what a job can use. That a device of AMD has no CUDA capability
+    holds whoever names it.
     """
-    gpu = facts.get("hardware.gpu")
-    if gpu is None or gpu.origin in {"measured", "reported"} or "hardware.memory_bytes" in facts:
+    gpu, capability = facts.get("hardware.gpu"), "hardware.compute_capability"
+    described = gpu is None or gpu.origin in {"measured", "reported"} or "hardware.memory_bytes" in facts
+    if gpu is None or (described and capability in facts):
         return ()
     from compatcheck.collectors.machine.catalogue import build_catalogue, find_gpus, suggest  # noqa: PLC0415 (only with a named device)
 
     catalogue = build_catalogue(rules.section("gpus") or {})
     found = find_gpus(str(gpu.value), catalogue)
+    if found and all(device.compute_capability is None for device in found):
+        facts.setdefault(capability, Fact(capability, None, "derived", gpu.sources, "a device of AMD has none"))
+    if described:
+        return ()
     if len(found) != 1:
         near = [device.name for device in found] or suggest(str(gpu.value), catalogue)
         hint = (
