@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 TRAIN = "train"
 """The only role outside reinforcement learning."""
 
-_ROUNDS = 3
+_ROUNDS = 5
 """Derived facts open defaults and defaults open derived facts; longer chains than this do not exist."""
 
 
@@ -214,6 +214,7 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
     open_facts = frozenset({fact for fact, _, _ in entries if fact is not None} | withheld) - facts.keys()
     opened = {fact for fact, _, _ in entries if fact is not None} - facts.keys() - _that_follow(documents)
     undecided = open_facts | {name for name in (*SPLIT_SEQUENCES, SHARDING, PEFT) if _may_be_set(name, inputs.gaps)}
+    replicates = _start_replicas(documents, readers, environment)
     for _ in range(_ROUNDS):
         before = len(facts)
         if merged.automatic:
@@ -227,9 +228,10 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
             hidden, found = apply_defaults(readers, drop_unowned(documents, facts), scope, facts, role, open_facts)
             undecided |= hidden
             by_release |= found
-        if len(facts) == before:
+        if len(facts) == before and not derive_unsharded(facts, undecided, opened, replicates=replicates):
             break
-    derive_unsharded(facts, undecided, opened)
+    else:
+        derive_unsharded(facts, undecided, opened, replicates=replicates)
     conflicts += _compare_with_trainer(claims, readers, documents, scope, role, open_facts)
     _describe_conflicts(conflicts, facts, compared=bool(documents))
     if FRAMEWORK in facts or any(find_program(document.reader).kind == "engine" for document in documents):
@@ -278,6 +280,26 @@ def _may_be_set(name: str, gaps: "Sequence[Gap]") -> bool:
     from compatcheck.resolution.gaps import may_set  # noqa: PLC0415 (only where something was not read)
 
     return any(may_set(gap, "", name) for gap in gaps)
+
+
+def _start_replicas(
+    documents: "Sequence[Document]", readers: "Sequence[str]", environment: "Environment | None"
+) -> bool:
+    """Tell whether ranks are started for transformers' Trainer by a launcher that has no settings of its own.
+
+    It wraps the model in DDP where neither its arguments nor variables of accelerate name anything else (transformers 4.36.0 to
+    5.24.0 trainer.py); ``accelerate launch`` may have a file of its own.
+    """
+    if not any(document.reader == "launcher" and document.statements for document in documents):
+        return False
+    if not {"accelerate", "deepspeed"}.isdisjoint(document.reader for document in documents):
+        return False
+    variables = () if environment is None else environment.variables or ()
+    from compatcheck.rules.programs import lineage  # noqa: PLC0415 (only with a launcher)
+
+    return not any(name.startswith("ACCELERATE_USE_") for name in variables) and any(
+        program.name == "hf_trainer" for reader in readers for program in lineage(reader)
+    )
 
 
 RANK, PEFT = "training.lora_rank", "training.peft"
