@@ -57,6 +57,33 @@ def test_a_script_is_a_run_with_the_files_it_names(rules: RuleSet, project: Path
     )
 
 
+TRAINER = """from transformers import HfArgumentParser, Trainer, TrainingArguments
+(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+Trainer(args=args).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("torchrun --nproc_per_node 4 a.py", "ddp"),
+        ("torchrun --nproc_per_node 1 a.py", "none"),
+        ("torchrun --nproc_per_node 4 a.py --fsdp full_shard", "fsdp"),
+        ("torchrun --nproc_per_node 4 a.py --deepspeed ds.json", "zero"),
+        ("torchrun --nproc_per_node 4 a.py --deepspeed missing.json", None),
+        ("torchrun --nproc_per_node 4 a.py $EXTRA", None),
+        ("accelerate launch --num_processes 4 a.py", None),
+        ("export ACCELERATE_USE_FSDP=1\ntorchrun --nproc_per_node 4 a.py", None),
+    ],
+)
+def test_ranks_that_nothing_shards_are_replicas(
+    rules: RuleSet, project: Path, command: str, expected: str | None
+) -> None:
+    write(project, train__sh=f"{command} {HF} 2\n", ds__json=DEEPSPEED, a__py=TRAINER)
+    (subject,) = read(rules, "train.sh").subjects
+    assert value(subject, "training.sharding") == expected
+
+
 def test_each_training_of_a_script_is_a_run(rules: RuleSet, project: Path) -> None:
     write(
         project, train__sh=f"torchrun a.py {HF} 2\n\ntorchrun b.py {HF} 4\n", requirements__txt="transformers==4.48.0\n"
