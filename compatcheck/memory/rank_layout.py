@@ -35,11 +35,12 @@ def find_contradiction(roles: Mapping[str, Facts], environment: Environment | No
     core_r0.11.0); torch's device meshes and the sharding of attention by heads ask for the same. verl before 0.8 and its forks
     divide a micro batch over all ranks by them without a remainder, and then a batch by what is left
     (verl/workers/fsdp_workers.py "normalize config", v0.7.0; Search-R1 a14dc3a). A server takes as many devices as it splits its
-    model over and leaves others alone. An engine beside a trainer is split over its ranks where it runs in their processes, and is
-    refused where they are no multiple (verl v0.6.0 verl/workers/fsdp_workers.py _build_rollout, TRL v0.24.0
+    model over and leaves others alone. An engine beside a trainer is split over its ranks where it runs in their processes, and
+    is refused where they are no multiple (verl v0.6.0 verl/workers/fsdp_workers.py _build_rollout, TRL v0.24.0
     trl/trainer/grpo_trainer.py); vLLM and SGLang refuse heads that are none of its tensor-parallel ranks (vLLM v0.14.0
-    vllm/config/model.py verify_with_parallel_config), where SGLang's attention is not replicated. LitGPT has quantised bases on one device alone (`program.quantises_on_one_device`),
-    and asserts that a batch holds a micro batch for each rank (`program.refuses_part_batches`).
+    vllm/config/model.py verify_with_parallel_config), where SGLang's attention is not replicated. LitGPT has quantised bases on
+    one device alone (`program.quantises_on_one_device`), and asserts that a batch holds a micro batch for each rank
+    (`program.refuses_part_batches`).
     """
     for role, facts in roles.items():
         sharding, stage = facts.get("training.sharding"), facts.get("training.zero_stage")
@@ -109,7 +110,12 @@ def _find_at_engine(policy: Facts, facts: Facts) -> str | None:
         return f"{heads} attention heads cannot be split over {tensor} tensor-parallel ranks of the engine: choose a divisor"
     shared, one = facts.get("rollout.colocated"), policy.get("program.engine_shares_process")
     split, in_ranks = tensor * stages, one is not None and one.value is True
-    if world is None or shared is None or shared.value is not True or not (world % split if in_ranks else world < split):
+    if (
+        world is None
+        or shared is None
+        or shared.value is not True
+        or not (world % split if in_ranks else world < split)
+    ):
         return None
     return (
         f"an engine of tensor {tensor} × pipeline {stages} shares the devices of {world} ranks and needs "

@@ -230,8 +230,6 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
             by_release |= found
         if len(facts) == before and not derive_unsharded(facts, undecided, opened, replicates=replicates):
             break
-    else:
-        derive_unsharded(facts, undecided, opened, replicates=replicates)
     conflicts += _compare_with_trainer(claims, readers, documents, scope, role, open_facts)
     _describe_conflicts(conflicts, facts, compared=bool(documents))
     if FRAMEWORK in facts or any(find_program(document.reader).kind == "engine" for document in documents):

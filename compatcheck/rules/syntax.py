@@ -56,11 +56,11 @@ _FUNCTIONS = {
 """Name → number of arguments; None takes any positive number."""
 _WRITTEN_OUT = {
     "recomputed": (
-        'training.gradient_checkpointing or (training.fsdp_activation_checkpointing'
+        "training.gradient_checkpointing or (training.fsdp_activation_checkpointing"
         ' if declared("training.fsdp_activation_checkpointing") else False)'
     )
 }
-"""Functions that stand for an expression: a layer is computed again in backward, by the model's checkpointing or FSDP's wrapper."""
+"""Functions that stand for an expression: layers are computed again in backward, by the model's checkpointing or FSDP's own."""
 
 _NODES = (
     ast.Expression,
@@ -191,7 +191,9 @@ def _check(node: ast.AST) -> str | None:
                 return f"unknown function {name}(); known: {', '.join(sorted(_FUNCTIONS))}"
             wanted = _FUNCTIONS[name]
             if not arguments if wanted is None else len(arguments) != wanted:
-                return f"{name}() takes {'one or more' if wanted is None else wanted} argument{'' if wanted == 1 else 's'}"
+                return (
+                    f"{name}() takes {'one or more' if wanted is None else wanted} argument{'' if wanted == 1 else 's'}"
+                )
         case ast.Call():
             return "only the functions of the language can be called, without keywords"
         case ast.Attribute(value=ast.Name() | ast.Attribute()) | ast.Name():

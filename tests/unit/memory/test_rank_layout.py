@@ -72,7 +72,10 @@ def test_what_divides_is_priced(changes):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"rollout.tensor_parallel": 8}, "28 attention heads cannot be split over 8 tensor-parallel ranks of the engine"),
+        (
+            {"rollout.tensor_parallel": 8},
+            "28 attention heads cannot be split over 8 tensor-parallel ranks of the engine",
+        ),
         ({"rollout.engine": "sglang", "rollout.tensor_parallel": 8}, "28 attention heads"),
         ({"rollout.engine": "sglang", "rollout.tensor_parallel": 8, "rollout.data_parallel": 2}, None),
         ({"rollout.engine": "hf", "rollout.tensor_parallel": 8}, None),
