@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
 _TOOLS = {"llamafactory-cli", "lmf", "llmtuner"}
 _SCRIPT = re.compile(
-    r"(^|/)(train_bash\.py|train_exp_args\.py|train_sft\.py)$|llamafactory|llmtuner|LLaMA-Factory/src/train\.py"
+    r"(^|/)(train_bash|train_exp_args)\.py$|(^|/)(llamafactory|llmtuner)/[\w/]+\.py$|^(llamafactory|llmtuner)(\.\w+)*$"
+    r"|(^|/)LLaMA-Factory/src/train\.py$"
 )
+_MARKS = {"finetuning_type", "template", "prompt_template"}
+"""Options that no script has which is only called as its own first ones were (``train_sft.py``) or has stages."""
 
 
 def recognise(launch: Launch) -> str | None:
@@ -26,7 +29,7 @@ def recognise(launch: Launch) -> str | None:
         tool, _, action = launch.program.partition(" ")
         return llamafactory.READER if tool in _TOOLS and action == "train" else None
     options = parse_flags(launch.arguments).options.keys()
-    marked = "stage" in options and not {"finetuning_type", "template"}.isdisjoint(options)
+    marked = ("stage" in options or launch.program.endswith("train_sft.py")) and not _MARKS.isdisjoint(options)
     return llamafactory.READER if marked or _SCRIPT.search(launch.program) else None
 
 
