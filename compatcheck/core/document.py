@@ -10,6 +10,8 @@ ROLES = ("actor", "critic", "reference", "reward", "rollout")
 """What a model is for in reinforcement learning, the trained policy first."""
 
 
+SECTION = "#"
+"""Parts a kind of reference from the section that the named file is of it: ``hf_trainer#fsdp_config``."""
 MISSING = "missing"
 """Reader of a file that is named and could not be read: what it would decide is open."""
 
@@ -109,7 +111,7 @@ class Document(NamedTuple):
     skipped: tuple[Skipped, ...] = ()
     """Files this one names that could not be read."""
     references: tuple[tuple[str, str, str], ...] = ()
-    """Other inputs this one names: (kind, path or id, key); kinds are ``model``, ``deepspeed``, ``accelerate``."""
+    """Other inputs this one names: (kind, path or id, key); kinds are ``model``, ``deepspeed``, ``hf_trainer#fsdp_config``."""
     changed: Mapping[str, str | None] = {}
     """What those among them hold that are written on the way, so that what lies there is not what is read; None is unknown."""
     named: bool = False

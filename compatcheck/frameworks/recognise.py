@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.core.document import BENEATH, Document, Gap
+from compatcheck.core.document import BENEATH, SECTION, Document, Gap
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files, Overlay
 from compatcheck.core.pattern import lazy_compile
@@ -583,6 +583,13 @@ def _names_a_file(kind: str, name: str) -> bool:
     return kind != "program"
 
 
+def _decided_by(reader: ConfigurationReader | None, section: str) -> tuple[str, ...]:
+    """Return the facts that keys of a section state."""
+    table = {} if reader is None else reader.TABLE
+    found = (meaning.fact for key, meanings in table.items() if key.startswith(f"{section}.") for meaning in meanings)
+    return tuple(dict.fromkeys(found))
+
+
 def _leave_open(kind: str, name: str, key: str, place: Source) -> tuple[Document, ...]:
     """Return a document that leaves open what a file that cannot be read would decide.
 
@@ -593,9 +600,11 @@ def _leave_open(kind: str, name: str, key: str, place: Source) -> tuple[Document
     kind, _, role = kind.partition(":")
     if role:
         return (Document(MISSING, place._replace(key=None), (Statement(None, key, name, role),)),)
+    kind, _, section = kind.partition(SECTION)
     folder = find_folder(kind)
     why = f"stands in {redact(name)}, which could not be read"
-    unresolved = tuple(Unresolved(fact, key, why) for fact in (() if folder is None else folder.decides))
+    decides = () if folder is None else _decided_by(folder.configuration, section) if section else folder.decides
+    unresolved = tuple(Unresolved(fact, key, why) for fact in decides)
     return (Document(MISSING, place._replace(key=None), (), unresolved=unresolved),) if unresolved else ()
 
 
@@ -708,7 +717,7 @@ def _read_kind(kind: str, file: str, files: Files, passed: Mapping[str, object] 
         from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for Python scripts)
 
         return python_script.read(file, files, named=False, launched=True, passed=passed)
-    reader = find_configuration_reader(kind)
+    reader = find_configuration_reader(kind.partition(SECTION)[0])
     if reader is None:
         reading = read_configuration(file, files, named=True)
         return () if reading is None else reading.documents
@@ -727,10 +736,12 @@ def _read_alone(kind: str, file: str, text: str) -> tuple[Document, ...]:
 
 
 def _read_text(kind: str, file: str, text: str, files: Files) -> tuple[Document, ...]:
-    reader = find_configuration_reader(kind)
+    name, _, section = kind.partition(SECTION)
+    reader = find_configuration_reader(name)
     if reader is None:
         return ()
     data = expect_mapping(_parse(text, file, files, lenient=True), file, f"a configuration of {reader.LABEL}")
+    data = {section: data} if section else data
     return read_filled_in(reader, data, file).documents
 
 

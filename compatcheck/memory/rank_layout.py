@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatcheck.core.versions import compile_specifier, contains
+from compatcheck.memory.role import POLICY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,8 +35,12 @@ def find_contradiction(roles: Mapping[str, Facts], environment: Environment | No
     core_r0.11.0); torch's device meshes and the sharding of attention by heads ask for the same. verl before 0.8 and its forks
     divide a micro batch over all ranks by them without a remainder, and then a batch by what is left
     (verl/workers/fsdp_workers.py "normalize config", v0.7.0; Search-R1 a14dc3a). A server takes as many devices as it splits its
-    model over and leaves others alone. LitGPT has quantised bases on one device alone (`program.quantises_on_one_device`),
-    and asserts that a batch holds a micro batch for each rank (`program.refuses_part_batches`).
+    model over and leaves others alone. An engine beside a trainer is split over its ranks where it runs in their processes, and
+    is refused where they are no multiple (verl v0.6.0 verl/workers/fsdp_workers.py _build_rollout, TRL v0.24.0
+    trl/trainer/grpo_trainer.py); vLLM and SGLang refuse heads that are none of its tensor-parallel ranks (vLLM v0.14.0
+    vllm/config/model.py verify_with_parallel_config), where SGLang's attention is not replicated. LitGPT has quantised bases on
+    one device alone (`program.quantises_on_one_device`), and asserts that a batch holds a micro batch for each rank
+    (`program.refuses_part_batches`).
     """
     for role, facts in roles.items():
         sharding, stage = facts.get("training.sharding"), facts.get("training.zero_stage")
@@ -89,7 +94,34 @@ def find_contradiction(roles: Mapping[str, Facts], environment: Environment | No
         tensor, heads = stated.get("tensor", 1), _count(facts, "model.num_attention_heads")
         if heads is not None and heads % tensor:
             return f"{heads} attention heads{of} cannot be split over {tensor} tensor-parallel ranks: choose a divisor"
-    return None
+    policy = next((facts for role, facts in roles.items() if role in POLICY), None)
+    return None if policy is None else _find_at_engine(policy, roles.get("rollout", policy))
+
+
+def _find_at_engine(policy: Facts, facts: Facts) -> str | None:
+    """Return why an engine cannot be split as asked, which has the policy's model."""
+    kind = facts.get("rollout.engine")
+    if "program.serves" in facts or kind is None or kind.value not in {"vllm", "sglang"}:
+        return None
+    tensor, stages = _count(facts, "rollout.tensor_parallel") or 1, _count(facts, "rollout.pipeline_parallel") or 1
+    heads, world = _count(policy, "model.num_attention_heads"), _count(policy, "hardware.world_size")
+    replicated = kind.value == "sglang" and (_count(facts, "rollout.data_parallel") or 1) > 1
+    if heads is not None and heads % tensor and not replicated:
+        return f"{heads} attention heads cannot be split over {tensor} tensor-parallel ranks of the engine: choose a divisor"
+    shared, one = facts.get("rollout.colocated"), policy.get("program.engine_shares_process")
+    split, in_ranks = tensor * stages, one is not None and one.value is True
+    if (
+        world is None
+        or shared is None
+        or shared.value is not True
+        or not (world % split if in_ranks else world < split)
+    ):
+        return None
+    return (
+        f"an engine of tensor {tensor} × pipeline {stages} shares the devices of {world} ranks and needs "
+        f"{'a multiple of ' if in_ranks else 'at least '}{split}: name all devices (--gpu N×…, --set hardware.world_size=…) "
+        "or change the split"
+    )
 
 
 def _has(environment: Environment | None, package: str, versions: str) -> bool:

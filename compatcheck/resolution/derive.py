@@ -47,6 +47,7 @@ SPLIT_SEQUENCES = ("training.tensor_parallel", "training.pipeline_parallel", "tr
 
 PLAIN = frozenset({"axolotl", "hf_trainer", "llamafactory"})
 """Programs that leave the loss to transformers unless Liger replaces it."""
+_REPLICAS = "a launcher starts ranks, and the Trainer is given nothing that shards"
 SPREAD = frozenset({"zero", "fsdp", "ddp", "megatron"})
 """What several ranks are needed for; nobody configures it for one, and a launcher that starts one says so."""
 _COUNT_RANKS = ("training.global_batch_size", "training.gradient_accumulation_steps")
@@ -274,15 +275,29 @@ def derive(facts: dict[str, Fact], undecided: Collection[str] = (), opened: Coll
         facts["training.fsdp_version"] = Fact("training.fsdp_version", None, "derived", sharding.sources, note)
 
 
-def derive_unsharded(facts: dict[str, Fact], open_facts: frozenset[str], opened: Collection[str] = ()) -> None:
-    """State that a single rank shards nothing, where no input names a sharding and no default of a program gave one."""
+def derive_unsharded(
+    facts: dict[str, Fact], open_facts: frozenset[str], opened: Collection[str] = (), *, replicates: bool = False
+) -> bool:
+    """State what ranks share where no input names a sharding and no default of a program gave one; tell whether that was so.
+
+    A single rank shards nothing.
+
+    Args:
+        facts: grown in place.
+        open_facts: facts that are set to something nobody knows.
+        opened: facts that a key decides in a way nobody knows.
+        replicates: whether several ranks are replicas of DDP, as those are that transformers' Trainer finds.
+    """
     world = facts.get("hardware.world_size")
     undecided = SHARDING not in facts and open_facts.isdisjoint(
         {SHARDING, "training.zero_stage", "training.fsdp_version"}
     )
-    if world is not None and world.value == 1 and undecided:
-        facts[SHARDING] = Fact(SHARDING, "none", "derived", world.sources, "one rank has nobody to share state with")
-        derive(facts, open_facts, opened)
+    if world is None or not undecided or (world.value != 1 and not replicates):
+        return False
+    value, note = ("none", "one rank has nobody to share state with") if world.value == 1 else ("ddp", _REPLICAS)
+    facts[SHARDING] = Fact(SHARDING, value, "derived", world.sources, note)
+    derive(facts, open_facts, opened)
+    return True
 
 
 def derive_from_code(facts: dict[str, Fact], undecided: Collection[str] = ()) -> None:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 TRAIN = "train"
 """The only role outside reinforcement learning."""
 
-_ROUNDS = 3
+_ROUNDS = 5
 """Derived facts open defaults and defaults open derived facts; longer chains than this do not exist."""
 
 
@@ -220,6 +220,7 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
     open_facts = frozenset({fact for fact, _, _ in entries if fact is not None} | withheld) - facts.keys()
     opened = {fact for fact, _, _ in entries if fact is not None} - facts.keys() - _that_follow(documents)
     undecided = open_facts | {name for name in (*SPLIT_SEQUENCES, SHARDING, PEFT) if _may_be_set(name, inputs.gaps)}
+    replicates = _start_replicas(documents, readers, environment)
     for _ in range(_ROUNDS):
         before = len(facts)
         if merged.automatic:
@@ -233,9 +234,8 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
             hidden, found = apply_defaults(readers, drop_unowned(documents, facts), scope, facts, role, open_facts)
             undecided |= hidden
             by_release |= found
-        if len(facts) == before:
+        if len(facts) == before and not derive_unsharded(facts, undecided, opened, replicates=replicates):
             break
-    derive_unsharded(facts, undecided, opened)
     conflicts += _compare_with_trainer(claims, readers, documents, scope, role, open_facts)
     _describe_conflicts(conflicts, facts, compared=bool(documents))
     if FRAMEWORK in facts or any(find_program(document.reader).kind == "engine" for document in documents):
@@ -284,6 +284,26 @@ def _may_be_set(name: str, gaps: "Sequence[Gap]") -> bool:
     from compatcheck.resolution.gaps import may_set  # noqa: PLC0415 (only where something was not read)
 
     return any(may_set(gap, "", name) for gap in gaps)
+
+
+def _start_replicas(
+    documents: "Sequence[Document]", readers: "Sequence[str]", environment: "Environment | None"
+) -> bool:
+    """Tell whether ranks are started for transformers' Trainer by a launcher that has no settings of its own.
+
+    It wraps the model in DDP where neither its arguments nor variables of accelerate name anything else (transformers 4.36.0 to
+    5.24.0 trainer.py); ``accelerate launch`` may have a file of its own.
+    """
+    if not any(document.reader == "launcher" and document.statements for document in documents):
+        return False
+    if not {"accelerate", "deepspeed"}.isdisjoint(document.reader for document in documents):
+        return False
+    variables = () if environment is None else environment.variables or ()
+    from compatcheck.rules.programs import lineage  # noqa: PLC0415 (only with a launcher)
+
+    return not any(name.startswith("ACCELERATE_USE_") for name in variables) and any(
+        program.name == "hf_trainer" for reader in readers for program in lineage(reader)
+    )
 
 
 RANK, PEFT = "training.lora_rank", "training.peft"
@@ -462,15 +482,21 @@ def _describe_gpu(facts: dict[str, Fact], rules: "RuleSet") -> tuple[Skipped, ..
     """Fill in what the catalogue knows of a device that a facts file names; say so where it knows none of this name.
 
     A measured or reported device is left alone: its collector has asked the catalogue, and where it gives no memory, as under
-    MIG that could not be read, the whole device's memory is not what a job can use.
+    MIG that could not be read, the whole device's memory is not what a job can use. That a device of AMD has no CUDA capability
+    holds whoever names it.
     """
-    gpu = facts.get("hardware.gpu")
-    if gpu is None or gpu.origin in {"measured", "reported"} or "hardware.memory_bytes" in facts:
+    gpu, capability = facts.get("hardware.gpu"), "hardware.compute_capability"
+    described = gpu is None or gpu.origin in {"measured", "reported"} or "hardware.memory_bytes" in facts
+    if gpu is None or (described and capability in facts):
         return ()
     from compatcheck.collectors.machine.catalogue import build_catalogue, find_gpus, suggest  # noqa: PLC0415 (only with a named device)
 
     catalogue = build_catalogue(rules.section("gpus") or {})
     found = find_gpus(str(gpu.value), catalogue)
+    if found and all(device.compute_capability is None for device in found):
+        facts.setdefault(capability, Fact(capability, None, "derived", gpu.sources, "a device of AMD has none"))
+    if described:
+        return ()
     if len(found) != 1:
         near = [device.name for device in found] or suggest(str(gpu.value), catalogue)
         hint = (

@@ -51,8 +51,16 @@ _FUNCTIONS = {
     "max": None,
     "ceil": 1,
     "pow2_ceil": 1,
+    "recomputed": 0,
 }
 """Name → number of arguments; None takes any positive number."""
+_WRITTEN_OUT = {
+    "recomputed": (
+        "training.gradient_checkpointing or (training.fsdp_activation_checkpointing"
+        ' if declared("training.fsdp_activation_checkpointing") else False)'
+    )
+}
+"""Functions that stand for an expression: layers are computed again in backward, by the model's checkpointing or FSDP's own."""
 
 _NODES = (
     ast.Expression,
@@ -137,6 +145,8 @@ def _encode(node: ast.expr) -> Code:  # noqa: PLR0911 (one return per node type)
         case ast.Set(elts=elements) | ast.Tuple(elts=elements):
             return ["set", *map(_encode, elements)]
         case ast.Call(func=ast.Name(id=name), args=arguments):
+            if name in _WRITTEN_OUT:
+                return parse(_WRITTEN_OUT[name])
             if name in {"declared", "env"}:
                 return ["call", name, _literal_text(arguments[0])]
             if name in {"installed", "version_in"}:
@@ -180,8 +190,10 @@ def _check(node: ast.AST) -> str | None:
             if name not in _FUNCTIONS:
                 return f"unknown function {name}(); known: {', '.join(sorted(_FUNCTIONS))}"
             wanted = _FUNCTIONS[name]
-            if (wanted is not None and len(arguments) != wanted) or not arguments:
-                return f"{name}() takes {wanted or 'one or more'} argument{'' if wanted == 1 else 's'}"
+            if not arguments if wanted is None else len(arguments) != wanted:
+                return (
+                    f"{name}() takes {'one or more' if wanted is None else wanted} argument{'' if wanted == 1 else 's'}"
+                )
         case ast.Call():
             return "only the functions of the language can be called, without keywords"
         case ast.Attribute(value=ast.Name() | ast.Attribute()) | ast.Name():

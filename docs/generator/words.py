@@ -24,6 +24,7 @@ FUNCTIONS = {
     "max": "the largest",
     "ceil": "rounded up",
     "pow2_ceil": "rounded up to a power of two",
+    "recomputed": "whether layers are computed again in backward, by the model's checkpointing or FSDP's own",
 }
 """Functions of conditions and formulas, and what each gives."""
 _NUMBER = ("not 0", "0")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from compatcheck.core.document import SECTION
 from compatcheck.core.errors import InputError
 from compatcheck.core.json_file import parse_json
 from compatcheck.core.source import Skipped, Source
@@ -59,7 +60,7 @@ def open_arguments(
         models: keys that may name the model, strongest first.
         whole: keys whose mapping is one value.
     """
-    opened, skipped = _open_sections(data, source)
+    opened, skipped, references = _open_sections(data, source)
     leaves = dict(flatten(opened, stop={"deepspeed", *whole}))
     meanings: Table = dict(table)
     precision = read_precision(opened)
@@ -69,7 +70,6 @@ def open_arguments(
     fsdp = [Key(fact, constant(value)) for fact, value in _fsdp(opened.get("fsdp"))]
     if "fsdp" in meanings:
         meanings["fsdp"] = tuple(fsdp) or (Key("training.sharding", _WHOLE),)
-    references: list[tuple[str, str, str]] = []
     for key in models:
         model = data.get(key)
         if isinstance(model, str) and model:
@@ -123,12 +123,16 @@ def translate_arguments(
 
 
 _SECTION_KEYS = ("accelerator_config", "deepspeed", "fsdp_config", "gradient_checkpointing_kwargs")
-"""Arguments that may hold a mapping as JSON text, or the path of a JSON file (``TrainingArguments._VALID_DICT_FIELDS``)."""
+"""Arguments that may hold a mapping as JSON text (``TrainingArguments._VALID_DICT_FIELDS``)."""
+_FILES = {"accelerator_config", "fsdp_config"}
+"""Those that may hold the path of a JSON file, beside ``deepspeed`` (``TrainingArguments.__post_init__``)."""
 
 
-def _open_sections(data: Mapping[str, Any], source: Source) -> tuple[dict[str, Any], list[Skipped]]:
-    """Parse the arguments whose mapping is written as JSON text, as the HF Trainer does."""
-    opened = dict(data)
+def _open_sections(
+    data: Mapping[str, Any], source: Source
+) -> tuple[dict[str, Any], list[Skipped], list[tuple[str, str, str]]]:
+    """Parse the arguments whose mapping is written as JSON text, as the HF Trainer does; name the files of others."""
+    opened, named = dict(data), []
     skipped = []
     for key in _SECTION_KEYS:
         text = data.get(key)
@@ -141,11 +145,10 @@ def _open_sections(data: Mapping[str, Any], source: Source) -> tuple[dict[str, A
                 del opened[key]
                 hint = "write a mapping, or its JSON in full"
                 skipped.append(Skipped(source._replace(key=key), f"{key}: {error.message}", hint))
-        elif key == "fsdp_config":
+        elif key in _FILES:
             del opened[key]
-            reason = f"names {text!r}, which is not read"
-            skipped.append(Skipped(source._replace(key=key), reason, "write its keys under fsdp_config, or --set them"))
-    return opened, skipped
+            named.append((f"hf_trainer{SECTION}{key}", text, key))
+    return opened, skipped, named
 
 
 def read_precision(data: Mapping[str, Any]) -> tuple[str, str] | None:

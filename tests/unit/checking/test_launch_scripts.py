@@ -57,6 +57,57 @@ def test_a_script_is_a_run_with_the_files_it_names(rules: RuleSet, project: Path
     )
 
 
+TRAINER = """from transformers import HfArgumentParser, Trainer, TrainingArguments
+(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+Trainer(args=args).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("torchrun --nproc_per_node 4 a.py", "ddp"),
+        ("torchrun --nproc_per_node 1 a.py", "none"),
+        ("torchrun --nproc_per_node 4 a.py --fsdp full_shard", "fsdp"),
+        ("torchrun --nproc_per_node 4 a.py --deepspeed ds.json", "zero"),
+        ("torchrun --nproc_per_node 4 a.py --deepspeed missing.json", None),
+        ("torchrun --nproc_per_node 4 a.py $EXTRA", None),
+        ("accelerate launch --num_processes 4 a.py", None),
+        ("export ACCELERATE_USE_FSDP=1\ntorchrun --nproc_per_node 4 a.py", None),
+    ],
+)
+def test_ranks_that_nothing_shards_are_replicas(
+    rules: RuleSet, project: Path, command: str, expected: str | None
+) -> None:
+    write(project, train__sh=f"{command} {HF} 2\n", ds__json=DEEPSPEED, a__py=TRAINER)
+    (subject,) = read(rules, "train.sh").subjects
+    assert value(subject, "training.sharding") == expected
+
+
+def test_sections_of_the_trainers_arguments_stand_in_files_that_they_name(rules: RuleSet, project: Path) -> None:
+    command = (
+        f"torchrun --nproc_per_node 4 a.py {HF} 2 --fsdp full_shard --fsdp_config f.json --accelerator_config g.json"
+    )
+    section = '{"activation_checkpointing": true, "transformer_layer_cls_to_wrap": ["LlamaDecoderLayer"]}'
+    grads = '{"gradient_accumulation_kwargs": {"sync_each_batch": true}}'
+    write(project, train__sh=command, f__json=section, g__json=grads, a__py=TRAINER)
+    (subject,) = read(rules, "train.sh").subjects
+    found = subject.roles["train"]["training.fsdp_activation_checkpointing"]
+    assert (found.value, found.sources[0].path) == (True, "f.json")
+    assert value(subject, "training.fsdp_wrapped_classes") == ("LlamaDecoderLayer",)
+    assert value(subject, "training.sync_each_batch") is True
+    assert value(subject, "training.framework") == "hf_trainer"
+
+
+def test_a_section_whose_file_is_not_here_is_open(rules: RuleSet, project: Path) -> None:
+    command = f"torchrun --nproc_per_node 4 a.py {HF} 2 --fsdp full_shard --fsdp_config f.json"
+    write(project, train__sh=command, a__py=TRAINER, requirements__txt="transformers==4.57.6\naccelerate==1.10.0\n")
+    (subject,) = read(rules, "train.sh", "requirements.txt").subjects
+    assert value(subject, "training.sharding") == "fsdp"
+    assert value(subject, "training.fsdp_activation_checkpointing") is None
+    assert "training.fsdp_activation_checkpointing" in {name for name, _, _ in subject.unresolved}
+
+
 def test_each_training_of_a_script_is_a_run(rules: RuleSet, project: Path) -> None:
     write(
         project, train__sh=f"torchrun a.py {HF} 2\n\ntorchrun b.py {HF} 4\n", requirements__txt="transformers==4.48.0\n"

@@ -69,6 +69,35 @@ def test_what_divides_is_priced(changes):
     assert find_contradiction(make_roles(**changes)) is None
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"rollout.tensor_parallel": 8},
+            "28 attention heads cannot be split over 8 tensor-parallel ranks of the engine",
+        ),
+        ({"rollout.engine": "sglang", "rollout.tensor_parallel": 8}, "28 attention heads"),
+        ({"rollout.engine": "sglang", "rollout.tensor_parallel": 8, "rollout.data_parallel": 2}, None),
+        ({"rollout.engine": "hf", "rollout.tensor_parallel": 8}, None),
+        ({"rollout.tensor_parallel": 4}, None),
+        ({"rollout.tensor_parallel": 4, "rollout.pipeline_parallel": 4}, "needs at least 16"),
+        ({"rollout.tensor_parallel": 4, "rollout.pipeline_parallel": 4, "rollout.colocated": False}, None),
+        ({"rollout.tensor_parallel": 4, "hardware.world_size": 6}, None),
+        (
+            {"rollout.tensor_parallel": 4, "hardware.world_size": 6, "program.engine_shares_process": True},
+            "needs a multiple of 4",
+        ),
+    ],
+)
+def test_an_engine_is_split_as_its_model_and_the_ranks_allow(changes: dict[str, object], words: str | None) -> None:
+    """vLLM's "Total number of attention heads (28) must be divisible by tensor parallel size (8)"; verl's assertion."""
+    values = {**BASE, "rollout.engine": "vllm", "rollout.colocated": True, **changes}
+    facts = Facts({name: Fact(name, value, "set") for name, value in values.items()})
+    for roles in ({"train": facts}, {"actor": facts, "rollout": facts}):
+        found = find_contradiction(roles)
+        assert found is None if words is None else words in str(found)
+
+
 def test_without_a_number_of_ranks_nothing_is_refused():
     roles = {"train": Facts({"training.pipeline_parallel": Fact("training.pipeline_parallel", 4, "set")})}
     assert find_contradiction(roles) is None

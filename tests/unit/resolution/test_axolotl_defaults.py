@@ -110,6 +110,7 @@ def test_gemma_4_is_checkpointed_without_reentry(rules: RuleSet) -> None:
         ({}, {"torch": "2.6.0"}, {}, "bf16", "bfloat16"),
         ({"bf16": "auto"}, {}, {"hardware.compute_capability": 8.0}, "bf16", "bfloat16"),
         ({}, {"torch": "2.1.0"}, {"hardware.compute_capability": 7.5}, "fp16", "float16"),
+        ({}, {"torch": "2.1.0"}, {"hardware.gpu": "MI300X"}, "bf16", "bfloat16"),
         ({"fp16": False}, {"torch": "2.1.0"}, {"hardware.compute_capability": 7.5}, "no", "float32"),
         ({"bf16": "auto"}, {}, {}, None, None),
         ({"float16": True}, {"torch": "2.6.0"}, {}, None, None),

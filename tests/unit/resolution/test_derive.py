@@ -237,16 +237,21 @@ def test_only_a_cuda_build_has_a_compute_capability(build: str, *, known: bool) 
 
 
 def test_one_rank_is_not_sharded_unless_something_names_a_sharding() -> None:
-    def sharding(*opened: str, world: int = 1, **values: object) -> object:
+    def sharding(*opened: str, world: int = 1, replicates: bool = False, **values: object) -> object:
         facts = {name: Fact(name, value, "configuration", ()) for name, value in values.items()}  # type: ignore[arg-type]
         facts["hardware.world_size"] = Fact("hardware.world_size", world, "declared", ())
         derive(facts)
-        derive_unsharded(facts, frozenset(opened))
+        added = derive_unsharded(facts, frozenset(opened), replicates=replicates)
+        assert not (added and "training.sharding" not in facts)
         return facts["training.sharding"].value if "training.sharding" in facts else None
 
     assert sharding() == "none"
     assert sharding(world=2) is None
     assert sharding("training.zero_stage") is None
+    assert sharding(replicates=True) == "none"
+    assert sharding(world=2, replicates=True) == "ddp"
+    assert sharding("training.zero_stage", world=2, replicates=True) is None
+    assert sharding(world=2, replicates=True, **{"training.zero_stage": 3}) == "zero"
     assert sharding(**{"training.zero_stage": 3}) == "zero"
 
 

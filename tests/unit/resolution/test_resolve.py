@@ -205,6 +205,15 @@ def test_the_catalogue_describes_a_named_device_and_a_stated_size_stays(rules: R
     assert "hardware.memory_bytes" not in values(resolve("s", rules=rules, documents=(unheard,)))
 
 
+@pytest.mark.parametrize("stated", [{}, {"hardware__memory_bytes": 192 * 2**30}])
+def test_a_device_of_amd_has_no_compute_capability(rules: RuleSet, stated: dict[str, int]) -> None:
+    named = document("native", "f.yaml", hardware__gpu="MI300X", **stated)
+    assert values(resolve("s", rules=rules, documents=(named,)))["hardware.compute_capability"] is None
+    measured = Hardware(Source("rocm-smi"), gpu="MI300X", memory_bytes=192 * 2**30)
+    found = resolve("s", rules=rules, hardware=((measured, False),)).roles["train"]
+    assert found["hardware.compute_capability"].value is None
+
+
 def test_a_measured_device_keeps_what_was_measured_apart_from_what_was_looked_up(rules: RuleSet) -> None:
     row = Source("GPU catalogue (H100-80GB)")
     hardware = Hardware(

@@ -258,6 +258,23 @@ def test_a_set_is_in_a_set_when_any_member_is() -> None:
     assert run("f.s in {'q'}", f__s=()) is False
 
 
+def test_layers_are_recomputed_by_either_kind_of_checkpointing() -> None:
+    own, of_fsdp = "training.gradient_checkpointing", "training.fsdp_activation_checkpointing"
+
+    def ask(**facts: bool) -> object:
+        known = {name: facts[key] for name, key in ((own, "own"), (of_fsdp, "of_fsdp")) if key in facts}
+        return evaluate(parse("recomputed()"), DictScope(known, frozenset(known)))
+
+    assert ask(own=True) is True
+    assert ask(own=False, of_fsdp=True) is True
+    assert ask(of_fsdp=True) is True
+    assert ask(own=False, of_fsdp=False) is False
+    assert ask(own=False) is False
+    assert ask() == Unknown(frozenset({own}))
+    with pytest.raises(RuleError, match="takes 0 arguments"):
+        parse("recomputed(f.x)")
+
+
 def test_functions() -> None:
     assert run("dtype_bytes(f.d)", f__d="bfloat16") == 2
     assert run("dtype_bytes(f.d)", f__d="nf4") == 0.5
