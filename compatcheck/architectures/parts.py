@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from compatcheck.architectures.keys import Keys
+    from compatcheck.architectures.towers import TowerLinear
 
 
 class ParameterCounts(NamedTuple):
@@ -33,6 +34,8 @@ class ParameterCounts(NamedTuple):
     """Vision and audio towers with the projectors between them and the language model."""
     other: int
     """The rest: final norm, position embeddings, pooling, heads that are no vocabulary projection."""
+    tower: tuple[TowerLinear, ...] = ()
+    """Linear layers in the blocks of the vision tower, where its type is known."""
 
 
 class Layer(NamedTuple):

@@ -41,7 +41,8 @@ def test_counts_equal_those_of_the_real_model(model_type):
     for record in BY_TYPE[model_type]:
         counts = count_parameters(record["config"])
         if counts is not None:
-            assert dict(zip(MEASURED["fields"], record["counts"], strict=True)) == counts._asdict(), record["config"]
+            found = {name: getattr(counts, name) for name in MEASURED["fields"]}
+            assert dict(zip(MEASURED["fields"], record["counts"], strict=True)) == found, record["config"]
 
 
 def test_most_measured_configurations_are_counted():
@@ -164,7 +165,7 @@ def test_any_key_of_any_type_may_hold_nonsense():
                 except InputError as error:
                     assert error.source.key
                 else:
-                    assert counts is None or min(counts) >= 0
+                    assert counts is None or min(counts[: len(MEASURED["fields"])]) >= 0
 
 
 def test_class_defaults_are_of_the_release_that_is_stated():
