@@ -17,7 +17,7 @@ from compatcheck.resolution.defaults import keys_of
 from compatcheck.resolution.resolve import resolve
 from compatcheck.resolution.subject import Subject
 from compatcheck.rules.locate import open_rules
-from tests.unit.frameworks.launch_script.written_commands import documents, facts, runs
+from tests.unit.frameworks.launch_script.written_commands import documents, facts, resolved, runs
 
 MAIN = "python3 -m verl.trainer.main_ppo "
 A, M, R, F = (
@@ -229,16 +229,16 @@ def test_supervised_training() -> None:
 
 def test_supervised_training_shards_float32_weights_and_counts_sequences_of_one_rank() -> None:
     run = "torchrun --nproc_per_node=4 -m verl.trainer.fsdp_sft_trainer "
-    found = facts(documents(run + "data.micro_batch_size_per_gpu=4")[0])
+    found = resolved(run + "data.micro_batch_size_per_gpu=4")
     assert found["training.micro_batch_is_global"] is False
     assert found["training.sharding"] == "fsdp"
     assert (found["training.param_dtype"], found["training.compute_dtype"]) == ("float32", "bfloat16")
     assert found["training.sequence_length"] == 1024
-    left_out = facts(documents(run + "model.fsdp_config.model_dtype=bf16")[0])
+    left_out = resolved(run + "model.fsdp_config.model_dtype=bf16")
     assert left_out["training.micro_batch_size"] == 4
     assert left_out["training.micro_batch_is_global"] is False
     assert left_out["training.param_dtype"] == "bfloat16"
-    whole = facts(documents(run + "data.micro_batch_size=64")[0])
+    whole = resolved(run + "data.micro_batch_size=64")
     assert (whole["training.micro_batch_size"], whole["training.micro_batch_is_global"]) == (64, True)
 
 
