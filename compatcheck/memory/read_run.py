@@ -137,7 +137,7 @@ def read_run(
         checkpoint_every=max(1, int(source.get("training.checkpoint_every") or 1)),  # type: ignore[arg-type]  # an int fact
         activation_offloading=source.flag("training.activation_offloading", False),
         padded=None if mask is None else mask == "padding",
-        loss=_read_loss(source),
+        loss=_read_loss(source, trains=trains),
         loss_by_free_memory=bool(source.get("program.sizes_loss_by_free_memory")),
         trainer=str(source.get("training.trainer") or "causal_lm"),
         reference_offloads=source.get("program.reference_offloads_with_policy") is not False,
@@ -460,11 +460,21 @@ def _level_of_megatron(source: Given, stage: Value) -> int:
     return int(source.assume("training.distributed_optimizer", splits, reason) is True)
 
 
-def _read_loss(source: Given) -> str:
+def _read_loss(source: Given, *, trains: bool) -> str:
+    """Return how the loss over next tokens is computed; trainers of preferences and policies have losses of their own."""
     loss = source.get("training.loss_implementation")
     if isinstance(loss, str):
         return loss
-    return "fused_linear" if source.get("training.use_liger_kernel") else "cross_entropy"
+    if source.get("training.use_liger_kernel"):
+        return "fused_linear"
+    if trains and source.get("program.makes_logits") is not False and source.get("training.trainer") in _OF_TOKENS:
+        reason = "nobody says that it takes the logits in pieces"
+        source.assume("training.loss_implementation", "cross_entropy", reason, is_most=True)
+    return "cross_entropy"
+
+
+_OF_TOKENS = {None, "causal_lm", "pretrain", "sft"}
+"""Trainers whose loss is cross entropy over tokens, and one that nobody names."""
 
 
 def _count_trainable(

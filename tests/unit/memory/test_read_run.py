@@ -46,6 +46,7 @@ def test_what_nobody_stated_is_an_assumption_with_a_reason():
         "training.optimizer_implementation": "foreach",
         "training.gradient_checkpointing": False,
         "training.gradient_accumulation_steps": 1,
+        "training.loss_implementation": "cross_entropy",
     }
     assert all(assumption.reason for assumption in reading.assumptions)
 
@@ -373,3 +374,22 @@ def test_a_tower_told_otherwise_than_by_its_layers_is_refused():
     facts = {**LLAMA, "model.tower_linears": ("attn",)}
     with pytest.raises(UsageError, match="tower_linears"):
         read_run(facts)
+
+
+@pytest.mark.parametrize(
+    ("stated", "loss", "said"),
+    [
+        ({}, "cross_entropy", True),
+        ({"training.trainer": "sft"}, "cross_entropy", True),
+        ({"training.loss_implementation": "chunked"}, "chunked", False),
+        ({"training.use_liger_kernel": True}, "fused_linear", False),
+        ({"training.trainer": "grpo"}, "cross_entropy", False),
+        ({"program.makes_logits": False}, "cross_entropy", False),
+    ],
+)
+def test_whole_logits_of_a_loss_that_nobody_names_are_said(stated, loss, said):
+    reading = read_run({**LLAMA, **stated})
+    assert reading.run.loss == loss
+    found = {one.fact: one for one in reading.assumptions}.get("training.loss_implementation")
+    assert (found is not None and found.is_most) is said
+    assert "training.loss_implementation" not in assumed(read_run({**LLAMA, **stated}, trains=False))
