@@ -159,7 +159,8 @@ def read_run(
         overlap=source.flag("training.overlap_comm", parallel.stage == 3),
         bucket_view=source.flag("training.gradient_as_bucket_view", False),
         compiled=source.flag("training.compile", False),
-        expandable=source.flag("allocator.expandable_segments", default=False),
+        expandable=source.flag("allocator.expandable_segments", default=False)
+        or source.flag("program.trains_with_expandable_segments", default=False),
         gathers_ahead=_gathers_ahead(source, versions),
         sequence_parallel=_splits_sequences(source, parallel),
         longest_first=source.flag("run.longest_first", default=False),

@@ -393,3 +393,8 @@ def test_whole_logits_of_a_loss_that_nobody_names_are_said(stated, loss, said):
     found = {one.fact: one for one in reading.assumptions}.get("training.loss_implementation")
     assert (found is not None and found.is_most) is said
     assert "training.loss_implementation" not in assumed(read_run({**LLAMA, **stated}, trains=False))
+
+
+@pytest.mark.parametrize("name", ["allocator.expandable_segments", "program.trains_with_expandable_segments"])
+def test_segments_expand_where_the_environment_or_the_program_asks_for_it(name):
+    assert [read_run({**LLAMA, name: on}).run.expandable for on in (True, False)] == [True, False]

@@ -798,3 +798,20 @@ def test_a_recipe_composes_from_the_file_beside_it(tmp_path: Path, folder: str) 
     found = subject.roles["actor"]
     assert (found["rollout.n"].value, found["training.sharding"].value) == (7, "megatron")
     assert "configuration.unread" not in found
+
+
+@pytest.mark.parametrize(
+    ("version", "more", "expands"),
+    [
+        ("0.5.0", "", False),
+        ("0.6.0", "", True),
+        ("0.9.1", "actor_rollout_ref.actor.strategy=fsdp2", True),
+        ("0.7.0", "actor_rollout_ref.hybrid_engine=False", False),
+    ],
+)
+def test_from_0_6_on_segments_expand_while_models_are_trained(version: str, more: str, *, expands: bool) -> None:
+    run = f"python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo actor_rollout_ref.rollout.name=vllm {more}"
+    found = resolved(run, "actor", verl=version)
+    assert found["program.trains_with_expandable_segments"] is expands
+    assert "allocator.expandable_segments" not in found  # no variable asks for them
+    assert "program.turns_off_expandable_segments" not in found or not found["program.turns_off_expandable_segments"]
