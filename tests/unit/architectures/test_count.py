@@ -94,7 +94,7 @@ def test_other_names_of_a_key_are_read():
         {"model_type": "llama", "architectures": ["LlamaForSequenceClassification"]},
         {"model_type": "bert", "architectures": ["BertModel"]},
         {"model_type": "llama", "per_layer_config": {"0": {"intermediate_size": 64}}},
-        {"model_type": "t5", "tie_word_embeddings": False},
+        {"model_type": "mt5"},
         {"model_type": "llava", "text_config": {"model_type": "never-heard-of"}},
         {"model_type": "llava", "text_config": {"model_type": "opt"}},
         {"model_type": "gemma3", "tie_word_embeddings": False},
@@ -206,3 +206,12 @@ def test_real_models_still_have_the_measured_counts(model_type, tmp_path):
     )
     for row, line in zip(rows, run.stdout.splitlines(), strict=True):
         assert list(json.loads(line)["counts"].values()) == row["counts"]
+
+
+def test_a_t5_that_says_its_head_is_not_tied_has_one() -> None:
+    base = {
+        "architectures": ["T5ForConditionalGeneration"], "model_type": "t5", "d_model": 768, "d_ff": 2048, "d_kv": 64,
+        "num_heads": 12, "num_layers": 12, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False,
+    }  # fmt: skip
+    counts = count_parameters(base)
+    assert (counts.total, counts.lm_head) == (247_577_856, 768 * 32128)  # flan-t5-base, as the hub counts it
