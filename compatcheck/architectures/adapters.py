@@ -144,7 +144,6 @@ def count_adapters(model: Widths, rank: int, targets: tuple[str, ...], *, decomp
 
     Source: equation 3 of LoRA (arXiv 2106.09685), equation 5 of DoRA (arXiv 2402.09353); peft tuners/lora/layer.py.
     """
-
     shapes = target_shapes(model, targets)
     block = sum(_count(rank, inputs, outputs, decomposed=decomposed) for _, inputs, outputs in shapes)
     head = 0 if HEADS.isdisjoint(targets) else _count(rank, model.hidden, model.vocab, decomposed=decomposed)

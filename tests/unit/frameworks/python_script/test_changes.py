@@ -455,7 +455,7 @@ def test_adapters_of_unsloths_models_with_towers_lie_in_both(
     ],
 )
 def test_what_loading_patches_decides_where_unsloths_models_with_towers_keep_activations(
-    tmp_path: Path, load: str, more: str, offloads: bool | None, checkpoints: bool
+    tmp_path: Path, load: str, more: str, *, offloads: bool | None, checkpoints: bool
 ) -> None:
     facts = read(tmp_path, VISION.format(load=load, more=more), unsloth="2025.9.1").roles["train"]
     found = facts.get("training.activation_offloading")
