@@ -11,7 +11,7 @@ from compatcheck.core.data_file import read_data
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from compatcheck.architectures.towers import TowerLinear
+    from compatcheck.architectures.parts import TowerLinear
 
 
 class Widths(Protocol):
@@ -156,7 +156,7 @@ def count_tower_adapters(
     """Count the parameters of adapters in the blocks of a vision tower, of the targets that are looked for there."""
     names = [name.removeprefix(OF_TOWER) for name in targets if name.startswith(OF_TOWER)]
     return sum(
-        one.count * _count(rank, one.inputs, one.outputs, decomposed=decomposed)
+        one.blocks * _count(rank, one.inputs, one.outputs, decomposed=decomposed)
         for one in tower
         if (ALL_ATTENTION if one.is_attention else ALL_MLP) in names or _is_named(one.path, names)
     )

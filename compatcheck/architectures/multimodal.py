@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING
 
 from compatcheck.architectures import decoders, experts, hybrids
 from compatcheck.architectures.keys import Keys
-from compatcheck.architectures.parts import Heads, Layer, ParameterCounts, decoder, gated_mlp, linear
+from compatcheck.architectures.parts import (
+    Heads,
+    Layer,
+    ParameterCounts,
+    TowerLinear,
+    decoder,
+    gated_mlp,
+    linear,
+)
 from compatcheck.architectures.towers import LINEARS, TOWERS
 
 if TYPE_CHECKING:
     from compatcheck.architectures.decoders import Formula
-    from compatcheck.architectures.towers import TowerLinear
 
 
 def _mllama_text(keys: Keys) -> ParameterCounts:

@@ -8,7 +8,36 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from compatcheck.architectures.keys import Keys
-    from compatcheck.architectures.towers import TowerLinear
+
+
+class TowerLinear(NamedTuple):
+    """A linear layer that each of some blocks of a tower has."""
+
+    path: str
+    """Its name inside a block."""
+    inputs: int
+    outputs: int
+    blocks: int
+    """How many have it."""
+
+    @property
+    def is_attention(self) -> bool:
+        """Whether it is part of attention, and not of an MLP."""
+        return "attn" in self.path or "attention" in self.path
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.blocks}x{self.inputs}x{self.outputs}"
+
+
+def read_tower_linear(text: str) -> TowerLinear:
+    """Return what a line made of one says.
+
+    Raises:
+        ValueError: it is no such line.
+    """
+    path, _, sizes = text.rpartition(" ")
+    blocks, inputs, outputs = map(int, sizes.split("x"))
+    return TowerLinear(path, inputs, outputs, blocks)
 
 
 class ParameterCounts(NamedTuple):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from compatcheck.architectures.parts import gated_mlp, layer_norm, linear, plain_mlp
+from compatcheck.architectures.parts import TowerLinear, gated_mlp, layer_norm, linear, plain_mlp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -161,36 +161,6 @@ TOWERS: Mapping[str, Callable[[Keys], int]] = {
 """Parameters of a tower."""
 
 
-class TowerLinear(NamedTuple):
-    """A linear layer that each of some blocks of a tower has."""
-
-    path: str
-    """Its name inside a block."""
-    inputs: int
-    outputs: int
-    count: int
-    """Blocks that have it."""
-
-    @property
-    def is_attention(self) -> bool:
-        """Whether it is part of attention, and not of an MLP."""
-        return "attn" in self.path or "attention" in self.path
-
-    def __str__(self) -> str:
-        return f"{self.path} {self.count}x{self.inputs}x{self.outputs}"
-
-
-def read_tower_linear(text: str) -> TowerLinear:
-    """Return what a line made of one says.
-
-    Raises:
-        ValueError: it is no such line.
-    """
-    path, _, sizes = text.rpartition(" ")
-    count, inputs, outputs = map(int, sizes.split("x"))
-    return TowerLinear(path, inputs, outputs, count)
-
-
 def _block(attention: str, mlp: str, *widths: int, layers: int) -> tuple[TowerLinear, ...]:
     """Return the layers of equal blocks.
 
@@ -253,8 +223,8 @@ def _llama4_linears(keys: Keys) -> tuple[TowerLinear, ...]:
 
 def _mllama_linears(keys: Keys) -> tuple[TowerLinear, ...]:
     local = _usual_linears(keys, _SEPARATE.replace("out_proj", "o_proj"))
-    count = local[0].count + keys.amount("num_global_layers")
-    return tuple(one._replace(count=count) for one in local)
+    blocks = local[0].blocks + keys.amount("num_global_layers")
+    return tuple(one._replace(blocks=blocks) for one in local)
 
 
 def _gemma4_linears(keys: Keys) -> tuple[TowerLinear, ...]:

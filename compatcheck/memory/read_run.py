@@ -20,7 +20,7 @@ from compatcheck.memory.run import EVALUATED_BY_LOSS, Model, Parallelism, Precis
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from compatcheck.architectures.towers import TowerLinear
+    from compatcheck.architectures.parts import TowerLinear
     from compatcheck.core.environment import Environment
     from compatcheck.core.facts import Fact, Value
 
@@ -517,7 +517,7 @@ def _read_tower(source: Given) -> tuple[TowerLinear, ...]:
     lines = source.get("model.tower_linears")
     if not isinstance(lines, tuple):
         return ()
-    from compatcheck.architectures.towers import read_tower_linear  # noqa: PLC0415 (only of a model with a tower)
+    from compatcheck.architectures.parts import read_tower_linear  # noqa: PLC0415 (only of a model with a tower)
 
     try:
         return tuple(map(read_tower_linear, map(str, lines)))

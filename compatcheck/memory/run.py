@@ -9,7 +9,7 @@ from compatcheck.core.estimate import NOTHING, Assumption, Size
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from compatcheck.architectures.towers import TowerLinear
+    from compatcheck.architectures.parts import TowerLinear
 
 
 EVALUATED_BY_LOSS = frozenset({"dpo", "kto"})

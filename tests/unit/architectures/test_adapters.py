@@ -13,7 +13,8 @@ from compatcheck.architectures.adapters import (
     name_linears,
     target_shapes,
 )
-from compatcheck.architectures.towers import LINEARS, TOWERS, TowerLinear, read_tower_linear
+from compatcheck.architectures.parts import TowerLinear, read_tower_linear
+from compatcheck.architectures.towers import LINEARS, TOWERS
 
 
 class Shape(NamedTuple):
