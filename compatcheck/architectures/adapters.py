@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 from compatcheck.core.data_file import read_data
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from compatcheck.architectures.parts import TowerLinear
 
 
 class Widths(Protocol):
@@ -52,6 +54,11 @@ LOW_RANK = frozenset({"lora", "dora", "qlora", "adalora"})
 """Methods that put two narrow matrices beside a weight."""
 MEGATRON = "(megatron)"
 _ALL = frozenset({"all-linear", "all"})
+ALL_ATTENTION, ALL_MLP = "all-attention", "all-mlp"
+"""Targets that stand for all linear layers of attention and of MLPs in the blocks, whatever they are called."""
+OF_TOWER = "vision:"
+"""What stands before a target that is looked for in the blocks of the vision tower, and not in the language model."""
+_ATTENTION = frozenset({"query", "key", "value", "qkv", "output"})
 HEADS = frozenset({"lm_head", "output_layer", "output", "embed_out"})
 """Names of the matrix behind the last block; who adapts all linear layers leaves it out, unless he names it."""
 
@@ -99,12 +106,20 @@ def _find_kinds(names: str, targets: tuple[str, ...]) -> list[str]:
     layers = listed or list_linears("") or {}
     if not _ALL.isdisjoint(targets):
         return [*layers.values()]
-    found = {path: kind for path, kind in layers.items() if any(f".{path}".endswith(f".{name}") for name in targets)}
+    found = {
+        path: kind
+        for path, kind in layers.items()
+        if (ALL_ATTENTION if kind in _ATTENTION else ALL_MLP) in targets or _is_named(path, targets)
+    }
     if listed is None or names in {"", MEGATRON}:  # not a type whose every name is known
         ends = {path.rpartition(".")[2] for path in found}
         further = {end: _meanings()[end] for end in (name.rpartition(".")[2] for name in targets) if end in _meanings()}
         found |= {end: kind for end, kind in further.items() if end not in ends}
     return [*found.values()]
+
+
+def _is_named(path: str, targets: Iterable[str]) -> bool:
+    return any(f".{path}".endswith(f".{name}") for name in targets)
 
 
 def target_shapes(model: Widths, targets: tuple[str, ...]) -> tuple[tuple[str, int, int], ...]:
@@ -129,10 +144,23 @@ def count_adapters(model: Widths, rank: int, targets: tuple[str, ...], *, decomp
 
     Source: equation 3 of LoRA (arXiv 2106.09685), equation 5 of DoRA (arXiv 2402.09353); peft tuners/lora/layer.py.
     """
-
-    def count(inputs: int, outputs: int) -> int:
-        return rank * (inputs + outputs) + (outputs if decomposed else 0)
-
-    block = sum(count(inputs, outputs) for _, inputs, outputs in target_shapes(model, targets))
-    head = 0 if HEADS.isdisjoint(targets) else count(model.hidden, model.vocab)
+    shapes = target_shapes(model, targets)
+    block = sum(_count(rank, inputs, outputs, decomposed=decomposed) for _, inputs, outputs in shapes)
+    head = 0 if HEADS.isdisjoint(targets) else _count(rank, model.hidden, model.vocab, decomposed=decomposed)
     return model.layers * block + head
+
+
+def count_tower_adapters(
+    tower: Iterable[TowerLinear], rank: int, targets: Iterable[str], *, decomposed: bool = False
+) -> int:
+    """Count the parameters of adapters in the blocks of a vision tower, of the targets that are looked for there."""
+    names = [name.removeprefix(OF_TOWER) for name in targets if name.startswith(OF_TOWER)]
+    return sum(
+        one.blocks * _count(rank, one.inputs, one.outputs, decomposed=decomposed)
+        for one in tower
+        if (ALL_ATTENTION if one.is_attention else ALL_MLP) in names or _is_named(one.path, names)
+    )
+
+
+def _count(rank: int, inputs: int, outputs: int, *, decomposed: bool) -> int:
+    return rank * (inputs + outputs) + (outputs if decomposed else 0)

@@ -71,6 +71,7 @@ def count_parameters(config: Mapping[str, object], path: str = "config.json") ->
 _FORMER_CLASSES = {
     "chatglm": "chatglmforconditionalgeneration",
     "internlm3": "internlm3forcausallm",
+    "kimi_k25": "kimi_k25forconditionalgeneration",
     "t5": "t5withlmheadmodel",
 }
 """Other names of the class that is counted, in files of before."""

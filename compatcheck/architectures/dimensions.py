@@ -71,6 +71,7 @@ def dimensions(config: Mapping[str, object], path: str = "config.json") -> Mappi
     found: dict[str, Found | None] = {name: _integer(text, names) for name, names in _NAMES.items()}
     found |= _read_heads(text, found)
     found |= _read_widths(text, found)
+    found["num_hidden_layers"] = _add_decoder(text, found["num_hidden_layers"] or _count_blocks(text))
     found["attention_layers"] = _count_attention(text, found["num_hidden_layers"])
     found |= _read_switches(keys, text, known=known)
     found["load_dtype"] = _read_dtype(keys, text)
@@ -133,6 +134,20 @@ def _read_heads(keys: Keys, found: Mapping[str, Found | None]) -> dict[str, Foun
     return {"num_key_value_heads": key_value, "head_dim": width, "latent_cache_width": latent}
 
 
+def _add_decoder(keys: Keys, encoder: Found | None) -> Found | None:
+    """Count the blocks of both stacks where the file's key for them is one stack's: T5's decoder is as deep unless it says so."""
+    if encoder is None or not isinstance(encoder[0], int) or keys.find("num_decoder_layers")[1] is None:
+        return encoder
+    decoder = _integer(keys, ("num_decoder_layers",)) or encoder
+    return (encoder[0] + decoder[0], encoder[1]) if isinstance(decoder[0], int) else encoder
+
+
+def _count_blocks(keys: Keys) -> Found | None:
+    """Count the blocks that a list alone tells."""
+    value, key = keys.find("layers_block_type")
+    return (len(value), key) if key is not None and isinstance(value, list) and value else None
+
+
 def _count_attention(keys: Keys, layers: Found | None) -> Found | None:
     """Count the blocks with attention scores where others have linear attention, a state-space model or a convolution."""
     amount = layers[0] if layers and isinstance(layers[0], int) else 0
@@ -142,6 +157,10 @@ def _count_attention(keys: Keys, layers: Found | None) -> Found | None:
             kinds = [str(kind) for kind in value[: amount or None]]
             attending = sum("attention" in kind and "linear" not in kind for kind in kinds)
             return (attending, key) if 0 < attending < len(kinds) else None
+    pattern, key = keys.find("hybrid_override_pattern")
+    if key is not None and isinstance(pattern, str):
+        attending = pattern.count("*")
+        return (attending, key) if 0 < attending < len(pattern) else None
     for name in ("full_attention_interval", "attn_layer_period"):
         value, key = keys.find(name)
         if key is not None and type(value) is int and 1 < value <= amount:

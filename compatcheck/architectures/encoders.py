@@ -30,8 +30,8 @@ def _t5(keys: Keys) -> ParameterCounts | None:
     hidden, vocab, width = keys.size("d_model"), keys.size("vocab_size"), keys.size("d_kv")
     heads, projection = keys.size("num_heads"), keys.text("feed_forward_proj") or ""
     tied = keys.flag("tie_word_embeddings") if keys.has("tie_word_embeddings") else keys.model_type == "t5"
-    if not tied or keys.uses_alias("num_layers"):
-        return None  # untied, which mt5 was by default, releases before 5 have a separate head and later ones do not
+    if not (tied or keys.has("tie_word_embeddings")) or keys.uses_alias("num_layers"):
+        return None  # mt5 was untied by default before release 5, and is tied since
     gated = projection.startswith("gated")
     feed_forward = (gated_mlp if gated else plain_mlp)(hidden, keys.size("d_ff"))
     attention = 4 * linear(hidden, heads * width)
@@ -43,7 +43,8 @@ def _t5(keys: Keys) -> ParameterCounts | None:
     layers = [encoder] * encoders + [decoder] * decoders
     # the first layer of either stack holds the table of relative positions
     layers = [Layer(layer.dense + (first if i in (0, encoders) else 0)) for i, layer in enumerate(layers)]
-    return assemble(layers, embedding=hidden * vocab, other=2 * hidden)
+    # a head that a file says is not tied lies beside its weights: release 5 ties it in a new model alone (tie_weights())
+    return assemble(layers, embedding=hidden * vocab, lm_head=0 if tied else hidden * vocab, other=2 * hidden)
 
 
 def _stack(keys: Keys, attention: int) -> list[Layer]:

@@ -219,10 +219,13 @@ class Keys:
 
     def mapping(self, name: str) -> Keys:
         """Return a nested mapping that has no model type; its class defaults stand in the data under ``parts``."""
+        return self.nested(name, ClassDefaults(self._defaults.parts.get(name, {}), {}, {}))
+
+    def nested(self, name: str, defaults: ClassDefaults) -> Keys:
+        """Return a nested mapping with the defaults of a class, whatever model type it says."""
         given, _ = self.find(name)
         if given is not None and not isinstance(given, Mapping):
             raise self.error(name, "a mapping")
-        defaults = ClassDefaults(self._defaults.parts.get(name, {}), {}, {})
         return Keys(given or {}, defaults, path=self._path, prefix=f"{self._prefix}{name}.")
 
     @property

@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING
 
 from compatcheck.architectures import decoders, experts, hybrids
 from compatcheck.architectures.keys import Keys
-from compatcheck.architectures.parts import Heads, Layer, ParameterCounts, decoder, gated_mlp, linear
-from compatcheck.architectures.towers import TOWERS
+from compatcheck.architectures.parts import (
+    Heads,
+    Layer,
+    ParameterCounts,
+    TowerLinear,
+    decoder,
+    gated_mlp,
+    linear,
+)
+from compatcheck.architectures.towers import LINEARS, TOWERS
 
 if TYPE_CHECKING:
     from compatcheck.architectures.decoders import Formula
@@ -81,7 +89,7 @@ def _join(
     if counts is None:
         return None
     towers = TOWERS[vision.model_type](vision) + between
-    return counts._replace(vision=towers, total=counts.total + towers)
+    return counts._replace(vision=towers, total=counts.total + towers, tower=LINEARS[vision.model_type](vision))
 
 
 def _parts(keys: Keys, *fixed: str) -> tuple[Keys | None, Keys | None]:
@@ -163,6 +171,7 @@ def _gemma4(keys: Keys) -> ParameterCounts | None:
     if text is None or "vision_config" not in keys.config or (tied := _tied(keys, text, either=False)) is None:
         return None
     towers = 0
+    linears: tuple[TowerLinear, ...] = ()
     for name, output in (("vision_config", "hidden_size"), ("audio_config", "output_proj_dims")):
         if keys.config.get(name) is None:
             continue
@@ -170,8 +179,9 @@ def _gemma4(keys: Keys) -> ParameterCounts | None:
         if tower is None or tower.model_type not in TOWERS:
             return None
         towers += TOWERS[tower.model_type](tower) + linear(tower.size(output), text.size("hidden_size"))
+        linears += LINEARS[tower.model_type](tower) if tower.model_type in LINEARS else ()
     counts = _TEXT["gemma4_text"](text.replace(tie_word_embeddings=tied))
-    return None if counts is None else counts._replace(vision=towers, total=counts.total + towers)
+    return None if counts is None else counts._replace(vision=towers, total=counts.total + towers, tower=linears)
 
 
 def _llama4(keys: Keys) -> ParameterCounts | None:

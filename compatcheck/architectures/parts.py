@@ -10,6 +10,36 @@ if TYPE_CHECKING:
     from compatcheck.architectures.keys import Keys
 
 
+class TowerLinear(NamedTuple):
+    """A linear layer that each of some blocks of a tower has."""
+
+    path: str
+    """Its name inside a block."""
+    inputs: int
+    outputs: int
+    blocks: int
+    """How many have it."""
+
+    @property
+    def is_attention(self) -> bool:
+        """Whether it is part of attention, and not of an MLP."""
+        return "attn" in self.path or "attention" in self.path
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.blocks}x{self.inputs}x{self.outputs}"
+
+
+def read_tower_linear(text: str) -> TowerLinear:
+    """Return what a line made of one says.
+
+    Raises:
+        ValueError: it is no such line.
+    """
+    path, _, sizes = text.rpartition(" ")
+    blocks, inputs, outputs = map(int, sizes.split("x"))
+    return TowerLinear(path, inputs, outputs, blocks)
+
+
 class ParameterCounts(NamedTuple):
     """Parameters per component; ``total = in_blocks + embedding + lm_head + vision + other``, experts lie in the blocks.
 
@@ -33,6 +63,8 @@ class ParameterCounts(NamedTuple):
     """Vision and audio towers with the projectors between them and the language model."""
     other: int
     """The rest: final norm, position embeddings, pooling, heads that are no vocabulary projection."""
+    tower: tuple[TowerLinear, ...] = ()
+    """Linear layers in the blocks of the vision tower, where its type is known."""
 
 
 class Layer(NamedTuple):

@@ -5,6 +5,7 @@ Their configuration classes are not among the class defaults, so a file that lea
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, cast
 
 from compatcheck.architectures.decoders import llama
@@ -23,11 +24,24 @@ from compatcheck.architectures.parts import (
 from compatcheck.core.data_file import read_data
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from compatcheck.architectures.decoders import Formula
     from compatcheck.architectures.keys import Keys
 
+_DEEPSEEK_V3 = cast("ClassDefaults", class_defaults("deepseek_v3"))
+_KIMI_TOWER = ClassDefaults(
+    {},
+    {
+        "vt_hidden_size": "hidden_size",
+        "vt_intermediate_size": "intermediate_size",
+        "vt_num_hidden_layers": "num_hidden_layers",
+        "init_pos_emb_height": "pos_emb_height",
+        "init_pos_emb_width": "pos_emb_width",
+    },
+    {},
+)
+"""Names that the file's own class has for what transformers calls as elsewhere."""
 _CHATGLM_ALIASES = {"num_hidden_layers": "num_layers", "padded_vocab_size": "vocab_size", "head_dim": "kv_channels"}
 CONFIGURATIONS: Mapping[str, ClassDefaults] = {
     "baichuan": ClassDefaults({"tie_word_embeddings": False}, {}, {}, "BaichuanForCausalLM"),
@@ -35,8 +49,15 @@ CONFIGURATIONS: Mapping[str, ClassDefaults] = {
     "internlm": ClassDefaults({"tie_word_embeddings": False, "bias": True}, {}, {}, "InternLMForCausalLM"),
     "internlm2": ClassDefaults({"tie_word_embeddings": False}, {}, {}, "InternLM2ForCausalLM"),
     "glm_moe_dsa": ClassDefaults({"tie_word_embeddings": False}, {}, {}, "GlmMoeDsaForCausalLM"),
-    "kimi_k2": cast("ClassDefaults", class_defaults("deepseek_v3")),  # its class is DeepSeek-V3's
+    "kimi_k2": _DEEPSEEK_V3,  # its class is DeepSeek-V3's
+    "kimi_k25": ClassDefaults({"tie_word_embeddings": False}, {}, {}, "KimiK25ForConditionalGeneration"),
     "mimo": ClassDefaults({"tie_word_embeddings": False}, {}, {}, "MiMoForCausalLM"),
+    "nemotron_h": ClassDefaults(
+        {"tie_word_embeddings": False, "use_conv_bias": True},
+        {"attention_head_dim": "head_dim", "layer_types": "layers_block_type"},
+        {},
+        "NemotronHForCausalLM",
+    ),
     "qwen": ClassDefaults({"tie_word_embeddings": False}, {"head_dim": "kv_channels"}, {}, "QWenLMHeadModel"),
 }
 """Model type → what its configuration class says about keys that a file leaves out."""
@@ -107,6 +128,84 @@ def _glm_moe_dsa(keys: Keys) -> ParameterCounts | None:
     return counts._replace(total=counts.total + more, in_blocks=counts.in_blocks + more)
 
 
+_LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
+"""Blocks in ``hybrid_override_pattern`` (NemotronHConfig)."""
+_KINDS = {"full_attention": "attention", "linear_attention": "mamba"}
+
+
+def _list_blocks(keys: Keys) -> tuple[str, ...]:
+    """Return what each block of a Nemotron-H is, in the words of its first files; none where that is not told."""
+    kinds = keys.names("layers_block_type")
+    if kinds is None:
+        return tuple(_LETTERS.get(letter, letter) for letter in keys.text("hybrid_override_pattern") or "")
+    return tuple(_KINDS.get(kind, kind) for kind in kinds)
+
+
+def _nemotron_h(keys: Keys) -> ParameterCounts | None:
+    """Count Nemotron-H and Nemotron 3: each block is a Mamba 2 mixer, attention, an MLP or experts (transformers 5.23.0)."""
+    blocks = _list_blocks(keys)
+    names = (
+        "hidden_size",
+        "vocab_size",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "mamba_num_heads",
+        "mamba_head_dim",
+    )
+    if not blocks or not all(map(keys.has, names)) or any(kind not in _NEMOTRON for kind in blocks):
+        return None
+    hidden = keys.size("hidden_size")
+    layers = {kind: _NEMOTRON[kind](keys, hidden) for kind in {*blocks}}
+    return decoder(keys, [layers[kind]._replace(dense=layers[kind].dense + hidden) for kind in blocks])
+
+
+def _nemotron_mixer(keys: Keys, hidden: int) -> Layer:
+    heads, bias = keys.size("mamba_num_heads"), keys.flag("use_bias")
+    inner = heads * keys.size("mamba_head_dim")
+    mixed = inner + 2 * keys.size("n_groups") * keys.size("ssm_state_size")
+    convolution = mixed * keys.size("conv_kernel") + (mixed if keys.flag("use_conv_bias") else 0)
+    projections = linear(hidden, inner + mixed + heads, bias) + linear(inner, hidden, bias)
+    return Layer(projections + convolution + 3 * heads + inner)
+
+
+def _nemotron_experts(keys: Keys, hidden: int) -> Layer:
+    experts, width, bias = keys.size("n_routed_experts"), keys.size("moe_intermediate_size"), keys.flag("mlp_bias")
+    shared = plain_mlp(hidden, keys.size("moe_shared_expert_intermediate_size"), bias)
+    latent = keys.optional("moe_latent_size")
+    between = 0 if latent is None else linear(hidden, latent, bias) + linear(latent, hidden, bias)
+    return Layer(experts * hidden + shared + between, experts * 2 * width * (latent or hidden))
+
+
+_NEMOTRON: Mapping[str, Callable[[Keys, int], Layer]] = {
+    "attention": lambda keys, _: Layer(Heads.of(keys).attention()),
+    "mamba": _nemotron_mixer,
+    "mlp": lambda keys, hidden: Layer(plain_mlp(hidden, keys.size("intermediate_size"), keys.flag("mlp_bias"))),
+    "moe": _nemotron_experts,
+}
+"""What a block holds beside its norm."""
+
+
+def _kimi_k25(keys: Keys) -> ParameterCounts | None:
+    """Count Kimi K2.5: Kimi K2 behind a tower and its projector (transformers 5.24.0, and the file's own class)."""
+    text, vision = (
+        keys.nested(name, part) for name, part in (("text_config", _DEEPSEEK_V3), ("vision_config", _KIMI_TOWER))
+    )
+    merged = vision.numbers("merge_kernel_size")
+    counts = EXPERTS["deepseek_v3"](text) if _has(text, "n_routed_experts") else None
+    if counts is None or merged is None or not vision.has("hidden_size") or keys.flag("tie_word_embeddings"):
+        return None
+    hidden, layers = vision.size("hidden_size"), vision.amount("num_hidden_layers")
+    width = hidden * math.prod(merged)
+    block = 4 * linear(hidden, hidden, bias=True) + plain_mlp(hidden, vision.size("intermediate_size"), bias=True)
+    patches = 3 * vision.size("patch_size") ** 2 * hidden + hidden
+    positions = vision.size("pos_emb_height") * vision.size("pos_emb_width") * hidden
+    projector = (
+        layer_norm(hidden) + linear(width, width, bias=True) + linear(width, text.size("hidden_size"), bias=True)
+    )
+    tower = patches + positions + layers * (block + layer_norm(hidden, 2)) + layer_norm(hidden) + projector
+    return counts._replace(vision=tower, total=counts.total + tower)
+
+
 FORMULAS: Mapping[str, Formula] = {
     "baichuan": _baichuan,
     "chatglm": _chatglm,
@@ -114,6 +213,8 @@ FORMULAS: Mapping[str, Formula] = {
     "internlm2": _internlm,
     "glm_moe_dsa": _glm_moe_dsa,
     "kimi_k2": EXPERTS["deepseek_v3"],
+    "kimi_k25": _kimi_k25,
+    "nemotron_h": _nemotron_h,
     "mimo": _mimo,
     "qwen": _qwen,
 }

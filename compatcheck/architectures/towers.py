@@ -1,10 +1,10 @@
-"""Formulas of vision towers inside multimodal models, by the tower's model type."""
+"""Formulas of vision towers inside multimodal models, by the tower's model type, and the linear layers of their blocks."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.architectures.parts import gated_mlp, layer_norm, linear, plain_mlp
+from compatcheck.architectures.parts import TowerLinear, gated_mlp, layer_norm, linear, plain_mlp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -159,3 +159,95 @@ TOWERS: Mapping[str, Callable[[Keys], int]] = {
     "smolvlm_vision": _siglip_body,
 }
 """Parameters of a tower."""
+
+
+def _block(attention: str, mlp: str, *widths: int, layers: int) -> tuple[TowerLinear, ...]:
+    """Return the layers of equal blocks.
+
+    Args:
+        attention: names of what queries, keys, values and outputs are made by; the first of two makes all but the outputs.
+        mlp: names of the layers of an MLP, the last one gives its outputs.
+        widths: of the residual stream, of the MLP, of all query and of all key heads where they differ.
+        layers: blocks.
+    """
+    hidden, width, query, key = (*widths, widths[0], widths[0])[:4]
+    first, *inner, last = attention.split()
+    outputs = [query, key, key] if inner else [query + 2 * key]
+    *into, out = mlp.split()
+    return (
+        *(TowerLinear(name, hidden, size, layers) for name, size in zip((first, *inner), outputs, strict=True)),
+        TowerLinear(last, query, hidden, layers),
+        *(TowerLinear(name, hidden, width, layers) for name in into),
+        TowerLinear(out, width, hidden, layers),
+    )
+
+
+_SEPARATE = "self_attn.q_proj self_attn.k_proj self_attn.v_proj self_attn.out_proj"
+_GATED = "mlp.gate_proj mlp.up_proj mlp.down_proj"
+_PLAIN = "mlp.fc1 mlp.fc2"
+
+
+def _usual_linears(keys: Keys, attention: str = _SEPARATE, mlp: str = _PLAIN) -> tuple[TowerLinear, ...]:
+    widths = keys.size("hidden_size"), keys.size("intermediate_size")
+    return _block(attention, mlp, *widths, layers=keys.amount("num_hidden_layers"))
+
+
+def _pixtral_linears(keys: Keys) -> tuple[TowerLinear, ...]:
+    names = (name.replace("out", "o").replace("self_attn", "attention") for name in _SEPARATE.split())
+    return _usual_linears(keys, " ".join(names), _GATED.replace("mlp", "feed_forward"))
+
+
+def _qwen_linears(
+    keys: Keys, mlp: str, hidden: str = "hidden_size", width: int | None = None
+) -> tuple[TowerLinear, ...]:
+    widths = keys.size(hidden), keys.size("intermediate_size") if width is None else width
+    return _block("attn.qkv attn.proj", mlp, *widths, layers=keys.amount("depth"))
+
+
+def _qwen2_vl_linears(keys: Keys) -> tuple[TowerLinear, ...]:
+    return _qwen_linears(keys, _PLAIN, "embed_dim", int(keys.size("embed_dim") * keys.number("mlp_ratio")))
+
+
+def _qwen3_vl_linears(keys: Keys) -> tuple[TowerLinear, ...]:
+    return _qwen_linears(keys, "mlp.linear_fc1 mlp.linear_fc2")
+
+
+def _llama4_linears(keys: Keys) -> tuple[TowerLinear, ...]:
+    output = keys.size("projector_output_dim")
+    return (
+        *_usual_linears(keys, _SEPARATE.replace("out_proj", "o_proj")),
+        TowerLinear("vision_adapter.mlp.fc1", keys.size("intermediate_size"), keys.size("projector_input_dim"), 1),
+        TowerLinear("vision_adapter.mlp.fc2", output, output, 1),
+    )
+
+
+def _mllama_linears(keys: Keys) -> tuple[TowerLinear, ...]:
+    local = _usual_linears(keys, _SEPARATE.replace("out_proj", "o_proj"))
+    blocks = local[0].blocks + keys.amount("num_global_layers")
+    return tuple(one._replace(blocks=blocks) for one in local)
+
+
+def _gemma4_linears(keys: Keys) -> tuple[TowerLinear, ...]:
+    query, key = (keys.size(name) * keys.size("head_dim") for name in ("num_attention_heads", "num_key_value_heads"))
+    widths = keys.size("hidden_size"), keys.size("intermediate_size"), query, key
+    return _block(_SEPARATE.replace("out_proj", "o_proj"), _GATED, *widths, layers=keys.amount("num_hidden_layers"))
+
+
+LINEARS: Mapping[str, Callable[[Keys], tuple[TowerLinear, ...]]] = {
+    "clip_vision_model": _usual_linears,
+    "gemma4_vision": _gemma4_linears,
+    "glm4v_vision": lambda keys: _qwen_linears(keys, _GATED, width=keys.size("out_hidden_size")),
+    "idefics3_vision": _usual_linears,
+    "llama4_vision_model": _llama4_linears,
+    "mllama_vision_model": _mllama_linears,
+    "pixtral": _pixtral_linears,
+    "qwen2_5_vl_vision": lambda keys: _qwen_linears(keys, _GATED),
+    "qwen2_vl_vision": _qwen2_vl_linears,
+    "qwen3_5_moe_vision": _qwen3_vl_linears,
+    "qwen3_5_vision": _qwen3_vl_linears,
+    "qwen3_vl_moe_vision": _qwen3_vl_linears,
+    "qwen3_vl_vision": _qwen3_vl_linears,
+    "siglip_vision_model": _usual_linears,
+    "smolvlm_vision": _usual_linears,
+}
+"""Linear layers of attention and MLP in the blocks of a vision tower; what pools or projects behind them is left out."""

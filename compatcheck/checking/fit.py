@@ -62,7 +62,7 @@ def price(subject: Subject, findings: Iterable[Finding] = ()) -> Estimate:
     opened = {name for name, _, _ in subject.unresolved}
     not_understood = {entry.fact for entry in subject.skipped if entry.fact is not None}
     opened |= {name for name in not_understood if not all(name in facts for facts in subject.roles.values())}
-    assumed = {entry.fact.partition(" (")[0] for entry in found.assumptions}
+    assumed = {entry.fact.partition(" (")[0] for entry in found.assumptions if not entry.is_most}
     needs = [name for name in sorted(opened) if name in assumed | _SPLITS]
     if opened & _WORLD and "hardware.world_size" in assumed and "hardware.world_size" not in needs:
         needs.append("hardware.world_size")
@@ -156,15 +156,10 @@ def _with_newest(subject: Subject, assumed: Mapping[str, Value]) -> tuple[Subjec
     for role, found in subject.by_release.items():
         for name, (value, words) in found.items():
             named = name if name in assumed else f"{name} ({role})"
-            other = named in assumed and assumed[named] != value
-            if role in roles and (other or (name == _LOSS and name not in roles[role])):
+            if role in roles and named in assumed and assumed[named] != value:
                 roles[role] = Facts({**roles[role], name: Fact(name, value, _DOUBTFUL, (), words)})
-                said[Assumption(named if other else name, value, words)] = None
+                said[Assumption(named, value, words)] = None
     return subject._replace(roles=roles), tuple(said)
-
-
-_LOSS = "training.loss_implementation"
-"""What an estimate takes as cross entropy over whole logits, without a word, where nothing is known of it."""
 
 
 def _is_unlaunched(subject: Subject) -> bool:

@@ -121,12 +121,15 @@ def _from_host(facts: Mapping[str, Fact], lines: LineFinder) -> Iterator[Relief]
     )
 
 
+_EXPANDS = ("allocator.expandable_segments", "program.trains_with_expandable_segments")
+
+
 def _from_cause(facts: Mapping[str, Fact], reading: MessageReading) -> Iterator[Relief]:
     cause = None if reading.budget is None else reading.budget.cause
     variable = _VARIABLES.get(reading.message.allocator.partition(" or ")[0])
-    expandable = facts.get("allocator.expandable_segments")
+    expandable = any(name in facts and facts[name].value for name in _EXPANDS)
     pieces = cause in {"fragmentation", "nearly_full"} and is_worth_joining(reading.message)
-    if pieces and variable and (expandable is None or not expandable.value):
+    if pieces and variable and not expandable:
         engine, sleeps = facts.get("rollout.engine"), facts.get("rollout.sleep_mode")
         shared = engine is not None and engine.value == "vllm" and (sleeps is None or sleeps.value)
         but = "; not in a process that holds vLLM with its sleep mode, which refuses it" if shared else ""

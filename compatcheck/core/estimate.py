@@ -104,6 +104,8 @@ class Assumption(NamedTuple):
     value: Value
     reason: str
     source: Source | None = None
+    is_most: bool = False
+    """Whether no other value takes more memory: what fits with it fits."""
 
 
 class Least(NamedTuple):

@@ -39,11 +39,11 @@ class Given:
         """Tell whether somebody states a fact, be it as None."""
         return name in self._facts
 
-    def assume(self, name: str, value: Value, reason: str) -> Value:
-        """Return a value, or note that another is taken for it."""
+    def assume(self, name: str, value: Value, reason: str, *, is_most: bool = False) -> Value:
+        """Return a value, or note that another is taken for it, be it the one that takes the most memory."""
         if name in self._facts:
             return self.get(name)
-        self.assumptions[name] = Assumption(name, value, reason)
+        self.assumptions[name] = Assumption(name, value, reason, is_most=is_most)
         return value
 
     def integer(self, name: str, default: int | None = None, reason: str = "") -> int:

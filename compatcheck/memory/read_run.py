@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.architectures.adapters import LOW_RANK, count_adapters, default_targets, name_linears
+from compatcheck.architectures.adapters import (
+    LOW_RANK,
+    OF_TOWER,
+    count_adapters,
+    count_tower_adapters,
+    default_targets,
+    name_linears,
+)
 from compatcheck.core.estimate import Assumption
 from compatcheck.memory.asked_facts import Given
 from compatcheck.memory.precision import adapter_bytes, copy_bytes, read_precision
@@ -13,6 +20,7 @@ from compatcheck.memory.run import EVALUATED_BY_LOSS, Model, Parallelism, Precis
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from compatcheck.architectures.parts import TowerLinear
     from compatcheck.core.environment import Environment
     from compatcheck.core.facts import Fact, Value
 
@@ -129,7 +137,7 @@ def read_run(
         checkpoint_every=max(1, int(source.get("training.checkpoint_every") or 1)),  # type: ignore[arg-type]  # an int fact
         activation_offloading=source.flag("training.activation_offloading", False),
         padded=None if mask is None else mask == "padding",
-        loss=_read_loss(source),
+        loss=_read_loss(source, trains=trains),
         loss_by_free_memory=bool(source.get("program.sizes_loss_by_free_memory")),
         trainer=str(source.get("training.trainer") or "causal_lm"),
         reference_offloads=source.get("program.reference_offloads_with_policy") is not False,
@@ -151,7 +159,8 @@ def read_run(
         overlap=source.flag("training.overlap_comm", parallel.stage == 3),
         bucket_view=source.flag("training.gradient_as_bucket_view", False),
         compiled=source.flag("training.compile", False),
-        expandable=source.flag("allocator.expandable_segments", default=False),
+        expandable=source.flag("allocator.expandable_segments", default=False)
+        or source.flag("program.trains_with_expandable_segments", default=False),
         gathers_ahead=_gathers_ahead(source, versions),
         sequence_parallel=_splits_sequences(source, parallel),
         longest_first=source.flag("run.longest_first", default=False),
@@ -396,6 +405,7 @@ def read_model(source: Given, versions: Mapping[str, tuple[int, ...]]) -> Model:
             model_type, source.get("training.sharding"), runs_transformers=source.get("program.runs_transformers")
         ),
         gated=gated,
+        tower=_read_tower(source),
         latent=source.integer("model.latent_cache_width", 0),
     )
 
@@ -451,11 +461,21 @@ def _level_of_megatron(source: Given, stage: Value) -> int:
     return int(source.assume("training.distributed_optimizer", splits, reason) is True)
 
 
-def _read_loss(source: Given) -> str:
+def _read_loss(source: Given, *, trains: bool) -> str:
+    """Return how the loss over next tokens is computed; trainers of preferences and policies have losses of their own."""
     loss = source.get("training.loss_implementation")
     if isinstance(loss, str):
         return loss
-    return "fused_linear" if source.get("training.use_liger_kernel") else "cross_entropy"
+    if source.get("training.use_liger_kernel"):
+        return "fused_linear"
+    if trains and source.get("program.makes_logits") is not False and source.get("training.trainer") in _OF_TOKENS:
+        reason = "nobody says that it takes the logits in pieces"
+        source.assume("training.loss_implementation", "cross_entropy", reason, is_most=True)
+    return "cross_entropy"
+
+
+_OF_TOKENS = {None, "causal_lm", "pretrain", "sft"}
+"""Trainers whose loss is cross entropy over tokens, and one that nobody names."""
 
 
 def _count_trainable(
@@ -466,6 +486,10 @@ def _count_trainable(
     if peft in LOW_RANK:
         adapters = count_adapters(model, rank, targets, decomposed=peft == "dora")
         adapters += _count_of_parameters(source, model, rank)
+        if model.tower:
+            adapters += count_tower_adapters(model.tower, rank, targets, decomposed=peft == "dora")
+        elif model.vision and any(name.startswith(OF_TOWER) for name in targets):
+            source.integer("model.trainable_parameters")  # of a tower that nobody listed
     saved = source.get("training.lora_modules_to_save")
     if peft is not None and isinstance(saved, tuple):
         full += model.embedding if {"embed_tokens", "wte"} & set(saved) else 0
@@ -482,6 +506,26 @@ def _count_trainable(
     reason = f"how many parameters {peft} trains follows from settings the estimate does not read; taken as 0.5 %"
     trainable = source.integer("model.trainable_parameters", model.parameters // 200, reason)
     return trainable, 0, trainable
+
+
+def _read_tower(source: Given) -> tuple[TowerLinear, ...]:
+    """Return the linear layers of the vision tower, where there are any.
+
+    Raises:
+        UsageError: they are told otherwise than a file's are.
+    """
+    lines = source.get("model.tower_linears")
+    if not isinstance(lines, tuple):
+        return ()
+    from compatcheck.architectures.parts import read_tower_linear  # noqa: PLC0415 (only of a model with a tower)
+
+    try:
+        return tuple(map(read_tower_linear, map(str, lines)))
+    except ValueError as error:
+        from compatcheck.core.errors import UsageError  # noqa: PLC0415 (on the way to an error)
+
+        hint = "give each as: attn.proj 32x1280x1280 (name, blocks x inputs x outputs)"
+        raise UsageError("model.tower_linears holds what is no linear layer", hint=hint) from error
 
 
 def _count_of_parameters(source: Given, model: Model, rank: int) -> int:

@@ -9,6 +9,8 @@ from compatcheck.core.estimate import NOTHING, Assumption, Size
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from compatcheck.architectures.parts import TowerLinear
+
 
 EVALUATED_BY_LOSS = frozenset({"dpo", "kto"})
 """Trainers of TRL whose evaluations take their own loss without gradients (get_batch_loss_metrics, _compute_loss)."""
@@ -48,6 +50,8 @@ class Model(NamedTuple):
     """Whose names the linear layers of a block have (`architectures.adapters.name_linears`)."""
     gated: bool = True
     """The MLP has a gate, where its recipe leaves it open."""
+    tower: tuple[TowerLinear, ...] = ()
+    """Linear layers in the blocks of the vision tower, where its type is known."""
     latent: int = 0
     """Width of what latent attention keeps of a token in each layer; 0 where keys and values are kept."""
 

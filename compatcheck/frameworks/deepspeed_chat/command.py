@@ -1,7 +1,7 @@
 """DeepSpeed-Chat's scripts: supervised, preference and reward training (steps 1 and 2), PPO (step 3).
 
-Options and their defaults as in ``applications/DeepSpeed-Chat/training/step*/main.py``; they build their DeepSpeed configuration
-themselves (``dschat/utils/ds_utils.py``). There are no releases, so that a default is a statement.
+Options as in ``applications/DeepSpeed-Chat/training/step*/main.py``; they build their DeepSpeed configuration themselves
+(``dschat/utils/ds_utils.py``).
 """
 
 from __future__ import annotations
@@ -42,16 +42,6 @@ PPO_TABLE = KeyTable(__file__, "ppo_keys.txt", {"forward": _of_forward})
 """Options of step 3."""
 _NAMES = Names(__file__)
 _SWITCHES = Names(__file__, "switches.txt")
-
-_STEPS = {
-    "learning_rate": {"zero_stage": 0, "per_device_train_batch_size": 16, "max_seq_len": 512, "gradient_accumulation_steps": 1},
-    "actor": {
-        "actor_zero_stage": 0, "critic_zero_stage": 0, "per_device_training_batch_size": 16, "max_prompt_seq_len": 256,
-        "max_answer_seq_len": 256, "gradient_accumulation_steps": 1,
-    },
-}  # fmt: skip
-"""Defaults of the options that decide about memory, of steps 1 and 2 and of step 3."""
-
 
 _FOLDER = re.compile(r"step(1_supervised|2_reward|2_dpo)_")
 """Folders of steps 1 and 2, each with a ``main.py`` and the scripts that start it."""
@@ -94,7 +84,7 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
         if is_rl
         else {"model_name_or_path": "model"}
     )
-    known = tuple(_defaults(flags.options, table, is_rl=is_rl))
+    known = tuple(_state(is_rl=is_rl))
     trainer = "ppo" if is_rl else _name_trainer(launch, flags.options)
     if trainer is not None:
         known = (*known, Statement("training.trainer", "(program)", trainer))
@@ -116,30 +106,12 @@ def _name_trainer(launch: Launch, options: Mapping[str, Argument]) -> str | None
     return next((trainer for name, trainer in _MARKS.items() if name in options), None)
 
 
-def _defaults(options: Mapping[str, Argument], table: KeyTable, *, is_rl: bool) -> Iterator[Statement]:
+def _state(*, is_rl: bool) -> Iterator[Statement]:
+    """Say what the programs are, whatever their options."""
     yield Statement("training.framework", "(program)", "deepspeed")
-    left_out = _STEPS["actor" if is_rl else "learning_rate"]
-    for name, value in {**left_out, "dtype": "fp16"}.items():
-        if name not in options:
-            for key in table[name]:
-                yield Statement(key.fact, f"{name} (left out)", value, key.role)
-    for name in ("gradient_checkpointing", "actor_gradient_checkpointing", "critic_gradient_checkpointing"):
-        if name in table and name not in options:
-            role = name.partition("_")[0] if is_rl else None
-            yield Statement("training.gradient_checkpointing", f"{name} (left out)", False, role)
-    roles: tuple[str | None, ...] = ("actor", "critic") if is_rl else (None,)
-    for role in roles:
-        prefix = f"{role}_" if role else ""
-        if "offload" not in options:
-            yield Statement("training.offload_optimizer", "offload (left out)", None, role)
-            yield Statement("training.offload_param", "offload (left out)", None, role)
-        if f"{prefix}lora_dim" not in options:
-            yield Statement("training.peft", f"{prefix}lora_dim (left out)", None, role)
     if not is_rl:
         return
     yield from name_roles(("actor", "critic", "reference", "reward"))
-    if _HYBRID not in options:
-        yield Statement("rollout.engine", "(program)", "hf")
     yield from state_value_heads(("critic", "reward"))
     for role in ("reference", "reward"):
         yield from state_forward_only(role)

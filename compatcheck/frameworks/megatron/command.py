@@ -91,24 +91,15 @@ def _recomputed_in_part(options: Mapping[str, Argument], launch: Launch) -> Iter
 
 
 def state_known(options: Mapping[str, Argument]) -> Iterator[Statement]:
-    """Say what follows from options beside the meaning of each, and from those that are left out."""
+    """Say what follows from options beside the meaning of each, and of a model from those that are left out."""
     yield Statement("training.sharding", "(program)", "megatron")
     yield from _state(options)
     yield from _experts(options)
-    for name in (
-        "tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size",
-        "expert_model_parallel_size",
-    ):  # fmt: skip
-        if name not in options:
-            yield Statement(TABLE[name][0].fact, f"{name} (left out)", 1)
     heads = options.get("num_attention_heads")
     if "group_query_attention" not in options and heads is not None and isinstance(heads.value, int):
         yield Statement("model.num_key_value_heads", "group_query_attention (left out)", heads.value)
-    for name in ("sequence_parallel", "swiglu", "log_params_norm"):
-        if name not in options:
-            yield Statement(TABLE[name][0].fact, f"{name} (left out)", value=False)
-    if not {"recompute_granularity", "recompute_activations"} & options.keys():
-        yield Statement(TABLE["recompute_granularity"][0].fact, "recompute_granularity (left out)", value=False)
+    if "swiglu" not in options:
+        yield Statement("model.gated_mlp", "swiglu (left out)", value=False)
     if "untie_embeddings_and_output_weights" not in options:
         yield Statement("model.tie_word_embeddings", "untie_embeddings_and_output_weights (left out)", value=True)
     hidden = options.get("hidden_size")
@@ -199,9 +190,3 @@ def _state(options: Mapping[str, Argument]) -> Iterator[Statement]:
         else:
             key, otherwise = "accumulate_allreduce_grads_in_fp32", ("grad_reduce_in_bf16",)
             yield Statement("training.grad_accum_dtype", key, "float32", None, otherwise)
-    elif not {"bf16", "fp16"} & options.keys():
-        yield Statement("training.param_dtype", "bf16 (left out)", "float32")
-    if "use_distributed_optimizer" not in options:
-        yield Statement("training.distributed_optimizer", "use_distributed_optimizer (left out)", value=False)
-    if "optimizer" not in options:
-        yield Statement("training.optimizer", "optimizer (left out)", "adam")

@@ -34,6 +34,7 @@ _COUNTS = {
 OWN_FACTS = frozenset(_COUNTS) | {
     f"model.{name}"
     for name in (
+        "tower_linears",
         "model_type",
         "architecture",
         "hidden_size",
@@ -97,6 +98,8 @@ def make_model_document(
             skipped.append(Skipped(source._replace(key=key), error.message, error.hint))
     if counts is not None:
         statements.extend(Statement(fact, words, getattr(counts, field)) for fact, field in _COUNTS.items())
+        if counts.tower:
+            statements.append(Statement("model.tower_linears", words, tuple(sorted(map(str, counts.tower)))))
     else:
         model_type = config.get("model_type")
         reason = f"parameters of model type {model_type!r} cannot be counted from its configuration"

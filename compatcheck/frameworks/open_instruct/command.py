@@ -1,6 +1,6 @@
 """open-instruct's command lines: its scripts for supervised and preference training, and for reinforcement learning.
 
-Of the latter (``grpo_fast.py`` and its kin) what the options state is read, without defaults but that of ``deepspeed_zpg``.
+Of the latter (``grpo_fast.py`` and its kin) what the options state is read; its record has few of their defaults.
 Learners run DeepSpeed, generation vLLM on devices of its own unless ``--single_gpu_mode``. Options as in the scripts at the
 main branch and at v0.1.0.
 
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 _OLMO_CORE = re.compile(r"open_instruct[./](dpo|grpo|olmo_core_finetune)(\.py)?$")
 _RL = re.compile(r"open_instruct[./](grpo|ppo)\w*(\.py)?$")
 _TUNING = re.compile(r"open_instruct[./](finetune|dpo_tune\w*)(\.py)?$")
-_GROUP = "deepspeed_zpg"
-"""Ranks of a second copy of the weights (ZeRO++), 8 unless given in v0.1.0 to v0.3.0 (``grpo_utils.py``)."""
+_RL_READER = "open_instruct_rl"
 
 
 def _sum(value: Any) -> Any:  # noqa: ANN401 (an option's value)
@@ -65,10 +64,7 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
         translate = partial(open_instruct.read_recipe, trainer=trainer)
         return read_launch(launch, open_instruct, [read_lone_rank(launch)], translate=translate)
     flags = parse_flags(launch.arguments)
-    known = [Statement("training.trainer", "(program)", kind), Statement("rollout.engine", "(program)", "vllm")]
-    stage = flags.options.get("deepspeed_stage")
-    if stage is not None and stage.value == 3 and _GROUP not in flags.options:
-        known.append(Statement("training.zero_hpz_partition_size", f"{_GROUP} (left out)", 8))
-    meanings = OptionMeanings("script", RL_TABLE, open_instruct.NAMES.__contains__, {"model_name_or_path": "model"})
-    further = FurtherContent(tuple(known), unknown=flags.unknown)
+    known = Statement("training.trainer", "(program)", kind), Statement("rollout.engine", "(program)", "vllm")
+    meanings = OptionMeanings(_RL_READER, RL_TABLE, open_instruct.NAMES.__contains__, {"model_name_or_path": "model"})
+    further = FurtherContent(known, unknown=flags.unknown)
     return (make_command_document(meanings, source, flags.options, further),)

@@ -226,15 +226,11 @@ def _of_roles(options: Mapping[str, Argument], roles: tuple[str, ...]) -> Iterat
     for role in roles:
         left_out = names if role == "critic" and estimator is None else ()
         yield Statement(None, "(a model of this run)", True, role, left_out)
-    if estimator is None:
-        yield Statement("training.trainer", "advantage_estimator (left out)", "ppo")
     coefficient = _given(options, ("init_kl_coef", "algo.kl.init_coef"))
-    if coefficient is None:
-        yield Statement("training.reference_model", "init_kl_coef (left out)", True)
-    elif coefficient[1].why is None and coefficient[1].value:
-        yield Statement("training.reference_model", coefficient[0], True)
-    elif coefficient[1].why is None:
-        yield Statement(None, "(no KL term)", (coefficient[0],))
+    if coefficient is not None and coefficient[1].why is None:
+        on = bool(coefficient[1].value)
+        key = coefficient[0]
+        yield Statement("training.reference_model", key, True) if on else Statement(None, "(no KL term)", (key,))
     batch = _given(options, ("rollout_batch_size", "rollout.batch_size"))
     count = _given(options, ("n_samples_per_prompt", "rollout.n_samples_per_prompt"))
     samples = 1 if count is None else count[1].value

@@ -6,6 +6,7 @@ import ast
 import math
 from typing import TYPE_CHECKING, Any
 
+from compatcheck.architectures.adapters import ALL_ATTENTION, ALL_MLP, OF_TOWER
 from compatcheck.core.document import Document, Gap, Statement, Unresolved
 from compatcheck.core.setting_names import is_elsewhere
 from compatcheck.frameworks.python_script.calls import Call, Given
@@ -94,6 +95,12 @@ _OF_UNSLOTH = {
     "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
 }  # fmt: skip
 """What ``FastLanguageModel.get_peft_model`` takes where nobody says otherwise (unsloth 2025.2.5 models/llama.py)."""
+_WITH_TOWERS = frozenset({"FastVisionModel", "FastModel", "FastTextModel"})
+"""Classes of Unsloth that adapt towers, too, and whose linears are peft's (unsloth 2025.3.19, 2026.10.9 models/vision.py)."""
+_TARGETS = "target_modules"
+_PARTS = {"finetune_language_layers": "", "finetune_vision_layers": OF_TOWER}
+_LAYERS = {"finetune_attention_modules": ALL_ATTENTION, "finetune_mlp_modules": ALL_MLP}
+"""Which parts, and which of their layers, those classes adapt unless they are told not to."""
 _OF_KERNELS = {"lora_dropout": 0, "bias": "none"}
 """With which adapters Unsloth puts kernels of its own in place of the linears, and what it takes where nobody says otherwise."""
 
@@ -337,20 +344,44 @@ def _take_wrapped(call: Call, found: Findings) -> None:
     if call.owner.startswith("Fast"):
         found.take("use_peft", Given(True, call.line), call)
         _leave_open(call, ("lora_r", "lora_dropout", "lora_target_modules", "gradient_checkpointing"), found)
+        towers = call.owner in _WITH_TOWERS
         for key, name in _LORA.items():
             usual = _OF_UNSLOTH.get(key) if not call.is_open else None
             given = call.keywords.get(key) or (None if usual is None else Given(usual, call.line))
+            if towers and key == _TARGETS:
+                given = None if call.is_open else _targets_of(call)
             if given is not None:
                 found.take(name, given, call)
         # its kernels dequantise the frozen weights themselves (unsloth 2024.8, 2025.2.5 models/llama.py patch_peft_model)
         wanted = [(call.keywords.get(key, Given(usual, call.line)), usual) for key, usual in _OF_KERNELS.items()]
-        if not call.is_open and all(given.why is None and given.value == usual for given, usual in wanted):
+        usual_ones = all(given.why is None and given.value == usual for given, usual in wanted)
+        if not call.is_open and not towers and usual_ones:
             found.state("program.calls_4bit_linears", "lora_dropout", value=False, call=call)
         _take_fast_checkpointing(call, found)
     elif not found.objects.is_lora([*call.node.args[1:], *(word.value for word in call.node.keywords)], call.scope):
         found.open(call, ADAPTERS, "gives the model adapters in a way that is not read")
     elif call.condition is not None:
         found.open(call, ADAPTERS, f"gives the model adapters only if {call.condition}", since=math.inf)
+
+
+def _targets_of(call: Call) -> Given:
+    """Return what the adapters of a class that knows towers lie in.
+
+    Targets that are named are looked for in the parts that are adapted; all linear layers stand for attention and MLPs of
+    each. Source: unsloth 2026.10.9 models/vision.py get_peft_model(), unsloth_zoo 2026.10.9 peft_utils.py get_peft_regex().
+    """
+    given = call.keywords.get(_TARGETS, Given(None, call.line))
+    flags = {key: call.keywords.get(key, Given(True, call.line)) for key in (*_PARTS, *_LAYERS)}
+    open_ones = [f"{key} {flag.why}" for key, flag in flags.items() if flag.why is not None]
+    if given.why is not None or open_ones:
+        return given._replace(value=None, why=given.why or open_ones[0])
+    every = given.value is None or given.value == "all-linear"
+    chosen = [name for key, name in _LAYERS.items() if flags[key].value or given.value is not None]
+    names = chosen if every else given.value
+    if not isinstance(names, list | tuple):
+        return given
+    parts = [part for key, part in _PARTS.items() if flags[key].value or given.value == "all-linear"]
+    return given._replace(value=[f"{part}{name}" for part in parts for name in names])
 
 
 def _take_model(call: Call, found: Findings) -> None:
@@ -393,6 +424,8 @@ def _take_fast(call: Call, found: Findings) -> None:
     if not call.owner.startswith("Fast") or call.is_open:
         return
     whole = call.keywords.get("full_finetuning", Given(False, call.line))
+    if call.owner in _WITH_TOWERS:  # what is patched here, stays so (unsloth 2026.10.9 models/loader.py, vision.py)
+        _take_offloading(call, found)
     if (
         whole.why is None and whole.value is True
     ):  # whatever it is told of 4 or 8 bits (unsloth 2025.9.1 models/loader.py)
@@ -405,6 +438,16 @@ def _take_fast(call: Call, found: Findings) -> None:
 
 
 def _take_fast_checkpointing(call: Call, found: Findings) -> None:
+    """Take whether Unsloth recomputes activations, and how where this call decides it."""
+    if call.owner not in _WITH_TOWERS:
+        _take_offloading(call, found)
+    given = call.keywords.get("use_gradient_checkpointing")
+    if given is not None or not call.is_open:
+        given = given or Given(True, call.line)
+        found.take("gradient_checkpointing", given if given.why else given._replace(value=bool(given.value)), call)
+
+
+def _take_offloading(call: Call, found: Findings) -> None:
     """Take how Unsloth recomputes activations: ``"unsloth"`` keeps on the host what it starts from.
 
     Source: unsloth_zoo 2025.11.1 gradient_checkpointing.py.
@@ -418,9 +461,6 @@ def _take_fast_checkpointing(call: Call, found: Findings) -> None:
         found.unresolved.append(
             Unresolved("training.activation_offloading", "use_gradient_checkpointing", given.why or "")
         )
-    if given is not None or not call.is_open:
-        given = given or Given(True, call.line)
-        found.take("gradient_checkpointing", given if given.why else given._replace(value=bool(given.value)), call)
 
 
 def _take_engine(call: Call, found: Findings) -> None:

@@ -116,11 +116,8 @@ def _generates(options: Mapping[str, Argument]) -> bool:
 
 def _state(options: Mapping[str, Argument]) -> Iterator[Statement]:
     """Say what follows from several options, and what slime does without being asked (``slime_validate_args``)."""
-    loss, estimator = _get(options, "loss_type"), options.get("advantage_estimator")
-    if loss == "sft_loss":
+    if _get(options, "loss_type") == "sft_loss":
         yield Statement("training.trainer", "loss_type", "sft")
-    elif estimator is None:
-        yield Statement("training.trainer", "advantage_estimator (left out)", "grpo")
     together = "colocate" in options
     has_critic = _get(options, "advantage_estimator") == "ppo"
     if has_critic:

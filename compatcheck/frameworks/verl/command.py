@@ -158,8 +158,7 @@ def _of_engine(options: Mapping[str, Argument]) -> Iterator[Statement]:
 def _of_supervised(options: Mapping[str, Argument]) -> Iterator[Statement]:
     """Say what ``fsdp_sft_trainer`` does without being asked.
 
-    It always shards with FSDP, in float32 unless ``model_dtype`` says otherwise, and takes four sequences of 1,024 tokens a
-    rank: ``verl/trainer/fsdp_sft_trainer.py`` and ``config/sft_trainer.yaml`` of v0.2.0.post2 to v0.7.0, which agree.
+    It always shards with FSDP: ``verl/trainer/fsdp_sft_trainer.py`` of v0.2.0.post2 to v0.7.0, which agree.
     """
     key = "(program fsdp_sft_trainer)"
     if "model.strategy" not in options:
@@ -167,14 +166,6 @@ def _of_supervised(options: Mapping[str, Argument]) -> Iterator[Statement]:
     yield Statement("training.compute_dtype", key, "bfloat16")
     yield Statement("training.reduce_dtype", key, "float32")
     yield Statement("model.attn_implementation", key, "flash_attention_2")
-    if "model.fsdp_config.model_dtype" not in options:
-        yield Statement("training.param_dtype", "model.fsdp_config.model_dtype (left out)", "float32")
-    if not {"data.micro_batch_size", "data.micro_batch_size_per_gpu"} & options.keys():
-        left = "data.micro_batch_size_per_gpu (left out)"
-        yield Statement("training.micro_batch_size", left, 4)
-        yield Statement("training.micro_batch_is_global", left, value=False)
-    if "data.max_length" not in options:
-        yield Statement("training.sequence_length", "data.max_length (left out)", 1024)
 
 
 def _configurations(overrides: Overrides, launch: Launch) -> Iterator[tuple[str, str, str]]:

@@ -35,9 +35,8 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
     config = next((word.text for word in launch.arguments[:1] if word.text and not word.text.startswith("-")), None)
     deepspeed = flags.options.get("deepspeed")
     references = [("config", config, "(argument)")] if config is not None else []
-    known = []
-    if deepspeed is not None:
-        known.append(Statement(None, xtuner.DEEPSPEED, value=True))
+    started = "(command)" if deepspeed is None else xtuner.DEEPSPEED
+    known = [Statement(None, started, value=True)]
     if deepspeed is not None and isinstance(deepspeed.value, str):
         references.append(("deepspeed", deepspeed.value, "--deepspeed"))
     options = dict(_read_options(launch))

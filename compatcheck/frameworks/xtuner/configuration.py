@@ -121,8 +121,6 @@ def settle(options: Mapping[str, Argument]) -> Iterator[Statement]:
         yield Statement("training.mixed_precision", "optim_wrapper.type", "no", None, (DEEPSPEED,))
     if any(key.startswith("model.lora.") for key in options):
         yield Statement(None, "(lora)", value=True)
-    elif not list_hidden(options):
-        yield Statement("training.peft", "model.lora (left out)", None)
     if _value(options, "model.use_varlen_attn") is True or _splits_sequences(options):
         yield Statement(None, "(flash)", value=True)
     packed = _value(options, f"{_DATASET}max_packed_length")

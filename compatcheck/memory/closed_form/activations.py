@@ -19,6 +19,7 @@ from compatcheck.memory.closed_form.layers import (
 )
 from compatcheck.memory.closed_form.logits import TORCHTITAN, sequences
 from compatcheck.memory.closed_form.parallel import held, in_flight
+from compatcheck.memory.closed_form.trl_logits import ONLINE
 
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run
@@ -57,6 +58,7 @@ def activations(run: Run, *, last_stage: bool = False) -> Activations:
     model, precision = run.model, run.precision
     recipe = find_recipe(model.model_type, model.activation, run.code)
     tokens = run.tokens * sequences(run)
+    at_once = tokens // ONLINE.get(run.trainer, 1)  # of one pass, where the graphs of several are kept
     layers = held(run).layers
     at = setting(run)
     low_at, high_at = _alternatives(run, at)
@@ -66,15 +68,16 @@ def activations(run: Run, *, last_stage: bool = False) -> Activations:
     if model.experts:
         high *= 2 - 1 / model.experts_per_token if model.experts_per_token else 1
     block = Size(int(low * tokens), int(each * tokens), int(high * tokens))
+    recomputed = Size(int(low * at_once), int(each * at_once), int(high * at_once))
     stream = precision.residual * model.hidden / (run.parallel.tensor if run.sequence_parallel else 1)
     outside = tokens * (saved_outside(recipe, run))
-    moment = transient(recipe, at, run.sequence) * tokens / run.parallel.tensor
+    moment = transient(recipe, at, run.sequence) * at_once / run.parallel.tensor
     if _gathers_inputs(run):  # what is gathered in front of a matrix, and its product before that is reduced and split
-        moment += 2 * at.compute * model.hidden * tokens * (1 - 1 / run.parallel.tensor)
+        moment += 2 * at.compute * model.hidden * at_once * (1 - 1 / run.parallel.tensor)
     gradients = Size(int(moment * 0.8), int(moment), int(moment * 1.5))
     copies = 1 if last_stage else in_flight(run)
     many = f" × {copies} micro batches in flight" if copies > 1 else ""
-    moment = forward_peak(recipe, at, run.sequence) * tokens
+    moment = forward_peak(recipe, at, run.sequence) * at_once
     passing = Size(int(moment * 0.9), int(moment), int(moment * 1.3))
     nothing = Size(0, 0, 0)
     if run.optimizer is None:
@@ -91,7 +94,7 @@ def activations(run: Run, *, last_stage: bool = False) -> Activations:
         if whole:
             words += f" + {each:,.0f} B × {tokens:,} tokens × {layers - inputs} blocks{many}"
         kept_all = Size(kept, kept, int(kept * 1.02)) + _times(block, whole)
-        return Activations(kept_all, outside, block, gradients, passing, words)
+        return Activations(kept_all, outside, recomputed, gradients, passing, words)
     count = layers * copies
     if run.activation_offloading:
         count = 2

@@ -119,7 +119,7 @@ def sequences(run: Run) -> int:
     """Return how many sequences one backward takes for each sample.
 
     DPO and its kin run chosen and rejected together, online DPO two completions of a prompt; XPO runs them one after the other
-    and keeps both graphs (trl 0.16.1 to 1.10 online_dpo_trainer.py _forward, xpo_trainer.py _compute_logprobs).
+    and keeps both graphs (trl 0.11.0 to 1.13.0 online_dpo_trainer.py _forward, xpo_trainer.py _compute_logprobs).
     """
     return 2 if run.trainer in {"dpo", "cpo", "orpo", "reward", "online_dpo", "xpo"} else 1
 

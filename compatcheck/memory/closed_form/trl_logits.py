@@ -99,6 +99,33 @@ _DIVERGENCE = PerLogit(14, 30, 30)
 log-probabilities, the mixture of both, its divergence from each, what the mask keeps (benchmarks/distillation_logits.py)."""
 
 
+ONLINE = {"online_dpo": 1, "xpo": 2, "nash_md": 1}
+"""Trainers that learn from completions which they have judged, and in how many passes, whose graphs are kept, they score them."""
+_BY_ROWS = (0, 15)
+"""From here on XPO and Nash-MD take log-probabilities row by row (selective_log_softmax)."""
+
+
+def _online(run: Run) -> PerLogit:
+    """Return the figures of an online trainer: of all its passes, of which a reference scores each behind the policy.
+
+    What is kept is the log-softmax of completions; row by row of float32 logits it is these, whole. A pass makes logits of
+    prompt and completion, in 16 bits and then in float32 where they are cast, and in backward their gradient; beside them the
+    log-softmax, of one row at a time where rows are taken. Source: benchmarks/online_logits.py, trl 0.11.0 to 1.16.0
+    online_dpo_trainer.py _forward(), xpo_trainer.py and nash_md_trainer.py _compute_logprobs().
+    """
+    release = run.release("trl")
+    by_rows = run.trainer != "online_dpo" and (release is None or release >= _BY_ROWS)
+    each, share, part = run.precision.logits, completion_share(run), 1 / ONLINE[run.trainer]
+    trains = run.optimizer is not None
+    made = run.precision.compute + each if each > run.precision.compute else each
+    if by_rows and each >= 4:
+        kept, work = each, max(made, 12 * share if trains else 0)
+    else:
+        kept, work = each * share, max(made, each + each * share / (run.micro_batch if by_rows else 1))
+    found = (kept if trains else 0) + part * work
+    return PerLogit(found, found, found + part * each)
+
+
 def takes_tiles(run: Run) -> bool:
     """Tell whether the run's loss is taken tile by tile by TRL's own head, which replaces Liger's, too."""
     release = run.release("trl")
@@ -113,6 +140,8 @@ def trl_logits(run: Run) -> PerLogit | None:
     release = run.release("trl")
     if run.trainer == "gkd" and run.optimizer is not None:
         return _DIVERGENCE.plus(4).times(2 if run.precision.logits >= 4 else 1)
+    if run.trainer in ONLINE:
+        return _online(run)
     rows = _BY_TRAINER.get(run.trainer)
     if rows is None or (run.trainer == "rloo" and release is not None and release < _FIRST_RLOO):
         return None

@@ -6,7 +6,15 @@ from typing import NamedTuple
 
 import pytest
 
-from compatcheck.architectures.adapters import count_adapters, default_targets, name_linears, target_shapes
+from compatcheck.architectures.adapters import (
+    count_adapters,
+    count_tower_adapters,
+    default_targets,
+    name_linears,
+    target_shapes,
+)
+from compatcheck.architectures.parts import TowerLinear, read_tower_linear
+from compatcheck.architectures.towers import LINEARS, TOWERS
 
 
 class Shape(NamedTuple):
@@ -103,3 +111,33 @@ def test_a_type_that_nobody_listed_and_models_of_programs_have_llamas_names_and_
     megatron = LLAMA._replace(linears=name_linears("phi3", "megatron", runs_transformers=None))
     assert len(target_shapes(megatron, ALL)) == 4
     assert target_shapes(megatron, ("q_proj",)) == (("attention", 4096, 4096),)
+
+
+TOWER = (
+    TowerLinear("attn.qkv", 1280, 3840, 32),
+    TowerLinear("attn.proj", 1280, 1280, 32),
+    TowerLinear("mlp.down_proj", 3420, 1280, 32),
+)
+
+
+def test_a_tower_has_adapters_where_targets_are_looked_for_there() -> None:
+    attention, mlp = 32 * 16 * (5120 + 2560), 32 * 16 * 4700
+    assert count_tower_adapters(TOWER, 16, ("vision:all-attention", "vision:all-mlp")) == attention + mlp
+    assert count_tower_adapters(TOWER, 16, ("vision:all-mlp", "all-attention")) == mlp
+    assert count_tower_adapters(TOWER, 16, ("vision:proj", "q_proj")) == 32 * 16 * 2560
+    assert count_tower_adapters(TOWER, 16, ("all-linear", "proj")) == 0
+    assert count_tower_adapters(TOWER, 16, ("vision:proj",), decomposed=True) == 32 * (16 * 2560 + 1280)
+
+
+def test_kinds_of_layers_are_told_apart_whatever_they_are_called() -> None:
+    assert count_adapters(QWEN, 64, ("all-attention", "all-mlp")) == 143_130_624
+    assert count_adapters(LLAMA, 8, ("all-attention",)) == count_adapters(LLAMA, 8, SEVEN[:4])
+    assert count_adapters(LLAMA, 8, ("all-mlp", "vision:q_proj")) == count_adapters(LLAMA, 8, SEVEN[4:])
+
+
+def test_a_linear_layer_is_what_its_line_says() -> None:
+    assert [read_tower_linear(str(one)) for one in TOWER] == [*TOWER]
+
+
+def test_layers_of_every_tower_for_images_are_listed() -> None:
+    assert {name for name in TOWERS if "audio" not in name} == LINEARS.keys()

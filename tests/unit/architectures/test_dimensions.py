@@ -267,3 +267,23 @@ def test_a_bad_value_is_an_error_that_names_the_key(config, key):
     with pytest.raises(InputError) as caught:
         dimensions(config, "config.json")
     assert caught.value.source.key == key
+
+
+def test_blocks_of_an_encoder_and_a_decoder_are_counted_together() -> None:
+    assert dimensions({"model_type": "t5", "num_layers": 24})["model.num_hidden_layers"] == (48, "num_layers")
+    uneven = {"model_type": "t5", "num_layers": 24, "num_decoder_layers": 6}
+    assert dimensions(uneven)["model.num_hidden_layers"] == (30, "num_layers")
+
+
+@pytest.mark.parametrize(
+    ("keys", "layers", "attending"),
+    [
+        ({"num_hidden_layers": 6, "hybrid_override_pattern": "MEM*EM"}, 6, 1),
+        ({"layers_block_type": ["mamba", "moe", "attention", "mlp"]}, 4, 1),
+        ({"layers_block_type": ["linear_attention", "moe", "full_attention", "mlp"]}, 4, 1),
+    ],
+)
+def test_blocks_with_attention_are_those_of_a_pattern(keys: dict, layers: int, attending: int) -> None:
+    found = dimensions({"model_type": "nemotron_h", "hidden_size": 64, "num_attention_heads": 2, **keys})
+    assert found["model.num_hidden_layers"][0] == layers
+    assert found["model.attention_layers"][0] == attending

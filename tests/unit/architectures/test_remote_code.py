@@ -118,6 +118,50 @@ GLM5 = {
     "vocab_size": 154880,
 }
 
+NEMOTRON_NANO = {
+    "model_type": "nemotron_h",
+    "architectures": ["NemotronHForCausalLM"],
+    "hidden_size": 2688,
+    "intermediate_size": 1856,
+    "hybrid_override_pattern": "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME",
+    "num_attention_heads": 32,
+    "num_key_value_heads": 2,
+    "head_dim": 128,
+    "mamba_num_heads": 64,
+    "mamba_head_dim": 64,
+    "n_groups": 8,
+    "ssm_state_size": 128,
+    "conv_kernel": 4,
+    "n_routed_experts": 128,
+    "moe_intermediate_size": 1856,
+    "moe_shared_expert_intermediate_size": 3712,
+    "vocab_size": 131072,
+}
+NEMOTRON_SUPER = {
+    **NEMOTRON_NANO,
+    "hidden_size": 4096,
+    "hybrid_override_pattern": "MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME",
+    "mamba_num_heads": 128,
+    "n_routed_experts": 512,
+    "moe_intermediate_size": 2688,
+    "moe_latent_size": 1024,
+    "moe_shared_expert_intermediate_size": 5376,
+}
+KIMI_VISION = {
+    "model_type": "kimi_k25",
+    "architectures": ["KimiK25ForConditionalGeneration"],
+    "text_config": {**KIMI, "model_type": "kimi_k2"},
+    "vision_config": {
+        "vt_hidden_size": 1152,
+        "vt_intermediate_size": 4304,
+        "vt_num_hidden_layers": 27,
+        "patch_size": 14,
+        "merge_kernel_size": [2, 2],
+        "init_pos_emb_height": 64,
+        "init_pos_emb_width": 64,
+    },
+}
+
 
 @pytest.mark.parametrize(
     ("config", "total"),
@@ -131,6 +175,9 @@ GLM5 = {
         (KIMI, 1_026_408_209_408),
         (MIMO, 7_622_619_136),  # Qwen2ForCausalLM of transformers 5.24.0 built from these keys
         (GLM5, 743_911_199_232),
+        (NEMOTRON_NANO, 31_577_937_344),  # NemotronHForCausalLM of transformers 5.24.0
+        (NEMOTRON_SUPER, 120_668_687_360),
+        (KIMI_VISION, 1_026_879_353_328),  # Kimi_K25ForConditionalGeneration of transformers 5.24.0
         ({**GLM5, "index_topk_freq": 4, "index_skip_topk_offset": 3}, 743_377_000_704),
     ],
     ids=[
@@ -143,6 +190,9 @@ GLM5 = {
         "Kimi-K2",
         "MiMo-7B",
         "GLM-5",
+        "Nemotron-3-Nano",
+        "Nemotron-3-Super",
+        "Kimi-K2.5",
         "GLM-5.2",
     ],
 )
@@ -152,7 +202,7 @@ def test_parameters_are_those_the_model_prints(config, total) -> None:
     assert counts.total == total
 
 
-@pytest.mark.parametrize("config", [QWEN, CHATGLM, CHATGLM3, BAICHUAN, INTERNLM2])
+@pytest.mark.parametrize("config", [QWEN, CHATGLM, CHATGLM3, BAICHUAN, INTERNLM2, NEMOTRON_NANO])
 def test_a_file_without_a_dimension_is_not_counted(config) -> None:
     without = {key: value for key, value in config.items() if key != "hidden_size"}
     assert count_parameters(without) is None
@@ -188,3 +238,17 @@ def test_latent_attention_has_no_one_width_of_a_head() -> None:
     assert "model.head_dim" not in newer
     assert newer["model.latent_cache_width"] == (576, "kv_lora_rank, qk_rope_head_dim")
     assert dimensions(KIMI)["model.num_experts"] == (384, "n_routed_experts")
+
+
+def test_a_block_of_a_kind_that_nobody_read_is_not_counted() -> None:
+    assert count_parameters({**NEMOTRON_NANO, "hybrid_override_pattern": "MEX*"}) is None
+    assert (
+        count_parameters({key: one for key, one in NEMOTRON_NANO.items() if key != "hybrid_override_pattern"}) is None
+    )
+    assert count_parameters({**KIMI_VISION, "vision_config": {}}) is None
+
+
+def test_experts_of_nemotron_have_no_gate() -> None:
+    counts = count_parameters(NEMOTRON_SUPER)
+    assert counts is not None
+    assert counts.expert == 40 * 512 * 2 * 2688 * 1024

@@ -2,10 +2,12 @@
 
 import pytest
 
+from compatcheck.architectures.count import count_parameters
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import UsageError
 from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
+from compatcheck.frameworks.model.configuration import make_model_document
 from compatcheck.memory.read_run import read_run
 from tests.unit.memory.traits import with_traits
 
@@ -44,6 +46,7 @@ def test_what_nobody_stated_is_an_assumption_with_a_reason():
         "training.optimizer_implementation": "foreach",
         "training.gradient_checkpointing": False,
         "training.gradient_accumulation_steps": 1,
+        "training.loss_implementation": "cross_entropy",
     }
     assert all(assumption.reason for assumption in reading.assumptions)
 
@@ -317,3 +320,81 @@ def test_a_prepared_4bit_model_computes_in_float32_unless_autocast_casts(mixed, 
 def test_a_program_nobody_read_is_not_taken_to_prepare_its_4bit_model():
     facts = {**QLORA, "training.mixed_precision": "no", "training.framework": "lightning"}
     assert read_run(facts).run.precision.unquantised == 2
+
+
+QWEN_VL = {
+    "architectures": ["Qwen2_5_VLForConditionalGeneration"], "model_type": "qwen2_5_vl", "hidden_size": 3584,
+    "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4,
+    "vocab_size": 152064, "tie_word_embeddings": False,
+    "vision_config": {"hidden_size": 1280, "intermediate_size": 3420, "depth": 32, "out_hidden_size": 3584},
+}  # fmt: skip
+LLAMA_VISION = {
+    "architectures": ["MllamaForConditionalGeneration"], "model_type": "mllama",
+    "text_config": {"model_type": "mllama_text_model", "hidden_size": 4096, "intermediate_size": 14336, "vocab_size": 128256},
+    "vision_config": {"model_type": "mllama_vision_model", "image_size": 560},
+}  # fmt: skip
+KINDS = ("all-attention", "all-mlp")
+TOWERS_KINDS = ("vision:all-attention", "vision:all-mlp")
+
+
+@pytest.mark.parametrize(
+    ("config", "targets", "trained"),
+    [  # peft 0.21.2 on the models of transformers 5.24 on the meta device, with what unsloth_zoo 2026.10.9 get_peft_regex() says
+        (QWEN_VL, KINDS + TOWERS_KINDS, 51_521_536),
+        (QWEN_VL, KINDS, 40_370_176),
+        (QWEN_VL, TOWERS_KINDS, 11_151_360),
+        (QWEN_VL, (KINDS[0], TOWERS_KINDS[0]), 14_024_704),
+        (LLAMA_VISION, KINDS + TOWERS_KINDS, 67_174_400),
+        (LLAMA_VISION, KINDS, 52_428_800),
+        (LLAMA_VISION, TOWERS_KINDS, 14_745_600),
+        (LLAMA_VISION, (KINDS[0], TOWERS_KINDS[0]), 23_592_960),
+    ],
+)
+def test_adapters_of_a_tower_are_trained_as_peft_makes_them(config, targets, trained):
+    document = make_model_document(config, "config.json", count_parameters(config))
+    facts = {one.fact: one.value for one in document.statements}
+    facts |= {"training.peft": "lora", "training.lora_rank": 16, "training.lora_target_modules": targets}
+    reading = read_run(
+        {**facts, "training.sequence_length": 2048, "training.micro_batch_size": 1, "hardware.world_size": 1}
+    )
+    assert reading.run.trainable == trained
+
+
+def test_adapters_of_a_tower_that_nobody_listed_are_asked_for():
+    facts = {
+        **LLAMA,
+        "model.vision_parameters": 1,
+        "training.peft": "lora",
+        "training.lora_target_modules": TOWERS_KINDS,
+    }
+    assert read_run(facts).needs == ("model.trainable_parameters",)
+
+
+def test_a_tower_told_otherwise_than_by_its_layers_is_refused():
+    facts = {**LLAMA, "model.tower_linears": ("attn",)}
+    with pytest.raises(UsageError, match="tower_linears"):
+        read_run(facts)
+
+
+@pytest.mark.parametrize(
+    ("stated", "loss", "said"),
+    [
+        ({}, "cross_entropy", True),
+        ({"training.trainer": "sft"}, "cross_entropy", True),
+        ({"training.loss_implementation": "chunked"}, "chunked", False),
+        ({"training.use_liger_kernel": True}, "fused_linear", False),
+        ({"training.trainer": "grpo"}, "cross_entropy", False),
+        ({"program.makes_logits": False}, "cross_entropy", False),
+    ],
+)
+def test_whole_logits_of_a_loss_that_nobody_names_are_said(stated, loss, said):
+    reading = read_run({**LLAMA, **stated})
+    assert reading.run.loss == loss
+    found = {one.fact: one for one in reading.assumptions}.get("training.loss_implementation")
+    assert (found is not None and found.is_most) is said
+    assert "training.loss_implementation" not in assumed(read_run({**LLAMA, **stated}, trains=False))
+
+
+@pytest.mark.parametrize("name", ["allocator.expandable_segments", "program.trains_with_expandable_segments"])
+def test_segments_expand_where_the_environment_or_the_program_asks_for_it(name):
+    assert [read_run({**LLAMA, name: on}).run.expandable for on in (True, False)] == [True, False]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from compatcheck.checking import Request, gather, open_rules
-from tests.unit.frameworks.launch_script.written_commands import documents, facts
+from tests.unit.frameworks.launch_script.written_commands import documents, facts, resolved
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,7 @@ def test_deepspeed_chat_in_one_step_and_in_reinforcement_learning() -> None:
     )
     document = documents(one)[0]
     assert document.reader == "deepspeed_chat"
-    found = facts(document)
+    found = resolved(one)
     assert (found["training.zero_stage"], found["training.offload_optimizer"], found["training.mixed_precision"]) == (
         2,
         "cpu",
@@ -36,7 +36,7 @@ def test_deepspeed_chat_in_one_step_and_in_reinforcement_learning() -> None:
         "--critic_model_name_or_path c --actor_zero_stage 3 --critic_gradient_checkpointing"
     )
     document = documents(three)[0]
-    actor, critic = facts(document, "actor"), facts(document, "critic")
+    actor, critic = resolved(three, "actor"), resolved(three, "critic")
     assert (actor["training.zero_stage"], critic["training.zero_stage"]) == (3, 0)
     assert (actor["training.gradient_checkpointing"], critic["training.gradient_checkpointing"]) == (False, True)
     assert [(kind, name) for kind, name, _ in document.references[:2]] == [("model", "a"), ("model:critic", "c")]
@@ -73,7 +73,7 @@ def test_a_reward_model_has_no_logits_and_no_head(tmp_path: Path) -> None:
 
 def test_the_hybrid_engine_is_not_the_models_own_generation() -> None:
     run = "deepspeed main.py --actor_model_name_or_path a --critic_model_name_or_path c --actor_zero_stage 3"
-    assert facts(documents(run)[0])["rollout.engine"] == "hf"
+    assert resolved(run, "actor")["rollout.engine"] == "hf"
     hybrid = documents(f"{run} --enable_hybrid_engine --inference_tp_size 8")[0]
     assert "rollout.engine" not in facts(hybrid)
     assert ("rollout.engine", "enable_hybrid_engine") in {(entry.fact, entry.key) for entry in hybrid.unresolved}

@@ -7,8 +7,11 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.command import Command, Word
+from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
 from compatcheck.frameworks.launch_script.commands import read_commands
+from compatcheck.resolution.resolve import resolve
+from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,6 +48,14 @@ def facts(document: Document, role: str | None = None) -> dict[str, Any]:
     """Return what one document states about a role, and about all of them."""
     chosen = [entry for entry in document.statements if entry.fact is not None and entry.role in (None, role)]
     return {str(entry.fact): entry.value for entry in sorted(chosen, key=lambda entry: entry.role is not None)}
+
+
+def resolved(text: str, role: str = "train", **releases: str) -> dict[str, Any]:
+    """Return the facts of a role of a run that one command starts, with what its program does where it is told nothing."""
+    known = {name: Package(name, version, Source("env")) for name, version in releases.items()}
+    environment = Environment("env", known, complete=False) if known else None
+    roles = resolve("s", rules=open_rules(()), environment=environment, documents=documents(text)).roles
+    return {name: fact.value for name, fact in roles[role].items()}
 
 
 def ranks(launch: Launch) -> dict[str, Any]:

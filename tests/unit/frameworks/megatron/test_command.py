@@ -3,7 +3,7 @@
 import pytest
 
 from compatcheck.frameworks.megatron.command import DENSE_LAYERS, read_pattern
-from tests.unit.frameworks.launch_script.written_commands import documents, facts
+from tests.unit.frameworks.launch_script.written_commands import documents, facts, resolved
 
 MAIN = (
     "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 "
@@ -24,7 +24,7 @@ MAIN = (
     ],
 )
 def test_state_has_the_dtypes_the_options_say(words, found):
-    stated = facts(documents(MAIN + words)[0])
+    stated = resolved(MAIN + words)
     names = ("training.param_dtype", "training.grad_accum_dtype", "training.distributed_optimizer")
     assert tuple(stated.get(name) for name in names) == found
     assert stated["training.optimizer"] == "adam"
@@ -46,7 +46,7 @@ def test_selective_recomputation_redoes_the_attention_core_alone(words, policy):
 
 
 def test_nothing_is_recomputed_where_nobody_asks_for_it():
-    assert facts(documents(MAIN)[0])["training.gradient_checkpointing"] is False
+    assert resolved(MAIN)["training.gradient_checkpointing"] is False
 
 
 def test_blocks_recomputed_in_part_are_told():
@@ -67,12 +67,15 @@ def test_two_dtypes_at_once_are_refused():
     ("words", "found"),
     [
         ("", (False, False, True, None)),
-        ("--sequence-parallel --swiglu --untie-embeddings-and-output-weights", (True, True, False, 10880)),
+        (
+            "--tensor-model-parallel-size 2 --sequence-parallel --swiglu --untie-embeddings-and-output-weights",
+            (True, True, False, 10880),
+        ),
         ("--swiglu --ffn-hidden-size 14336", (False, True, True, 14336)),
     ],
 )
 def test_what_is_left_out_is_what_the_program_does_without_it(words, found):
-    stated = facts(documents(MAIN + words)[0])
+    stated = resolved(MAIN + words)
     names = (
         "training.sequence_parallel", "model.gated_mlp", "model.tie_word_embeddings", "model.intermediate_size",
     )  # fmt: skip
@@ -87,7 +90,7 @@ def test_megatron_describes_its_model() -> None:
         "--global-batch-size 256 --train-iters 10 --recompute-granularity full"
     )
     document = documents(text)[0]
-    found = facts(document)
+    found = resolved(text)
     assert document.reader == "megatron"
     assert (found["training.tensor_parallel"], found["training.pipeline_parallel"]) == (4, 1)
     assert (found["model.num_key_value_heads"], found["training.gradient_checkpointing"]) == (32, True)
@@ -117,7 +120,7 @@ def test_what_stands_behind_a_switch_is_not_its_value():
     ],
 )
 def test_experts_are_counted_where_every_block_has_them(words, found):
-    stated = facts(documents(MAIN + words)[0])
+    stated = resolved(MAIN + words)
     names = ("model.expert_parameters", "training.expert_parallel", "training.log_params_norm")
     assert tuple(stated.get(name) for name in names) == found
 

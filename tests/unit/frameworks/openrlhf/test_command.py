@@ -11,7 +11,7 @@ from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
 from compatcheck.resolution.resolve import resolve
 from compatcheck.rules.locate import open_rules
-from tests.unit.frameworks.launch_script.written_commands import documents, facts
+from tests.unit.frameworks.launch_script.written_commands import documents, facts, resolved
 
 OLD = (
     "--actor_num_nodes 4 --actor_num_gpus_per_node 8 --ref_num_nodes 2 "
@@ -110,7 +110,8 @@ def test_models_are_there_as_the_options_have_it() -> None:
     assert {entry.role for entry in found.statements} == {None, "actor", "reference"}
     assert facts(found)["training.trainer"] == "rloo"
     assert [kind for kind, _, _ in found.references] == ["model"]
-    assert facts(read("--pretrain m"))["training.trainer"] == "ppo"
+    told = resolved("ray job submit -- python3 -m openrlhf.cli.train_ppo_ray --pretrain m", "actor")
+    assert (told["training.trainer"], told["training.reference_model"]) == ("ppo", True)
 
 
 def test_dynamic_batches_count_tokens() -> None:

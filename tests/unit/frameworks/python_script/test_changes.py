@@ -410,3 +410,59 @@ def test_adapters_made_in_a_script_have_pefts_own_defaults(
     text = f"from peft import LoraConfig\n{ADAPTED.format(f'LoraConfig({made})')}"
     facts = read(tmp_path, text, trl="0.24.0").roles["train"]
     assert (facts["training.lora_rank"].value, facts["training.lora_dropout"].value) == (rank, dropout)
+
+
+VISION = """\
+from unsloth import FastVisionModel
+from trl import SFTConfig, SFTTrainer
+model, tokenizer = FastVisionModel.from_pretrained("unsloth/Qwen2.5-VL-7B-Instruct"{load})
+model = FastVisionModel.get_peft_model(model{more})
+SFTTrainer(model=model, args=SFTConfig(output_dir="o", bf16=True)).train()
+"""
+BOTH = {"all-attention", "all-mlp"}
+
+
+@pytest.mark.parametrize(
+    ("more", "targets"),
+    [
+        ("", BOTH | {f"vision:{name}" for name in BOTH}),
+        (", finetune_vision_layers=False", BOTH),
+        (", finetune_language_layers=False", {f"vision:{name}" for name in BOTH}),
+        (", finetune_mlp_modules=False, finetune_vision_layers=False", {"all-attention"}),
+        (", target_modules=['q_proj', 'fc1']", {"q_proj", "fc1", "vision:q_proj", "vision:fc1"}),
+        (", target_modules=['q_proj'], finetune_vision_layers=False", {"q_proj"}),
+        (", target_modules='all-linear', finetune_vision_layers=False", BOTH | {f"vision:{name}" for name in BOTH}),
+        (", finetune_vision_layers=images", None),
+        (", **more", None),
+    ],
+)
+def test_adapters_of_unsloths_models_with_towers_lie_in_both(
+    tmp_path: Path, more: str, targets: set[str] | None
+) -> None:
+    facts = read(tmp_path, VISION.format(load="", more=more), unsloth="2025.9.1").roles["train"]
+    found = facts.get("training.lora_target_modules")
+    assert (None if found is None else set(found.value)) == targets
+    assert "program.calls_4bit_linears" not in facts  # its linears are peft's
+
+
+@pytest.mark.parametrize(
+    ("load", "more", "offloads", "checkpoints"),
+    [
+        ("", "", True, True),
+        ("", ", use_gradient_checkpointing=True", True, True),
+        (", use_gradient_checkpointing=True", "", False, True),
+        ("", ", use_gradient_checkpointing=False", None, False),
+    ],
+)
+def test_what_loading_patches_decides_where_unsloths_models_with_towers_keep_activations(
+    tmp_path: Path, load: str, more: str, *, offloads: bool | None, checkpoints: bool
+) -> None:
+    facts = read(tmp_path, VISION.format(load=load, more=more), unsloth="2025.9.1").roles["train"]
+    found = facts.get("training.activation_offloading")
+    assert (found and found.value) is offloads
+    assert facts[CHECKPOINTING].value is checkpoints
+
+
+def test_unsloths_adapters_have_float32_also_on_a_4_bit_base(tmp_path: Path) -> None:
+    facts = read(tmp_path, VISION.format(load="", more=""), unsloth="2025.9.1", trl="0.22.2").roles["train"]
+    assert facts["program.adapter_dtype"].value == "float32"

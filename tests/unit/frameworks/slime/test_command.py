@@ -7,14 +7,14 @@ import pytest
 from compatcheck.frameworks.model.lookup import find_model
 from compatcheck.resolution.resolve import resolve
 from compatcheck.rules.locate import open_rules
-from tests.unit.frameworks.launch_script.written_commands import documents, facts
+from tests.unit.frameworks.launch_script.written_commands import documents, facts, resolved
 
 START = "ray job submit --address=http://h:8265 -- python3 train.py --hf-checkpoint /models/Qwen3-4B --rollout-batch-size 32"
 FILLED = f"{START} --n-samples-per-prompt 8 --use-dynamic-batch-size --max-tokens-per-gpu 9216"
 
 
 def test_what_is_always_so_is_said() -> None:
-    found = facts(documents(f"{START} --n-samples-per-prompt 8 --num-steps-per-rollout 4")[0])
+    found = resolved(f"{START} --n-samples-per-prompt 8 --num-steps-per-rollout 4")
     assert found["training.sharding"] == "megatron"
     assert found["training.distributed_optimizer"] is True
     assert found["training.param_dtype"] == "bfloat16"

@@ -17,7 +17,7 @@ from compatcheck.resolution.defaults import keys_of
 from compatcheck.resolution.resolve import resolve
 from compatcheck.resolution.subject import Subject
 from compatcheck.rules.locate import open_rules
-from tests.unit.frameworks.launch_script.written_commands import documents, facts, runs
+from tests.unit.frameworks.launch_script.written_commands import documents, facts, resolved, runs
 
 MAIN = "python3 -m verl.trainer.main_ppo "
 A, M, R, F = (
@@ -229,16 +229,16 @@ def test_supervised_training() -> None:
 
 def test_supervised_training_shards_float32_weights_and_counts_sequences_of_one_rank() -> None:
     run = "torchrun --nproc_per_node=4 -m verl.trainer.fsdp_sft_trainer "
-    found = facts(documents(run + "data.micro_batch_size_per_gpu=4")[0])
+    found = resolved(run + "data.micro_batch_size_per_gpu=4")
     assert found["training.micro_batch_is_global"] is False
     assert found["training.sharding"] == "fsdp"
     assert (found["training.param_dtype"], found["training.compute_dtype"]) == ("float32", "bfloat16")
     assert found["training.sequence_length"] == 1024
-    left_out = facts(documents(run + "model.fsdp_config.model_dtype=bf16")[0])
+    left_out = resolved(run + "model.fsdp_config.model_dtype=bf16")
     assert left_out["training.micro_batch_size"] == 4
     assert left_out["training.micro_batch_is_global"] is False
     assert left_out["training.param_dtype"] == "bfloat16"
-    whole = facts(documents(run + "data.micro_batch_size=64")[0])
+    whole = resolved(run + "data.micro_batch_size=64")
     assert (whole["training.micro_batch_size"], whole["training.micro_batch_is_global"]) == (64, True)
 
 
@@ -798,3 +798,20 @@ def test_a_recipe_composes_from_the_file_beside_it(tmp_path: Path, folder: str) 
     found = subject.roles["actor"]
     assert (found["rollout.n"].value, found["training.sharding"].value) == (7, "megatron")
     assert "configuration.unread" not in found
+
+
+@pytest.mark.parametrize(
+    ("version", "more", "expands"),
+    [
+        ("0.5.0", "", False),
+        ("0.6.0", "", True),
+        ("0.9.1", "actor_rollout_ref.actor.strategy=fsdp2", True),
+        ("0.7.0", "actor_rollout_ref.hybrid_engine=False", False),
+    ],
+)
+def test_from_0_6_on_segments_expand_while_models_are_trained(version: str, more: str, *, expands: bool) -> None:
+    run = f"python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo actor_rollout_ref.rollout.name=vllm {more}"
+    found = resolved(run, "actor", verl=version)
+    assert found["program.trains_with_expandable_segments"] is expands
+    assert "allocator.expandable_segments" not in found  # no variable asks for them
+    assert "program.turns_off_expandable_segments" not in found or not found["program.turns_off_expandable_segments"]

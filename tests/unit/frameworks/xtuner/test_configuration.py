@@ -223,3 +223,17 @@ def test_ranks_that_share_sequences_need_flash_attention_and_are_no_ddp(tmp_path
 def test_data_sets_of_which_all_are_packed(tmp_path: Any, second: str, packing: bool | None) -> None:  # noqa: FBT001
     path = write(tmp_path, dataset=f"dict(type=ConcatDataset, datasets=[data, {second}])")
     assert resolve(path).get("training.packing") is packing
+
+
+@pytest.mark.parametrize(
+    ("options", "sharding"), [("", "ddp"), (" --deepspeed deepspeed_zero2", "zero"), (" $MORE", None)]
+)
+def test_without_deepspeed_ranks_that_share_sequences_are_shards_of_nothing(
+    tmp_path: Any, options: str, sharding: str | None
+) -> None:
+    write(tmp_path)
+    words = f"c.py{options} --cfg-options sequence_parallel_size=4"
+    (tmp_path / "t.sh").write_text(f"NPROC_PER_NODE=8 xtuner train {words}\n", encoding="utf-8")
+    found = resolve(str(tmp_path / "t.sh"))
+    assert found["training.context_parallel"] == 4
+    assert found.get("training.sharding") == sharding

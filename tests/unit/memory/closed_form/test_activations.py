@@ -30,6 +30,15 @@ def test_trainers_of_pairs_keep_what_two_sequences_save(make_run, trainer, each)
     assert activations(run).kept.expected == each * 2 * 4096 * 2048 * 32
 
 
+def test_xpo_differentiates_one_pass_after_the_other(make_run):
+    pair, passes = (
+        activations(make_run(training__gradient_checkpointing=True, training__trainer=trainer))
+        for trainer in ("online_dpo", "xpo")
+    )
+    assert passes.block.expected * 2 == pair.block.expected
+    assert passes.transient.expected * 2 == pair.transient.expected
+
+
 def test_without_checkpointing_every_block_counts(make_run):
     found = activations(make_run())
     assert found.kept.expected == pytest.approx(45.5 * 4096 * 2048 * 32, rel=0.001)

@@ -156,10 +156,42 @@ def test_scoring_holds_the_quotient_beside_the_logits(make_run):
 
 
 def test_log_probabilities_of_a_loss_nobody_read_are_as_wide_as_its_logits(make_run):
-    online = {**TRL, "training__trainer": "online_dpo"}
-    pair = 2 * 2048 * 32000
-    assert logits(make_run(**online), backward=True)[0].size.expected == 12 * pair
-    assert logits(make_run(**online, **BF16), backward=True)[0].size.expected == 16 * pair
+    unread = {**TRL, "training__trainer": "ppo"}
+    assert logits(make_run(**unread), backward=True)[0].size.expected == 12 * 2048 * 32000
+    assert logits(make_run(**unread, **BF16), backward=True)[0].size.expected == 16 * 2048 * 32000
+
+
+@pytest.mark.parametrize(
+    ("trainer", "release", "batch", "share", "each"),
+    [  # benchmarks/online_logits.py, bytes per logit of 16-bit and of float32 logits
+        ("online_dpo", "0.24.0", 4, 1, (6, 12)),
+        ("online_dpo", "1.16.0", 4, 0.5, (4, 8)),
+        ("online_dpo", "0.11.0", 4, 0.25, (3, 7)),
+        ("xpo", "0.14.0", 4, 1, (4, 8)),
+        ("xpo", "0.14.0", 4, 0.25, (1.75, 4)),
+        ("xpo", "0.15.0", 4, 1, (3.25, 10)),
+        ("xpo", "1.13.0", 4, 0.5, (2.125, 7)),
+        ("xpo", "0.24.0", 1, 0.5, (2.5, 7)),
+        ("nash_md", "0.12.2", 4, 0.5, (4, 8)),
+        ("nash_md", "0.24.0", 4, 1, (4.5, 16)),
+        ("nash_md", "0.24.0", 1, 0.25, (3, 10)),
+    ],
+)
+def test_online_trainers_take_what_was_measured(make_run, trainer, release, batch, share, each):
+    facts = {
+        **TRL, "training__trainer": trainer, "training__micro_batch_size": batch,
+        "training__sequence_length": 1024, "training__max_response_length": int(1024 * share),
+    }  # fmt: skip
+    found = [trl_logits(make_run({"trl": release}, **facts, **more)).expected for more in ({}, BF16)]
+    assert tuple(found) == pytest.approx(each, abs=0.001)
+
+
+def test_a_reference_scores_one_completion_of_xpo_after_the_other(make_run):
+    def score(trainer):
+        facts = {**TRL, "training__trainer": trainer, "training__micro_batch_size": 4}
+        return logits(make_run({"trl": "0.14.0"}, trains=False, **facts), backward=False)[0].size.expected
+
+    assert score("xpo") * 2 == score("online_dpo") == 4 * 8 * 1024 * 32000
 
 
 def test_outputs_that_a_loop_keeps_are_float32_where_accelerate_casts_them(make_run):
