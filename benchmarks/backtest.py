@@ -9,7 +9,8 @@ is taken from the store.
 
     python -m benchmarks.backtest --matrix benchmarks/inputs/backtest2.txt --together 2 --output FOLDER PACKAGE:STRIDE …
 
-plays runs of a file (of `compatcheck watch`: ``compatcheck/lab/probes/catalog/configured_run.txt``, three together). With a stride above 1 only each so many-th release is measured at first, and between two that differ what
+plays runs of a file. Those that `compatcheck watch` takes are ``compatcheck/lab/probes/catalog/configured_run.txt``, where three
+values are together. With a stride above 1 only each so many-th release is measured at first, and between two that differ what
 differs is halved down to neighbours: a growth that was undone between two measured ones is not seen.
 """
 
@@ -172,7 +173,9 @@ if __name__ == "__main__":
         "--patches", action="store_true", help="every release, not the first of each minor version alone"
     )
     parser.add_argument("--matrix", type=Path, help="a file of runs; packages are then PACKAGE:STRIDE")
-    parser.add_argument("--together", type=int, default=3, help="values of a line that occur together; 2 in the second round")
+    parser.add_argument(
+        "--together", type=int, default=3, help="values of a line that occur together; 2 in the second round"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="releases measured at a time")
     parser.add_argument("packages", nargs="+")
     given = parser.parse_args()

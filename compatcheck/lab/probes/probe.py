@@ -44,7 +44,8 @@ class ProbeModule(Protocol):
     # ``further_facts(parameters)`` may return what else holds of the run, or holds instead of what ``facts`` says.
     # ``on_a_gpu(versions)`` may say what releases do on a GPU alone, so that a measurement on a CPU says nothing of them.
     # ``COMPARED`` names metrics that are compared between releases beside ``METRIC``; ``needs(parameters)`` returns the packages
-    # that a run uses, and ``is_sensible(parameters)`` whether there is such a run; ``NAME.txt`` beside it may list runs (`Probe.matrix`).
+    # that a run uses, and ``is_sensible(parameters)`` whether there is such a run; ``NAME.txt`` beside its file may list the runs
+    # that tell most (`Probe.matrix`).
     # ``FORKS = True`` has one process import what ``prepare(parameters)`` names and fork one off for each run, on a CPU.
     # ``ALONE = True`` gives it a process of its own. ``environ(parameters)`` may return the variables that this process must have
     # before torch starts (name -> value; None takes one away); a probe that has it is alone too.

@@ -13,8 +13,8 @@
 
 ``model`` is handed over as an object whose dtype was told, as one loaded with nothing told (``plain``), or by its name. Options
 that a release does not have make the run unsupported there. Rows are of equal length where several batches share them, so that no
-order changes what is in one. What is read of a weights file is copied: the CPU would map it, uncounted, and a GPU has it in memory of
-its own. Phases and results are `whole_run`'s, without the second ``train()``.
+order changes what is in one. What is read of a weights file is copied: a CPU would map it, uncounted, and a GPU has it in its own
+memory. Phases and results are `whole_run`'s, without the second ``train()``.
 
 Prediction. As there: a step which is over leaves nothing that the step before it had not left. Peaks are compared between
 releases.
@@ -164,7 +164,7 @@ def _copy_what_is_read() -> None:
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(opened(*arguments, **options))
 
-        def __enter__(self) -> File:
+        def __enter__(self) -> File:  # noqa: PYI034 (Self is younger than the Python of some releases)
             self.inner.__enter__()
             return self
 
