@@ -9,6 +9,7 @@ out where its value is empty.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.lab.pairwise import cover_together
@@ -17,7 +18,24 @@ from compatcheck.lab.parameters import parse_parameters
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from compatcheck.lab.probes.probe import Probe
+
 _OPTION = "options."
+
+
+def choose_rows(probe: Probe, package: str, axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Return the runs that tell most of a package: those of the lines beside the probe, else its matrix.
+
+    Args:
+        probe: whose runs.
+        package: that all of them use.
+        axes: parameter → values instead of the probe's own choices.
+    """
+    lines = Path(probe.path).with_suffix(".txt")
+    if not lines.exists():
+        return probe.matrix(package, axes)
+    given = {name: values for name, values in axes.items() if name in probe.module.DEFAULTS}
+    return read_rows(lines.read_text(encoding="utf-8"), package, given)
 
 
 def read_rows(

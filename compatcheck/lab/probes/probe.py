@@ -10,13 +10,11 @@ import os
 import pkgutil
 from functools import cached_property
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from compatcheck.core.errors import UsageError
 from compatcheck.core.source import Source
 from compatcheck.lab.cache import make_folder
-from compatcheck.lab.matrix import read_rows
 from compatcheck.lab.measurement import show_parameter
 from compatcheck.lab.pairwise import cover_together
 from compatcheck.lab.probes import catalog as _catalog
@@ -44,8 +42,8 @@ class ProbeModule(Protocol):
     # ``further_facts(parameters)`` may return what else holds of the run, or holds instead of what ``facts`` says.
     # ``on_a_gpu(versions)`` may say what releases do on a GPU alone, so that a measurement on a CPU says nothing of them.
     # ``COMPARED`` names metrics that are compared between releases beside ``METRIC``; ``needs(parameters)`` returns the packages
-    # that a run uses, and ``is_sensible(parameters)`` whether there is such a run; ``NAME.txt`` beside its file may list the runs
-    # that tell most (`Probe.matrix`).
+    # that a run uses, and ``is_sensible(parameters)`` whether there is such a run (`Probe.matrix`); or ``NAME.txt`` beside its
+    # file lists the runs that tell most (`compatcheck.lab.matrix`).
     # ``FORKS = True`` has one process import what ``prepare(parameters)`` names and fork one off for each run, on a CPU.
     # ``ALONE = True`` gives it a process of its own. ``environ(parameters)`` may return the variables that this process must have
     # before torch starts (name -> value; None takes one away); a probe that has it is alone too.
@@ -155,19 +153,14 @@ class Probe:
     def matrix(self, package: str, axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
         """Return the runs that tell most of a package: the most usual one of each kind, then few that cover pairs of settings.
 
-        Where a text of the probe's name lies beside it, its lines say which (`compatcheck.lab.matrix`).
-
         Args:
             package: that all of them use.
             axes: parameter → values instead of the probe's own choices.
         """
         module: Any = self.module
-        given = {name: values for name, values in axes.items() if name in module.DEFAULTS}
-        lines = Path(self.path).with_suffix(".txt")
-        if lines.exists():
-            return read_rows(lines.read_text(encoding="utf-8"), package, given)
         if not hasattr(module, "is_sensible"):
             return [{}] if package in self.needs({}) else []
+        given = {name: values for name, values in axes.items() if name in module.DEFAULTS}
         every = {**_choices(module), "world_size": (1, 2), **given}
 
         def is_wanted(row: Mapping[str, Any]) -> bool:

@@ -4,7 +4,7 @@ from itertools import combinations, product
 
 import pytest
 
-from compatcheck.lab.matrix import read_rows
+from compatcheck.lab.matrix import choose_rows, read_rows
 from compatcheck.lab.probes.probe import find_probe
 
 TEXT = """# a remark
@@ -49,7 +49,7 @@ def test_a_run_that_two_lines_have_is_there_once():
 )
 def test_the_runs_that_watch_configures_are_of_the_package_and_accepted(package, most):
     probe = find_probe("configured_run")
-    rows = probe.matrix(package, {})
+    rows = choose_rows(probe, package, {})
     assert 0 < len(rows) <= most
     for row in rows:
         assert package in probe.needs(probe.complete(row))
@@ -66,5 +66,11 @@ def test_the_runs_that_watch_configures_are_of_the_package_and_accepted(package,
     ],
 )
 def test_three_settings_that_a_regression_wanted_at_once_are_in_one_run(package, settings):
-    rows = find_probe("configured_run").matrix(package, {})
+    rows = choose_rows(find_probe("configured_run"), package, {})
     assert any(all(value in row.get(name, "") for name, value in settings.items()) for row in rows)
+
+
+def test_a_probe_without_lines_has_its_matrix():
+    probe = find_probe("whole_run")
+    axes = {"trainer": ["sft"]}
+    assert choose_rows(probe, "trl", axes) == probe.matrix("trl", axes)
