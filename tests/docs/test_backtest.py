@@ -92,7 +92,7 @@ def test_days_are_those_of_the_database() -> None:
 def test_every_number_of_the_second_round_was_measured() -> None:
     values = {
         f"{value / 1e6:.2f}"
-        for one in read_measurements(str(ROOT / "fixtures" / "measurements" / "backtest2" / "trl.jsonl"))
+        for one in read_measurements(str(ROOT / "fixtures" / "backtest" / "second-round" / "trl.jsonl"))
         for metric in find_probe("configured_run").compared
         if (value := one.metric(metric)) is not None
     }
