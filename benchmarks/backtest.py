@@ -7,9 +7,10 @@ many rows of the matrix of whole runs. What grew is measured again with all else
 ``FOLDER`` gets a file a release, and ``grown.jsonl`` a line for each release in which something grew; what was measured before
 is taken from the store.
 
-    python -m benchmarks.backtest --matrix benchmarks/inputs/backtest2.txt --output FOLDER PACKAGE:STRIDE …
+    python -m benchmarks.backtest --matrix benchmarks/inputs/backtest2.txt --together 2 --output FOLDER PACKAGE:STRIDE …
 
-plays runs of a file. With a stride above 1 only each so many-th release is measured at first, and between two that differ what
+plays runs of a file. Those that `compatcheck watch` takes are ``compatcheck/lab/probes/catalog/configured_run.txt``, where three
+values are together. With a stride above 1 only each so many-th release is measured at first, and between two that differ what
 differs is halved down to neighbours: a growth that was undone between two measured ones is not seen.
 """
 
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compatcheck.lab.evidence.files import write_measurements
-from compatcheck.lab.pairwise import cover_pairs
+from compatcheck.lab.matrix import read_rows
 from compatcheck.lab.parameters import parse_parameters
 from compatcheck.lab.probes.probe import find_probe
 from compatcheck.lab.probes.runner import make_task
@@ -47,7 +48,9 @@ if TYPE_CHECKING:
 class Game:
     """One package with its tasks, and the releases that are played."""
 
-    def __init__(self, spec: str, since: str, torch: str, matrix: Path | None, jobs: int, *, patches: bool) -> None:
+    def __init__(
+        self, spec: str, since: str, torch: str, matrix: tuple[Path, int] | None, jobs: int, *, patches: bool
+    ) -> None:
         """Read ``PACKAGE:ROWS:NAME=VALUE;…``, or ``PACKAGE:STRIDE`` where a file has the matrix."""
         self.package, rest = spec.split(":", 1)
         self.stride = 1
@@ -58,7 +61,7 @@ class Game:
             self.tasks = self.tasks[: int(rows)]
         else:
             self.stride = int(rest)
-            self.tasks = read_matrix(matrix, self.package)
+            self.tasks = read_matrix(*matrix, self.package)
             needed = (name for task in self.tasks for name in task.probe.needs(task.parameters))
             beside = tuple(name for name in dict.fromkeys(needed) if name != self.package)
         axis = choose_releases(open_rules(), self.package, None, ask=True)
@@ -141,19 +144,10 @@ class Game:
         return after in self.found and self._differ(before, after, number)
 
 
-def read_matrix(path: Path, package: str) -> list[Task]:
-    """Read the runs of a package: lines ``PACKAGE NAME=VALUE[,VALUE] …``, each covered pairwise."""
-    probe = find_probe("configured_run")
-    rows = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        name, *words = line.partition("#")[0].split() or ("",)
-        if name == package:
-            axes = {
-                key: [str(one) if key == "options" else one for one in values]
-                for key, values in parse_parameters(words).items()
-            }
-            rows += cover_pairs(axes, lambda _row: True)
-    return [make_task(probe, row, "cpu") for row in rows]
+def read_matrix(path: Path, together: int, package: str) -> list[Task]:
+    """Return the runs of a package that a file of lines has (`compatcheck.lab.matrix`)."""
+    rows = read_rows(path.read_text(encoding="utf-8"), package, together=together)
+    return [make_task(find_probe("configured_run"), row, "cpu") for row in rows]
 
 
 def _tell(one: SeriesChange) -> dict[str, object]:
@@ -179,13 +173,15 @@ if __name__ == "__main__":
         "--patches", action="store_true", help="every release, not the first of each minor version alone"
     )
     parser.add_argument("--matrix", type=Path, help="a file of runs; packages are then PACKAGE:STRIDE")
+    parser.add_argument(
+        "--together", type=int, default=3, help="values of a line that occur together; 2 in the second round"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="releases measured at a time")
     parser.add_argument("packages", nargs="+")
     given = parser.parse_args()
     given.output.mkdir(parents=True, exist_ok=True)
-    games = [
-        Game(spec, given.since, given.torch, given.matrix, given.jobs, patches=given.patches) for spec in given.packages
-    ]
+    matrix = given.matrix and (given.matrix, given.together)
+    games = [Game(spec, given.since, given.torch, matrix, given.jobs, patches=given.patches) for spec in given.packages]
     for game in games:
         game.measure(given.output)
     for game in games:

@@ -1,4 +1,4 @@
-"""Few combinations of parameters in which every two values that go together occur together."""
+"""Few combinations of parameters in which every two values that go together occur together, or every three."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ if TYPE_CHECKING:
     Row = Mapping[str, Any]
 
 
-def cover_pairs(
-    axes: Mapping[str, Sequence[Any]], is_sensible: Callable[[Row], bool], kind: str | None = None
+def cover_together(
+    axes: Mapping[str, Sequence[Any]],
+    is_sensible: Callable[[Row], bool],
+    kind: str | None = None,
+    *,
+    together: int = 2,
 ) -> list[dict[str, Any]]:
-    """Return rows that contain every pair of values which some sensible row contains.
+    """Return rows that contain every pair, or triple, of values which some sensible row contains.
 
     Greedy: each row is the one of all that has the most pairs which no row before it has, the earliest of several. The result
     depends on nothing but what is given.
@@ -23,9 +27,10 @@ def cover_pairs(
         axes: parameter → values, the first one the usual one.
         is_sensible: tells whether there is such a run.
         kind: parameter of whose every value the most usual row comes first.
+        together: how many values: 2 are pairs.
     """
     rows = [row for values in product(*axes.values()) if is_sensible(row := dict(zip(axes, values, strict=True)))]
-    pairs = [_pairs(row, axes) for row in rows]
+    pairs = [_groups(row, axes, together) for row in rows]
     wanted = {pair for found in pairs for pair in found}
     chosen = []
     for value in () if kind is None else axes[kind]:
@@ -43,7 +48,7 @@ def cover_pairs(
     return [rows[index] for index in chosen]
 
 
-def _pairs(row: Row, axes: Mapping[str, Sequence[Any]]) -> frozenset[tuple[int, ...]]:
-    """Return the pairs of values of a row, by their places on their axes; of a single axis the values."""
+def _groups(row: Row, axes: Mapping[str, Sequence[Any]], together: int) -> frozenset[tuple[int, ...]]:
+    """Return the pairs of values of a row, or triples, by their places on their axes; all of them where there are fewer axes."""
     places = [(axis, axes[name].index(value)) for axis, (name, value) in enumerate(row.items())]
-    return frozenset(tuple(chain(*several)) for several in combinations(places, min(2, len(places))))
+    return frozenset(tuple(chain(*several)) for several in combinations(places, min(together, len(places))))

@@ -14,6 +14,7 @@ from compatcheck.core.source import Source
 from compatcheck.lab.drafts import write_drafts
 from compatcheck.lab.evidence.files import write_measurements
 from compatcheck.lab.history import find_repository
+from compatcheck.lab.matrix import choose_rows
 from compatcheck.lab.measurement_files import read_measurements
 from compatcheck.lab.probes.probe import find_probe, probe_names
 from compatcheck.lab.probes.runner import make_task
@@ -134,7 +135,7 @@ def choose_tasks(
     """
     probes = [find_probe(name) for name in names or probe_names()]
     probes = [probe for probe in probes if backend in probe.module.BACKENDS]
-    tasks = [make_task(probe, row, backend) for probe in probes for row in probe.matrix(package, axes)]
+    tasks = [make_task(probe, row, backend) for probe in probes for row in choose_rows(probe, package, axes)]
     needed = dict.fromkeys(name for task in tasks for name in task.probe.needs(task.parameters) if name != package)
     return tasks, tuple(needed)
 

@@ -7,6 +7,7 @@ import re
 import pytest
 from packaging.version import Version
 
+from compatcheck.lab.matrix import choose_rows
 from compatcheck.lab.measurement_files import read_measurements
 from compatcheck.lab.probes.probe import find_probe
 from compatcheck.lab.release_series import Series, SeriesChange
@@ -91,7 +92,7 @@ def test_days_are_those_of_the_database() -> None:
 def test_every_number_of_the_second_round_was_measured() -> None:
     values = {
         f"{value / 1e6:.2f}"
-        for one in read_measurements(str(ROOT / "fixtures" / "measurements" / "configured_run" / "trl.jsonl"))
+        for one in read_measurements(str(ROOT / "fixtures" / "backtest" / "second-round" / "trl.jsonl"))
         for metric in find_probe("configured_run").compared
         if (value := one.metric(metric)) is not None
     }
@@ -99,3 +100,21 @@ def test_every_number_of_the_second_round_was_measured() -> None:
     numbers = re.findall(r"(\d+\.\d\d) → (\d+\.\d\d) MB", table)
     assert len(numbers) == 10
     assert {one for pair in numbers for one in pair} <= values
+
+
+def test_every_number_of_the_third_round_was_measured_on_both_sides_in_one_run() -> None:
+    probe = find_probe("configured_run")
+    values: dict[tuple[str, ...], set[str]] = {}
+    for package in PACKAGES:
+        for one in read_measurements(str(ROOT / "fixtures" / "measurements" / "configured_run" / f"{package}.jsonl")):
+            assert one.probe_hash == probe.hash
+            assert dict(one.parameters) in [probe.complete(row) for row in choose_rows(probe, package, {})]
+            for metric in probe.compared:
+                if (value := one.metric(metric)) is not None:
+                    key = (package, metric, *map(str, one.parameters.values()))
+                    values.setdefault(key, set()).add(f"{value / 1e6:.2f}")
+    table = PAGE.partition("Played on both sides of each such regression")[2].partition("Together with the seven")[0]
+    pairs = re.findall(r"(\d+\.\d\d) → (\d+\.\d\d) MB", table)
+    assert len(pairs) >= 10
+    for pair in pairs:
+        assert any({*pair} <= found for found in values.values()), pair

@@ -16,7 +16,7 @@ from compatcheck.core.errors import UsageError
 from compatcheck.core.source import Source
 from compatcheck.lab.cache import make_folder
 from compatcheck.lab.measurement import show_parameter
-from compatcheck.lab.pairwise import cover_pairs
+from compatcheck.lab.pairwise import cover_together
 from compatcheck.lab.probes import catalog as _catalog
 from compatcheck.lab.probes.fingerprint import hash_code
 from compatcheck.lab.release_series import differ
@@ -42,7 +42,8 @@ class ProbeModule(Protocol):
     # ``further_facts(parameters)`` may return what else holds of the run, or holds instead of what ``facts`` says.
     # ``on_a_gpu(versions)`` may say what releases do on a GPU alone, so that a measurement on a CPU says nothing of them.
     # ``COMPARED`` names metrics that are compared between releases beside ``METRIC``; ``needs(parameters)`` returns the packages
-    # that a run uses, and ``is_sensible(parameters)`` whether there is such a run (`Probe.matrix`).
+    # that a run uses, and ``is_sensible(parameters)`` whether there is such a run (`Probe.matrix`); or ``NAME.txt`` beside its
+    # file lists the runs that tell most (`compatcheck.lab.matrix`).
     # ``FORKS = True`` has one process import what ``prepare(parameters)`` names and fork one off for each run, on a CPU.
     # ``ALONE = True`` gives it a process of its own. ``environ(parameters)`` may return the variables that this process must have
     # before torch starts (name -> value; None takes one away); a probe that has it is alone too.
@@ -165,7 +166,7 @@ class Probe:
         def is_wanted(row: Mapping[str, Any]) -> bool:
             return bool(module.is_sensible({**module.DEFAULTS, **row})) and package in self.needs(row)
 
-        return cover_pairs(every, is_wanted, next(iter(_choices(module))))
+        return cover_together(every, is_wanted, next(iter(_choices(module))))
 
     @property
     def forks(self) -> bool:

@@ -2,7 +2,7 @@ from itertools import combinations, product
 
 import pytest
 
-from compatcheck.lab.pairwise import cover_pairs
+from compatcheck.lab.pairwise import cover_together
 from compatcheck.lab.probes.probe import find_probe
 
 AXES = {"a": ("x", "y", "z"), "b": (1, 2), "c": (True, False), "d": (0, 1, 2)}
@@ -18,19 +18,19 @@ def forbids(row):
 
 def test_every_two_values_that_go_together_occur_together_in_few_rows():
     every = [dict(zip(AXES, values, strict=True)) for values in product(*AXES.values())]
-    rows = cover_pairs(AXES, forbids)
+    rows = cover_together(AXES, forbids)
     assert all(map(forbids, rows))
     assert pairs(rows) == pairs(filter(forbids, every))
     assert 9 <= len(rows) <= 12 < len(every)  # 9 values of a and d alone
 
 
 def test_the_most_usual_row_of_each_kind_comes_first():
-    rows = cover_pairs(AXES, lambda row: row["b"] == 2 or row["a"] != "y", "a")
+    rows = cover_together(AXES, lambda row: row["b"] == 2 or row["a"] != "y", "a")
     assert [list(row.values()) for row in rows[:3]] == [["x", 1, True, 0], ["y", 2, True, 0], ["z", 1, True, 0]]
 
 
 def test_a_single_axis_is_covered_by_its_values():
-    assert cover_pairs({"a": ("x", "y")}, lambda _row: True) == [{"a": "x"}, {"a": "y"}]
+    assert cover_together({"a": ("x", "y")}, lambda _row: True) == [{"a": "x"}, {"a": "y"}]
 
 
 @pytest.mark.parametrize(("package", "most"), [("trl", 30), ("peft", 35), ("accelerate", 40), ("deepspeed", 25)])

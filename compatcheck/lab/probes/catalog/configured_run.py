@@ -8,11 +8,13 @@
 - ``adapter`` is a type of peft's and what its configuration is told beside ``r``, ``target_modules`` and ``task_type``, which are
   set here: ``lora+use_dora:true``;
 - ``quantization`` is a class of transformers and what it is told: ``BitsAndBytesConfig+load_in_4bit:true``;
-- ``frozen`` is a part of the names of parameters that are not trained.
+- ``frozen`` is a part of the names of parameters that are not trained; ``optimized`` tells whether a loop's optimizer is made of
+  those that are (``trained``) or of ``all``, as documents show either.
 
 ``model`` is handed over as an object whose dtype was told, as one loaded with nothing told (``plain``), or by its name. Options
 that a release does not have make the run unsupported there. Rows are of equal length where several batches share them, so that no
-order changes what is in one. Phases and results are `whole_run`'s, without the second ``train()``.
+order changes what is in one. What is read of a weights file is copied: a CPU would map it, uncounted, and a GPU has it in its own
+memory. Phases and results are `whole_run`'s, without the second ``train()``.
 
 Prediction. As there: a step which is over leaves nothing that the step before it had not left. Peaks are compared between
 releases.
@@ -41,6 +43,7 @@ DEFAULTS: Mapping[str, Any] = {
     "adapter": "none",
     "quantization": "none",
     "frozen": "none",
+    "optimized": "trained",
     "attention": "default",
     "batch": 4,
     "data": "padded",
@@ -57,6 +60,7 @@ CHOICES: Mapping[str, tuple[Any, ...]] = {
     "model": ("object", "plain", "name"),
     "dtype": ("float32", "bfloat16"),
     "precision": ("default", "no", "bf16"),
+    "optimized": ("trained", "all"),
     "attention": ("default", "eager", "sdpa"),
     "data": ("padded",),
 }
@@ -122,6 +126,7 @@ def prepare(parameters: Mapping[str, Any]) -> None:
     import os
 
     os.environ["DS_ACCELERATOR"] = "cpu"
+    _copy_what_is_read()
     trainers = ("sft", "dpo", "grpo", "rloo", "reward", "kto")
     names = (
         "transformers.trainer",
@@ -138,6 +143,42 @@ def prepare(parameters: Mapping[str, Any]) -> None:
             continue
     gc.collect()
     gc.freeze()
+
+
+def _copy_what_is_read() -> None:
+    """Have tensors of a weights file copied, each when it is read, before anything imports what reads them."""
+    import safetensors
+    import safetensors.torch
+
+    class Slice:
+        def __init__(self, inner: Any) -> None:
+            self.inner = inner
+
+        def __getitem__(self, key: Any) -> Any:
+            return self.inner[key].clone()
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.inner, name)
+
+    class File(Slice):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(opened(*arguments, **options))
+
+        def __enter__(self) -> File:  # noqa: PYI034 (Self is younger than the Python of some releases)
+            self.inner.__enter__()
+            return self
+
+        def __exit__(self, *arguments: object) -> None:
+            self.inner.__exit__(*arguments)
+
+        def get_tensor(self, name: str) -> Any:
+            return self.inner.get_tensor(name).clone()
+
+        def get_slice(self, name: str) -> Slice:
+            return Slice(self.inner.get_slice(name))
+
+    opened = safetensors.safe_open
+    safetensors.safe_open = safetensors.torch.safe_open = File
 
 
 def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
@@ -276,6 +317,11 @@ def _peft(parameters: Mapping[str, Any], recorder: Recorder, *, scores: bool = F
         "task_type": "SEQ_CLS" if scores else "CAUSAL_LM",
     }
     return class_(**{key: value for key, value in usual.items() if key in fields}, **told)
+
+
+def _optimized(parameters: Mapping[str, Any], model: Any) -> list[Any]:
+    """Return the parameters that a loop's optimizer is made of."""
+    return [one for one in model.parameters() if one.requires_grad or parameters["optimized"] == "all"]
 
 
 def _adapt(parameters: Mapping[str, Any], recorder: Recorder, model: Any) -> Any:
@@ -418,7 +464,7 @@ def _accelerate(parameters: Mapping[str, Any], recorder: Recorder, steps: Any, f
 
     with recorder.phase("build"):
         accelerator = accelerate.Accelerator(cpu="deepspeed_plugin" not in told, **told)
-        optimizer = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad], lr=1e-4)
+        optimizer = torch.optim.AdamW(_optimized(parameters, model), lr=1e-4)
         loader = torch.utils.data.DataLoader(runs._batches(parameters, recorder), batch_size=parameters["batch"])
         model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
 
@@ -478,7 +524,7 @@ def _deepspeed(parameters: Mapping[str, Any], recorder: Recorder, steps: Any, fo
     rows = runs._batches(parameters, recorder)
 
     with recorder.phase("build"):
-        optimizer = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad], lr=1e-4)
+        optimizer = torch.optim.AdamW(_optimized(parameters, model), lr=1e-4)
         engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=configuration)
     del model, optimizer
 
