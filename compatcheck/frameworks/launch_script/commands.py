@@ -138,9 +138,7 @@ def read_launch(launch: Launch, find_parsed: Callable[[str], str | None] = lambd
 def _passed(launch: Launch) -> Mapping[str, Argument] | None:
     """Return the options of a command; None where it may give others, or gives some by one letter."""
     flags = parse_flags(launch.arguments)
-    short = any(
-        (word.text or "").startswith("-") and not (word.text or "").startswith("--") for word in launch.arguments
-    )
+    short = any((word.text or "")[:1] == "-" and (word.text or "")[1:2].isalpha() for word in launch.arguments)
     return None if flags.unknown or short else flags.options
 
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from compatcheck.frameworks.launch.program import Launch
 
 _TOOLS = {"llamafactory-cli", "lmf", "llmtuner"}
-_SCRIPT = re.compile(
-    r"(^|/)(train_bash\.py|train_exp_args\.py|train_sft\.py)$|llamafactory|llmtuner|LLaMA-Factory/src/train\.py"
-)
+_SCRIPT = re.compile(r"(^|/)(train_bash|train_exp_args)\.py$|llamafactory|llmtuner|LLaMA-Factory/src/train\.py")
+_OLD_SCRIPT = re.compile(r"(^|/)train_(sft|pt|rm|ppo)\.py$")
+"""Its scripts of 2023, whose names other programs have too."""
 
 
 def recognise(launch: Launch) -> str | None:
@@ -26,7 +26,8 @@ def recognise(launch: Launch) -> str | None:
         tool, _, action = launch.program.partition(" ")
         return llamafactory.READER if tool in _TOOLS and action == "train" else None
     options = parse_flags(launch.arguments).options.keys()
-    marked = "stage" in options and not {"finetuning_type", "template"}.isdisjoint(options)
+    own = not {"finetuning_type", "template"}.isdisjoint(options)
+    marked = own and ("stage" in options or _OLD_SCRIPT.search(launch.program) is not None)
     return llamafactory.READER if marked or _SCRIPT.search(launch.program) else None
 
 
