@@ -130,6 +130,8 @@ class Findings:
         self.trainers: dict[str, int] = {}
         self.unread: dict[str, int] = {}
         """Trainers of TRL that are not known by name."""
+        self.foreign: dict[str, int] = {}
+        """Trainers of other modules, which may compute any loss of any batch."""
         self.gaps: list[Gap] = []
         """Where arguments are given or set that are no literals."""
         self.calls: dict[str, int] = {}
@@ -204,6 +206,8 @@ def take_call(call: Call, found: Findings) -> None:
     if take is not None and (base in found.objects.known or base in found.objects.trainers):
         found.calls.update(dict.fromkeys(_TAKEN.get(base, ()), call.line))
         take(call._replace(name=base), found)
+    elif call.name.endswith("Trainer") and found.objects.is_foreign(call.name):
+        found.foreign.setdefault(call.name, call.line)
 
 
 def _take_arguments(call: Call, found: Findings) -> None:

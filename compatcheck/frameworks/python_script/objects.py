@@ -320,6 +320,11 @@ class Objects:
         path = self.imports.get(root)
         return path if path is None or not rest else f"{path}.{rest}"
 
+    def is_foreign(self, name: str) -> bool:
+        """Tell whether a name is imported from no package that is known by name."""
+        path = self.imports.get(name)
+        return path is not None and not path.startswith(_OF_TRAINERS) and not is_well_known(path)
+
     def leaves_alone(self, func: ast.AST, scope: Scope, depth: int = 0) -> bool:
         """Tell whether what is called is of a package that changes nothing of what it is given."""
         root = dotted_name(func).partition(".")[0]

@@ -357,6 +357,10 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         found.unresolved.append(Unresolved("training.trainer", name, "is a trainer of TRL that nobody has read"))
         found.lines[name] = line
         found.of_code.add(name)
+    elif found.foreign and not found.trainers:
+        name, line = next(iter(found.foreign.items()))
+        found.unresolved.append(Unresolved("training.trainer", name, "is a class of another module, which was not read"))
+        found.lines[name] = line
     elif found.is_plain and not trainers and found.causal is not None:
         statements.append(Statement("training.trainer", "ForCausalLM", "causal_lm"))
         found.lines["ForCausalLM"] = found.causal.line
