@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -479,7 +480,15 @@ class ScriptReading(ABC):
             words = (words[0]._replace(assumes=tuple(dict.fromkeys((*words[0].assumes, NO_ARGUMENTS)))), *words[1:])
         condition = " and ".join(dict.fromkeys(self.doubts)) or None
         stdin = None if self.stdin is None else self.word(self.stdin, None, line)
-        return Command(words, self._exported(extra), self.source(line), not self.doubts, condition, stdin)
+        variables, source = self._exported(extra), self.source(line)
+        return Command(words, variables, source, not self.doubts, condition, stdin, self._name_written(words))
+
+    def _name_written(self, words: tuple[Word, ...]) -> dict[str, Word]:
+        """Return what the files hold by now that the script has written and a command names: it may write them anew."""
+        written = {os.path.normpath(path): value for path, value in self.state.files.items()}
+        texts = [word.text for word in words if word.text] if written else []
+        named = {os.path.normpath(text) for whole in texts for text in (whole, whole.rpartition("=")[2]) if text}
+        return {path: self.word(written[path], None, 1) for path in written.keys() & named if written[path]}
 
     def _are_left_out(self, value: Value) -> bool:
         """Tell whether a word is ``"$@"`` of a script that nobody said is given any arguments."""

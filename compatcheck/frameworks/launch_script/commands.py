@@ -72,7 +72,7 @@ def read_commands(
 
     Args:
         commands: of one script, in the order it would run them.
-        files: files the script itself writes, by normal path; None for one that holds what nobody knows.
+        files: files the script itself has written in the end, by normal path; None for one that holds what nobody knows.
         find_parsed: returns the reader of the arguments that a Python script has parsed, where that is told.
         complete: adds to a launch the words that its program takes where they are left out.
     """
@@ -84,11 +84,13 @@ def read_commands(
         identity = tuple(
             (launch.program, *((word.text or word.written) for word in launch.arguments)) for launch in launches
         )
+        then = {path: word.text for path, word in command.files.items()}
+        identity = (*identity, *sorted(then.items(), key=str))
         if ways and identity not in seen:
             seen.add(identity)
             first, *others = unite(ways, command)
             united = (first._replace(gaps=(*first.gaps, *_arguments(command))), *others)
-            written = (part for document in united for part in _take_written(document, files or {}))
+            written = (part for document in united for part in _take_written(document, {**(files or {}), **then}))
             runs.append(TrainingCommand(launches[0]._replace(command=command), tuple(written)))
     return tuple(runs)
 
