@@ -85,9 +85,9 @@ def read_commands(
             (launch.program, *((word.text or word.written) for word in launch.arguments)) for launch in launches
         )
         then = {path: word.text for path, word in command.files.items()}
-        identity = (*identity, *sorted(then.items(), key=str))
-        if ways and identity not in seen:
-            seen.add(identity)
+        whole = identity, tuple(sorted(then.items(), key=str))
+        if ways and whole not in seen:
+            seen.add(whole)
             first, *others = unite(ways, command)
             united = (first._replace(gaps=(*first.gaps, *_arguments(command))), *others)
             written = (part for document in united for part in _take_written(document, {**(files or {}), **then}))
