@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.core.document import Unresolved
+from compatcheck.core.document import Statement, Unresolved
 from compatcheck.frameworks.launch.arguments import FurtherContent, OptionMeanings, make_command_document
 from compatcheck.frameworks.launch.flags import known_values, parse_flags
 from compatcheck.frameworks.registry import FOLDERS
@@ -62,7 +62,9 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
     if changed is not None and not models:  # not the model that the file says, and the rest of its name stands there
         models = (("model", f"{changed} {values[changed]}", f"--{changed}"),)
     meanings = OptionMeanings(torchtitan.READER, torchtitan.table_for(values), torchtitan.NAMES.__contains__)
-    further = FurtherContent(tuple(torchtitan.settle(values)), (*references, *models), unknown=flags.unknown)
+    doubted = [key for key in torchtitan.STAGES if key in options and options[key].why is not None]
+    known = (*torchtitan.settle(values), *(Statement(None, torchtitan.SEVERAL, key) for key in doubted[:1]))
+    further = FurtherContent(known, (*references, *models), unknown=flags.unknown)
     document = make_command_document(meanings, launch.command.source, options, further)
     missing = tuple(torchtitan.leave_open(values, is_file=False))
     if (file is not None and not named) or function is not None:

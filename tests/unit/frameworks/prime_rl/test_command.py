@@ -54,7 +54,7 @@ def test_programs_of_others_are_not_its_own(text: str) -> None:
 
 @pytest.mark.parametrize(("program", "trainer"), [("rl", None), ("sft", "sft"), ("trainer", None)])
 def test_the_program_tells_what_is_trained_and_not_the_keys_of_its_file(program: str, trainer: str | None) -> None:
-    (command,) = documents(f"uv run {program} @ s.toml --data.micro-batch-size 2")
+    command, *_ = documents(f"uv run {program} @ s.toml --data.micro-batch-size 2")
     (file,) = prime_rl.read({"model": {"name": "m", "seq_len": 512}, "ckpt": {}, "optim": {}}, "s.toml").documents
     command, file = compose((command, file))
     assert facts(command).get("training.trainer") == trainer
