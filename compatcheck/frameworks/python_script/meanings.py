@@ -300,10 +300,18 @@ def _take_trainer(call: Call, found: Findings) -> None:
         found.by_trainer = call.name in TRL_TRAINERS
 
 
+def _name_of_spread(node: ast.expr) -> str:
+    """Return the name of a mapping whose entries a call is given, all or some: ``{k: v for k, v in data.items() if …}``."""
+    match node:
+        case ast.DictComp(generators=[ast.comprehension(iter=ast.Call(func=ast.Attribute(value=owner, attr="items")))]):
+            return dotted_name(owner)
+    return dotted_name(node)
+
+
 def _take_parts(call: Call, found: Findings) -> None:
     """Take what a Trainer is given in place of what it would make: optimizer, loss, callbacks."""
     if (
-        any(word.arg is None and not is_elsewhere(dotted_name(word.value)) for word in call.node.keywords)
+        any(word.arg is None and not is_elsewhere(_name_of_spread(word.value)) for word in call.node.keywords)
         and call.is_open
     ):
         found.open(

@@ -104,8 +104,9 @@ def _find_fields(
         return None
     classes, targets, value = getattr(parsers[0].args[0], "elts", ()), filled[0].targets, filled[0].value
     names = [one.id for one in getattr(targets[0], "elts", ()) if isinstance(one, ast.Name)]
-    is_given = getattr(value, "args", ()) or getattr(value, "keywords", ())
-    if len(targets) != 1 or not classes or len(classes) != len(names) or is_given:
+    more = [ast.unparse(word) for word in getattr(value, "keywords", ())]
+    is_given = getattr(value, "args", ()) or (more and more != ["return_remaining_strings=True"])
+    if len(targets) != 1 or not classes or len(classes) + len(more) != len(names) or is_given:
         return None
     lineages = [written.get(one.id, ()) for one in classes if isinstance(one, ast.Name)]
     fields = [
@@ -136,9 +137,11 @@ def _find_fields(
 def _filled_from_a_file(nodes: Iterable[ast.AST]) -> Iterator[int]:
     """Yield what runs only where the command is one file: ``if len(sys.argv) == 2 and sys.argv[1].endswith(".json")``."""
     for node in nodes:
-        tests = [] if not isinstance(node, ast.If) else getattr(node.test, "values", [node.test])
-        if any(ast.unparse(test) == "len(sys.argv) == 2" for test in tests) and "endswith" in ast.unparse(node.test):
-            yield from (id(inner) for one in node.body for inner in ast.walk(one))
+        match node:
+            case ast.If(test=test, body=body) if "endswith" in ast.unparse(test):
+                parts = getattr(test, "values", [test])
+                if any(ast.unparse(part) == "len(sys.argv) == 2" for part in parts):
+                    yield from (id(inner) for one in body for inner in ast.walk(one))
 
 
 def _is_plain(node: ast.ClassDef) -> bool:
