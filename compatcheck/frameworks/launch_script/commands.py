@@ -114,7 +114,7 @@ def read_launch(launch: Launch, find_parsed: Callable[[str], str | None] = lambd
         if asked is not None and (folder is None or find_program(its_kind).inherits == kind):
             folder, kind = asked, its_kind
     if folder is not None:
-        program = _program_reference(launch)
+        program = () if kind in folder.told else _program_reference(launch)
         documents = (*folder.command.read(launch, kind), *_of_launchers(launch, folder, kind))
         first = documents[0]._replace(references=(*documents[0].references, *program), passed=_passed(launch))
         first = first._replace(gaps=(*first.gaps, *_unheard(launch, first)))
