@@ -214,7 +214,7 @@ def _read(
                 beyond.gaps += [one for one in found.gaps if one.source.line not in handed.lines]
                 path, found, (script, objects) = handed.path, beyond, other
                 break
-    if found.is_empty:
+    if found.is_empty and not (launched and _find_parsed_elsewhere(script, path, files) is not None):
         if named:
             msg = "starts no training this release can see"
             hint = "it looks for a Trainer, its arguments, FSDP, DeepSpeed and accelerate"

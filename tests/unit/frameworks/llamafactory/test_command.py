@@ -16,3 +16,10 @@ def test_options_and_words_lie_over_a_file() -> None:
     )[0]
     assert flags.reader == "llamafactory"
     assert facts(flags)["training.sequence_length"] == 2048
+
+
+def test_a_script_of_another_project_that_is_called_like_one_of_its_old_ones_is_not_its() -> None:
+    started = "deepspeed --num_gpus 8 src/train/train_sft.py --deepspeed z.json --bf16 True"
+    assert [one.reader for one in documents(f"{started} --model_id m")] != ["llamafactory"]
+    assert "llamafactory" not in {one.reader for one in documents(f"{started} --model_id m --output_dir o")}
+    assert documents(f"{started} --model_name_or_path m --finetuning_type lora")[0].reader == "llamafactory"

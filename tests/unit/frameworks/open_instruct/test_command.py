@@ -28,3 +28,17 @@ def test_the_script_tells_what_it_trains_by() -> None:
     words = "--model_name_or_path m --with_tracking --max_seq_length 2048"
     started = documents(f"accelerate launch open_instruct/dpo_tune_cache.py {words}")[0]
     assert facts(started)["training.trainer"] == "dpo"
+
+
+def test_what_the_fast_script_does_is_told_and_its_file_not_read() -> None:
+    words = "--model_name_or_path m --deepspeed_stage 3 --num_learners_per_node 8"
+    told = documents(f"python open_instruct/grpo_fast.py {words}")[0]
+    assert facts(told)["training.gradient_checkpointing"] is True
+    assert facts(told)["training.peft"] is None
+    assert (facts(told)["rollout.colocated"], facts(told)["training.reference_model"]) == (False, True)
+    assert "program" not in {kind for kind, _, _ in told.references}
+    chosen = documents(f"python open_instruct/grpo_fast.py {words} --single_gpu_mode --load_ref_policy False")[0]
+    assert (facts(chosen)["rollout.colocated"], facts(chosen)["training.reference_model"]) == (True, False)
+    other = documents(f"python open_instruct/grpo_vllm_thread_ray_gtrl.py {words}")[0]
+    assert "training.peft" not in facts(other)
+    assert "program" in {kind for kind, _, _ in other.references}
