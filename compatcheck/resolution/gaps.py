@@ -160,7 +160,12 @@ def withhold(documents: Iterable[Document]) -> Iterator[tuple[Document, frozense
         kept = tuple(one for one in document.statements if one not in taken and one.role not in unsure)
         about = frozenset((one.fact, one.role) for one in taken if one.fact is not None)
         told = tuple(
-            Unresolved(one.fact, one.key, f"counts only without {doubt.strip('()')}, which what was not read may hold", one.role)
+            Unresolved(
+                one.fact,
+                one.key,
+                f"counts only without {doubt.strip('()')}, which what was not read may hold",
+                one.role,
+            )
             for one, doubt in doubts
             if one.fact is not None and doubt and not one.key.startswith("(") and not one.key.endswith(LEFT_OUT)
         )

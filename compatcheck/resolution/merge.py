@@ -12,9 +12,9 @@ from compatcheck.rules.programs import find_program
 
 SETTING, DECLARED, CODE, SCRIPT, FRAMEWORK, FIELD, LIBRARY, MODEL, INSTALLED, REPORTED, MEASURED, LOOKED_UP = range(12)
 """Ranks of precedence, strongest first: ``--set``, an option such as ``--gpu``, what the code of a
-training script sets, which runs behind any parser of options, a launch script, the framework's configuration, what the fields of
-a script's own classes hold where neither says anything, a DeepSpeed or accelerate file, the model's own files, package metadata, a pasted report, a device query, the catalogue's row of the device
-that was found."""
+training script sets, which runs behind any parser of options, a launch script, the framework's configuration, what the fields
+of a script's own classes hold where neither says anything, a DeepSpeed or accelerate file, the model's own files, package
+metadata, a pasted report, a device query, the catalogue's row of the device that was found."""
 
 ORIGIN_BY_RANK = (
     "set",

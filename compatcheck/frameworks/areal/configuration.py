@@ -209,7 +209,7 @@ def settle(options: Options) -> Settled:
         if backend is None:
             unresolved.append(_open_backend(options, section, role))
         else:
-            known += _split(backend, section, role)
+            known += _split(backend, role)
             known += _move(options, section, role, roles)
     known += name_roles(roles)
     known += state_value_heads(roles)
@@ -288,7 +288,7 @@ def _open_backend(options: Options, section: str, role: str) -> Unresolved:
     return Unresolved("training.sharding", f"{section}backend", why, role)
 
 
-def _split(backend: Backend, section: str, role: str) -> Iterator[Statement]:
+def _split(backend: Backend, role: str) -> Iterator[Statement]:
     """Say how the ranks of a model split it."""
     key = backend.key
     yield Statement("training.sharding", key, "megatron" if backend.engine == "megatron" else "fsdp", role)

@@ -65,14 +65,16 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
         prime_rl.READER, source, (), references=references, is_command=True, gaps=tuple(gaps), options=options
     )
     alone = kind == "trainer" and _COUNT.isdisjoint(launch.launchers)
-    return (*prime_rl.compose(document), *([_one_rank(launch)] if alone else []))
+    return (*prime_rl.compose(document), *(_one_rank(launch) if alone else ()))
 
 
-def _one_rank(launch: Launch) -> Document:
+def _one_rank(launch: Launch) -> Iterator[Document]:
     """Say that the trainer is one rank where nothing starts more: ``rl`` and ``sft`` start it by torchrun."""
     found = ranks.Ranks()
     found.state(ranks.WORLD, "(started alone)", 1, launch.command.source.line)
-    return found.document(launch.command.source)
+    document = found.document(launch.command.source)
+    if document is not None:
+        yield document
 
 
 def _take_files(words: tuple[Word, ...]) -> tuple[list[tuple[Word, str | None]], list[Word]]:

@@ -53,7 +53,9 @@ def _names(tree: ast.Module) -> Iterator[str]:
         if isinstance(node, ast.Call) and dotted_name(node.func).rpartition(".")[2] in PARSERS:
             for given in node.args[:1]:
                 held = assigned.get(given.id, given) if isinstance(given, ast.Name) else given
-                yield from (dotted_name(one) for one in getattr(held, "elts", [held]) if not isinstance(one, ast.Starred))
+                yield from (
+                    dotted_name(one) for one in getattr(held, "elts", [held]) if not isinstance(one, ast.Starred)
+                )
 
 
 def _follow(name: str, tree: ast.Module, path: str, files: Files) -> ParsedClass:

@@ -348,22 +348,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         reader = "script"
     references = [(kind, name, key) for kind, name, key in main.references if kind != "deepspeed"]
     statements = [entry for entry in main.statements if not (of_trl and entry.fact == "training.trainer")]
-    if len(trainers) == 1:
-        (trainer, line) = next(iter(trainers.items()))
-        statements.append(Statement("training.trainer", f"{trainer} trainer", trainer))
-        found.lines[f"{trainer} trainer"] = line
-    elif found.unread and not trainers:
-        name, line = next(iter(found.unread.items()))
-        found.unresolved.append(Unresolved("training.trainer", name, "is a trainer of TRL that nobody has read"))
-        found.lines[name] = line
-        found.of_code.add(name)
-    elif found.foreign and not found.trainers:
-        name, line = next(iter(found.foreign.items()))
-        found.unresolved.append(Unresolved("training.trainer", name, "is a class of another module, which was not read"))
-        found.lines[name] = line
-    elif found.is_plain and not trainers and found.causal is not None:
-        statements.append(Statement("training.trainer", "ForCausalLM", "causal_lm"))
-        found.lines["ForCausalLM"] = found.causal.line
+    statements += _tell_trainer(found, trainers)
     statements += [statement for statement, _ in found.statements.values()]
     models = _model_reference(found)
     statements += [Statement(None, key, name) for _, name, key in models]
@@ -398,6 +383,30 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
     accelerated = _accelerate(found)
     if accelerated is not None:
         yield accelerated
+
+
+def _tell_trainer(found: Findings, trainers: Mapping[str, int]) -> list[Statement]:
+    """Say what trains: a trainer of TRL, one that nobody read, or the Trainer itself."""
+    told: list[Statement] = []
+    if len(trainers) == 1:
+        (trainer, line) = next(iter(trainers.items()))
+        told.append(Statement("training.trainer", f"{trainer} trainer", trainer))
+        found.lines[f"{trainer} trainer"] = line
+    elif found.unread and not trainers:
+        name, line = next(iter(found.unread.items()))
+        found.unresolved.append(Unresolved("training.trainer", name, "is a trainer of TRL that nobody has read"))
+        found.lines[name] = line
+        found.of_code.add(name)
+    elif found.foreign and not found.trainers:
+        name, line = next(iter(found.foreign.items()))
+        found.unresolved.append(
+            Unresolved("training.trainer", name, "is a class of another module, which was not read")
+        )
+        found.lines[name] = line
+    elif found.is_plain and not trainers and found.causal is not None:
+        told.append(Statement("training.trainer", "ForCausalLM", "causal_lm"))
+        found.lines["ForCausalLM"] = found.causal.line
+    return told
 
 
 def _may_be_replaced(statement: Statement, found: Findings) -> bool:

@@ -118,7 +118,9 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     builder = leaves.get("model._component_")
     if builder is not None and not models:
         why = f"is built by {_last(builder)}, whose dimensions are not known here"
-        document = document._replace(unresolved=(*document.unresolved, Unresolved("model.name", "model._component_", why)))
+        document = document._replace(
+            unresolved=(*document.unresolved, Unresolved("model.name", "model._component_", why))
+        )
     return Reading((with_checkpointing(document, data),))
 
 

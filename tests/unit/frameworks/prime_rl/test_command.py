@@ -70,7 +70,10 @@ def test_a_number_of_devices_that_is_left_out_may_stand_in_a_file_that_nobody_re
 
 
 def test_the_trainer_alone_is_one_rank_without_what_its_launchers_set() -> None:
-    for words, world in (("uv run trainer @ t.toml", 1), ("torchrun --nproc_per_node 8 -m prime_rl.trainer.rl.train @ t.toml", None)):
+    for words, world in (
+        ("uv run trainer @ t.toml", 1),
+        ("torchrun --nproc_per_node 8 -m prime_rl.trainer.rl.train @ t.toml", None),
+    ):
         stated = {key: value for document in documents(words) for key, value in facts(document).items()}
         assert stated.get("hardware.world_size") == world
     marked = {one.key for one in documents("uv run trainer @ t.toml")[0].statements}

@@ -250,7 +250,9 @@ class Base:
 """
 
 
-def of_another_module(folder: Path, options: str, trainer: str = "\nfrom transformers import Trainer as OwnTrainer") -> Subject:
+def of_another_module(
+    folder: Path, options: str, trainer: str = "\nfrom transformers import Trainer as OwnTrainer"
+) -> Subject:
     for name, text in (("own", OWN_MODULE), ("parts", PARTS), ("base", BASE)):
         (folder / f"{name}.py").write_text(text, encoding="utf-8")
     return launched(folder, OF_ANOTHER_MODULE.format(trainer), options)
@@ -266,7 +268,9 @@ def test_classes_of_other_modules_are_those_that_the_parser_fills_and_no_more(tm
     assert facts["model.attn_implementation"].value == "sdpa"
     assert facts["model.quantization"].value is None
     assert {key for document in subject.documents for key, _ in document.unread} == set()
-    given = of_another_module(tmp_path, "--model_id Qwen/Qwen2.5-7B --per_device_train_batch_size 4 --output_dir o").roles["train"]
+    given = of_another_module(
+        tmp_path, "--model_id Qwen/Qwen2.5-7B --per_device_train_batch_size 4 --output_dir o"
+    ).roles["train"]
     assert (given["model.name"].value, given[MICRO].value) == ("Qwen/Qwen2.5-7B", 4)
     assert given["model.attn_implementation"].value == "eager"
 

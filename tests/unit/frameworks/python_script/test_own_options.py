@@ -279,7 +279,9 @@ def test_words_that_remain_are_no_class() -> None:
     rest = FIELDS.replace("parse_args_into_dataclasses()", "parse_args_into_dataclasses(return_remaining_strings=True)")
     assert find_own_options(tuple(ast.walk(ast.parse(rest))), {}, launched=True) is None
     found = find_own_options(
-        tuple(ast.walk(ast.parse(rest.replace("training_args, lora_args =", "training_args, lora_args, more =")))), {}, launched=True
+        tuple(ast.walk(ast.parse(rest.replace("training_args, lora_args =", "training_args, lora_args, more =")))),
+        {},
+        launched=True,
     )
     assert found is not None
     assert found.values["lora_r"] == 64

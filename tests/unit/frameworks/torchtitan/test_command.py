@@ -89,8 +89,8 @@ def test_a_batch_of_the_command_counts_over_a_file_that_states_one_stage(tmp_pat
     def micro_batch(degree: int, options: str = "") -> object:
         text = f"[training]\nlocal_batch_size = 8\n[parallelism]\npipeline_parallel_degree = {degree}\n"
         (tmp_path / "f.toml").write_text(text, encoding="utf-8")
-        words = f"torchrun --nproc_per_node 8 -m torchtitan.train --job.config_file f.toml --training.local_batch_size 4{options}\n"
-        (tmp_path / "r.sh").write_text(words, encoding="utf-8")
+        words = f"-m torchtitan.train --job.config_file f.toml --training.local_batch_size 4{options}"
+        (tmp_path / "r.sh").write_text(f"torchrun --nproc_per_node 8 {words}\n", encoding="utf-8")
         (reading,) = read_configurations(str(tmp_path / "r.sh"), named=True)
         rules = open_rules(())
         subject = resolve("s", rules=rules, documents=follow_references(reading.documents, rules, {}))

@@ -165,7 +165,11 @@ def test_scores_that_are_capped_are_made_whole(tmp_path: Path, model: str, kerne
 
 def test_a_builder_that_nobody_knows_is_said() -> None:
     def unresolved(builder: str) -> set[str | None]:
-        data = {"model": {"_component_": f"torchtune.models.{builder}"}, "batch_size": 1, "optimizer": {"_component_": "torch.optim.AdamW"}}
+        data = {
+            "model": {"_component_": f"torchtune.models.{builder}"},
+            "batch_size": 1,
+            "optimizer": {"_component_": "torch.optim.AdamW"},
+        }
         return {one.fact for document in torchtune.read(data, "c.yaml").documents for one in document.unresolved}
 
     assert "model.name" in unresolved("llama9.llama9_1b")

@@ -802,7 +802,9 @@ def test_a_recipe_composes_from_the_file_beside_it(tmp_path: Path, folder: str) 
 
 def test_a_reward_model_of_megatrons_file_is_megatrons() -> None:
     words = ("reward_model.enable=True", "reward_model.model.path=m", f"{M}path=m", "reward_model.param_offload=True")
-    found = subject(read("--config-name=ppo_megatron_trainer", *words, f"{A}megatron.tensor_model_parallel_size=4"), verl="0.2")
+    found = subject(
+        read("--config-name=ppo_megatron_trainer", *words, f"{A}megatron.tensor_model_parallel_size=4"), verl="0.2"
+    )
     names = ("training.sharding", "training.param_dtype", "training.sequence_parallel", "training.offload_param")
     assert [value(found, "reward", name) for name in names] == ["megatron", "bfloat16", True, "cpu"]
     assert value(found, "reward", "training.use_reentrant") is None
