@@ -485,10 +485,15 @@ class ScriptReading(ABC):
 
     def _name_written(self, words: tuple[Word, ...]) -> dict[str, Word]:
         """Return what the files hold by now that the script has written and a command names: it may write them anew."""
-        written = {os.path.normpath(path): value for path, value in self.state.files.items()}
-        texts = [word.text for word in words if word.text] if written else []
-        named = {os.path.normpath(text) for whole in texts for text in (whole, whole.rpartition("=")[2]) if text}
-        return {path: self.word(written[path], None, 1) for path in written.keys() & named if written[path]}
+        files = self.state.files
+        found: dict[str, Word] = {}
+        for text in [word.text for word in words if word.text] if files else ():
+            for name in dict.fromkeys((text, text.rpartition("=")[2])):
+                path = os.path.normpath(name)
+                value = next((value for one in (name, path, f"./{path}") if (value := files.get(one))), None)
+                if name and value is not None:
+                    found[path] = self.word(value, None, 1)
+        return found
 
     def _are_left_out(self, value: Value) -> bool:
         """Tell whether a word is ``"$@"`` of a script that nobody said is given any arguments."""
