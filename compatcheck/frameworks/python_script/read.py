@@ -375,7 +375,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         gaps=(*main.gaps, *found.gaps),
         calls=found.calls,
         of_code=frozenset(known.keys() | found.of_code),
-        own_options=frozenset(script.options.values if script.options is not None and launched else ()),
+        own_options=frozenset(script.options.values.keys() & script.names() if script.options and launched else ()),
     )
     for document in (*translated[1:], *found.documents):
         stands = tuple(one for one in document.statements if not _may_be_replaced(one, found))
