@@ -13,6 +13,7 @@ from compatcheck.core.errors import InputError
 from compatcheck.frameworks.python_script.calls import parse_script
 from compatcheck.frameworks.python_script.handed_on import find_module
 from compatcheck.frameworks.python_script.nodes import PARSERS, dotted_name, targets_of
+from compatcheck.frameworks.python_script.objects import OF_TRAINERS
 from compatcheck.frameworks.text import read_text
 
 if TYPE_CHECKING:
@@ -86,7 +87,8 @@ def _find(
                 continue
             module = "." * node.level + (node.module or "") if isinstance(node, ast.ImportFrom) else ""
             module = ".".join(filter(None, (module, item.name))) if owner else module
-            file = find_module(path, module, files) if module.strip(".") and depth < _MOST_FILES else None
+            is_followed = module.strip(".") and module.partition(".")[0] not in OF_TRAINERS and depth < _MOST_FILES
+            file = find_module(path, module, files) if is_followed else None
             other = None if file is None else _parse(file, files)
             wanted = last if owner else item.name
             return wanted if file is None or other is None else _find(wanted, other, file, files, depth + 1)

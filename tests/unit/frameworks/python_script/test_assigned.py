@@ -313,3 +313,10 @@ def test_all_but_some_of_a_mapping_of_data_is_about_data(tmp_path: Path) -> None
     assert not [gap for gap in whole.gaps if "no literals" in gap.why]
     other = launched(tmp_path, script.replace("data_module", "more"))
     assert [gap for gap in other.gaps if "no literals" in gap.why]
+
+
+def test_a_class_of_a_library_is_the_librarys_also_in_its_own_checkout(tmp_path: Path) -> None:
+    (tmp_path / "transformers").mkdir()
+    text = "class Base: ...\nclass TrainingArguments(Base):\n    per_device_train_batch_size: int = 3\n"
+    (tmp_path / "transformers" / "__init__.py").write_text(text, encoding="utf-8")
+    assert launched(tmp_path, PARSED.format(""), "--output_dir o").roles["train"][MICRO].value == 8
