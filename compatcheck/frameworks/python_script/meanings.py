@@ -98,6 +98,11 @@ _OF_KERNELS = {"lora_dropout": 0, "bias": "none"}
 """With which adapters Unsloth puts kernels of its own in place of the linears, and what it takes where nobody says otherwise."""
 
 
+HEADS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice",
+         "ForImageClassification", "ForAudioClassification")  # fmt: skip
+"""Ends of names of classes that end in a few labels and not in the vocabulary."""
+
+
 class Findings:
     """What the calls of one script say, gathered by key."""
 
@@ -123,6 +128,8 @@ class Findings:
         self.models: dict[str, Given] = {}
         self.causal: Given | None = None
         """The model that is loaded with a head for causal language modelling."""
+        self.heads: dict[bool, int] = {}
+        """Line of the first model that is loaded with a head of a few labels, and of the first with another one."""
         self.is_plain = False
         """Whether the HF Trainer itself is made, and not a class that may compute another loss."""
         self.by_trainer = False
@@ -377,6 +384,7 @@ def _take_model(call: Call, found: Findings) -> None:
     if name is not None:
         found.models.setdefault(str(name.value) if name.why is None else "", name)
         found.causal = name if call.owner.endswith("ForCausalLM") else found.causal
+        found.heads.setdefault(call.owner.endswith(HEADS), call.line)
     if len(found.models) > 1:
         return  # a second model: what it is loaded with says nothing about the first
     dtype = "dtype" if "dtype" in call.keywords else "torch_dtype"

@@ -406,6 +406,9 @@ def _tell_trainer(found: Findings, trainers: Mapping[str, int]) -> list[Statemen
     elif found.is_plain and not trainers and found.causal is not None:
         told.append(Statement("training.trainer", "ForCausalLM", "causal_lm"))
         found.lines["ForCausalLM"] = found.causal.line
+    if found.heads.keys() == {True} and trainers.keys() <= {"reward"}:
+        told.append(Statement("program.makes_logits", "(a head of labels)", value=False))
+        found.lines["(a head of labels)"] = found.heads[True]
     return told
 
 

@@ -320,3 +320,20 @@ def test_a_class_of_a_library_is_the_librarys_also_in_its_own_checkout(tmp_path:
     text = "class Base: ...\nclass TrainingArguments(Base):\n    per_device_train_batch_size: int = 3\n"
     (tmp_path / "transformers" / "__init__.py").write_text(text, encoding="utf-8")
     assert launched(tmp_path, PARSED.format(""), "--output_dir o").roles["train"][MICRO].value == 8
+
+
+@pytest.mark.parametrize(
+    ("line", "made"),
+    [
+        ("model = AutoModelForSequenceClassification.from_pretrained('m', num_labels=1)", False),
+        ("model = AutoModelForCausalLM.from_pretrained('m')", True),
+        (
+            "model = AutoModelForCausalLM.from_pretrained('m')\nr = AutoModelForSequenceClassification.from_pretrained('r')",
+            True,
+        ),
+    ],
+)
+def test_a_head_of_labels_makes_no_logits(tmp_path: Path, line: str, *, made: bool) -> None:
+    script = PARSED.format("").replace('model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B")', line)
+    facts = launched(tmp_path, script).roles["train"]
+    assert facts["program.makes_logits"].value is made
