@@ -317,3 +317,9 @@ def test_a_prepared_4bit_model_computes_in_float32_unless_autocast_casts(mixed, 
 def test_a_program_nobody_read_is_not_taken_to_prepare_its_4bit_model():
     facts = {**QLORA, "training.mixed_precision": "no", "training.framework": "lightning"}
     assert read_run(facts).run.precision.unquantised == 2
+
+
+def test_keys_of_preferences_without_a_trainer_are_said_to_be_taken_for_plain_training():
+    preferences = {**LLAMA, "training.max_prompt_length": 1800}
+    assert assumed(read_run(preferences))["training.trainer"] == "causal_lm"
+    assert "training.trainer" not in assumed(read_run({**preferences, "training.trainer": "dpo"}))
