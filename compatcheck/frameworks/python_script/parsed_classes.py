@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import InputError
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
     from compatcheck.core.files import Files
 
-_MOST_FILES, _MOST_BASES = 6, 8
+_MOST_CLASSES, _MOST_FILES, _MOST_BASES = 40, 6, 8
+"""Classes of one parser, files that a name is followed through, and classes beneath one that are looked at."""
 
 
 class ParsedClass(NamedTuple):
@@ -37,7 +39,7 @@ class ParsedClass(NamedTuple):
 
 def find_parsed_classes(tree: ast.Module, path: str, files: Files) -> tuple[ParsedClass, ...]:
     """Return the classes that the parsers of a script are given."""
-    names = dict.fromkeys(_names(tree))
+    names = islice(dict.fromkeys(_names(tree)), _MOST_CLASSES)
     return tuple(_follow(name, tree, path, files) for name in names)
 
 
