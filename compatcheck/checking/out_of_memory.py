@@ -28,6 +28,7 @@ from compatcheck.core.report import severity_rank
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.lines import LineFinder
 from compatcheck.matching.engine import match
+from compatcheck.oom.account import read_account
 from compatcheck.oom.disagreements import find_disagreements
 from compatcheck.oom.explain import explain, is_of_engine
 from compatcheck.oom.mentions import read_mentions
@@ -106,8 +107,8 @@ def explain_oom(
     unread = list(left_out)
     messages = attach_frames(read_messages(text, place, unread), text)
     if not messages:
-        told = tell(text)
-        messages = () if told is None else (told,)
+        words = tell(text)
+        messages = () if words is None else (words,)
     models = {short: tuple(entry["aliases"]) for short, entry in (rules.section("models") or {}).items()}
     mentions = read_mentions(text, models)
     inspection = as_inspection(asked)
@@ -118,7 +119,9 @@ def explain_oom(
         messages = (say_nothing(),)
     origin = _model_origin(subject, mentions)
     facts = _add_settings(subject, mentions, place)
-    readings = tuple(_ask_for_run(explain(message, facts), subject, facts) for message in messages)
+    account = read_account(text)
+    told = (explain(message, facts, accounted=any(account.held)) for message in messages)
+    readings = tuple(_ask_for_run(reading, subject, facts) for reading in told)
     primary = choose_primary(readings)
     explained = None if primary is None else readings[primary]
     used = {name for reading in readings for match in reading.matches for name in match.facts}
@@ -130,6 +133,7 @@ def explain_oom(
         primary=primary,
         model=origin,
         unknown_models=() if origin is not None else mentions.unknown_models,
+        account=account,
         disagreements=find_disagreements(
             subject,
             messages,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from compatcheck.collectors.recognise import REPORT_SUFFIXES
+from compatcheck.collectors.recognise import REPORT_SUFFIXES, recognise_content
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import Files, Overlay
 from compatcheck.core.pasted_text import may_start_program
@@ -50,10 +50,19 @@ _STATES = lazy_compile(rb"(?m)^(?:[a-z][a-z0-9_]*:|\{|from[ \t]+[\w.]+[ \t]+impo
 def _parses(text: str, path: str) -> bool:
     """Tell whether a text as a whole is what a configuration is written in, not one between the words of a letter."""
     try:
-        parse_configuration(text, path)
+        found = parse_configuration(text, path)
     except InputError:
         return False
-    return True
+    return not isinstance(found, str)
+
+
+def holds_inputs(content: bytes) -> bool:
+    """Tell whether a text is, or holds between its words, something that can be checked."""
+    from compatcheck.collectors.reports.blocks import find_blocks  # noqa: PLC0415 (only for pasted texts)
+
+    text = content.decode("utf-8", "replace")
+    whole = recognise_content(content) is not None or _parses(text, STANDARD_INPUT)
+    return whole or bool(find_blocks(text, STANDARD_INPUT))
 
 
 def lay_blocks(text: str, path: str, files: Files) -> tuple[Files, tuple[str, ...]]:

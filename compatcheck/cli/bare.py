@@ -7,11 +7,13 @@ import sys
 from contextlib import suppress
 from io import BytesIO, TextIOWrapper
 
+from compatcheck.checking.pasted_blocks import holds_inputs
 from compatcheck.core.errors import InputError, UsageError
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import STANDARD_INPUT, read_standard_input
 from compatcheck.oom.log import decode_log, read_log
 from compatcheck.oom.message import has_message
+from compatcheck.oom.told import find_words
 
 _PATIENCE_SECONDS = 1.0
 """After which a person who sees nothing happen is told that this waits for text."""
@@ -90,5 +92,6 @@ def holds_message(name: str) -> bool:
             return os.path.isfile(name) and has_message(read_log(name).text)
         data = sys.stdin.buffer.read()
         sys.stdin.buffer.seek(0)
-        return has_message(decode_log(data))
+        text = decode_log(data)
+        return has_message(text) or (find_words(text) is not None and not holds_inputs(data))
     return False

@@ -17,8 +17,10 @@ _ESCAPED = re.compile(r'\\[n"\\]')
 _ESCAPES = {r"\n": "\n", r"\"": '"', r"\\": "\\"}
 _NAME = re.compile(r"\{(\w*)\}")
 _WORD = re.compile(r"(?<![\w{}])[A-Za-z]+(?![\w{}])")
-_JOINTS = ("; ", ": ", " · ", " + ", " → ", ", ", " × ", " / ")
+_LOOSE = ("; ", ": ", " · ", " + ", " → ")
 """What stands between sentences and parts of them, the loosest first."""
+_CLOSE = (", ", " × ", " / ")
+"""What stands within a sentence, before a note in brackets behind it."""
 _FILES = ("messages", "rules")
 _NARROW = {"：": ": ", "；": "; ", "，": ", ", "（": " (", "）": ")"}
 """Signs of a language with wide ones → what stands beside a sentence that stayed English."""
@@ -132,7 +134,16 @@ class Catalogue:
         """Translate the parts of what is no sentence that is known; as it is where none of more than a word is known."""
         if text.startswith(" "):
             return " " * (len(text) - len(text.lstrip())) + self.translate(text.lstrip())
-        for joint in _JOINTS:
+        return (
+            self._translate_joined(text, _LOOSE)
+            or self._translate_note(text)
+            or self._translate_joined(text, _CLOSE)
+            or text
+        )
+
+    def _translate_joined(self, text: str, joints: tuple[str, ...]) -> str | None:
+        """Translate what stands between joints; None where none of it is known."""
+        for joint in joints:
             parts = _split(text, joint)
             if joint == ": ":  # what follows may be a sentence with a colon of its own
                 parts = [parts[0], *([joint.join(parts[1:])] if parts[1:] else [])]
@@ -141,13 +152,17 @@ class Catalogue:
                 if _tells(parts, said):
                     between = [self._whole.get(joint, joint)] * (len(parts) - 1)
                     return _put_together(["", *between, ""], said)
+        return None
+
+    def _translate_note(self, text: str) -> str | None:
+        """Translate a sentence and what stands in brackets behind it; None where neither is known."""
         start = _find_bracket(text)
         if start > 0 and text[start - 1] == " ":
             outer, inner = text[:start].rstrip(), text[start + 1 : -1]
             said = [self.translate(outer), self.translate(inner)]
             if _tells((outer, inner), said):
                 return _put_together(["", self.translate(" ("), self.translate(")")], said)
-        return text
+        return None
 
 
 def _is_whole(text: str) -> bool:

@@ -188,6 +188,47 @@ class Disagreement(NamedTuple):
     """Where they do."""
 
 
+class Held(NamedTuple):
+    """What a part of an engine took, as the log accounts for it."""
+
+    part: str
+    """In words: ``weights``, ``KV cache``, ``CUDA graphs``."""
+    size_bytes: int
+    writer: str
+    """Program that printed it."""
+    line: int
+
+
+class Series(NamedTuple):
+    """What a process held at one moment of each step, as the log says it again and again."""
+
+    moment: str
+    """``After update actor``; N stands for numbers in it."""
+    kind: str
+    """``allocated``, ``reserved``, ``used`` of the device, ``free``."""
+    writer: str
+    stream: str
+    """Rank or process; of several the one that grew most."""
+    times: int
+    """How often it is said."""
+    first_line: int
+    first_bytes: int
+    last_line: int
+    last_bytes: int
+    highest_bytes: int
+    grows: bool
+    """Whether it holds more from time to time, as what leaks does."""
+
+
+class Account(NamedTuple):
+    """What a log says of device memory beside its messages."""
+
+    held: tuple[Held, ...] = ()
+    series: tuple[Series, ...] = ()
+    total_bytes: int | None = None
+    """Memory of the device, where the lines name it."""
+
+
 class OutOfMemoryReport(NamedTuple):
     """What ``compatcheck oom`` answers."""
 
@@ -201,6 +242,7 @@ class OutOfMemoryReport(NamedTuple):
     """Model whose dimensions were used, and how it became known."""
     unknown_models: tuple[str, ...]
     """Models the log names whose dimensions are not known."""
+    account: Account
     disagreements: tuple[Disagreement, ...]
     facts: tuple[Fact, ...]
     """Facts that took part."""

@@ -34,7 +34,7 @@ from compatcheck.frameworks.registry import (
 )
 from compatcheck.frameworks.text import expect_mapping, parse_configuration, read_text
 from compatcheck.frameworks.translation import flatten
-from compatcheck.rules.programs import find_program
+from compatcheck.rules.programs import find_program, lineage
 from compatcheck.rules.vocabulary import vocabulary
 
 if TYPE_CHECKING:
@@ -503,6 +503,7 @@ def follow_references(
                     document = _leave_to_code(document)
                 if kind == "program" and any(one.statements for one in found):  # it says what it trains
                     skipped = [entry for entry in skipped if entry.fact != "training.framework"]
+                    gaps = [gap for gap in gaps if gap.source.key != name]
             except InputError as error:
                 reason = error.message if error.source == place else str(error)
                 counts = _names_a_file(kind, name) or error.source != place
@@ -638,6 +639,8 @@ class _ReferenceReader:
             _read_kind(kind, file, self.files, passed) if self.files.exists(file) else _read_shipped(kind, name, place)
         )
         found = found or _read_kind(kind, file, self.files, passed)
+        if kind == "config" and any(one.reader in _bases(document.reader) for one in found):
+            found = _read_kind(document.reader, file, self.files) or found
         self.present.add(real)
         return found
 
@@ -696,6 +699,11 @@ class _ReferenceReader:
         if role is None:
             return (found,)
         return (found._replace(statements=tuple(entry._replace(role=role) for entry in found.statements)),)
+
+
+def _bases(reader: str) -> frozenset[str]:
+    """Return what a program is built on: where a file's keys tell no more than that, it is the program's that is given it."""
+    return frozenset(one.name for one in lineage(reader)[1:])
 
 
 def _read_kind(kind: str, file: str, files: Files, passed: Mapping[str, object] | None = None) -> tuple[Document, ...]:

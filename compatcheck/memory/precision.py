@@ -107,14 +107,29 @@ def _upcasts(source: Given) -> bool:
     return source.is_read() if stated is None else bool(stated)
 
 
-PLAIN_LOSS = frozenset(
+_PLAIN_LOSS = frozenset(
     ("gpt2", "gpt_bigcode", "opt", "bloom", "biogpt", "gpt_neox", "falcon", "mpt", "persimmon", "stablelm", "xglm")
 )
 """Types that returned the logits as they were, and computed their loss in 16 bits, until transformers 4.48.3."""
-REMOTE = frozenset(("qwen",))
+_LOSS_OF_TEXT_MODEL = frozenset(
+    ("llava", "llava_next", "llava_next_video", "llava_onevision", "video_llava", "vipllava")
+)
+"""Types that took the loss of what their text model returns, in 16 bits from 4.46 on, until 4.52.1 gave them the shared loss."""
+_REMOTE = frozenset(("qwen",))
 """Types of remote code that do so whatever the release: modeling_qwen.py of Qwen/Qwen-7B."""
-_NEVER_CAST = PLAIN_LOSS | REMOTE | {"olmoe"}
+_NEVER_CAST = _PLAIN_LOSS | _REMOTE | {"olmoe"}
 """Types whose forward without labels casts nothing in any release (rule transformers/logits-upcast-without-labels)."""
+
+
+def takes_loss_in_16_bits(model_type: str | None, transformers: tuple[int, ...] | None) -> bool:
+    """Tell whether a model's class takes the loss of 16-bit logits as they are (rule transformers/causal-lm-loss-in-float32)."""
+    if model_type in _REMOTE or (model_type == "qwen2_audio" and (transformers is None or transformers >= (4, 46))):
+        return True
+    if transformers is None:
+        return False
+    return (model_type in _PLAIN_LOSS and transformers < (4, 48, 3)) or (
+        model_type in _LOSS_OF_TEXT_MODEL and (4, 46) <= transformers < (4, 52, 1)
+    )
 
 
 def _casts_logits(source: Given, parallel: Parallelism, model: Model, versions: Mapping[str, tuple[int, ...]]) -> bool:

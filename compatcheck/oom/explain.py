@@ -124,14 +124,16 @@ _NO_SIZE = {
 }
 
 
-def explain(message: Message, facts: Mapping[str, Fact]) -> MessageReading:
-    """Explain one message."""
+def explain(message: Message, facts: Mapping[str, Fact], *, accounted: bool = False) -> MessageReading:
+    """Explain one message; where the log accounts for what its engine took, nobody is asked for that."""
     place = find_place(message.frames)
     if place is not None and not place.frame.line and message.form == TOLD:
         place = place._replace(why=f"the text names {place.frame.code}")
     budget = weigh(message)
     remarks = tuple(remark(message))
-    base = MessageReading(message, place, "no_size", (), 0, None, "", (), budget, remarks, _ask(message, place))
+    question = _ask(message, place)
+    question = question.removesuffix(_LEDGER).removesuffix("; ") if accounted else question
+    base = MessageReading(message, place, "no_size", (), 0, None, "", (), budget, remarks, question)
     if message.memory == "none":
         words = _LOOK_ALIKES[message.form].format(**dict(message.details))
         return base._replace(reason=words)

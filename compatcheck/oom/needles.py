@@ -1,7 +1,7 @@
 """The words without which no message about memory stands in a log, found at the speed of a search for a substring.
 
-A pattern that begins with a literal is searched at a gigabyte a second, one that ignores case or begins with a choice at a
-fiftieth of it; so each needle is a pattern of its own over text in lower case.
+A substring is looked for at several gigabytes a second, a pattern that begins with a literal at one, a pattern that ignores case
+or begins with a choice at a fiftieth of it; so each is asked, over text in lower case, only where its literal stands.
 """
 
 from __future__ import annotations
@@ -21,29 +21,33 @@ _BREAK = r"[^\w\r\n]*[\r\n]"
 _SHORT = 3
 """Letters of a first word that also ends longer ones ("timeout")."""
 _SPEECH = (
-    r"oom", r"out[ _-]?of[ _-]?(?:\w+[ _-])?memory", r"memory (?:exhausted|allocation fail)", r"cannot (?:re)?alloc",
-    r"can't (?:re)?alloc", r"failed to (?:re)?alloc", r"unable to (?:re)?alloc", r"not enough (?:\w+ )?memory",
-    r"insufficient (?:\w+ )?memory", r"alloc\w* (?:fail|error)", r"(?:显存|内存)(?:不足|不够|溢出|爆|用完)",
-    r"爆(?:显存|内存)", r"(?:被|自动) ?kill",
+    ("oom", r"oom"), ("memory", r"out[ _-]?of[ _-]?(?:\w+[ _-])?memory"), ("memory ", r"memory (?:exhausted|allocation fail)"),
+    ("alloc", r"cannot (?:re)?alloc"), ("alloc", r"can't (?:re)?alloc"), ("alloc", r"failed to (?:re)?alloc"),
+    ("alloc", r"unable to (?:re)?alloc"), ("not enough ", r"not enough (?:\w+ )?memory"),
+    ("insufficient ", r"insufficient (?:\w+ )?memory"), ("alloc", r"alloc\w* (?:fail|error)"),
+    ("显存", r"显存(?:不足|不够|溢出|爆|用完)"), ("内存", r"内存(?:不足|不够|溢出|爆|用完)"), ("爆", r"爆(?:显存|内存)"),
+    ("kill", r"(?:被|自动) ?kill"),
 )  # fmt: skip
-"""What speaks of exhausted memory in whatever form; the first only where a word begins."""
+"""What speaks of exhausted memory in whatever form, each with a part of it; the first only where a word begins."""
 
 
 def find_needles(folded: str) -> list[int]:
     """Return where the needles of the known messages stand in a text in lower case, in no order."""
-    return [match.start() for pattern in _patterns() for match in pattern.finditer(folded)]
+    found = (pattern.finditer(folded) for literal, pattern in _patterns() if literal in folded)
+    return [match.start() for match in chain.from_iterable(found)]
 
 
 def has_needle(folded: str) -> bool:
     """Tell whether a needle of a known message stands in a text in lower case."""
-    return any(pattern.search(folded) is not None for pattern in _patterns())
+    return any(literal in folded and pattern.search(folded) is not None for literal, pattern in _patterns())
 
 
 def find_speech(folded: str) -> int | None:
-    """Return where a text in lower case first speaks of exhausted memory, in whatever form."""
+    """Return where a text in lower case, or the bytes of one as Latin-1, first speaks of exhausted memory, in whatever form."""
     first = (
-        next((match.start() for match in re.finditer(pattern, folded) if _begins_word(folded, match)), None)
-        for pattern in _SPEECH
+        next((match.start() for match in pattern.finditer(folded) if _begins_word(folded, match)), None)
+        for literal, pattern in _speech()
+        if literal in folded
     )
     return min((position for position in first if position is not None), default=None)
 
@@ -60,14 +64,23 @@ def _begins_word(folded: str, match: re.Match[str]) -> bool:
 
 
 @cache
-def _patterns() -> tuple[re.Pattern[str], ...]:
-    """Return one pattern for all needles that begin with the same literal."""
+def _speech() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Return the forms of speech as they stand in a text, and where their bytes are others in Latin-1 also as these."""
+    rows = dict.fromkeys(_SPEECH)
+    rows.update(dict.fromkeys(tuple(text.encode().decode("latin-1") for text in row) for row in _SPEECH))  # type: ignore[misc]
+    return tuple((literal, re.compile(pattern)) for literal, pattern in rows)
+
+
+@cache
+def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Return one pattern for all needles that begin with the same literal, with it."""
     needles = dict.fromkeys([TORCH_NEEDLE, *(needle for form in FORMS for needle in form.needle.split("|"))])
     endings: dict[str, dict[str, None]] = {}
     for literal, ending in chain.from_iterable(map(_spell, needles)):
         endings.setdefault(literal, {})[ending] = None
     return tuple(
-        re.compile(f"{re.escape(literal)}(?:{'|'.join(after)})", re.ASCII) for literal, after in endings.items()
+        (literal, re.compile(f"{re.escape(literal)}(?:{'|'.join(after)})", re.ASCII))
+        for literal, after in endings.items()
     )
 
 

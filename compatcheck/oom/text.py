@@ -66,7 +66,7 @@ def split_streams(log: str, hits: list[int] | None = None) -> tuple[Stream, ...]
     """
     pieces: dict[str, list[tuple[int, str]]] = {}
     for number, line in _near(log, sorted(find_needles(fold_case(log)) if hits is None else hits)):
-        name, rest = _strip(line)
+        name, rest = strip_line(line)
         if rest:
             pieces.setdefault(name, []).append((number, rest))
     return tuple(_join(name, parts) for name, parts in pieces.items())
@@ -100,7 +100,7 @@ def _near(log: str, hits: list[int]) -> Iterator[tuple[int, str]]:
         begin = end
 
 
-def _strip(line: str) -> tuple[str, str]:
+def strip_line(line: str) -> tuple[str, str]:
     """Take the prefixes off a line; return those that tell a rank or process, and the rest with single blanks."""
     if not line.isascii() or "\x1b" in line or "[" in line:
         line = _BOX.sub(" ", remove_colours(line))

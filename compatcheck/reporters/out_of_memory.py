@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from compatcheck.core.columns import pad
+from compatcheck.core.columns import measure, pad
 from compatcheck.core.effects import OTHER_RELEASE, PATCH_RELEASE
 from compatcheck.core.language import translate
 from compatcheck.core.out_of_memory import CUT, NO_MESSAGE, TOLD, Explained
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from compatcheck.core.out_of_memory import (
+        Account,
         Disagreement,
         Match,
         Message,
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = "1"
 _WIDTH = 80
 _INDENT = 14
+_ACCOUNT_INDENT = 32
+_MOMENTS = 8
+"""Moments that are shown."""
 _QUOTE = 100
 """Characters of a line that are quoted."""
 _CAUSES = {
@@ -65,6 +69,16 @@ def _text(report: OutOfMemoryReport) -> Iterator[str]:
         if index:
             yield ""
         yield from _reading(reading, report, main=index == report.primary and len(report.readings) > 1)
+    lines = list(_account(report.account))
+    if lines:
+        yield ""
+        yield translate("what the log accounts for itself")
+    for label, words in lines:
+        first = f"  {translate(label)}"
+        if measure(first) >= _ACCOUNT_INDENT:
+            yield from wrap_names(first, rest="    ")
+            first = ""
+        yield from wrap(words, _WIDTH, pad(first, _ACCOUNT_INDENT), " " * _ACCOUNT_INDENT, break_on_hyphens=False)
     yield ""
     yield from _entry("model", report.model or "not known: give --model with a name or a config.json", indent="")
     if report.unknown_models:
@@ -90,6 +104,26 @@ def _text(report: OutOfMemoryReport) -> Iterator[str]:
             yield from _finding(Explained(finding, "other"))
     for entry in report.skipped:
         yield from wrap_names(f"not read: {entry}", "", "  ")
+
+
+def _account(account: Account) -> Iterator[tuple[str, str]]:
+    """Yield what the log says of the device's memory: parts of engines, then moments; what grows first."""
+    for held in account.held:
+        yield held.part, f"{format_bytes(held.size_bytes)}, {held.writer}, line {held.line}"
+    shown = sorted(account.series, key=lambda one: not one.grows)
+    for one in shown[:_MOMENTS]:
+        of = "" if account.total_bytes is None or one.kind == "free" else f" of {format_bytes(account.total_bytes)}"
+        if one.times == 1:
+            words = f"{format_bytes(one.first_bytes)}{of} {one.kind}, line {one.first_line}"
+        else:
+            change = f"{format_bytes(one.first_bytes)} to {format_bytes(one.last_bytes)}{of} {one.kind}"
+            words = f"{change}, {one.times} times, lines {one.first_line} to {one.last_line}"
+        yield one.moment or one.writer, words + (f"; {_GROWS}" if one.grows else "")
+    if len(shown) > _MOMENTS:
+        yield "", f"{len(shown) - _MOMENTS} more moments (--format json)"
+
+
+_GROWS = "grows from time to time, as what is never freed does"
 
 
 def _to_change(report: OutOfMemoryReport) -> Iterator[str]:
@@ -223,6 +257,9 @@ def format_markdown(report: OutOfMemoryReport) -> str:
         rows.append([cell.replace("|", "\\|") for cell in cells])
     lines = [*table(("line", "message", "asked for", "where", "cause"), rows)]
     lines.append(f"Model: {report.model or 'not known'}.")
+    accounted = [f"- {label}: {words}".replace("|", "\\|") for label, words in _account(report.account)]
+    if accounted:
+        lines += ["", "What the log accounts for itself:", "", *accounted]
     if report.disagreements:
         lines += ["", *(f"- {_disagreement(one)}" for one in report.disagreements), "", f"{_DISAGREE.capitalize()}"]
     changes = [f"- {words}" for words in _to_change(report)]
@@ -260,6 +297,11 @@ def describe_report(report: OutOfMemoryReport) -> dict[str, object]:
             for one in report.disagreements
         ],
         "messages": [_describe_reading(reading) for reading in readings],
+        "account": {
+            "total_bytes": report.account.total_bytes,
+            "held": [one._asdict() for one in report.account.held],
+            "series": [one._asdict() for one in report.account.series],
+        },
         "primary": report.primary if readings else None,
         "facts": [
             {**pick(fact, "name value origin"), "source": str(fact.sources[0]) if fact.sources else None}

@@ -73,3 +73,30 @@ def test_an_earlier_literal_is_assumed_and_no_fact() -> None:
     stated = ("--set", "training.peft=null", "--set", "training.sharding=ddp")
     said = " ".join(run("estimate", ".", "--gpu", "8xH100-80GB", *stated).out.split())
     assert "training.micro_batch_size = 2: as train.py:4 (per_device_train_batch_size) says, unless" in said
+
+
+DECLARED = ("--gpu", "8xA100-80GB", "--model", "llama-3-8b", "--set", "training.sequence_length=4096")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "accelerate launch --num_processes 8 --mixed_precision bf16 mine.py --model llama-3-8b --batch_size 4",
+        "torchrun --nproc_per_node 8 mine.py --batch_size 4",
+        "python mine.py --deepspeed ds.json",
+    ],
+)
+def test_no_verdict_rests_on_defaults_of_a_program_nobody_read(command: str) -> None:
+    Path("train.sh").write_text(f"{command}\n", encoding="utf-8")
+    Path("ds.json").write_text('{"bf16": {"enabled": true}}', encoding="utf-8")
+    ran = run("check", "train.sh", *DECLARED, "--set", "training.micro_batch_size=4")
+    assert "mine.py, not read, may set" in " ".join(ran.out.split())
+    assert "CRITICAL _stack/run-does-not-fit" not in ran.out
+
+
+def test_what_the_options_of_an_unread_program_seem_to_say_is_offered() -> None:
+    Path("train.sh").write_text(
+        "torchrun --nproc_per_node 8 mine.py --model-name a/b --seq_len 4096 --bs $X\n", encoding="utf-8"
+    )
+    ran = run("estimate", "train.sh", "--gpu", "8xA100-80GB")
+    assert "if their names say it: --model a/b --set training.sequence_length=4096)" in ran.err

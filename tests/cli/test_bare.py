@@ -33,7 +33,16 @@ def said(done: subprocess.CompletedProcess[str]) -> tuple[int, list[str], str]:
 
 
 @pytest.mark.parametrize(
-    ("text", "command"), [(THREAD, "oom"), ("deepspeed==0.16.4\n", "check"), ("nothing of the kind\n", "check")]
+    ("text", "command"),
+    [
+        (THREAD, "oom"),
+        ("deepspeed==0.16.4\n", "check"),
+        ("nothing of the kind\n", "check"),
+        ("two A6000, and it runs out of memory\n(WorkerDict pid=8) After vllm offload: 20.73 GB / 47.53 GB.\n", "oom"),
+        ("my run is OOM on 8 A100\n", "oom"),
+        ("lora_rank: 8 # more is out of memory\n", "check"),
+        ("torch==2.6.0  # out of memory before\n", "check"),
+    ],
 )
 def test_text_is_answered_by_its_command(tmp_path: Path, text: str, command: str) -> None:
     named = run(command, "-", folder=tmp_path, text=text)

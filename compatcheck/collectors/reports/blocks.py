@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from contextlib import suppress
-from itertools import islice
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.collectors.reports.find import looks_like_list
@@ -41,6 +42,7 @@ _LAUNCH = re.compile(
     rf"(?:{LAUNCHERS})[ \t]+[^\n]{{0,2000}}?(?:(?<=\s)--?[A-Za-z]|\.(?:py|sh|ya?ml)\b|\\$)"
 )
 """A line that starts a program with an option, a script or more to come, behind a prompt or the sign of ``set -x``."""
+_LAUNCHES = re.compile(rf"\n{_LAUNCH.pattern}")
 _SHELL = re.compile(
     r"[ \t]*(?:\$[ \t]+)?(?:#|[A-Za-z_]\w*="
     r"|(?:export|set|cd|source|unset|ulimit|echo|read|module|conda|mkdir|if|for|while|case)[ \t]"
@@ -49,13 +51,16 @@ _SHELL = re.compile(
 """A line of a script that people paste with the command."""
 _HEREDOC = re.compile(r"<<-?[ \t]*(?P<quote>['\"]?)(?P<end>\w{1,40})(?P=quote)[ \t]*$")
 """What opens lines of which the shell reads none, up to the word."""
+_OPENS_HEREDOC = re.compile(r"\n[^\n]*?<<-?[ \t]*['\"]?\w")
 _STATED = re.compile(r"[a-z][a-z0-9_]*:(?:[ \t]|$)")
 """A line of a configuration that stands in a text as it is, without a fence."""
+_MAY_STATE = re.compile(r"\n[a-z][a-z0-9_]*:")
 _GLUED = re.compile(r"([a-z][a-z0-9]*_[a-z0-9_]*):(?![a-z]{2,9}://)(?=[^\s/:]|/[^/])")
 """A key that its value stands close to, as where a text lost a blank; no address."""
 _GOES_ON = re.compile(r"[ \t]*(?:$|#|-[ \t])|[ \t]{2,}[\w\"'-]")
 """A line between two of them: empty, a comment or heading, an item, a nested key."""
 _IMPORT = re.compile(r"(?:from[ \t]+[\w.]+[ \t]+import[ \t]|import[ \t]+[\w., \t]+$)")
+_MAY_IMPORT = re.compile(r"\n(?:from|import)[ \t]")
 _CODE = re.compile(
     "|".join(
         (
@@ -88,23 +93,30 @@ class Block(NamedTuple):
 def find_blocks(text: str, path: str) -> tuple[Block, ...]:
     """Find the blocks of a text that may be configurations or commands; one that is not closed may be cut off and is none."""
     found: list[Block] = []
-    for line, language, lines in _split(text):
+    text = text.replace("\r\n", "\n")
+    lines = text.split("\n")
+    fenced = tuple(_split(lines)) if "```" in text or "~~~" in text else ()
+    for line, language, inside in fenced:
         if len(found) == _MOST:
             break
-        body = "\n".join(lines) + "\n"
+        body = "\n".join(inside) + "\n"
         suffix = _SUFFIXES.get(language.lower()) or (_tell(body) if language.lower() in _PLAIN else None)
         if suffix is None or not body.strip():
             continue
         if suffix == ".sh":
-            body = _without_prompts(lines)
+            body = _without_prompts(inside)
         found.append(_block(path, line, body, suffix))
     if not any(block.path.endswith(".sh") for block in found):
-        found += [_block(path, line, _without_prompts(lines), ".sh") for line, lines in _find_commands(text)]
-    outside = _without_fences(text)
+        found += [_block(path, line, _without_prompts(typed), ".sh") for line, typed in _find_commands(text, lines)]
+    for line, _, inside in fenced:  # only those of the text itself are left, with their numbers
+        lines[line : line + len(inside)] = [""] * len(inside)
+    outside = "\n".join(lines) if fenced else text
     if not any(block.path.endswith(".py") for block in found):
-        found += [_block(path, line, "\n".join(lines) + "\n", ".py") for line, lines in _find_code(outside)]
+        found += [_block(path, line, "\n".join(code) + "\n", ".py") for line, code in _find_code(outside, lines)]
     if not any(block.path.endswith((".yaml", ".hjson")) for block in found):
-        found += [_block(path, line, "\n".join(lines) + "\n", ".yaml") for line, lines in _find_statements(outside)]
+        found += [
+            _block(path, line, "\n".join(said) + "\n", ".yaml") for line, said in _find_statements(outside, lines)
+        ]
     if not any(block.path.endswith((".json", ".hjson")) for block in found):
         found += [_block(path, line, body, ".json") for line, body in _find_objects(outside)]
     return tuple(found[:_MOST])
@@ -114,53 +126,84 @@ def _block(path: str, line: int, body: str, suffix: str) -> Block:
     return Block(f"{path} (block at line {line + 1}){suffix}", ("\n" * line + body).encode("utf-8", "replace"))
 
 
-def _find_commands(text: str) -> Iterator[tuple[int, list[str]]]:
+def _find_lines(text: str, lines: list[str], pattern: re.Pattern[str]) -> Iterator[int]:
+    """Yield the indices of lines that a pattern, which begins with the line break before them, tells; a log has few."""
+    begins: list[int] = []
+    for match in pattern.finditer("\n" + text):
+        begins = begins or list(accumulate((len(line) + 1 for line in lines), initial=0))
+        yield bisect_left(begins, match.start())
+
+
+def _find_commands(text: str, lines: list[str]) -> Iterator[tuple[int, list[str]]]:
     """Yield the lines of every command in a text with the lines of shell around it, and how many lines are before."""
-    lines = text.replace("\r\n", "\n").split("\n")
-    begin, launches, goes_on, until = 0, False, False, ""
-    for number, line in enumerate([*lines, "."]):
-        if until:
-            until = "" if line.strip() == until or number == len(lines) else until
+    last_of = _find_here_documents(text, lines)
+    first_of = {last: first for first, last in last_of.items()}
+    hidden = {number for first, last in last_of.items() for number in range(first + 1, last + 1)}
+    end = 0
+    for hit in _find_lines(text, lines, _LAUNCHES):
+        if hit < end or hit in hidden:
             continue
-        opens = _HEREDOC.search(line) if _SHELL.match(line) is not None else None
-        until = "" if opens is None else opens["end"]
-        starts = not goes_on and _LAUNCH.match(line) is not None
-        if starts or goes_on or not line.strip() or _SHELL.match(line) is not None:
-            launches = launches or starts
+        begin = hit
+        while begin > end and (begin - 1 in first_of or _is_shell(lines[begin - 1])):
+            begin = first_of.get(begin - 1, begin - 1)
+        end, goes_on = hit, False
+        while end < len(lines):
+            line = lines[end]
+            starts = not goes_on and _LAUNCH.match(line) is not None
+            if not (starts or goes_on or _is_shell(line)):
+                break
             goes_on = (starts or goes_on) and line.rstrip().endswith("\\")
-            continue
-        if launches:
-            while not lines[begin].strip():
-                begin += 1
-            yield begin, lines[begin:number]
-        begin, launches = number + 1, False
+            end = last_of.get(end, end) + 1
+        while not lines[begin].strip():
+            begin += 1
+        yield begin, lines[begin:end]
 
 
-def _find_statements(text: str) -> Iterator[tuple[int, list[str]]]:
+def _is_shell(line: str) -> bool:
+    """Tell whether a line may stand between commands of a script: an empty one may."""
+    return not line.strip() or _SHELL.match(line) is not None
+
+
+def _find_here_documents(text: str, lines: list[str]) -> dict[int, int]:
+    """Find the lines that the shell reads none of: the last one, by the one that opens them."""
+    found: dict[int, int] = {}
+    end = 0
+    for first in _find_lines(text, lines, _OPENS_HEREDOC):
+        opens = _HEREDOC.search(lines[first]) if first >= end and _SHELL.match(lines[first]) is not None else None
+        if opens is not None:
+            numbers = range(first + 1, len(lines))
+            end = next((number for number in numbers if lines[number].strip() == opens["end"]), len(lines) - 1) + 1
+            found[first] = end - 1
+    return found
+
+
+def _find_statements(text: str, lines: list[str]) -> Iterator[tuple[int, list[str]]]:
     """Yield the lines of every configuration that stands in a text outside of fences, and how many lines are before."""
-    begin, lines = 0, list[str]()
-    for number, raw in enumerate([*text.replace("\r\n", "\n").split("\n"), "."]):
-        line = _GLUED.sub(r"\1: ", raw, count=1) if _GLUED.match(raw) else raw
-        if _STATED.match(line) is not None or (lines and _GOES_ON.match(line) is not None):
-            begin = begin if lines else number
-            lines.append(line)
+    end = 0
+    for begin in _find_lines(text, lines, _MAY_STATE):
+        if begin < end:
             continue
-        keys = [one.partition(":")[0] for one in lines if _STATED.match(one) is not None]
+        said: list[str] = []
+        for raw in islice(lines, begin, None):
+            line = _GLUED.sub(r"\1: ", raw, count=1) if _GLUED.match(raw) else raw
+            if _STATED.match(line) is None and not (said and _GOES_ON.match(line) is not None):
+                break
+            said.append(line)
+        end = begin + len(said)
+        keys = [one.partition(":")[0] for one in said if _STATED.match(one) is not None]
         if len(keys) >= _LEAST and any("_" in key for key in keys):
-            yield begin, lines
-        lines = []
+            yield begin, said
 
 
-def _find_code(text: str) -> Iterator[tuple[int, list[str]]]:
+def _find_code(text: str, lines: list[str]) -> Iterator[tuple[int, list[str]]]:
     """Yield the lines of Python, from an import on, that stand in a text outside of fences, and how many lines are before."""
-    begin, lines = 0, list[str]()
-    for number, line in enumerate([*text.split("\n"), "."]):
-        if _IMPORT.match(line) is not None or (lines and _CODE.match(line) is not None):
-            begin = begin if lines else number
-            lines.append(line)
-        elif lines:
-            yield begin, lines
-            lines = []
+    end = 0
+    for begin in _find_lines(text, lines, _MAY_IMPORT):
+        if begin >= end and _IMPORT.match(lines[begin]) is not None:
+            end = begin + 1
+            while end < len(lines) and (_IMPORT.match(lines[end]) or _CODE.match(lines[end])) is not None:
+                end += 1
+            yield begin, lines[begin:end]
 
 
 def _find_objects(text: str) -> Iterator[tuple[int, str]]:
@@ -176,19 +219,11 @@ def _find_objects(text: str) -> Iterator[tuple[int, str]]:
                 yield text.count("\n", 0, begin.start()), body + "\n"
 
 
-def _without_fences(text: str) -> str:
-    """Empty the lines between fences, so that only those of the text itself are left, with their numbers."""
-    lines = text.replace("\r\n", "\n").split("\n")
-    for begin, _, inside in _split(text):
-        lines[begin : begin + len(inside)] = [""] * len(inside)
-    return "\n".join(lines)
-
-
-def _split(text: str) -> Iterator[tuple[int, str, list[str]]]:
+def _split(text: list[str]) -> Iterator[tuple[int, str, list[str]]]:
     """Yield the number of the fence's line, the language behind it and the lines of every closed block."""
     opened: re.Match[str] | None = None
     begin, lines = 0, list[str]()
-    for number, raw in enumerate(text.replace("\r\n", "\n").split("\n"), start=1):
+    for number, raw in enumerate(text, start=1):
         fence = _FENCE.fullmatch(raw) if "```" in raw or "~~~" in raw else None
         if opened is None:
             if fence is not None:

@@ -97,9 +97,13 @@ def split_parts(text: str, marks: Iterable[str]) -> tuple[tuple[Part, ...], str 
     pieces: dict[tuple[str, int, str], tuple[list[str], list[int]]] = {}
     writer = ""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
+    folded = "\n" + fold_case(text)  # so that a position is one behind that of its line's break
+    hits = {match.start() for mark in marks for match in re.finditer(mark, folded)}
+    if not hits:
+        return (), None
     lines = text.split("\n")
     last = len(lines)
-    wanted = _near(text, lines, marks)
+    wanted = _near(lines, hits)
     writing = [word for word in _WRITING if word in text]
     left_out = None
     budget = MOST_CHARACTERS
@@ -128,13 +132,11 @@ def split_parts(text: str, marks: Iterable[str]) -> tuple[tuple[Part, ...], str 
     return tuple(_join(key, found, numbers) for key, (found, numbers) in pieces.items()), left_out
 
 
-def _near(text: str, lines: list[str], marks: Iterable[str]) -> bytearray:
-    """Tell of each line by its number whether it is near one with a mark."""
+def _near(lines: list[str], hits: Iterable[int]) -> bytearray:
+    """Tell of each line by its number whether it is near one with a mark, which the positions of marks tell."""
     near = bytearray(len(lines) + 2)
     begins = array("Q", accumulate((len(line) + 1 for line in lines), initial=0))
-    folded = "\n" + fold_case(text)  # so that a position is one behind that of its line's break
-    hits = {bisect_right(begins, match.start()) - 1 for mark in marks for match in re.finditer(mark, folded)}
-    for index in hits:
+    for index in {bisect_right(begins, position) - 1 for position in hits}:
         begin, end = max(0, index - _BEFORE), min(len(lines), index + _AFTER)
         near[begin + 1 : end + 1] = b"\1" * (end - begin)
     return near

@@ -124,17 +124,33 @@ def read_launch(launch: Launch, find_parsed: Callable[[str], str | None] = lambd
     if retriever is not None:
         return (retriever,)
     references = (*_program_reference(launch), *_named_files(launch))
+    command = Document("script", source, (), references=references, is_command=True, passed=_passed(launch))
+    command = command._replace(gaps=(_may_set_all(launch),))
     if not _MANY_RANKS & set(launch.launchers):
-        command = Document("script", source, (), references=references, is_command=True, passed=_passed(launch))
         return (command,) if references else ()
     what = "whose options this release does not read" if launch.arguments else "which does not say what it trains"
     about = (
         None if launch.arguments else "training.framework"
     )  # without options the script alone tells, where it can be read
     hint = "--set what they decide" if launch.arguments else "--set what it decides"
+    suggested = _suggest(launch)
+    hint = f"{hint}; if their names say it: {suggested}" if suggested else hint
     skip = Skipped(source, f"starts {launch.program}, {what}", hint, by_run=True, fact=about)
-    command = Document("script", source, (), (), (skip,), references, is_command=True, passed=_passed(launch))
-    return (command, *launch.documents)
+    return (command._replace(skipped=(skip,)), *launch.documents)
+
+
+def _suggest(launch: Launch) -> str:
+    from compatcheck.frameworks.launch_script.suggestions import suggest  # noqa: PLC0415 (only for unread programs)
+
+    return suggest(launch)
+
+
+def _may_set_all(launch: Launch) -> Gap:
+    """Say that a program which no reader knows decides about model, optimizer and sharding itself, unless it can be read."""
+    from compatcheck.frameworks.python_script.changes import OF_MODEL, OF_OPTIMIZER  # noqa: PLC0415 (reads Python)
+
+    source = launch.command.source._replace(key=launch.program)
+    return Gap(source, "was not read, and may set what nothing else states", facts=OF_MODEL | OF_OPTIMIZER)
 
 
 def _passed(launch: Launch) -> Mapping[str, Argument] | None:

@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from compatcheck.frameworks.launch.program import Launch
 
 _TOOLS = {"llamafactory-cli", "lmf", "llmtuner"}
-_SCRIPT = re.compile(r"(^|/)(train_bash|train_exp_args)\.py$|llamafactory|llmtuner|LLaMA-Factory/src/train\.py")
-_OLD_SCRIPT = re.compile(r"(^|/)train_(sft|pt|rm|ppo)\.py$")
-"""Its scripts of 2023, whose names other programs have too."""
+_SCRIPT = re.compile(
+    r"(^|/)(train_bash|train_exp_args)\.py$|(^|/)(llamafactory|llmtuner)/[\w/]+\.py$|^(llamafactory|llmtuner)(\.\w+)*$"
+    r"|(^|/)LLaMA-Factory/src/train\.py$"
+)
+_MARKS = {"finetuning_type", "template", "prompt_template"}
+"""Options that no script has which is only called as its own first ones were (``train_sft.py``) or has stages."""
 
 
 def recognise(launch: Launch) -> str | None:
@@ -26,8 +29,7 @@ def recognise(launch: Launch) -> str | None:
         tool, _, action = launch.program.partition(" ")
         return llamafactory.READER if tool in _TOOLS and action == "train" else None
     options = parse_flags(launch.arguments).options.keys()
-    own = not {"finetuning_type", "template"}.isdisjoint(options)
-    marked = own and ("stage" in options or _OLD_SCRIPT.search(launch.program) is not None)
+    marked = ("stage" in options or launch.program.endswith("train_sft.py")) and not _MARKS.isdisjoint(options)
     return llamafactory.READER if marked or _SCRIPT.search(launch.program) else None
 
 

@@ -23,7 +23,7 @@ from compatcheck.memory.closed_form.policy_logits import (
 from compatcheck.memory.closed_form.policy_logits import PerLogit as Range
 from compatcheck.memory.closed_form.reference import WITHOUT
 from compatcheck.memory.closed_form.trl_logits import takes_tiles, trl_logits
-from compatcheck.memory.precision import PLAIN_LOSS, REMOTE
+from compatcheck.memory.precision import takes_loss_in_16_bits
 
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run
@@ -90,16 +90,14 @@ def per_logit(run: Run) -> PerLogit:
         return NANOTRON if run.precision.compute < 4 else PerLogit(8, 4)
     if run.code == TORCHTITAN and run.parallel.tensor > 1 and run.precision.compute < 4:
         return LOSS_PARALLEL
-    if release is None or release >= (4, 49):
-        base = MODERN
-    elif run.model.model_type in PLAIN_LOSS and release < (4, 48, 3):
+    if takes_loss_in_16_bits(run.model.model_type, release):
         base = SIXTEEN_BIT
+    elif release is None or release >= (4, 49):
+        base = MODERN
     elif release >= (4, 46):
         base = SHIFTED
     else:
         base = OLD_CAST
-    if run.model.model_type in REMOTE:
-        base = SIXTEEN_BIT
     if base == SIXTEEN_BIT and run.mixed and run.parallel.sharding in {"none", "ddp"}:
         base = AUTOCAST
     if base != MODERN and run.micro_batch * sequences(run) == 1:

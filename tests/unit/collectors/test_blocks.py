@@ -159,6 +159,18 @@ def test_a_script_that_reads_its_command_from_a_document_is_found_whole() -> Non
     assert block.content.decode().strip() == HEREDOC.strip()
 
 
+@pytest.mark.parametrize("cut", ["", "\n\nread -r -d '' words <<EOF\nmodel=a"], ids=["continued", "document"])
+def test_a_command_before_the_cut_of_a_text_is_found(cut) -> None:
+    (block,) = find_blocks(f"It dies.\n\ntorchrun --nproc-per-node 2 train.py \\{cut}", "issue.md")
+    assert block.path == "issue.md (block at line 3).sh"
+
+
+def test_what_a_document_of_the_shell_holds_is_no_command() -> None:
+    assert (
+        find_blocks("Usage:\n\nread -r -d '' help <<EOF\ntorchrun --nproc-per-node 2 train.py\nEOF\n", "issue.md") == ()
+    )
+
+
 OBJECT = '{\n  "zero_optimization": {"stage": 2},\n  "train_micro_batch_size_per_gpu": 1\n}\n'
 
 

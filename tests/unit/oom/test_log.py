@@ -129,8 +129,11 @@ def test_lines_left_out_are_counted_up_to_a_limit_that_is_said(tmp_path, monkeyp
     assert not kept.skipped[0].named
 
 
-def test_words_of_no_known_form_are_kept(tmp_path) -> None:
-    path = write(tmp_path, [*fill(300), "Engine ran out of device memory in kernel 7", *fill(300)])
+@pytest.mark.parametrize(
+    "words", ["Engine ran out of device memory in kernel 7", "训练几轮之后爆显存", "第三步显存不足"]
+)
+def test_words_of_no_known_form_are_kept(tmp_path, words) -> None:
+    path = write(tmp_path, [*fill(300), words, *fill(300)])
     assert find_words(read_log(path).text)[0] == 301
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.unit.frameworks.launch_script.written_commands import documents, facts
 
 
@@ -18,8 +20,16 @@ def test_options_and_words_lie_over_a_file() -> None:
     assert facts(flags)["training.sequence_length"] == 2048
 
 
-def test_a_script_of_another_project_that_is_called_like_one_of_its_old_ones_is_not_its() -> None:
-    started = "deepspeed --num_gpus 8 src/train/train_sft.py --deepspeed z.json --bf16 True"
-    assert [one.reader for one in documents(f"{started} --model_id m")] != ["llamafactory"]
-    assert "llamafactory" not in {one.reader for one in documents(f"{started} --model_id m --output_dir o")}
-    assert documents(f"{started} --model_name_or_path m --finetuning_type lora")[0].reader == "llamafactory"
+@pytest.mark.parametrize(
+    ("program", "options", "reader"),
+    [
+        ("src/train_sft.py", "--finetuning_type lora", "llamafactory"),
+        ("-m llamafactory.launcher", "", "llamafactory"),
+        ("/opt/LLaMA-Factory/src/llamafactory/launcher.py", "", "llamafactory"),
+        ("train_sft.py", "--bf16", "hf_trainer"),
+        ("experiments/llamafactory_baseline/train.py", "--bf16", "hf_trainer"),
+    ],
+)
+def test_a_script_of_ones_own_is_not_told_by_a_common_name(program, options, reader) -> None:
+    (found, *_) = documents(f"torchrun --nproc_per_node 8 {program} --per_device_train_batch_size 4 {options}")
+    assert found.reader == reader

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
+from compatcheck.core.environment import Environment, Package
+from compatcheck.core.source import Source
+from compatcheck.frameworks.recognise import follow_references, read_configurations
+from compatcheck.resolution.resolve import resolve
+from compatcheck.rules.locate import open_rules
 from tests.unit.frameworks.launch_script.written_commands import documents, facts
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HF = "--model_name_or_path m --output_dir o --per_device_train_batch_size 4 --learning_rate 1e-5 "
 
@@ -44,3 +54,32 @@ def test_a_file_of_arguments_is_named_and_options_win_over_it() -> None:
     assert facts(found)["model.quantization"] == "nf4"
     found = documents("trl sft --config c.yaml --num_processes 4")[0]
     assert ("config", "c.yaml", "--config") in found.references
+
+
+@pytest.mark.parametrize(
+    ("command", "reader"),
+    [("trl sft", "trl"), ("llamafactory-cli train", "llamafactory"), (f"python train.py {HF}", "hf_trainer")],
+)
+def test_a_file_that_could_be_any_trainers_is_the_ones_that_is_given_it(
+    tmp_path: Path, command: str, reader: str
+) -> None:
+    (tmp_path / "c.yaml").write_text("per_device_train_batch_size: 1\nlearning_rate: 0.0001\nbf16: true\n")
+    option = "" if reader == "llamafactory" else "--config "
+    (tmp_path / "run.sh").write_text(f"{command} {option}c.yaml\n")
+    (reading,) = read_configurations(str(tmp_path / "run.sh"), named=True)
+    followed = follow_references(reading.documents, open_rules(), {})
+    assert [one.reader for one in followed if one.source.path.endswith("c.yaml")] == [reader]
+
+
+def test_a_key_of_such_a_file_counts_where_the_release_has_it(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(
+        "per_device_train_batch_size: 1\nlearning_rate: 0.0001\nactivation_offloading: true\n"
+    )
+    (tmp_path / "run.sh").write_text("trl sft --config c.yaml --dataset_name d\n")
+    (reading,) = read_configurations(str(tmp_path / "run.sh"), named=True)
+    rules = open_rules()
+    followed = follow_references(reading.documents, rules, {})
+    for version, stated in (("0.17.0", False), ("0.18.0", True)):
+        stack = Environment("s", {"trl": Package("trl", version, Source("requirements.txt"))}, complete=False)
+        roles = resolve("s", rules=rules, environment=stack, documents=followed).roles
+        assert ("training.activation_offloading" in roles["train"]) is stated

@@ -15,6 +15,10 @@ from compatcheck.memory.closed_form.parameters import parameters
         ("4.45.2", "llama", 1, 8, 12),
         ("4.46.1", "llama", 1, 10, 12),
         ("5.0.0", "gemma2", 2, 12, 14),
+        ("4.45.2", "llava_onevision", 2, 12, 12),
+        ("4.51.3", "llava_onevision", 2, 6, 6),
+        ("4.52.1", "llava_onevision", 2, 10, 12),
+        ("5.24.0", "qwen2_audio", 2, 6, 6),
     ],
 )
 def test_bytes_per_logit_follow_the_release(make_run, transformers, model_type, batch, forward, backward):
