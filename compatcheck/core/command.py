@@ -43,3 +43,5 @@ class Command(NamedTuple):
     """That condition, as written."""
     stdin: Word | None = None
     """Text on its standard input: a here-document, a here-string, the output of a known command before it in a pipe."""
+    files: Mapping[str, Word] = {}
+    """What files hold by then that the script has written and its words name, by normal path."""

@@ -118,6 +118,8 @@ class Document(NamedTuple):
     """Whether the person named this file: then a file that it names counts as named by them too."""
     is_command: bool = False
     """Whether it is the command line of a launch script, which wins over the files it names."""
+    of_fields: bool = False
+    """Whether it is what the fields of a script's own classes hold, which a command and a file of arguments win over."""
     of_code: frozenset[str] | None = None
     """Keys that code sets by itself, which no command line and no file of arguments reaches; None for what is no code."""
     calls: Mapping[str, int] = {}

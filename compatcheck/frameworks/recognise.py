@@ -681,8 +681,11 @@ class _ReferenceReader:
                     base, *_ = _read_kind(find_program(document.reader).runs_as or document.reader, path, self.files)
                     base = base._replace(source=Source(path))
                     laid += compose((document._replace(references=(("config", path, "--config-name"),)), base))[1:]
+                break
         kept = tuple(one for one in document.references if one[0] != BENEATH)
-        return document._replace(references=kept, beneath=tuple(laid))
+        held = {key for one in laid for key in one.options}
+        own = frozenset(key for key, _ in document.unread if key in held)  # and so no other name of one beside it
+        return document._replace(references=kept, beneath=tuple(laid), added=document.added | own)
 
     def _read_bases(self, document: Document) -> Iterator[Document]:
         """Yield the files that a document composes from, each with its own; following the reference says what is not read."""

@@ -37,6 +37,8 @@ class Folder(NamedTuple):
     """Programs whose keys it reads as well, under records of their own."""
     spawns: tuple[str, ...] = ()
     """Kinds of its commands whose ranks the program itself starts, with Ray or as workers; every tool does."""
+    told: tuple[str, ...] = ()
+    """Kinds of its commands that say what the script they start does: it is not read beside them."""
 
     @property
     def configuration(self) -> ConfigurationReader:
@@ -117,7 +119,7 @@ FOLDERS = (
     Folder("litgpt", tool_modules={"litgpt": "litgpt", "litgpt.__main__": "litgpt"}),
     Folder("xtuner", in_python=True, telling_words=("optim_wrapper",), ships=True),
     Folder("axolotl", tool_modules={"axolotl.cli": "axolotl"}, ships=True),
-    Folder("open_instruct", spawns=("grpo", "ppo")),
+    Folder("open_instruct", spawns=("grpo", "ppo", "grpo_fast"), told=("grpo_fast",)),
     Folder("ms_swift", tool_modules={"swift.cli.main": "swift"}),
     Folder("llamafactory", tool_modules={"llamafactory.cli": "llamafactory-cli"}, ships=True),
     Folder(

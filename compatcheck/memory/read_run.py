@@ -139,7 +139,7 @@ def read_run(
         padded=None if mask is None else mask == "padding",
         loss=_read_loss(source, trains=trains),
         loss_by_free_memory=bool(source.get("program.sizes_loss_by_free_memory")),
-        trainer=str(source.get("training.trainer") or "causal_lm"),
+        trainer=_read_trainer(source),
         reference_offloads=source.get("program.reference_offloads_with_policy") is not False,
         loss_type=str(source.get("training.loss_type") or ""),
         precomputed=source.flag("training.precompute_ref_log_probs", default=False),
@@ -459,6 +459,17 @@ def _level_of_megatron(source: Given, stage: Value) -> int:
         splits = source.knows("training.framework")
     reason = "what programs built on Megatron turn on" if splits else "Megatron-LM's default"
     return int(source.assume("training.distributed_optimizer", splits, reason) is True)
+
+
+def _read_trainer(source: Given) -> str:
+    """Return what trains; where that is not known, and keys of preferences stand there, it is said that no pairs are taken."""
+    trainer = source.get("training.trainer")
+    if trainer is not None:
+        return str(trainer)
+    if any(source.get(name) is not None for name in ("training.max_prompt_length", "training.kl_coefficient")):
+        why = "nobody says what trains; one that runs pairs of answers needs twice the activations and logits"
+        source.assume("training.trainer", "causal_lm", why)
+    return "causal_lm"
 
 
 def _read_loss(source: Given, *, trains: bool) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.document import LEFT_OUT, Document, Gap, Statement
+from compatcheck.core.document import LEFT_OUT, Document, Gap, Statement, Unresolved
 from compatcheck.core.setting_names import is_elsewhere, split_name, words_about_memory
 from compatcheck.rules.programs import find_program
 
@@ -153,12 +153,23 @@ def withhold(documents: Iterable[Document]) -> Iterator[tuple[Document, frozense
         def is_given(key: str) -> bool:
             return key in unresolved or holders[program][key] > (key in mine)  # noqa: B023 (called before the next round)
 
-        taken = [statement for statement in document.statements if _may_be_wrong(statement, gaps[program], is_given)]
+        doubts = [(one, _may_be_wrong(one, gaps[program], is_given)) for one in document.statements]
+        taken = [one for one, doubt in doubts if doubt is not None]
         unsure = {statement.role for statement in taken if statement.fact is None and statement.role is not None}
         unsure -= {one.role for one in document.statements if one not in taken and _is_own(one)}
         kept = tuple(one for one in document.statements if one not in taken and one.role not in unsure)
         about = frozenset((one.fact, one.role) for one in taken if one.fact is not None)
-        yield document._replace(statements=kept), about
+        told = tuple(
+            Unresolved(
+                one.fact,
+                one.key,
+                f"counts only without {doubt.strip('()')}, which what was not read may hold",
+                one.role,
+            )
+            for one, doubt in doubts
+            if one.fact is not None and doubt and not one.key.startswith("(") and not one.key.endswith(LEFT_OUT)
+        )
+        yield document._replace(statements=kept, unresolved=(*document.unresolved, *told)), about
 
 
 def _keys_of(document: Document) -> set[str]:
@@ -178,9 +189,11 @@ def _is_own(statement: Statement) -> bool:
     )
 
 
-def _may_be_wrong(statement: Statement, gaps: Gaps, is_given: Callable[[str], bool]) -> bool:
-    """Tell whether a key that a statement takes to be left out is given elsewhere or with a value nobody knows, or may be."""
+def _may_be_wrong(statement: Statement, gaps: Gaps, is_given: Callable[[str], bool]) -> str | None:
+    """Return which key that a statement takes to be left out may be given after all; empty where one is, None where none may."""
     left_out = statement.without
     if statement.key.endswith(LEFT_OUT):
         left_out = (*left_out, statement.key.removesuffix(LEFT_OUT))
-    return any(is_given(key) or gaps.may_set(key, statement.fact or "") for key in left_out)
+    if any(map(is_given, left_out)):
+        return ""
+    return next((key for key in left_out if gaps.may_set(key, statement.fact or "")), None)

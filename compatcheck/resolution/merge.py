@@ -10,17 +10,18 @@ from compatcheck.core.source import Source
 from compatcheck.resolution.subject import Conflict
 from compatcheck.rules.programs import find_program
 
-SETTING, DECLARED, CODE, SCRIPT, FRAMEWORK, LIBRARY, MODEL, INSTALLED, REPORTED, MEASURED, LOOKED_UP = range(11)
+SETTING, DECLARED, CODE, SCRIPT, FRAMEWORK, FIELD, LIBRARY, MODEL, INSTALLED, REPORTED, MEASURED, LOOKED_UP = range(12)
 """Ranks of precedence, strongest first: ``--set``, an option such as ``--gpu``, what the code of a
-training script sets, which runs behind any parser of options, a launch script, the framework's configuration, a DeepSpeed or
-accelerate file, the model's own files, package metadata, a pasted report, a device query, the catalogue's row of the device
-that was found."""
+training script sets, which runs behind any parser of options, a launch script, the framework's configuration, what the fields
+of a script's own classes hold where neither says anything, a DeepSpeed or accelerate file, the model's own files, package
+metadata, a pasted report, a device query, the catalogue's row of the device that was found."""
 
 ORIGIN_BY_RANK = (
     "set",
     "declared",
     "configuration",
     "script",
+    "configuration",
     "configuration",
     "configuration",
     "model",
@@ -118,7 +119,7 @@ def withdraw(claims: dict[str, list[Claim]], documents: Iterable[Document], role
                 _keep(claims, entry.fact, [claim for claim in claims[entry.fact] if claim.rank <= rank])
 
 
-_REACHED = {SCRIPT, FRAMEWORK}
+_REACHED = {SCRIPT, FRAMEWORK, FIELD}
 """Ranks of what code that runs behind it may set anew."""
 
 
@@ -150,6 +151,8 @@ def _rank(document: Document) -> int:
         return SCRIPT
     if document.reader == MISSING:
         return LIBRARY
+    if document.of_fields:
+        return FIELD
     return _RANK_BY_KIND.get(find_program(document.reader).kind, FRAMEWORK)
 
 
@@ -187,7 +190,7 @@ def merge(claims: Mapping[str, list[Claim]]) -> Merged:
 
 def _order(fact: str, claim: Claim, *, left: bool) -> tuple[int, int]:
     """Order claims strongest first; among equals the first one stays first. What is left to accelerate comes behind its file."""
-    if left and claim.rank in {CODE, SCRIPT, FRAMEWORK} and LEFT_TO_ACCELERATE.get(fact, AUTO) == claim.value:
+    if left and claim.rank in {CODE, SCRIPT, FRAMEWORK, FIELD} and LEFT_TO_ACCELERATE.get(fact, AUTO) == claim.value:
         return LIBRARY, 2
     if fact in DECIDED_BY_DEEPSPEED and claim.reader == "deepspeed":
         return CODE, 0

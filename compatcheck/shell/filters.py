@@ -70,12 +70,12 @@ def _seq(arguments: list[str], _stdin: str | None) -> str | None:
 
 
 def _expr(arguments: list[str], _stdin: str | None) -> str | None:
-    if len(arguments) != 3 or arguments[1] not in {"+", "-", "*", "/", "%"}:
+    numbers, operators = arguments[::2], arguments[1::2]
+    if len(numbers) != len(operators) + 1 or len(numbers) < 2 or not {"+", "-", "*", "/", "%"}.issuperset(operators):
         return None
-    if not all(re.fullmatch(r"-?\d{1,18}", arguments[place]) for place in (0, 2)):
+    if not all(re.fullmatch(r"-?\d{1,18}", number) for number in numbers):
         return None
-    left, right = int(arguments[0]), int(arguments[2])
-    return _calculate(f"({left}){arguments[1]}({right})")
+    return _calculate("".join(word if at % 2 else f"({int(word)})" for at, word in enumerate(arguments)))
 
 
 def _bc(arguments: list[str], stdin: str | None) -> str | None:

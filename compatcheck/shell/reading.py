@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -479,7 +480,20 @@ class ScriptReading(ABC):
             words = (words[0]._replace(assumes=tuple(dict.fromkeys((*words[0].assumes, NO_ARGUMENTS)))), *words[1:])
         condition = " and ".join(dict.fromkeys(self.doubts)) or None
         stdin = None if self.stdin is None else self.word(self.stdin, None, line)
-        return Command(words, self._exported(extra), self.source(line), not self.doubts, condition, stdin)
+        variables, source = self._exported(extra), self.source(line)
+        return Command(words, variables, source, not self.doubts, condition, stdin, self._name_written(words))
+
+    def _name_written(self, words: tuple[Word, ...]) -> dict[str, Word]:
+        """Return what the files hold by now that the script has written and a command names: it may write them anew."""
+        files = self.state.files
+        found: dict[str, Word] = {}
+        for text in [word.text for word in words if word.text] if files else ():
+            for name in dict.fromkeys((text, text.rpartition("=")[2])):
+                path = os.path.normpath(name)
+                value = next((value for one in (name, path, f"./{path}") if (value := files.get(one))), None)
+                if name and value is not None:
+                    found[path] = self.word(value, None, 1)
+        return found
 
     def _are_left_out(self, value: Value) -> bool:
         """Tell whether a word is ``"$@"`` of a script that nobody said is given any arguments."""

@@ -50,6 +50,8 @@ class Backend(NamedTuple):
     engine: str
     sizes: Mapping[str, int]
     """By letter: data, pipeline, tensor, context; ``e`` and ``x`` for experts and their matrices."""
+    key: str = ""
+    """Where it stands."""
 
     @property
     def ranks(self) -> int:
@@ -69,6 +71,32 @@ def parse_backend(text: object) -> Backend | None:
         experts = _sizes(hybrid[2])
         return Backend(engine, {**_sizes(hybrid[1]), "e": experts.get("e", 1), "x": experts.get("t", 1)})
     return Backend(engine, {"x": 1, **_sizes(rest)}) if re.fullmatch(r"([cdetp]\d+)+", rest) else None
+
+
+_MODE = "allocation_mode"
+"""Names all devices at once in releases up to 0.3: ``sglang.d4p1t1+d4p1t1``, ``sglang:d4+fsdp:d4``."""
+
+
+def find_backend(options: Options, section: str) -> Backend | None:
+    """Return the backend of a section; where it says an engine alone, or nothing, what the allocation of all devices says.
+
+    The part with an engine that generates is that of ``rollout``; the other one trains (AReaL 0.3, areal/api/io_struct.py
+    AllocationMode).
+    """
+    key = f"{section}backend"
+    own = value_of(options, key)
+    found = parse_backend(own)
+    if found is not None:
+        return found._replace(key=key)
+    parts = "".join(str(value_of(options, _MODE, "")).split()).split("+")
+    split = [re.fullmatch(r"(?:(sglang|vllm|fsdp|megatron|archon)[.:])?((?:[cdetp]\d+)+)", part) for part in parts]
+    generates = [one is not None and one[1] in {"sglang", "vllm"} for one in split]
+    if len(parts) != 2 or None in split or sum(generates) != 1 or (key in options and own is None):
+        return None
+    match = split[generates.index(section == "rollout.")]
+    engine = match and (match[1] or own)
+    found = parse_backend(f"{engine}:{match[2]}") if match is not None and own in {None, engine} else None
+    return None if found is None else found._replace(key=_MODE)
 
 
 def _sizes(text: str) -> dict[str, int]:
@@ -167,7 +195,9 @@ def settle(options: Options) -> Settled:
     unresolved: list[Unresolved] = []
     scores = "ref" if "teacher.backend" not in options or _has_reference(options, kind) else "teacher"
     for section, role in SECTIONS.items():
-        backend = parse_backend(value_of(options, f"{section}backend"))
+        backend = find_backend(options, section)
+        if backend is not None and backend.key == _MODE:
+            table[_MODE] = SILENT
         if role == REFERENCE and section != f"{scores}.":  # defaults of a reference are those of a teacher
             table.update((key, SILENT) for key in options if key.startswith(section) and section == "ref.")
             continue
@@ -179,7 +209,7 @@ def settle(options: Options) -> Settled:
         if backend is None:
             unresolved.append(_open_backend(options, section, role))
         else:
-            known += _split(backend, section, role)
+            known += _split(backend, role)
             known += _move(options, section, role, roles)
     known += name_roles(roles)
     known += state_value_heads(roles)
@@ -258,9 +288,9 @@ def _open_backend(options: Options, section: str, role: str) -> Unresolved:
     return Unresolved("training.sharding", f"{section}backend", why, role)
 
 
-def _split(backend: Backend, section: str, role: str) -> Iterator[Statement]:
+def _split(backend: Backend, role: str) -> Iterator[Statement]:
     """Say how the ranks of a model split it."""
-    key = f"{section}backend"
+    key = backend.key
     yield Statement("training.sharding", key, "megatron" if backend.engine == "megatron" else "fsdp", role)
     yield Statement(None, f"(on {backend.engine})", True, role)
     yield Statement("program.runs_transformers", key, backend.engine == "fsdp", role)
@@ -337,7 +367,7 @@ def _batches(options: Options, kind: str, roles: tuple[str, ...]) -> Iterator[St
 
 def _engine_limit(options: Options) -> dict[str, Any]:
     """Return the tokens of a sequence that the engine takes, by their key: no sample is longer."""
-    backend = parse_backend(value_of(options, "rollout.backend"))
+    backend = find_backend(options, "rollout.")
     key = {"sglang": "sglang.context_length", "vllm": "vllm.max_model_len"}.get(
         "" if backend is None else backend.engine
     )
@@ -346,13 +376,13 @@ def _engine_limit(options: Options) -> dict[str, Any]:
 
 def _engine(options: Options, table: Table) -> Iterator[Statement]:
     """Say which engine generates, on how many ranks and where; settings of the other one say nothing."""
-    backend = parse_backend(value_of(options, "rollout.backend"))
+    backend = find_backend(options, "rollout.")
     for name in ("sglang", "vllm"):
         if backend is not None and name != backend.engine:
             table.update((key, SILENT) for key in TABLE if key.startswith(f"{name}."))
     if backend is None:
         return
-    key = "rollout.backend"
+    key = backend.key
     yield Statement("rollout.engine", key, backend.engine)
     for letter, fact in (("t", "tensor_parallel"), ("p", "pipeline_parallel")):
         yield Statement(f"rollout.{fact}", key, backend.sizes.get(letter, 1))

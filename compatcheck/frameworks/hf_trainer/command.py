@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from compatcheck.core.document import Statement
 from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
 from compatcheck.frameworks.hf_trainer.parser import is_file, read_launch, read_lone_rank
 from compatcheck.frameworks.keys import Names
@@ -18,6 +19,12 @@ _STRONG = Names(__file__, "command_marks.txt")
 _ENOUGH = 3
 _OWN_LOOP = Names(__file__, "own_loop_marks.txt")
 """Options of scripts that run a loop of their own; the Trainer has none of them."""
+
+
+_OF_LABELS = re.compile(
+    r"(^|/)run_(glue|xnli|classification|ner|qa|swag|image_classification|audio_classification)\.py$"
+)
+"""Scripts among transformers' examples whose models end in a few labels and not in the vocabulary."""
 
 
 def recognise(launch: Launch) -> str | None:
@@ -44,4 +51,8 @@ def find_algorithm(program: str) -> str | None:
 
 def read(launch: Launch, _: str) -> tuple[Document, ...]:
     """Translate a launch."""
-    return read_launch(launch, hf_trainer, [read_lone_rank(launch)], takes_config=True)
+    first, *others = read_launch(launch, hf_trainer, [read_lone_rank(launch)], takes_config=True)
+    if _OF_LABELS.search(launch.program):
+        head = Statement("program.makes_logits", "(a head of labels)", value=False)
+        first = first._replace(statements=(*first.statements, head))
+    return first, *others

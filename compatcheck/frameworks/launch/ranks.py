@@ -101,12 +101,21 @@ def read_torchrun(
                 ranks.doubt(fact, key, f"{argument.value!r} leaves the number to the machine", argument.line)
 
 
+_TUNED = ("training.zero_stage", "training.micro_batch_size", "training.gradient_accumulation_steps")
+"""What DeepSpeed's autotuner chooses."""
+
+
 def read_deepspeed(options: Mapping[str, Argument], ranks: Ranks, line: int | None) -> None:
     """Read ``--num_gpus``, ``--num_nodes``, ``--include`` and ``--hostfile`` (``deepspeed/launcher/runner.py``).
 
-    Without a host file all ranks are on this machine; how many devices that has, nobody tells.
+    Without a host file all ranks are on this machine; how many devices that has, nobody tells. ``--autotuning`` tries stages and
+    batches and runs the best of them (``deepspeed/autotuning/autotuner.py``).
     """
     ranks.forget()
+    tuned = options.get("autotuning")
+    if tuned is not None:
+        for fact in _TUNED:
+            ranks.doubt(fact, "--autotuning", "is what DeepSpeed's autotuner finds", tuned.line)
     included = options.get("include") or options.get("i")
     gpus = options.get("num_gpus") or options.get("num_accelerators")
     hosts = options.get("hostfile") or options.get("H")

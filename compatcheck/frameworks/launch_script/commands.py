@@ -72,7 +72,7 @@ def read_commands(
 
     Args:
         commands: of one script, in the order it would run them.
-        files: files the script itself writes, by normal path; None for one that holds what nobody knows.
+        files: files the script itself has written in the end, by normal path; None for one that holds what nobody knows.
         find_parsed: returns the reader of the arguments that a Python script has parsed, where that is told.
         complete: adds to a launch the words that its program takes where they are left out.
     """
@@ -84,11 +84,13 @@ def read_commands(
         identity = tuple(
             (launch.program, *((word.text or word.written) for word in launch.arguments)) for launch in launches
         )
-        if ways and identity not in seen:
-            seen.add(identity)
+        then = {path: word.text for path, word in command.files.items()}
+        whole = identity, tuple(sorted(then.items(), key=str))
+        if ways and whole not in seen:
+            seen.add(whole)
             first, *others = unite(ways, command)
             united = (first._replace(gaps=(*first.gaps, *_arguments(command))), *others)
-            written = (part for document in united for part in _take_written(document, files or {}))
+            written = (part for document in united for part in _take_written(document, {**(files or {}), **then}))
             runs.append(TrainingCommand(launches[0]._replace(command=command), tuple(written)))
     return tuple(runs)
 
@@ -112,7 +114,7 @@ def read_launch(launch: Launch, find_parsed: Callable[[str], str | None] = lambd
         if asked is not None and (folder is None or find_program(its_kind).inherits == kind):
             folder, kind = asked, its_kind
     if folder is not None:
-        program = _program_reference(launch)
+        program = () if kind in folder.told else _program_reference(launch)
         documents = (*folder.command.read(launch, kind), *_of_launchers(launch, folder, kind))
         first = documents[0]._replace(references=(*documents[0].references, *program), passed=_passed(launch))
         first = first._replace(gaps=(*first.gaps, *_unheard(launch, first)))
@@ -154,9 +156,7 @@ def _may_set_all(launch: Launch) -> Gap:
 def _passed(launch: Launch) -> Mapping[str, Argument] | None:
     """Return the options of a command; None where it may give others, or gives some by one letter."""
     flags = parse_flags(launch.arguments)
-    short = any(
-        (word.text or "").startswith("-") and not (word.text or "").startswith("--") for word in launch.arguments
-    )
+    short = any((word.text or "")[:1] == "-" and (word.text or "")[1:2].isalpha() for word in launch.arguments)
     return None if flags.unknown or short else flags.options
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from compatcheck.frameworks.launch.program import Launch
 
 _OLMO_CORE = re.compile(r"open_instruct[./](dpo|grpo|olmo_core_finetune)(\.py)?$")
-_RL = re.compile(r"open_instruct[./](grpo|ppo)\w*(\.py)?$")
+_RL = re.compile(r"open_instruct[./](grpo_fast(?=\.py$|$)|grpo|ppo)\w*(\.py)?$")
 _TUNING = re.compile(r"open_instruct[./](finetune|dpo_tune\w*)(\.py)?$")
 _RL_READER = "open_instruct_rl"
 
@@ -64,7 +64,10 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
         translate = partial(open_instruct.read_recipe, trainer=trainer)
         return read_launch(launch, open_instruct, [read_lone_rank(launch)], translate=translate)
     flags = parse_flags(launch.arguments)
-    known = Statement("training.trainer", "(program)", kind), Statement("rollout.engine", "(program)", "vllm")
+    known = (
+        Statement("training.trainer", "(program)", kind.partition("_")[0]),
+        Statement("rollout.engine", "(program)", "vllm"),
+    )
     meanings = OptionMeanings(_RL_READER, RL_TABLE, open_instruct.NAMES.__contains__, {"model_name_or_path": "model"})
     further = FurtherContent(known, unknown=flags.unknown)
     return (make_command_document(meanings, source, flags.options, further),)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatcheck.core.document import Document, Gap
+from compatcheck.frameworks.launch import ranks
 from compatcheck.frameworks.launch.flags import gaps_of_words, parse_flags
 from compatcheck.frameworks.launch.values import Argument
 from compatcheck.frameworks.prime_rl import configuration as prime_rl
@@ -27,6 +28,7 @@ _MODULES = {
     "prime_rl.trainer.sft.train": "sft",
 }
 _TOOLS = {"rl", "sft", "trainer"}
+_COUNT = {"torchrun", "accelerate", "deepspeed", "srun", "mpirun"}
 _AT = "@"
 _NO = "no_"
 
@@ -62,7 +64,17 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     document = Document(
         prime_rl.READER, source, (), references=references, is_command=True, gaps=tuple(gaps), options=options
     )
-    return prime_rl.compose(document)
+    alone = kind == "trainer" and _COUNT.isdisjoint(launch.launchers)
+    return (*prime_rl.compose(document), *(_one_rank(launch) if alone else ()))
+
+
+def _one_rank(launch: Launch) -> Iterator[Document]:
+    """Say that the trainer is one rank where nothing starts more: ``rl`` and ``sft`` start it by torchrun."""
+    found = ranks.Ranks()
+    found.state(ranks.WORLD, "(started alone)", 1, launch.command.source.line)
+    document = found.document(launch.command.source)
+    if document is not None:
+        yield document
 
 
 def _take_files(words: tuple[Word, ...]) -> tuple[list[tuple[Word, str | None]], list[Word]]:

@@ -170,6 +170,7 @@ def _infer(values: Mapping[str, Any], kind: str) -> Iterator[Statement]:
         if served is not None and served not in {values.get("model.name"), values.get("trainer.model.name")}:
             yield Statement(None, "(another model is served)", value=True)
     if kind != "trainer":
+        yield Statement(None, "(by its launcher)", value=True)
         yield from _count_devices(values, kind)
 
 

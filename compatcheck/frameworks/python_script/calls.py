@@ -385,6 +385,21 @@ class Script:
         """Of each function and class, the scope of its own names."""
         self.visited = tuple(self._visit(tree, self.module, None, 0))
         """Calls, assignments and the like, each with its scope and the condition under which it happens."""
+        if options is not None:
+            self._forget_dead(others)
+
+    def _forget_dead(self, others: Mapping[str, set[str]]) -> None:
+        """Leave out changes in branches that the script's own options decide against."""
+        alive = {id(node) for node, _, _ in self.visited}
+        dead = {
+            id(inner)
+            for node in self.nodes
+            if isinstance(node, Visited) and id(node) not in alive
+            for inner in ast.walk(node)
+        }
+        if dead:
+            left = [node for node in self.nodes if id(node) not in dead]
+            self.changed = frozenset(_of_others({*_changed(left)}, others, set(self.entered)))
 
     def names(self) -> set[str]:
         """Return every name and attribute the script mentions."""

@@ -105,6 +105,11 @@ _OF_KERNELS = {"lora_dropout": 0, "bias": "none"}
 """With which adapters Unsloth puts kernels of its own in place of the linears, and what it takes where nobody says otherwise."""
 
 
+HEADS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice",
+         "ForImageClassification", "ForAudioClassification")  # fmt: skip
+"""Ends of names of classes that end in a few labels and not in the vocabulary."""
+
+
 class Findings:
     """What the calls of one script say, gathered by key."""
 
@@ -130,6 +135,8 @@ class Findings:
         self.models: dict[str, Given] = {}
         self.causal: Given | None = None
         """The model that is loaded with a head for causal language modelling."""
+        self.heads: dict[bool, int] = {}
+        """Line of the first model that is loaded with a head of a few labels, and of the first with another one."""
         self.is_plain = False
         """Whether the HF Trainer itself is made, and not a class that may compute another loss."""
         self.by_trainer = False
@@ -137,6 +144,8 @@ class Findings:
         self.trainers: dict[str, int] = {}
         self.unread: dict[str, int] = {}
         """Trainers of TRL that are not known by name."""
+        self.foreign: dict[str, int] = {}
+        """Trainers of other modules, which may compute any loss of any batch."""
         self.gaps: list[Gap] = []
         """Where arguments are given or set that are no literals."""
         self.calls: dict[str, int] = {}
@@ -211,6 +220,8 @@ def take_call(call: Call, found: Findings) -> None:
     if take is not None and (base in found.objects.known or base in found.objects.trainers):
         found.calls.update(dict.fromkeys(_TAKEN.get(base, ()), call.line))
         take(call._replace(name=base), found)
+    elif call.name.endswith("Trainer") and found.objects.is_foreign(call.name):
+        found.foreign.setdefault(call.name, call.line)
 
 
 def _take_arguments(call: Call, found: Findings) -> None:
@@ -303,10 +314,18 @@ def _take_trainer(call: Call, found: Findings) -> None:
         found.by_trainer = call.name in TRL_TRAINERS
 
 
+def _name_of_spread(node: ast.expr) -> str:
+    """Return the name of a mapping whose entries a call is given, all or some: ``{k: v for k, v in data.items() if …}``."""
+    match node:
+        case ast.DictComp(generators=[ast.comprehension(iter=ast.Call(func=ast.Attribute(value=owner, attr="items")))]):
+            return dotted_name(owner)
+    return dotted_name(node)
+
+
 def _take_parts(call: Call, found: Findings) -> None:
     """Take what a Trainer is given in place of what it would make: optimizer, loss, callbacks."""
     if (
-        any(word.arg is None and not is_elsewhere(dotted_name(word.value)) for word in call.node.keywords)
+        any(word.arg is None and not is_elsewhere(_name_of_spread(word.value)) for word in call.node.keywords)
         and call.is_open
     ):
         found.open(
@@ -396,6 +415,7 @@ def _take_model(call: Call, found: Findings) -> None:
     if name is not None:
         found.models.setdefault(str(name.value) if name.why is None else "", name)
         found.causal = name if call.owner.endswith("ForCausalLM") else found.causal
+        found.heads.setdefault(call.owner.endswith(HEADS), call.line)
     if len(found.models) > 1:
         return  # a second model: what it is loaded with says nothing about the first
     dtype = "dtype" if "dtype" in call.keywords else "torch_dtype"

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
 _MAX_TEXT = 60
-PARSERS = frozenset({"HfArgumentParser", "TrlParser"})
-"""Classes that make objects of arguments from a command line."""
+PARSERS = frozenset({"HfArgumentParser", "TrlParser", "H4ArgumentParser"})
+"""Classes that make objects of arguments from a command line; the last is the alignment handbook's."""
 _PARSES = ("parse_args_", "parse_dict", "parse_json", "parse_yaml")
 """How methods of HfArgumentParser and TrlParser begin that make objects of arguments."""
 
@@ -88,7 +88,10 @@ def _of_attributes(node: ast.AST) -> ast.expr | None:
 
 def parses(node: ast.expr) -> bool:
     """Tell whether an expression makes objects of arguments from a command line or a file."""
-    return isinstance(node, ast.Call) and dotted_name(node.func).rpartition(".")[2].startswith(_PARSES)
+    if not isinstance(node, ast.Call):
+        return False
+    name = dotted_name(node.func)
+    return name.rpartition(".")[2].startswith(_PARSES) or (name == "parser.parse" and not node.args)
 
 
 def is_one(node: ast.AST, names: Collection[str]) -> bool:

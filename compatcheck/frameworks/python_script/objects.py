@@ -42,7 +42,7 @@ _ROUNDS = 4
 """Objects are followed through assignments and the script's own functions; longer chains than this are not made."""
 
 
-_OF_TRAINERS = ("transformers", "trl", "unsloth")
+OF_TRAINERS = ("transformers", "trl", "unsloth")
 """Packages whose classes of trainers and arguments are read by their names."""
 _SAME = {"requires_grad_", "half", "float", "double", "bfloat16", "to", "cuda", "train", "merge_and_unload", "compile"}
 """Methods of a model that return it."""
@@ -91,7 +91,7 @@ class Objects:
         self._bases: dict[int, tuple[Collection[str], dict[tuple[str, int], str | None]]] = {}
         """What `base_of` found, by the classes that were wanted."""
         others = self.classes.keys() | {
-            path.rpartition(".")[2] for path in self.imports.values() if not path.startswith(_OF_TRAINERS)
+            path.rpartition(".")[2] for path in self.imports.values() if not path.startswith(OF_TRAINERS)
         }
         self.arguments = frozenset(arguments) - others
         """Classes of arguments that are a library's, and no class of the same name."""
@@ -319,6 +319,11 @@ class Objects:
         root, _, rest = dotted_name(node).partition(".")
         path = self.imports.get(root)
         return path if path is None or not rest else f"{path}.{rest}"
+
+    def is_foreign(self, name: str) -> bool:
+        """Tell whether a name is imported from no package that is known by name."""
+        path = self.imports.get(name)
+        return path is not None and not path.startswith(OF_TRAINERS) and not is_well_known(path)
 
     def leaves_alone(self, func: ast.AST, scope: Scope, depth: int = 0) -> bool:
         """Tell whether what is called is of a package that changes nothing of what it is given."""

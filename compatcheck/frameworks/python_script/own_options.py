@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from compatcheck.frameworks.python_script.nodes import defaults_of, dotted_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _UNTOLD = frozenset({"add_subparsers", "set_defaults", "parse_known_args", "parse_intermixed_args"})
 """Methods of a parser beside which a definition alone does not tell what an option holds."""
@@ -42,7 +42,11 @@ class OwnOptions(NamedTuple):
 
 
 def find_own_options(
-    nodes: Iterable[ast.AST], passed: Mapping[str, Any] | None, *, launched: bool = False
+    nodes: Iterable[ast.AST],
+    passed: Mapping[str, Any] | None,
+    *,
+    launched: bool = False,
+    classes: Mapping[str, Sequence[ast.ClassDef]] | None = None,
 ) -> OwnOptions | None:
     """Find the options of a script; None where they are not told.
 
@@ -51,11 +55,13 @@ def find_own_options(
         passed: options that its command gives, by name, each with ``value`` and why it is not known, ``why``; None where the
             command may give any.
         launched: whether a command that was read starts it: classes that HfArgumentParser fills are told only then.
+        classes: the classes that it fills, by the names that it is given, each behind its bases; None: those of the script.
     """
     calls = [node for node in nodes if isinstance(node, ast.Call)]
     named = [(dotted_name(call.func), call) for call in calls]
     if passed is not None and launched and any(name.rpartition(".")[2] == _HF_PARSER for name, _ in named):
-        return _find_fields(nodes, named, passed)
+        written = {node.name: (node,) for node in nodes if isinstance(node, ast.ClassDef)}
+        return _find_fields(nodes, named, passed, written if classes is None else classes)
     parsers = [call for name, call in named if name.rpartition(".")[2] == "ArgumentParser"]
     parses = [call for name, call in named if name.rpartition(".")[2] == "parse_args"]
     plain = parsers and parses and not any(word.arg == "parents" for word in parsers[0].keywords)
@@ -74,13 +80,17 @@ def find_own_options(
 
 
 def _find_fields(
-    nodes: Iterable[ast.AST], named: Iterable[tuple[str, ast.Call]], passed: Mapping[str, Any]
+    nodes: Iterable[ast.AST],
+    named: Iterable[tuple[str, ast.Call]],
+    passed: Mapping[str, Any],
+    written: Mapping[str, Sequence[ast.ClassDef]],
 ) -> OwnOptions | None:
-    """Find what the fields of a script's own classes hold that HfArgumentParser fills.
+    """Find what the fields of a project's own classes hold that HfArgumentParser fills.
 
     Options of a base that is not here, such as TrainingArguments, are not told; no two classes may have one of the same name.
     """
-    last = [(name.rpartition(".")[2], call) for name, call in named]
+    of_file = set(_filled_from_a_file(nodes)) if passed else set()
+    last = [(name.rpartition(".")[2], call) for name, call in named if id(call) not in of_file]
     parsers = [call for name, call in last if name == _HF_PARSER]
     filled = [
         node
@@ -94,14 +104,16 @@ def _find_fields(
         return None
     classes, targets, value = getattr(parsers[0].args[0], "elts", ()), filled[0].targets, filled[0].value
     names = [one.id for one in getattr(targets[0], "elts", ()) if isinstance(one, ast.Name)]
-    is_given = getattr(value, "args", ()) or getattr(value, "keywords", ())
-    if len(targets) != 1 or not classes or len(classes) != len(names) or is_given:
+    more = [ast.unparse(word) for word in getattr(value, "keywords", ())]
+    is_given = getattr(value, "args", ()) or (more and more != ["return_remaining_strings=True"])
+    if len(targets) != 1 or not classes or len(classes) + len(more) != len(names) or is_given:
         return None
-    written = {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
+    lineages = [written.get(one.id, ()) for one in classes if isinstance(one, ast.Name)]
     fields = [
         (field.target.id, ast.unparse(field.annotation), defaults.get(field.target.id))
-        for one in classes
-        if isinstance(one, ast.Name) and (node := written.get(one.id)) is not None and _is_plain(node)
+        for lineage in lineages
+        if all(map(_is_plain, lineage))
+        for node in lineage
         for defaults in [dict(defaults_of(node))]
         for field in node.body
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
@@ -120,6 +132,16 @@ def _find_fields(
     others = tuple(passed.keys() - {name for name, _, _ in fields})
     values = {key: value for key, value in values.items() if not key.startswith(others)}
     return OwnOptions(frozenset(_namespaces(nodes, names)), values, filled[0].lineno)
+
+
+def _filled_from_a_file(nodes: Iterable[ast.AST]) -> Iterator[int]:
+    """Yield what runs only where the command is one file: ``if len(sys.argv) == 2 and sys.argv[1].endswith(".json")``."""
+    for node in nodes:
+        match node:
+            case ast.If(test=test, body=body) if "endswith" in ast.unparse(test):
+                parts = getattr(test, "values", [test])
+                if any(ast.unparse(part) == "len(sys.argv) == 2" for part in parts):
+                    yield from (id(inner) for one in body for inner in ast.walk(one))
 
 
 def _is_plain(node: ast.ClassDef) -> bool:

@@ -23,12 +23,13 @@ from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
 from compatcheck.frameworks.python_script.calls import Given, Script, parse_script, too_deep
 from compatcheck.frameworks.python_script.changes import CHECKPOINTING, DTYPES, LOSS, TRAINABLE, Change, Changes
-from compatcheck.frameworks.python_script.handed_on import HandedOn, find_handed_on, find_module, parse_started
+from compatcheck.frameworks.python_script.handed_on import HandedOn, find_handed_on, parse_started
 from compatcheck.frameworks.python_script.meanings import ARGUMENTS, TAKERS, TRAINERS, TRL_CONFIGS, Findings, take_call
 from compatcheck.frameworks.python_script.nodes import PARSERS, defaults_of, dotted_name
 from compatcheck.frameworks.python_script.notebook import read_source
 from compatcheck.frameworks.python_script.objects import Kind, Objects, import_lines
 from compatcheck.frameworks.python_script.own_options import find_own_options
+from compatcheck.frameworks.python_script.parsed_classes import ParsedClass, find_parsed_classes
 from compatcheck.frameworks.translation import translate
 from compatcheck.frameworks.trl import configuration as trl
 
@@ -141,9 +142,11 @@ def find_parsed(path: str, files: Files = LOCAL) -> str | None:
     """
     try:
         script, objects = _parse(path, files)
-        handed = () if PARSERS & script.names() else find_handed_on(script, objects, path, files)
+        if PARSERS & script.names():
+            return _find_parsed(script, objects) or _find_parsed_elsewhere(script, path, files)
+        handed = find_handed_on(script, objects, path, files)
         started = (_find_parsed(*_parse_handed(one, files)) for one in handed)
-        return _find_parsed(script, objects) or next(filter(None, started), None)
+        return next(filter(None, started), None)
     except RecursionError:
         raise too_deep(path) from None
 
@@ -157,12 +160,19 @@ def _find_parsed(script: Script, objects: Objects) -> str | None:
     return None
 
 
+def _find_parsed_elsewhere(script: Script, path: str, files: Files) -> str | None:
+    """Return the reader of arguments whose classes stand in other modules of the project."""
+    bases = {base for one in find_parsed_classes(script.tree, path, files) if one.nodes for base in one.roots}
+    return trl.READER if bases & TRL_CONFIGS.keys() else hf_trainer.READER if bases & ARGUMENTS else None
+
+
 def _parse(
     path: str, files: Files, passed: Mapping[str, object] | None = None, *, launched: bool = False
 ) -> tuple[Script, Objects]:
     text = read_source(path, files)
     if passed or len(text) > _KEPT or (launched and passed is not None):
-        return _read_tree(parse_script(text, path), passed, launched=launched)
+        tree = parse_script(text, path)
+        return _read_tree(tree, passed, launched=launched, classes=find_parsed_classes(tree, path, files))
     return _parse_text(text, path, told=passed is not None)
 
 
@@ -175,13 +185,18 @@ def _parse_handed(
     handed: HandedOn, files: Files, passed: Mapping[str, object] | None = None, *, launched: bool = False
 ) -> tuple[Script, Objects]:
     tree = parse_started(read_source(handed.path, files), handed.path, handed.calls)
-    return _read_tree(tree, passed, launched=launched)
+    return _read_tree(tree, passed, launched=launched, classes=find_parsed_classes(tree, handed.path, files))
 
 
 def _read_tree(
-    tree: ast.Module, passed: Mapping[str, object] | None, *, launched: bool = False
+    tree: ast.Module,
+    passed: Mapping[str, object] | None,
+    *,
+    launched: bool = False,
+    classes: tuple[ParsedClass, ...] = (),
 ) -> tuple[Script, Objects]:
-    script = Script(tree, find_own_options(tuple(ast.walk(tree)), passed, launched=launched))
+    filled = {one.name: [node for _, node in one.nodes] for one in classes}
+    script = Script(tree, find_own_options(tuple(ast.walk(tree)), passed, launched=launched, classes=filled))
     return script, Objects(script, trainers=TRAINERS, arguments=ARGUMENTS, known=TAKERS.keys())
 
 
@@ -199,7 +214,7 @@ def _read(
                 beyond.gaps += [one for one in found.gaps if one.source.line not in handed.lines]
                 path, found, (script, objects) = handed.path, beyond, other
                 break
-    if found.is_empty:
+    if found.is_empty and not (launched and _find_parsed_elsewhere(script, path, files) is not None):
         if named:
             msg = "starts no training this release can see"
             hint = "it looks for a Trainer, its arguments, FSDP, DeepSpeed and accelerate"
@@ -208,11 +223,7 @@ def _read(
     documents = tuple(_documents(found, script, launched=launched))
     if not launched and not PARSERS.isdisjoint(script.names()):
         return documents  # nobody knows what the command says
-    beside = ((*_parse(module, files), Source(module)) for module in _modules_of_parsed(script, objects, path, files))
-    return (
-        *documents,
-        *(one for entry in ((script, objects, found.source), *beside) for one in _own_defaults(*entry)),
-    )
+    return (*documents, *_own_defaults(script, objects, path, files))
 
 
 def _find(path: str, script: Script, objects: Objects, *, launched: bool) -> Findings:
@@ -283,29 +294,33 @@ def _of_unsloth(found: Findings) -> Iterator[Change]:
         yield Change(line, why, facts if found.trainers.keys() == {"sft"} else facts | LOSS, 0)
 
 
-def _modules_of_parsed(script: Script, objects: Objects, path: str, files: Files) -> tuple[str, ...]:
-    """Return the modules beside a script that it takes classes of arguments from which a parser fills."""
-    parsers = [call.node for call in script.calls() if call.name in PARSERS]
-    paths = [objects.path(node) for call in parsers for one in call.args for node in ast.walk(one)]
-    names = dict.fromkeys(one.rpartition(".")[0] for one in paths if one is not None)
-    found = (find_module(path, name, files) for name in names if name.strip("."))
-    return tuple(dict.fromkeys(one for one in found if one is not None))
+def _own_defaults(script: Script, objects: Objects, path: str, files: Files) -> Iterator[Document]:
+    """Yield what the project's own classes of arguments set where a command says nothing: ``bf16: bool = True``.
+
+    Where a parser says which classes it fills, those alone, with what they are built on, wherever they stand.
+    """
+    parsed = find_parsed_classes(script.tree, path, files)
+    known = [one for one in parsed if one.nodes or one.roots & ARGUMENTS]
+    if not any(one.roots & ARGUMENTS for one in known):
+        for name, node in objects.classes.items():
+            if (base := objects.base_of(name, ARGUMENTS)) is not None:
+                yield from _defaults_in(node, base, script, Source(path))
+    for one in known:
+        for base in sorted(one.roots & ARGUMENTS)[:1]:
+            for file, node in one.nodes:
+                of = script if file == path else _parse(file, files)[0]
+                yield from _defaults_in(node, base, of, Source(file))
 
 
-def _own_defaults(script: Script, objects: Objects, source: Source) -> Iterator[Document]:
-    """Yield what classes of arguments of the script's own set where a command says nothing: ``bf16: bool = True``."""
-    for name, node in objects.classes.items():
-        base = objects.base_of(name, ARGUMENTS)
-        if base is None:
-            continue
-        own = {key: script.read(value, script.module) for key, value in defaults_of(node) if key in _OPTIONS}
-        reader, lines = trl if base in TRL_CONFIGS else hf_trainer, {key: given.line for key, given in own.items()}
-        known = {key: given.value for key, given in own.items() if given.why is None}
-        for document in reader.read(known, source.path).documents if known else ():
-            yield document._replace(lines=lines)
-        unresolved = tuple(_not_literal(own, hf_trainer.TABLE))
-        if unresolved:
-            yield Document(reader.READER, source, (), lines=lines, unresolved=unresolved)
+def _defaults_in(node: ast.ClassDef, base: str, script: Script, source: Source) -> Iterator[Document]:
+    own = {key: script.read(value, script.module) for key, value in defaults_of(node) if key in _OPTIONS}
+    reader, lines = trl if base in TRL_CONFIGS else hf_trainer, {key: given.line for key, given in own.items()}
+    known = {key: given.value for key, given in own.items() if given.why is None}
+    for document in reader.read(known, source.path).documents if known else ():
+        yield document._replace(lines=lines, of_fields=True)
+    unresolved = tuple(_not_literal(own, hf_trainer.TABLE))
+    if unresolved:
+        yield Document(reader.READER, source, (), lines=lines, unresolved=unresolved, of_fields=True)
 
 
 def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[Document]:
@@ -333,18 +348,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         reader = "script"
     references = [(kind, name, key) for kind, name, key in main.references if kind != "deepspeed"]
     statements = [entry for entry in main.statements if not (of_trl and entry.fact == "training.trainer")]
-    if len(trainers) == 1:
-        (trainer, line) = next(iter(trainers.items()))
-        statements.append(Statement("training.trainer", f"{trainer} trainer", trainer))
-        found.lines[f"{trainer} trainer"] = line
-    elif found.unread and not trainers:
-        name, line = next(iter(found.unread.items()))
-        found.unresolved.append(Unresolved("training.trainer", name, "is a trainer of TRL that nobody has read"))
-        found.lines[name] = line
-        found.of_code.add(name)
-    elif found.is_plain and not trainers and found.causal is not None:
-        statements.append(Statement("training.trainer", "ForCausalLM", "causal_lm"))
-        found.lines["ForCausalLM"] = found.causal.line
+    statements += _tell_trainer(found, trainers)
     statements += [statement for statement, _ in found.statements.values()]
     models = _model_reference(found)
     statements += [Statement(None, key, name) for _, name, key in models]
@@ -371,7 +375,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         gaps=(*main.gaps, *found.gaps),
         calls=found.calls,
         of_code=frozenset(known.keys() | found.of_code),
-        own_options=frozenset(script.options.values if script.options is not None and launched else ()),
+        own_options=frozenset(script.options.values.keys() & script.names() if script.options and launched else ()),
     )
     for document in (*translated[1:], *found.documents):
         stands = tuple(one for one in document.statements if not _may_be_replaced(one, found))
@@ -379,6 +383,33 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
     accelerated = _accelerate(found)
     if accelerated is not None:
         yield accelerated
+
+
+def _tell_trainer(found: Findings, trainers: Mapping[str, int]) -> list[Statement]:
+    """Say what trains: a trainer of TRL, one that nobody read, or the Trainer itself."""
+    told: list[Statement] = []
+    if len(trainers) == 1:
+        (trainer, line) = next(iter(trainers.items()))
+        told.append(Statement("training.trainer", f"{trainer} trainer", trainer))
+        found.lines[f"{trainer} trainer"] = line
+    elif found.unread and not trainers:
+        name, line = next(iter(found.unread.items()))
+        found.unresolved.append(Unresolved("training.trainer", name, "is a trainer of TRL that nobody has read"))
+        found.lines[name] = line
+        found.of_code.add(name)
+    elif found.foreign and not found.trainers:
+        name, line = next(iter(found.foreign.items()))
+        found.unresolved.append(
+            Unresolved("training.trainer", name, "is a class of another module, which was not read")
+        )
+        found.lines[name] = line
+    elif found.is_plain and not trainers and found.causal is not None:
+        told.append(Statement("training.trainer", "ForCausalLM", "causal_lm"))
+        found.lines["ForCausalLM"] = found.causal.line
+    if found.heads.keys() == {True} and trainers.keys() <= {"reward"}:
+        told.append(Statement("program.makes_logits", "(a head of labels)", value=False))
+        found.lines["(a head of labels)"] = found.heads[True]
+    return told
 
 
 def _may_be_replaced(statement: Statement, found: Findings) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.core.document import Unresolved
+from compatcheck.core.document import Gap, Statement, Unresolved
 from compatcheck.frameworks.launch.arguments import FurtherContent, OptionMeanings, make_command_document
 from compatcheck.frameworks.launch.flags import known_values, parse_flags
 from compatcheck.frameworks.registry import FOLDERS
@@ -32,10 +32,15 @@ _SWITCHES = frozenset(
 """Options of a bool, which take no value: ``--compile.enable``, ``--compile.no-enable`` (tyro)."""
 
 
+def _is_its_own(launch: Launch) -> bool:
+    """Tell whether a launch starts torchtitan's own program: ``-m torchtitan.train``, ``torchtitan/train.py``, ``train.py``."""
+    parts = launch.program.replace("/", ".").removesuffix(".py").split(".")
+    return parts[-1] == "train" and ("torchtitan" in parts or (launch.kind != "module" and len(parts) == 1))
+
+
 def recognise(launch: Launch) -> str | None:
-    """Tell whether a launch trains with torchtitan."""
-    module = launch.program.split(".")
-    if launch.kind == "module" and module[0] == "torchtitan" and module[-1] == "train":
+    """Tell whether a launch trains with torchtitan, or with a program that has its options."""
+    if launch.kind == "module" and _is_its_own(launch):
         return torchtitan.READER
     return torchtitan.READER if _FILE in parse_flags(launch.arguments).options else None
 
@@ -62,8 +67,15 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
     if changed is not None and not models:  # not the model that the file says, and the rest of its name stands there
         models = (("model", f"{changed} {values[changed]}", f"--{changed}"),)
     meanings = OptionMeanings(torchtitan.READER, torchtitan.table_for(values), torchtitan.NAMES.__contains__)
-    further = FurtherContent(tuple(torchtitan.settle(values)), (*references, *models), unknown=flags.unknown)
+    doubted = [key for key in torchtitan.STAGES if key in options and options[key].why is not None]
+    known = (*torchtitan.settle(values), *(Statement(None, torchtitan.SEVERAL, key) for key in doubted[:1]))
+    if not _is_its_own(launch):
+        known += (Statement("training.framework", "(program)", "custom"),)
+    further = FurtherContent(known, (*references, *models), unknown=flags.unknown)
     document = make_command_document(meanings, launch.command.source, options, further)
+    if not _is_its_own(launch):
+        why = f"starts {launch.program}, which is not torchtitan's own: what it does in another way is not read"
+        document = document._replace(gaps=(*document.gaps, Gap(launch.command.source, why)))
     missing = tuple(torchtitan.leave_open(values, is_file=False))
     if (file is not None and not named) or function is not None:
         stated = {entry.fact for entry in document.statements}

@@ -34,7 +34,9 @@ _EVERY = "training.checkpoint_every"
 _COMPILE, _PRECISION, _LOSS = "training.compile", "training.mixed_precision", "training.loss_implementation"
 _MICRO, _STEPS = "training.micro_batch_size", "training.gradient_accumulation_steps"
 LOCAL_BATCH = ("training.local_batch_size", "training.batch_size")
-_STAGES = tuple(f"{section}.pipeline_parallel_degree" for section in ("parallelism", "experimental", "training"))
+SEVERAL = "(several stages)"
+"""Says for the other documents of a run that there is more than one stage, or may be."""
+STAGES = tuple(f"{section}.pipeline_parallel_degree" for section in ("parallelism", "experimental", "training"))
 _SHARDS = tuple(f"{section}.data_parallel_shard_degree" for section in ("parallelism", "training"))
 _MODE, _OPTION = "activation_checkpoint.mode", "activation_checkpoint.selective_ac_option"
 _PART, _PARTS = "parallelism.pipeline_parallel_microbatch_size", "experimental.pipeline_parallel_microbatches"
@@ -83,13 +85,13 @@ def table_for(values: Mapping[str, Any]) -> dict[str, Any]:
     cut = stages(values) > 1
     table = dict(TABLE)
     for key in LOCAL_BATCH:
-        table[key] = () if cut else tuple(meaning._replace(without=_STAGES) for meaning in TABLE[key])
+        table[key] = () if cut else tuple(meaning._replace(without=(SEVERAL,)) for meaning in TABLE[key])
     return table
 
 
 def stages(values: Mapping[str, Any]) -> int:
     """Return the stages that a document states, 1 where it states none."""
-    return max((_whole(values.get(key)) or 1 for key in _STAGES), default=1)
+    return max((_whole(values.get(key)) or 1 for key in STAGES), default=1)
 
 
 def settle(values: Mapping[str, Any]) -> Iterator[Statement]:
@@ -101,6 +103,8 @@ def settle(values: Mapping[str, Any]) -> Iterator[Statement]:
         yield Statement(_COMPILE, "compile.enable", is_on(enabled) and (parts is None or "model" in _listed(parts)))
     yield from _precision(values)
     yield from _cut(values)
+    if stages(values) > 1:
+        yield Statement(None, SEVERAL, stages(values))
     for key in _SHARDS:
         if values.get(key) in {1, -1}:
             yield Statement(None, f"(shard degree: {'1' if values[key] == 1 else 'rest'})", values[key])
@@ -174,7 +178,7 @@ def _cut(values: Mapping[str, Any]) -> Iterator[Statement]:
     depth = stages(values)
     key = next((name for name in LOCAL_BATCH if name in values), None)
     local = _whole(values.get(key)) if key is not None else None
-    if depth > 1 and key is None and _STAGES[0] in values:  # a command; the batch stands in the file
+    if depth > 1 and key is None and STAGES[0] in values:  # a command; the batch stands in the file
         yield Statement(_MICRO, _PART if _PART in values else f"{_PART} (left out)", _whole(values.get(_PART)) or 1)
     if depth < 2 or key is None or local is None:
         return

@@ -111,8 +111,16 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     source = Source(path)
     table = {key: meaning for key, meaning in find_meanings(data).items() if key not in {"model", "loss", "optimizer"}}
     translation = translate(flatten(data), table, irrelevant=NAMES.__contains__, source=source)
-    document = make_document(READER, source, translation, tuple(name_model(dict(flatten(data)))))
+    leaves = dict(flatten(data))
+    models = tuple(name_model(leaves))
+    document = make_document(READER, source, translation, models)
     document = document._replace(statements=(*document.statements, *of_path(path)))
+    builder = leaves.get("model._component_")
+    if builder is not None and not models:
+        why = f"is built by {_last(builder)}, whose dimensions are not known here"
+        document = document._replace(
+            unresolved=(*document.unresolved, Unresolved("model.name", "model._component_", why))
+        )
     return Reading((with_checkpointing(document, data),))
 
 

@@ -84,7 +84,8 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     skipped = tuple(skip_refused(overrides.refused))
     references = tuple(_configurations(overrides, launch))
     if kind == "rl" and not references and base:
-        references = ((BENEATH, f"verl/trainer/config/_generated_{base}.yaml", "--config-name"),)
+        files = (f"verl/trainer/config/{name}.yaml" for name in (f"_generated_{base}", base))  # the former from 0.5 on
+        references = tuple((BENEATH, file, "--config-name") for file in files)
     composed = () if any(one[0] == "config" for one in references) else _compositions(overrides, launch, kind)
     gaps = (*composed, *_choices(overrides, launch), *_left_to_engine(overrides, launch))
     further = FurtherContent(known, references, skipped, overrides.unknown, gaps)

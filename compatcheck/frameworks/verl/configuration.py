@@ -299,8 +299,11 @@ def infer(
         yield Statement(None, f"{estimator} (left out)" if estimator not in options else estimator, True, CRITIC)
     strategy = value_of(options, _A + "strategy")
     told = _tell_back_end(options, base)
-    for role, section in ((ACTOR, _A), (REFERENCE, _F), (CRITIC, "critic.")):
-        if role not in roles or section + "strategy" in options:
+    frozen = [REFERENCE]
+    if base and has_reward_worker(options):  # a program of its own may train it: recipe/prime
+        frozen.append(REWARD)
+    for role, section in ((ACTOR, _A), (REFERENCE, _F), (CRITIC, "critic."), (REWARD, "reward_model.")):
+        if role not in (*roles, *frozen) or section + "strategy" in options:
             continue
         if role == REFERENCE and _A + "strategy" in options:
             yield from _sharded(str(strategy), _A + "strategy", role)
@@ -313,9 +316,6 @@ def infer(
     terms = [key for key in (_A + "use_kl_loss", "algorithm.use_kl_in_reward") if key in options]
     if terms and all(value_of(options, key) is False for key in terms):
         yield Statement(None, "(no KL term)", tuple(terms))
-    frozen = [REFERENCE]
-    if base and has_reward_worker(options):  # a program of its own may train it: recipe/prime
-        frozen.append(REWARD)
     yield from state_value_heads((*roles, *frozen))
     for role in frozen:
         yield from state_forward_only(role)

@@ -164,3 +164,21 @@ def test_what_a_checkout_has_for_keys_left_out_counts_where_its_releases_differ(
     facts = look("run.sh").roles["actor"]
     assert (facts[asked].value, facts[asked].origin) == (300, "reader-default")
     assert (facts["rollout.engine"].value, facts["rollout.n"].value) == ("vllm", 5)
+
+
+def test_a_key_of_a_forks_own_configuration_is_no_other_name_of_one_beside_it(project: Path) -> None:
+    config = project / "verl" / "trainer" / "config"
+    config.mkdir(parents=True)
+    (project / "verl" / "version").mkdir()
+    (project / "verl" / "__init__.py").write_text("")
+    (project / "verl" / "version" / "version").write_text("0.1\n")
+    (project / "run.sh").write_text(
+        "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo actor_rollout_ref.rollout.name=vllm "
+        "actor_rollout_ref.rollout.micro_rollout_size=8\n"
+    )
+    asked = "rollout.enforce_eager"
+    assert asked not in look("run.sh").roles["actor"]
+    (config / "ppo_trainer.yaml").write_text(
+        "actor_rollout_ref:\n  rollout:\n    name: hf\n    enforce_eager: True\n    micro_rollout_size: 4\n"
+    )
+    assert look("run.sh").roles["actor"][asked].value is True

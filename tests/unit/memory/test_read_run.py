@@ -398,3 +398,9 @@ def test_whole_logits_of_a_loss_that_nobody_names_are_said(stated, loss, said):
 @pytest.mark.parametrize("name", ["allocator.expandable_segments", "program.trains_with_expandable_segments"])
 def test_segments_expand_where_the_environment_or_the_program_asks_for_it(name):
     assert [read_run({**LLAMA, name: on}).run.expandable for on in (True, False)] == [True, False]
+
+
+def test_keys_of_preferences_without_a_trainer_are_said_to_be_taken_for_plain_training():
+    preferences = {**LLAMA, "training.max_prompt_length": 1800}
+    assert assumed(read_run(preferences))["training.trainer"] == "causal_lm"
+    assert "training.trainer" not in assumed(read_run({**preferences, "training.trainer": "dpo"}))

@@ -114,3 +114,13 @@ def test_the_work_grows_with_documents_and_gaps_and_no_faster() -> None:
 
     work(10)
     assert work(400) < 40 * max(work(40), 0.02)
+
+
+def test_a_statement_is_listed_where_a_key_that_it_takes_to_be_left_out_may_be_there() -> None:
+    statement = Statement("training.global_batch_size", "mini_batch", 8, None, ("rollout.more",))
+    (read, about), *_ = withhold([Document("verl", Source("run.sh"), (statement,), gaps=(gap("rollout.unheard"),))])
+    assert read.statements == ()
+    assert [(one.fact, one.key) for one in read.unresolved] == [("training.global_batch_size", "mini_batch")]
+    assert about == {("training.global_batch_size", None)}
+    (read, _), *_ = withhold([Document("verl", Source("run.sh"), (statement,), gaps=(gap("data.unheard"),))])
+    assert (read.statements, read.unresolved) == ((statement,), ())

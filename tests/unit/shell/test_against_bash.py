@@ -53,7 +53,7 @@ EXPANSIONS = {
     "command substitution": 'X=$(echo a b); run $X "$X" "$(printf "%s-%d" x 3)" $(echo "p  q") "$(echo "p  q")" `echo r` "`echo \\"s t\\"`"',
     "nested substitution": 'run $(basename $(dirname /a/b/c.sh)) "$(basename "/a/b c.sh" .sh)" "$(echo $(echo x; echo y))" $(echo "$(echo "z")")',
     "trailing newlines": 'X=$(printf "a\\n\\n"); run "$X" "$(echo; echo b)" "$(true)"',
-    "filters": 'run $(seq 3) $(seq 2 2 6) "$(seq 3 -1 1)" $(expr 2 + 3) $(expr 2 \\* 3) $(echo a,b,c | tr "," " ") $(echo a:b | cut -d: -f2)',
+    "filters": 'run $(seq 3) $(seq 2 2 6) "$(seq 3 -1 1)" $(expr 2 + 3) $(expr 2 \\* 3) $(expr 1024 + 3072 + 1000) $(expr 7 - 2 \\* 3) $(echo a,b,c | tr "," " ") $(echo a:b | cut -d: -f2)',
     "counting": 'D=0,1,2,3; run $(echo $D | tr "," "\\n" | wc -l) $(echo $D | tr -cd , | wc -c) $(echo "a b" | wc -w) $(echo $D | tr -d ,)',
     "lines": 'run $(printf "a\\nb\\nc\\n" | head -n 1) $(printf "a\\nb\\nc\\n" | tail -1) $(printf "a b\\n" | cut -d" " -f2)',
     "printf": 'printf -v X "%03d:%s" 7 a; run "$X" "$(printf "%s\\n" a b)" "$(printf "%5s|%-5s|" a b)" "$(printf "100%%")" "$(printf "%s-" 1 2 3)"',

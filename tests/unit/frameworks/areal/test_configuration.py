@@ -219,3 +219,26 @@ def test_a_teacher_beside_a_reference_is_said_and_none_of_its_keys_counts() -> N
 @pytest.mark.parametrize(("context", "length"), [(4096, 4096), (32768, 10240)])
 def test_no_sequence_is_longer_than_what_the_engine_takes(context: int, length: int) -> None:
     assert resolved(sglang={"context_length": context})["actor"]["training.sequence_length"] == length
+
+
+@pytest.mark.parametrize(
+    ("mode", "backend", "told"),
+    [
+        ("sglang.d4p1t1+d2p1t2", "fsdp", ("sglang", "fsdp", 4, 2)),
+        ("d2p1t2+vllm.d4p1t1", "megatron", ("vllm", "megatron", 4, 2)),
+        ("sglang:d4+fsdp:d4t2", None, ("sglang", "fsdp", 8, 2)),
+        ("sglang.d4p1t1+d2p1t2", None, ("sglang", None, None, None)),
+        ("d2p1t2", "fsdp", (None, None, None, None)),
+    ],
+)
+def test_devices_that_are_named_at_once_are_those_of_engine_and_trainer(
+    mode: str, backend: str | None, told: tuple[object, ...]
+) -> None:
+    actor = {key: value for key, value in RL["actor"].items() if key != "backend"}
+    actor |= {} if backend is None else {"backend": backend}
+    rollout = {key: value for key, value in RL["rollout"].items() if key != "backend"}
+    data = {**RL, "actor": actor, "rollout": rollout, "allocation_mode": mode}
+    (document,) = areal.read(data, "c.yaml").documents
+    stated = {one.fact: one.value for one in document.statements if one.role in (None, "actor")}
+    names = ("rollout.engine", "training.sharding", "hardware.world_size", "training.tensor_parallel")
+    assert tuple(stated.get(name) for name in names) == told

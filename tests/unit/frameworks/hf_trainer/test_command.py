@@ -120,3 +120,15 @@ def test_switches_of_scripts_of_their_own_turn_adapters_on(option: str) -> None:
     off = documents(f"{start} --use_lora False")[0]
     assert facts(off)["training.peft"] is None
     assert off.unread == ()
+
+
+def test_sharding_of_fairscale_is_open() -> None:
+    words = "torchrun --nproc_per_node 8 t.py --per_device_train_batch_size 4 --output_dir o"
+    assert "training.sharding" in {one.fact for one in documents(f"{words} --sharded_ddp zero_dp_2")[0].unresolved}
+    assert "training.sharding" not in {one.fact for one in documents(words)[0].unresolved}
+
+
+def test_examples_whose_models_end_in_labels_make_no_logits() -> None:
+    words = "--model_name_or_path bert-base-uncased --per_device_train_batch_size 4 --output_dir o"
+    for script, made in (("text-classification/run_glue.py", False), ("language-modeling/run_clm.py", None)):
+        assert facts(documents(f"torchrun --nproc_per_node 8 {script} {words}")[0]).get("program.makes_logits") is made

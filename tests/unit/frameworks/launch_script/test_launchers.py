@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compatcheck.frameworks.launch_script.launchers import remove_launchers
-from tests.unit.frameworks.launch_script.written_commands import command, ranks
+from tests.unit.frameworks.launch_script.written_commands import command, documents, ranks
 
 GPUS, NODES, WORLD = "hardware.gpus_per_node", "hardware.nodes", "hardware.world_size"
 
@@ -208,3 +208,8 @@ def test_the_launcher_reads_options_of_deepspeed_where_it_starts_it(options: str
 def test_any_words_are_peeled_without_an_error(words: list[str]) -> None:
     launch = remove_launchers(command(" ".join(f"'{text}'" for text in words)))
     assert launch is None or launch.program
+
+
+def test_what_deepspeeds_autotuner_chooses_is_open() -> None:
+    found = documents("deepspeed --autotuning run --num_gpus 8 t.py --per_device_train_batch_size 4 --output_dir o")
+    assert "training.zero_stage" in {one.fact for document in found for one in document.unresolved}

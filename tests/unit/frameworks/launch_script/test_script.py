@@ -374,3 +374,22 @@ def test_a_key_beside_a_file_that_nobody_knows_is_said(tmp_path: Path, word: str
     script.write_text(f"llamafactory-cli train c.yaml {word}\n")
     ((_, run),) = read_launch_script(str(script), named=True)
     assert run.documents[0].unread == (("per_device_train_batch_szie", "per_device_train_batch_size"),)
+
+
+@pytest.mark.parametrize("loop", [False, True])
+def test_a_file_that_is_written_anew_is_to_each_run_what_it_held_by_then(tmp_path: Path, loop: bool) -> None:  # noqa: FBT001
+    def write(stage: str) -> str:
+        return f"echo '{{\"zero_optimization\": {{\"stage\": '{stage}'}}}}' > ds.json"
+
+    start = "deepspeed --num_gpus 8 t.py --output_dir o --per_device_train_batch_size 1 --deepspeed ds.json"
+    body = (
+        f"for n in 2 3; do\n{write('$n')}\n{start}\ndone" if loop else f"{write('2')}\n{start}\n{write('3')}\n{start}"
+    )
+    stages = [
+        stated.value
+        for run in read(tmp_path, body)
+        for document in run.documents
+        for stated in document.statements
+        if stated.fact == "training.zero_stage"
+    ]
+    assert stages == [2, 3]

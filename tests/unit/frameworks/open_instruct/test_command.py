@@ -47,3 +47,12 @@ def test_the_script_tells_what_it_trains_by() -> None:
     words = "--model_name_or_path m --with_tracking --max_seq_length 2048"
     started = documents(f"accelerate launch open_instruct/dpo_tune_cache.py {words}")[0]
     assert facts(started)["training.trainer"] == "dpo"
+
+
+def test_the_fast_script_is_told_by_its_record_and_its_file_not_read() -> None:
+    words = "--model_name_or_path m --deepspeed_stage 3 --num_learners_per_node 8"
+    told = documents(f"python open_instruct/grpo_fast.py {words}")[0]
+    assert (told.reader, facts(told)["training.trainer"]) == ("open_instruct_rl", "grpo")
+    assert "program" not in {kind for kind, _, _ in told.references}
+    other = documents(f"python open_instruct/grpo_vllm_thread_ray_gtrl.py {words}")[0]
+    assert "program" in {kind for kind, _, _ in other.references}

@@ -54,7 +54,7 @@ def test_programs_of_others_are_not_its_own(text: str) -> None:
 
 @pytest.mark.parametrize(("program", "trainer"), [("rl", None), ("sft", "sft"), ("trainer", None)])
 def test_the_program_tells_what_is_trained_and_not_the_keys_of_its_file(program: str, trainer: str | None) -> None:
-    (command,) = documents(f"uv run {program} @ s.toml --data.micro-batch-size 2")
+    command, *_ = documents(f"uv run {program} @ s.toml --data.micro-batch-size 2")
     (file,) = prime_rl.read({"model": {"name": "m", "seq_len": 512}, "ckpt": {}, "optim": {}}, "s.toml").documents
     command, file = compose((command, file))
     assert facts(command).get("training.trainer") == trainer
@@ -67,3 +67,15 @@ def test_a_number_of_devices_that_is_left_out_may_stand_in_a_file_that_nobody_re
     ((kept, about),) = withhold((command,))
     assert ("hardware.gpus_per_node", None) in about
     assert not facts(kept).keys() & {"hardware.gpus_per_node", "training.gradient_checkpointing"}
+
+
+def test_the_trainer_alone_is_one_rank_without_what_its_launchers_set() -> None:
+    for words, world in (
+        ("uv run trainer @ t.toml", 1),
+        ("torchrun --nproc_per_node 8 -m prime_rl.trainer.rl.train @ t.toml", None),
+    ):
+        stated = {key: value for document in documents(words) for key, value in facts(document).items()}
+        assert stated.get("hardware.world_size") == world
+    marked = {one.key for one in documents("uv run trainer @ t.toml")[0].statements}
+    assert "(by its launcher)" not in marked
+    assert "(by its launcher)" in {one.key for one in documents("uv run rl @ t.toml")[0].statements}

@@ -208,3 +208,132 @@ def test_a_default_that_is_no_literal_is_open(tmp_path: Path) -> None:
     assert CHECKPOINTING not in subject.roles["train"]
     assert CHECKPOINTING in {name for name, _, _ in subject.unresolved}
     assert launched(tmp_path, script, "--gradient_checkpointing True").roles["train"][CHECKPOINTING].value is True
+
+
+OF_ANOTHER_MODULE = """\
+from transformers import AutoModelForCausalLM, HfArgumentParser
+from own import Own{}
+from parts import Model
+model_args, args = HfArgumentParser((Model, Own)).parse_args_into_dataclasses()
+model = AutoModelForCausalLM.from_pretrained(model_args.model_id, attn_implementation="sdpa" if model_args.plain else "eager")
+kwargs = {{}}
+if model_args.bits == 4:
+    kwargs.update(dict(load_in_4bit=True))
+OwnTrainer(model=model, args=args).train()
+"""
+OWN_MODULE = """\
+from dataclasses import dataclass, field
+import transformers as hf
+from trl import GRPOConfig
+@dataclass
+class Own(hf.TrainingArguments):
+    gradient_checkpointing: bool = True
+    per_device_train_batch_size: int = 2
+@dataclass
+class Other(GRPOConfig):
+    beta: float = 0.4
+    per_device_train_batch_size: int = 16
+"""
+PARTS = """\
+from dataclasses import dataclass
+from base import Base as _Base
+@dataclass
+class Model(_Base):
+    plain: bool = False
+    bits: int = 16
+"""
+BASE = """\
+from dataclasses import dataclass
+@dataclass
+class Base:
+    model_id: str = "meta-llama/Llama-3.1-8B"
+"""
+
+
+def of_another_module(
+    folder: Path, options: str, trainer: str = "\nfrom transformers import Trainer as OwnTrainer"
+) -> Subject:
+    for name, text in (("own", OWN_MODULE), ("parts", PARTS), ("base", BASE)):
+        (folder / f"{name}.py").write_text(text, encoding="utf-8")
+    return launched(folder, OF_ANOTHER_MODULE.format(trainer), options)
+
+
+def test_classes_of_other_modules_are_those_that_the_parser_fills_and_no_more(tmp_path: Path) -> None:
+    subject = of_another_module(tmp_path, "--plain True --output_dir o")
+    facts = subject.roles["train"]
+    assert (facts[CHECKPOINTING].value, facts[MICRO].value) == (True, 2)
+    assert "training.kl_coefficient" not in facts
+    assert facts["training.framework"].value == "hf_trainer"
+    assert facts["model.name"].value == "meta-llama/Llama-3.1-8B"
+    assert facts["model.attn_implementation"].value == "sdpa"
+    assert facts["model.quantization"].value is None
+    assert {key for document in subject.documents for key, _ in document.unread} == set()
+    given = of_another_module(
+        tmp_path, "--model_id Qwen/Qwen2.5-7B --per_device_train_batch_size 4 --output_dir o"
+    ).roles["train"]
+    assert (given["model.name"].value, given[MICRO].value) == ("Qwen/Qwen2.5-7B", 4)
+    assert given["model.attn_implementation"].value == "eager"
+
+
+def test_a_trainer_of_another_module_is_said(tmp_path: Path) -> None:
+    subject = of_another_module(tmp_path, "--output_dir o", "\nfrom own_trainer import OwnTrainer")
+    assert ("training.trainer", "OwnTrainer") in {(name, source.key) for name, source, _ in subject.unresolved}
+    plain = of_another_module(tmp_path, "--output_dir o")
+    assert "training.trainer" not in {name for name, _, _ in plain.unresolved}
+
+
+@pytest.mark.parametrize("parser", ["H4ArgumentParser", "HfArgumentParser"])
+def test_a_file_of_arguments_wins_over_fields_of_a_class_of_another_module(tmp_path: Path, parser: str) -> None:
+    (tmp_path / "own.py").write_text(OWN_MODULE, encoding="utf-8")
+    (tmp_path / "train.yaml").write_text(
+        "model_name_or_path: Qwen/Qwen2.5-7B\nper_device_train_batch_size: 8\noutput_dir: o\n", encoding="utf-8"
+    )
+    script = f"""\
+from alignment import {parser}
+from own import Own
+from own_trainer import OwnTrainer
+parser = {parser}((Own,))
+(args,) = parser.parse()
+OwnTrainer(model="m", args=args).train()
+"""
+    (tmp_path / "run_train.py").write_text(script, encoding="utf-8")
+    (tmp_path / "r.sh").write_text("torchrun --nproc_per_node 8 run_train.py train.yaml\n", encoding="utf-8")
+    rules = open_rules(())
+    (reading,) = read_configurations(str(tmp_path / "r.sh"), named=True)
+    subject = resolve("s", rules=rules, documents=follow_references(reading.documents, rules, {}))
+    assert subject.roles["train"][MICRO].value == 8
+    assert subject.roles["train"][CHECKPOINTING].value is True
+    assert [conflict for conflict in subject.conflicts if conflict.fact == MICRO] == []
+
+
+def test_all_but_some_of_a_mapping_of_data_is_about_data(tmp_path: Path) -> None:
+    words = "args=args, **{k: v for k, v in data_module.items() if k != 'predict_dataset'})"
+    script = PARSED.format("").replace("args=args)", words)
+    whole = launched(tmp_path, script)
+    assert not [gap for gap in whole.gaps if "no literals" in gap.why]
+    other = launched(tmp_path, script.replace("data_module", "more"))
+    assert [gap for gap in other.gaps if "no literals" in gap.why]
+
+
+def test_a_class_of_a_library_is_the_librarys_also_in_its_own_checkout(tmp_path: Path) -> None:
+    (tmp_path / "transformers").mkdir()
+    text = "class Base: ...\nclass TrainingArguments(Base):\n    per_device_train_batch_size: int = 3\n"
+    (tmp_path / "transformers" / "__init__.py").write_text(text, encoding="utf-8")
+    assert launched(tmp_path, PARSED.format(""), "--output_dir o").roles["train"][MICRO].value == 8
+
+
+@pytest.mark.parametrize(
+    ("line", "made"),
+    [
+        ("model = AutoModelForSequenceClassification.from_pretrained('m', num_labels=1)", False),
+        ("model = AutoModelForCausalLM.from_pretrained('m')", True),
+        (
+            "model = AutoModelForCausalLM.from_pretrained('m')\nr = AutoModelForSequenceClassification.from_pretrained('r')",
+            True,
+        ),
+    ],
+)
+def test_a_head_of_labels_makes_no_logits(tmp_path: Path, line: str, *, made: bool) -> None:
+    script = PARSED.format("").replace('model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B")', line)
+    facts = launched(tmp_path, script).roles["train"]
+    assert facts["program.makes_logits"].value is made

@@ -254,3 +254,34 @@ def test_fields_of_a_large_class_are_looked_through_once() -> None:
         found = find_own_options(tuple(ast.walk(ast.parse(text))), {}, launched=True)
     assert found is not None
     assert (found.values["f2999"], looked.call_count) == (2999, 1)
+
+
+_JSON = """\
+    if len(sys.argv) == 2 and sys.argv[1].endswith(".json"):
+        training_args, lora_args = parser.parse_json_file(json_file=os.path.abspath(sys.argv[1]))
+    else:
+        """
+
+
+def test_a_branch_for_one_file_of_arguments_is_not_taken_where_options_are_given() -> None:
+    before, name, after = FIELDS.partition("training_args, lora_args =")
+    text = f"{before.rstrip(' ')}{_JSON}{name}{after}"
+    place = Source("run.sh")
+    flags = parse_flags(Word(word, place, word) for word in ("--lora_r", "8"))
+    nodes = tuple(ast.walk(ast.parse(text)))
+    found = find_own_options(nodes, flags.options, launched=True)
+    assert found is not None
+    assert found.values["lora_r"] == 8
+    assert find_own_options(nodes, {}, launched=True) is None
+
+
+def test_words_that_remain_are_no_class() -> None:
+    rest = FIELDS.replace("parse_args_into_dataclasses()", "parse_args_into_dataclasses(return_remaining_strings=True)")
+    assert find_own_options(tuple(ast.walk(ast.parse(rest))), {}, launched=True) is None
+    found = find_own_options(
+        tuple(ast.walk(ast.parse(rest.replace("training_args, lora_args =", "training_args, lora_args, more =")))),
+        {},
+        launched=True,
+    )
+    assert found is not None
+    assert found.values["lora_r"] == 64

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from compatcheck.frameworks.recognise import follow_references, read_configurations
 from compatcheck.frameworks.registry import find_folder
+from compatcheck.resolution.resolve import resolve
+from compatcheck.rules.locate import open_rules
 from tests.unit.frameworks.launch_script.written_commands import documents, facts
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 DECIDES = find_folder("torchtitan").decides
 
@@ -75,3 +83,27 @@ def test_a_flavor_over_that_of_the_file() -> None:
     document, _ = documents(f"{start} --model.name llama3 --model.flavor 70B")
     assert document.references[1:] == (("model", "meta-llama/Llama-3.1-70B", "--model.flavor"),)
     assert document.unresolved == ()
+
+
+def test_a_batch_of_the_command_counts_over_a_file_that_states_one_stage(tmp_path: Path) -> None:
+    def micro_batch(degree: int, options: str = "") -> object:
+        text = f"[training]\nlocal_batch_size = 8\n[parallelism]\npipeline_parallel_degree = {degree}\n"
+        (tmp_path / "f.toml").write_text(text, encoding="utf-8")
+        words = f"-m torchtitan.train --job.config_file f.toml --training.local_batch_size 4{options}"
+        (tmp_path / "r.sh").write_text(f"torchrun --nproc_per_node 8 {words}\n", encoding="utf-8")
+        (reading,) = read_configurations(str(tmp_path / "r.sh"), named=True)
+        rules = open_rules(())
+        subject = resolve("s", rules=rules, documents=follow_references(reading.documents, rules, {}))
+        fact = subject.roles["train"].get("training.micro_batch_size")
+        return None if fact is None else fact.value
+
+    assert micro_batch(1) == 4
+    assert micro_batch(2) == 1
+    assert micro_batch(1, " --parallelism.pipeline_parallel_degree $STAGES") != 8
+
+
+def test_another_program_with_its_options_is_one_of_its_own() -> None:
+    for program, own in (("-m flame.train", False), ("-m torchtitan.train", True), ("train.py", True)):
+        document = documents(f"torchrun --nproc_per_node 8 {program} --job.config_file f.toml")[0]
+        assert facts(document).get("training.framework") == (None if own else "custom")
+        assert bool(document.gaps) is not own

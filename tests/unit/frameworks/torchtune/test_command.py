@@ -161,3 +161,16 @@ def test_a_file_that_no_command_names_is_sharded_over_several_devices(tmp_path: 
 @pytest.mark.parametrize(("model", "kernel"), [("gemma2.gemma2_2b", "eager"), ("qwen2.qwen2_1_5b", "sdpa")])
 def test_scores_that_are_capped_are_made_whole(tmp_path: Path, model: str, kernel: str) -> None:
     assert resolve(tmp_path, "c.yaml", model)["program.attn_implementation"] == kernel
+
+
+def test_a_builder_that_nobody_knows_is_said() -> None:
+    def unresolved(builder: str) -> set[str | None]:
+        data = {
+            "model": {"_component_": f"torchtune.models.{builder}"},
+            "batch_size": 1,
+            "optimizer": {"_component_": "torch.optim.AdamW"},
+        }
+        return {one.fact for document in torchtune.read(data, "c.yaml").documents for one in document.unresolved}
+
+    assert "model.name" in unresolved("llama9.llama9_1b")
+    assert "model.name" not in unresolved("llama3_1.llama3_1_8b")

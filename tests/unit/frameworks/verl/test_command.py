@@ -815,3 +815,14 @@ def test_from_0_6_on_segments_expand_while_models_are_trained(version: str, more
     assert found["program.trains_with_expandable_segments"] is expands
     assert "allocator.expandable_segments" not in found  # no variable asks for them
     assert "program.turns_off_expandable_segments" not in found or not found["program.turns_off_expandable_segments"]
+
+
+def test_a_reward_model_of_megatrons_file_is_megatrons() -> None:
+    words = ("reward_model.enable=True", "reward_model.model.path=m", f"{M}path=m", "reward_model.param_offload=True")
+    found = subject(
+        read("--config-name=ppo_megatron_trainer", *words, f"{A}megatron.tensor_model_parallel_size=4"), verl="0.2"
+    )
+    names = ("training.sharding", "training.param_dtype", "training.sequence_parallel", "training.offload_param")
+    assert [value(found, "reward", name) for name in names] == ["megatron", "bfloat16", True, "cpu"]
+    assert value(found, "reward", "training.use_reentrant") is None
+    assert value(subject(read(*words), verl="0.2"), "reward", "training.sharding") == "fsdp"
