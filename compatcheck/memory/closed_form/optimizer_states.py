@@ -118,7 +118,9 @@ def step_workspace(run: Run) -> tuple[Component, ...]:
         parts.append(Component("float32 gradients of the step", "workspace", size, words, source, run.role, facts))
     copies = _count_temporaries(run)
     if run.parallel.sharding == "zero" and copies:
-        count, beside = (min(trained, SUB_GROUP), 0.0) if run.parallel.stage == 3 else (trained, 2 * run.precision.gradient)
+        count, beside = (
+            (min(trained, SUB_GROUP), 0.0) if run.parallel.stage == 3 else (trained, 2 * run.precision.gradient)
+        )
         # at stages 1 and 2 the gradients and their flat copy are gone by then
         each = copies * (run.precision.master or run.precision.stored) - beside
         if run.parallel.stage:
