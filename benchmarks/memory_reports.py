@@ -80,6 +80,7 @@ def of_qwen(case: Mapping[str, Any]) -> Translation:
         "training.gradient_accumulation_steps": config["grad_accum"],
         "training.gradient_checkpointing": True,  # in every script
         "training.optimizer": "adamw",
+        "training.optimizer_by_deepspeed": True,  # the section `optimizer` of both files
         "training.mixed_precision": "bf16",
         "training.framework": "hf_trainer",
     }

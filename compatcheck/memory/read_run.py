@@ -84,17 +84,7 @@ def read_run(
     if parallel.sharding == "zero":
         width = precision.stored  # DeepSpeed casts the whole module
     optimizer = source.assume("training.optimizer", "adamw", "the usual optimizer") if trains else None
-    implementation = source.get("training.optimizer_implementation")
-    if implementation is None:
-        plain = parallel.sharding in {"none", "ddp", "fsdp"}
-        torch = versions.get("torch")
-        at_once = torch is None or torch >= (
-            2,
-            0,
-        )  # before, one parameter after the other (torch/optim/adamw.py v1.13.1)
-        implementation = ("foreach" if at_once else "for_loop") if plain else "fused"
-        if plain and trains and optimizer in {"adamw", "adam"}:
-            source.assume("training.optimizer_implementation", implementation, "torch's own choice on a GPU")
+    implementation = _read_implementation(source, parallel, versions, asked=trains and optimizer in {"adamw", "adam"})
     loop_read = source.is_read()
     kept = "what `out = model(...)` returns lives through backward in most loops that people write themselves"
     mask = source.get("run.attention_mask")
@@ -232,6 +222,32 @@ def _hidden(source: Given) -> list[str]:
         *(name for name in wanted if not source.knows(name)),
         *([] if any(map(source.knows, dtypes)) else dtypes[:1]),
     ]
+
+
+def _read_implementation(
+    source: Given, parallel: Parallelism, versions: Mapping[str, tuple[int, ...]], *, asked: bool
+) -> str:
+    """Return how the step goes over its tensors; what is not stated is torch's own choice where torch's optimizer steps.
+
+    DeepSpeed's own, made by its name in a configuration, is fused. One that accelerate hands over is torch's
+    (transformers integrations/deepspeed.py deepspeed_optim_sched, 4.38.2: ``trainer.create_optimizer()``), on the default of
+    ``TrainingArguments`` fused from transformers 4.54 and torch 2.8 on.
+    """
+    of_deepspeed = parallel.sharding == "zero" and source.get("training.optimizer_by_deepspeed") is True
+    stated = source.get("training.optimizer_implementation")
+    if isinstance(stated, str) and not of_deepspeed:
+        return stated
+    handed = parallel.sharding == "zero" and source.get("program.uses_accelerate") is True and not of_deepspeed
+    if not handed and parallel.sharding not in {"none", "ddp", "fsdp"}:
+        return "fused"
+    torch, trainer = versions.get("torch"), versions.get("transformers")
+    # before torch 2.0 one parameter after the other (torch/optim/adamw.py v1.13.1)
+    chosen = "foreach" if torch is None or torch >= (2, 0) else "for_loop"
+    if handed and (torch is None or torch >= (2, 8)) and (trainer is None or trainer >= (4, 54)):
+        chosen = "fused"
+    if asked:
+        source.assume("training.optimizer_implementation", chosen, "torch's own choice on a GPU")
+    return chosen
 
 
 def _splits_sequences(source: Given, parallel: Parallelism) -> bool:

@@ -93,7 +93,8 @@ def step_workspace(run: Run) -> tuple[Component, ...]:
     ``fused`` none; our measurements: probe optimizer_step. DeepSpeed converts gradients to float32 first: this rank's share
     at stages 1 and 2, one sub-group of at most a billion at stage 3 (stage_1_and_2.py get_flat_partition / step, stage3.py
     _prepare_fp32_grad_for_sub_group, v0.16.4). At stage 0 its float16 optimizer converts each gradient, and flattens the
-    converted ones while they are still there (fp16/fused_optimizer.py step, v0.16.4).
+    converted ones while they are still there (fp16/fused_optimizer.py step, v0.16.4). An optimizer of torch steps on the flat
+    masters then, of a sub-group at stage 3 (stage3.py _optimizer_step), with its temporaries beside those gradients.
     """
     if run.optimizer is None or run.offload_optimizer or run.in_backward:
         return ()
@@ -115,16 +116,38 @@ def step_workspace(run: Run) -> tuple[Component, ...]:
         size, words = exactly(run.precision.master * trained), f"{run.precision.master:g} B × {trained:,.0f}"
         source = "Megatron-LM core/optimizer/distrib_optimizer.py _copy_model_grads_to_main_grads"
         parts.append(Component("float32 gradients of the step", "workspace", size, words, source, run.role, facts))
-    elif run.implementation == "foreach" and run.optimizer in _OF_TORCH and moment_bytes(run):
+    copies = _count_temporaries(run)
+    if run.parallel.sharding == "zero" and copies:
+        count, beside = (
+            (min(trained, SUB_GROUP), 0.0) if run.parallel.stage == 3 else (trained, 2 * run.precision.gradient)
+        )
+        # at stages 1 and 2 the gradients and their flat copy are gone by then
+        each = copies * (run.precision.master or run.precision.stored) - beside
+        if run.parallel.stage:
+            parts.append(_name_temporaries(run, each, count, facts))
+    elif copies and run.parallel.sharding != "megatron":
         largest = max(
             trained_here(run), key=lambda part: part.number * part.bytes_each
         )  # tensors of a dtype go together
-        each, trained = largest.bytes_each, largest.number * part
-        release = run.release("torch")
-        copies = 2 if release is not None and release < (2, 1) else 1
-        size = exactly(copies * each * trained)
-        words = f"{copies} × {each:g} B × {trained:,.0f}, temporaries of _foreach_sqrt"
-        parts.append(
-            Component("optimizer step, foreach", "workspace", size, words, "torch.optim foreach", run.role, facts)
-        )
+        parts.append(_name_temporaries(run, copies * largest.bytes_each, largest.number * part, facts))
     return tuple(part for part in parts if part.size.expected)
+
+
+def _count_temporaries(run: Run) -> int:
+    """Return how many tensors as large as what it steps on the optimizer's step makes.
+
+    One flat tensor of masters is all that an optimizer of torch sees under DeepSpeed, so that a loop over parameters makes two
+    of its size there: a root and a quotient (torch/optim/adamw.py, _single_tensor_adamw).
+    """
+    if run.optimizer not in _OF_TORCH or not moment_bytes(run):
+        return 0
+    if run.implementation == "for_loop":
+        return 2 if run.parallel.sharding == "zero" else 0
+    release = run.release("torch")
+    return 0 if run.implementation != "foreach" else 2 if release is not None and release < (2, 1) else 1
+
+
+def _name_temporaries(run: Run, each: float, count: float, facts: tuple[str, ...]) -> Component:
+    size, words = exactly(max(0.0, each * count)), f"{each:g} B × {count:,.0f}, temporaries of the square root"
+    name = f"optimizer step, {run.implementation}"
+    return Component(name, "workspace", size, words, "torch.optim foreach", run.role, facts)

@@ -59,6 +59,37 @@ def test_zero_three_converts_gradients_of_a_billion_at_a_time(make_run):
     assert step_workspace(make_run(training__zero_stage=2, **two))[0].size.expected == 6 * SEVEN / 2
 
 
+def peak_of_step(run):
+    return sum(part.size.expected for part in step_workspace(run))
+
+
+def test_an_optimizer_of_torch_has_its_temporaries_under_deepspeed_too(make_run):
+    three = {"hardware__world_size": 2, "training__zero_stage": 3, "training__optimizer_implementation": "foreach"}
+    assert peak_of_step(make_run(**three)) == (4 + 4) * 10**9
+    assert peak_of_step(make_run({"torch": "2.0.1"}, **three)) == (4 + 8) * 10**9
+    assert peak_of_step(make_run(**{**three, "training__optimizer_implementation": "for_loop"})) == (4 + 8) * 10**9
+    assert peak_of_step(make_run(**three, training__optimizer_by_deepspeed=True)) == 4 * 10**9
+    # at stage 2 what was converted is gone by then, and one temporary is no larger
+    two = {**three, "training__zero_stage": 2}
+    assert peak_of_step(make_run(**two)) == 6 * SEVEN / 2
+    assert peak_of_step(make_run({"torch": "2.0.1"}, **two)) == (4 + 8 - 2) * SEVEN / 2
+
+
+@pytest.mark.parametrize(
+    ("packages", "changes", "implementation"),
+    [
+        ({"transformers": "4.41.2", "torch": "2.3.0"}, {}, "foreach"),
+        ({"transformers": "4.57.3", "torch": "2.9.0"}, {}, "fused"),
+        ({"transformers": "4.28.1", "torch": "1.13.1"}, {}, "for_loop"),
+        ({"transformers": "4.41.2", "torch": "2.3.0"}, {"training__optimizer_by_deepspeed": True}, "fused"),
+        ({"transformers": "4.41.2", "torch": "2.3.0"}, {"program__uses_accelerate": False}, "fused"),
+    ],
+)
+def test_what_accelerate_hands_to_deepspeed_is_an_optimizer_of_torch(make_run, packages, changes, implementation):
+    given = {"training__zero_stage": 3, "hardware__world_size": 2, "program__uses_accelerate": True, **changes}
+    assert make_run(packages, **given).implementation == implementation
+
+
 def test_adapters_and_modules_beside_them_keep_their_own_dtypes(make_run):
     run = make_run(
         {"peft": "0.5.0"},
