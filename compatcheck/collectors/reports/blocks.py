@@ -42,7 +42,7 @@ _LAUNCH = re.compile(
     rf"(?:{LAUNCHERS})[ \t]+[^\n]{{0,2000}}?(?:(?<=\s)--?[A-Za-z]|\.(?:py|sh|ya?ml)\b|\\$)"
 )
 """A line that starts a program with an option, a script or more to come, behind a prompt or the sign of ``set -x``."""
-_LAUNCHES = re.compile(rf"\n{_LAUNCH.pattern}")
+_LAUNCHES = re.compile(rf"\n{_LAUNCH.pattern}", re.MULTILINE)
 _SHELL = re.compile(
     r"[ \t]*(?:\$[ \t]+)?(?:#|[A-Za-z_]\w*="
     r"|(?:export|set|cd|source|unset|ulimit|echo|read|module|conda|mkdir|if|for|while|case)[ \t]"
@@ -93,7 +93,7 @@ class Block(NamedTuple):
 def find_blocks(text: str, path: str) -> tuple[Block, ...]:
     """Find the blocks of a text that may be configurations or commands; one that is not closed may be cut off and is none."""
     found: list[Block] = []
-    text = text.replace("\r\n", "\n")
+    text = text.replace("\r\r\n", "\n").replace("\r\n", "\n")
     lines = text.split("\n")
     fenced = tuple(_split(lines)) if "```" in text or "~~~" in text else ()
     for line, language, inside in fenced:

@@ -70,6 +70,7 @@ def test_what_is_cut_off_or_is_no_configuration_is_none(text) -> None:
         ("#!/bin/bash\nexport A=1\n\nN=8\npython3 -m verl.trainer.main_ppo actor.lr=1 --x", 3),
         ("+ CUDA_VISIBLE_DEVICES=0 /opt/venv/bin/accelerate launch sft.py", 3),
         ("vllm serve Qwen/Qwen2.5-7B --max-num-seqs 64", 3),
+        ("torchrun \\\n    --nproc_per_node 8 train.py", 3),
     ],
 )
 def test_a_command_without_a_fence_is_a_block(body, line) -> None:
