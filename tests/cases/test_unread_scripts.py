@@ -100,3 +100,12 @@ def test_what_the_options_of_an_unread_program_seem_to_say_is_offered() -> None:
     )
     ran = run("estimate", "train.sh", "--gpu", "8xA100-80GB")
     assert "if their names say it: --model a/b --set training.sequence_length=4096)" in ran.err
+
+
+@pytest.mark.parametrize("command", ["accelerate launch --num_processes 8 -m pkg.train", "python -m pkg.train"])
+def test_a_module_that_lies_here_is_read_as_the_script_that_it_is(command: str) -> None:
+    write()
+    Path("pkg").mkdir()
+    Path("train.py").rename("pkg/train.py")
+    Path("train.sh").write_text(f"{command}\n", encoding="utf-8")
+    assert "does not fit" in run("check", "train.sh", "requirements.txt", "--gpu", "8xH100-80GB").out
