@@ -129,9 +129,12 @@ _DOUBTFUL = "doubtful"
 
 
 def _with_unread(subject: Subject) -> Subject:
-    """Name the script that a command starts and that nobody read, where nothing else says what trains: no run surely fits then."""
+    """Name the script that a command starts and that nobody read, where nothing else says what trains: no run surely fits."""
     names = [
-        str(gap.source.key) for one in subject.documents if one.reader == "script" and one.is_command for gap in one.gaps
+        str(gap.source.key)
+        for one in subject.documents
+        if one.reader == "script" and one.is_command
+        for gap in one.gaps
     ]
     if not names:
         return subject

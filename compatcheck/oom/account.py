@@ -23,7 +23,8 @@ _STATES = ("allocated", "reserved", "used", "free")
 """What is held at a moment, the surest measure of growth first."""
 _PARTS = {
     "weights": "weights", "consumed": "weights and other libraries", "activations": "activations of the profiled pass",
-    "outside_torch": "outside torch", "kv_cache": "KV cache", "states": "states of linear attention", "cuda_graphs": "CUDA graphs",
+    "outside_torch": "outside torch", "kv_cache": "KV cache", "states": "states of linear attention",
+    "cuda_graphs": "CUDA graphs",
 }  # fmt: skip
 _BEFORE = "<before>"
 _NO_MOMENT = re.compile(
@@ -69,12 +70,12 @@ def read_account(log: str) -> Account:
     starts: dict[tuple[str, str], list[_Start]] = {}
     states: dict[tuple[str, str, str, str], list[tuple[int, int]]] = {}
     total = 0
-    for form, number, stream, text, before in _find_lines(log):
+    for form, number, process, text, before in _find_lines(log):
         match = form.pattern.search(text)
         if match is None:
             continue
         groups = match.groupdict()
-        stream = " ".join(filter(None, (stream, groups.pop("rank", None))))
+        stream = " ".join(filter(None, (process, groups.pop("rank", None))))
         label = before if form.label == _BEFORE else groups.pop("label", None) or form.label
         found = {name: round(float(value) * _UNITS[form.unit]) for name, value in groups.items() if value is not None}
         total = max(total, found.get("total", 0))
@@ -144,7 +145,7 @@ def _grows(sizes: list[int]) -> bool:
 
 
 def _find_lines(log: str) -> Iterator[tuple[Line, int, str, str, str]]:
-    """Yield the lines that may account for something: their form, number, stream and text, and the text of the line that names it."""
+    """Yield the lines that may account for something: their form, number, stream, text and the line that names it."""
     folded = fold_case(log)
     hits = heapq.merge(*(zip(_find_all(folded, form.needle), repeat(rank)) for rank, form in enumerate(_LINES)))
     number, counted = 1, 0

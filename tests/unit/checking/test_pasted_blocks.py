@@ -18,5 +18,5 @@ from compatcheck.checking.pasted_blocks import holds_inputs
         ("{ it is out of memory\n", False),
     ],
 )
-def test_what_can_be_checked(text: str, holds: bool) -> None:
+def test_what_can_be_checked(text, holds) -> None:
     assert holds_inputs(text.encode()) is holds

@@ -143,6 +143,7 @@ def test_of_ranks_the_one_that_grows_most_is_told_and_the_largest_part() -> None
 RANKS = {
     "[Rank {rank}] (after 2 iterations) memory (MB) | allocated: {size} | max allocated: 9.0 | reserved: 9.0 | max reserved: 9.0\n",
     "(MegatronPolicyWorker[rank={rank}] pid=41{rank}) GPU Memory before optimizer offload: {size}GB allocated, 9.0GB reserved\n",
+    "[2024-01-19 08:21:59,758] [INFO] [axolotl.load_model:625] [PID:6{rank}] [RANK:{rank}] GPU memory usage after load: {size}GB (+1GB)\n",
     "[Rank {rank}] Memory-Usage after wake_up: {{'used_GB': 9.0, 'allocated_GB': {size}, 'reserved_GB': 9.0}}\n",
 }
 
