@@ -107,16 +107,17 @@ def find_blocks(text: str, path: str) -> tuple[Block, ...]:
             body = _without_prompts(inside)
         found.append(_block(path, line, body, suffix))
     if not any(block.path.endswith(".sh") for block in found):
-        found += [_block(path, line, _without_prompts(typed), ".sh") for line, typed in _find_commands(text, lines)]
+        commands = islice(_find_commands(text, lines), _MOST)
+        found += [_block(path, line, _without_prompts(typed), ".sh") for line, typed in commands]
     for line, _, inside in fenced:  # only those of the text itself are left, with their numbers
         lines[line : line + len(inside)] = [""] * len(inside)
     outside = "\n".join(lines) if fenced else text
     if not any(block.path.endswith(".py") for block in found):
-        found += [_block(path, line, "\n".join(code) + "\n", ".py") for line, code in _find_code(outside, lines)]
+        codes = islice(_find_code(outside, lines), _MOST)
+        found += [_block(path, line, "\n".join(code) + "\n", ".py") for line, code in codes]
     if not any(block.path.endswith((".yaml", ".hjson")) for block in found):
-        found += [
-            _block(path, line, "\n".join(said) + "\n", ".yaml") for line, said in _find_statements(outside, lines)
-        ]
+        statements = islice(_find_statements(outside, lines), _MOST)
+        found += [_block(path, line, "\n".join(said) + "\n", ".yaml") for line, said in statements]
     if not any(block.path.endswith((".json", ".hjson")) for block in found):
         found += [_block(path, line, body, ".json") for line, body in _find_objects(outside)]
     return tuple(found[:_MOST])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from compatcheck.collectors.reports.blocks import find_blocks
@@ -199,3 +201,14 @@ def test_code_is_found_with_and_without_a_fence(fence) -> None:
     text = f"I import (a lot) of this:\n{fence}{CODE}{close}Then it dies (always).\n"
     (block,) = find_blocks(text, "issue.md")
     assert (block.path.endswith(".py"), block.content.decode().strip("\n")) == (True, CODE.strip("\n"))
+
+
+@pytest.mark.parametrize("line", ["import x", "torchrun x.py --a", "a_b: 1\nc: 1\nd: 1\ne: 1"])
+def test_of_many_blocks_no_more_are_made_than_are_kept(line) -> None:
+    text = f"{line}\nSome prose here.\n" * 5000
+    tracemalloc.start()
+    try:
+        assert len(find_blocks(text, "issue.md")) == 32
+        assert tracemalloc.get_traced_memory()[1] < 12e6
+    finally:
+        tracemalloc.stop()
