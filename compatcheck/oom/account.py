@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import re
 from itertools import islice, pairwise, repeat
-from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.data_file import read_text
@@ -141,7 +140,7 @@ def _grows(sizes: list[int]) -> bool:
         return False
     first, middle, last = sizes[:third], sizes[third:-third], sizes[-third:]
     jump = max(after - before for before, after in pairwise(sizes))
-    return jump <= rise * _ONE_JUMP and max(first) < median(middle) < min(last)
+    return jump <= rise * _ONE_JUMP and max(first) < sorted(middle)[len(middle) // 2] < min(last)
 
 
 def _find_lines(log: str) -> Iterator[tuple[Line, int, str, str, str]]:
