@@ -94,7 +94,7 @@ def read_account(log: str) -> Account:
     for of_stream in starts.values():
         for one in max(of_stream, key=_Start.measure).held.values():
             _keep_higher(held, one)
-    return Account(tuple(sorted(held.values(), key=lambda one: one.line)), tuple(_choose(states)), total or None)
+    return Account(tuple(held.values()), tuple(_choose(states)), total or None)
 
 
 class _Start(NamedTuple):
