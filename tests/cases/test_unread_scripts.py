@@ -101,6 +101,7 @@ def test_no_run_surely_fits_whose_program_nobody_read() -> None:
     said = " ".join(run("check", "train.sh", *stated).out.split())
     assert "may not fit: needs" in said
     assert "a device; nobody read the code of mine.py: programs have needed up to 3.8 times" in said
+    assert "没有读过 mine.py 的代码" in "".join(run("--lang", "zh", "check", "train.sh", *stated).out.split("\n    "))
     Path("train.sh").write_text("torchrun --nproc_per_node 8 train.py\n", encoding="utf-8")
     assert " fits: needs" in run("check", "train.sh", "--gpu", "8xH200", "--set", "training.micro_batch_size=1").out
 
