@@ -25,6 +25,7 @@ DATA = {
     "compatcheck/architectures/data/class_defaults.jsonl",
     "compatcheck/lab/_pairs.json",
     "compatcheck/lab/evidence/_measured.json",
+    "compatcheck/lab/probes/catalog/configured_run.txt",
     "compatcheck/lab/probes/worker/memshim.c",
     "compatcheck/py.typed",
     "compatcheck/reporters/difference.schema.json",
