@@ -634,7 +634,7 @@ class _ReferenceReader:
             return self._read_model(kind.partition(":")[2] or None, name, document, place)
         if kind == "deepspeed" and name == "auto":
             return ()
-        file, real = self.places.find(document.source.path, name)
+        file, real = self.find(kind, name, document)
         if name in document.changed:
             return _read_changed(kind, file, document.changed[name], place, self.files)
         own = real == self.places.resolve(document.source.path)
@@ -661,7 +661,15 @@ class _ReferenceReader:
         program = find_program(document.reader)
         if not program.of_scripts or program.packages[0] in os.path.dirname(name).split("/"):
             return False
-        return not self.files.is_file(self.places.find(document.source.path, name)[0])
+        return not self.files.is_file(self.find("program", name, document)[0])
+
+    def find(self, kind: str, name: str, document: Document) -> tuple[str, str]:
+        """Return the path of what a document names, and the same without links; a module may be a package (``__main__.py``)."""
+        file, real = self.places.find(document.source.path, name)
+        if kind == "program" and not self.files.is_file(file):
+            package = self.places.find(document.source.path, f"{name.removesuffix('.py')}/__main__.py")
+            return package if self.files.is_file(package[0]) else (file, real)
+        return file, real
 
     def compose(self, documents: Iterable[Document]) -> tuple[Document, ...]:
         """Read commands and files together with the files that they compose from, as far as those can be read."""

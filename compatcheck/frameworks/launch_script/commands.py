@@ -114,7 +114,8 @@ def read_launch(launch: Launch, find_parsed: Callable[[str], str | None] = lambd
         if asked is not None and (folder is None or find_program(its_kind).inherits == kind):
             folder, kind = asked, its_kind
     if folder is not None:
-        program = () if kind in folder.told else _program_reference(launch)
+        own = find_program(kind).of_scripts
+        program = () if kind in folder.told else _program_reference(launch, of_modules=own)
         documents = (*folder.command.read(launch, kind), *_of_launchers(launch, folder, kind))
         first = documents[0]._replace(references=(*documents[0].references, *program), passed=_passed(launch))
         first = first._replace(gaps=(*first.gaps, *_unheard(launch, first)))
@@ -212,13 +213,18 @@ def _named_files(launch: Launch) -> Iterator[tuple[str, str, str]]:
         yield "config", first, "(argument)"
 
 
-def _program_reference(launch: Launch) -> tuple[tuple[str, str, str], ...]:
-    """Name the Python script, whose literals count where the command line leaves something open."""
-    return (
-        (("program", launch.program, "(program)"),)
-        if launch.kind == "script" and launch.program.endswith(".py")
-        else ()
-    )
+def _program_reference(launch: Launch, *, of_modules: bool = False) -> tuple[tuple[str, str, str], ...]:
+    """Name the Python script, whose literals count where the command line leaves something open.
+
+    Args:
+        launch: what is started.
+        of_modules: whether a module is one's own script, too, by another name.
+    """
+    if launch.kind == "script" and launch.program.endswith(".py"):
+        return (("program", launch.program, "(program)"),)
+    if of_modules and launch.kind == "module":
+        return (("program", launch.program.replace(".", "/") + ".py", "(program)"),)
+    return ()
 
 
 def _retriever(launch: Launch) -> Document | None:
