@@ -28,7 +28,9 @@ TABLE = KeyTable(__file__)
 NAMES = Names(__file__)
 _BATCH, _WITHOUT_KL = "worker.actor.global_batch_size", "algorithm.disable_kl"
 _OF_LOSS, _IN_LOSS = "worker.actor.kl_loss_coef", "worker.actor.use_kl_loss"
-_EARLY = re.compile(r"worker\.actor\.(use_kl_loss|kl_loss_\w+|entropy_coeff)|worker\.\w+\.offload\.(param|optimizer)_offload")
+_EARLY = re.compile(
+    r"worker\.actor\.(use_kl_loss|kl_loss_\w+|entropy_coeff)|worker\.\w+\.offload\.(param|optimizer)_offload"
+)
 """Keys that 0.3 has no longer, nor its way with what they decide."""
 CRITIC, ESTIMATOR, MODEL = "worker.critic.", "algorithm.adv_estimator", "worker.actor.model.model_path"
 
@@ -79,7 +81,7 @@ def make_meanings(options: Mapping[str, Argument], *, has_critic: bool) -> Optio
     """
     table = {key: meanings for key, meanings in TABLE.items() if has_critic or not key.startswith(CRITIC)}
     n, filled = options.get("worker.rollout.n", Argument(1, None)), options.get("worker.actor.dynamic_batching")
-    early, in_loss = is_early(options), options.get(_IN_LOSS, Argument(True, None))  # noqa: FBT003 (a value of the file)
+    early, in_loss = is_early(options), options.get(_IN_LOSS, Argument(True, None))
     if early and in_loss.why is None:
         table["algorithm.kl_coef" if in_loss.value else _OF_LOSS] = SILENT
     if n.why is None and type(n.value) is int and (early if filled is None else filled.value is False):

@@ -358,11 +358,19 @@ class Changes:
         return kind in ({Kind.ARGUMENTS, Kind.OPTIONS} if one.name == "args" else {Kind.MODEL})
 
     def _of_own_trainers(self) -> Iterator[Change]:
-        made = {
-            self.objects.last_name(node) for node, _, _ in self.objects.script.visited if isinstance(node, ast.Call)
+        lines = {
+            self.objects.last_name(node): node.lineno
+            for node, _, _ in self.objects.script.visited
+            if isinstance(node, ast.Call)
         }
-        made |= {
-            dotted_name(base) for name, node in self.objects.classes.items() if name in made for base in node.bases
+        for name in self.objects.elsewhere.keys() & lines.keys():
+            bodies = (one for node in self.objects.elsewhere[name] for one in node.body)
+            for method in dict.fromkeys(one.name for one in bodies if isinstance(one, ast.FunctionDef)):
+                if method in _OVERRIDDEN:
+                    yield Change(lines[name], f"{name} has a {method} of its own", _OVERRIDDEN[method], math.inf)
+        made = {
+            *lines,
+            *(dotted_name(base) for name, node in self.objects.classes.items() if name in lines for base in node.bases),
         }
         for name in self.objects.trainers.keys() & self.objects.classes.keys() & made:
             for method in self.objects.classes[name].body:

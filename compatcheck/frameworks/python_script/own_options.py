@@ -92,7 +92,9 @@ def _find_fields(
     of_file = set(_filled_from_a_file(nodes)) if passed else set()
     last = [(name.rpartition(".")[2], call) for name, call in named if id(call) not in of_file]
     parsers = [call for name, call in last if name == _HF_PARSER]
-    filled = [node for node in nodes if isinstance(node, ast.Assign) and _is_filling(_take_first(node.value) or node.value)]
+    filled = [
+        node for node in nodes if isinstance(node, ast.Assign) and _is_filling(_take_first(node.value) or node.value)
+    ]
     untold = any(name in _HF_UNTOLD for name, _ in last)
     if untold or len(parsers) != 1 or len(parsers[0].args) != 1 or len(filled) != 1 or parsers[0].keywords:
         return None
