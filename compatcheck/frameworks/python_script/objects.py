@@ -70,8 +70,10 @@ def _is_handing_on(node: ast.stmt) -> bool:
     match node:
         case ast.Expr(value=ast.Constant()):
             return True
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr="__init__"))):
-            return True
+        case ast.Expr(
+            value=ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr="__init__")) as made
+        ):
+            return not any(isinstance(inner, ast.Call) for one in given_to(made) for inner in ast.walk(one))
     targets, value = targets_of(node)
     owners = [dotted_name(target).rpartition(".") for target in targets]
     own = all(owner == "self" and name not in _OF_TRAINER for owner, _, name in owners)
