@@ -195,7 +195,7 @@ def _of_launchers(launch: Launch, folder: Folder, kind: str) -> tuple[Document, 
 
 
 def _ask_script(launch: Launch, find_parsed: Callable[[str], str | None]) -> tuple[Folder | None, str]:
-    parsed = next((find_parsed(program) for _, program, _ in _program_reference(launch)), None)
+    parsed = next((find_parsed(program) for _, program, _ in _program_reference(launch, of_modules=True)), None)
     folder = None if parsed is None else find_folder(parsed)
     return (None, "") if folder is None or parsed is None else (folder, parsed)
 

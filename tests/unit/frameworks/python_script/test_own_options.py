@@ -285,3 +285,13 @@ def test_words_that_remain_are_no_class() -> None:
     )
     assert found is not None
     assert found.values["lora_r"] == 64
+
+
+@pytest.mark.parametrize("given", ["(A,)", "A"])
+def test_the_one_class_that_is_filled_may_be_taken_out_of_the_answer(given: str) -> None:
+    text = f"class A:\n    lora_r: int = 64\nargs = HfArgumentParser({given}).parse_args_into_dataclasses()[0]\n"
+    found = find_own_options(tuple(ast.walk(ast.parse(text))), {}, launched=True)
+    assert found is not None
+    assert (found.namespaces, found.values) == ({"args"}, {"lora_r": 64})
+    second = text.replace("[0]", "[1]")
+    assert find_own_options(tuple(ast.walk(ast.parse(second))), {}, launched=True) is None
