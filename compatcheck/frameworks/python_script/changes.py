@@ -365,9 +365,9 @@ class Changes:
         }
         for name in self.objects.elsewhere.keys() & lines.keys():
             bodies = (one for node in self.objects.elsewhere[name] for one in node.body)
-            for method in dict.fromkeys(one.name for one in bodies if isinstance(one, ast.FunctionDef)):
-                if method in _OVERRIDDEN:
-                    yield Change(lines[name], f"{name} has a {method} of its own", _OVERRIDDEN[method], math.inf)
+            for own in dict.fromkeys(one.name for one in bodies if isinstance(one, ast.FunctionDef)):
+                if own in _OVERRIDDEN:
+                    yield Change(lines[name], f"{name} has a {own} of its own", _OVERRIDDEN[own], math.inf)
         made = {
             *lines,
             *(dotted_name(base) for name, node in self.objects.classes.items() if name in lines for base in node.bases),
