@@ -145,13 +145,21 @@ def apply_defaults(
         hidden |= table.hidden
         undecided |= table.apply(undecided)
         by_release = {**table.by_release, **by_release}
-    left = (undecided | by_release.keys()) - hidden - open_facts - facts.keys()
+    of_others = (
+        {name for table in tables for name in table.find_of_others()}
+        if any(one.beneath for one in documents)
+        else set()
+    )
+    left = (undecided | by_release.keys() | of_others) - hidden - open_facts - facts.keys()
     _take_beneath(documents, left, facts, role)
     return Applied(frozenset(hidden), {name: one for name, one in by_release.items() if name not in facts})
 
 
 def _take_beneath(documents: Sequence[Document], left: set[str], facts: dict[str, Fact], role: str) -> None:
-    """Take what the sources of a program have where its releases differ in a default, and nobody knows which this is."""
+    """Take what the sources of a program have where its releases differ in a default, and nobody knows which this is.
+
+    So where only other releases are known to have one: a fork may have taken it over.
+    """
     of = (None, "actor" if role == "train" else role)
     for document in documents:
         for beneath in document.beneath:
@@ -399,6 +407,13 @@ class _Table:
                 f"{self.label} in its newest release; which release of {' and '.join(sorted(names))} runs is not known"
             )
             yield value, words
+
+    def find_of_others(self) -> Iterator[str]:
+        """Yield the facts of which only other releases than those that are possible here have a default."""
+        for row in self.rows:
+            of_others = any(self.scope.in_range(name, bounds) == "no" for name, bounds in row["ranges"].items())
+            if of_others and row["when"] is None and not row["forced"] and self.fits_keys(row):
+                yield row["fact"]
 
     def is_newest_in(self, row: Mapping[str, Any], package: str) -> bool:
         """Tell whether a row is about the newest release of a package that is possible here."""
