@@ -531,12 +531,13 @@ def _unread_script(name: str, place: Source) -> Gap:
     from compatcheck.frameworks.python_script.changes import (  # noqa: PLC0415 (only where a script is missing)
         OF_MODEL,
         OF_OPTIMIZER,
+        OF_STEP,
         SHARDING,
     )
 
     # how states are sharded is told by launchers and by the arguments of the Trainer, which wraps the model itself
     source = place._replace(key=name)
-    return Gap(source, "is not here, and was not read", facts=(OF_MODEL | OF_OPTIMIZER) - SHARDING)
+    return Gap(source, "is not here, and was not read", facts=(OF_MODEL | OF_OPTIMIZER | OF_STEP) - SHARDING)
 
 
 def _without_defaults(found: Document, document: Document) -> Document:

@@ -51,6 +51,7 @@ SHARDING = frozenset({
 OF_OPTIMIZER = frozenset({
     "training.optimizer", "training.optimizer_implementation", "training.optimizer_in_backward", "training.master_dtype",
 })  # fmt: skip
+OF_STEP = frozenset({"run.no_grad_forward_between"})
 OF_MODEL = ADAPTERS | CHECKPOINTING | KERNELS | DTYPES | SHARDING | {
     "model.attn_implementation", "model.quantization", "model.use_cache", "training.compile",
 }  # fmt: skip
@@ -71,7 +72,8 @@ _OVERRIDDEN: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(
         ("optimizer", "create_optimizer", "create_optimizer_and_scheduler", "get_optimizer_cls_and_kwargs"), OF_OPTIMIZER
     ),
-    **dict.fromkeys(("compute_loss", "compute_loss_func", "training_step"), KERNELS),
+    **dict.fromkeys(("compute_loss", "training_step"), KERNELS | OF_STEP),
+    "compute_loss_func": KERNELS,
     **dict.fromkeys(("model", "model_wrapped", "_inner_training_loop"), OF_MODEL | OF_OPTIMIZER),
     **dict.fromkeys(
         ("is_model_parallel", "is_fsdp_enabled", "is_deepspeed_enabled", "accelerator", "_wrap_model",

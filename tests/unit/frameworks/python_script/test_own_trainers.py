@@ -58,6 +58,7 @@ def words(documents: tuple[Document, ...]) -> set[str]:
 def test_one_that_hands_on_what_it_is_given_is_its_base(tmp_path: Path, started: str) -> None:
     documents = follow(tmp_path, TRAINER, COMMAND.replace("src/train.py", started))
     assert words(documents) == {"OwnTrainer has a compute_loss of its own"}
+    assert "run.no_grad_forward_between" in set().union(*(gap.facts or () for one in documents for gap in one.gaps))
     (script,) = [one for one in documents if one.source.path.endswith("train.py") and one.of_code is not None]
     stated = {one.fact: one.value for one in script.statements}
     assert (stated["training.trainer"], stated["model.load_dtype"]) == ("grpo", "bfloat16")
