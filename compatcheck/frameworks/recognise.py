@@ -495,6 +495,8 @@ def follow_references(
                     found = [_without_defaults(one, document) for one in found]
                     own = {option for one in found for option in one.own_options}
                     document = document._replace(unread=tuple(one for one in document.unread if one[0] not in own))
+                    if document.reader == "script" and document.passed and document.passed.keys() <= own:
+                        skipped = [entry for entry in skipped if not entry.by_run]  # whose options nobody reads
                 extra.extend(found)
                 decided.update(other for one in found if one.of_code is not None for other, _, _ in one.references)
                 if kind == "program" and references.lacks(name, document):
