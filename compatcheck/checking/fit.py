@@ -52,7 +52,7 @@ def price(subject: Subject, findings: Iterable[Finding] = ()) -> Estimate:
     Raises:
         UsageError: a size is zero, negative or beyond 2**63 - 1.
     """
-    roles, borrowed = _with_models(subject)
+    roles, borrowed = _with_models(_with_unread(subject))
     subject, doubtful = _with_doubtful(subject._replace(roles=roles))
     borrowed += doubtful
     found, findings = estimate_job(subject.roles, subject.environment), tuple(findings)
@@ -126,6 +126,23 @@ def _doubt(found: Estimate, findings: Iterable[Finding], subject: Subject) -> Es
 
 _DOUBTFUL = "doubtful"
 """Origin of what is assumed because something states it that a part which was not read may set anew."""
+
+
+def _with_unread(subject: Subject) -> Subject:
+    """Name the script that a command starts and that nobody read, where nothing else says what trains: no run surely fits."""
+    names = [
+        str(gap.source.key)
+        for one in subject.documents
+        if one.reader == "script" and one.is_command
+        for gap in one.gaps
+    ]
+    if not names:
+        return subject
+    roles = {
+        role: facts if "training.framework" in facts else overlay(facts, {"program.unread_release": names[0]})
+        for role, facts in subject.roles.items()
+    }
+    return subject._replace(roles=roles)
 
 
 def _with_doubtful(subject: Subject) -> tuple[Subject, tuple[Assumption, ...]]:

@@ -49,11 +49,17 @@ _STATES = lazy_compile(rb"(?m)^(?:[a-z][a-z0-9_]*:|\{|from[ \t]+[\w.]+[ \t]+impo
 
 def _parses(text: str, path: str) -> bool:
     """Tell whether a text as a whole is what a configuration is written in, not one between the words of a letter."""
+    from compatcheck.frameworks.deepspeed import syntax  # noqa: PLC0415 (only for pasted texts)
+
     try:
-        found = parse_configuration(text, path)
+        found = syntax.parse(text, path) if text.lstrip()[:1] == "{" else parse_configuration(text, path)
     except InputError:
         return False
     return not isinstance(found, str)
+
+
+_INSTALLS = lazy_compile(rb"(?m)^[ \t]*(?:[$!%#][ \t]*)?(?:pip3?|conda|mamba)[ \t]+install[ \t][^\n#]*=")
+"""Asks for a release at the beginning of a line."""
 
 
 def holds_inputs(content: bytes) -> bool:
@@ -62,7 +68,7 @@ def holds_inputs(content: bytes) -> bool:
 
     text = content.decode("utf-8", "replace")
     whole = recognise_content(content) is not None or _parses(text, STANDARD_INPUT)
-    return whole or bool(find_blocks(text, STANDARD_INPUT))
+    return whole or _INSTALLS.search(content) is not None or bool(find_blocks(text, STANDARD_INPUT))
 
 
 def lay_blocks(text: str, path: str, files: Files) -> tuple[Files, tuple[str, ...]]:

@@ -12,7 +12,7 @@ _CONTROL = lazy_compile(
 _STREAM = lazy_compile(
     r"""\s*(?:
     (?P<rank>\[(?:rank|default)?\s?\d+\])\s*:\s?
-    |(?P<ray>\((?:[\w.]+[ ])?[\w.]*\s?(?:Worker\d+[ ])?pid=\d+(?:,\s?ip=[^)]*)?\))\s?
+    |(?P<ray>\((?:[\w.]+[ ])?[\w.]*(?:\[\w+=\d+\])?\s?(?:Worker\d+[ ])?pid=\d+(?:,\s?ip=[^)]*)?\))\s?
     |(?P<mpi>\[\d+,\d+\]<std(?:err|out)>):\s?
     |(?P<worker>worker-?\d+|\d{1,3}(?:\.\d{1,3}){3}):\s
     |(?P<compose>[\w.-]+-\d+)\s+\|\s

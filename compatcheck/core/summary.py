@@ -249,7 +249,7 @@ def find_lead(estimate: "Estimate") -> str | None:
     verdict = estimate.verdict
     if verdict.outcome != "marginal":
         return None
-    if (verdict.condition or "").startswith(_NOBODY):
+    if (verdict.condition or "").startswith((_NOBODY, "nobody read")):
         return verdict.condition
     if any(left.name == "checkpointing" for left in estimate.unmodelled):
         return f"{_NOBODY} whether activations are checkpointed, and it may fit if they are"

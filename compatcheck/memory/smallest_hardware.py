@@ -67,7 +67,7 @@ def place(
     found.sort(key=lambda one: (one.gpus * one.limit_bytes, one.gpus))
     named = tuple(one._replace(instance=name_instance(one.gpu, one.gpus, rules)) for one in found[:_MOST])
     whys = (
-        f"{short} of the known devices do not hold it, "
+        f"{short} of the known devices do not surely hold it, "
         + (f"even {counts[-1]} of them" if len(counts) > 1 else "and without sharding more of them change nothing"),
         f"on {refused} this stack does not run",
     )

@@ -107,11 +107,11 @@ def _text(report: OutOfMemoryReport) -> Iterator[str]:
 
 
 def _account(account: Account) -> Iterator[tuple[str, str]]:
-    """Yield what the log says of the device's memory: parts of engines, then moments; what grows first."""
+    """Yield what the log says of the device's memory: parts of engines, then the latest moments; what grows first."""
     for held in account.held:
         yield held.part, f"{format_bytes(held.size_bytes)}, {held.writer}, line {held.line}"
-    shown = sorted(account.series, key=lambda one: not one.grows)
-    for one in shown[:_MOMENTS]:
+    latest = sorted(account.series, key=lambda one: (not one.grows, -one.last_line))
+    for one in sorted(latest[:_MOMENTS], key=lambda one: (not one.grows, one.last_line)):
         of = "" if account.total_bytes is None or one.kind == "free" else f" of {format_bytes(account.total_bytes)}"
         if one.times == 1:
             words = f"{format_bytes(one.first_bytes)}{of} {one.kind}, line {one.first_line}"
@@ -119,8 +119,8 @@ def _account(account: Account) -> Iterator[tuple[str, str]]:
             change = f"{format_bytes(one.first_bytes)} to {format_bytes(one.last_bytes)}{of} {one.kind}"
             words = f"{change}, {one.times} times, lines {one.first_line} to {one.last_line}"
         yield one.moment or one.writer, words + (f"; {_GROWS}" if one.grows else "")
-    if len(shown) > _MOMENTS:
-        yield "", f"{len(shown) - _MOMENTS} more moments (--format json)"
+    if len(latest) > _MOMENTS:
+        yield "", f"{len(latest) - _MOMENTS} more moments (--format json)"
 
 
 _GROWS = "grows from time to time, as what is never freed does"

@@ -94,9 +94,30 @@ def test_no_verdict_rests_on_defaults_of_a_program_nobody_read(command: str) -> 
     assert "CRITICAL _stack/run-does-not-fit" not in ran.out
 
 
+def test_no_run_surely_fits_whose_program_nobody_read() -> None:
+    write()
+    Path("train.sh").write_text("torchrun --nproc_per_node 8 mine.py --batch_size 4\n", encoding="utf-8")
+    stated = ("--gpu", "8xH200", *DECLARED[2:], "--set", "training.micro_batch_size=1")
+    said = " ".join(run("check", "train.sh", *stated).out.split())
+    assert "may not fit: needs" in said
+    assert "a device; nobody read the code of mine.py: programs have needed up to 3.8 times" in said
+    assert "没有读过 mine.py 的代码" in "".join(run("--lang", "zh", "check", "train.sh", *stated).out.split("\n    "))
+    Path("train.sh").write_text("torchrun --nproc_per_node 8 train.py\n", encoding="utf-8")
+    assert " fits: needs" in run("check", "train.sh", "--gpu", "8xH200", "--set", "training.micro_batch_size=1").out
+
+
 def test_what_the_options_of_an_unread_program_seem_to_say_is_offered() -> None:
     Path("train.sh").write_text(
         "torchrun --nproc_per_node 8 mine.py --model-name a/b --seq_len 4096 --bs $X\n", encoding="utf-8"
     )
     ran = run("estimate", "train.sh", "--gpu", "8xA100-80GB")
     assert "if their names say it: --model a/b --set training.sequence_length=4096)" in ran.err
+
+
+@pytest.mark.parametrize("command", ["accelerate launch --num_processes 8 -m pkg.train", "python -m pkg.train"])
+def test_a_module_that_lies_here_is_read_as_the_script_that_it_is(command: str) -> None:
+    write()
+    Path("pkg").mkdir()
+    Path("train.py").rename("pkg/train.py")
+    Path("train.sh").write_text(f"{command}\n", encoding="utf-8")
+    assert "does not fit" in run("check", "train.sh", "requirements.txt", "--gpu", "8xH100-80GB").out

@@ -42,6 +42,7 @@ def said(done: subprocess.CompletedProcess[str]) -> tuple[int, list[str], str]:
         ("my run is OOM on 8 A100\n", "oom"),
         ("lora_rank: 8 # more is out of memory\n", "check"),
         ("torch==2.6.0  # out of memory before\n", "check"),
+        ("$ pip install torch==2.6.0 deepspeed==0.16.4  # else out of memory\n", "check"),
     ],
 )
 def test_text_is_answered_by_its_command(tmp_path: Path, text: str, command: str) -> None:

@@ -42,7 +42,7 @@ _LAUNCH = re.compile(
     rf"(?:{LAUNCHERS})[ \t]+[^\n]{{0,2000}}?(?:(?<=\s)--?[A-Za-z]|\.(?:py|sh|ya?ml)\b|\\$)"
 )
 """A line that starts a program with an option, a script or more to come, behind a prompt or the sign of ``set -x``."""
-_LAUNCHES = re.compile(rf"\n{_LAUNCH.pattern}")
+_LAUNCHES = re.compile(rf"\n{_LAUNCH.pattern}", re.MULTILINE)
 _SHELL = re.compile(
     r"[ \t]*(?:\$[ \t]+)?(?:#|[A-Za-z_]\w*="
     r"|(?:export|set|cd|source|unset|ulimit|echo|read|module|conda|mkdir|if|for|while|case)[ \t]"
@@ -93,7 +93,7 @@ class Block(NamedTuple):
 def find_blocks(text: str, path: str) -> tuple[Block, ...]:
     """Find the blocks of a text that may be configurations or commands; one that is not closed may be cut off and is none."""
     found: list[Block] = []
-    text = text.replace("\r\n", "\n")
+    text = text.replace("\r\r\n", "\n").replace("\r\n", "\n")
     lines = text.split("\n")
     fenced = tuple(_split(lines)) if "```" in text or "~~~" in text else ()
     for line, language, inside in fenced:
@@ -107,16 +107,17 @@ def find_blocks(text: str, path: str) -> tuple[Block, ...]:
             body = _without_prompts(inside)
         found.append(_block(path, line, body, suffix))
     if not any(block.path.endswith(".sh") for block in found):
-        found += [_block(path, line, _without_prompts(typed), ".sh") for line, typed in _find_commands(text, lines)]
+        commands = islice(_find_commands(text, lines), _MOST)
+        found += [_block(path, line, _without_prompts(typed), ".sh") for line, typed in commands]
     for line, _, inside in fenced:  # only those of the text itself are left, with their numbers
         lines[line : line + len(inside)] = [""] * len(inside)
     outside = "\n".join(lines) if fenced else text
     if not any(block.path.endswith(".py") for block in found):
-        found += [_block(path, line, "\n".join(code) + "\n", ".py") for line, code in _find_code(outside, lines)]
+        codes = islice(_find_code(outside, lines), _MOST)
+        found += [_block(path, line, "\n".join(code) + "\n", ".py") for line, code in codes]
     if not any(block.path.endswith((".yaml", ".hjson")) for block in found):
-        found += [
-            _block(path, line, "\n".join(said) + "\n", ".yaml") for line, said in _find_statements(outside, lines)
-        ]
+        statements = islice(_find_statements(outside, lines), _MOST)
+        found += [_block(path, line, "\n".join(said) + "\n", ".yaml") for line, said in statements]
     if not any(block.path.endswith((".json", ".hjson")) for block in found):
         found += [_block(path, line, body, ".json") for line, body in _find_objects(outside)]
     return tuple(found[:_MOST])

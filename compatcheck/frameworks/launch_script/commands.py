@@ -114,8 +114,8 @@ def read_launch(launch: Launch, find_parsed: Callable[[str], str | None] = lambd
         if asked is not None and (folder is None or find_program(its_kind).inherits == kind):
             folder, kind = asked, its_kind
     if folder is not None:
-        own = find_program(kind).of_scripts
-        program = () if kind in folder.told else _program_reference(launch, of_modules=own)
+        own = launch.kind == "script" or find_program(kind).of_scripts  # a module of a framework is its own
+        program = _program_reference(launch) if own and kind not in folder.told else ()
         documents = (*folder.command.read(launch, kind), *_of_launchers(launch, folder, kind))
         first = documents[0]._replace(references=(*documents[0].references, *program), passed=_passed(launch))
         first = first._replace(gaps=(*first.gaps, *_unheard(launch, first)))
@@ -150,7 +150,8 @@ def _may_set_all(launch: Launch) -> Gap:
     """Say that a program which no reader knows decides about model, optimizer and sharding itself, unless it can be read."""
     from compatcheck.frameworks.python_script.changes import OF_MODEL, OF_OPTIMIZER  # noqa: PLC0415 (reads Python)
 
-    source = launch.command.source._replace(key=launch.program)
+    name = next((name for _, name, _ in _program_reference(launch)), launch.program)
+    source = launch.command.source._replace(key=name)
     return Gap(source, "was not read, and may set what nothing else states", facts=OF_MODEL | OF_OPTIMIZER)
 
 
@@ -195,7 +196,7 @@ def _of_launchers(launch: Launch, folder: Folder, kind: str) -> tuple[Document, 
 
 
 def _ask_script(launch: Launch, find_parsed: Callable[[str], str | None]) -> tuple[Folder | None, str]:
-    parsed = next((find_parsed(program) for _, program, _ in _program_reference(launch, of_modules=True)), None)
+    parsed = next((find_parsed(program) for _, program, _ in _program_reference(launch)), None)
     folder = None if parsed is None else find_folder(parsed)
     return (None, "") if folder is None or parsed is None else (folder, parsed)
 
@@ -213,18 +214,10 @@ def _named_files(launch: Launch) -> Iterator[tuple[str, str, str]]:
         yield "config", first, "(argument)"
 
 
-def _program_reference(launch: Launch, *, of_modules: bool = False) -> tuple[tuple[str, str, str], ...]:
-    """Name the Python script, whose literals count where the command line leaves something open.
-
-    Args:
-        launch: what is started.
-        of_modules: whether a module is one's own script, too, by another name.
-    """
-    if launch.kind == "script" and launch.program.endswith(".py"):
-        return (("program", launch.program, "(program)"),)
-    if of_modules and launch.kind == "module":
-        return (("program", launch.program.replace(".", "/") + ".py", "(program)"),)
-    return ()
+def _program_reference(launch: Launch) -> tuple[tuple[str, str, str], ...]:
+    """Name the Python script, whose literals count where the command line leaves something open; a module is one by its name."""
+    name = f"{launch.program.replace('.', '/')}.py" if launch.kind == "module" else launch.program
+    return (("program", name, "(program)"),) if launch.kind != "tool" and name.endswith(".py") else ()
 
 
 def _retriever(launch: Launch) -> Document | None:

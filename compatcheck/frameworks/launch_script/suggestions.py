@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _FACTS = ("training.sequence_length", "training.micro_batch_size")
 """What an estimate asks for beside a model."""
+_NEARLY_ALL = 0.8
+"""Part of the programs; `batch_size` is that of a rank in two of three, and of all ranks in the third."""
 _MODELS = (*MODELS, "model", "model_path", "base_model")
 
 
@@ -40,7 +42,7 @@ def suggest(launch: Launch) -> str:
 
 
 def _meanings() -> Mapping[str, str]:
-    """Return what most programs mean by the last part of a key."""
+    """Return what programs mean by the last part of a key, where nearly all of them mean the same."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     here = os.path.dirname(os.path.dirname(__file__))
     for folder in FOLDERS:
@@ -51,4 +53,5 @@ def _meanings() -> Mapping[str, str]:
             key, fact, *_ = (*line.partition("#")[0].split(), "", "")
             if key != "words:" and fact.startswith("training."):
                 counts[key.rpartition(".")[2].replace("-", "_")][fact] += 1
-    return {name: found.most_common(1)[0][0] for name, found in counts.items()}
+    meant = {name: (*found.most_common(1)[0], found.total()) for name, found in counts.items()}
+    return {name: fact for name, (fact, times, total) in meant.items() if times > total * _NEARLY_ALL}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from compatcheck.collectors.reports.blocks import find_blocks
@@ -70,6 +72,7 @@ def test_what_is_cut_off_or_is_no_configuration_is_none(text) -> None:
         ("#!/bin/bash\nexport A=1\n\nN=8\npython3 -m verl.trainer.main_ppo actor.lr=1 --x", 3),
         ("+ CUDA_VISIBLE_DEVICES=0 /opt/venv/bin/accelerate launch sft.py", 3),
         ("vllm serve Qwen/Qwen2.5-7B --max-num-seqs 64", 3),
+        ("torchrun \\\n    --nproc_per_node 8 train.py", 3),
     ],
 )
 def test_a_command_without_a_fence_is_a_block(body, line) -> None:
@@ -198,3 +201,14 @@ def test_code_is_found_with_and_without_a_fence(fence) -> None:
     text = f"I import (a lot) of this:\n{fence}{CODE}{close}Then it dies (always).\n"
     (block,) = find_blocks(text, "issue.md")
     assert (block.path.endswith(".py"), block.content.decode().strip("\n")) == (True, CODE.strip("\n"))
+
+
+@pytest.mark.parametrize("line", ["import x", "torchrun x.py --a", "a_b: 1\nc: 1\nd: 1\ne: 1"])
+def test_of_many_blocks_no_more_are_made_than_are_kept(line) -> None:
+    text = f"{line}\nSome prose here.\n" * 5000
+    tracemalloc.start()
+    try:
+        assert len(find_blocks(text, "issue.md")) == 32
+        assert tracemalloc.get_traced_memory()[1] < 12e6
+    finally:
+        tracemalloc.stop()

@@ -99,7 +99,7 @@ def test_where_there_is_no_hardware_it_is_said_why() -> None:
     assert re.fullmatch(r"on \d+ this stack does not run", why)
     alone = Facts({"training.sharding": Fact("training.sharding", "ddp", "set")})
     _, why = place({"train": alone}, price, open_rules())
-    assert "do not hold it, and without sharding more of them change nothing" in why
+    assert "do not surely hold it, and without sharding more of them change nothing" in why
 
 
 def test_other_hardware_keeps_the_global_batch_or_says_that_it_does_not() -> None:

@@ -40,7 +40,10 @@ def test_a_program_nobody_knows_is_named_where_it_runs_on_many_ranks() -> None:
         "starts mine.py, whose options this release does not read"
     ]
     assert facts(documents[1]) == {"hardware.gpus_per_node": 8, "hardware.nodes": 1}
-    assert runs("python -m mine --layers 3") == ()
+    ((_, (alone,)),) = runs("python -m pkg.mine --layers 3")
+    assert (alone.references, alone.skipped) == ((("program", "pkg/mine.py", "(program)"),), ())
+    ((_, (known, *_)),) = runs("torchrun --nproc_per_node 8 -m verl.trainer.fsdp_sft_trainer model.partial_pretrain=x")
+    assert not any(kind == "program" for kind, _, _ in known.references)
 
 
 def test_a_program_with_options_of_its_own_may_name_a_deepspeed_file() -> None:
