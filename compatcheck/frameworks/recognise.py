@@ -495,6 +495,8 @@ def follow_references(
                     found = [_without_defaults(one, document) for one in found]
                     own = {option for one in found for option in one.own_options}
                     document = document._replace(unread=tuple(one for one in document.unread if one[0] not in own))
+                    if document.reader == "script" and document.passed and document.passed.keys() <= own:
+                        skipped = [entry for entry in skipped if not entry.by_run]  # whose options nobody reads
                 extra.extend(found)
                 decided.update(other for one in found if one.of_code is not None for other, _, _ in one.references)
                 if kind == "program" and references.lacks(name, document):
@@ -531,12 +533,13 @@ def _unread_script(name: str, place: Source) -> Gap:
     from compatcheck.frameworks.python_script.changes import (  # noqa: PLC0415 (only where a script is missing)
         OF_MODEL,
         OF_OPTIMIZER,
+        OF_STEP,
         SHARDING,
     )
 
     # how states are sharded is told by launchers and by the arguments of the Trainer, which wraps the model itself
     source = place._replace(key=name)
-    return Gap(source, "is not here, and was not read", facts=(OF_MODEL | OF_OPTIMIZER) - SHARDING)
+    return Gap(source, "is not here, and was not read", facts=(OF_MODEL | OF_OPTIMIZER | OF_STEP) - SHARDING)
 
 
 def _without_defaults(found: Document, document: Document) -> Document:
@@ -634,7 +637,7 @@ class _ReferenceReader:
             return self._read_model(kind.partition(":")[2] or None, name, document, place)
         if kind == "deepspeed" and name == "auto":
             return ()
-        file, real = self.places.find(document.source.path, name)
+        file, real = self.find(kind, name, document)
         if name in document.changed:
             return _read_changed(kind, file, document.changed[name], place, self.files)
         own = real == self.places.resolve(document.source.path)
@@ -661,7 +664,15 @@ class _ReferenceReader:
         program = find_program(document.reader)
         if not program.of_scripts or program.packages[0] in os.path.dirname(name).split("/"):
             return False
-        return not self.files.is_file(self.places.find(document.source.path, name)[0])
+        return not self.files.is_file(self.find("program", name, document)[0])
+
+    def find(self, kind: str, name: str, document: Document) -> tuple[str, str]:
+        """Return the path of what a document names, and the same without links; a module may be a package (``__main__.py``)."""
+        file, real = self.places.find(document.source.path, name)
+        if kind == "program" and not self.files.is_file(file):
+            package = self.places.find(document.source.path, f"{name.removesuffix('.py')}/__main__.py")
+            return package if self.files.is_file(package[0]) else (file, real)
+        return file, real
 
     def compose(self, documents: Iterable[Document]) -> tuple[Document, ...]:
         """Read commands and files together with the files that they compose from, as far as those can be read."""

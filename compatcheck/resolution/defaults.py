@@ -17,7 +17,7 @@ from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
 from compatcheck.core.versions import compile_specifier
 from compatcheck.frameworks.keys import SILENT
-from compatcheck.resolution.gaps import Gaps, find_gaps
+from compatcheck.resolution.gaps import Gaps, find_gaps, find_idle
 from compatcheck.resolution.gaps import open_facts as find_open_facts
 from compatcheck.resolution.scope import FactScope
 from compatcheck.resolution.subject import Conflict
@@ -122,7 +122,7 @@ def apply_defaults(
     if all(find_program(reader).leaves_model_alone for reader in readers):
         chain += [name for name, (_, part) in owners.items() if part.model_left_alone]
     open_to_all = find_open_facts(documents, None, facts)
-    written = [keys_of(document) for document in documents]
+    written, idle = [keys_of(document) for document in documents], find_idle(documents)
     tables: list[_Table] = []
     for name in chain:
         rows = [row for row in scope.rules.section(f"defaults/{name}") or () if _concerns(row, role)]
@@ -133,7 +133,9 @@ def apply_defaults(
             keys = set().union(*written) if about_all else _keys_for(program, documents, written)
             origin = "library-default" if program.order else "reader-default"
             gaps = _gaps_for(program, documents, everything=about_all)
-            table = _Table(rows, keys, scope, facts, (label, origin), gaps)
+            table = _Table(
+                [dict(row, idle=_is_at_default(row, idle)) for row in rows], keys, scope, facts, (label, origin), gaps
+            )
             table.places, table.open_to_all = _places_of(rows, documents), open_to_all
             tables.append(table)
     undecided, hidden = _left_to_others(chain, documents, scope) | open_facts, set[str]()
@@ -143,13 +145,21 @@ def apply_defaults(
         hidden |= table.hidden
         undecided |= table.apply(undecided)
         by_release = {**table.by_release, **by_release}
-    left = (undecided | by_release.keys()) - hidden - open_facts - facts.keys()
+    of_others = (
+        {name for table in tables for name in table.find_of_others()}
+        if any(one.beneath for one in documents)
+        else set()
+    )
+    left = (undecided | by_release.keys() | of_others) - hidden - open_facts - facts.keys()
     _take_beneath(documents, left, facts, role)
     return Applied(frozenset(hidden), {name: one for name, one in by_release.items() if name not in facts})
 
 
 def _take_beneath(documents: Sequence[Document], left: set[str], facts: dict[str, Fact], role: str) -> None:
-    """Take what the sources of a program have where its releases differ in a default, and nobody knows which this is."""
+    """Take what the sources of a program have where its releases differ in a default, and nobody knows which this is.
+
+    So where only other releases are known to have one: a fork may have taken it over.
+    """
     of = (None, "actor" if role == "train" else role)
     for document in documents:
         for beneath in document.beneath:
@@ -266,6 +276,11 @@ def _left_to_others(chain: Sequence[str], documents: Sequence[Document], scope: 
         if keys.issuperset(other.keys):
             left.update(row["fact"] for row in scope.rules.section(f"defaults/{program.name}") or ())
     return left
+
+
+def _is_at_default(row: Mapping[str, Any], idle: Mapping[str, bool]) -> bool:
+    """Tell whether a row's key is written, states nothing, and has the very value that it has where it is left out."""
+    return row["key"] in idle and idle[row["key"]] is row.get("raw")
 
 
 def _places_of(rows: Iterable[Mapping[str, Any]], documents: Iterable[Document]) -> dict[str, tuple[Source, ...]]:
@@ -393,6 +408,13 @@ class _Table:
             )
             yield value, words
 
+    def find_of_others(self) -> Iterator[str]:
+        """Yield the facts of which only other releases than those that are possible here have a default."""
+        for row in self.rows:
+            of_others = any(self.scope.in_range(name, bounds) == "no" for name, bounds in row["ranges"].items())
+            if of_others and row["when"] is None and not row["forced"] and self.fits_keys(row):
+                yield row["fact"]
+
     def is_newest_in(self, row: Mapping[str, Any], package: str) -> bool:
         """Tell whether a row is about the newest release of a package that is possible here."""
         known = self.scope.package(package)
@@ -463,12 +485,14 @@ class _Table:
 
     def fits_keys(self, row: Mapping[str, Any]) -> bool:
         """Tell whether the documents leave out what the row needs left out, and write what it needs written."""
-        left_out = [*row["absent"], *([] if row["key"] is None or row["forced"] else [row["key"]])]
+        own = row["key"] is None or row["forced"] or row.get("idle")
+        left_out = [*row["absent"], *([] if own else [row["key"]])]
         return not any(map(self.may_stand, left_out)) and all(self.is_there(section) for section in row["present"])
 
     def may_be_set(self, row: Mapping[str, Any]) -> bool:
         """Tell whether something that was not read may set a key that a row needs left out, or written."""
-        keys = [*row["absent"], *row["present"], *([] if row["key"] is None or row["forced"] else [row["key"]])]
+        own = row["key"] is None or row["forced"] or row.get("idle")
+        keys = [*row["absent"], *row["present"], *([] if own else [row["key"]])]
         return any(self.gaps.may_set(key, row["fact"]) for key in keys)
 
     def may_stand(self, key: str) -> bool:

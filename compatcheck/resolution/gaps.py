@@ -98,6 +98,8 @@ def is_worth_a_word(gap: Gap) -> bool:
 def open_facts(documents: Iterable[Document], role: str | None, stated: Container[str]) -> frozenset[str]:
     """Return the facts of a role, or of any, that something not read may state, by what the keys of its program mean."""
     found: set[str] = set()
+    documents = tuple(documents)
+    idle = find_idle(documents)
     for document in documents:
         gaps = tuple(find_gaps((document,)))
         if not gaps:
@@ -108,9 +110,23 @@ def open_facts(documents: Iterable[Document], role: str | None, stated: Containe
         reader = find_configuration_reader(find_program(document.reader).runs_as or document.reader)
         index = Gaps(gaps)
         for key, meanings in reader.TABLE.items() if reader is not None else ():
-            if index.may_set(key, ""):
+            if key not in idle and index.may_set(key, ""):
                 found.update(meaning.fact for meaning in meanings if role is None or meaning.role in (None, role))
     return frozenset(name for name in found if name not in stated)
+
+
+def find_idle(documents: Iterable[Document]) -> dict[str, bool]:
+    """Return the switches that documents write and that say nothing as they stand: ``use_vllm: false``."""
+    found: dict[str, set[bool]] = {}
+    speaking: set[str] = set()
+    for document in documents:
+        for one in document.statements:
+            if one.fact is None and isinstance(one.value, bool):
+                found.setdefault(one.key, set()).add(one.value)
+            elif one.fact is not None:
+                speaking.add(one.key)
+        speaking.update(one.key for one in document.unresolved)
+    return {key: values.pop() for key, values in found.items() if len(values) == 1 and key not in speaking}
 
 
 class Opened(NamedTuple):

@@ -139,7 +139,7 @@ class _File(StrictFile):
                 "follows": row.get("follows"),
                 "forced": bool(row.get("forced")),
                 "role": row.get("role"),
-                **({"note": row["note"]} if "note" in row else {}),
+                **{column: row[column] for column in ("note", "raw") if column in row},
             }
         except RuleError as error:
             if error.source is not None and error.source.path == self.path:

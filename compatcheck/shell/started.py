@@ -25,6 +25,8 @@ MAX_DEPTH = 8
 _SOURCE = "BASH_SOURCE"
 _SCRIPT = re.compile(r"[^\s]\.(sh|bash|slurm|sbatch)$")
 _OWN_DIRECTORY = re.compile(r"BASH_SOURCE|\$\{?0|pwd|PWD|SLURM_SUBMIT_DIR|--show-toplevel")
+_ENTERED = re.compile(r"\bcd\s+(?:--\s+)?(?=\S*\$)(.*?)\s*(?:(?:\d?>|&>)\s*\S+\s*)*&&\s*pwd")
+_BENEATH = re.compile(r"(?:/[\w.-]+)+(?=\"?$)")
 
 
 class _Content(NamedTuple):
@@ -204,6 +206,9 @@ class StartedShells(ScriptReading):
         elif file[-1].text and all(piece.text is not None or _OWN_DIRECTORY.search(piece.name) for piece in file):
             # "$(dirname "$0")/env.sh": its own directory
             path = show(piece for piece in file if piece.text is not None).lstrip("/")
+            entered = "".join(map(_name_entered, file)).lstrip("/")
+            if entered and self.open_file is not None and self.open_file(os.path.join(entered, path)) is not None:
+                path = os.path.join(entered, path)
         found = None if path is None or self.open_file is None else self.open_file(path)
         if found is not None and (found[0] in self.reading or len(self.reading) > MAX_DEPTH):
             found = None
@@ -232,6 +237,13 @@ class StartedShells(ScriptReading):
             return flow
 
         return read
+
+
+def _name_entered(piece: Piece) -> str:
+    """Name what ``$(cd "$SCRIPT_DIR/../slime" && pwd)`` adds to the directory that is not known: ``/../slime``."""
+    entered = _ENTERED.search(piece.name)
+    beneath = _BENEATH.search(entered[1]) if entered is not None else None
+    return "" if beneath is None else beneath[0]
 
 
 def _name_source(value: Value) -> str:

@@ -38,5 +38,5 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
     meanings = easy_r1.make_meanings(options, has_critic=has_critic)
     skipped = tuple(skip_refused(overrides.refused))
     gaps = gaps_of_groups(overrides, launch.command.source)
-    further = FurtherContent(tuple(easy_r1.state_fixed()), references, skipped, overrides.unknown, gaps)
+    further = FurtherContent(tuple(easy_r1.state_fixed(options)), references, skipped, overrides.unknown, gaps)
     return (make_command_document(meanings, launch.command.source, options, further)._replace(options=options),)

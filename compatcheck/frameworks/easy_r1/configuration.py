@@ -5,6 +5,7 @@ Read at its main branch (``examples/config.yaml``, ``verl/workers/config.py``). 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Document, Statement
@@ -19,13 +20,18 @@ from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.translation import flatten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 READER, LABEL = "easy-r1", "EasyR1"
 TABLE = KeyTable(__file__)
 """Key → meaning."""
 NAMES = Names(__file__)
 _BATCH, _WITHOUT_KL = "worker.actor.global_batch_size", "algorithm.disable_kl"
+_OF_LOSS, _IN_LOSS = "worker.actor.kl_loss_coef", "worker.actor.use_kl_loss"
+_EARLY = re.compile(
+    r"worker\.actor\.(use_kl_loss|kl_loss_\w+|entropy_coeff)|worker\.\w+\.offload\.(param|optimizer)_offload"
+)
+"""Keys that 0.3 has no longer, nor its way with what they decide."""
 CRITIC, ESTIMATOR, MODEL = "worker.critic.", "algorithm.adv_estimator", "worker.actor.model.model_path"
 
 
@@ -59,7 +65,7 @@ def compose(*documents: Document) -> tuple[Document, ...]:
                 if key in whole and whole[key] is argument
             },
             meanings,
-            state_fixed(),
+            state_fixed(whole),
         )
         for document in documents
     )
@@ -70,11 +76,15 @@ def make_meanings(options: Mapping[str, Argument], *, has_critic: bool) -> Optio
 
     Batches of an update count prompts, each with ``rollout.n`` completions (``verl/workers/fsdp_workers.py``); filled up to a
     number of tokens, they are gone through in fewer forwards than they have sequences, and that is left open. Without a
-    reference the KL term weighs nothing (v0.3.2 ``verl/trainer/ray_trainer.py``).
+    reference the KL term weighs nothing (v0.3.2 ``verl/trainer/ray_trainer.py``). Before 0.3 it stood in the loss with a
+    coefficient of its own, unless that was switched off, and no batch was filled up.
     """
     table = {key: meanings for key, meanings in TABLE.items() if has_critic or not key.startswith(CRITIC)}
     n, filled = options.get("worker.rollout.n", Argument(1, None)), options.get("worker.actor.dynamic_batching")
-    if n.why is None and type(n.value) is int and filled is not None and filled.value is False:
+    early, in_loss = is_early(options), options.get(_IN_LOSS, Argument(True, None))
+    if early and in_loss.why is None:
+        table["algorithm.kl_coef" if in_loss.value else _OF_LOSS] = SILENT
+    if n.why is None and type(n.value) is int and (early if filled is None else filled.value is False):
         times = n.value
         table[_BATCH] = (Key("training.global_batch_size", lambda size: size * times, "actor"),)
     disabled = options.get(_WITHOUT_KL)
@@ -84,8 +94,20 @@ def make_meanings(options: Mapping[str, Argument], *, has_critic: bool) -> Optio
     return OptionMeanings(READER, table, NAMES.__contains__, {MODEL: "model"})
 
 
-def state_fixed() -> Iterator[Statement]:
-    """Say what EasyR1 does without being asked: FSDP1, vLLM on the trainer's devices."""
+def is_early(options: Iterable[str]) -> bool:
+    """Tell whether keys are those of EasyR1 before 0.3."""
+    return any(map(_EARLY.fullmatch, options))
+
+
+def state_fixed(options: Iterable[str]) -> Iterator[Statement]:
+    """Say what EasyR1 does without being asked: FSDP1, vLLM on the trainer's devices.
+
+    Before 0.3 every forward of the policy computed the entropy, and no variable of NCCL was set (0.2.0.dev, as
+    dvlab-research/Seg-Zero 42a3345 has it: ``verl/workers/actor/dp_actor.py``, ``verl/trainer/main.py``).
+    """
+    if is_early(options):
+        yield Statement("program.computes_entropy", "(keys before 0.3)", "always")
+        yield Statement("program.avoids_record_streams", "(keys before 0.3)", value=False)
     yield from name_roles(("actor", "reference"))
     yield Statement("training.sharding", "(program)", "fsdp")
     yield Statement("training.fsdp_version", "(program)", 1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from compatcheck.core.document import Document, Gap, Unresolved
+from compatcheck.core.document import Document, Gap, Statement, Unresolved
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Skipped
 from compatcheck.core.units import parse_count
@@ -82,6 +82,7 @@ def read_launch(
     skipped += _refused(options, launch)
     main = main._replace(
         source=launch.command.source,
+        statements=(*main.statements, *_left_to_variables(main, launch)),
         references=(*main.references, *named),
         skipped=tuple(_with_line(entry, lines) for entry in (*main.skipped, *skipped)),
         is_command=True,
@@ -92,6 +93,27 @@ def read_launch(
     )
     rest = [document._replace(is_command=True, lines=lines, uses=uses) for document in reading.documents[1:]]
     return (main, *rest, *(document for document in launcher if document is not None))
+
+
+_STRATEGY = "FSDP_SHARDING_STRATEGY"
+_STRATEGIES = ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2")
+
+
+def _left_to_variables(main: Document, launch: Launch) -> Iterable[Statement]:
+    """Say how FSDP shards where ``--fsdp auto_wrap`` leaves that to the environment: by name, or by number from 1 on.
+
+    Source: transformers 4.51.3 training_args.py sets the variable only for an option that is a strategy; accelerate 1.6.0
+    utils/dataclasses.py FullyShardedDataParallelPlugin reads it.
+    """
+    value = launch.variables.get(_STRATEGY, "").lower()
+    strategy = dict(zip("12345", _STRATEGIES, strict=True)).get(value, value)
+    stated = {one.fact: one.value for one in main.statements}
+    if (
+        strategy in _STRATEGIES
+        and stated.get("training.sharding") == "fsdp"
+        and "training.fsdp_sharding_strategy" not in stated
+    ):
+        yield Statement("training.fsdp_sharding_strategy", _STRATEGY, strategy)
 
 
 _OFF = frozenset((None, False, "", "false", "False", "no"))

@@ -84,6 +84,8 @@ def _may_be_options(word: Word, *, after_value: bool) -> bool:
     """Tell whether an unknown word may hold options, and not only the value of the option before it."""
     if word.text is not None or not word.many or _PATH.search(word.written) is not None:
         return False
+    if word.unresolved and all(one.startswith("$((") for one in word.unresolved):
+        return False  # a number
     return after_value or any(map(_LIST.search, word.unresolved))
 
 

@@ -51,6 +51,7 @@ SHARDING = frozenset({
 OF_OPTIMIZER = frozenset({
     "training.optimizer", "training.optimizer_implementation", "training.optimizer_in_backward", "training.master_dtype",
 })  # fmt: skip
+OF_STEP = frozenset({"run.no_grad_forward_between"})
 OF_MODEL = ADAPTERS | CHECKPOINTING | KERNELS | DTYPES | SHARDING | {
     "model.attn_implementation", "model.quantization", "model.use_cache", "training.compile",
 }  # fmt: skip
@@ -71,7 +72,8 @@ _OVERRIDDEN: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(
         ("optimizer", "create_optimizer", "create_optimizer_and_scheduler", "get_optimizer_cls_and_kwargs"), OF_OPTIMIZER
     ),
-    **dict.fromkeys(("compute_loss", "compute_loss_func", "training_step"), KERNELS),
+    **dict.fromkeys(("compute_loss", "training_step"), KERNELS | OF_STEP),
+    "compute_loss_func": KERNELS,
     **dict.fromkeys(("model", "model_wrapped", "_inner_training_loop"), OF_MODEL | OF_OPTIMIZER),
     **dict.fromkeys(
         ("is_model_parallel", "is_fsdp_enabled", "is_deepspeed_enabled", "accelerator", "_wrap_model",
@@ -358,11 +360,19 @@ class Changes:
         return kind in ({Kind.ARGUMENTS, Kind.OPTIONS} if one.name == "args" else {Kind.MODEL})
 
     def _of_own_trainers(self) -> Iterator[Change]:
-        made = {
-            self.objects.last_name(node) for node, _, _ in self.objects.script.visited if isinstance(node, ast.Call)
+        lines = {
+            self.objects.last_name(node): node.lineno
+            for node, _, _ in self.objects.script.visited
+            if isinstance(node, ast.Call)
         }
-        made |= {
-            dotted_name(base) for name, node in self.objects.classes.items() if name in made for base in node.bases
+        for name in self.objects.elsewhere.keys() & lines.keys():
+            bodies = (one for node in self.objects.elsewhere[name] for one in node.body)
+            for own in dict.fromkeys(one.name for one in bodies if isinstance(one, ast.FunctionDef)):
+                if own in _OVERRIDDEN:
+                    yield Change(lines[name], f"{name} has a {own} of its own", _OVERRIDDEN[own], math.inf)
+        made = {
+            *lines,
+            *(dotted_name(base) for name, node in self.objects.classes.items() if name in lines for base in node.bases),
         }
         for name in self.objects.trainers.keys() & self.objects.classes.keys() & made:
             for method in self.objects.classes[name].body:

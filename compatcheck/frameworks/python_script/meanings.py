@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.architectures.adapters import ALL_ATTENTION, ALL_MLP, OF_TOWER
@@ -437,6 +438,12 @@ def _take_model(call: Call, found: Findings) -> None:
                 found.open(call, SHARDING, why, since=0)
         elif key == "use_flash_attention_2" and given.value is True:
             found.take("attn_implementation", given._replace(value="flash_attention_2"), call)
+    if not call.is_open and not _NAMES_ATTENTION.search(ast.unparse(found.objects.script.tree)):
+        found.of_code.add("attn_implementation")  # whatever a command says, for nobody hands it on
+
+
+_NAMES_ATTENTION = re.compile(r"attn|flash_?att|\bconfig=", re.IGNORECASE)
+"""What a script has that tells a model how attention is computed."""
 
 
 def _take_fast(call: Call, found: Findings) -> None:

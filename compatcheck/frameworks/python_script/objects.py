@@ -15,7 +15,7 @@ from compatcheck.frameworks.keys import Names
 from compatcheck.frameworks.python_script.nodes import dotted_name, parses, targets_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.frameworks.python_script.calls import Scope, Script
 
@@ -60,6 +60,30 @@ VERBS_OF_CHANGE = ("setattr", "update", "merge", "replace", "patch", "override")
 """Words in names of functions that change an object they are given."""
 
 
+def _hands_on(node: ast.ClassDef) -> bool:
+    """Tell whether a class of a trainer is made by its base alone: ``super().__init__(…)``, and attributes of its own."""
+    made = (one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__")
+    return all(_is_handing_on(statement) for one in made for statement in one.body)
+
+
+def _is_handing_on(node: ast.stmt) -> bool:
+    match node:
+        case ast.Expr(value=ast.Constant()):
+            return True
+        case ast.Expr(
+            value=ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr="__init__")) as made
+        ):
+            return not any(isinstance(inner, ast.Call) for one in given_to(made) for inner in ast.walk(one))
+    targets, value = targets_of(node)
+    owners = [dotted_name(target).rpartition(".") for target in targets]
+    own = all(owner == "self" and name not in _OF_TRAINER for owner, _, name in owners)
+    return own and value is not None and not any("model" in dotted_name(one) for one in ast.walk(value))
+
+
+_OF_TRAINER = {"model", "model_wrapped", "args", "optimizer", "accelerator"}
+"""Attributes of a Trainer that decide what trains, and how."""
+
+
 def is_whole_model(owner: str) -> bool:
     """Tell whether a class is one that loads a whole model."""
     return any(mark in owner for mark in _WHOLE_MODELS)
@@ -69,7 +93,13 @@ class Objects:
     """The objects of one script."""
 
     def __init__(
-        self, script: Script, *, trainers: Collection[str], arguments: Collection[str], known: Collection[str]
+        self,
+        script: Script,
+        *,
+        trainers: Collection[str],
+        arguments: Collection[str],
+        known: Collection[str],
+        elsewhere: Iterable[tuple[str, Collection[str], Sequence[ast.ClassDef]]] = (),
     ) -> None:
         """Follow them through assignments and calls of the script's own functions.
 
@@ -78,6 +108,8 @@ class Objects:
             trainers: names of classes of trainers.
             arguments: names of classes of their arguments.
             known: names of functions and classes whose calls are read elsewhere.
+            elsewhere: classes of trainers that stand in other modules of the project: name, classes of libraries that they are
+                built on, and the nodes of it and of its bases.
         """
         self.script = script
         nodes = script.nodes
@@ -101,6 +133,13 @@ class Objects:
             base = self.base_of(name, trainers)
             if base is not None:
                 self.trainers[name] = base
+        self.elsewhere: dict[str, Sequence[ast.ClassDef]] = {}
+        """Those of them that stand in other modules, which do no more with what they are given than hand it on."""
+        for name, roots, bodies in elsewhere:
+            libraries = [root for root in roots if root in trainers]
+            if len(libraries) == 1 and all(map(_hands_on, bodies)):
+                self.trainers[name] = libraries[0]
+                self.elsewhere[name] = bodies
         self.known = frozenset(known) - (others & ({*trainers, *arguments} - self.trainers.keys()))
         self.kinds: dict[tuple[Scope | None, str], Kind] = {}
         self._of_calls: dict[tuple[ast.Call, Scope], Kind | None] = {}

@@ -93,17 +93,15 @@ def _find_fields(
     last = [(name.rpartition(".")[2], call) for name, call in named if id(call) not in of_file]
     parsers = [call for name, call in last if name == _HF_PARSER]
     filled = [
-        node
-        for node in nodes
-        if isinstance(node, ast.Assign)
-        and isinstance(node.value, ast.Call)
-        and dotted_name(node.value.func).rpartition(".")[2] == _FILLS
+        node for node in nodes if isinstance(node, ast.Assign) and _is_filling(_take_first(node.value) or node.value)
     ]
     untold = any(name in _HF_UNTOLD for name, _ in last)
     if untold or len(parsers) != 1 or len(parsers[0].args) != 1 or len(filled) != 1 or parsers[0].keywords:
         return None
-    classes, targets, value = getattr(parsers[0].args[0], "elts", ()), filled[0].targets, filled[0].value
-    names = [one.id for one in getattr(targets[0], "elts", ()) if isinstance(one, ast.Name)]
+    asked, targets, first = parsers[0].args[0], filled[0].targets, _take_first(filled[0].value)
+    classes, value = getattr(asked, "elts", [asked]), first or filled[0].value
+    bound = getattr(targets[0], "elts", targets if first is not None else ())
+    names = [one.id for one in bound if isinstance(one, ast.Name)]
     more = [ast.unparse(word) for word in getattr(value, "keywords", ())]
     is_given = getattr(value, "args", ()) or (more and more != ["return_remaining_strings=True"])
     if len(targets) != 1 or not classes or len(classes) + len(more) != len(names) or is_given:
@@ -132,6 +130,15 @@ def _find_fields(
     others = tuple(passed.keys() - {name for name, _, _ in fields})
     values = {key: value for key, value in values.items() if not key.startswith(others)}
     return OwnOptions(frozenset(_namespaces(nodes, names)), values, filled[0].lineno)
+
+
+def _take_first(value: ast.expr) -> ast.expr | None:
+    """Return what ``…[0]`` takes the first of: where one class is filled."""
+    return value.value if isinstance(value, ast.Subscript) and _constant(value.slice) == 0 else None
+
+
+def _is_filling(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and dotted_name(value.func).rpartition(".")[2] == _FILLS
 
 
 def _filled_from_a_file(nodes: Iterable[ast.AST]) -> Iterator[int]:

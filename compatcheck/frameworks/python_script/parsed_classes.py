@@ -1,5 +1,7 @@
 """Classes whose fields a script's parser fills, wherever they stand in the project: ``HfArgumentParser((Model, Arguments))``.
 
+So are its trainers that stand in other modules.
+
 A class is followed through ``from x import y`` to the file that defines it, and so are its bases; nothing is imported.
 """
 
@@ -41,6 +43,15 @@ def find_parsed_classes(tree: ast.Module, path: str, files: Files) -> tuple[Pars
     """Return the classes that the parsers of a script are given."""
     names = islice(dict.fromkeys(_names(tree)), _MOST_CLASSES)
     return tuple(_follow(name, tree, path, files) for name in names)
+
+
+def find_trainer_classes(tree: ast.Module, path: str, files: Files) -> tuple[ParsedClass, ...]:
+    """Return the classes of trainers that a script makes and that stand in other modules of the project."""
+    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    called = (dotted_name(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call))
+    names = dict.fromkeys(name for name in called if name.endswith("Trainer") and name not in own)
+    found = (_follow(name, tree, path, files) for name in islice(names, _MOST_CLASSES))
+    return tuple(one for one in found if one.nodes)
 
 
 def _names(tree: ast.Module) -> Iterator[str]:

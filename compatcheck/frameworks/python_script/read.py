@@ -29,7 +29,11 @@ from compatcheck.frameworks.python_script.nodes import PARSERS, defaults_of, dot
 from compatcheck.frameworks.python_script.notebook import read_source
 from compatcheck.frameworks.python_script.objects import Kind, Objects, import_lines
 from compatcheck.frameworks.python_script.own_options import find_own_options
-from compatcheck.frameworks.python_script.parsed_classes import ParsedClass, find_parsed_classes
+from compatcheck.frameworks.python_script.parsed_classes import (
+    ParsedClass,
+    find_parsed_classes,
+    find_trainer_classes,
+)
 from compatcheck.frameworks.translation import translate
 from compatcheck.frameworks.trl import configuration as trl
 
@@ -72,6 +76,10 @@ _TRAINS = re.compile(
 )
 _LOOPS = re.compile(rb"\.backward\(")
 """What a loop of its own has beside."""
+_MAKES_TRAINER = re.compile(
+    r"^[ \t]*from[ \t]+(?!trl\b|transformers\b|unsloth\b)[\w.]+[ \t]+import\b[^\n]*(?:\w+Trainer\b|\()", re.MULTILINE
+)
+"""What a script has that may take a trainer from a module of its project."""
 _KEPT = 1 << 16
 """The longest text, in characters, whose parsed form is kept: it takes a hundred times as much."""
 
@@ -170,9 +178,10 @@ def _parse(
     path: str, files: Files, passed: Mapping[str, object] | None = None, *, launched: bool = False
 ) -> tuple[Script, Objects]:
     text = read_source(path, files)
-    if passed or len(text) > _KEPT or (launched and passed is not None):
+    if passed or len(text) > _KEPT or (launched and passed is not None) or _MAKES_TRAINER.search(text):
         tree = parse_script(text, path)
-        return _read_tree(tree, passed, launched=launched, classes=find_parsed_classes(tree, path, files))
+        classes, trainers = find_parsed_classes(tree, path, files), find_trainer_classes(tree, path, files)
+        return _read_tree(tree, passed, launched=launched, classes=classes, trainers=trainers)
     return _parse_text(text, path, told=passed is not None)
 
 
@@ -185,7 +194,8 @@ def _parse_handed(
     handed: HandedOn, files: Files, passed: Mapping[str, object] | None = None, *, launched: bool = False
 ) -> tuple[Script, Objects]:
     tree = parse_started(read_source(handed.path, files), handed.path, handed.calls)
-    return _read_tree(tree, passed, launched=launched, classes=find_parsed_classes(tree, handed.path, files))
+    classes, trainers = (find(tree, handed.path, files) for find in (find_parsed_classes, find_trainer_classes))
+    return _read_tree(tree, passed, launched=launched, classes=classes, trainers=trainers)
 
 
 def _read_tree(
@@ -194,10 +204,13 @@ def _read_tree(
     *,
     launched: bool = False,
     classes: tuple[ParsedClass, ...] = (),
+    trainers: tuple[ParsedClass, ...] = (),
 ) -> tuple[Script, Objects]:
     filled = {one.name: [node for _, node in one.nodes] for one in classes}
     script = Script(tree, find_own_options(tuple(ast.walk(tree)), passed, launched=launched, classes=filled))
-    return script, Objects(script, trainers=TRAINERS, arguments=ARGUMENTS, known=TAKERS.keys())
+    elsewhere = [(one.name, one.roots, [node for _, node in one.nodes]) for one in trainers]
+    known = TAKERS.keys()
+    return script, Objects(script, trainers=TRAINERS, arguments=ARGUMENTS, known=known, elsewhere=elsewhere)
 
 
 def _read(

@@ -56,6 +56,10 @@ def _loss(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return "chunked" if chunked else "cross_entropy" if name == "CrossEntropyLoss" else opens(name)
 
 
+def _trainer(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    return TABLE.words["losses"].get(_last(value), LEAVE)
+
+
 def _name(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return _last(value) if isinstance(value, str) and value else LEAVE
 
@@ -73,6 +77,7 @@ TABLE = KeyTable(
         "name": _name,
         "optimizer": _optimizer,
         "quantization": _quantization,
+        "trainer": _trainer,
     },
 )
 """Dotted key → meaning."""

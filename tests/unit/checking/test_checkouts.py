@@ -182,3 +182,14 @@ def test_a_key_of_a_forks_own_configuration_is_no_other_name_of_one_beside_it(pr
         "actor_rollout_ref:\n  rollout:\n    name: hf\n    enforce_eager: True\n    micro_rollout_size: 4\n"
     )
     assert look("run.sh").roles["actor"][asked].value is True
+
+
+def test_a_fork_may_have_a_key_that_only_later_releases_have(project: Path) -> None:
+    config = project / "verl" / "trainer" / "config"
+    config.mkdir(parents=True)
+    (project / "verl" / "version").mkdir()
+    (project / "verl" / "__init__.py").write_text("")
+    (project / "verl" / "version" / "version").write_text("0.1\n")
+    (project / "run.sh").write_text("python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo\n")
+    (config / "ppo_trainer.yaml").write_text("actor_rollout_ref:\n  model:\n    use_liger: True\n")
+    assert look("run.sh").roles["actor"]["training.use_liger_kernel"].value is True

@@ -15,6 +15,7 @@ from compatcheck.frameworks.llamafactory import configuration as llama_factory
 from compatcheck.frameworks.model import configuration as model
 from compatcheck.frameworks.ms_swift import configuration as ms_swift
 from compatcheck.frameworks.native import configuration as native
+from compatcheck.frameworks.trl import configuration as trl
 from compatcheck.resolution.resolve import resolve
 from compatcheck.rules.database import RuleSet
 from compatcheck.rules.locate import open_rules
@@ -594,3 +595,20 @@ def test_adapters_of_trls_own_scripts_have_the_defaults_of_its_options(rules: Ru
     assert facts["training.lora_rank"].value == 16
     assert facts["training.lora_dropout"].value == 0.05
     assert facts["model.double_quantization"].value is False
+
+
+@pytest.mark.parametrize(
+    ("more", "engine"),
+    [
+        ({}, "hf"),
+        ({"use_vllm": False}, "hf"),
+        ({"use_vllm": False, "diffusion_steps": 3}, "hf"),
+        ({"use_vllm": True}, "vllm"),
+    ],
+)
+def test_a_switch_that_is_written_as_it_is_where_it_is_left_out(
+    rules: RuleSet, more: dict[str, Any], engine: str
+) -> None:
+    data = {"model_name_or_path": "m", "num_generations": 8, "per_device_train_batch_size": 8, **more}
+    found = facts_of(rules, [*trl.read(data, "grpo.yaml").documents])
+    assert found["rollout.engine"].value == engine

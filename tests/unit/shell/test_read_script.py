@@ -264,3 +264,13 @@ def test_a_file_that_is_sourced_or_started_has_a_name_of_its_own() -> None:
     script = read_script("job/t.sh", text, variables={"0": "./t.sh", "PWD": "."}, open_file=files.get)
     assert [script.variables[name].text for name in "ABC"] == ["./t.sh", "./lib/x", "./t.sh"]
     assert [word.text for word in script.commands[-1].words] == ["run", "./lib/go.sh"]
+
+
+def test_a_directory_that_is_entered_to_be_named_keeps_what_lies_beneath_the_scripts_own() -> None:
+    files = {"../slime/models.sh": ("slime/models.sh", "B=1"), "models.sh": ("job/models.sh", "B=2")}
+    own = 'S="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" &>/dev/null && pwd)"\n'
+    text = own + 'R="$(cd -- "${S}/../slime" &>/dev/null && pwd)"\nsource "${R}/models.sh"'
+    script = read_script("job/t.sh", text, open_file=files.get)
+    assert script.variables["B"].text == "1"
+    assert not script.skipped
+    assert read_script("job/t.sh", own + 'source "$S/models.sh"', open_file=files.get).variables["B"].text == "2"

@@ -60,3 +60,19 @@ def test_a_frozen_tower_is_not_trained(kind: str, trained: int, *, frozen: bool)
     found = resolve("x", rules=open_rules(), documents=(document,), settings=settings).roles
     assert found["actor"]["model.trainable_parameters"].value == trained
     assert found["reference"]["model.trainable_parameters"].value == 0
+
+
+@pytest.mark.parametrize(("in_loss", "coefficient"), [({}, 0.01), ({"use_kl_loss": False}, 0.001)])
+def test_keys_of_early_releases_are_read_as_those_do(in_loss: dict[str, bool], coefficient: float) -> None:
+    actor = {"offload": {"param_offload": True}, "global_batch_size": 16, "kl_loss_coef": 0.01, **in_loss}
+    worker = {"actor": actor, "rollout": {"n": 8}, "ref": {"offload": {"param_offload": True}}}
+    data = {"worker": worker, "algorithm": {"adv_estimator": "grpo", "kl_coef": 0.001}}
+    (document,) = easy_r1.read(data, "c.yaml").documents
+    found = facts(document, "actor")
+    assert (found["training.offload_param"], found["training.global_batch_size"]) == ("cpu", 128)
+    assert found["training.kl_coefficient"] == coefficient
+    assert facts(document, "reference")["training.offload_param"] == "cpu"
+    assert (found["program.computes_entropy"], found["program.avoids_record_streams"]) == ("always", False)
+    assert not document.unread
+    (later,) = easy_r1.read({"worker": {"actor": {}, "rollout": {}}}, "c.yaml").documents
+    assert "program.computes_entropy" not in facts(later)

@@ -132,3 +132,19 @@ def test_examples_whose_models_end_in_labels_make_no_logits() -> None:
     words = "--model_name_or_path bert-base-uncased --per_device_train_batch_size 4 --output_dir o"
     for script, made in (("text-classification/run_glue.py", False), ("language-modeling/run_clm.py", None)):
         assert facts(documents(f"torchrun --nproc_per_node 8 {script} {words}")[0]).get("program.makes_logits") is made
+
+
+@pytest.mark.parametrize(
+    ("words", "variable", "strategy"),
+    [
+        ("auto_wrap", "2", "shard_grad_op"),
+        ("auto_wrap", "HYBRID_SHARD", "hybrid_shard"),
+        ("'full_shard auto_wrap'", "2", "full_shard"),
+        ("auto_wrap", "9", None),
+        ("''", "2", None),
+    ],
+)
+def test_a_strategy_of_fsdp_is_left_to_the_environment(words: str, variable: str, strategy: str | None) -> None:
+    text = f"torchrun --nproc_per_node 2 t.py --output_dir o --per_device_train_batch_size 1 --fsdp {words}"
+    found = facts(documents(text, FSDP_SHARDING_STRATEGY=variable)[0])
+    assert found.get("training.fsdp_sharding_strategy") == strategy

@@ -104,3 +104,14 @@ def test_a_word_that_begins_as_a_path_holds_no_options() -> None:
         Word(None, place, "$EXTRA", ("$EXTRA",), many=True),
     ]
     assert [word.written for word in parse_flags(words).unknown] == ["$EXTRA"]
+
+
+@pytest.mark.parametrize("number", ["$(($bsz / $num_gpus))", "$(($num_args / 2))"])
+def test_a_number_holds_no_options(number: str) -> None:
+    def count(written: str) -> Word:
+        return Word(None, Source("a.sh"), written, (written,), many=True)
+
+    given = parse_flags([word("--steps"), count(number), word("--bf16")])
+    assert not given.unknown
+    assert given.options["steps"].why is not None
+    assert parse_flags([word("--steps"), word("1"), count("$(more)")]).unknown

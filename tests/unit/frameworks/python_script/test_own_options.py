@@ -285,3 +285,33 @@ def test_words_that_remain_are_no_class() -> None:
     )
     assert found is not None
     assert found.values["lora_r"] == 64
+
+
+@pytest.mark.parametrize("given", ["(A,)", "A"])
+def test_the_one_class_that_is_filled_may_be_taken_out_of_the_answer(given: str) -> None:
+    text = f"class A:\n    lora_r: int = 64\nargs = HfArgumentParser({given}).parse_args_into_dataclasses()[0]\n"
+    found = find_own_options(tuple(ast.walk(ast.parse(text))), {}, launched=True)
+    assert found is not None
+    assert (found.namespaces, found.values) == ({"args"}, {"lora_r": 64})
+    second = text.replace("[0]", "[1]")
+    assert find_own_options(tuple(ast.walk(ast.parse(second))), {}, launched=True) is None
+
+
+@pytest.mark.parametrize(("words", "said"), [("--name m --lr 1e-4", False), ("--name m --other 3", True)])
+def test_a_script_whose_options_are_all_read_is_not_said_to_have_others(
+    tmp_path: Path, words: str, *, said: bool
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "rm.py").write_text(
+        "from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments\n"
+        "class A:\n    name: str = 'gpt2'\n    lr: float = 1e-5\n"
+        "given = HfArgumentParser(A).parse_args_into_dataclasses()[0]\n"
+        "model = AutoModelForCausalLM.from_pretrained(given.name)\n"
+        "Trainer(model=model, args=TrainingArguments('o', learning_rate=given.lr)).train()\n"
+    )
+    (tmp_path / "run.sh").write_text(f"accelerate launch rm.py {words}\n")
+    (reading,) = read_configurations(str(tmp_path / "run.sh"), named=True)
+    documents = follow_references(reading.documents, open_rules(), {})
+    assert any("does not read" in skip.reason for one in documents for skip in one.skipped) is said
+    if not said:
+        assert {one.value for document in documents for one in document.statements} >= {"m", 1e-4}

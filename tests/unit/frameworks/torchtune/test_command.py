@@ -174,3 +174,13 @@ def test_a_builder_that_nobody_knows_is_said() -> None:
 
     assert "model.name" in unresolved("llama9.llama9_1b")
     assert "model.name" not in unresolved("llama3_1.llama3_1_8b")
+
+
+@pytest.mark.parametrize(
+    ("loss", "trainer"),
+    [("rlhf.loss.DPOLoss", "dpo"), ("rlhf.loss.PPOLoss", "ppo"), ("modules.loss.LinearCrossEntropyLoss", None)],
+)
+def test_a_loss_that_one_method_has_tells_the_method(loss: str, trainer: str | None) -> None:
+    data = {"loss": {"_component_": f"torchtune.{loss}"}, "batch_size": 1}
+    (document,) = torchtune.read(data, "c.yaml").documents
+    assert facts(document).get("training.trainer") == trainer

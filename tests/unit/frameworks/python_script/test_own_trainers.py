@@ -1,0 +1,81 @@
+"""Trainers of a project that stand in other modules than the script that makes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from compatcheck.frameworks.recognise import follow_references, read_configurations
+from compatcheck.rules.locate import open_rules
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from compatcheck.core.document import Document
+
+TRAIN = """
+import torch
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+from trl import ModelConfig, GRPOConfig, TrlParser
+from .trainer import OwnTrainer
+
+grpo_config, model_config = TrlParser((GRPOConfig, ModelConfig)).parse_args_and_config()
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B", torch_dtype=torch.bfloat16)
+OwnTrainer(args=grpo_config, model=model, reward_funcs=[len]).train()
+"""
+TRAINER = """
+from trl import GRPOTrainer
+
+class OwnTrainer(GRPOTrainer):
+    def __init__(self, model, args=None, **more):
+        super().__init__(model=model, args=args, **more)
+        self.steps = 3
+
+    def compute_loss(self, model, inputs):
+        return model(**inputs).loss
+"""
+COMMAND = (
+    "torchrun --nproc_per_node 2 src/train.py --attn_implementation flash_attention_2 --bf16 --num_generations 4\n"
+)
+
+
+def follow(root: Path, trainer: str, command: str = COMMAND) -> tuple[Document, ...]:
+    (root / ".git").mkdir()
+    (root / "src").mkdir()
+    (root / "src" / "train.py").write_text(TRAIN)
+    (root / "src" / "trainer.py").write_text(trainer)
+    (root / "run.sh").write_text(command)
+    (reading,) = read_configurations(str(root / "run.sh"), named=True)
+    return follow_references(reading.documents, open_rules(), {})
+
+
+def words(documents: tuple[Document, ...]) -> set[str]:
+    return {gap.why.partition(":")[0] for one in documents for gap in one.gaps}
+
+
+@pytest.mark.parametrize("started", ["src/train.py", "-m src.train"])
+def test_one_that_hands_on_what_it_is_given_is_its_base(tmp_path: Path, started: str) -> None:
+    documents = follow(tmp_path, TRAINER, COMMAND.replace("src/train.py", started))
+    assert words(documents) == {"OwnTrainer has a compute_loss of its own"}
+    assert "run.no_grad_forward_between" in set().union(*(gap.facts or () for one in documents for gap in one.gaps))
+    (script,) = [one for one in documents if one.source.path.endswith("train.py") and one.of_code is not None]
+    stated = {one.fact: one.value for one in script.statements}
+    assert (stated["training.trainer"], stated["model.load_dtype"]) == ("grpo", "bfloat16")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("super().__init__(model=model,", "super().__init__(model=wrap(model),"),
+        ("self.steps = 3", "self.model = None"),
+        ("self.steps = 3", "model.half()"),
+        ("(GRPOTrainer)", "(Unknown)"),
+    ],
+)
+def test_one_that_may_do_more_may_change_the_model(tmp_path: Path, change: tuple[str, str]) -> None:
+    assert "may change the model" in words(follow(tmp_path, TRAINER.replace(*change)))
+
+
+def test_what_nobody_hands_on_to_the_model_is_none_of_its_settings(tmp_path: Path) -> None:
+    assert any("attn_implementation" in (one.of_code or ()) for one in follow(tmp_path, TRAINER))
