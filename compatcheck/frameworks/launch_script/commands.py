@@ -128,7 +128,7 @@ def read_launch(launch: Launch, find_parsed: Callable[[str], str | None] = lambd
     command = Document("script", source, (), references=references, is_command=True, passed=_passed(launch))
     command = command._replace(gaps=(_may_set_all(launch),))
     if not _MANY_RANKS & set(launch.launchers):
-        return (command,) if references else ()
+        return (command,) if references and not _is_of_framework(launch) else ()
     what = "whose options this release does not read" if launch.arguments else "which does not say what it trains"
     about = (
         None if launch.arguments else "training.framework"
@@ -138,6 +138,12 @@ def read_launch(launch: Launch, find_parsed: Callable[[str], str | None] = lambd
     hint = f"{hint}; if their names say it: {suggested}" if suggested else hint
     skip = Skipped(source, f"starts {launch.program}, {what}", hint, by_run=True, fact=about)
     return (command._replace(skipped=(skip,)), *launch.documents)
+
+
+def _is_of_framework(launch: Launch) -> bool:
+    """Tell whether a module is a framework's that its reader does not know to train: a server, a converter."""
+    package = launch.program.partition(".")[0].replace("_", "-")
+    return launch.kind == "module" and any(package == one.packages[0] for one in programs().values() if one.packages)
 
 
 def _suggest(launch: Launch) -> str:
