@@ -114,6 +114,12 @@ def write(rows: Mapping[str, str]) -> str:
     return HEADER + names + "".join(lines)
 
 
+def read_matrix() -> dict[str, str]:
+    """Read the stored matrix: rule → letters."""
+    lines = (line.rsplit(maxsplit=1) for line in MATRIX.read_text(encoding="utf-8").splitlines() if line[0] != "#")
+    return {rule: row.replace(" ", "") for row, rule in lines}
+
+
 def show(wanted: list[str]) -> None:
     """Print the cells of some rules."""
     rules = open_rules()
