@@ -59,9 +59,10 @@ _FUNCTIONS = {
     "head_ranks": 0,
     "stages": 0,
     "attention_layers": 0,
+    "own_layers": 0,
 }
 """Name → number of arguments; None takes any positive number."""
-_WRITTEN_OUT = {
+WRITTEN_OUT = {
     "recomputed": (
         "training.gradient_checkpointing or (training.fsdp_activation_checkpointing"
         ' if declared("training.fsdp_activation_checkpointing") else False)'
@@ -77,6 +78,7 @@ _WRITTEN_OUT = {
         '(training.pipeline_parallel if declared("training.pipeline_parallel") else 1)'
         ' * (hardware.devices_per_rank if declared("hardware.devices_per_rank") else 1)'
     ),
+    "own_layers": 'program.own_layers if declared("program.own_layers") else False',
     "attention_layers": ('model.attention_layers if declared("model.attention_layers") else model.num_hidden_layers'),
 }
 """Functions that stand for an expression, so that rules which ask the same forget the same settings as seldom as one:
@@ -88,6 +90,7 @@ _WRITTEN_OUT = {
 - ``sequence_ranks``: ranks that one sequence is cut up for; ``head_ranks``: ranks that heads are shared out to
 - ``stages``: devices that the blocks of a model are shared out to
 - ``attention_layers``: blocks with attention scores
+- ``own_layers``: layers of the program run in place of those of transformers
 """
 
 _NODES = (
@@ -173,8 +176,8 @@ def _encode(node: ast.expr) -> Code:  # noqa: PLR0911 (one return per node type)
         case ast.Set(elts=elements) | ast.Tuple(elts=elements):
             return ["set", *map(_encode, elements)]
         case ast.Call(func=ast.Name(id=name), args=arguments):
-            if name in _WRITTEN_OUT:
-                return parse(_WRITTEN_OUT[name])
+            if name in WRITTEN_OUT:
+                return parse(WRITTEN_OUT[name])
             if name in {"declared", "env"}:
                 return ["call", name, _literal_text(arguments[0])]
             if name in {"installed", "version_in"}:

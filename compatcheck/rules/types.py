@@ -8,7 +8,7 @@ from compatcheck.core.errors import RuleError
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.units import canonical_dtype
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
-from compatcheck.rules.syntax import dotted_name, parse_tree
+from compatcheck.rules.syntax import WRITTEN_OUT, dotted_name, parse_tree
 from compatcheck.rules.values import allowed_values
 from compatcheck.rules.vocabulary import nearest, vocabulary
 
@@ -69,6 +69,8 @@ def _type(node: ast.expr, problems: list[str]) -> str:  # noqa: PLR0911 (one ret
             for element in elements:
                 _type(element, problems)
             return SET
+        case ast.Call(func=ast.Name(id=name)) if name in WRITTEN_OUT:
+            return _type(parse_tree(WRITTEN_OUT[name]), problems)
         case ast.Call(func=ast.Name(id=name), args=arguments):
             _check_call(name, arguments, problems)
             return _RESULTS.get(name, BOOL)

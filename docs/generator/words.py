@@ -32,6 +32,7 @@ FUNCTIONS = {
     "head_ranks": "ranks that heads are shared out to",
     "stages": "devices that the blocks of a model are shared out to",
     "attention_layers": "blocks with attention scores",
+    "own_layers": "whether layers of the program's own run in place of those of transformers",
 }
 """Functions of conditions and formulas, and what each gives."""
 _NUMBER = ("not 0", "0")
