@@ -60,6 +60,7 @@ _FUNCTIONS = {
     "stages": 0,
     "attention_layers": 0,
     "own_layers": 0,
+    "saved_modules": 0,
 }
 """Name → number of arguments; None takes any positive number."""
 WRITTEN_OUT = {
@@ -78,6 +79,11 @@ WRITTEN_OUT = {
         '(training.pipeline_parallel if declared("training.pipeline_parallel") else 1)'
         ' * (hardware.devices_per_rank if declared("hardware.devices_per_rank") else 1)'
     ),
+    "saved_modules": (
+        '(model.embedding_parameters if "embed_tokens" in training.lora_modules_to_save else 0)'
+        ' + (model.vocab_size * model.hidden_size if "lm_head" in training.lora_modules_to_save else 0)'
+        ' if declared("training.lora_modules_to_save") else 0'
+    ),
     "own_layers": 'program.own_layers if declared("program.own_layers") else False',
     "attention_layers": ('model.attention_layers if declared("model.attention_layers") else model.num_hidden_layers'),
 }
@@ -90,6 +96,7 @@ WRITTEN_OUT = {
 - ``sequence_ranks``: ranks that one sequence is cut up for; ``head_ranks``: ranks that heads are shared out to
 - ``stages``: devices that the blocks of a model are shared out to
 - ``attention_layers``: blocks with attention scores
+- ``saved_modules``: parameters of embedding and head that are trained in full beside adapters
 - ``own_layers``: layers of the program run in place of those of transformers
 """
 

@@ -32,6 +32,7 @@ FUNCTIONS = {
     "head_ranks": "ranks that heads are shared out to",
     "stages": "devices that the blocks of a model are shared out to",
     "attention_layers": "blocks with attention scores",
+    "saved_modules": "parameters of embedding and head that are trained in full beside adapters",
     "own_layers": "whether layers of the program's own run in place of those of transformers",
 }
 """Functions of conditions and formulas, and what each gives."""
