@@ -69,11 +69,9 @@ def _type(node: ast.expr, problems: list[str]) -> str:  # noqa: PLR0911 (one ret
             for element in elements:
                 _type(element, problems)
             return SET
-        case ast.Call(func=ast.Name(id=name)) if name in WRITTEN_OUT:
-            return _type(parse_tree(WRITTEN_OUT[name]), problems)
         case ast.Call(func=ast.Name(id=name), args=arguments):
             _check_call(name, arguments, problems)
-            return _RESULTS.get(name, BOOL)
+            return _type(parse_tree(WRITTEN_OUT[name]), []) if name in WRITTEN_OUT else _RESULTS.get(name, BOOL)
         case _:
             return ANY
 
