@@ -53,6 +53,7 @@ _FUNCTIONS = {
     "pow2_ceil": 1,
     "recomputed": 0,
     "not_kept": 0,
+    "no_backward": 0,
     "compiled": 0,
     "sequences": 0,
     "sequence_ranks": 0,
@@ -68,7 +69,11 @@ WRITTEN_OUT = {
         "training.gradient_checkpointing or (training.fsdp_activation_checkpointing"
         ' if declared("training.fsdp_activation_checkpointing") else False)'
     ),
-    "not_kept": 'recomputed() or (training.activation_offloading if declared("training.activation_offloading") else False)',
+    "not_kept": (
+        'recomputed() or (training.activation_offloading if declared("training.activation_offloading") else False)'
+        " or no_backward()"
+    ),
+    "no_backward": 'not program.keeps_graph if declared("program.keeps_graph") else False',
     "compiled": 'training.compile if declared("training.compile") else False',
     "sequences": (
         'training.micro_batch_size * (program.sequences_per_sample if declared("program.sequences_per_sample") else 1)'
@@ -90,7 +95,9 @@ WRITTEN_OUT = {
 """Functions that stand for an expression, so that rules which ask the same forget the same settings as seldom as one:
 
 - ``recomputed``: layers are computed again in backward, by the model's checkpointing or FSDP's own
-- ``not_kept``: what backward needs of a layer is not on the device until then: computed again, or moved to the host
+- ``not_kept``: what backward needs of a layer is not on the device until then: computed again, moved to the host, or no
+  backward follows
+- ``no_backward``: the role only scores
 - ``compiled``: torch.compile fuses what eager code would make and keep piece by piece
 - ``sequences``: sequences of one forward on one rank
 - ``sequence_ranks``: ranks that one sequence is cut up for; ``head_ranks``: ranks that heads are shared out to
