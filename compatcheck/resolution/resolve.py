@@ -482,12 +482,12 @@ def _describe_gpu(facts: dict[str, Fact], rules: "RuleSet") -> tuple[Skipped, ..
     """Fill in what the catalogue knows of a device that a facts file names; say so where it knows none of this name.
 
     A measured or reported device is left alone: its collector has asked the catalogue, and where it gives no memory, as under
-    MIG that could not be read, the whole device's memory is not what a job can use. That a device of AMD has no CUDA capability
-    holds whoever names it.
+    MIG that could not be read, the whole device's memory is not what a job can use. That a device of AMD has no CUDA capability,
+    and that a torch which uses it is one for ROCm, hold whoever names it.
     """
-    gpu, capability = facts.get("hardware.gpu"), "hardware.compute_capability"
+    gpu, capability, build = facts.get("hardware.gpu"), "hardware.compute_capability", "runtime.torch_build"
     described = gpu is None or gpu.origin in {"measured", "reported"} or "hardware.memory_bytes" in facts
-    if gpu is None or (described and capability in facts):
+    if gpu is None or (described and facts.keys() >= {capability, build}):
         return ()
     from compatcheck.collectors.machine.catalogue import build_catalogue, find_gpus, suggest  # noqa: PLC0415 (only with a named device)
 
@@ -495,6 +495,7 @@ def _describe_gpu(facts: dict[str, Fact], rules: "RuleSet") -> tuple[Skipped, ..
     found = find_gpus(str(gpu.value), catalogue)
     if found and all(device.compute_capability is None for device in found):
         facts.setdefault(capability, Fact(capability, None, "derived", gpu.sources, "a device of AMD has none"))
+        facts.setdefault(build, Fact(build, "rocm", "derived", gpu.sources, "a device of AMD"))
     if described:
         return ()
     if len(found) != 1:
