@@ -52,15 +52,21 @@ _FUNCTIONS = {
     "ceil": 1,
     "pow2_ceil": 1,
     "recomputed": 0,
+    "float32_outputs": 0,
 }
 """Name → number of arguments; None takes any positive number."""
 _WRITTEN_OUT = {
     "recomputed": (
         "training.gradient_checkpointing or (training.fsdp_activation_checkpointing"
         ' if declared("training.fsdp_activation_checkpointing") else False)'
-    )
+    ),
+    "float32_outputs": (
+        '(training.mixed_precision == "no" and model.load_dtype == "float32") or (training.mixed_precision in {"bf16", "fp16"}'
+        ' and (training.sharding in {"none", "ddp"} or (training.sharding == "fsdp" and training.fsdp_version == 1)))'
+    ),
 }
-"""Functions that stand for an expression: layers are computed again in backward, by the model's checkpointing or FSDP's own."""
+"""Functions that stand for an expression: layers are computed again in backward, by the model's checkpointing or FSDP's own; what a
+model returns is float32, by its weights or by accelerate, which casts it but under DeepSpeed and FSDP2."""
 
 _NODES = (
     ast.Expression,
