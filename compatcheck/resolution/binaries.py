@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.environment import Damage
 from compatcheck.core.versions import parse_version, read_final_release
+from compatcheck.resolution.pins import is_built_alike
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +47,7 @@ def find_misfits(scope: FactScope) -> Iterator[Damage]:
     own = scope.value("runtime.torch_cuda")
     for name in PINNED:
         package = scope.package(name)
-        wanted = None if package is None else _built_with(package, scope)
+        wanted = None if package is None else _built_with(package, torch, scope)
         if package is None:
             continue
         if wanted is not None and wanted != minor:
@@ -62,7 +63,7 @@ def find_misfits(scope: FactScope) -> Iterator[Damage]:
         yield from _check_label(package, torch, minor, scope)
 
 
-def _built_with(package: Package, scope: FactScope) -> str | None:
+def _built_with(package: Package, torch: Package, scope: FactScope) -> str | None:
     """Return the minor release of torch: what the installed metadata pins, else our table, None where neither tells.
 
     The table is one of PyPI's wheels. Conda's channels build one release for several of torch, and their solver keeps it by its own:
@@ -72,7 +73,7 @@ def _built_with(package: Package, scope: FactScope) -> str | None:
     if own is not None:
         pin = re.fullmatch(r"===?(\d+\.\d+)(?:\.\d+)*(?:\+\w+)?", str(own.value))
         return pin[1] if pin is not None else None
-    if "conda" in package.details:
+    if "conda" in package.details or not is_built_alike(package, torch):
         return None
     version = None if package.version is None else parse_version(package.version)
     if version is None:

@@ -50,6 +50,8 @@ def _misfits(environment: Environment) -> tuple[tuple[str, ...], str | None]:
         ({"torch": "2.6.0a0+df5bbc09d1.nv24.11", "torchvision": "0.19.1"}, ()),
         ({"torch": "2.6.0", "torchvision": "0.99.0"}, ()),
         ({"torchvision": "0.19.1"}, ()),
+        ({"torch": "2.8.0+rocm6.4", "torchvision": "0.22.0+gfx942", "vllm": "0.9.0+rocm641"}, ()),
+        ({"torch": "2.8.0+rocm6.4", "torchvision": "0.22.0+rocm6.4"}, ("torchvision",)),
     ],
 )
 def test_pinned_distributions(packages: dict[str, str], names: tuple[str, ...]) -> None:
