@@ -66,7 +66,7 @@ def find_misfits(scope: FactScope) -> Iterator[Damage]:
 def _built_with(package: Package, torch: Package, scope: FactScope) -> str | None:
     """Return the minor release of torch: what the installed metadata pins, else our table, None where neither tells.
 
-    The table is one of PyPI's wheels. Conda's channels build one release for several of torch, and their solver keeps it by its own:
+    The table is one of PyPI's wheels. Conda's channels build one release for several of torch, which their solver minds:
     https://github.com/conda-forge/torchvision-feedstock has torchvision 0.20.1 for torch 2.5 and for 2.6.
     """
     own = scope.own_requirement(package.name, "torch")

@@ -103,7 +103,7 @@ def _is_resolved_with(package: Package, other: Package) -> bool:
 
 
 def is_built_alike(package: Package, other: Package) -> bool:
-    """Tell whether a build requires what the wheel of its release on PyPI does: one without a label, for CUDA, or with the other's label.
+    """Tell whether a build requires what the wheel of its release on PyPI does: without label, for CUDA, or with the other's.
 
     Builds with labels of their own are made for what their maker has: vLLM's for ROCm for a torch of AMD's.
     """

@@ -65,8 +65,8 @@ _WRITTEN_OUT = {
         ' and (training.sharding in {"none", "ddp"} or (training.sharding == "fsdp" and training.fsdp_version == 1)))'
     ),
 }
-"""Functions that stand for an expression: layers are computed again in backward, by the model's checkpointing or FSDP's own; what a
-model returns is float32, by its weights or by accelerate, which casts it but under DeepSpeed and FSDP2."""
+"""Functions that stand for an expression: layers are computed again in backward, by the model's checkpointing or FSDP's own; what
+a model returns is float32, by its weights or by accelerate, which casts it but under DeepSpeed and FSDP2."""
 
 _NODES = (
     ast.Expression,

@@ -25,6 +25,7 @@ FUNCTIONS = {
     "ceil": "rounded up",
     "pow2_ceil": "rounded up to a power of two",
     "recomputed": "whether layers are computed again in backward, by the model's checkpointing or FSDP's own",
+    "float32_outputs": "whether a model returns float32, by its weights or by accelerate's cast",
 }
 """Functions of conditions and formulas, and what each gives."""
 _NUMBER = ("not 0", "0")
