@@ -82,7 +82,7 @@ def find_refused(environment: Environment, rules: RuleSet, settled: Iterable[Dam
         pins = read_pins(name, rules, built=True)
         for other, specifier in pins.get(_release(package), {}).items():
             wanted = exact.get(other)
-            if wanted is None or allows(specifier, _release(wanted)):
+            if wanted is None or allows(specifier, _release(wanted)) or not is_built_alike(package, wanted):
                 continue
             if not environment.to_resolve and not _is_resolved_with(package, wanted):
                 continue
@@ -100,6 +100,15 @@ def _is_exact(package: Package) -> bool:
 def _is_resolved_with(package: Package, other: Package) -> bool:
     """Tell whether one command installs both, whatever is there before."""
     return TOGETHER in package.details and package.details[TOGETHER] == other.details.get(TOGETHER)
+
+
+def is_built_alike(package: Package, other: Package) -> bool:
+    """Tell whether a build requires what the wheel of its release on PyPI does: without label, for CUDA, or with the other's.
+
+    Builds with labels of their own are made for what their maker has: vLLM's for ROCm for a torch of AMD's.
+    """
+    label = (package.version or "").partition("+")[2]
+    return not label or label.startswith("cu") or label == (other.version or "").partition("+")[2]
 
 
 def _release(package: Package) -> str:

@@ -34,6 +34,7 @@ FUNCTIONS = {
     "stages": "devices that the blocks of a model are shared out to",
     "attention_layers": "blocks with attention scores",
     "saved_modules": "parameters of embedding and head that are trained in full beside adapters",
+    "float32_outputs": "whether a model returns float32, by its weights or by accelerate's cast",
     "own_layers": "whether layers of the program's own run in place of those of transformers",
 }
 """Functions of conditions and formulas, and what each gives."""

@@ -92,6 +92,7 @@ class Stage:
         together = install.kind == "pip" and install.dependencies and len(combined.packages) > 1
         for name, package in combined.packages.items():
             details = {**package.details, TOGETHER: str(self.commands)} if together else package.details
+            details = {**details, "conda": name} if install.kind == "conda" else details
             self.put(name, package._replace(details=details), install, index if name == "torch" else None)
         self.notes += combined.notes
         if install.dependencies and _ENGINES & set(combined.packages):
@@ -144,7 +145,7 @@ class Stage:
         """Follow distributions that require one torch exactly: installing them replaces another one that is there."""
         torch = self.packages.get("torch")
         pinning = [package for name, package in installed.items() if name in _PINS_TORCH]
-        if not pinning:
+        if not pinning or install.kind == "conda":
             return
         package = pinning[0]
         minor = _torch_of(package)

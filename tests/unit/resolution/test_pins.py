@@ -41,6 +41,8 @@ def test_the_lines_the_pin_and_the_ways_out_are_named(tmp_path: Path) -> None:
         ("requirements", "openrlhf==0.6.2\ndeepspeed==0.16.8; sys_platform == 'win32'\n", 0),
         ("requirements", "openrlhf==0.6.2\ndeepspeed @ git+https://github.com/deepspeedai/DeepSpeed@v0.16.8\n", 0),
         ("requirements", "axolotl==0.12.2\nbitsandbytes==0.46.1\n", 0),  # no wheel: its build looks at the machine
+        ("requirements", "torchvision==0.22.0\nvllm==0.10.2+cu129\n", 1),
+        ("requirements", "torchvision==0.22.0\nvllm==0.10.2+rocm641\n", 0),  # made for a torch of AMD's
         ("constraints", BOTH, 0),
         ("pyproject", PROJECT, 1),
         ("pyproject", PROJECT + OVERRIDE, 0),

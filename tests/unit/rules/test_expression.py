@@ -306,6 +306,29 @@ def test_what_is_shared_out_is_whole_where_nobody_says() -> None:
     assert ask("compiled()") is False
 
 
+@pytest.mark.parametrize(
+    ("precision", "dtype", "sharding", "version", "expected"),
+    [
+        ("no", "float32", "zero", None, True),
+        ("no", "bfloat16", "ddp", None, False),
+        ("bf16", "bfloat16", "ddp", None, True),
+        ("bf16", "float32", "zero", None, False),
+        ("bf16", "float32", "fsdp", 1, True),
+        ("bf16", "float32", "fsdp", 2, False),
+    ],
+)
+def test_outputs_are_float32_by_weights_or_by_accelerate(
+    *, precision: str, dtype: str, sharding: str, version: int | None, expected: bool
+) -> None:
+    known = {
+        "training.mixed_precision": precision,
+        "model.load_dtype": dtype,
+        "training.sharding": sharding,
+        "training.fsdp_version": version,
+    }
+    assert evaluate(parse("float32_outputs()"), DictScope(known, frozenset(known))) is expected
+
+
 def test_functions() -> None:
     assert run("dtype_bytes(f.d)", f__d="bfloat16") == 2
     assert run("dtype_bytes(f.d)", f__d="nf4") == 0.5

@@ -140,6 +140,12 @@ def test_conda_says_its_cuda_apart(tmp_path: Path) -> None:
     assert _cuda(environment) == "12.1"
 
 
+def test_a_package_of_conda_brings_no_torch_of_pypis(tmp_path: Path) -> None:
+    environment = _read(tmp_path, "FROM x\nRUN pip install torch==2.6.0\nRUN conda install torchvision=0.20.1\n")
+    assert _versions(environment)["torch"] == "2.6.0"
+    assert environment.packages["torchvision"].details["conda"] == "torchvision"
+
+
 def test_other_forms_of_run(tmp_path: Path) -> None:
     text = (
         'FROM x\nRUN ["pip", "install", "a==1"]\nRUN ["bash", "-c", "pip install b==2"]\nRUN <<EOF\npip install c==3\nEOF\n'
