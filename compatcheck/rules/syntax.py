@@ -52,15 +52,43 @@ _FUNCTIONS = {
     "ceil": 1,
     "pow2_ceil": 1,
     "recomputed": 0,
+    "not_kept": 0,
+    "compiled": 0,
+    "sequences": 0,
+    "sequence_ranks": 0,
+    "head_ranks": 0,
+    "stages": 0,
+    "attention_layers": 0,
 }
 """Name → number of arguments; None takes any positive number."""
 _WRITTEN_OUT = {
     "recomputed": (
         "training.gradient_checkpointing or (training.fsdp_activation_checkpointing"
         ' if declared("training.fsdp_activation_checkpointing") else False)'
-    )
+    ),
+    "not_kept": 'recomputed() or (training.activation_offloading if declared("training.activation_offloading") else False)',
+    "compiled": 'training.compile if declared("training.compile") else False',
+    "sequences": (
+        'training.micro_batch_size * (program.sequences_per_sample if declared("program.sequences_per_sample") else 1)'
+    ),
+    "sequence_ranks": 'training.context_parallel if declared("training.context_parallel") else 1',
+    "head_ranks": 'training.tensor_parallel if declared("training.tensor_parallel") else 1',
+    "stages": (
+        '(training.pipeline_parallel if declared("training.pipeline_parallel") else 1)'
+        ' * (hardware.devices_per_rank if declared("hardware.devices_per_rank") else 1)'
+    ),
+    "attention_layers": ('model.attention_layers if declared("model.attention_layers") else model.num_hidden_layers'),
 }
-"""Functions that stand for an expression: layers are computed again in backward, by the model's checkpointing or FSDP's own."""
+"""Functions that stand for an expression, so that rules which ask the same forget the same settings as seldom as one:
+
+- ``recomputed``: layers are computed again in backward, by the model's checkpointing or FSDP's own
+- ``not_kept``: what backward needs of a layer is not on the device until then: computed again, or moved to the host
+- ``compiled``: torch.compile fuses what eager code would make and keep piece by piece
+- ``sequences``: sequences of one forward on one rank
+- ``sequence_ranks``: ranks that one sequence is cut up for; ``head_ranks``: ranks that heads are shared out to
+- ``stages``: devices that the blocks of a model are shared out to
+- ``attention_layers``: blocks with attention scores
+"""
 
 _NODES = (
     ast.Expression,

@@ -25,6 +25,13 @@ FUNCTIONS = {
     "ceil": "rounded up",
     "pow2_ceil": "rounded up to a power of two",
     "recomputed": "whether layers are computed again in backward, by the model's checkpointing or FSDP's own",
+    "not_kept": "whether what backward needs of a layer is off the device until then: computed again, or moved to the host",
+    "compiled": "whether torch.compile is asked for",
+    "sequences": "sequences of one forward on one rank: two for each of the micro batch where chosen and rejected go together",
+    "sequence_ranks": "ranks that one sequence is cut up for",
+    "head_ranks": "ranks that heads are shared out to",
+    "stages": "devices that the blocks of a model are shared out to",
+    "attention_layers": "blocks with attention scores",
 }
 """Functions of conditions and formulas, and what each gives."""
 _NUMBER = ("not 0", "0")

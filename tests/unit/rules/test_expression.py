@@ -275,6 +275,37 @@ def test_layers_are_recomputed_by_either_kind_of_checkpointing() -> None:
         parse("recomputed(f.x)")
 
 
+def test_nothing_is_kept_on_the_device_that_is_offloaded() -> None:
+    own, moved = "training.gradient_checkpointing", "training.activation_offloading"
+
+    def ask(**facts: object) -> object:
+        known = {name: facts[key] for name, key in ((own, "own"), (moved, "moved")) if key in facts}
+        return evaluate(parse("not_kept()"), DictScope(known, frozenset(known)))
+
+    assert ask(own=False, moved=True) is True
+    assert ask(moved=True) is True
+    assert ask(own=True) is True
+    assert ask(own=False) is False
+    assert ask() == Unknown(frozenset({own}))
+
+
+def test_what_is_shared_out_is_whole_where_nobody_says() -> None:
+    def ask(text: str, **facts: object) -> object:
+        known = {name.replace("__", "."): value for name, value in facts.items()}
+        return evaluate(parse(text), DictScope(known, frozenset(known)))
+
+    assert ask("8 / sequence_ranks()") == 8
+    assert ask("8 / sequence_ranks()", training__context_parallel=4) == 2
+    assert ask("8 / head_ranks()", training__tensor_parallel=2) == 4
+    assert ask("8 / stages()", training__pipeline_parallel=2, hardware__devices_per_rank=2) == 2
+    assert ask("8 / stages()") == 8
+    assert ask("sequences()", training__micro_batch_size=3, program__sequences_per_sample=2) == 6
+    assert ask("2 * sequences()", training__micro_batch_size=3) == 6
+    assert ask("attention_layers() - 1", model__num_hidden_layers=32) == 31
+    assert ask("attention_layers() - 1", model__num_hidden_layers=32, model__attention_layers=8) == 7
+    assert ask("compiled()") is False
+
+
 def test_functions() -> None:
     assert run("dtype_bytes(f.d)", f__d="bfloat16") == 2
     assert run("dtype_bytes(f.d)", f__d="nf4") == 0.5
