@@ -52,6 +52,9 @@ _FUNCTIONS = {
     "ceil": 1,
     "pow2_ceil": 1,
     "recomputed": 0,
+    "moment_bytes": 0,
+    "reached_parameters": 0,
+    "shard_ranks": 0,
     "not_kept": 0,
     "compiled": 0,
     "sequences": 0,
@@ -62,6 +65,22 @@ _FUNCTIONS = {
 }
 """Name → number of arguments; None takes any positive number."""
 _WRITTEN_OUT = {
+    "moment_bytes": (
+        '(0 if training.optimizer in {"sgd", "adafactor", "lomo"}'
+        ' else 2 if training.optimizer in {"adamw_8bit", "paged_adamw_8bit", "ao_adamw_8bit", "ao_adamw_fp8"}'
+        ' else 1 if training.optimizer in {"lion_8bit", "paged_lion_8bit", "rmsprop_8bit", "ao_adamw_4bit"}'
+        ' else 4 if training.optimizer in {"muon", "lion", "adagrad", "rmsprop"} else 8)'
+        ' if declared("training.optimizer") else 8'
+    ),
+    "reached_parameters": (
+        'model.trainable_parameters if (training.peft in (None, "freeze") if declared("training.peft") else False)'
+        " else model.parameters"
+    ),
+    "shard_ranks": (
+        '1 if training.fsdp_version == 1 and training.fsdp_sharding_strategy == "no_shard"'
+        ' else hardware.gpus_per_node if training.fsdp_version == 1 and training.fsdp_sharding_strategy in ("hybrid_shard", "hybrid_shard_zero2")'
+        ' else training.hsdp_shard_size * head_ranks() if declared("training.hsdp_shard_size") else hardware.world_size'
+    ),
     "recomputed": (
         "training.gradient_checkpointing or (training.fsdp_activation_checkpointing"
         ' if declared("training.fsdp_activation_checkpointing") else False)'
@@ -81,6 +100,9 @@ _WRITTEN_OUT = {
 }
 """Functions that stand for an expression, so that rules which ask the same forget the same settings as seldom as one:
 
+- ``moment_bytes``: what an optimizer keeps of each float32 parameter besides, Adam's where nobody names one
+- ``reached_parameters``: parameters from the first trained one on; beside adapters that is all of them
+- ``shard_ranks``: ranks that FSDP divides a parameter by
 - ``recomputed``: layers are computed again in backward, by the model's checkpointing or FSDP's own
 - ``not_kept``: what backward needs of a layer is not on the device until then: computed again, or moved to the host
 - ``compiled``: torch.compile fuses what eager code would make and keep piece by piece
