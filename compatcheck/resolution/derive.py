@@ -91,15 +91,15 @@ DERIVATIONS = (
     Derivation("training.compute_dtype", ("training.param_dtype",), lambda dtype: dtype, "dtype of the parameters"),
     Derivation(
         "model.trainable_parameters",
-        ("model.parameters", "training.peft"),
-        lambda parameters, peft: parameters if peft is None else None,
-        "full fine-tuning trains every parameter",
-    ),
-    Derivation(
-        "model.trainable_parameters",
         ("model.parameters", "training.trained_share"),
         lambda parameters, share: round(parameters * share),
         "share of the parameters that is trained",
+    ),
+    Derivation(
+        "model.trainable_parameters",
+        ("model.parameters", "training.peft"),
+        lambda parameters, peft: parameters if peft is None else None,
+        "full fine-tuning trains every parameter",
     ),
     Derivation(
         "training.global_batch_size",

@@ -52,9 +52,6 @@ _FUNCTIONS = {
     "ceil": 1,
     "pow2_ceil": 1,
     "recomputed": 0,
-    "moment_bytes": 0,
-    "reached_parameters": 0,
-    "shard_ranks": 0,
     "not_kept": 0,
     "compiled": 0,
     "sequences": 0,
@@ -62,25 +59,14 @@ _FUNCTIONS = {
     "head_ranks": 0,
     "stages": 0,
     "attention_layers": 0,
+    "own_layers": 0,
+    "saved_modules": 0,
+    "moment_bytes": 0,
+    "reached_parameters": 0,
+    "shard_ranks": 0,
 }
 """Name → number of arguments; None takes any positive number."""
-_WRITTEN_OUT = {
-    "moment_bytes": (
-        '(0 if training.optimizer in {"sgd", "adafactor", "lomo"}'
-        ' else 2 if training.optimizer in {"adamw_8bit", "paged_adamw_8bit", "ao_adamw_8bit", "ao_adamw_fp8"}'
-        ' else 1 if training.optimizer in {"lion_8bit", "paged_lion_8bit", "rmsprop_8bit", "ao_adamw_4bit"}'
-        ' else 4 if training.optimizer in {"muon", "lion", "adagrad", "rmsprop"} else 8)'
-        ' if declared("training.optimizer") else 8'
-    ),
-    "reached_parameters": (
-        'model.trainable_parameters if (training.peft in (None, "freeze") if declared("training.peft") else False)'
-        " else model.parameters"
-    ),
-    "shard_ranks": (
-        '1 if training.fsdp_version == 1 and training.fsdp_sharding_strategy == "no_shard"'
-        ' else hardware.gpus_per_node if training.fsdp_version == 1 and training.fsdp_sharding_strategy in ("hybrid_shard", "hybrid_shard_zero2")'
-        ' else training.hsdp_shard_size * head_ranks() if declared("training.hsdp_shard_size") else hardware.world_size'
-    ),
+WRITTEN_OUT = {
     "recomputed": (
         "training.gradient_checkpointing or (training.fsdp_activation_checkpointing"
         ' if declared("training.fsdp_activation_checkpointing") else False)'
@@ -96,13 +82,33 @@ _WRITTEN_OUT = {
         '(training.pipeline_parallel if declared("training.pipeline_parallel") else 1)'
         ' * (hardware.devices_per_rank if declared("hardware.devices_per_rank") else 1)'
     ),
+    "saved_modules": (
+        '(model.embedding_parameters if "embed_tokens" in training.lora_modules_to_save else 0)'
+        ' + (model.vocab_size * model.hidden_size if "lm_head" in training.lora_modules_to_save else 0)'
+        ' if declared("training.lora_modules_to_save") else 0'
+    ),
+    "own_layers": 'program.own_layers if declared("program.own_layers") else False',
+    "moment_bytes": (
+        '(0 if training.optimizer in {"sgd", "adafactor", "lomo"}'
+        ' else 2 if training.optimizer in {"adamw_8bit", "paged_adamw_8bit", "ao_adamw_8bit", "ao_adamw_fp8"}'
+        ' else 1 if training.optimizer in {"lion_8bit", "paged_lion_8bit", "rmsprop_8bit", "ao_adamw_4bit"}'
+        ' else 4 if training.optimizer in {"muon", "lion", "adagrad", "rmsprop"} else 8)'
+        ' if declared("training.optimizer") else 8'
+    ),
+    "reached_parameters": (
+        'model.trainable_parameters if (training.peft in (None, "freeze") if declared("training.peft") else False)'
+        " else model.parameters"
+    ),
+    "shard_ranks": (
+        '1 if training.fsdp_version == 1 and training.fsdp_sharding_strategy == "no_shard"'
+        " else hardware.gpus_per_node if training.fsdp_version == 1"
+        ' and training.fsdp_sharding_strategy in ("hybrid_shard", "hybrid_shard_zero2")'
+        ' else training.hsdp_shard_size * head_ranks() if declared("training.hsdp_shard_size") else hardware.world_size'
+    ),
     "attention_layers": ('model.attention_layers if declared("model.attention_layers") else model.num_hidden_layers'),
 }
 """Functions that stand for an expression, so that rules which ask the same forget the same settings as seldom as one:
 
-- ``moment_bytes``: what an optimizer keeps of each float32 parameter besides, Adam's where nobody names one
-- ``reached_parameters``: parameters from the first trained one on; beside adapters that is all of them
-- ``shard_ranks``: ranks that FSDP divides a parameter by
 - ``recomputed``: layers are computed again in backward, by the model's checkpointing or FSDP's own
 - ``not_kept``: what backward needs of a layer is not on the device until then: computed again, or moved to the host
 - ``compiled``: torch.compile fuses what eager code would make and keep piece by piece
@@ -110,6 +116,11 @@ _WRITTEN_OUT = {
 - ``sequence_ranks``: ranks that one sequence is cut up for; ``head_ranks``: ranks that heads are shared out to
 - ``stages``: devices that the blocks of a model are shared out to
 - ``attention_layers``: blocks with attention scores
+- ``moment_bytes``: what an optimizer keeps of each float32 parameter besides, Adam's where nobody names one
+- ``reached_parameters``: parameters from the first trained one on; beside adapters that is all of them
+- ``shard_ranks``: ranks that FSDP divides a parameter by
+- ``saved_modules``: parameters of embedding and head that are trained in full beside adapters
+- ``own_layers``: layers of the program run in place of those of transformers
 """
 
 _NODES = (
@@ -195,8 +206,8 @@ def _encode(node: ast.expr) -> Code:  # noqa: PLR0911 (one return per node type)
         case ast.Set(elts=elements) | ast.Tuple(elts=elements):
             return ["set", *map(_encode, elements)]
         case ast.Call(func=ast.Name(id=name), args=arguments):
-            if name in _WRITTEN_OUT:
-                return parse(_WRITTEN_OUT[name])
+            if name in WRITTEN_OUT:
+                return parse(WRITTEN_OUT[name])
             if name in {"declared", "env"}:
                 return ["call", name, _literal_text(arguments[0])]
             if name in {"installed", "version_in"}:

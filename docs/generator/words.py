@@ -24,9 +24,6 @@ FUNCTIONS = {
     "max": "the largest",
     "ceil": "rounded up",
     "pow2_ceil": "rounded up to a power of two",
-    "moment_bytes": "bytes that the optimizer keeps of each float32 parameter besides, 8 where nobody names one",
-    "reached_parameters": "parameters that backward comes by: what is trained, and beside adapters all",
-    "shard_ranks": "ranks that FSDP divides a parameter by",
     "recomputed": "whether layers are computed again in backward, by the model's checkpointing or FSDP's own",
     "not_kept": "whether what backward needs of a layer is off the device until then: computed again, or moved to the host",
     "compiled": "whether torch.compile is asked for",
@@ -34,7 +31,12 @@ FUNCTIONS = {
     "sequence_ranks": "ranks that one sequence is cut up for",
     "head_ranks": "ranks that heads are shared out to",
     "stages": "devices that the blocks of a model are shared out to",
+    "moment_bytes": "bytes that the optimizer keeps of each float32 parameter besides, 8 where nobody names one",
+    "reached_parameters": "parameters that backward comes by: what is trained, and beside adapters all",
+    "shard_ranks": "ranks that FSDP divides a parameter by",
     "attention_layers": "blocks with attention scores",
+    "saved_modules": "parameters of embedding and head that are trained in full beside adapters",
+    "own_layers": "whether layers of the program's own run in place of those of transformers",
 }
 """Functions of conditions and formulas, and what each gives."""
 _NUMBER = ("not 0", "0")

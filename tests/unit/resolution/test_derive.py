@@ -157,6 +157,11 @@ def test_full_fine_tuning_trains_every_parameter_and_an_adapter_says_nothing() -
     assert "model.trainable_parameters" not in derived(model__parameters=7)
 
 
+def test_a_share_that_is_trained_is_not_everything() -> None:
+    found = derived(model__parameters=8, training__peft=None, training__trained_share=0.5)
+    assert found["model.trainable_parameters"] == 4
+
+
 def test_the_loss() -> None:
     found = derived(training__use_liger_kernel=False, training__trainer="causal_lm")
     assert found["training.loss_implementation"] == "cross_entropy"

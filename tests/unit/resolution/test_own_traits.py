@@ -31,6 +31,21 @@ def test_a_program_that_runs_the_loop_of_another_has_traits_of_its_own() -> None
     assert value("deepspeed-chat.sh", "train", "program.use_cache") is False
 
 
+@pytest.mark.parametrize(
+    ("model", "own"), [("unsloth/Meta-Llama-3.1-8B", True), ("unsloth/Qwen2.5-VL-7B-Instruct", False)]
+)
+def test_unsloth_has_layers_of_its_own_for_some_types(tmp_path: Path, model: str, *, own: bool) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from unsloth import FastLanguageModel\nfrom trl import SFTTrainer\n"
+        f'model, tokenizer = FastLanguageModel.from_pretrained(model_name="{model}")\n'
+        "SFTTrainer(model=model).train()\n",
+        encoding="utf-8",
+    )
+    (subject,) = gather(Request(paths=(str(script),), here=False), open_rules(), {}).subjects
+    assert subject.roles["train"]["program.own_layers"].value is own
+
+
 @pytest.mark.parametrize("file", ["verl.sh", "openrlhf-ppo.sh"])
 def test_a_critic_makes_no_logits(file: str) -> None:
     assert value(file, "actor", "program.makes_logits") is True
