@@ -321,7 +321,10 @@ def test_states_frozen_weights_and_shards_are_counted_as_they_are() -> None:
     assert ask("min(6, reached_parameters())", **sizes) == 6
     ranks: dict[str, object] = {"hardware__world_size": 16, "hardware__gpus_per_node": 8}
     assert ask("16 / shard_ranks()", training__fsdp_version=2, **ranks) == 1
-    assert ask("16 / shard_ranks()", training__fsdp_version=1, training__fsdp_sharding_strategy="hybrid_shard", **ranks) == 2
+    assert (
+        ask("16 / shard_ranks()", training__fsdp_version=1, training__fsdp_sharding_strategy="hybrid_shard", **ranks)
+        == 2
+    )
     mesh: dict[str, object] = {"training__hsdp_shard_size": 2, "training__tensor_parallel": 4}
     assert ask("16 / shard_ranks()", training__fsdp_version=2, **mesh, **ranks) == 2
 
