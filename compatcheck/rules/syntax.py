@@ -63,6 +63,9 @@ _FUNCTIONS = {
     "own_layers": 0,
     "saved_modules": 0,
     "float32_outputs": 0,
+    "moment_bytes": 0,
+    "reached_parameters": 0,
+    "shard_ranks": 0,
 }
 """Name → number of arguments; None takes any positive number."""
 WRITTEN_OUT = {
@@ -95,6 +98,23 @@ WRITTEN_OUT = {
         ' and (training.sharding in {"none", "ddp"} or (training.sharding == "fsdp" and training.fsdp_version == 1)))'
     ),
     "own_layers": 'program.own_layers if declared("program.own_layers") else False',
+    "moment_bytes": (
+        '(0 if training.optimizer in {"sgd", "adafactor", "lomo"}'
+        ' else 2 if training.optimizer in {"adamw_8bit", "paged_adamw_8bit", "ao_adamw_8bit", "ao_adamw_fp8"}'
+        ' else 1 if training.optimizer in {"lion_8bit", "paged_lion_8bit", "rmsprop_8bit", "ao_adamw_4bit"}'
+        ' else 4 if training.optimizer in {"muon", "lion", "adagrad", "rmsprop"} else 8)'
+        ' if declared("training.optimizer") else 8'
+    ),
+    "reached_parameters": (
+        'model.trainable_parameters if (training.peft in (None, "freeze") if declared("training.peft") else False)'
+        " else model.parameters"
+    ),
+    "shard_ranks": (
+        '1 if training.fsdp_version == 1 and training.fsdp_sharding_strategy == "no_shard"'
+        " else hardware.gpus_per_node if training.fsdp_version == 1"
+        ' and training.fsdp_sharding_strategy in ("hybrid_shard", "hybrid_shard_zero2")'
+        ' else training.hsdp_shard_size * head_ranks() if declared("training.hsdp_shard_size") else hardware.world_size'
+    ),
     "attention_layers": ('model.attention_layers if declared("model.attention_layers") else model.num_hidden_layers'),
 }
 """Functions that stand for an expression, so that rules which ask the same forget the same settings as seldom as one:
@@ -108,6 +128,9 @@ WRITTEN_OUT = {
 - ``sequence_ranks``: ranks that one sequence is cut up for; ``head_ranks``: ranks that heads are shared out to
 - ``stages``: devices that the blocks of a model are shared out to
 - ``attention_layers``: blocks with attention scores
+- ``moment_bytes``: what an optimizer keeps of each float32 parameter besides, Adam's where nobody names one
+- ``reached_parameters``: parameters from the first trained one on; beside adapters that is all of them
+- ``shard_ranks``: ranks that FSDP divides a parameter by
 - ``saved_modules``: parameters of embedding and head that are trained in full beside adapters
 - ``float32_outputs``: what a model returns is float32, by weights or by accelerate, which casts it outside DeepSpeed and FSDP2
 - ``own_layers``: layers of the program run in place of those of transformers

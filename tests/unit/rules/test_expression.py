@@ -329,6 +329,29 @@ def test_outputs_are_float32_by_weights_or_by_accelerate(
     assert evaluate(parse("float32_outputs()"), DictScope(known, frozenset(known))) is expected
 
 
+def test_states_frozen_weights_and_shards_are_counted_as_they_are() -> None:
+    def ask(text: str, **facts: object) -> object:
+        known = {name.replace("__", "."): value for name, value in facts.items()}
+        return evaluate(parse(text), DictScope(known, frozenset(known)))
+
+    assert ask("4 + moment_bytes()") == 12
+    assert ask("4 + moment_bytes()", training__optimizer="sgd") == 4
+    assert ask("4 + moment_bytes()", training__optimizer="adamw_8bit") == 6
+    sizes: dict[str, object] = {"model__parameters": 8, "model__trainable_parameters": 2}
+    assert ask("min(6, reached_parameters())", training__peft=None, **sizes) == 2
+    assert ask("min(6, reached_parameters())", training__peft="freeze", **sizes) == 2
+    assert ask("min(6, reached_parameters())", training__peft="lora", **sizes) == 6
+    assert ask("min(6, reached_parameters())", **sizes) == 6
+    ranks: dict[str, object] = {"hardware__world_size": 16, "hardware__gpus_per_node": 8}
+    assert ask("16 / shard_ranks()", training__fsdp_version=2, **ranks) == 1
+    assert (
+        ask("16 / shard_ranks()", training__fsdp_version=1, training__fsdp_sharding_strategy="hybrid_shard", **ranks)
+        == 2
+    )
+    mesh: dict[str, object] = {"training__hsdp_shard_size": 2, "training__tensor_parallel": 4}
+    assert ask("16 / shard_ranks()", training__fsdp_version=2, **mesh, **ranks) == 2
+
+
 def test_functions() -> None:
     assert run("dtype_bytes(f.d)", f__d="bfloat16") == 2
     assert run("dtype_bytes(f.d)", f__d="nf4") == 0.5
