@@ -63,11 +63,17 @@ def find_misfits(scope: FactScope) -> Iterator[Damage]:
 
 
 def _built_with(package: Package, scope: FactScope) -> str | None:
-    """Return the minor release of torch: what the installed metadata pins, else our table, None where neither tells."""
+    """Return the minor release of torch: what the installed metadata pins, else our table, None where neither tells.
+
+    The table is one of PyPI's wheels. Conda's channels build one release for several of torch, and their solver keeps it by its own:
+    https://github.com/conda-forge/torchvision-feedstock has torchvision 0.20.1 for torch 2.5 and for 2.6.
+    """
     own = scope.own_requirement(package.name, "torch")
     if own is not None:
         pin = re.fullmatch(r"===?(\d+\.\d+)(?:\.\d+)*(?:\+\w+)?", str(own.value))
         return pin[1] if pin is not None else None
+    if "conda" in package.details:
+        return None
     version = None if package.version is None else parse_version(package.version)
     if version is None:
         return None
@@ -115,12 +121,14 @@ def cxx11_abi(torch: Package, scope: FactScope) -> bool | None:
 
     PyTorch's own Linux wheels have the old one up to 2.6 and the new one from 2.7 on; of 2.6, the build for CUDA 12.6
     has the new one. https://github.com/pytorch/pytorch/releases/tag/v2.6.0 (Highlights)
+    Other channels of conda than pytorch's own compile theirs by themselves (conda-forge with the new one, always).
     """
     stated = scope.value("runtime.cxx11_abi")
     if isinstance(stated, bool):
         return stated
     release = read_final_release(torch.version or "")
-    if release is None or scope.value("runtime.torch_build") != "cuda":
+    by_others = "conda" in torch.details and torch.details.get("channel") != "pytorch"
+    if release is None or by_others or scope.value("runtime.torch_build") != "cuda":
         return None
     if release[:2] == (2, 6):
         cuda = scope.value("runtime.torch_cuda")

@@ -482,19 +482,24 @@ def _describe_gpu(facts: dict[str, Fact], rules: "RuleSet") -> tuple[Skipped, ..
     """Fill in what the catalogue knows of a device that a facts file names; say so where it knows none of this name.
 
     A measured or reported device is left alone: its collector has asked the catalogue, and where it gives no memory, as under
-    MIG that could not be read, the whole device's memory is not what a job can use. That a device of AMD has no CUDA capability
-    holds whoever names it.
+    MIG that could not be read, the whole device's memory is not what a job can use. The capability, which one of AMD has none of,
+    and that a torch which uses such a one is one for ROCm, hold whoever names it.
     """
-    gpu, capability = facts.get("hardware.gpu"), "hardware.compute_capability"
+    gpu, capability, build = facts.get("hardware.gpu"), "hardware.compute_capability", "runtime.torch_build"
     described = gpu is None or gpu.origin in {"measured", "reported"} or "hardware.memory_bytes" in facts
-    if gpu is None or (described and capability in facts):
+    known = facts.get(capability)
+    if gpu is None or (described and known is not None and (known.value is not None or build in facts)):
         return ()
     from compatcheck.collectors.machine.catalogue import build_catalogue, find_gpus, suggest  # noqa: PLC0415 (only with a named device)
 
     catalogue = build_catalogue(rules.section("gpus") or {})
     found = find_gpus(str(gpu.value), catalogue)
-    if found and all(device.compute_capability is None for device in found):
-        facts.setdefault(capability, Fact(capability, None, "derived", gpu.sources, "a device of AMD has none"))
+    if len({device.compute_capability for device in found}) == 1:
+        value = found[0].compute_capability
+        note = "a device of AMD has none" if value is None else f"{found[0].name} in the catalogue"
+        facts.setdefault(capability, Fact(capability, value, "derived", gpu.sources, note))
+        if value is None:
+            facts.setdefault(build, Fact(build, "rocm", "derived", gpu.sources, "a device of AMD"))
     if described:
         return ()
     if len(found) != 1:
@@ -506,7 +511,7 @@ def _describe_gpu(facts: dict[str, Fact], rules: "RuleSet") -> tuple[Skipped, ..
         )
         reason = f"device {str(gpu.value)!r} {'comes in several sizes' if found else 'is not in the catalogue'}"
         return (Skipped(gpu.sources[0] if gpu.sources else Source(gpu.name), reason, hint, named=True),)
-    for name in ("memory_bytes", "compute_capability", "multiprocessors"):
+    for name in ("memory_bytes", "multiprocessors"):
         value = getattr(found[0], name)
         if value is not None:
             facts.setdefault(

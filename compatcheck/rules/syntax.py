@@ -61,6 +61,7 @@ _FUNCTIONS = {
     "attention_layers": 0,
     "own_layers": 0,
     "saved_modules": 0,
+    "float32_outputs": 0,
 }
 """Name → number of arguments; None takes any positive number."""
 WRITTEN_OUT = {
@@ -84,6 +85,10 @@ WRITTEN_OUT = {
         ' + (model.vocab_size * model.hidden_size if "lm_head" in training.lora_modules_to_save else 0)'
         ' if declared("training.lora_modules_to_save") else 0'
     ),
+    "float32_outputs": (
+        '(training.mixed_precision == "no" and model.load_dtype == "float32") or (training.mixed_precision in {"bf16", "fp16"}'
+        ' and (training.sharding in {"none", "ddp"} or (training.sharding == "fsdp" and training.fsdp_version == 1)))'
+    ),
     "own_layers": 'program.own_layers if declared("program.own_layers") else False',
     "attention_layers": ('model.attention_layers if declared("model.attention_layers") else model.num_hidden_layers'),
 }
@@ -97,6 +102,7 @@ WRITTEN_OUT = {
 - ``stages``: devices that the blocks of a model are shared out to
 - ``attention_layers``: blocks with attention scores
 - ``saved_modules``: parameters of embedding and head that are trained in full beside adapters
+- ``float32_outputs``: what a model returns is float32, by its weights or by accelerate, which casts it but under DeepSpeed and FSDP2
 - ``own_layers``: layers of the program run in place of those of transformers
 """
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from compatcheck.collectors.conda.packages import Record, build_environment
 from compatcheck.collectors.python.installed import collect_installed
 from compatcheck.collectors.python.interpreter import locate
 from compatcheck.core.environment import Environment, Package
@@ -53,6 +54,22 @@ def _misfits(environment: Environment) -> tuple[tuple[str, ...], str | None]:
 )
 def test_pinned_distributions(packages: dict[str, str], names: tuple[str, ...]) -> None:
     assert _misfits(_environment(packages))[0] == names
+
+
+def test_a_channel_of_conda_builds_for_other_releases_of_torch_than_pypi() -> None:
+    """conda-forge has torchvision 0.20.1 for torch 2.6, and 0.24.0 for 2.7, 2.8 and 2.9."""
+    records = (Record("pytorch", PLACE, version="2.6.0"), Record("torchvision", PLACE, version="0.20.1"))
+    assert _misfits(build_environment("conda list", records))[0] == ()
+    over = {"torchvision": Package("torchvision", "0.20.1", PLACE)}
+    assert _misfits(build_environment("conda list", records[:1], pip=over))[0] == ("torchvision",)
+
+
+@pytest.mark.parametrize(("channel", "names"), [("conda-forge", ()), ("pytorch", ("flash-attn",)), (None, ())])
+def test_a_torch_of_conda_forge_has_the_abi_of_its_own_compilers(channel: str | None, names: tuple[str, ...]) -> None:
+    build = "cuda126_py311h1_300" if channel != "pytorch" else "py3.11_cuda12.4_cudnn9.1.0_0"
+    torch = Record("pytorch", PLACE, version="2.5.1", build=build, channel=channel)
+    wheel = {"flash-attn": Package("flash-attn", "2.7.4.post1+cu12torch2.5cxx11abiTRUE", PLACE)}
+    assert _misfits(build_environment("conda list", (torch,), pip=wheel))[0] == names
 
 
 @pytest.mark.parametrize(

@@ -200,7 +200,8 @@ def test_the_catalogue_describes_a_named_device_and_a_stated_size_stays(rules: R
     assert found["hardware.compute_capability"] == 9.0
     assert found["hardware.memory_bytes"] > 70 * 2**30
     stated = document("native", "f.yaml", hardware__gpu="H100-80GB", hardware__memory_bytes=5)
-    assert values(resolve("s", rules=rules, documents=(stated,)))["hardware.memory_bytes"] == 5
+    sized = values(resolve("s", rules=rules, documents=(stated,)))
+    assert (sized["hardware.memory_bytes"], sized["hardware.compute_capability"]) == (5, 9.0)
     unheard = document("native", "f.yaml", hardware__gpu="Q9000")
     assert "hardware.memory_bytes" not in values(resolve("s", rules=rules, documents=(unheard,)))
 
@@ -209,9 +210,11 @@ def test_the_catalogue_describes_a_named_device_and_a_stated_size_stays(rules: R
 def test_a_device_of_amd_has_no_compute_capability(rules: RuleSet, stated: dict[str, int]) -> None:
     named = document("native", "f.yaml", hardware__gpu="MI300X", **stated)
     assert values(resolve("s", rules=rules, documents=(named,)))["hardware.compute_capability"] is None
+    assert values(resolve("s", rules=rules, documents=(named,)))["runtime.torch_build"] == "rocm"
     measured = Hardware(Source("rocm-smi"), gpu="MI300X", memory_bytes=192 * 2**30)
     found = resolve("s", rules=rules, hardware=((measured, False),)).roles["train"]
     assert found["hardware.compute_capability"].value is None
+    assert found["runtime.torch_build"].value == "rocm"
 
 
 def test_a_measured_device_keeps_what_was_measured_apart_from_what_was_looked_up(rules: RuleSet) -> None:
