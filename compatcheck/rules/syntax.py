@@ -102,7 +102,7 @@ WRITTEN_OUT = {
 - ``stages``: devices that the blocks of a model are shared out to
 - ``attention_layers``: blocks with attention scores
 - ``saved_modules``: parameters of embedding and head that are trained in full beside adapters
-- ``float32_outputs``: what a model returns is float32, by its weights or by accelerate, which casts it but under DeepSpeed and FSDP2
+- ``float32_outputs``: what a model returns is float32, by its weights or by accelerate, which casts it outside DeepSpeed and FSDP2
 - ``own_layers``: layers of the program run in place of those of transformers
 """
 
