@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import RuleError
+from compatcheck.core.moments import bytes_of_moments
 from compatcheck.core.units import DTYPE_BYTES
 
 if TYPE_CHECKING:
@@ -371,6 +372,8 @@ def _call(name: str, arguments: list[Code], scope: "Scope") -> object:  # noqa: 
         return scope.look_up(str(values[0]), tuple(values[1:]))
     if name == "dtype_bytes":
         return _dtype_bytes(values[0])
+    if name == "moments":
+        return 0 if values[0] is None else bytes_of_moments(str(values[0]))
     if name == "ceil":
         return math.ceil(_number(values[0]))
     if name == "pow2_ceil":

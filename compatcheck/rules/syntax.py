@@ -47,6 +47,7 @@ _FUNCTIONS = {
     "env": 1,
     "table": None,
     "dtype_bytes": 1,
+    "moments": 1,
     "min": None,
     "max": None,
     "ceil": 1,
@@ -98,13 +99,7 @@ WRITTEN_OUT = {
         ' and (training.sharding in {"none", "ddp"} or (training.sharding == "fsdp" and training.fsdp_version == 1)))'
     ),
     "own_layers": 'program.own_layers if declared("program.own_layers") else False',
-    "moment_bytes": (
-        '(0 if training.optimizer in {"sgd", "adafactor", "lomo"}'
-        ' else 2 if training.optimizer in {"adamw_8bit", "paged_adamw_8bit", "ao_adamw_8bit", "ao_adamw_fp8"}'
-        ' else 1 if training.optimizer in {"lion_8bit", "paged_lion_8bit", "rmsprop_8bit", "ao_adamw_4bit"}'
-        ' else 4 if training.optimizer in {"muon", "lion", "adagrad", "rmsprop"} else 8)'
-        ' if declared("training.optimizer") else 8'
-    ),
+    "moment_bytes": 'moments(training.optimizer) if declared("training.optimizer") else moments("adamw")',
     "reached_parameters": (
         'model.trainable_parameters if (training.peft in (None, "freeze") if declared("training.peft") else False)'
         " else model.parameters"

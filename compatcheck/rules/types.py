@@ -17,7 +17,7 @@ BOOL, NUMBER, TEXT, VERSION, SET, DTYPE, ANY, NONE = "bool", "number", "text", "
 _TYPE_BY_TERM = {"int": NUMBER, "float": NUMBER, "bytes": NUMBER, "str": TEXT}
 """Types of the vocabulary that go by another name here."""
 _NUMERIC = {"min", "max", "ceil", "pow2_ceil"}
-_RESULTS = {"env": TEXT, "table": ANY, **dict.fromkeys({"dtype_bytes", *_NUMERIC}, NUMBER)}
+_RESULTS = {"env": TEXT, "table": ANY, **dict.fromkeys({"dtype_bytes", "moments", *_NUMERIC}, NUMBER)}
 """What functions return that do not answer yes or no."""
 _ORDERED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 

@@ -20,6 +20,7 @@ FUNCTIONS = {
     "env": "an environment variable, none where it is not set",
     "table": "a cell of a table: `rules/_tables/NAME.yaml`",
     "dtype_bytes": "bytes of one element of a dtype, 0 for none",
+    "moments": "bytes that an optimizer keeps of each float32 parameter, 0 for none",
     "min": "the smallest",
     "max": "the largest",
     "ceil": "rounded up",

@@ -5,33 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatcheck.core.estimate import Component, Size, exactly
+from compatcheck.core.moments import PAGED, bytes_of_moments
 from compatcheck.memory.closed_form.gradients import count_trained, trained_here
 from compatcheck.memory.closed_form.parallel import kept_share, name_share
 
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run
 
-MOMENTS = {
-    "adamw": 2, "adam": 2, "adamw_kahan": 3,
-    "lion": 1, "sgd": 0, "adafactor": 0, "rmsprop": 1, "adagrad": 1, "muon": 1, "lamb": 2, "cpu_adam": 2,
-    "schedule_free": 2, "stable_adamw": 2, "ademamix": 3, "grokadamw": 3, "galore": 2, "apollo": 0, "lomo": 0, "onebit_adam": 3,
-}  # fmt: skip
-"""Tensors of the parameters' shape an optimizer keeps. Adafactor keeps a row and a column for each matrix, sgd none without
-momentum; muon one for matrices (and two for the rest, which are few)."""
 _OF_TORCH = frozenset({"adam", "adamw", "adagrad", "rmsprop", "sgd"})
 """Optimizers that torch itself steps for all tensors at once, where nothing else is asked for."""
 _PROJECTED = 0.345
 """Share of the states that GaLore is expected to keep: it reduces them by up to 65.5 % (arXiv 2403.03507, abstract)."""
-EIGHT_BIT = 1 + 4 / 256
-"""Bytes of one 8-bit moment: a byte, and a float32 maximum for each 256 (bitsandbytes optim/optimizer.py, blockwise)."""
-_PACKED = {"8bit": EIGHT_BIT, "fp8": EIGHT_BIT, "4bit": 0.5 + 4 / 256}
-"""How a name ends → bytes of one of its moments; torchao has blocks of 256, too, as the HF Trainer and axolotl make it (0.13.0
-optim/adam.py; transformers 5.23.0 trainer_optimizer.py _get_torchao_optimizer)."""
 SUB_GROUP = 1_000_000_000
 """Elements ZeRO-3 steps at a time: the default of ``sub_group_size`` in every release (deepspeed/runtime/zero/config.py)."""
-
-
-_PAGED = "paged_"
 
 
 def optimizer_states(run: Run) -> tuple[Component, ...]:
@@ -58,7 +44,7 @@ def optimizer_states(run: Run) -> tuple[Component, ...]:
     if moments:
         name = str(run.optimizer)
         size, kind = exactly(0 if run.offload_optimizer else moments * part), "optimizer_states"
-        if name.startswith(_PAGED):
+        if name.startswith(PAGED):
             # cudaMallocManaged: not in torch's allocator, and pages move to host memory under pressure
             size, kind = Size(0, size.expected, size.high), "other"
         elif name == "galore":  # its rank, and which matrices it projects, are not asked for
@@ -69,20 +55,11 @@ def optimizer_states(run: Run) -> tuple[Component, ...]:
 
 
 def moment_bytes(run: Run) -> float:
-    """Return bytes of all moments before they are sharded; they have the dtype of the master weights, or of the parameters.
-
-    bitsandbytes, whose optimizers alone are paged, keeps 32-bit states in float32 whatever the parameters are
-    (optim/optimizer.py, init_state, ``optim_bits``).
-    """
+    """Return bytes of all moments before they are sharded; they have the dtype of the master weights, or of the parameters."""
     name = str(run.optimizer)
-    family, _, width = name.removeprefix(_PAGED).rpartition("_")
-    packed = _PACKED.get(width)
-    if packed is not None:
-        return MOMENTS.get(family, 2) * packed * count_trained(run)
-    tensors = MOMENTS.get(name.removeprefix(_PAGED), 2)
-    if name.startswith(_PAGED):
-        return tensors * 4 * count_trained(run)
-    return tensors * sum(part.number * (run.precision.master or part.bytes_each) for part in trained_here(run))
+    return sum(
+        part.number * bytes_of_moments(name, run.precision.master or part.bytes_each) for part in trained_here(run)
+    )
 
 
 def step_workspace(run: Run) -> tuple[Component, ...]:
