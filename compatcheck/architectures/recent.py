@@ -6,12 +6,12 @@ is not counted.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from compatcheck.architectures.decoders import FORMULAS as DECODERS
 from compatcheck.architectures.decoders import count_qk_norm
 from compatcheck.architectures.experts import FORMULAS as EXPERTS
-from compatcheck.architectures.keys import ClassDefaults
+from compatcheck.architectures.keys import ClassDefaults, class_defaults
 from compatcheck.architectures.parts import (
     Heads,
     Layer,
@@ -23,6 +23,7 @@ from compatcheck.architectures.parts import (
     linear,
     plain_mlp,
 )
+from compatcheck.architectures.towers import LINEARS, TOWERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,11 +35,14 @@ _UNTIED = {"tie_word_embeddings": False}
 _MAMBA = {"mamba_conv_bias": True, "mamba_proj_bias": False, "mamba_rms_norm": True}
 CONFIGURATIONS: Mapping[str, ClassDefaults] = {
     "afmoe": ClassDefaults(_UNTIED, {}, {}, "AfmoeForCausalLM"),
+    "exaone_moe": ClassDefaults({**_UNTIED, "first_k_dense_replace": 1}, {}, {}, "ExaoneMoeForCausalLM"),
     "falcon_h1": ClassDefaults({**_UNTIED, **_MAMBA, "mamba_rms_norm": False}, {}, {}, "FalconH1ForCausalLM"),
+    "glm4v_moe": ClassDefaults(_UNTIED, {}, {}, "Glm4vMoeForConditionalGeneration"),
     "granitemoehybrid": ClassDefaults(
         {**_UNTIED, **_MAMBA}, {"layers_block_type": "layer_types"}, {}, "GraniteMoeHybridForCausalLM"
     ),
     "internvl": ClassDefaults({"downsample_ratio": 0.5}, {}, {}, "InternVLForConditionalGeneration"),
+    "solar_open": ClassDefaults(_UNTIED, {}, {}, "SolarOpenForCausalLM"),
 }
 """Model type → what its configuration class says about keys that a file leaves out."""
 _TOWER = ClassDefaults(
@@ -105,6 +109,43 @@ def _afmoe(keys: Keys) -> ParameterCounts | None:
     return decoder(keys, [dense] * first + [sparse] * (layers - first))
 
 
+_ROUTED = ("head_dim", "moe_intermediate_size", "n_routed_experts", "n_shared_experts")
+
+
+def _solar_open(keys: Keys) -> ParameterCounts | None:
+    """Count Solar Open, GLM-4.5's with experts in every layer; a width of dense layers in its file is of none."""
+    if not all(map(keys.has, (*_SIZES, *_ROUTED))):
+        return None
+    return EXPERTS["glm4_moe"](
+        keys.replace(first_k_dense_replace=0, intermediate_size=keys.size("moe_intermediate_size"))
+    )
+
+
+def _exaone_moe(keys: Keys) -> ParameterCounts | None:
+    """Count K-EXAONE, which has norms on queries and keys, without the layer that predicts a further token."""
+    names = ("head_dim", "intermediate_size", "moe_intermediate_size", "num_experts", "num_shared_experts")
+    if not all(map(keys.has, (*_SIZES, *names))):
+        return None
+    experts, shared = keys.size("num_experts"), keys.amount("num_shared_experts")
+    return EXPERTS["dots1"](keys.replace(n_routed_experts=experts, n_shared_experts=shared))
+
+
+_GLM_TEXT = ClassDefaults({"attention_bias": True, "first_k_dense_replace": 1}, {}, {})
+_GLM_TOWER = cast("ClassDefaults", class_defaults("glm4v_vision"))
+
+
+def _glm4v_moe(keys: Keys) -> ParameterCounts | None:
+    """Count GLM-4.5V and 4.6V: GLM-4.5 Air's language model behind GLM-4.1V's tower."""
+    text, vision = keys.nested("text_config", _GLM_TEXT), keys.nested("vision_config", _GLM_TOWER)
+    if not all(map(text.has, (*_SIZES, *_ROUTED, "intermediate_size"))) or keys.find("vision_config")[0] is None:
+        return None
+    counts = EXPERTS["glm4_moe"](text.replace(tie_word_embeddings=keys.flag("tie_word_embeddings")))
+    if counts is None:
+        return None
+    tower = TOWERS["glm4v_vision"](vision)
+    return counts._replace(vision=tower, total=counts.total + tower, tower=LINEARS["glm4v_vision"](vision))
+
+
 _LANGUAGE: Mapping[str, Formula] = {
     **{name: DECODERS[name] for name in ("llama", "qwen2", "qwen3")},
     **{name: EXPERTS[name] for name in ("gpt_oss", "qwen3_moe")},
@@ -125,7 +166,11 @@ def _internvl(keys: Keys) -> ParameterCounts | None:
     counts = None if text is None or text.model_type not in _LANGUAGE else _LANGUAGE[text.model_type](text)
     if text is None or counts is None or not all(map(vision.has, sizes)) or vision.flag("use_mask_token"):
         return None
-    width, layers, wide = vision.size("hidden_size"), vision.amount("num_hidden_layers"), vision.size("intermediate_size")
+    width, layers, wide = (
+        vision.size("hidden_size"),
+        vision.amount("num_hidden_layers"),
+        vision.size("intermediate_size"),
+    )
     norm = layer_norm(width) if vision.text("norm_type") == "layer_norm" else width
     attention = 3 * linear(width, width, vision.flag("attention_bias")) + linear(width, width, bias=True)
     beside = 2 * norm + 2 * width + (2 * width if vision.flag("use_qk_norm") else 0)  # two norms, two scales
@@ -149,7 +194,10 @@ def _internvl(keys: Keys) -> ParameterCounts | None:
 
 FORMULAS: Mapping[str, Formula] = {
     "afmoe": _afmoe,
+    "exaone_moe": _exaone_moe,
     "falcon_h1": _falcon_h1,
+    "glm4v_moe": _glm4v_moe,
     "granitemoehybrid": _granite_hybrid,
     "internvl": _internvl,
+    "solar_open": _solar_open,
 }

@@ -115,7 +115,7 @@ def _mimo(keys: Keys) -> ParameterCounts | None:
 
 
 def _glm_moe_dsa(keys: Keys) -> ParameterCounts | None:
-    """Count DeepSeek-V3.2 and GLM-5, DeepSeek-V3's with an indexer in each layer, or in those that choose for others (transformers 5.24.0)."""
+    """Count DeepSeek-V3.2 and GLM-5: DeepSeek-V3 with an indexer in each layer, or in those that choose for others (5.24.0)."""
     names = ("intermediate_size", "q_lora_rank", "index_n_heads", "index_head_dim", "n_routed_experts")
     counts = EXPERTS["deepseek_v3"](keys) if _has(keys, *names) else None
     if counts is None:
