@@ -16,8 +16,8 @@ CLASS_DEFAULTS_RELEASE = "5.23.0"
 """Release of transformers that the class defaults and the formulas were read from and checked with."""
 _FAMILIES = ("decoders", "experts", "hybrids", "multimodal", "encoders")
 """Modules with formulas, the likely ones first; a module is imported when the ones before it do not know the type."""
-_REMOTE = "remote_code"
-"""Module with the types that transformers does not have."""
+_UNMEASURED = ("remote_code", "recent")
+"""Modules with the types that the class defaults do not have."""
 
 
 def read_keys(config: Mapping[str, object], path: str = "config.json") -> Keys | None:
@@ -35,15 +35,14 @@ def read_keys(config: Mapping[str, object], path: str = "config.json") -> Keys |
         raise InputError("model_type is not a string", source=Source(path, "model_type"), hint="correct model_type")
     defaults = class_defaults(model_type)
     if defaults is None:
-        from compatcheck.architectures.remote_code import CONFIGURATIONS  # noqa: PLC0415 (only for a type transformers lacks)
-
-        defaults = CONFIGURATIONS.get(model_type)
+        others = (import_module(f"compatcheck.architectures.{name}").CONFIGURATIONS for name in _UNMEASURED)
+        defaults = next((known[model_type] for known in others if model_type in known), None)
     return None if defaults is None else Keys(config, defaults, path=path)
 
 
 def count_keys(keys: Keys) -> ParameterCounts | None:
     """Count the model, or the part of one, whose keys are given."""
-    for family in (*_FAMILIES, _REMOTE):
+    for family in (*_FAMILIES, *_UNMEASURED):
         formula = import_module(f"compatcheck.architectures.{family}").FORMULAS.get(keys.model_type)
         if formula is not None:
             counts: ParameterCounts | None = formula(keys)

@@ -48,6 +48,7 @@ CONFIGURATIONS: Mapping[str, ClassDefaults] = {
     "chatglm": ClassDefaults({}, _CHATGLM_ALIASES, {}, "ChatGLMModel"),
     "internlm": ClassDefaults({"tie_word_embeddings": False, "bias": True}, {}, {}, "InternLMForCausalLM"),
     "internlm2": ClassDefaults({"tie_word_embeddings": False}, {}, {}, "InternLM2ForCausalLM"),
+    "deepseek_v32": ClassDefaults({"tie_word_embeddings": False}, {}, {}, "DeepseekV32ForCausalLM"),
     "glm_moe_dsa": ClassDefaults({"tie_word_embeddings": False}, {}, {}, "GlmMoeDsaForCausalLM"),
     "kimi_k2": _DEEPSEEK_V3,  # its class is DeepSeek-V3's
     "kimi_k25": ClassDefaults({"tie_word_embeddings": False}, {}, {}, "KimiK25ForConditionalGeneration"),
@@ -114,7 +115,7 @@ def _mimo(keys: Keys) -> ParameterCounts | None:
 
 
 def _glm_moe_dsa(keys: Keys) -> ParameterCounts | None:
-    """Count GLM-5, DeepSeek-V3's with an indexer in each layer, or in those that choose for others (transformers 5.24.0)."""
+    """Count DeepSeek-V3.2 and GLM-5: DeepSeek-V3 with an indexer in each layer, or in those that choose for others (5.24.0)."""
     names = ("intermediate_size", "q_lora_rank", "index_n_heads", "index_head_dim", "n_routed_experts")
     counts = EXPERTS["deepseek_v3"](keys) if _has(keys, *names) else None
     if counts is None:
@@ -211,6 +212,7 @@ FORMULAS: Mapping[str, Formula] = {
     "chatglm": _chatglm,
     "internlm": _internlm,
     "internlm2": _internlm,
+    "deepseek_v32": _glm_moe_dsa,
     "glm_moe_dsa": _glm_moe_dsa,
     "kimi_k2": EXPERTS["deepseek_v3"],
     "kimi_k25": _kimi_k25,

@@ -101,7 +101,7 @@ def test_a_kind_of_storage_that_nothing_is_known_of_is_only_named(stored: str) -
 def test_a_person_may_name_the_stored_form_of_a_known_id() -> None:
     assert facts("Qwen/Qwen2.5-7B-Instruct-AWQ")["model.quantization"] == "awq"
     with pytest.raises(InputError):
-        find_model("unsloth/Qwen2.5-7B-Instruct-AWQ", RULES, {})
+        find_model("someone/Qwen2.5-7B-Instruct-AWQ", RULES, {})
 
 
 def test_a_cached_stored_form_is_read_itself(tmp_path: Path) -> None:
