@@ -221,6 +221,7 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
     opened = {fact for fact, _, _ in entries if fact is not None} - facts.keys() - _that_follow(documents)
     undecided = open_facts | {name for name in (*SPLIT_SEQUENCES, SHARDING, PEFT) if _may_be_set(name, inputs.gaps)}
     replicates = _start_replicas(documents, readers, environment)
+    stated = {name: fact for name, fact in facts.items() if fact.origin in {"script", "configuration"}}
     for _ in range(_ROUNDS):
         before = len(facts)
         if merged.automatic:
@@ -246,6 +247,10 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
     derive(facts, undecided, opened)
     pending = [(name, merged.automatic[name], why) for name, why in unresolved.items() if name not in facts]
     pending += [(fact, place, why) for fact, place, why in entries if fact is not None and fact not in facts]
+    known = {name for name, _, _ in pending} | facts.keys()
+    pending += [
+        (name, fact.sources[0], _REPLACED) for name, fact in stated.items() if name not in known and fact.sources
+    ]
     if RANK in facts and facts[RANK].value and PEFT not in {*facts, *undecided}:
         facts[PEFT] = Fact(PEFT, "lora", "derived", facts[RANK].sources, "a rank of LoRA is stated")
     return Resolved(
@@ -306,6 +311,7 @@ def _start_replicas(
     )
 
 
+_REPLACED = "is stated, and the program may replace it: something that decides whether it does is not known"
 RANK, PEFT = "training.lora_rank", "training.peft"
 
 
