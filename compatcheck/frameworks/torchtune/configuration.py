@@ -159,7 +159,7 @@ def settle_checkpointing(data: Mapping[str, Any]) -> Iterator[Statement | Unreso
 
 
 def settle_adapters(data: Mapping[str, Any]) -> Iterator[Statement | Unresolved]:
-    """Say which layers have adapters, by the names that Llama's have elsewhere; a command that says a part leaves the rest open."""
+    """Say which layers have adapters, by the names that Llama's have elsewhere; who says a part alone leaves the rest open."""
     attention = data.get(_ATTENTION)
     told = {key: data[key] for key in (_ATTENTION, *_BEYOND) if key in data}
     if isinstance(attention, list) and all(isinstance(told.get(key, False), bool) for key in _BEYOND):
