@@ -55,10 +55,12 @@ def generate(policy: Role, engine: Engine, habit: Habits, places: Mapping[str, s
 def _gathered(run: Run, *, layered: bool) -> Parts:
     """Return what handing weights over gathers: one tensor at a time, or all of them where adapters are summoned with the model.
 
-    Source: verl/workers/sharding_manager/fsdp_vllm.py (``full_tensor``, ``FSDP.summon_full_params``).
+    Only FSDP summons; Megatron's are exported one after the other, adapters or not.
+    Source: verl/workers/sharding_manager/fsdp_vllm.py (``full_tensor``, ``FSDP.summon_full_params``), v0.7.0 to v0.9.1
+    workers/engine/megatron/transformer_impl.py (``get_per_tensor_param``).
     """
     model = run.model
-    if run.peft is not None and run.code == "verl" and not layered:
+    if run.peft is not None and run.code == "verl" and run.parallel.sharding != "megatron" and not layered:
         size = exactly(run.precision.frozen * model.parameters)
         words = f"{run.precision.frozen:g} B × {model.parameters:,}, all of the model for its adapters"
     else:

@@ -1,6 +1,6 @@
 """Turn an environment, documents, hardware and settings into a subject with facts."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.document import LEFT_OUT, ROLES, SPREADING, Document
@@ -221,6 +221,7 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
     opened = {fact for fact, _, _ in entries if fact is not None} - facts.keys() - _that_follow(documents)
     undecided = open_facts | {name for name in (*SPLIT_SEQUENCES, SHARDING, PEFT) if _may_be_set(name, inputs.gaps)}
     replicates = _start_replicas(documents, readers, environment)
+    stated = {name: fact for name, fact in facts.items() if fact.origin in {"script", "configuration"}}
     for _ in range(_ROUNDS):
         before = len(facts)
         if merged.automatic:
@@ -244,13 +245,30 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
         apply_traits(scope, facts, readers)
     derive_from_code(facts, undecided)
     derive(facts, undecided, opened)
-    pending = [(name, merged.automatic[name], why) for name, why in unresolved.items() if name not in facts]
-    pending += [(fact, place, why) for fact, place, why in entries if fact is not None and fact not in facts]
+    entries[:0] = [(name, merged.automatic[name], why) for name, why in unresolved.items()]
     if RANK in facts and facts[RANK].value and PEFT not in {*facts, *undecided}:
         facts[PEFT] = Fact(PEFT, "lora", "derived", facts[RANK].sources, "a rank of LoRA is stated")
     return Resolved(
-        facts, conflicts, tuple(pending), unknown_device, {k: v for k, v in by_release.items() if k not in facts}
+        facts,
+        conflicts,
+        tuple(_find_pending(entries, stated, facts)),
+        unknown_device,
+        {k: v for k, v in by_release.items() if k not in facts},
     )
+
+
+def _find_pending(
+    entries: Iterable[tuple[str | None, Source, str]], stated: Mapping[str, Fact], facts: Mapping[str, Fact]
+) -> Iterator[tuple[str, Source, str]]:
+    """Yield what stays open: what is set to something nobody knows, and what was stated and may be replaced."""
+    told = set()
+    for name, place, why in entries:
+        if name is not None and name not in facts:
+            told.add(name)
+            yield name, place, why
+    for name, fact in stated.items():
+        if name not in facts and name not in told and fact.sources:
+            yield name, fact.sources[0], _REPLACED
 
 
 def _claim_settings(role: str, settings: Mapping[str, tuple[Value, Source]], claims: dict[str, list[Claim]]) -> None:
@@ -306,6 +324,7 @@ def _start_replicas(
     )
 
 
+_REPLACED = "is stated, and the program may replace it: something that decides whether it does is not known"
 RANK, PEFT = "training.lora_rank", "training.peft"
 
 

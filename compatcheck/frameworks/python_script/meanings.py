@@ -360,7 +360,13 @@ def _find(value: ast.expr | None, call: Call) -> ast.expr | None:
 
 
 def _take_wrapped(call: Call, found: Findings) -> None:
-    """Take a model with adapters; those of Unsloth stand in the call itself."""
+    """Take a model with adapters; those of Unsloth stand in the call itself, and count for nothing where all weights train.
+
+    Source: unsloth 2025.3.19 to 2026.10.9 models/llama.py, vision.py: "Full finetuning is enabled, so .get_peft_model has no
+    effect".
+    """
+    if call.owner.startswith("Fast") and "full_finetuning" in found.statements:
+        return
     if call.owner.startswith("Fast"):
         found.take("use_peft", Given(True, call.line), call)
         _leave_open(call, ("lora_r", "lora_dropout", "lora_target_modules", "gradient_checkpointing"), found)

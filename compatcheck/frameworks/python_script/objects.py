@@ -162,7 +162,10 @@ class Objects:
     def _find_base(self, name: str, wanted: Collection[str], depth: int) -> str | None:
         node = self.classes.get(name)
         for base in node.bases if node is not None and depth < _ROUNDS else ():
-            last = dotted_name(base).rpartition(".")[2]
+            written = dotted_name(base)
+            last = written.rpartition(".")[2]
+            if written not in self.classes and not self.imports.get(written, OF_TRAINERS[0]).startswith(OF_TRAINERS):
+                continue  # of another library, whatever it is called there: `from lib import PPOTrainer as Base`
             last = self.script.aliases.get(last, last)
             found = last if last in wanted else self.base_of(last, wanted, depth + 1)
             if found is not None:

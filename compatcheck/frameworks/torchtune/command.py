@@ -58,7 +58,7 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     references = (*references, *torchtune.name_model(values))
     further = FurtherContent(tuple(torchtune.of_recipe(kind)), references, unknown=tuple(unknown))
     document = make_command_document(meanings, launch.command.source, options, further)
-    document = torchtune.with_checkpointing(document, values)
+    document = torchtune.with_settled(document, values)
     return (document._replace(unresolved=(*document.unresolved, *missing)),)
 
 

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 READER, LABEL = "torchtune", "torchtune"
 _CHECKPOINTING, _SWITCH = "training.gradient_checkpointing", "enable_activation_checkpointing"
 _MODE, _OPTION = "ac_mode", "ac_option"
+_TARGETS, _ATTENTION = "training.lora_target_modules", "model.lora_attn_modules"
+_BEYOND = {
+    "model.apply_lora_to_mlp": ("gate_proj", "up_proj", "down_proj"),
+    "model.apply_lora_to_output": ("lm_head",),
+}
+"""Layers that have adapters beside those of attention, off unless a key turns them on (``lora_*`` builders of 0.1.0 to 0.6.1)."""
 _OPTIMIZERS = {
     "AdamW": "adamw",
     "Adam": "adam",
@@ -64,15 +70,10 @@ def _name(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return _last(value) if isinstance(value, str) and value else LEAVE
 
 
-def _list(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    return value if isinstance(value, list) else LEAVE
-
-
 TABLE = KeyTable(
     __file__,
     conversions={
         "adapter": _adapter,
-        "list": _list,
         "loss": _loss,
         "name": _name,
         "optimizer": _optimizer,
@@ -126,7 +127,7 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
         document = document._replace(
             unresolved=(*document.unresolved, Unresolved("model.name", "model._component_", why))
         )
-    return Reading((with_checkpointing(document, data),))
+    return Reading((with_settled(document, data),))
 
 
 def name_model(leaves: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
@@ -157,9 +158,21 @@ def settle_checkpointing(data: Mapping[str, Any]) -> Iterator[Statement | Unreso
         yield Unresolved(_CHECKPOINTING, _MODE, why)
 
 
-def with_checkpointing(document: Document, data: Mapping[str, Any]) -> Document:
+def settle_adapters(data: Mapping[str, Any]) -> Iterator[Statement | Unresolved]:
+    """Say which layers have adapters, by the names that Llama's have elsewhere; who says a part alone leaves the rest open."""
+    attention = data.get(_ATTENTION)
+    told = {key: data[key] for key in (_ATTENTION, *_BEYOND) if key in data}
+    if isinstance(attention, list) and all(isinstance(told.get(key, False), bool) for key in _BEYOND):
+        names = ["o_proj" if name == "output_proj" else str(name) for name in attention]
+        names += [name for key, layers in _BEYOND.items() if told.get(key) for name in layers]
+        yield Statement(_TARGETS, _ATTENTION, tuple(names), None, tuple(key for key in _BEYOND if key not in told))
+    elif told:
+        yield Unresolved(_TARGETS, next(iter(told)), "is one of several keys that decide it together")
+
+
+def with_settled(document: Document, data: Mapping[str, Any]) -> Document:
     """Add what several keys decide together."""
-    said = tuple(settle_checkpointing(data))
+    said = (*settle_checkpointing(data), *settle_adapters(dict(flatten(data))))
     stated = (entry for entry in said if isinstance(entry, Statement))
     unresolved = (entry for entry in said if isinstance(entry, Unresolved))
     return document._replace(statements=(*document.statements, *stated), unresolved=(*document.unresolved, *unresolved))

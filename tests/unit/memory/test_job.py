@@ -457,6 +457,8 @@ def test_a_policy_with_adapters_is_its_own_reference() -> None:
     assert bytes_of(sync, "live_parameters") == 4 * 7615616512
     layered = find_phase(price({**lora, "rollout.layered_summon": True}), "rollout", "weight_sync")
     assert bytes_of(layered, "live_parameters") == (4 + 2) * 152064 * 3584
+    exported = find_phase(price({**lora, "training.sharding": "megatron"}), "rollout", "weight_sync")
+    assert bytes_of(exported, "live_parameters") <= (4 + 2) * 152064 * 3584
 
 
 def test_openrlhf_lowers_the_share_of_models_that_share_devices() -> None:

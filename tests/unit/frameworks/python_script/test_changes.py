@@ -320,16 +320,20 @@ def test_unsloths_losses_of_preferences_stay_open(tmp_path: Path) -> None:
     assert not {LOSS, "training.loss_type"} & facts.keys()
 
 
+@pytest.mark.parametrize("adapters", [False, True])
 @pytest.mark.parametrize(("capability", "expected"), [(9.0, ("bfloat16", "no")), (7.5, ("float16", "fp16"))])
 def test_unsloth_trains_all_weights_without_autocast_where_they_are_bfloat16(
-    tmp_path: Path, capability: float, expected: tuple[str, str]
+    tmp_path: Path, capability: float, expected: tuple[str, str], *, adapters: bool
 ) -> None:
+    """Adapters that a script then asks for, it does not get."""
     text = UNSLOTH.format(load=", full_finetuning=True", more="r=8")
     text = text.replace(", bf16=True", "")
-    text = "".join(line for line in text.splitlines(keepends=True) if "get_peft_model" not in line)
+    if not adapters:
+        text = "".join(line for line in text.splitlines(keepends=True) if "get_peft_model" not in line)
     device = {"hardware.compute_capability": capability, "model.model_type": "llama"}
     facts = read(tmp_path, text, device, unsloth="2025.11.1", trl="0.23.0").roles["train"]
     assert PEFT not in facts or facts[PEFT].value is None
+    assert not {"training.lora_rank", "training.lora_target_modules"} & facts.keys()
     assert (facts["model.load_dtype"].value, facts[PRECISION].value) == expected
     assert facts[CHECKPOINTING].value is True
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from compatcheck.core.errors import InputError
 from compatcheck.frameworks.recognise import follow_references, read_configurations
 from compatcheck.rules.locate import open_rules
 
@@ -79,3 +80,19 @@ def test_one_that_may_do_more_may_change_the_model(tmp_path: Path, change: tuple
 
 def test_what_nobody_hands_on_to_the_model_is_none_of_its_settings(tmp_path: Path) -> None:
     assert any("attn_implementation" in (one.of_code or ()) for one in follow(tmp_path, TRAINER))
+
+
+def test_a_class_of_another_library_is_none_of_trl_whatever_it_is_called(tmp_path: Path) -> None:
+    text = """
+from lib.images.ppo import PPOTrainer as Base
+
+class PPOTrainer(Base):
+    def init_datasets(self):
+        self.loader = None
+
+PPOTrainer(cfgs=1).train()
+"""
+    path = tmp_path / "ppo.py"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match="starts no training"):
+        read_configurations(str(path), named=True)

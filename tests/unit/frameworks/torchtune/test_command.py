@@ -184,3 +184,24 @@ def test_a_loss_that_one_method_has_tells_the_method(loss: str, trainer: str | N
     data = {"loss": {"_component_": f"torchtune.{loss}"}, "batch_size": 1}
     (document,) = torchtune.read(data, "c.yaml").documents
     assert facts(document).get("training.trainer") == trainer
+
+
+ATTENTION = ["q_proj", "v_proj", "output_proj"]
+MLP = ("gate_proj", "up_proj", "down_proj")
+
+
+@pytest.mark.parametrize(
+    ("more", "targets"),
+    [
+        ({}, ("q_proj", "v_proj", "o_proj")),
+        ({"apply_lora_to_mlp": False}, ("q_proj", "v_proj", "o_proj")),
+        ({"apply_lora_to_mlp": True, "apply_lora_to_output": False}, ("q_proj", "v_proj", "o_proj", *MLP)),
+        ({"apply_lora_to_output": True}, ("q_proj", "v_proj", "o_proj", "lm_head")),
+        ({"apply_lora_to_mlp": "${x}"}, None),
+    ],
+)
+def test_several_keys_say_which_layers_have_adapters(more: dict[str, object], targets: tuple[str, ...] | None) -> None:
+    model = {"_component_": "torchtune.models.llama3.lora_llama3_8b", "lora_attn_modules": ATTENTION, **more}
+    document = torchtune.read({"model": model}, "c.yaml").documents[0]
+    assert facts(document).get("training.lora_target_modules") == targets
+    assert ("training.lora_target_modules" in {one.fact for one in document.unresolved}) is (targets is None)

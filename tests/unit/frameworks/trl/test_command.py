@@ -83,3 +83,21 @@ def test_a_key_of_such_a_file_counts_where_the_release_has_it(tmp_path: Path) ->
         stack = Environment("s", {"trl": Package("trl", version, Source("requirements.txt"))}, complete=False)
         roles = resolve("s", rules=rules, environment=stack, documents=followed).roles
         assert ("training.activation_offloading" in roles["train"]) is stated
+
+
+@pytest.mark.parametrize(("more", "states"), [("", True), ("mine_alone: true\n", False)])
+def test_what_is_stated_and_may_be_replaced_is_said_to_be(tmp_path: Path, more: str, *, states: bool) -> None:
+    """A key that nobody knows may bring adapters and ZeRO-3, with which TRL overrides an explicit false."""
+    path = tmp_path / "grpo.yaml"
+    text = "model_name_or_path: m\nnum_generations: 6\nmax_completion_length: 64\nper_device_train_batch_size: 6\n"
+    path.write_text(
+        f"{text}gradient_checkpointing: true\ngradient_checkpointing_kwargs:\n  use_reentrant: false\n{more}",
+        encoding="utf-8",
+    )
+    (reading,) = read_configurations(str(path), named=True)
+    rules = open_rules()
+    followed = follow_references(reading.documents, rules, {})
+    subject = resolve("s", rules=rules, documents=followed)
+    name = "training.use_reentrant"
+    assert (name in subject.roles["train"]) is states
+    assert (name in {fact for fact, _, _ in subject.unresolved}) is not states

@@ -826,3 +826,17 @@ def test_a_reward_model_of_megatrons_file_is_megatrons() -> None:
     assert [value(found, "reward", name) for name in names] == ["megatron", "bfloat16", True, "cpu"]
     assert value(found, "reward", "training.use_reentrant") is None
     assert value(subject(read(*words), verl="0.2"), "reward", "training.sharding") == "fsdp"
+
+
+@pytest.mark.parametrize(
+    ("words", "release", "targets"),
+    [
+        ((f"{M}lora.rank=32",), "0.9.0", ("linear_qkv", "linear_proj", "linear_fc1", "linear_fc2")),
+        ((f"{M}lora.rank=32", f"{M}lora.target_modules=[linear_qkv]"), "0.7.0", ("linear_qkv",)),
+        ((f"{M}path=m",), "0.9.0", None),
+    ],
+)
+def test_adapters_on_megatron_lie_in_all_linears(words: tuple[str, ...], release: str, targets: object) -> None:
+    found = subject(read("model_engine=megatron", *words), verl=release).roles["actor"]
+    known = found.get("training.lora_target_modules")
+    assert (None if known is None else known.value) == targets
