@@ -8,7 +8,7 @@ import inspect
 import json
 import os
 import pkgutil
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -267,6 +267,12 @@ def probe_names() -> list[str]:
     return sorted(name for name in names if not name.startswith("_"))
 
 
+@lru_cache
+def _of_catalogue(name: str) -> Probe:
+    module: Any = import_module(f"compatcheck.lab.probes.catalog.{name}")
+    return Probe(name, module, module.__file__)
+
+
 def find_probe(name: str) -> Probe:
     """Return one probe: of the catalogue, of a file ``….py``, or what an installed package offers.
 
@@ -280,8 +286,7 @@ def find_probe(name: str) -> Probe:
         return _load(os.path.abspath(name))
     plain = name.replace("-", "_")
     if plain in probe_names():
-        module: Any = import_module(f"compatcheck.lab.probes.catalog.{plain}")
-        return _check_offers(Probe(plain, module, module.__file__))
+        return _check_offers(_of_catalogue(plain))
     offered = offered_probes()
     if plain in offered:
         return _load(offered[plain], plain)
