@@ -33,7 +33,7 @@ class Judgement(NamedTuple):
     outcome: Outcome
     """What matching gave, with what could not be decided."""
     work: int = 1
-    """How often the rules were matched for it: once, and for each variant that was supposed."""
+    """How often the rules were matched for a role: for each of its own, and of each variant that was supposed."""
 
 
 def judge(
@@ -49,7 +49,7 @@ def judge(
     ``state`` gives such with more stated. ``doubted`` are the outcomes that what nobody states may make worse.
     """
     outcome, found = _find(subject, criteria, memory)
-    estimate, work = None, 1
+    estimate, work = None, len(subject.roles)
     if describes_run(subject):
         from compatcheck.checking.fit import is_beside_peak, price, rate_deciding, state_estimate  # noqa: PLC0415 (only where a run is described)
         from compatcheck.checking.suppositions import suppose_worst  # noqa: PLC0415 (as above)
@@ -57,7 +57,7 @@ def judge(
 
         def price_variant(variant: "Subject") -> "tuple[Sequence[Finding], Estimate]":
             nonlocal work
-            work += 1
+            work += len(variant.roles)
             findings = _find(variant, criteria, memory)[1]
             return findings, price(variant, findings)
 

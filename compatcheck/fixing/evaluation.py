@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 MOST_IN_ALL, MOST_OF_ONE = 600, 100
-"""How often rules are matched at most for the plan of a group, and for each of its subjects where they are
+"""How often rules are matched with a role at most for the plan of a group, and for each of its subjects where they are
 many; once takes some 9 ms."""
 
 
@@ -55,7 +55,7 @@ class Judged(Protocol):
 
     @property
     def work(self) -> int:
-        """How often rules were matched for it."""
+        """How often rules were matched for it, once for each role."""
 
 
 class Judge(Protocol):
@@ -77,7 +77,7 @@ class Evaluation:
         self.rules = rules
         self.judge = judge
         self.count = 0
-        """How often rules were matched: once for each subject judged, and for each variant supposed of it."""
+        """How often rules were matched: with each role of each subject judged, and of each variant supposed of it."""
         self.most = max(MOST_IN_ALL, MOST_OF_ONE * len(subjects))
         """The count at which every search stops."""
         self._known: dict[tuple[str, frozenset[tuple[str, object]]], tuple[Subject, Judged]] = {}

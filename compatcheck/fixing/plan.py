@@ -15,7 +15,7 @@ from compatcheck.fixing.confirmation import Confirmed, Questions, search_confirm
 from compatcheck.fixing.evaluation import Evaluation, target_of, targets_of
 from compatcheck.fixing.files import EditableFiles
 from compatcheck.fixing.levers import find_levers
-from compatcheck.fixing.search import Changes, Search, Shortage, State
+from compatcheck.fixing.search import Changes, Search, Shortage, State, by_series
 from compatcheck.memory.closed_form.verdict import SAFE
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 MAY_NOT_FIT = "_stack/run-may-not-fit"
 """What is left of a run that fits, but not for certain."""
 _MOST_EXPLAINED = 3
+_MOST_TO_EXPLAIN = 100
+"""How often rules may be matched beyond what the search has taken, to say which pin is in the way of a change."""
 """Refused combinations that are looked at to say why a finding stays."""
 
 
@@ -111,6 +113,8 @@ def find_plans(
     for names in follow(groups, "planning changes"):
         if hit & set(names) and (most is None or len(names) * (len(plans) + 1) <= most):
             group = Group([by_id[name] for name in names], failing, rules, judge, ways)
+            if most is None:  # who asks for a plan alone waits for one that looks at every role as often
+                group.evaluation.most *= max(len(subject.roles) for subject in group.subjects) or 1
             plans.append(group.plan())
             evaluations += group.evaluation.count
     return plans, evaluations
@@ -244,6 +248,8 @@ class Group:
             if not state.blamed:
                 break
         assert best is not None  # noqa: S101 (there are effects)
+        if best.state.blamed and self.count >= self.most:
+            best = best._replace(smallest=False)
         found = (
             best if self.questions.resolver is None else None
         )  # nobody to ask: the same search would come to the same
@@ -374,8 +380,10 @@ class Group:
                 moves = ", ".join(f"{change.name} {change.after}" for change in changes)
                 return f"unresolvable: {moves} would clear it, but {resolution.detail}"
         for lever in sorted(self.levers.blamed(finding)):
-            for change in self.levers.changes.get(lever, ()):
-                pin = self.evaluation.obstacle((change,))
+            for nearest, *_ in by_series(self.levers.changes.get(lever, ())):
+                change, pin = nearest, self.evaluation.obstacle((nearest,))
+                if self.evaluation.count > self.evaluation.most + _MOST_TO_EXPLAIN:
+                    break
                 if pin is not None and target_of(finding) in self._cleared((change,), whole=False):
                     return (
                         f"{pin}, and no known release of {pin.holder} allows {change.name} {change.after}; an override "

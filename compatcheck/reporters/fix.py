@@ -90,6 +90,8 @@ def plan_lines(report: Report, *, color: bool, width: int) -> Iterator[str]:
             yield from writer.labelled("then", outcome_text(estimate))
         if moves:
             yield from writer.labelled("resolver", resolution_text(plan.resolution))
+        if plan.exhausted and plan.remaining:
+            yield from writer.labelled("note", "looked for within limits; `compatcheck fix` looks further")
         yield ""
 
 
