@@ -35,7 +35,7 @@ def read_keys(config: Mapping[str, object], path: str = "config.json") -> Keys |
         raise InputError("model_type is not a string", source=Source(path, "model_type"), hint="correct model_type")
     defaults = class_defaults(model_type)
     if defaults is None:
-        others = (import_module(f"compatcheck.architectures.{name}").CONFIGURATIONS for name in _UNMEASURED)
+        others = (import_module(f"compatcheck.architectures.{family}").CONFIGURATIONS for family in _UNMEASURED)
         defaults = next((known[model_type] for known in others if model_type in known), None)
     return None if defaults is None else Keys(config, defaults, path=path)
 

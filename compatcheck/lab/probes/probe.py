@@ -268,9 +268,9 @@ def probe_names() -> list[str]:
 
 
 @lru_cache
-def _of_catalogue(name: str) -> Probe:
-    module: Any = import_module(f"compatcheck.lab.probes.catalog.{name}")
-    return Probe(name, module, module.__file__)
+def _of_catalogue(plain: str) -> Probe:
+    module: Any = import_module(f"compatcheck.lab.probes.catalog.{plain}")
+    return Probe(plain, module, module.__file__)
 
 
 def find_probe(name: str) -> Probe:
