@@ -11,13 +11,15 @@ is taken from the store.
 
 plays runs of a file. Those that `compatcheck watch` takes are ``compatcheck/lab/probes/catalog/configured_run.txt``, where three
 values are together. With a stride above 1 only each so many-th release is measured at first, and between two that differ what
-differs is halved down to neighbours: a growth that was undone between two measured ones is not seen.
+differs is halved down to neighbours: a growth that was undone between two measured ones is not seen. With ``--draw N``
+only N releases that chance chooses (``--seed``) are played, each with the one before.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -48,31 +50,34 @@ if TYPE_CHECKING:
 class Game:
     """One package with its tasks, and the releases that are played."""
 
-    def __init__(
-        self, spec: str, since: str, torch: str, matrix: tuple[Path, int] | None, jobs: int, *, patches: bool
-    ) -> None:
+    def __init__(self, spec: str, given: argparse.Namespace) -> None:
         """Read ``PACKAGE:ROWS:NAME=VALUE;…``, or ``PACKAGE:STRIDE`` where a file has the matrix."""
         self.package, rest = spec.split(":", 1)
         self.stride = 1
-        if matrix is None:
-            rows, given = rest.split(":")
-            axes = parse_parameters([part for part in given.split(";") if part])
+        if given.matrix is None:
+            rows, values = rest.split(":")
+            axes = parse_parameters([part for part in values.split(";") if part])
             self.tasks, beside = choose_tasks(["whole_run"], self.package, "cpu", axes)
             self.tasks = self.tasks[: int(rows)]
         else:
             self.stride = int(rest)
-            self.tasks = read_matrix(*matrix, self.package)
+            self.tasks = read_matrix(given.matrix, given.together, self.package)
             needed = (name for task in self.tasks for name in task.probe.needs(task.parameters))
             beside = tuple(name for name in dict.fromkeys(needed) if name != self.package)
         axis = choose_releases(open_rules(), self.package, None, ask=True)
-        self.axis = axis if patches else axis._replace(names=tuple(minor[0] for minor in group_minors(axis.names)))
-        self.pairs = choose_pairs(self.axis, None, since)
+        self.axis = (
+            axis if given.patches else axis._replace(names=tuple(minor[0] for minor in group_minors(axis.names)))
+        )
+        self.pairs = choose_pairs(self.axis, None, given.since)
+        if given.draw is not None:
+            drawn = random.Random(given.seed).sample(range(len(self.pairs)), given.draw)  # noqa: S311 (no secret)
+            self.pairs = [self.pairs[index] for index in sorted(drawn)]
         settings = Settings(
-            *(None, torch, beside, None, "release", "cpu", (), 300.0),
+            *(None, given.torch, beside, None, "release", "cpu", (), 300.0),
             no_store=False,
             fresh=False,
             quiet=True,
-            jobs=jobs,
+            jobs=given.jobs,
         )
         self.laboratory: Laboratory = open_laboratory(settings, self.package, self.axis, progress=lambda *_: None)
         self.found: dict[str, dict[int, Measurement]] = {}
@@ -176,12 +181,13 @@ if __name__ == "__main__":
     parser.add_argument(
         "--together", type=int, default=3, help="values of a line that occur together; 2 in the second round"
     )
+    parser.add_argument("--draw", type=int, help="how many releases chance chooses; every one without it")
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="releases measured at a time")
     parser.add_argument("packages", nargs="+")
     given = parser.parse_args()
     given.output.mkdir(parents=True, exist_ok=True)
-    matrix = given.matrix and (given.matrix, given.together)
-    games = [Game(spec, given.since, given.torch, matrix, given.jobs, patches=given.patches) for spec in given.packages]
+    games = [Game(spec, given) for spec in given.packages]
     for game in games:
         game.measure(given.output)
     for game in games:

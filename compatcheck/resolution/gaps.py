@@ -49,11 +49,17 @@ class Gaps:
         by_facts: dict[frozenset[str] | None, list[Gap]] = {}
         for gap in gaps:
             by_facts.setdefault(gap.facts, []).append(gap)
-        self._groups = [(facts, _Alike(alike)) for facts, alike in by_facts.items()]
+        self._groups = {facts: _Alike(alike) for facts, alike in by_facts.items()}
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether others may set the same."""
+        return isinstance(other, Gaps) and self._groups == other._groups
+
+    __hash__ = None  # type: ignore[assignment]  # nothing keeps them by it
 
     def may_set(self, key: str, fact: str) -> bool:
         """Tell whether any of them may set a key, or what it decides."""
-        return any((facts is None or fact in facts) and alike.may_set(key, fact) for facts, alike in self._groups)
+        return any((facts is None or fact in facts) and alike.may_set(key, fact) for facts, alike in self._groups.items())
 
 
 class _Alike:
@@ -78,6 +84,11 @@ class _Alike:
             words = split_name(name)
             for word in words:
                 self.names.setdefault(word, set()).add(words)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Alike) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]  # as above
 
     def may_set(self, key: str, fact: str) -> bool:
         if self.sets_any or not self.about.isdisjoint(split_name(key) | split_name(fact)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections import Counter, defaultdict
+from functools import cache
 from typing import TYPE_CHECKING
 
 from compatcheck.core.data_file import read_file
@@ -41,6 +42,7 @@ def suggest(launch: Launch) -> str:
     return shlex.join(found)
 
 
+@cache
 def _meanings() -> Mapping[str, str]:
     """Return what programs mean by the last part of a key, where nearly all of them mean the same."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
