@@ -100,6 +100,12 @@ def _waive_with(
         yield one._replace(suppressed=waived[0]) if covered else one
 
 
+def judge_unpriced(subject: "Subject", criteria: "Criteria", memory: "Memory | None" = None) -> Judgement:
+    """Match a subject and tell what fails by that alone: nothing about whether its run fits."""
+    outcome, found = _find(subject, criteria, memory)
+    return Judgement(tuple(_mark(one, subject, criteria) for one in found), None, outcome, len(subject.roles))
+
+
 class Resolutions:
     """Subjects with more stated; the same of the same subject is resolved once."""
 
@@ -139,6 +145,10 @@ class Variants:
         return (
             verdict if subject is as_read else judge(subject, self._criteria, self._memory(subject), self._resolutions)
         )
+
+    def unpriced(self, subject: "Subject") -> Judgement:
+        """Return what fails of a subject, or of what it comes to after changes, whatever its run needs."""
+        return judge_unpriced(subject, self._criteria, self._memory(subject))
 
     def on(self, devices: "Mapping[str, Value]", subject: "Subject") -> Judgement:
         """Return the verdict on a subject on other devices, whose facts are laid over what was resolved.

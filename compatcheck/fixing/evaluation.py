@@ -9,11 +9,12 @@ from compatcheck.collectors.python.pinned_build import rebuild
 from compatcheck.core.effects import OTHER_RELEASE, PATCH_RELEASE
 from compatcheck.core.environment import Package
 from compatcheck.core.fix import SETTING, VERSION, Change
-from compatcheck.core.source import Source
+from compatcheck.core.source import Skipped, Source
 from compatcheck.core.versions import exact_version
 from compatcheck.fixing.companions import Companions
 from compatcheck.fixing.moves import PATCH, describe_move
 from compatcheck.fixing.rereading import reread, reread_variables
+from compatcheck.resolution.defaults import UNREAD
 from compatcheck.resolution.pins import Pin
 from compatcheck.resolution.resolve import resolve_with
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from compatcheck.core.environment import Environment
     from compatcheck.core.estimate import Estimate
     from compatcheck.core.report import Finding
-    from compatcheck.core.source import Skipped
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
 
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 MOST_IN_ALL, MOST_OF_ONE = 600, 100
 """How often rules are matched with a role at most for the plan of a group, and for each of its subjects where they are
 many; once takes some 9 ms."""
+
+
+_Key = tuple[str, frozenset[tuple[str, object]]]
+"""Subject, and the changes that concern it."""
 
 
 class Target(NamedTuple):
@@ -65,6 +69,13 @@ class Judge(Protocol):
         """Return the verdict on a subject."""
 
 
+class Verdicts(Judge, Protocol):
+    """The same, and what is known of it before its run is priced, which costs ten times as much."""
+
+    def unpriced(self, subject: Subject) -> Judged:
+        """Return what matching alone says of a subject."""
+
+
 class Evaluation:
     """The subjects of a group under changes; one that none of them touches is not judged again."""
 
@@ -80,7 +91,8 @@ class Evaluation:
         """How often rules were matched: with each role of each subject judged, and of each variant supposed of it."""
         self.most = max(MOST_IN_ALL, MOST_OF_ONE * len(subjects))
         """The count at which every search stops."""
-        self._known: dict[tuple[str, frozenset[tuple[str, object]]], tuple[Subject, Judged]] = {}
+        self._changed: dict[_Key, Subject] = {}
+        self._known: dict[_Key, Judged] = {}
         self._companions = {one.id: companions for one, companions in _pinned_alike(subjects, rules)}
         """Subject → its pins; subjects with the same releases share them."""
         self.before = self.findings(())
@@ -145,11 +157,28 @@ class Evaluation:
 
     def judged(self, changes: Sequence[Change], *, whole: bool = True) -> list[tuple[Subject, Judged]]:
         """Return the verdict on each subject, under changes with all that moves along or, not whole, under these alone."""
-        return [(subject, judged) for subject, _, judged in self._changed(changes, whole=whole)]
+        found = []
+        for subject, key, changed in self._resolve(changes, whole=whole):
+            if key not in self._known:
+                self._known[key] = self.judge(changed)
+                self.count += self._known[key].work
+            found.append((subject, self._known[key]))
+        return found
+
+    def changed(self, changes: Sequence[Change]) -> list[Subject]:
+        """Return what each subject comes to after changes, with all that moves along."""
+        return [changed for _, _, changed in self._resolve(changes)]
 
     def unread(self, changes: Sequence[Change]) -> Skipped | None:
-        """Return a statement of a run that is read now and no more after some changes: a release does not know its key."""
-        for subject, changed, _ in self._changed(changes):
+        """Return what is read of a run now and no more after some changes.
+
+        It is a statement whose key a release does not know, or a program of whose release nobody read what it does.
+        """
+        for subject, _, changed in self._resolve(changes):
+            for role, facts in changed.roles.items():
+                found = facts.get(UNREAD)
+                if found is not None and UNREAD not in subject.roles.get(role, ()):
+                    return Skipped(next(iter(found.sources), Source(subject.id)), f"run by {found.value}")
             before = {(one.source.path, one.source.key) for one in subject.skipped}
             lost = (one for one in changed.skipped if (one.source.path, one.source.key) not in before)
             if (first := next(lost, None)) is not None:
@@ -165,17 +194,15 @@ class Evaluation:
                     return True
         return False
 
-    def _changed(self, changes: Sequence[Change], *, whole: bool = True) -> Iterator[tuple[Subject, Subject, Judged]]:
-        """Yield each subject as it is, as it is after changes, and the verdict on that."""
+    def _resolve(self, changes: Sequence[Change], *, whole: bool = True) -> Iterator[tuple[Subject, _Key, Subject]]:
+        """Yield each subject as it is, what tells its variant from others, and what it is after changes."""
         changes = self.complete(changes) if whole else changes
         for subject in self.subjects:
             own = [change for change in changes if subject.id in change.subjects]
             key = subject.id, frozenset((change.lever, change.facts or change.value) for change in own)
-            if key not in self._known:
-                changed = resolve_changed(subject, own, self.rules) if own else subject
-                self._known[key] = changed, (verdict := self.judge(changed))
-                self.count += verdict.work
-            yield subject, *self._known[key]
+            if key not in self._changed:
+                self._changed[key] = resolve_changed(subject, own, self.rules) if own else subject
+            yield subject, key, self._changed[key]
 
     def findings(self, changes: Sequence[Change]) -> list[Finding]:
         """Return the findings of all subjects."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from compatcheck.core.estimate import Estimate
     from compatcheck.core.fix import Change
     from compatcheck.core.report import Finding
-    from compatcheck.fixing.evaluation import Judge, Target
+    from compatcheck.fixing.evaluation import Target, Verdicts
     from compatcheck.fixing.resolver import UvResolver
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
@@ -85,7 +85,7 @@ def find_plans(
     subjects: Sequence[Subject],
     failing: Sequence[Finding],
     rules: RuleSet,
-    judge: Judge,
+    judge: Verdicts,
     ways: Ways,
     most: int | None = None,
 ) -> tuple[list[Plan], int]:
@@ -144,7 +144,7 @@ class Group:
         subjects: Sequence[Subject],
         failing: Sequence[Finding],
         rules: RuleSet,
-        judge: Judge,
+        judge: Verdicts,
         ways: Ways,
     ) -> None:
         """Collect what could change; nothing is searched yet."""
@@ -157,6 +157,9 @@ class Group:
         self.levers = find_levers(subjects, self.failing, rules, self.files, ways.list_releases)
         certain = frozenset(target_of(one)._replace(rule=MAY_NOT_FIT) for one in self.failing if one.is_about_fit)
         self.evaluation = Evaluation(subjects, rules, judge, targets_of(self.failing) | certain)
+        self._unpriced = judge.unpriced
+        self._matched: dict[tuple[int, ...], dict[Hashable, frozenset[str]]] = {}
+        """The subjects of a variant, which live as long as the evaluation → what fails of it by matching alone."""
         self.questions = Questions(self.evaluation, self.levers, self.files, ways.resolver, ways.announce)
         self.shortage = True
         """Whether how much is missing counts, and not only that a run does not fit: each step towards it is one."""
@@ -188,6 +191,8 @@ class Group:
         unread = self.evaluation.unread(changes)
         if unread is not None:
             return {**self(()), unread: frozenset(change.lever for change in changes)}
+        if changes and (still := self._find_unmoved(changes)) is not None:
+            return still
         found: dict[Hashable, frozenset[str]] = {}
         estimates = {subject.id: judged.estimate for subject, judged in self.evaluation.judged(changes)}
         for finding in self.evaluation.failing(changes):
@@ -203,6 +208,30 @@ class Group:
                 found[Shortage(target._replace(rule=MAY_NOT_FIT), 0)] = levers
             found.update((step, levers) for step in steps if self.shortage)
         return found
+
+    def _find_unmoved(self, changes: Sequence[Change]) -> Mapping[Hashable, frozenset[str]] | None:
+        """Return what fails where all that failed before still does, whether a run fits or not, so that none need be priced.
+
+        None where something is cleared, or where what a run needs is what fails.
+        """
+        if self._fails(self.subjects).keys() != targets_of(self.failing):
+            return None
+        found = self._fails(self.evaluation.changed(changes))
+        return found if targets_of(self.failing) <= found.keys() else None
+
+    def _fails(self, subjects: Sequence[Subject]) -> Mapping[Hashable, frozenset[str]]:
+        """Return what fails by matching alone, each with the levers it blames."""
+        key = tuple(map(id, subjects))
+        if key not in self._matched:
+            verdicts = [self._unpriced(subject) for subject in subjects]
+            self.evaluation.count += sum(one.work for one in verdicts)
+            every = (one for verdict in verdicts for one in verdict.findings)
+            self._matched[key] = {
+                target_of(one): self.levers.blamed(one)
+                for one in every
+                if one.fails or target_of(one) in self.evaluation.targets
+            }
+        return self._matched[key]
 
     def effect(self, change: Change) -> str | None:
         """Return what a change costs together with what has to move along, None where a pin is in the way."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from compatcheck.core.estimate import Estimate
     from compatcheck.core.fix import Change
-    from compatcheck.fixing.evaluation import Judge
+    from compatcheck.fixing.evaluation import Verdicts
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
 
@@ -24,7 +24,7 @@ _MOST = 8
 _ORDER = ("fits", "marginal", "unknown", "does_not_fit")
 
 
-def suggest(subject: Subject, rules: RuleSet, judge: Judge) -> tuple[Suggestion, ...]:
+def suggest(subject: Subject, rules: RuleSet, judge: Verdicts) -> tuple[Suggestion, ...]:
     """Rank changes after which a run needs less; a change that brings in something that fails is none.
 
     Returns:

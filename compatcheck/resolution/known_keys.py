@@ -1,6 +1,7 @@
 """Keys that a release of their program does not know: what they say counts for nothing there.
 
-Which releases have a key is data (``keys`` of ``rules/_programs/<name>.yaml``). A key is left out only where no release that
+Which releases have a key is data (``keys`` of ``rules/_programs/<name>.yaml``), and which take a value: ``training.trainer=xpo``
+there is about whatever says so. A key is left out only where no release that
 the environment allows has it. What it would decide is then open: the run does not start, or a script takes the key itself. A
 program that takes no such keys (``refuses_unknown_keys``: argparse, HfArgumentParser, hydra) is then not the one that reads the
 others either, and no default of its release holds. One that passes over them (``ignores_unknown_keys``) reads the rest as if
@@ -51,6 +52,7 @@ def _find_unknown(document: Document, scope: FactScope) -> dict[str, Skipped]:
     written = {entry.key for entry in document.statements} | {entry.key for entry in document.unresolved}
     written.update(key for _, _, key in document.references)
     names = {key.removeprefix(f"{document.reader}."): key for key in written}  # a section of another program's file
+    names.update((f"{entry.fact}={entry.value}", entry.key) for entry in document.statements)
     unknown = {}
     for name in sorted(names.keys() & rows.keys()):
         for package, (specifier, bounds) in rows[name].items():

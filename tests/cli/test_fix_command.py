@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from packaging.version import Version
 
 from compatcheck.fixing import plan as fixing
 from compatcheck.fixing.plan import Ways
@@ -597,3 +598,36 @@ def test_settings_of_many_configurations_are_found_in_parts() -> None:
     assert run("fix", *arguments, "--unsafe", "--apply").code == 0
     for number in range(7):
         assert Path(f"train{number}.yaml").read_text() == text.replace("use_reentrant: false", "use_reentrant: true")
+
+
+@pytest.mark.parametrize(
+    ("trainer", "options", "first"), [("XPO", "", "0.11"), ("GKD", "", "0.11"), ("GRPO", ", use_vllm=True", "0.14")]
+)
+def test_no_release_is_advised_that_is_older_than_the_trainer(trainer: str, options: str, first: str) -> None:
+    Path("facts.yaml").unlink()
+    Path("ds.json").write_text('{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}')
+    Path("requirements.txt").write_text("trl==0.15.0\ntorch==2.5.1\ntransformers==4.48.3\ndeepspeed==0.16.3\n")
+    Path("train.py").write_text(
+        f"from trl import {trainer}Trainer, {trainer}Config\nfrom transformers import AutoModelForCausalLM\n"
+        'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B")\n'
+        f'args = {trainer}Config(output_dir="o", bf16=True, deepspeed="ds.json", num_train_epochs=1{options})\n'
+        f"{trainer}Trainer(model=model, args=args, train_dataset=d).train()\n"
+    )
+    Path("run.sh").write_text("deepspeed --num_gpus 8 train.py\n")
+    described = fix(".", "--gpu", "8xH100-80GB", "--select", "trl/zero3-weights-gathered-for-generation")
+    assert "trl/zero3-weights-gathered-for-generation" in json.dumps(described)
+    released = [moves(described)["trl"]] if "trl" in moves(described) else []
+    assert all(Version(release) >= Version(first) for release in released)
+
+
+def test_a_trainer_that_the_release_does_not_have_is_not_taken_for_read() -> None:
+    Path("facts.yaml").unlink()
+    Path("requirements.txt").write_text("trl==0.13.0\ntransformers==4.48.3\n")
+    Path("train.py").write_text(
+        "from trl import GRPOTrainer, GRPOConfig\n"
+        'GRPOTrainer(model="Qwen/Qwen2.5-7B", args=GRPOConfig(output_dir="o"), train_dataset=d).train()\n'
+    )
+    report = json.loads(run("check", ".", "--format", "json").out)
+    assert "train.py: unknown to trl 0.13.0" in [
+        f"{one['source'].split(':')[0]}: {one['reason']}" for one in report["skipped"]
+    ]
