@@ -356,7 +356,9 @@ class _Table:
     def apply(self, undecided: set[str]) -> set[str]:
         """Apply the rows until nothing new follows; return the facts whose rows apply but cannot be told apart or evaluated."""
         undecided = undecided | self.hidden
-        rows = [row for row in self.rows if row["fact"] not in undecided and self.fits_keys(row)]
+        rows = [
+            row for row in self.rows if row["fact"] not in undecided and self.is_possible(row) and self.fits_keys(row)
+        ]
         progress = True
         while progress:
             pending = [row for row in rows if row["forced"] or row["fact"] not in self.facts]
@@ -411,8 +413,7 @@ class _Table:
     def find_of_others(self) -> Iterator[str]:
         """Yield the facts of which only other releases than those that are possible here have a default."""
         for row in self.rows:
-            of_others = any(self.scope.in_range(name, bounds) == "no" for name, bounds in row["ranges"].items())
-            if of_others and row["when"] is None and not row["forced"] and self.fits_keys(row):
+            if not self.is_possible(row) and row["when"] is None and not row["forced"] and self.fits_keys(row):
                 yield row["fact"]
 
     def is_newest_in(self, row: Mapping[str, Any], package: str) -> bool:
@@ -510,6 +511,10 @@ class _Table:
         name, values = SECTIONS.get(section, ("", ()))
         fact = self.facts.get(name)
         return fact is not None and fact.value in values
+
+    def is_possible(self, row: Mapping[str, Any]) -> bool:
+        """Tell whether a release that is possible here is one that a row is about."""
+        return all(self.scope.in_range(name, bounds) != "no" for name, bounds in row["ranges"].items())
 
     def verdict(self, row: Mapping[str, Any]) -> str:
         """Tell whether a row's releases and condition hold: certain, maybe or no."""

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from compatcheck.checking.checks import Checks, Criteria
-from compatcheck.checking.verdict import Judgement, judge
+from compatcheck.checking.verdict import Judgement, Variants
 from compatcheck.core.effects import EFFECTS, MORE_HARDWARE
 from compatcheck.core.fail_on import parse_threshold
 from compatcheck.core.suggestions import Suggestion
@@ -26,10 +26,6 @@ RULES = open_rules(())
 CRITERIA = Criteria(RULES, Checks(), parse_threshold("medium"))
 
 
-def judged(one: Subject) -> Judgement:
-    return judge(one, CRITERIA)
-
-
 def subject(case: str) -> Subject:
     folder = ROOT / "fixtures" / "cases" / case
     names = ("requirements.txt", "facts.yaml", "config.json")
@@ -38,7 +34,7 @@ def subject(case: str) -> Subject:
 
 @cache
 def suggestions(case: str) -> tuple[Suggestion, ...]:
-    return suggest(subject(case), RULES, judged)
+    return suggest(subject(case), RULES, Variants(CRITERIA))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -98,15 +94,16 @@ def test_a_release_is_suggested_with_what_has_to_move_along() -> None:
 
 def test_what_brings_in_something_that_fails_is_no_suggestion() -> None:
     case = subject("qwen1.5-32b-8xa800")
-    bad = judged(case).findings[0]._replace(rule_id="made/up", fails=True, status="affected")
+    bad = Variants(CRITERIA)(case).findings[0]._replace(rule_id="made/up", fails=True, status="affected")
 
-    def refuse(one: Subject) -> Judgement:
-        found = judged(one)
-        stated = (facts.get("training.offload_optimizer") for facts in one.roles.values())
-        offloads = any(fact is not None and fact.value == "cpu" for fact in stated)
-        return found._replace(findings=(*found.findings, bad)) if offloads else found
+    class Refusing(Variants):
+        def __call__(self, subject: Subject) -> Judgement:
+            found = super().__call__(subject)
+            stated = (facts.get("training.offload_optimizer") for facts in subject.roles.values())
+            offloads = any(fact is not None and fact.value == "cpu" for fact in stated)
+            return found._replace(findings=(*found.findings, bad)) if offloads else found
 
-    names = {change.name for one in suggest(case, RULES, refuse) for change in one.changes}
+    names = {change.name for one in suggest(case, RULES, Refusing(CRITERIA)) for change in one.changes}
     assert names
     assert "training.offload_optimizer" not in names
 
