@@ -78,9 +78,14 @@ class Look:
         """Whether anything could be compared."""
         return any(len(one.values) > 1 for one in self.series)
 
+    @property
+    def installed(self) -> bool:
+        """Whether the new release could be installed at all; the index may be away, or a disk full."""
+        return any(one.device != "none" for one in self.results[self.after])
+
 
 class State:
-    """The newest release of each package that was looked at, in a file."""
+    """The release of each package that was looked at last, in a file."""
 
     def __init__(self, path: str) -> None:
         """Read a file, if it is there.
@@ -111,15 +116,24 @@ def choose_pairs(axis: Axis, looked: str | None, since: str | None) -> list[tupl
 
     Args:
         axis: the releases of a package, oldest first.
-        looked: the newest one that was looked at.
+        looked: the one that was looked at last.
         since: ISO date, where none was.
     """
     pairs = list(zip(axis.names, axis.names[1:], strict=False))
     if looked is not None:
-        return [pair for pair in pairs if Version(pair[1]) > Version(looked)]
+        return sorted(
+            (pair for pair in pairs if _is_after(axis, pair[1], looked)),
+            key=lambda pair: axis.dates.get(pair[1], "9999"),
+        )
     if since is not None:
         return [pair for pair in pairs if axis.dates.get(pair[1], "") >= since]
     return pairs[-1:]
+
+
+def _is_after(axis: Axis, version: str, other: str) -> bool:
+    """Tell whether a release came out after another: one of an older minor version may."""
+    day, last = axis.dates.get(version), axis.dates.get(other)
+    return day > last if day and last and day != last else Version(version) > Version(other)
 
 
 def choose_tasks(

@@ -134,6 +134,28 @@ def test_new_is_what_came_after_the_last_look(
     assert choose_pairs(axis, looked, since) == pairs
 
 
+def test_a_late_release_of_an_older_minor_version_is_new_once() -> None:
+    days = {"1.0": "2025-01-01", "1.1": "2025-03-02", "2.0": "2025-02-01", "2.1": "2025-03-01", "2.2": "2025-03-03"}
+    names = tuple(sorted(days))
+    assert choose_pairs(Axis(names, days), "2.0", None) == [("2.0", "2.1"), ("1.0", "1.1"), ("2.1", "2.2")]
+    assert choose_pairs(Axis(names, days), "1.1", None) == [("2.1", "2.2")]
+    assert choose_pairs(Axis(names, days), "2.2", None) == []
+    assert choose_pairs(Axis(names, {}), "2.1", None) == [("2.1", "2.2")]
+
+
+def test_a_release_that_could_not_be_installed_is_tried_again(watch: Watch, index: Path, tmp_path: Path) -> None:
+    publish(index, ("1.0", 8 * KIB, "1.0"), ("2.0", 24 * KIB, "2.0"))
+    ran = watch()
+    assert ran.code == 3
+    assert "leaky 2.0: " in ran.err
+    assert "the next look tries it again" in ran.err
+    assert State(str(tmp_path / "state.json")).looked == {}
+    pack(index, "helper", "2.0", "MORE = 0\n")
+    ran = watch()
+    assert ran.code == 1, ran.err
+    assert State(str(tmp_path / "state.json")).looked == {"leaky": "2.0"}
+
+
 def test_a_state_of_another_program_is_refused(watch: Watch, tmp_path: Path) -> None:
     (tmp_path / "state.json").write_text("[]")
     assert watch().code == 4
