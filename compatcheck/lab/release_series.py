@@ -64,6 +64,14 @@ class SeriesChange:
         return self.series.tells_apart(before, after) and (after > before) == (self.difference > 0)
 
     @property
+    def sides(self) -> tuple[float, float]:
+        """Values before and after; of what is the package's own, with all else held, so that no neighbour's share is in them."""
+        held = self.attribution.held if self.attribution is not None and self.is_own else ()
+        for pair in filter(self.shown_by, held):
+            return pair.before.metric(self.series.metric) or 0.0, pair.after.metric(self.series.metric) or 0.0
+        return self.series.values[self.before], self.series.values[self.after]
+
+    @property
     def difference(self) -> float:
         """Value after less value before."""
         return self.series.values[self.after] - self.series.values[self.before]

@@ -187,8 +187,11 @@ def look(laboratory: Laboratory, pair: tuple[str, str], tasks: Sequence[Task], o
 
 
 def is_growth(change: SeriesChange) -> bool:
-    """Tell whether a number grew by as much as is worth a flag; one that comes back to nothing from below does not grow."""
-    before, after = (max(0.0, change.series.values[side]) for side in (change.before, change.after))
+    """Tell whether a number grew by as much as is worth a flag, a neighbour's share left out where it is known.
+
+    One that comes back to nothing from below does not grow.
+    """
+    before, after = (max(0.0, value) for value in change.sides)
     return after - before > LEAST_GROWTH * before and (
         after - before >= LEAST_BYTES or not is_bytes(change.series.metric)
     )
@@ -253,7 +256,7 @@ def read_series(directory: str, names: Sequence[str]) -> dict[str, list[Series]]
 
 def _report(found: Look, tasks: Sequence[Task], laboratory: Laboratory) -> str:
     """Write the page for the maintainers: the greatest growth first, with a script of it."""
-    changes = sorted(found.grown, key=lambda one: one.difference, reverse=True)
+    changes = sorted(found.grown, key=lambda one: one.sides[1] - one.sides[0], reverse=True)
     first = changes[0].series
     task = task_of(first, tasks)
     index = next(number for number, one in enumerate(tasks) if one is task)
@@ -264,7 +267,5 @@ def _report(found: Look, tasks: Sequence[Task], laboratory: Laboratory) -> str:
         found.results[found.after][index],
         find_repository(laboratory, found.after),
         # Halfway: a script counts storages where the allocator was counted, which differs by what operators take inside.
-        make_script(
-            task, brief=True, healthy=(first.metric, (first.values[found.before] + first.values[found.after]) / 2)
-        ),
+        make_script(task, brief=True, healthy=(first.metric, sum(changes[0].sides) / 2)),
     )
