@@ -35,6 +35,8 @@ class Series:
     """The metric in a healthy release."""
     values: Mapping[str, float]
     """Release → value, oldest first; releases without a result are missing."""
+    changed: tuple[str, ...] = ()
+    """Parameters that are not the probe's defaults."""
 
     def tells_apart(self, one: float, other: float) -> bool:
         """Tell whether two values of the metric differ by more than a probe varies."""

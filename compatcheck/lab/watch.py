@@ -230,14 +230,14 @@ def read_series(directory: str, names: Sequence[str]) -> dict[str, list[Series]]
         directory: where looks are written.
         names: of probes beside those of the catalogue.
     """
-    compared = {probe.name: probe.compared for probe in map(find_probe, (*probe_names(), *names))}
+    probes = {probe.name: probe for probe in map(find_probe, (*probe_names(), *names))}
     found: dict[str, list[Series]] = {}
     for folder in sorted(path for path in (Path(directory) / "measurements").glob("*") if path.is_dir()):
         values: dict[tuple[str, str, str, str], dict[str, float]] = {}
         for file in folder.glob("*.jsonl"):
             for one in () if file.name.endswith(".held.jsonl") else read_measurements(str(file)):
                 run = (one.probe, one.backend, json.dumps(dict(one.parameters), sort_keys=True))
-                for metric in compared.get(one.probe, ()) if one.succeeded else ():
+                for metric in probes[one.probe].compared if one.succeeded and one.probe in probes else ():
                     if (value := one.metric(metric)) is not None:
                         values.setdefault((*run, metric), {})[one.versions[folder.name]] = value
         found[folder.name] = [
@@ -248,6 +248,7 @@ def read_series(directory: str, names: Sequence[str]) -> dict[str, list[Series]]
                 metric=metric,
                 predicted=None,
                 values=dict(sorted(several.items(), key=lambda item: Version(item[0]))),
+                changed=probes[probe].list_changed(json.loads(parameters)),
             )
             for (probe, backend, parameters, metric), several in values.items()
         ]
