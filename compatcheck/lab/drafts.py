@@ -135,8 +135,7 @@ def _supporting(
 def _rule(package: str, group: Sequence[SeriesChange], change: SeriesChange, span: _Span, evidence: str) -> str:
     series = change.series
     cases = "; ".join(
-        f"{json.dumps(dict(one.series.parameters), sort_keys=True)}: "
-        f"{one.series.values[one.before]:,.6g} -> {one.series.values[one.after]:,.6g}"
+        f"{json.dumps(dict(one.series.parameters), sort_keys=True)}: {one.sides[0]:,.6g} -> {one.sides[1]:,.6g}"
         for one in group[:20]
     )
     moved = change.attribution.moved if change.attribution else {}

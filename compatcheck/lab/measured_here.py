@@ -84,20 +84,20 @@ def installed_versions(finding: Finding) -> dict[str, str]:
 
 def _identify(fact: Fact) -> str:
     """Return the version as a measurement names it (`environments.installed`); a tree that may change is like none."""
-    place = next((one.path for one in fact.sources if one.path.endswith(".dist-info")), None)
-    if place is None or not os.path.exists(os.path.join(place, "direct_url.json")):
+    place = next((one.path for one in fact.sources if one.path.endswith((".dist-info", ".egg-info"))), None)
+    if place is None or not (place.endswith(".egg-info") or os.path.exists(os.path.join(place, "direct_url.json"))):
         return str(fact.value)
     from importlib.metadata import PathDistribution  # noqa: PLC0415 (20 ms; only of what came from no index)
     from pathlib import Path  # noqa: PLC0415 (see above)
 
-    from compatcheck.lab.environments.installed import identify, read_origin  # noqa: PLC0415 (see above)
+    from compatcheck.lab.environments.installed import find_tree, identify, read_origin  # noqa: PLC0415 (see above)
 
     distribution = PathDistribution(Path(place))
     origin = read_origin(distribution)
-    if origin is None:
-        return str(fact.value)
     # An editable tree would have to be read whole, wherever it lies.
-    return f"{fact.value}+tree" if (origin.get("dir_info") or {}).get("editable") else identify(distribution)
+    if find_tree(place) is not None or ((origin or {}).get("dir_info") or {}).get("editable"):
+        return f"{fact.value}+tree"
+    return str(fact.value) if origin is None else identify(distribution)
 
 
 def _probe_of(finding: Finding, rules: RuleSet) -> tuple[CompiledRule, Mapping[str, str | None]] | None:

@@ -35,6 +35,8 @@ class Series:
     """The metric in a healthy release."""
     values: Mapping[str, float]
     """Release → value, oldest first; releases without a result are missing."""
+    changed: tuple[str, ...] = ()
+    """Parameters that are not the probe's defaults."""
 
     def tells_apart(self, one: float, other: float) -> bool:
         """Tell whether two values of the metric differ by more than a probe varies."""
@@ -62,6 +64,14 @@ class SeriesChange:
         if before is None or after is None or not (pair.before.succeeded and pair.after.succeeded):
             return None
         return self.series.tells_apart(before, after) and (after > before) == (self.difference > 0)
+
+    @property
+    def sides(self) -> tuple[float, float]:
+        """Values before and after; of what is the package's own, with all else held, so that no neighbour's share is in them."""
+        held = self.attribution.held if self.attribution is not None and self.is_own else ()
+        for pair in filter(self.shown_by, held):
+            return pair.before.metric(self.series.metric) or 0.0, pair.after.metric(self.series.metric) or 0.0
+        return self.series.values[self.before], self.series.values[self.after]
 
     @property
     def difference(self) -> float:

@@ -93,12 +93,13 @@ def choose_releases(
     known, chosen = _choose(rules.releases(package), specifier)
     if ask and (not chosen or chosen[-1:] == known[-1:] or any(Version(one).is_prerelease for one in chosen)):
         try:
-            found = [release for release in fetch_releases(package) if not release.yanked]
+            # An index of nightlies lists the builds of one release (+cpu, +cu128): which is taken is said elsewhere.
+            found = {Version(one.version).public: one.date or "" for one in fetch_releases(package) if not one.yanked}
         except CompatcheckError as error:
             note = f"releases since {max(dates.values(), default='ever')} are not known: {error}"
         else:
-            dates = {**{release.version: release.date or "" for release in found}, **dates}
-            known, chosen = _choose([*known, *(release.version for release in found)], specifier)
+            dates = {**found, **dates}
+            known, chosen = _choose([*known, *found], specifier)
     if not known and not chosen:
         raise _unknown(rules, package, note)
     newest = (
@@ -115,7 +116,7 @@ def choose_releases(
     if len(ends) == 2:
         chosen = chosen[ends[0] : ends[1] + 1]
     if not chosen:
-        msg = f"no release of {package} lies in {specifier}"
+        msg = f"no release of {package} lies in {specifier}" + (f" ({note})" if note else "")
         raise UsageError(msg, hint=newest)
     first, last = Version(chosen[0]), Version(chosen[-1])
     pre_releases = any(Version(one).is_prerelease for one in chosen)

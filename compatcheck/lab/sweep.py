@@ -60,6 +60,7 @@ def collect_series(
                         metric=metric,
                         predicted=predicted.get(metric),
                         values=values,
+                        changed=task.probe.list_changed(task.parameters),
                     )
                 )
     return series

@@ -78,9 +78,14 @@ class Look:
         """Whether anything could be compared."""
         return any(len(one.values) > 1 for one in self.series)
 
+    @property
+    def installed(self) -> bool:
+        """Whether the new release could be installed at all; the index may be away, or a disk full."""
+        return any(one.device != "none" for one in self.results[self.after])
+
 
 class State:
-    """The newest release of each package that was looked at, in a file."""
+    """The release of each package that was looked at last, in a file."""
 
     def __init__(self, path: str) -> None:
         """Read a file, if it is there.
@@ -111,15 +116,24 @@ def choose_pairs(axis: Axis, looked: str | None, since: str | None) -> list[tupl
 
     Args:
         axis: the releases of a package, oldest first.
-        looked: the newest one that was looked at.
+        looked: the one that was looked at last.
         since: ISO date, where none was.
     """
     pairs = list(zip(axis.names, axis.names[1:], strict=False))
     if looked is not None:
-        return [pair for pair in pairs if Version(pair[1]) > Version(looked)]
+        return sorted(
+            (pair for pair in pairs if _is_after(axis, pair[1], looked)),
+            key=lambda pair: axis.dates.get(pair[1], "9999"),
+        )
     if since is not None:
         return [pair for pair in pairs if axis.dates.get(pair[1], "") >= since]
     return pairs[-1:]
+
+
+def _is_after(axis: Axis, version: str, other: str) -> bool:
+    """Tell whether a release came out after another: one of an older minor version may."""
+    day, last = axis.dates.get(version), axis.dates.get(other)
+    return day > last if day and last and day != last else Version(version) > Version(other)
 
 
 def choose_tasks(
@@ -173,8 +187,11 @@ def look(laboratory: Laboratory, pair: tuple[str, str], tasks: Sequence[Task], o
 
 
 def is_growth(change: SeriesChange) -> bool:
-    """Tell whether a number grew by as much as is worth a flag; one that comes back to nothing from below does not grow."""
-    before, after = (max(0.0, change.series.values[side]) for side in (change.before, change.after))
+    """Tell whether a number grew by as much as is worth a flag, a neighbour's share left out where it is known.
+
+    One that comes back to nothing from below does not grow.
+    """
+    before, after = (max(0.0, value) for value in change.sides)
     return after - before > LEAST_GROWTH * before and (
         after - before >= LEAST_BYTES or not is_bytes(change.series.metric)
     )
@@ -213,14 +230,14 @@ def read_series(directory: str, names: Sequence[str]) -> dict[str, list[Series]]
         directory: where looks are written.
         names: of probes beside those of the catalogue.
     """
-    compared = {probe.name: probe.compared for probe in map(find_probe, (*probe_names(), *names))}
+    probes = {probe.name: probe for probe in map(find_probe, (*probe_names(), *names))}
     found: dict[str, list[Series]] = {}
     for folder in sorted(path for path in (Path(directory) / "measurements").glob("*") if path.is_dir()):
         values: dict[tuple[str, str, str, str], dict[str, float]] = {}
         for file in folder.glob("*.jsonl"):
             for one in () if file.name.endswith(".held.jsonl") else read_measurements(str(file)):
                 run = (one.probe, one.backend, json.dumps(dict(one.parameters), sort_keys=True))
-                for metric in compared.get(one.probe, ()) if one.succeeded else ():
+                for metric in probes[one.probe].compared if one.succeeded and one.probe in probes else ():
                     if (value := one.metric(metric)) is not None:
                         values.setdefault((*run, metric), {})[one.versions[folder.name]] = value
         found[folder.name] = [
@@ -231,6 +248,7 @@ def read_series(directory: str, names: Sequence[str]) -> dict[str, list[Series]]
                 metric=metric,
                 predicted=None,
                 values=dict(sorted(several.items(), key=lambda item: Version(item[0]))),
+                changed=probes[probe].list_changed(json.loads(parameters)),
             )
             for (probe, backend, parameters, metric), several in values.items()
         ]
@@ -239,7 +257,7 @@ def read_series(directory: str, names: Sequence[str]) -> dict[str, list[Series]]
 
 def _report(found: Look, tasks: Sequence[Task], laboratory: Laboratory) -> str:
     """Write the page for the maintainers: the greatest growth first, with a script of it."""
-    changes = sorted(found.grown, key=lambda one: one.difference, reverse=True)
+    changes = sorted(found.grown, key=lambda one: one.sides[1] - one.sides[0], reverse=True)
     first = changes[0].series
     task = task_of(first, tasks)
     index = next(number for number, one in enumerate(tasks) if one is task)
@@ -250,7 +268,5 @@ def _report(found: Look, tasks: Sequence[Task], laboratory: Laboratory) -> str:
         found.results[found.after][index],
         find_repository(laboratory, found.after),
         # Halfway: a script counts storages where the allocator was counted, which differs by what operators take inside.
-        make_script(
-            task, brief=True, healthy=(first.metric, (first.values[found.before] + first.values[found.after]) / 2)
-        ),
+        make_script(task, brief=True, healthy=(first.metric, sum(changes[0].sides) / 2)),
     )

@@ -24,6 +24,7 @@ def derived_sizes(name: str) -> list[dict[str, object]]:
     return [dict(one.parameters) for one in tasks if one.accounting == "storages" and one.world_size == 1]
 
 
+TRANSFORMERS = ("attention_scores", "kv_cache", "logits_and_loss", "returned_attentions", "training_step")
 TORCH_ALONE = [name for name in probe_names() if derived_sizes(name)]
 
 
@@ -43,10 +44,31 @@ def measure(
 
 @pytest.mark.parametrize("name", TORCH_ALONE)
 def test_no_healthy_release_is_bad(name: str, overlays: Overlays, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = [make_task(find_probe(name), size, "cuda") for size in derived_sizes(name)]
+    check(measure(tasks, overlays.base.interpreter, monkeypatch))
+
+
+@pytest.mark.versions
+@pytest.mark.parametrize(
+    ("requirements", "name"),
+    [
+        *((("transformers==5.23.0",), name) for name in TRANSFORMERS),
+        *((("peft==0.19.1", "transformers==5.6.0"), name) for name in ("peft_lora_forward", "peft_target_parameters")),
+    ],
+)
+def test_no_healthy_release_of_a_package_is_bad(
+    requirements: tuple[str, ...], name: str, overlays: Overlays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """trl's trainers put a model on the device themselves, which the model of it cannot take."""
     probe = find_probe(name)
-    tasks = [make_task(probe, size, "cuda") for size in derived_sizes(name)]
-    for one in measure(tasks, overlays.base.interpreter, monkeypatch):
-        verdict, value, predicted = probe.judge(one)
+    tasks = [make_task(probe, size, "cuda") for size in probe.module.SIZES]
+    check(measure(tasks, overlays.open(requirements), monkeypatch))
+
+
+def check(measured: list[Measurement]) -> None:
+    assert measured
+    for one in measured:
+        verdict, value, predicted = find_probe(one.probe).judge(one)
         assert verdict == "good", (one.parameters, value, predicted, one.reason)
         assert all(phase.live_bytes >= 0 for phase in one.phases)
 

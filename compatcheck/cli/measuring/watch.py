@@ -98,7 +98,11 @@ def command(
                 click.echo(f"{package} {found.before} -> {found.after}: {describe_change(change, defaults)}")
             for path in write_look(found, output, tasks, laboratory):
                 click.echo(f"wrote {path}", err=True)
-            looked.keep(package, pair[1])
+            if found.installed:
+                looked.keep(package, pair[1])
+            else:
+                reason = found.results[pair[1]][0].reason
+                write_notice(f"{package} {pair[1]}: {reason}; with no newer one, the next look tries it again")
             _write_page(output, names)
     if grown:
         return EXIT_FINDINGS

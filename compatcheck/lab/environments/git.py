@@ -55,9 +55,12 @@ def find_commit(url: str, name: str) -> str | None:
     if _WHOLE.fullmatch(name):
         return name
     done = ask_git("ls-remote", "--", url, name, f"{name}^{{}}", timeout_seconds=_TRANSFER_SECONDS)
-    lines = [line.split("\t") for line in done.output.splitlines() if _WHOLE.match(line)] if done.succeeded else []
-    # What an annotated tag points at is listed behind the tag itself.
-    return lines[-1][0] if lines else None
+    lines = done.output.splitlines() if done.succeeded else []
+    # It lists whatever ends so: feature/main for main, and what a clone last saw of another repository's main.
+    listed = {ref: commit for commit, _, ref in (line.partition("\t") for line in lines) if _WHOLE.fullmatch(commit)}
+    # What an annotated tag points at stands behind ``^{}``.
+    meant = ("{}", "refs/{}", "refs/heads/{}", "refs/tags/{}^{{}}", "refs/tags/{}", "refs/remotes/{}")
+    return next((listed[ref] for one in meant if (ref := one.format(name)) in listed), None)
 
 
 def open_repository(source: str) -> str:

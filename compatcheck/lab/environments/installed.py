@@ -16,6 +16,7 @@ import os
 import re
 import sys
 from importlib.metadata import distributions
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -27,7 +28,10 @@ if TYPE_CHECKING:
 _DIGITS = 12
 _INSTALLERS_OWN = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_build.json", "uv_cache.json")
 """Files of a ``.dist-info`` that say where something came from and when, not what it is."""
-_BUILT = frozenset({"__pycache__", "build", "dist", "node_modules"})
+_BUILT = frozenset({"build", "dist"})
+"""Folders that a build leaves beside a project's own file; anywhere else they are packages like any other."""
+_PROJECTS = frozenset({"pyproject.toml", "setup.py", "setup.cfg"})
+_NEVER_READ = frozenset({"__pycache__", "node_modules"})
 _LARGEST_BYTES = 2**22
 """Larger files of a tree are taken by their size: data and binaries, no code."""
 
@@ -51,7 +55,9 @@ def identify(distribution: Distribution) -> str:
     origin = read_origin(distribution)
     version = distribution.version
     if origin is None:
-        return version
+        if (tree := find_tree(str(getattr(distribution, "_path", "")))) is None:
+            return version
+        origin = {"url": Path(tree).as_uri(), "dir_info": {"editable": True}}
     commit = (origin.get("vcs_info") or {}).get("commit_id")
     if commit:
         label = f"git{commit[:_DIGITS]}"
@@ -64,8 +70,20 @@ def identify(distribution: Distribution) -> str:
     return f"{version}{'.' if '+' in version else '+'}{label}"
 
 
+def find_tree(metadata: str) -> str | None:
+    """Return the source tree that an ``.egg-info`` lies in: all that ``setup.py develop`` and older releases of pip leave."""
+    folder = os.path.dirname(metadata)
+    packed = os.path.basename(folder) in {"site-packages", "dist-packages"}
+    return folder if metadata.endswith(".egg-info") and folder and not packed else None
+
+
 def read_origin(distribution: Distribution) -> dict[str, Any] | None:
-    """Return the ``direct_url.json`` of a distribution; None for one that an index gave, or that says nothing."""
+    """Return the ``direct_url.json`` of a distribution; None for one that an index gave, or that says nothing.
+
+    Packages of conda carry that of the machine that packed them.
+    """
+    if (distribution.read_text("INSTALLER") or "").strip() == "conda":
+        return None
     try:
         data = json.loads(distribution.read_text("direct_url.json") or "null")
     except ValueError:
@@ -103,10 +121,11 @@ def hash_tree(folder: str) -> str:
 
 def _list_files(folder: str) -> Iterator[str]:
     for place, folders, names in os.walk(folder):
+        left_out = _NEVER_READ | (_BUILT if _PROJECTS.intersection(names) else frozenset())
         folders[:] = sorted(
             name
             for name in folders
-            if name not in _BUILT
+            if name not in left_out
             and not name.startswith(".")
             and not name.endswith(".egg-info")
             and not os.path.exists(os.path.join(place, name, "pyvenv.cfg"))

@@ -59,9 +59,11 @@ def resolve_source(text: str) -> ResolvedSource:
 
 def _pin_commit(url: str) -> str:
     address, hash_sign, fragment = url.partition("#")
-    start = address.rfind("/")
-    repository, at, name = address[start:].partition("@")
-    repository = address[:start] + repository
+    start = address.find("/", address.find("//") + 2)
+    path = address[start:]
+    # A user name may have an @ of its own, and a branch slashes.
+    place, at, name = path.rpartition("@") if "@" in path else (path, "", "")
+    repository = address[:start] + place
     commit = find_commit(repository.removeprefix("git+"), name or "HEAD")
     if commit is None and not _SHORT_HASH.fullmatch(name):
         msg = f"{repository} lists no branch or tag {name or 'HEAD'}{'' if at else ' (is it a git repository?)'}"

@@ -192,6 +192,10 @@ class Probe:
         """
         return {**self.module.DEFAULTS, **{name: self._check(name, value) for name, value in parameters.items()}}
 
+    def list_changed(self, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the parameters that are not as they are by default."""
+        return tuple(name for name, value in parameters.items() if self.module.DEFAULTS.get(name) != value)
+
     def _check(self, name: str, value: Any) -> Any:  # noqa: ANN401 (a parameter)
         if name not in self.module.DEFAULTS:
             msg = f"probe {self.name} has no parameter {name!r}"

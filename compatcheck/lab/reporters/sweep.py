@@ -144,12 +144,16 @@ def _runs(series: Series, results: Results) -> list[tuple[str, float]]:
 
 
 def _varying(series: Sequence[Series]) -> dict[str, list[str]]:
-    """Return, for each probe, the parameters that tell its series apart."""
+    """Return, for each probe, the parameters that tell its series apart, or from the probe's defaults."""
     values: dict[str, dict[str, set[str]]] = {}
     for one in series:
         for name, value in one.parameters.items():
             values.setdefault(one.probe, {}).setdefault(name, set()).add(json.dumps(value))
-    return {probe: [name for name, found in names.items() if len(found) > 1] for probe, names in values.items()}
+    changed = {(one.probe, name) for one in series for name in one.changed}
+    return {
+        probe: [name for name, found in names.items() if len(found) > 1 or (probe, name) in changed]
+        for probe, names in values.items()
+    }
 
 
 def _parameters(series: Series, varying: Mapping[str, Sequence[str]]) -> str:

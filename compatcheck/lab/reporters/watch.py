@@ -23,9 +23,8 @@ _DOUBTS = {"both": "; only together with what moved beside it", "unknown": "; no
 
 def describe_change(change: SeriesChange, defaults: Mapping[str, object]) -> str:
     """Say what grew, in which run, by how much, and that it may be another package's."""
-    values = change.series.values
     run = describe_run(change.series.parameters, defaults)
-    before, after = (show_quantity(change.series.metric, values[side]) for side in (change.before, change.after))
+    before, after = (show_quantity(change.series.metric, value) for value in change.sides)
     doubt = _DOUBTS.get(change.attribution.cause, "") if change.attribution is not None else ""
     return f"{change.series.probe} {run} {change.series.metric}: {before} -> {after}{doubt}"
 
@@ -56,10 +55,10 @@ def format_upstream(
     """
     first = changes[0]
     series, attribution = first.series, first.attribution
-    more = first.ratio
+    before, after = first.sides
     lines = [
         f"# {package} {first.after}: {series.metric} of {describe_run(series.parameters, defaults[series.probe])} grew"
-        + (f" by {100 * (more - 1):.0f} %" if more else ""),
+        + (f" by {100 * (after / before - 1):.0f} %" if before > 0 else ""),
         "",
         f"A tiny model goes through the same run in {first.before} and in {first.after}; bytes are what tensors take.",
         "",
@@ -69,7 +68,7 @@ def format_upstream(
     for change in changes[:MOST_ROWS]:
         one = change.series
         cells = [describe_run(one.parameters, defaults[one.probe]), one.metric]
-        cells += [show_exactly(one.metric, one.values[side]) for side in (change.before, change.after)]
+        cells += [show_exactly(one.metric, value) for value in change.sides]
         lines.append(f"| {' | '.join(cells)} |")
     if len(changes) > MOST_ROWS:
         lines += ["", f"And {len(changes) - MOST_ROWS} more runs and metrics."]

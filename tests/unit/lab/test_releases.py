@@ -23,6 +23,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         seen.append(package)
         if package == "silent":
             raise InputError("the package index did not answer")
+        if package == "torch":
+            nights = [f"999.0.dev2027010{day}+{build}" for day in (1, 2) for build in ("cpu", "cu128")]
+            return tuple(Release(version=one, date=None, yanked=False, prerelease=True) for one in nights)
         return (
             Release(version="998.0rc1", date="2027-01-01", yanked=False, prerelease=True),
             Release(version="998.0", date="2027-01-02", yanked=False, prerelease=False),
@@ -42,6 +45,11 @@ def test_what_came_out_since_is_measured_with_the_packages_of_its_day() -> None:
 
 def test_a_range_that_names_a_pre_release_has_them() -> None:
     assert choose_releases(RULES, "trl", ">=998.0rc1", ask=True).names == ("998.0rc1", "998.0")
+
+
+def test_a_nightly_is_one_release_of_whichever_build() -> None:
+    axis = choose_releases(RULES, "torch", ">=999.0.dev0", ask=True)
+    assert axis.names == axis.known == ("999.0.dev20270101", "999.0.dev20270102")
 
 
 def test_the_index_is_asked_only_where_it_may_know_more(asked: list[str]) -> None:

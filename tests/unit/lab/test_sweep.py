@@ -125,9 +125,18 @@ def test_sweeps_are_reported(format_name):
         assert "layers=4" in written
 
 
+def test_what_was_asked_for_is_not_called_defaults():
+    """One value is told apart from nothing, and is no default for that."""
+    task = make_task(PROBE, {"layers": 6}, "cpu")
+    (one, *_) = collect_series([task], {version: found[:1] for version, found in RESULTS.items()}, every_metric=False)
+    text = sweep.format_text("deepspeed", [one], [], RESULTS)
+    assert "zero3_release layers=6 alive" in text
+    assert "(defaults)" not in text
+
+
 def test_what_differs_between_probes_does_not_tell_series_of_one_apart():
     series = collect_series(TASKS, RESULTS, every_metric=False)
-    other = replace(series[0], probe="another", parameters={"layers": 1})
+    other = replace(series[0], probe="another", parameters={"layers": 1}, changed=())
     text = sweep.format_text("deepspeed", [*series, other], [], RESULTS)
     assert "another (defaults) alive" in text
     assert "zero3_release layers=6 alive" in text

@@ -49,14 +49,15 @@ def test_a_growth_of_the_packages_own_is_flagged_drafted_and_written_up(
     publish(index, ("1.0", 8 * KIB, "1.0"), ("2.0", 24 * KIB, "2.0"))
     ran = watch()
     assert ran.code == 1, ran.err
-    assert "leaky 1.0 -> 2.0: held_by_leaky (defaults) held_bytes: 8.00 KiB -> 88.0 KiB" in ran.out
+    assert "held_by_leaky (defaults) held_bytes: 8.00 KiB -> 24.0 KiB\n" in ran.out, "64 KiB are helper's"
     (draft,) = (tmp_path / "out" / "rules" / "leaky").iterdir()
     assert load_rule(draft, tmp_path / "out" / "rules").status == "draft"
     page = (tmp_path / "out" / "reports" / "leaky-2.0.md").read_text(encoding="utf-8")
     text, _, script = page.partition("<details>")
     assert "helper 1.0 → 2.0 moved, too; with those of 1.0 on both sides 8.00 KiB → 24.0 KiB" in text
     assert len(text.splitlines()) < 60
-    assert f"return int(value > {(8 + 88) / 2 * KIB})" in script
+    assert "held_bytes of (defaults) grew by 200 %" in text
+    assert f"return int(value > {(8 + 24) / 2 * KIB})" in script
     compile(script.partition("```python")[2].partition("```")[0], "script", "exec")
     drawn = (tmp_path / "out" / "memory.html").read_text(encoding="utf-8")
     assert "1 of 1 numbers changed." in drawn
@@ -69,6 +70,13 @@ def test_what_a_neighbour_did_is_no_flag(watch: Watch, index: Path, tmp_path: Pa
     ran = watch()
     assert (ran.code, ran.out) == (0, ""), ran.err
     assert not (tmp_path / "out" / "reports").exists()
+
+
+def test_what_grew_by_a_neighbour_and_by_a_trifle_of_its_own_is_no_flag(watch: Watch, index: Path) -> None:
+    pack(index, "helper", "2.0", f"MORE = {64 * KIB}\n")
+    publish(index, ("1.0", 100 * KIB, "1.0"), ("2.0", 101 * KIB, "2.0"))
+    ran = watch()
+    assert (ran.code, ran.out) == (0, ""), ran.err
 
 
 def test_what_grew_beside_a_release_that_cannot_be_measured_is_flagged_against_the_one_before_it(
@@ -132,6 +140,28 @@ def test_new_is_what_came_after_the_last_look(
 ) -> None:
     axis = Axis(("1.0", "1.1", "2.0"), {"1.0": "2025-01-01", "1.1": "2025-02-01", "2.0": "2025-03-01"})
     assert choose_pairs(axis, looked, since) == pairs
+
+
+def test_a_late_release_of_an_older_minor_version_is_new_once() -> None:
+    days = {"1.0": "2025-01-01", "1.1": "2025-03-02", "2.0": "2025-02-01", "2.1": "2025-03-01", "2.2": "2025-03-03"}
+    names = tuple(sorted(days))
+    assert choose_pairs(Axis(names, days), "2.0", None) == [("2.0", "2.1"), ("1.0", "1.1"), ("2.1", "2.2")]
+    assert choose_pairs(Axis(names, days), "1.1", None) == [("2.1", "2.2")]
+    assert choose_pairs(Axis(names, days), "2.2", None) == []
+    assert choose_pairs(Axis(names, {}), "2.1", None) == [("2.1", "2.2")]
+
+
+def test_a_release_that_could_not_be_installed_is_tried_again(watch: Watch, index: Path, tmp_path: Path) -> None:
+    publish(index, ("1.0", 8 * KIB, "1.0"), ("2.0", 24 * KIB, "2.0"))
+    ran = watch()
+    assert ran.code == 3
+    assert "leaky 2.0: " in ran.err
+    assert "the next look tries it again" in ran.err
+    assert State(str(tmp_path / "state.json")).looked == {}
+    pack(index, "helper", "2.0", "MORE = 0\n")
+    ran = watch()
+    assert ran.code == 1, ran.err
+    assert State(str(tmp_path / "state.json")).looked == {"leaky": "2.0"}
 
 
 def test_a_state_of_another_program_is_refused(watch: Watch, tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from compatcheck.lab.environments.installed import hash_tree, list_versions
 from compatcheck.lab.environments.installer import Pip, UnbuildableError
 from compatcheck.lab.environments.overlay import Base, Overlays
+from compatcheck.lab.environments.sources import resolve_source
 from tests.unit.lab.local_packages import Tree, leaky
 from tests.unit.lab.pack_wheel import pack
 
@@ -41,6 +43,20 @@ def test_a_branch_that_moved_is_built_anew(overlays: Overlays, tree: Tree) -> No
     assert overlays.open([branch]).requirements() == [f"leaky @ git+{tree.folder.as_uri()}@{commit}"]
 
 
+def test_a_branch_is_the_one_of_its_whole_name(tree: Tree) -> None:
+    """A clone lists the main that it last saw elsewhere, too, and branches whose names end in main."""
+    seen = tree.commit(8)
+    for ref in ("remotes/origin/main", "heads/old/main", "heads/zeta/main", "tags/other/v1", "tags/v1"):
+        tree.git("update-ref", f"refs/{ref}", seen)
+    own = tree.commit(2, tag="v2")
+    tree.git("-c", "user.name=a", "-c", "user.email=a@b", "tag", "--annotate", "--message", "a", "whole")
+    url = f"leaky @ git+{tree.folder.as_uri()}"
+    for name in ("", "@HEAD", "@main", "@refs/heads/main", "@heads/main", "@v2", "@whole"):
+        assert resolve_source(f"{url}{name}").requirement == f"{url}@{own}"
+    for name in ("origin/main", "old/main", "v1"):
+        assert resolve_source(f"{url}@{name}").requirement == f"{url}@{seen}"
+
+
 def test_commit_dirty_tree_and_release_of_one_version_are_three_things(
     overlays: Overlays, tree: Tree, index: Path
 ) -> None:
@@ -53,6 +69,43 @@ def test_commit_dirty_tree_and_release_of_one_version_are_three_things(
     }
     assert {code for _, code in found} == {"BYTES = 2", "BYTES = 4", "BYTES = 8"}
     assert len({version for version, _ in found}) == 3
+
+
+def test_a_tree_is_known_by_the_egg_info_in_it(tree: Tree, tmp_path: Path) -> None:
+    """`setup.py develop` writes nothing else: a dirty tree is not the release that it calls itself."""
+    told = {"tree": tmp_path / "leaky" / "src", "release": tmp_path / "site-packages"}
+    for folder in told.values():
+        info = folder / "leaky.egg-info"
+        info.mkdir(parents=True)
+        (info / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: leaky\nVersion: 1.0\n", encoding="utf-8")
+    found = {name: list_versions([str(folder)])["leaky"] for name, folder in told.items()}
+    assert found["release"] == "1.0"
+    assert found["tree"].startswith("1.0+tree")
+    (tree.folder / "src" / "leaky.py").write_text(leaky(8), encoding="utf-8")
+    assert list_versions([str(told["tree"])])["leaky"] not in {"1.0", found["tree"]}
+
+
+@pytest.mark.parametrize(("installer", "label"), [("conda", "1.0"), ("pip", "1.0+file")])
+def test_a_package_of_conda_is_the_release(tmp_path: Path, installer: str, label: str) -> None:
+    """Its direct_url.json names a folder of the machine that packed it."""
+    info = tmp_path / "leaky-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: leaky\nVersion: 1.0\n", encoding="utf-8")
+    (info / "INSTALLER").write_text(f"{installer}\n", encoding="utf-8")
+    (info / "direct_url.json").write_text('{"url": "file:///home/conda/feedstock_root/work"}', encoding="utf-8")
+    found = list_versions([str(tmp_path)])["leaky"]
+    assert found.startswith(label)
+    assert ("+" in found) == ("+" in label)
+
+
+def test_a_package_that_is_called_build_is_part_of_a_tree(tree: Tree) -> None:
+    """What a build leaves lies beside the project's own file."""
+    tree.write(2)
+    first = hash_tree(str(tree.folder))
+    for folder, differs in (("build", False), ("dist", False), ("leaky_tools/build", True)):
+        (tree.folder / folder).mkdir(parents=True)
+        (tree.folder / folder / "more.py").write_text("A = 1\n", encoding="utf-8")
+        assert (hash_tree(str(tree.folder)) != first) == differs
 
 
 def test_a_range_means_the_release_of_the_day(overlays: Overlays, index: Path) -> None:
