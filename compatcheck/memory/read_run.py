@@ -12,6 +12,7 @@ from compatcheck.architectures.adapters import (
     default_targets,
     name_linears,
 )
+from compatcheck.architectures.heads import has_vocabulary
 from compatcheck.core.estimate import Assumption
 from compatcheck.memory.asked_facts import Given
 from compatcheck.memory.precision import adapter_bytes, copy_bytes, read_precision
@@ -135,7 +136,8 @@ def read_run(
         precomputed=source.flag("training.precompute_ref_log_probs", default=False),
         framework=str(source.get("training.framework") or ""),
         code=str(source.get("program.code") or ""),
-        makes_logits=source.get("program.makes_logits") is not False,
+        makes_logits=source.get("program.makes_logits") is not False
+        and has_vocabulary(model.model_type, str(source.get("model.architecture") or "")),
         entropy_computed=str(source.get("program.computes_entropy") or "asked"),
         offload_optimizer=_offloads_states(source, returning=False)
         or source.flag("training.fsdp_offload_params", False),
