@@ -162,9 +162,9 @@ def _count_attention(keys: Keys, layers: Found | None) -> Found | None:
         attending = pattern.count("*")
         return (attending, key) if 0 < attending < len(pattern) else None
     lists, key = keys.find("linear_attn_config")
-    attending = lists.get("full_attn_layers") if isinstance(lists, Mapping) else None
-    if key is not None and isinstance(attending, list):
-        return (len(attending), key) if 0 < len(attending) < amount else None
+    numbers = lists.get("full_attn_layers") if isinstance(lists, Mapping) else None
+    if key is not None and isinstance(numbers, list):
+        return (len(numbers), key) if 0 < len(numbers) < amount else None
     for name in ("full_attention_interval", "attn_layer_period"):
         value, key = keys.find(name)
         if key is not None and type(value) is int and 1 < value <= amount:
