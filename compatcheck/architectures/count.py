@@ -18,7 +18,6 @@ _FAMILIES = ("decoders", "experts", "hybrids", "multimodal", "encoders")
 """Modules with formulas, the likely ones first; a module is imported when the ones before it do not know the type."""
 _WITH_UNEQUAL_BLOCKS = frozenset({"hybrids", "multimodal", "recent", "remote_code"})
 """Modules some of whose types have blocks of several kinds."""
-_PACKAGE = "compatcheck.architectures"
 _UNMEASURED = ("remote_code", "recent", "text_encoders")
 """Modules with the types that the class defaults do not have."""
 
@@ -38,7 +37,7 @@ def read_keys(config: Mapping[str, object], path: str = "config.json") -> Keys |
         raise InputError("model_type is not a string", source=Source(path, "model_type"), hint="correct model_type")
     defaults = class_defaults(model_type)
     if defaults is None:
-        others = (import_module(f"{_PACKAGE}.{family}").CONFIGURATIONS for family in _UNMEASURED)
+        others = (import_module(f"compatcheck.architectures.{family}").CONFIGURATIONS for family in _UNMEASURED)
         defaults = next((known[model_type] for known in others if model_type in known), None)
     return None if defaults is None else Keys(config, defaults, path=path)
 
@@ -46,12 +45,14 @@ def read_keys(config: Mapping[str, object], path: str = "config.json") -> Keys |
 def count_keys(keys: Keys) -> ParameterCounts | None:
     """Count the model, or the part of one, whose keys are given."""
     for family in (*_FAMILIES, *_UNMEASURED):
-        formula = import_module(f"{_PACKAGE}.{family}").FORMULAS.get(keys.model_type)
+        formula = import_module(f"compatcheck.architectures.{family}").FORMULAS.get(keys.model_type)
         if formula is not None:
             counts: ParameterCounts | None = formula(keys)
             if counts is None or family not in _WITH_UNEQUAL_BLOCKS:
                 return counts
-            return counts._replace(linears=import_module(f"{_PACKAGE}.block_linears").list_block_linears(keys))
+            from compatcheck.architectures.block_linears import list_block_linears  # noqa: PLC0415 (not of dense models)
+
+            return counts._replace(linears=list_block_linears(keys))
     return None
 
 
@@ -89,11 +90,12 @@ def _is_counted_class(keys: Keys) -> bool:
         return False
     if not names or any(name.lower() in counted for name in names):
         return True
-    heads = import_module(f"{_PACKAGE}.heads")
-    return keys.model_type in heads.STEMS and heads.find_head(keys) is not None
+    from compatcheck.architectures.heads import STEMS, find_head  # noqa: PLC0415 (of text encoders alone)
+
+    return keys.model_type in STEMS and find_head(keys) is not None
 
 
 def known_model_types() -> tuple[str, ...]:
     """Return the model types that can be counted, sorted."""
-    modules = (import_module(f"{_PACKAGE}.{family}") for family in _FAMILIES)
+    modules = (import_module(f"compatcheck.architectures.{family}") for family in _FAMILIES)
     return tuple(sorted({model_type for module in modules for model_type in module.FORMULAS}))
