@@ -46,6 +46,10 @@ class Widths(Protocol):
         """Whose names its linear layers have, as `name_linears` says."""
 
     @property
+    def unequal(self) -> tuple[TowerLinear, ...]:
+        """Linear layers of blocks that differ, as transformers names them; none where all blocks are alike."""
+
+    @property
     def gated(self) -> bool:
         """Whether the MLP has a gate, where the names leave it open."""
 
@@ -93,8 +97,11 @@ def _meanings() -> Mapping[str, str]:
 def default_targets(names: str) -> tuple[str, ...]:
     """Return the targets that peft takes for a type where none is named: queries and values, or what has both in one.
 
-    Source: peft 0.18.1 utils/constants.py TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING; for phi it adds the MLP.
+    Source: peft 0.18.1 utils/constants.py TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING; for phi it adds the MLP; for
+    nemotron_h all of attention (0.21.2).
     """
+    if names == "nemotron_h":
+        return ("q_proj", "k_proj", "v_proj", "o_proj")
     listed = list_linears(names) or list_linears("") or {}
     kinds = {"query", "value", "qkv", *(("up", "down") if names == "phi" else ())}
     return tuple(path.rpartition(".")[2] for path, kind in listed.items() if kind in kinds)
@@ -122,8 +129,36 @@ def _is_named(path: str, targets: Iterable[str]) -> bool:
     return any(f".{path}".endswith(f".{name}") for name in targets)
 
 
+def _select(linears: Iterable[TowerLinear], targets: Iterable[str]) -> list[TowerLinear]:
+    """Return those of the linear layers that are adapted."""
+    return [
+        one
+        for one in linears
+        if not _ALL.isdisjoint(targets)
+        or (ALL_ATTENTION if one.is_attention else ALL_MLP if one.is_mlp else "") in targets
+        or _is_named(one.path, targets)
+    ]
+
+
 def target_shapes(model: Widths, targets: tuple[str, ...]) -> tuple[tuple[str, int, int], ...]:
-    """Return the adapted linear layers of one block: what feeds it, inputs and outputs."""
+    """Return the adapted linear layers of one block: what feeds it, inputs and outputs; of unequal blocks their mean."""
+    if model.unequal:
+        feeds = {
+            "query": "attention",
+            "key": "attention",
+            "value": "attention",
+            "gate": "mlp",
+            "up": "mlp",
+            "down": "down",
+        }
+        return tuple(
+            (
+                feeds.get(_meanings().get(one.path.rpartition(".")[2], ""), one.path),
+                one.blocks * one.inputs // model.layers,
+                one.blocks * one.outputs // model.layers,
+            )
+            for one in _select(model.unequal, targets)
+        )
     query, key, hidden, width = model.query_width, model.key_width, model.hidden, model.intermediate
     shapes = {
         "query": ("attention", hidden, query),
@@ -144,9 +179,11 @@ def count_adapters(model: Widths, rank: int, targets: tuple[str, ...], *, decomp
 
     Source: equation 3 of LoRA (arXiv 2106.09685), equation 5 of DoRA (arXiv 2402.09353); peft tuners/lora/layer.py.
     """
+    head = 0 if HEADS.isdisjoint(targets) else _count(rank, model.hidden, model.vocab, decomposed=decomposed)
+    if model.unequal:
+        return head + _sum(_select(model.unequal, targets), rank, decomposed=decomposed)
     shapes = target_shapes(model, targets)
     block = sum(_count(rank, inputs, outputs, decomposed=decomposed) for _, inputs, outputs in shapes)
-    head = 0 if HEADS.isdisjoint(targets) else _count(rank, model.hidden, model.vocab, decomposed=decomposed)
     return model.layers * block + head
 
 
@@ -155,11 +192,11 @@ def count_tower_adapters(
 ) -> int:
     """Count the parameters of adapters in the blocks of a vision tower, of the targets that are looked for there."""
     names = [name.removeprefix(OF_TOWER) for name in targets if name.startswith(OF_TOWER)]
-    return sum(
-        one.blocks * _count(rank, one.inputs, one.outputs, decomposed=decomposed)
-        for one in tower
-        if (ALL_ATTENTION if one.is_attention else ALL_MLP) in names or _is_named(one.path, names)
-    )
+    return _sum(_select(tower, names), rank, decomposed=decomposed)
+
+
+def _sum(linears: Iterable[TowerLinear], rank: int, *, decomposed: bool) -> int:
+    return sum(one.blocks * _count(rank, one.inputs, one.outputs, decomposed=decomposed) for one in linears)
 
 
 def _count(rank: int, inputs: int, outputs: int, *, decomposed: bool) -> int:

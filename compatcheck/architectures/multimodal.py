@@ -42,6 +42,7 @@ _TEXT: Mapping[str, Formula] = {
     "gemma4_text": experts.FORMULAS["gemma4_text"],
     "glm4v_text": lambda keys: decoders.llama(keys, qkv_bias=True, norms=4, head_dim=False),
     "llama4_text": experts.FORMULAS["llama4_text"],
+    "mistral4": experts.FORMULAS["deepseek_v3"],
     "mllama_text_model": _mllama_text,
     "qwen2_5_vl_text": _qwen2_vl_text,
     "qwen2_vl_text": _qwen2_vl_text,

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class TowerLinear(NamedTuple):
-    """A linear layer that each of some blocks of a tower has."""
+    """A linear layer that each of some blocks has, of a tower or of a language model whose blocks differ."""
 
     path: str
     """Its name inside a block."""
@@ -24,6 +24,11 @@ class TowerLinear(NamedTuple):
     def is_attention(self) -> bool:
         """Whether it is part of attention, and not of an MLP."""
         return "attn" in self.path or "attention" in self.path
+
+    @property
+    def is_mlp(self) -> bool:
+        """Whether it is part of an MLP, which a tower calls as it likes; a mixer is neither."""
+        return not (self.is_attention or self.path.startswith(("mamba.", "mixer.")))
 
     def __str__(self) -> str:
         return f"{self.path} {self.blocks}x{self.inputs}x{self.outputs}"
@@ -65,6 +70,8 @@ class ParameterCounts(NamedTuple):
     """The rest: final norm, position embeddings, pooling, heads that are no vocabulary projection."""
     tower: tuple[TowerLinear, ...] = ()
     """Linear layers in the blocks of the vision tower, where its type is known."""
+    linears: tuple[TowerLinear, ...] = ()
+    """Linear layers in the blocks of the language model where these differ, and its type is known."""
 
 
 class Layer(NamedTuple):

@@ -12,6 +12,7 @@ from compatcheck.architectures.adapters import (
     default_targets,
     name_linears,
 )
+from compatcheck.architectures.heads import has_vocabulary
 from compatcheck.core.estimate import Assumption
 from compatcheck.memory.asked_facts import Given
 from compatcheck.memory.precision import adapter_bytes, copy_bytes, read_precision
@@ -135,7 +136,8 @@ def read_run(
         precomputed=source.flag("training.precompute_ref_log_probs", default=False),
         framework=str(source.get("training.framework") or ""),
         code=str(source.get("program.code") or ""),
-        makes_logits=source.get("program.makes_logits") is not False,
+        makes_logits=source.get("program.makes_logits") is not False
+        and has_vocabulary(model.model_type, str(source.get("model.architecture") or "")),
         entropy_computed=str(source.get("program.computes_entropy") or "asked"),
         offload_optimizer=_offloads_states(source, returning=False)
         or source.flag("training.fsdp_offload_params", False),
@@ -392,6 +394,9 @@ def read_model(source: Given, versions: Mapping[str, tuple[int, ...]]) -> Model:
     attention = source.assume("model.attn_implementation", own or usual, reason)
     quantization = source.get("model.quantization")
     model_type = str(source.get("model.model_type") or "")
+    linears = name_linears(
+        model_type, source.get("training.sharding"), runs_transformers=source.get("program.runs_transformers")
+    )
     return Model(
         model_type=model_type,
         parameters=total,
@@ -417,11 +422,10 @@ def read_model(source: Given, versions: Mapping[str, tuple[int, ...]]) -> Model:
         activation=str(source.get("model.hidden_act") or ""),
         quantization=str(quantization) if isinstance(quantization, str) else None,
         double_quantization=_truth(source.get("model.double_quantization")),
-        linears=name_linears(
-            model_type, source.get("training.sharding"), runs_transformers=source.get("program.runs_transformers")
-        ),
+        linears=linears,
         gated=gated,
-        tower=_read_tower(source),
+        tower=_read_linears(source, "model.tower_linears"),
+        unequal=_read_linears(source, "model.block_linears") if linears == model_type else (),
         latent=source.integer("model.latent_cache_width", 0),
     )
 
@@ -535,16 +539,16 @@ def _count_trainable(
     return trainable, 0, trainable
 
 
-def _read_tower(source: Given) -> tuple[TowerLinear, ...]:
-    """Return the linear layers of the vision tower, where there are any.
+def _read_linears(source: Given, fact: str) -> tuple[TowerLinear, ...]:
+    """Return the linear layers of the vision tower, or of unequal blocks, where there are any.
 
     Raises:
         UsageError: they are told otherwise than a file's are.
     """
-    lines = source.get("model.tower_linears")
+    lines = source.get(fact)
     if not isinstance(lines, tuple):
         return ()
-    from compatcheck.architectures.parts import read_tower_linear  # noqa: PLC0415 (only of a model with a tower)
+    from compatcheck.architectures.parts import read_tower_linear  # noqa: PLC0415 (only of a model with such layers)
 
     try:
         return tuple(map(read_tower_linear, map(str, lines)))
@@ -552,7 +556,7 @@ def _read_tower(source: Given) -> tuple[TowerLinear, ...]:
         from compatcheck.core.errors import UsageError  # noqa: PLC0415 (on the way to an error)
 
         hint = "give each as: attn.proj 32x1280x1280 (name, blocks x inputs x outputs)"
-        raise UsageError("model.tower_linears holds what is no linear layer", hint=hint) from error
+        raise UsageError(f"{fact} holds what is no linear layer", hint=hint) from error
 
 
 def _count_of_parameters(source: Given, model: Model, rank: int) -> int:

@@ -52,6 +52,8 @@ class Model(NamedTuple):
     """The MLP has a gate, where its recipe leaves it open."""
     tower: tuple[TowerLinear, ...] = ()
     """Linear layers in the blocks of the vision tower, where its type is known."""
+    unequal: tuple[TowerLinear, ...] = ()
+    """Linear layers of the language model's blocks where these differ and have the names of transformers."""
     latent: int = 0
     """Width of what latent attention keeps of a token in each layer; 0 where keys and values are kept."""
 

@@ -1,10 +1,13 @@
 """Facts that follow from other facts by arithmetic or by the meaning of a setting; each names what it was derived from."""
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.document import SPREADING
 from compatcheck.core.facts import Fact, Value
+
+if TYPE_CHECKING:
+    from compatcheck.architectures.parts import TowerLinear
 
 
 class Derivation(NamedTuple):
@@ -181,6 +184,7 @@ class _Widths(NamedTuple):
     vocab: int
     linears: str
     gated: bool
+    unequal: "tuple[TowerLinear, ...]"
 
 
 _COUNTED = (
@@ -211,10 +215,11 @@ def _count_adapters(facts: Mapping[str, Fact]) -> Fact | None:
         list_linears,
         name_linears,
     )
+    from compatcheck.architectures.parts import read_tower_linear  # noqa: PLC0415 (only with adapters)
 
     if method.value not in LOW_RANK:
         return None
-    if any(name in facts and facts[name].value for name in _UNCOUNTED) or any(name not in facts for name in _COUNTED):
+    if any(name not in facts for name in _COUNTED):
         return None
     rank, targets, hidden, intermediate, heads, kv_heads, width, layers = (facts[name].value for name in _COUNTED)
     numbers = (rank, hidden, intermediate, heads, kv_heads, width, layers)
@@ -225,10 +230,17 @@ def _count_adapters(facts: Mapping[str, Fact]) -> Fact | None:
         for name in ("model.model_type", SHARDING, "program.runs_transformers", "model.gated_mlp", "model.vocab_size")
     )
     linears = name_linears(str(kind or ""), sharding, runs_transformers=of_transformers)
-    if list_linears(linears) is None or (not vocab and not HEADS.isdisjoint(targets)):
+    listed = facts.get("model.block_linears") if linears == kind else None
+    unequal = (
+        () if listed is None or not isinstance(listed.value, tuple) else tuple(map(read_tower_linear, listed.value))
+    )
+    uncounted = {*_UNCOUNTED} - ({"model.attention_layers"} if unequal else set())
+    if any(name in facts and facts[name].value for name in uncounted):
+        return None
+    if (list_linears(linears) is None and not unequal) or (not vocab and not HEADS.isdisjoint(targets)):
         return None
     sizes: Any = (hidden, intermediate, heads * width, kv_heads * width, layers, vocab or 0)  # type: ignore[operator]  # as tested
-    shape = _Widths._make((*sizes, linears, gated is not False))
+    shape = _Widths._make((*sizes, linears, gated is not False, unequal))
     count = count_adapters(shape, rank, tuple(map(str, targets)), decomposed=method.value == "dora")  # type: ignore[arg-type]  # as tested
     sources = tuple(dict.fromkeys(source for name in _COUNTED[:2] for source in facts[name].sources))
     note = "rank × (inputs + outputs) of each adapted layer"

@@ -35,6 +35,7 @@ OWN_FACTS = frozenset(_COUNTS) | {
     f"model.{name}"
     for name in (
         "tower_linears",
+        "block_linears",
         "model_type",
         "architecture",
         "hidden_size",
@@ -98,6 +99,8 @@ def make_model_document(
             skipped.append(Skipped(source._replace(key=key), error.message, error.hint))
     if counts is not None:
         statements.extend(Statement(fact, words, getattr(counts, field)) for fact, field in _COUNTS.items())
+        if counts.linears:
+            statements.append(Statement("model.block_linears", words, tuple(sorted(map(str, counts.linears)))))
         if counts.tower:
             statements.append(Statement("model.tower_linears", words, tuple(sorted(map(str, counts.tower)))))
     else:

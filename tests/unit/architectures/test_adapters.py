@@ -28,6 +28,7 @@ class Shape(NamedTuple):
     vocab: int = 32000
     linears: str = "llama"
     gated: bool = True
+    unequal: tuple[TowerLinear, ...] = ()
 
 
 LLAMA = Shape()
