@@ -421,3 +421,10 @@ def test_a_choice_that_decides_the_same_either_way_is_decided() -> None:
     )
     assert run("not (2 if training.packing else 1)") is False
     assert run("(4 if training.packing else 0) and training.packing") == Unknown(frozenset({"training.packing"}))
+
+
+def test_a_range_that_is_one_of_two_is_asked_for_both() -> None:
+    asked = "installed('torch', '>=2' if training.packing else '<1') or f.a"
+    assert run(asked, torch=False, **{"f.a": False}) is False
+    assert run(asked, torch=True, **{"f.a": False}) is True
+    assert run(asked, **{"f.a": False}) == Unknown(frozenset({"training.packing", "version of torch"}))
