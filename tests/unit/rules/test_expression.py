@@ -350,6 +350,11 @@ def test_states_frozen_weights_and_shards_are_counted_as_they_are() -> None:
     )
     mesh: dict[str, object] = {"training__hsdp_shard_size": 2, "training__tensor_parallel": 4}
     assert ask("16 / shard_ranks()", training__fsdp_version=2, **mesh, **ranks) == 2
+    experts: dict[str, object] = {"model__expert_parameters": 4, "transformers": False}
+    assert ask("fused_experts()", model__expert_parameters=0) is False
+    assert ask("fused_experts()", model__expert_parameters=4, transformers=True) is True
+    assert ask("fused_experts()", model__model_type="qwen3_moe", **experts) is False
+    assert ask("fused_experts()", model__model_type="gpt_oss", **experts) is True
 
 
 def test_functions() -> None:
