@@ -112,8 +112,8 @@ WRITTEN_OUT = {
         ' else training.hsdp_shard_size * head_ranks() if declared("training.hsdp_shard_size") else hardware.world_size'
     ),
     "fused_experts": (
-        'model.expert_parameters > 0 and (installed("transformers", ">=5.0.0") or model.model_type in {"aria", "aria_text", "dbrx",'
-        ' "gpt_oss", "granitemoe", "granitemoehybrid", "granitemoeshared", "jetmoe", "llama4", "llama4_text", "qwen3_vl_moe",'
+        'model.expert_parameters > 0 and (installed("transformers", ">=5.0.0") or model.model_type in {"aria", "aria_text",'
+        ' "dbrx", "gpt_oss", "granitemoe", "granitemoehybrid", "granitemoeshared", "jetmoe", "llama4", "llama4_text", "qwen3_vl_moe",'
         ' "qwen3_vl_moe_text"})'
     ),
     "attention_layers": ('model.attention_layers if declared("model.attention_layers") else model.num_hidden_layers'),
