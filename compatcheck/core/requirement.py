@@ -331,7 +331,7 @@ def _can_hold(specifier: str) -> bool:
 
 
 def _names_finals(specifier: str, clauses: Iterable[Sequence[str]]) -> bool:
-    """Tell whether a range compares final releases alone, by order: local labels, pre- and post-releases have rules of their own."""
+    """Tell whether a range compares final releases alone, by order: labels, pre- and post-releases have rules of their own."""
     return "+" not in specifier and not any(
         comparison not in OPERATORS or "post" in operand or read_final_release(operand) is None
         for comparison, *operands in clauses

@@ -113,8 +113,8 @@ WRITTEN_OUT = {
     ),
     "fused_experts": (
         'model.expert_parameters > 0 and (installed("transformers", ">=5.0.0") or model.model_type in {"aria", "aria_text",'
-        ' "dbrx", "gpt_oss", "granitemoe", "granitemoehybrid", "granitemoeshared", "jetmoe", "llama4", "llama4_text", "qwen3_vl_moe",'
-        ' "qwen3_vl_moe_text"})'
+        ' "dbrx", "gpt_oss", "granitemoe", "granitemoehybrid", "granitemoeshared", "jetmoe", "llama4", "llama4_text",'
+        ' "qwen3_vl_moe", "qwen3_vl_moe_text"})'
     ),
     "attention_layers": ('model.attention_layers if declared("model.attention_layers") else model.num_hidden_layers'),
 }
