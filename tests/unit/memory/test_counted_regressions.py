@@ -57,6 +57,9 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str], dict[str, Value]]] = {
     "trl/kto-keeps-kl-logits": (
         {"trl": "0.16.1"}, {"trl": "0.17.0"}, {**TRL, "training.trainer": "kto", "training.loss_type": "kto"},
     ),
+    "verl/no-sync-keeps-unsharded-gradients": (
+        {"verl": "0.9.0"}, {"verl": "0.8.0"}, {**FSDP2, **VERL},
+    ),
     "verl/entropy-computed-when-unused": (
         {"verl": "0.3.0"}, {"verl": "0.4.0"}, {**VERL, "training.entropy_coefficient": 0.0},
     ),
