@@ -66,6 +66,8 @@ class Unresolved(NamedTuple):
     """The value as it is spelled, with what is known filled in, where that may tell something: ``$HOME/models/Qwen2.5-7B``."""
     follows: bool = False
     """Whether no key decides it and no default does: it follows from other facts where these are known."""
+    without: tuple[str, ...] = ()
+    """Keys that have to be left out, for it decides nothing where one is given: something else does."""
 
 
 TAKEN_AS_EMPTY = "assumed: no arguments are given"

@@ -270,8 +270,8 @@ def _unsharded(
     """Return bytes of one gradient that FSDP leaves whole between micro batches; 0 where it does not.
 
     Under ``no_sync`` nothing is scattered: FSDP1 keeps whole gradients in the compute dtype (torch 2.8.0
-    distributed/fsdp/_runtime_utils.py, _post_backward_hook), FSDP2 in the reduce dtype, from accelerate 1.11.0 on
-    (accelerator.py, no_sync: ``set_requires_gradient_sync``).
+    distributed/fsdp/_runtime_utils.py, _post_backward_hook), FSDP2 in the reduce dtype; that of accelerate reaches FSDP2
+    from 1.11.0 on (accelerator.py, no_sync: ``set_requires_gradient_sync``).
     """
     if (
         parallel.sharding != "fsdp"
@@ -280,7 +280,7 @@ def _unsharded(
         or _runs_unsynchronised(source) is False
     ):
         return 0.0
-    accelerate = versions.get("accelerate")
+    accelerate = versions.get("accelerate") if source.get("program.uses_accelerate") is not False else None
     if source.get("training.fsdp_version") == 2:
         return 0.0 if accelerate is not None and accelerate < (1, 11) else precision.reduce
     return precision.compute

@@ -28,6 +28,7 @@ COUNTED = frozenset(
         "trl/kto-copies-shifted-logits",  # closed_form/trl_logits.py
         "trl/kto-keeps-kl-logits",  # closed_form/trl_logits.py
         "verl/entropy-computed-when-unused",  # closed_form/policy_logits.py, _verl
+        "verl/no-sync-keeps-unsharded-gradients",  # closed_form/gradients.py
     }
 )
 """Regressions whose effect a formula of the estimate has already, by release or setting, with its module. Each makes a

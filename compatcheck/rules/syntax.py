@@ -67,6 +67,7 @@ _FUNCTIONS = {
     "moment_bytes": 0,
     "reached_parameters": 0,
     "shard_ranks": 0,
+    "fused_experts": 0,
 }
 """Name → number of arguments; None takes any positive number."""
 WRITTEN_OUT = {
@@ -109,6 +110,11 @@ WRITTEN_OUT = {
         " else hardware.gpus_per_node if training.fsdp_version == 1"
         ' and training.fsdp_sharding_strategy in ("hybrid_shard", "hybrid_shard_zero2")'
         ' else training.hsdp_shard_size * head_ranks() if declared("training.hsdp_shard_size") else hardware.world_size'
+    ),
+    "fused_experts": (
+        'model.expert_parameters > 0 and (installed("transformers", ">=5.0.0") or model.model_type in {"aria", "aria_text",'
+        ' "dbrx", "gpt_oss", "granitemoe", "granitemoehybrid", "granitemoeshared", "jetmoe", "llama4", "llama4_text",'
+        ' "qwen3_vl_moe", "qwen3_vl_moe_text"})'
     ),
     "attention_layers": ('model.attention_layers if declared("model.attention_layers") else model.num_hidden_layers'),
 }

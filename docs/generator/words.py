@@ -35,6 +35,7 @@ FUNCTIONS = {
     "stages": "devices that the blocks of a model are shared out to",
     "moment_bytes": "bytes that the optimizer keeps of each float32 parameter besides, 8 where nobody names one",
     "reached_parameters": "parameters that backward comes by: what is trained, and beside adapters all",
+    "fused_experts": "whether a layer's experts are parameters of several dimensions, and no linears",
     "shard_ranks": "ranks that FSDP divides a parameter by",
     "attention_layers": "blocks with attention scores",
     "saved_modules": "parameters of embedding and head that are trained in full beside adapters",

@@ -350,6 +350,11 @@ def test_states_frozen_weights_and_shards_are_counted_as_they_are() -> None:
     )
     mesh: dict[str, object] = {"training__hsdp_shard_size": 2, "training__tensor_parallel": 4}
     assert ask("16 / shard_ranks()", training__fsdp_version=2, **mesh, **ranks) == 2
+    experts: dict[str, object] = {"model__expert_parameters": 4, "transformers": False}
+    assert ask("fused_experts()", model__expert_parameters=0) is False
+    assert ask("fused_experts()", model__expert_parameters=4, transformers=True) is True
+    assert ask("fused_experts()", model__model_type="qwen3_moe", **experts) is False
+    assert ask("fused_experts()", model__model_type="gpt_oss", **experts) is True
 
 
 def test_functions() -> None:
@@ -421,3 +426,10 @@ def test_a_choice_that_decides_the_same_either_way_is_decided() -> None:
     )
     assert run("not (2 if training.packing else 1)") is False
     assert run("(4 if training.packing else 0) and training.packing") == Unknown(frozenset({"training.packing"}))
+
+
+def test_a_range_that_is_one_of_two_is_asked_for_both() -> None:
+    asked = "installed('torch', '>=2' if training.packing else '<1') or f.a"
+    assert run(asked, torch=False, **{"f.a": False}) is False
+    assert run(asked, torch=True, **{"f.a": False}) is True
+    assert run(asked, **{"f.a": False}) == Unknown(frozenset({"training.packing", "version of torch"}))
