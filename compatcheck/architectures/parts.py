@@ -65,6 +65,8 @@ class ParameterCounts(NamedTuple):
     """The rest: final norm, position embeddings, pooling, heads that are no vocabulary projection."""
     tower: tuple[TowerLinear, ...] = ()
     """Linear layers in the blocks of the vision tower, where its type is known."""
+    unused: bool | None = None
+    """Whether the vision tower computes what the model takes nothing of; None where nobody knows."""
 
 
 class Layer(NamedTuple):

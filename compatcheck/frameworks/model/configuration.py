@@ -35,6 +35,7 @@ OWN_FACTS = frozenset(_COUNTS) | {
     f"model.{name}"
     for name in (
         "tower_linears",
+        "tower_outputs_unused",
         "model_type",
         "architecture",
         "hidden_size",
@@ -100,6 +101,8 @@ def make_model_document(
         statements.extend(Statement(fact, words, getattr(counts, field)) for fact, field in _COUNTS.items())
         if counts.tower:
             statements.append(Statement("model.tower_linears", words, tuple(sorted(map(str, counts.tower)))))
+        if counts.unused is not None:
+            statements.append(Statement("model.tower_outputs_unused", words, counts.unused))
     else:
         model_type = config.get("model_type")
         reason = f"parameters of model type {model_type!r} cannot be counted from its configuration"
