@@ -103,7 +103,7 @@ def _evaluate_once(code: Code, scope: FactScope, found: dict[int, object]) -> ob
 
 
 def _is_unstated(exception: Code, value: Unknown, scope: FactScope) -> bool:
-    """Tell whether an exception hangs on what no file states alone, or on a package that none names and on nothing known to hold."""
+    """Tell whether an exception hangs on what no file states alone, or on a package that none names and nothing known beside."""
     parts = conjuncts(exception)
     unnamed = [one for one in parts if one[:2] == ["call", "installed"] and scope.package(str(one[2][1])) is None]
     if unnamed:
