@@ -16,7 +16,7 @@ from compatcheck.architectures.parts import (
     gated_mlp,
     linear,
 )
-from compatcheck.architectures.towers import LINEARS, TOWERS
+from compatcheck.architectures.towers import LINEARS, TOWERS, computes_unused
 
 if TYPE_CHECKING:
     from compatcheck.architectures.decoders import Formula
@@ -90,7 +90,12 @@ def _join(
     if counts is None:
         return None
     towers = TOWERS[vision.model_type](vision) + between
-    return counts._replace(vision=towers, total=counts.total + towers, tower=LINEARS[vision.model_type](vision))
+    return counts._replace(
+        vision=towers,
+        total=counts.total + towers,
+        tower=LINEARS[vision.model_type](vision),
+        unused=computes_unused(keys, vision),
+    )
 
 
 def _parts(keys: Keys, *fixed: str) -> tuple[Keys | None, Keys | None]:

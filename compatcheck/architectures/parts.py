@@ -72,6 +72,8 @@ class ParameterCounts(NamedTuple):
     """Linear layers in the blocks of the vision tower, where its type is known."""
     linears: tuple[TowerLinear, ...] = ()
     """Linear layers in the blocks of the language model where these differ, and its type is known."""
+    unused: bool | None = None
+    """Whether the vision tower computes what the model takes nothing of; None where nobody knows."""
 
 
 class Layer(NamedTuple):

@@ -36,6 +36,7 @@ OWN_FACTS = frozenset(_COUNTS) | {
     for name in (
         "tower_linears",
         "block_linears",
+        "tower_outputs_unused",
         "model_type",
         "architecture",
         "hidden_size",
@@ -103,6 +104,8 @@ def make_model_document(
             statements.append(Statement("model.block_linears", words, tuple(sorted(map(str, counts.linears)))))
         if counts.tower:
             statements.append(Statement("model.tower_linears", words, tuple(sorted(map(str, counts.tower)))))
+        if counts.unused is not None:
+            statements.append(Statement("model.tower_outputs_unused", words, counts.unused))
     else:
         model_type = config.get("model_type")
         reason = f"parameters of model type {model_type!r} cannot be counted from its configuration"

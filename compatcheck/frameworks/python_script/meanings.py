@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _TRL = {
     "SFT": "sft", "DPO": "dpo", "GRPO": "grpo", "KTO": "kto", "ORPO": "orpo", "CPO": "cpo", "RLOO": "rloo", "PPO": "ppo",
     "PPOv2": "ppo", "RLOOv2": "rloo", "Reward": "reward", "PRM": "prm", "GKD": "gkd", "OnlineDPO": "online_dpo", "XPO": "xpo",
-    "NashMD": "nash_md", "BCO": "bco",
+    "NashMD": "nash_md", "BCO": "bco", "Distillation": "distillation", "SDPO": "sdpo", "SDFT": "sdft",
 }  # fmt: skip
 TRL_CONFIGS = {f"{name}Config": trainer for name, trainer in _TRL.items()}
 TRL_TRAINERS = {f"{name}Trainer": trainer for name, trainer in _TRL.items()}

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run
 
-POLICY_TRAINERS = frozenset({"grpo", "ppo", "rloo", "online_dpo", "xpo", "nash_md", "gkd", "reinforce"})
+POLICY_TRAINERS = frozenset(
+    {"grpo", "ppo", "rloo", "online_dpo", "xpo", "nash_md", "gkd", "distillation", "sdpo", "sdft", "reinforce"}
+)
 VERL = frozenset({"verl", "verl-engine"})
 """Code that takes log-probabilities as verl's actor does: its workers, and its engines, for supervised training too."""
 SKYRL, PARALLEL_CHUNKS, AREAL, NEMO_RL = "skyrl", "parallel-chunks", "areal", "nemo-rl"
