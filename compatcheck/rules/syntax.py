@@ -108,7 +108,7 @@ WRITTEN_OUT = {
         '1 if training.fsdp_version == 1 and training.fsdp_sharding_strategy == "no_shard"'
         " else hardware.gpus_per_node if training.fsdp_version == 1"
         ' and training.fsdp_sharding_strategy in ("hybrid_shard", "hybrid_shard_zero2")'
-        ' else training.hsdp_shard_size * head_ranks() if declared("training.hsdp_shard_size") else hardware.world_size'
+        ' else training.hsdp_shard_size * head_ranks() * stages() if declared("training.hsdp_shard_size") else hardware.world_size'
     ),
     "attention_layers": ('model.attention_layers if declared("model.attention_layers") else model.num_hidden_layers'),
 }
@@ -125,7 +125,7 @@ WRITTEN_OUT = {
 - ``attention_layers``: blocks with attention scores
 - ``moment_bytes``: what an optimizer keeps of each float32 parameter besides, Adam's where nobody names one
 - ``reached_parameters``: parameters from the first trained one on; beside adapters that is all of them
-- ``shard_ranks``: ranks that FSDP divides a parameter by
+- ``shard_ranks``: ranks that hold one copy of the model under FSDP, split matrices and stages counted
 - ``saved_modules``: parameters of embedding and head that are trained in full beside adapters
 - ``float32_outputs``: what a model returns is float32, by weights or by accelerate, which casts it outside DeepSpeed and FSDP2
 - ``own_layers``: layers of the program run in place of those of transformers
