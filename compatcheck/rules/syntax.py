@@ -66,6 +66,7 @@ _FUNCTIONS = {
     "float32_outputs": 0,
     "moment_bytes": 0,
     "reached_parameters": 0,
+    "trained_parameters": 0,
     "shard_ranks": 0,
 }
 """Name → number of arguments; None takes any positive number."""
@@ -104,6 +105,10 @@ WRITTEN_OUT = {
         'model.trainable_parameters if (training.peft in (None, "freeze") if declared("training.peft") else False)'
         " else model.parameters"
     ),
+    "trained_parameters": (
+        'model.trainable_parameters if declared("model.trainable_parameters") else model.parameters'
+        ' if (training.peft in (None, "freeze") if declared("training.peft") else True) else saved_modules()'
+    ),
     "shard_ranks": (
         '1 if training.fsdp_version == 1 and training.fsdp_sharding_strategy == "no_shard"'
         " else hardware.gpus_per_node if training.fsdp_version == 1"
@@ -125,6 +130,7 @@ WRITTEN_OUT = {
 - ``attention_layers``: blocks with attention scores
 - ``moment_bytes``: what an optimizer keeps of each float32 parameter besides, Adam's where nobody names one
 - ``reached_parameters``: parameters from the first trained one on; beside adapters that is all of them
+- ``trained_parameters``: parameters that are trained; where nobody counts them, those that adapters leave frozen are none
 - ``shard_ranks``: ranks that hold one copy of the model under FSDP, split matrices and stages counted
 - ``saved_modules``: parameters of embedding and head that are trained in full beside adapters
 - ``float32_outputs``: what a model returns is float32, by weights or by accelerate, which casts it outside DeepSpeed and FSDP2
