@@ -111,9 +111,9 @@ WRITTEN_OUT = {
     ),
     "shard_ranks": (
         '1 if training.fsdp_version == 1 and training.fsdp_sharding_strategy == "no_shard"'
+        ' else training.hsdp_shard_size * head_ranks() * stages() if declared("training.hsdp_shard_size")'
         " else hardware.gpus_per_node if training.fsdp_version == 1"
-        ' and training.fsdp_sharding_strategy in ("hybrid_shard", "hybrid_shard_zero2")'
-        ' else training.hsdp_shard_size * head_ranks() * stages() if declared("training.hsdp_shard_size") else hardware.world_size'
+        ' and training.fsdp_sharding_strategy in ("hybrid_shard", "hybrid_shard_zero2") else hardware.world_size'
     ),
     "attention_layers": ('model.attention_layers if declared("model.attention_layers") else model.num_hidden_layers'),
 }
