@@ -66,6 +66,7 @@ _FUNCTIONS = {
     "float32_outputs": 0,
     "moment_bytes": 0,
     "reached_parameters": 0,
+    "trained_parameters": 0,
     "shard_ranks": 0,
     "fused_experts": 0,
 }
@@ -105,11 +106,15 @@ WRITTEN_OUT = {
         'model.trainable_parameters if (training.peft in (None, "freeze") if declared("training.peft") else False)'
         " else model.parameters"
     ),
+    "trained_parameters": (
+        'model.trainable_parameters if declared("model.trainable_parameters") else model.parameters'
+        ' if (training.peft in (None, "freeze") if declared("training.peft") else True) else saved_modules()'
+    ),
     "shard_ranks": (
         '1 if training.fsdp_version == 1 and training.fsdp_sharding_strategy == "no_shard"'
+        ' else training.hsdp_shard_size * head_ranks() * stages() if declared("training.hsdp_shard_size")'
         " else hardware.gpus_per_node if training.fsdp_version == 1"
-        ' and training.fsdp_sharding_strategy in ("hybrid_shard", "hybrid_shard_zero2")'
-        ' else training.hsdp_shard_size * head_ranks() if declared("training.hsdp_shard_size") else hardware.world_size'
+        ' and training.fsdp_sharding_strategy in ("hybrid_shard", "hybrid_shard_zero2") else hardware.world_size'
     ),
     "fused_experts": (
         'model.expert_parameters > 0 and (installed("transformers", ">=5.0.0") or model.model_type in {"aria", "aria_text",'
@@ -131,7 +136,8 @@ WRITTEN_OUT = {
 - ``attention_layers``: blocks with attention scores
 - ``moment_bytes``: what an optimizer keeps of each float32 parameter besides, Adam's where nobody names one
 - ``reached_parameters``: parameters from the first trained one on; beside adapters that is all of them
-- ``shard_ranks``: ranks that FSDP divides a parameter by
+- ``trained_parameters``: parameters that are trained; where nobody counts them, those that adapters leave frozen are none
+- ``shard_ranks``: ranks that hold one copy of the model under FSDP, split matrices and stages counted
 - ``saved_modules``: parameters of embedding and head that are trained in full beside adapters
 - ``float32_outputs``: what a model returns is float32, by weights or by accelerate, which casts it outside DeepSpeed and FSDP2
 - ``own_layers``: layers of the program run in place of those of transformers

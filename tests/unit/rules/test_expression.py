@@ -342,6 +342,9 @@ def test_states_frozen_weights_and_shards_are_counted_as_they_are() -> None:
     assert ask("min(6, reached_parameters())", training__peft="freeze", **sizes) == 2
     assert ask("min(6, reached_parameters())", training__peft="lora", **sizes) == 6
     assert ask("min(6, reached_parameters())", **sizes) == 6
+    assert ask("trained_parameters()", **sizes) == 2
+    assert ask("trained_parameters()", model__parameters=8) == 8
+    assert ask("trained_parameters()", model__parameters=8, training__peft="lora") == 0
     ranks: dict[str, object] = {"hardware__world_size": 16, "hardware__gpus_per_node": 8}
     assert ask("16 / shard_ranks()", training__fsdp_version=2, **ranks) == 1
     assert (
@@ -355,6 +358,9 @@ def test_states_frozen_weights_and_shards_are_counted_as_they_are() -> None:
     assert ask("fused_experts()", model__expert_parameters=4, transformers=True) is True
     assert ask("fused_experts()", model__model_type="qwen3_moe", **experts) is False
     assert ask("fused_experts()", model__model_type="gpt_oss", **experts) is True
+    assert ask("16 / shard_ranks()", training__fsdp_version=2, training__pipeline_parallel=2, **mesh, **ranks) == 1
+    hybrid = {"training__fsdp_version": 1, "training__fsdp_sharding_strategy": "hybrid_shard"}
+    assert ask("16 / shard_ranks()", training__hsdp_shard_size=4, **hybrid, **ranks) == 4
 
 
 def test_functions() -> None:
