@@ -35,7 +35,9 @@ def read(folder: Path, text: str) -> list[TrainingCommand]:
         "cat > mp.conf <<EOF\n0-7 CMD\nEOF\nsrun -n 8 --multi-prog mp.conf", "retry python -m verl.trainer.main_ppo a.b=c",
         "python - <<EOF\nimport os\nos.system('CMD')\nEOF", "python -c \"import subprocess; subprocess.run('CMD', shell=True)\"",
         "python -c \"run(['deepspeed', 'train.py', '--deepspeed', 'ds.json'])\"", "retry llamafactory-cli train a.yaml",
-        'if [ -n "$RUN" ]; then retry CMD; fi', "x=$(retry CMD)", "$PY train.py --deepspeed ds.json --output_dir o", "$L --module openrlhf.cli.train_sft --bf16",
+        'if [ -n "$RUN" ]; then retry CMD; fi', "x=$(retry CMD)",
+        "$PY train.py --per_device_train_batch_size 4 --output_dir o",
+        "$L --module openrlhf.cli.train_sft --bf16",
     ],
 )  # fmt: skip
 def test_a_training_behind_what_is_not_known_is_listed(tmp_path: Path, text: str) -> None:
@@ -67,7 +69,9 @@ def test_a_name_of_a_variable_that_is_another_one_is_said(tmp_path: Path) -> Non
     ],
 )
 def test_a_program_whose_name_is_known_is_what_it_says(tmp_path: Path, program: str) -> None:
-    (run,) = read(tmp_path, f"{program}{'' if ' -m ' in program else ' train.py'} --deepspeed ds.json --output_dir o")
+    (run,) = read(
+        tmp_path, f"{program}{'' if ' -m ' in program else ' train.py'} --per_device_train_batch_size 4 --output_dir o"
+    )
     assert run.is_training
 
 
