@@ -53,18 +53,21 @@ def judge(
     if describes_run(subject):
         from compatcheck.checking.fit import is_beside_peak, price, rate_deciding, state_estimate  # noqa: PLC0415 (only where a run is described)
         from compatcheck.checking.suppositions import suppose_worst  # noqa: PLC0415 (as above)
+        from compatcheck.matching.memory import Memory  # noqa: PLC0415 (as above)
         from compatcheck.memory.regressions import find_deciding  # noqa: PLC0415 (as above)
 
-        def price_variant(variant: "Subject") -> "tuple[Sequence[Finding], Estimate]":
+        of_variants = Memory() if memory is None else memory
+
+        def find_in_variant(variant: "Subject") -> "Sequence[Finding]":
             nonlocal work
             work += len(variant.roles)
-            findings = _find(variant, criteria, memory)[1]
-            return findings, price(variant, findings)
+            return _find(variant, criteria, of_variants)[1]
 
         try:
             estimate = price(subject, found)
             if estimate.verdict.outcome in doubted:
-                estimate = suppose_worst(subject, found, estimate, state or Resolutions(criteria.rules), price_variant)
+                state = state or Resolutions(criteria.rules)
+                estimate = suppose_worst(subject, found, estimate, state, find_in_variant, price)
         except UsageError:
             pass  # `compatcheck estimate` says which size makes no sense
         else:
