@@ -180,7 +180,7 @@ def read_run(
 
 
 def _read_evaluated(source: Given) -> int:
-    """Return the batch of evaluations: with the loss of Trainer.prediction_step(), the model's or smoothed, or a trainer of TRL's."""
+    """Return the batch of evaluations: with the loss of Trainer.prediction_step(), the model's or smoothed, or one of TRL."""
     if source.get("training.evaluates") is not True:
         return 0
     trainer = source.get("training.trainer")
