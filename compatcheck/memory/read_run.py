@@ -182,11 +182,12 @@ def read_run(
 
 
 def _read_evaluated(source: Given) -> int:
-    """Return the batch of evaluations: with the model's own loss (Trainer.prediction_step), or that of a trainer of TRL."""
+    """Return the batch of evaluations: with the loss of Trainer.prediction_step(), the model's or smoothed, or one of TRL."""
     if source.get("training.evaluates") is not True:
         return 0
     trainer = source.get("training.trainer")
-    of_model = source.get("program.passes_labels") is True and trainer in {"causal_lm", "pretrain", "sft"}
+    smoothed = source.get("training.loss_implementation") == "smoothed"
+    of_model = (source.get("program.passes_labels") is True or smoothed) and trainer in {"causal_lm", "pretrain", "sft"}
     of_trl = source.get("program.code") == "trl" and trainer in {"sft", *EVALUATED_BY_LOSS}
     return source.integer("training.eval_batch_size", 0) if of_model or of_trl else 0
 

@@ -56,6 +56,7 @@ _FUNCTIONS = {
     "not_kept": 0,
     "no_backward": 0,
     "compiled": 0,
+    "smooths_labels": 0,
     "sequences": 0,
     "sequence_ranks": 0,
     "head_ranks": 0,
@@ -82,6 +83,7 @@ WRITTEN_OUT = {
     ),
     "no_backward": 'not program.keeps_graph if declared("program.keeps_graph") else False',
     "compiled": 'training.compile if declared("training.compile") else False',
+    "smooths_labels": 'training.label_smoothing > 0 if declared("training.label_smoothing") else False',
     "sequences": (
         'training.micro_batch_size * (program.sequences_per_sample if declared("program.sequences_per_sample") else 1)'
     ),
@@ -130,6 +132,7 @@ WRITTEN_OUT = {
   backward follows
 - ``no_backward``: the role only scores
 - ``compiled``: torch.compile fuses what eager code would make and keep piece by piece
+- ``smooths_labels``: the label smoother of transformers' Trainer takes the labels out of the batch, where a loss is the Trainer's
 - ``sequences``: sequences of one forward on one rank
 - ``sequence_ranks``: ranks that one sequence is cut up for; ``head_ranks``: ranks that heads are shared out to
 - ``stages``: devices that the blocks of a model are shared out to

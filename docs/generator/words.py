@@ -29,6 +29,7 @@ FUNCTIONS = {
     "not_kept": "whether what backward needs of a layer is off the device: computed again, moved to the host, or never needed",
     "no_backward": "whether the role only scores",
     "compiled": "whether torch.compile is asked for",
+    "smooths_labels": "whether the label smoother of the Trainer takes the labels out of the batch",
     "sequences": "sequences of one forward on one rank: two for each of the micro batch where chosen and rejected go together",
     "sequence_ranks": "ranks that one sequence is cut up for",
     "head_ranks": "ranks that heads are shared out to",
