@@ -59,7 +59,9 @@ class Gaps:
 
     def may_set(self, key: str, fact: str) -> bool:
         """Tell whether any of them may set a key, or what it decides."""
-        return any((facts is None or fact in facts) and alike.may_set(key, fact) for facts, alike in self._groups.items())
+        return any(
+            (facts is None or fact in facts) and alike.may_set(key, fact) for facts, alike in self._groups.items()
+        )
 
 
 class _Alike:

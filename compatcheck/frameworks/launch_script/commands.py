@@ -65,7 +65,7 @@ class TrainingCommand(NamedTuple):
 def read_commands(
     commands: Iterable[Command],
     files: Mapping[str, str | None] | None = None,
-    find_parsed: Callable[[str], str | None] = lambda _: None,
+    find_parsed: Callable[[Command, str], str | None] = lambda _, __: None,
     complete: Callable[[Launch], Launch] = lambda launch: launch,
 ) -> tuple[TrainingCommand, ...]:
     """Return the training commands, each with its documents; what is repeated word for word counts once.
@@ -101,7 +101,9 @@ def _arguments(command: Command) -> Iterator[Gap]:
         yield Gap(command.source._replace(key=None), f'passes on "$@"; {TAKEN_AS_EMPTY}', None, assumed=True)
 
 
-def read_launch(launch: Launch, find_parsed: Callable[[str], str | None] = lambda _: None) -> tuple[Document, ...]:
+def read_launch(
+    launch: Launch, find_parsed: Callable[[Command, str], str | None] = lambda _, __: None
+) -> tuple[Document, ...]:
     """Return what a launch says; nothing when it is not known to train.
 
     Options that tell no program are those of the parser in the script that is started; so are those that tell one on which the
@@ -201,8 +203,8 @@ def _of_launchers(launch: Launch, folder: Folder, kind: str) -> tuple[Document, 
     return () if spawns and counting in _COUNT_PROCESSES else launch.documents
 
 
-def _ask_script(launch: Launch, find_parsed: Callable[[str], str | None]) -> tuple[Folder | None, str]:
-    parsed = next((find_parsed(program) for _, program, _ in _program_reference(launch)), None)
+def _ask_script(launch: Launch, find_parsed: Callable[[Command, str], str | None]) -> tuple[Folder | None, str]:
+    parsed = next((find_parsed(launch.command, program) for _, program, _ in _program_reference(launch)), None)
     folder = None if parsed is None else find_folder(parsed)
     return (None, "") if folder is None or parsed is None else (folder, parsed)
 
