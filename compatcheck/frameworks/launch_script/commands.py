@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from compatcheck.frameworks.launch.program import Launch
     from compatcheck.frameworks.launch.values import Argument
 
-_MANY_RANKS = {"torchrun", "deepspeed", "accelerate"}
+_MANY_RANKS = {"torchrun", "deepspeed", "accelerate", "lightning"}
 _COUNT_PROCESSES = {"srun", "mpirun"}
 _COUNT = _MANY_RANKS | _COUNT_PROCESSES | {"tune"}
 """Launchers whose options say how many processes there are; the innermost counts."""
