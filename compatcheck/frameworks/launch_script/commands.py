@@ -12,6 +12,7 @@ from compatcheck.core.source import Skipped
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.deepspeed import syntax
 from compatcheck.frameworks.launch.flags import parse_flags
+from compatcheck.frameworks.launch.hydra import parse_overrides
 from compatcheck.frameworks.launch_script.choices import spread, unite
 from compatcheck.frameworks.launch_script.launchers import remove_launchers
 from compatcheck.frameworks.registry import Folder, command_folders, find_folder
@@ -115,6 +116,8 @@ def read_launch(
         asked, its_kind = _ask_script(launch, find_parsed)
         if asked is not None and (folder is None or find_program(its_kind).inherits == kind):
             folder, kind = asked, its_kind
+    if folder is None:
+        folder, kind = _ask_configuration(launch, find_parsed)
     if folder is not None:
         own = launch.kind == "script" or find_program(kind).of_scripts  # a module of a framework is its own
         program = _program_reference(launch) if own and kind not in folder.told else ()
@@ -201,6 +204,17 @@ def _of_launchers(launch: Launch, folder: Folder, kind: str) -> tuple[Document, 
     counting = next((name for name in reversed(launch.launchers) if name in _COUNT), None)
     spawns = launch.kind == "tool" or kind in folder.spawns
     return () if spawns and counting in _COUNT_PROCESSES else launch.documents
+
+
+def _ask_configuration(launch: Launch, find_parsed: Callable[[Command, str], str | None]) -> tuple[Folder | None, str]:
+    """Tell a program by the configuration that it composes from (Hydra), where that lies here."""
+    overrides = parse_overrides(launch.arguments)
+    path, name = (getattr(one, "value", None) for one in (overrides.config_path, overrides.config_name))
+    if not isinstance(path, str) or not isinstance(name, str):
+        return None, ""
+    reader = find_parsed(launch.command, f"{path}/{name.removesuffix('.yaml')}.yaml")
+    folder = None if reader is None else find_folder(reader)
+    return (folder, reader) if reader is not None and folder is not None and folder.composes else (None, "")
 
 
 def _ask_script(launch: Launch, find_parsed: Callable[[Command, str], str | None]) -> tuple[Folder | None, str]:

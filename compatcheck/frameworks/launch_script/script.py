@@ -151,15 +151,18 @@ class _Parsers:
         self._known: dict[str, str | None] = {}
 
     def __call__(self, command: Command, program: str) -> str | None:
-        """Return the reader of the arguments that a script parses; None where that is not told."""
+        """Return whose arguments a script parses, or whose configuration a file is; None where that is not told."""
         file = find_started(command, program, self.files)
         if file not in self._known:
             self._known[file] = self._find(file)
         return self._known[file]
 
     def _find(self, file: str) -> str | None:
+        from compatcheck.frameworks.composing import find_composing  # noqa: PLC0415 (as above)
         from compatcheck.frameworks.python_script.read import find_parsed  # noqa: PLC0415 (only where options do not tell)
 
+        if file.endswith(".yaml"):
+            return find_composing(file, self.files)
         try:
             return find_parsed(file, self.files) if self.files.is_file(file) else None
         except InputError:
