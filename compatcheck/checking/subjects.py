@@ -101,7 +101,7 @@ def _with_checkouts(
         if program.packages[:1] and program.packages[0] in wanted and program.packages[0] not in found:
             beneath = [name for name in imported_packages(documents) if name not in known and name not in found]
             found.update(_pinned_by_project(document.source.path, beneath, program.packages[0], shared))
-    documents, narrowed = narrow_by_keys(documents, found, dict.fromkeys(known), shared.rules)
+    documents, narrowed = narrow_by_keys(documents, found, shared.rules)
     found |= narrowed
     if not found:
         return documents, environment
