@@ -34,6 +34,8 @@ SPREADING = frozenset({"auto", "balanced", "balanced_low_0", "sequential"})
 """Device maps by which one process spreads a model over all devices that it sees (accelerate)."""
 
 
+DEFAULTS = "defaults"
+"""Key of what a file composes from, in files of Hydra and others like them."""
 BENEATH = "beneath"
 """Kind of a reference to a file in the sources of a program that says what it has for keys left out, where it is there."""
 
@@ -149,6 +151,8 @@ class Document(NamedTuple):
     """Options of a script's own that are read where the script takes them, whatever else understands them."""
     beneath: "tuple[Document, ...]" = ()
     """What the sources of its program, in whose checkout it lies, have for keys left out, where releases differ in it."""
+    searched: tuple[str, ...] = ()
+    """Directories in which what it composes from is looked for, where it does not lie beside it (``hydra.searchpath``)."""
     added: frozenset[str] = frozenset()
     """Keys that its program takes only where its configuration does not have them: ``+key=value`` of Hydra."""
 

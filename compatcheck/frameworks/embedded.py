@@ -354,6 +354,8 @@ _EXECUTED = ("entrypoint", "command", "args", "cmd")
 _SHELL_KEYS = ("run", "script", "scripts", "commands", "cmds", "before_script")
 """Keys of lines for a shell."""
 _ENVIRONMENTS = ("env", "envs", "environment", "variables")
+_DIRECTORIES = ("workingDir", "working_dir", "working-directory", "workdir")
+"""Keys of the directory that a command beside them starts in."""
 
 
 def _read_yaml(text: str, path: str, room: _Room) -> Iterator[_Found]:
@@ -378,7 +380,8 @@ def _walk(root: Any, lines: list[str], room: _Room) -> Iterator[_Found]:  # noqa
     while pending:
         value, exported = pending.pop()
         if isinstance(value, YamlMap):
-            exported = (exported + "".join(map(_export, map(value.get, _ENVIRONMENTS))))[:_MOST_CHARACTERS]
+            said = (*map(_export, map(value.get, _ENVIRONMENTS)), *map(_enter, map(value.get, _DIRECTORIES)))
+            exported = (exported + "".join(said))[:_MOST_CHARACTERS]
             texts = (
                 *_of_container(value, lines, room),
                 *(piece for key in _SHELL_KEYS for piece in _of_shell(value, key, lines)),
@@ -456,6 +459,11 @@ def _export(value: Any) -> str:  # noqa: ANN401 (YAML)
         for name, held in said
         if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) and "\n" not in held
     )
+
+
+def _enter(value: Any) -> str:  # noqa: ANN401 (YAML)
+    """Write the directory that a command starts in as shell text."""
+    return f"cd {_quote(value)}; " if isinstance(value, str) and value and "\n" not in value else ""
 
 
 def _quote(value: str) -> str:

@@ -152,7 +152,7 @@ def find_known_program(word: Word) -> str | None:
     return name if name is not None and is_launcher(name) else None
 
 
-_OF_TRAINING = ("torchrun", "torch.distributed", "accelerate", "deepspeed")
+_OF_TRAINING = ("torchrun", "torch.distributed", "accelerate", "deepspeed", "lightning run", "fabric run")
 _STARTS_ANY = ("python", "python3", "py", "ray", "srun", "mpirun")
 """Words of commands that start any program; ``py`` ends the name of a script."""
 
@@ -401,7 +401,24 @@ def _tool(name: str, state: _Remainder) -> tuple[str, str] | None:
     return f"{name} {state.words.pop(0).text}", "tool"
 
 
+def _lightning(state: _Remainder) -> tuple[str, str] | None:
+    """Read ``lightning run model`` (2.0 to 2.2) and ``fabric run``: what they say a Fabric takes that is made without it."""
+    if not state.words or state.words.pop(0).text != "run":
+        state.stopped = True
+        return None
+    if state.words and state.words[0].text == "model":
+        state.words.pop(0)
+    options, _, doubt = state.options(())
+    from compatcheck.frameworks.python_script.lightning import read_options  # noqa: PLC0415 (only where it launches)
+
+    rank_options.read_lightning(options, state.ranks, state.line, doubt)
+    state.documents += read_options(options, state.command.source)
+    return _next_program(state, "lightning", is_module=False)
+
+
 _LAUNCHERS = {
+    "lightning": _lightning,
+    "fabric": _lightning,
     "accelerate": _accelerate,
     "accelerate-launch": _accelerate_launch,
     "deepspeed": _deepspeed,
