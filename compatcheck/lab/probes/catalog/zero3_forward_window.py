@@ -56,7 +56,8 @@ _RANK = 8
 
 
 def _adapted(parameters: Mapping[str, Any]) -> int:
-    return (int(parameters["layers"]) + 1) // 2 if parameters["adapters"] else 0
+    # older measurements do not state it
+    return (int(parameters["layers"]) + 1) // 2 if parameters.get("adapters") else 0
 
 
 def _elements(parameters: Mapping[str, Any]) -> int:
@@ -90,10 +91,12 @@ def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
         "training.micro_batch_size": parameters["batch"],
         "model.num_hidden_layers": parameters["layers"] // 2,
         "model.hidden_size": parameters["hidden_size"],
+        "model.num_attention_heads": 1,
+        "model.head_dim": parameters["hidden_size"],
         "program.makes_logits": False,
     }
     return {
-        **(adapters if parameters["adapters"] else {}),
+        **(adapters if parameters.get("adapters") else {}),
         "model.parameters": _elements(parameters),
         "model.parameters_in_blocks": _elements(parameters),
         "model.embedding_parameters": 0,
