@@ -317,7 +317,7 @@ def derive_frozen_inputs(facts: dict[str, Fact], undecided: Collection[str] = ()
     Dropout, targets and attention may be defaults of the program, so that they come first.
     """
     method, stage = facts.get("training.peft"), facts.get("training.zero_stage")
-    if stage is None or stage.value != 3:  # noqa: PLR2004 (whose linear keeps them)
+    if stage is None or stage.value != 3:
         return
     asked = ("training.lora_target_modules", "training.lora_dropout", "model.attn_implementation", "model.hidden_act")
     if method is None or method.value in {None, "freeze"} or FROZEN_INPUTS in facts:
