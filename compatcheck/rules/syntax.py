@@ -70,6 +70,7 @@ _FUNCTIONS = {
     "trained_parameters": 0,
     "shard_ranks": 0,
     "fused_experts": 0,
+    "generated_together": 0,
 }
 """Name → number of arguments; None takes any positive number."""
 WRITTEN_OUT = {
@@ -123,6 +124,16 @@ WRITTEN_OUT = {
         ' "dbrx", "gpt_oss", "granitemoe", "granitemoehybrid", "granitemoeshared", "jetmoe", "llama4", "llama4_text",'
         ' "qwen3_vl_moe", "qwen3_vl_moe_text"})'
     ),
+    "generated_together": (
+        '((rollout.global_batch_size // hardware.world_size) if program.code == "verl"'
+        ' else training.micro_batch_size * training.gradient_accumulation_steps if program.code == "trl" and'
+        ' (training.trainer == "grpo" and installed("trl", ">=0.18")'
+        ' or training.trainer == "rloo" and installed("trl", ">=0.22"))'
+        ' else min(64, training.micro_batch_size * training.gradient_accumulation_steps) if program.code == "trl" and'
+        ' (training.trainer == "rloo" and installed("trl", ">=0.9.3")'
+        ' or training.trainer == "ppo" and installed("trl", ">=0.12"))'
+        ' else training.micro_batch_size) if declared("training.framework") else training.micro_batch_size'
+    ),
     "attention_layers": ('model.attention_layers if declared("model.attention_layers") else model.num_hidden_layers'),
 }
 """Functions that stand for an expression, so that rules which ask the same forget the same settings as seldom as one:
@@ -143,6 +154,10 @@ WRITTEN_OUT = {
 - ``shard_ranks``: ranks that hold one copy of the model under FSDP, split matrices and stages counted
 - ``saved_modules``: parameters of embedding and head that are trained in full beside adapters
 - ``float32_outputs``: what a model returns is float32, by weights or by accelerate, which casts it outside DeepSpeed and FSDP2
+- ``generated_together``: sequences that one call of generate takes. verl's engine is given the rank's share of the batch
+  (hf_rollout.py of v0.4.0), TRL's GRPO from 0.18 and RLOO from 0.22 steps_per_generation micro batches, by default those of one
+  step (v0.18.0 grpo_trainer.py, v0.22.0 rloo_config.py), the older RLOO and PPO their local batch, 64 rows at a time
+  (local_rollout_forward_batch_size; v0.9.3 rloo_config.py, v0.12.0 and v0.21.0 utils.py)
 - ``own_layers``: layers of the program run in place of those of transformers
 """
 
