@@ -213,7 +213,7 @@ def good_releases(
 ) -> Iterator[str]:
     """Yield the releases that a rule does not hold and its remedy allows, from the nearest to the installed one on.
 
-    A clause that asks for another release of a package that stays as it is holds none, nor does one whose condition is false here.
+    A clause that asks for another release of a package that stays as it is holds none, nor does one that is false here.
     What a narrower remedy of the rule allows as well is that one's to name, with its own words.
     """
     narrower = _narrower(rule, name, target, verb, scope)
@@ -258,9 +258,7 @@ def _is_refuted(condition: Code | None, target: Mapping[str, Any], scope: FactSc
     return not isinstance(value, Unknown) and not value
 
 
-def _narrower(
-    rule: CompiledRule, name: str, target: Mapping[str, Any], verb: str, scope: FactScope
-) -> list[Bounds]:
+def _narrower(rule: CompiledRule, name: str, target: Mapping[str, Any], verb: str, scope: FactScope) -> list[Bounds]:
     """Return what those remedies of the rule allow that change the same packages within a part of this one's releases."""
     known = scope.rules.releases(name)
 
