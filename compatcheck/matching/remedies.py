@@ -234,6 +234,7 @@ def _free_releases(
         if key == name
         and not isinstance(bounds, str)
         and not any(scope.in_range(*other) == "no" for other in clause.packages.items() if other[0] not in target)
+        and not any(_leaves(other, bounds, target, scope) for other, bounds in clause.packages.items() if other != name)
         and not _is_refuted(clause.when, target, scope)
     ]
     if current is None or not bad:
@@ -248,6 +249,18 @@ def _free_releases(
         current = nearest_release(held, current, known, above=verb == "upgrade", allowed=allowed)
         if current is not None:
             yield current
+
+
+def _leaves(name: str, bounds: Bounds | str, target: Mapping[str, Any], scope: FactScope) -> bool:
+    """Tell whether every known release that a remedy gives a package lies outside of what a clause asks for."""
+    if name not in target or isinstance(bounds, str):
+        return False
+    try:
+        allowed = compile_specifier(str(target[name]))
+    except ValueError:
+        return False
+    given = [release for release in scope.rules.releases(name) if contains(allowed, release) == "yes"]
+    return bool(given) and all(contains(bounds, release) == "no" for release in given)
 
 
 def _is_refuted(condition: Code | None, target: Mapping[str, Any], scope: FactScope) -> bool:
