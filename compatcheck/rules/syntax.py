@@ -71,6 +71,7 @@ _FUNCTIONS = {
     "shard_ranks": 0,
     "fused_experts": 0,
     "generated_together": 0,
+    "adapts_experts": 0,
 }
 """Name → number of arguments; None takes any positive number."""
 WRITTEN_OUT = {
@@ -134,6 +135,17 @@ WRITTEN_OUT = {
         ' or training.trainer == "ppo" and installed("trl", ">=0.12"))'
         ' else training.micro_batch_size) if declared("training.framework") else training.micro_batch_size'
     ),
+    "adapts_experts": (
+        'declared("training.lora_target_parameters") or (installed("peft", ">=0.19.0") and installed("transformers", ">=5.0.0")'
+        ' and (("all-linear" in training.lora_target_modules and installed("peft", ">=0.20.0"))'
+        ' or ((("w1" in training.lora_target_modules and "w3" in training.lora_target_modules)'
+        ' or "w2" in training.lora_target_modules) if model.model_type in {"minimax", "minimax_m2", "mixtral"}'
+        ' else ("gate_proj" in training.lora_target_modules and "up_proj" in training.lora_target_modules)'
+        ' or "down_proj" in training.lora_target_modules))'
+        ' and model.model_type in {"deepseek_v2", "deepseek_v3", "dots1", "ernie4_5_moe", "flex_olmo", "glm4_moe",'
+        ' "glm4_moe_lite", "glm4v_moe", "hunyuan_v1_moe", "longcat_flash", "minimax", "minimax_m2", "mixtral", "olmoe",'
+        ' "qwen3_moe", "qwen3_next", "qwen3_omni_moe", "solar_open"} if declared("training.lora_target_modules") else False)'
+    ),
     "attention_layers": ('model.attention_layers if declared("model.attention_layers") else model.num_hidden_layers'),
 }
 """Functions that stand for an expression, so that rules which ask the same forget the same settings as seldom as one:
@@ -158,6 +170,9 @@ WRITTEN_OUT = {
   (hf_rollout.py of v0.4.0), TRL's GRPO from 0.18 and RLOO from 0.22 steps_per_generation micro batches, by default those of one
   step (v0.18.0 grpo_trainer.py, v0.22.0 rloo_config.py), the older RLOO and PPO their local batch, 64 rows at a time
   (local_rollout_forward_batch_size; v0.9.3 rloo_config.py, v0.12.0 and v0.21.0 utils.py)
+- ``adapts_experts``: adapters lie on the fused weights of experts, named as parameters or as projections that peft turns into
+  them: v0.19.0, v0.20.0 utils/transformers_weight_conversion.py _convert_peft_config_moe, for the types that transformers
+  5.0.0 conversion_mapping.py lists
 - ``own_layers``: layers of the program run in place of those of transformers
 """
 
