@@ -214,7 +214,8 @@ def good_releases(
 ) -> Iterator[str]:
     """Yield the releases that a rule does not hold and its remedy allows, from the nearest to the installed one on.
 
-    A clause that asks for another release of a package that stays as it is holds none, nor does one whose condition is false here.
+    A clause that asks for another release of a package that stays as it is holds none, nor does one that the remedy leads out of
+    by another package, or whose condition is false here.
     What a narrower remedy of the rule allows as well is that one's to name, with its own words.
     """
     narrower = _narrower(rule, name, target, verb, scope)
@@ -234,7 +235,7 @@ def _free_releases(
         for key, bounds in clause.packages.items()
         if key == name
         and not isinstance(bounds, str)
-        and not any(scope.in_range(*other) == "no" for other in clause.packages.items() if other[0] not in target)
+        and not any(_is_left(*other, target, scope) for other in clause.packages.items() if other[0] != name)
         and not _is_refuted(clause.when, target, scope)
     ]
     if current is None or not bad:
@@ -251,6 +252,20 @@ def _free_releases(
             yield current
 
 
+def _is_left(name: str, bounds: Bounds | str, target: Mapping[str, Any], scope: FactScope) -> bool:
+    """Tell whether a clause's range of another package is not that of this run, or a remedy leads out of it."""
+    if name not in target:
+        return scope.in_range(name, bounds) == "no"
+    if isinstance(bounds, str):
+        return False
+    try:
+        allowed = compile_specifier(str(target[name]))
+    except ValueError:
+        return False
+    led_to = [release for release in scope.rules.releases(name) if contains(allowed, release) == "yes"]
+    return bool(led_to) and not any(contains(bounds, release) == "yes" for release in led_to)
+
+
 def _is_refuted(condition: Code | None, target: Mapping[str, Any], scope: FactScope) -> bool:
     """Tell whether the condition of a clause is false here, whichever release the target is changed to."""
     if condition is None or any(package in target for package, _ in ranges(condition)):
@@ -259,9 +274,7 @@ def _is_refuted(condition: Code | None, target: Mapping[str, Any], scope: FactSc
     return not isinstance(value, Unknown) and not value
 
 
-def _narrower(
-    rule: CompiledRule, name: str, target: Mapping[str, Any], verb: str, scope: FactScope
-) -> list[Bounds]:
+def _narrower(rule: CompiledRule, name: str, target: Mapping[str, Any], verb: str, scope: FactScope) -> list[Bounds]:
     """Return what those remedies of the rule allow that change the same packages within a part of this one's releases."""
     known = scope.rules.releases(name)
 
