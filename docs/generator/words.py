@@ -31,6 +31,7 @@ FUNCTIONS = {
     "compiled": "whether torch.compile is asked for",
     "smooths_labels": "whether the label smoother of the Trainer takes the labels out of the batch",
     "sequences": "sequences of one forward on one rank: two for each of the micro batch where chosen and rejected go together",
+    "generated_together": "sequences that one call of generate makes on one rank",
     "sequence_ranks": "ranks that one sequence is cut up for",
     "head_ranks": "ranks that heads are shared out to",
     "stages": "devices that the blocks of a model are shared out to",
