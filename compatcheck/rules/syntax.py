@@ -94,7 +94,7 @@ WRITTEN_OUT = {
         ' else training.micro_batch_size * (training.steps_per_generation if declared("training.steps_per_generation")'
         ' else training.gradient_accumulation_steps) if (training.trainer == "grpo" and installed("trl", ">=0.18"))'
         ' or (training.trainer == "rloo" and installed("trl", ">=0.22"))'
-        ' else min(64, training.micro_batch_size * training.gradient_accumulation_steps)'
+        " else min(64, training.micro_batch_size * training.gradient_accumulation_steps)"
         ' if training.trainer == "rloo" or (training.trainer == "ppo" and installed("trl", ">=0.12"))'
         ' else training.micro_batch_size * (2 if training.trainer == "online_dpo" else 1))'
         ' if declared("training.framework") else training.micro_batch_size'
@@ -146,10 +146,10 @@ WRITTEN_OUT = {
 - ``compiled``: torch.compile fuses what eager code would make and keep piece by piece
 - ``smooths_labels``: the label smoother of transformers' Trainer takes the labels out of the batch, where a loss is the Trainer's
 - ``sequences``: sequences of one forward on one rank
-- ``generated_together``: sequences that one call of the model's ``generate`` makes on a rank: verl's share of the batch (hf_rollout.py of
-  v0.4.0), in TRL the micro batches of a generation (grpo_trainer.py of v0.18.0, rloo_trainer.py of v0.22.0), a step's in chunks of
-  local_rollout_forward_batch_size, 64 by default (rloo_trainer.py of v0.11.4 to v0.21.0, ppo_trainer.py of v0.12.0 to v0.21.0), or two of
-  each prompt (online_dpo_trainer.py of v0.11.4 to v0.23.0)
+- ``generated_together``: sequences that one call of the model's ``generate`` makes on a rank: verl's share of the batch
+  (hf_rollout.py of v0.4.0); in TRL the micro batches of a generation (grpo_trainer.py of v0.18.0, rloo_trainer.py of v0.22.0),
+  a step's in chunks of local_rollout_forward_batch_size, 64 by default (rloo_trainer.py of v0.11.4 to v0.21.0, ppo_trainer.py
+  of v0.12.0 to v0.21.0), or two of each prompt (online_dpo_trainer.py of v0.11.4 to v0.23.0)
 - ``sequence_ranks``: ranks that one sequence is cut up for; ``head_ranks``: ranks that heads are shared out to
 - ``stages``: devices that the blocks of a model are shared out to
 - ``attention_layers``: blocks with attention scores
