@@ -149,6 +149,15 @@ class Variants:
             verdict if subject is as_read else judge(subject, self._criteria, self._memory(subject), self._resolutions)
         )
 
+    def remedied(self, subject: "Subject") -> Judgement:
+        """Return the verdict on what a remedy makes of a subject; more is supposed of it only where it needs more then."""
+        first = self(subject) if subject.id not in self._first else self._first[subject.id][1]
+        if subject is self._first[subject.id][0]:
+            return first
+        found = judge(subject, self._criteria, self._memory(subject), self._resolutions, frozenset())
+        needs = [one.estimate.needed.high for one in (first, found) if one.estimate is not None and one.estimate.phases]
+        return found if needs == sorted(needs, reverse=True) else self(subject)
+
     def unpriced(self, subject: "Subject") -> Judgement:
         """Return what fails of a subject, or of what it comes to after changes, whatever its run needs."""
         return judge_unpriced(subject, self._criteria, self._memory(subject))

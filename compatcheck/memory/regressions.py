@@ -38,6 +38,7 @@ ADDED = frozenset(
     {
         "deepspeed/hpz-secondary-shard",
         "deepspeed/persistence-threshold-above-layer-weights",
+        "deepspeed/zero3-keeps-inputs-of-frozen-layers",
         "deepspeed/zero3-linear-weights-kept-for-backward",
         "flash-attn/deterministic-backward-splits-dq",
         "peft/dora-saves-a-weight-copy",

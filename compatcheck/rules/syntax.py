@@ -58,7 +58,6 @@ _FUNCTIONS = {
     "compiled": 0,
     "smooths_labels": 0,
     "sequences": 0,
-    "generated_together": 0,
     "sequence_ranks": 0,
     "head_ranks": 0,
     "stages": 0,
@@ -71,6 +70,7 @@ _FUNCTIONS = {
     "trained_parameters": 0,
     "shard_ranks": 0,
     "fused_experts": 0,
+    "generated_together": 0,
 }
 """Name → number of arguments; None takes any positive number."""
 WRITTEN_OUT = {
@@ -87,17 +87,6 @@ WRITTEN_OUT = {
     "smooths_labels": 'training.label_smoothing > 0 if declared("training.label_smoothing") else False',
     "sequences": (
         'training.micro_batch_size * (program.sequences_per_sample if declared("program.sequences_per_sample") else 1)'
-    ),
-    "generated_together": (
-        '(rollout.global_batch_size // hardware.world_size if program.code == "verl"'
-        ' else training.micro_batch_size if program.code != "trl"'
-        ' else training.micro_batch_size * (training.steps_per_generation if declared("training.steps_per_generation")'
-        ' else training.gradient_accumulation_steps) if (training.trainer == "grpo" and installed("trl", ">=0.18"))'
-        ' or (training.trainer == "rloo" and installed("trl", ">=0.22"))'
-        " else min(64, training.micro_batch_size * training.gradient_accumulation_steps)"
-        ' if training.trainer == "rloo" or (training.trainer == "ppo" and installed("trl", ">=0.12"))'
-        ' else training.micro_batch_size * (2 if training.trainer == "online_dpo" else 1))'
-        ' if declared("training.framework") else training.micro_batch_size'
     ),
     "sequence_ranks": 'training.context_parallel if declared("training.context_parallel") else 1',
     "head_ranks": 'training.tensor_parallel if declared("training.tensor_parallel") else 1',
@@ -135,6 +124,17 @@ WRITTEN_OUT = {
         ' "dbrx", "gpt_oss", "granitemoe", "granitemoehybrid", "granitemoeshared", "jetmoe", "llama4", "llama4_text",'
         ' "qwen3_vl_moe", "qwen3_vl_moe_text"})'
     ),
+    "generated_together": (
+        '((rollout.global_batch_size // hardware.world_size) if program.code == "verl"'
+        ' else training.micro_batch_size * training.gradient_accumulation_steps if program.code == "trl" and'
+        ' (training.trainer == "grpo" and installed("trl", ">=0.18")'
+        ' or training.trainer == "rloo" and installed("trl", ">=0.22"))'
+        ' else min(64, training.micro_batch_size * training.gradient_accumulation_steps) if program.code == "trl" and'
+        ' (training.trainer == "rloo" and installed("trl", ">=0.9.3")'
+        ' or training.trainer == "ppo" and installed("trl", ">=0.12"))'
+        ' else 2 * training.micro_batch_size if program.code == "trl" and training.trainer == "online_dpo"'
+        ' else training.micro_batch_size) if declared("training.framework") else training.micro_batch_size'
+    ),
     "attention_layers": ('model.attention_layers if declared("model.attention_layers") else model.num_hidden_layers'),
 }
 """Functions that stand for an expression, so that rules which ask the same forget the same settings as seldom as one:
@@ -146,10 +146,6 @@ WRITTEN_OUT = {
 - ``compiled``: torch.compile fuses what eager code would make and keep piece by piece
 - ``smooths_labels``: the label smoother of transformers' Trainer takes the labels out of the batch, where a loss is the Trainer's
 - ``sequences``: sequences of one forward on one rank
-- ``generated_together``: sequences that one call of the model's ``generate`` makes on a rank: verl's share of the batch
-  (hf_rollout.py of v0.4.0); in TRL the micro batches of a generation (grpo_trainer.py of v0.18.0, rloo_trainer.py of v0.22.0),
-  a step's in chunks of local_rollout_forward_batch_size, 64 by default (rloo_trainer.py of v0.11.4 to v0.21.0, ppo_trainer.py
-  of v0.12.0 to v0.21.0), or two of each prompt (online_dpo_trainer.py of v0.11.4 to v0.23.0)
 - ``sequence_ranks``: ranks that one sequence is cut up for; ``head_ranks``: ranks that heads are shared out to
 - ``stages``: devices that the blocks of a model are shared out to
 - ``attention_layers``: blocks with attention scores
@@ -159,6 +155,11 @@ WRITTEN_OUT = {
 - ``shard_ranks``: ranks that hold one copy of the model under FSDP, split matrices and stages counted
 - ``saved_modules``: parameters of embedding and head that are trained in full beside adapters
 - ``float32_outputs``: what a model returns is float32, by weights or by accelerate, which casts it outside DeepSpeed and FSDP2
+- ``generated_together``: sequences that one call of generate takes. verl's engine is given the rank's share of the batch
+  (hf_rollout.py of v0.4.0), TRL's GRPO from 0.18 and RLOO from 0.22 steps_per_generation micro batches, by default those of one
+  step (v0.18.0 grpo_trainer.py, v0.22.0 rloo_config.py), the older RLOO and PPO their local batch, 64 rows at a time
+  (local_rollout_forward_batch_size; v0.9.3 rloo_config.py, v0.12.0 and v0.21.0 utils.py), online DPO two of each prompt
+  (online_dpo_trainer.py of v0.11.4 to v0.23.0)
 - ``own_layers``: layers of the program run in place of those of transformers
 """
 
