@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatcheck.architectures.adapters import (
+    HEADS,
     LOW_RANK,
     OF_TOWER,
+    count_adapted,
     count_adapters,
     count_tower_adapters,
     default_targets,
+    list_adapted,
     name_linears,
 )
 from compatcheck.core.estimate import Assumption
+from compatcheck.memory.adapter_layouts import list_layouts
 from compatcheck.memory.asked_facts import Given
 from compatcheck.memory.precision import adapter_bytes, copy_bytes, read_precision
 from compatcheck.memory.run import EVALUATED_BY_LOSS, Model, Parallelism, Precision, Run, RunReading, read_numbers
@@ -20,7 +24,8 @@ from compatcheck.memory.run import EVALUATED_BY_LOSS, Model, Parallelism, Precis
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from compatcheck.architectures.parts import TowerLinear
+    from compatcheck.architectures.adapters import Adapted
+    from compatcheck.architectures.parts import LinearLayer
     from compatcheck.core.environment import Environment
     from compatcheck.core.facts import Fact, Value
 
@@ -77,7 +82,8 @@ def read_run(
             "query and value projections, peft's default for most types",
         )
     names = tuple(str(name) for name in targets) if isinstance(targets, tuple) else ()
-    adapters, copied, trainable = _count_trainable(source, model, peft, rank, names)
+    adapted = _list_adapted(model, peft, names, versions)
+    adapters, copied, trainable = _count_trainable(source, model, peft, rank, names, adapted[0] if adapted else None)
     if source.needs:
         return RunReading(None, tuple(source.assumptions.values()), tuple(dict.fromkeys(source.needs)))
     width = adapter_bytes(source, precision, versions.get("peft"))
@@ -100,6 +106,8 @@ def read_run(
         precision=precision,
         trainable=trainable,
         adapters=adapters,
+        adapted=adapted[0] if adapted else (),
+        adapters_range=_range_of_adapters(source, model, peft, rank, names, adapted, adapters),
         copied=copied,
         copy_bytes=copy_bytes(source, precision, parallel.sharding),
         peft=peft,
@@ -421,7 +429,8 @@ def read_model(source: Given, versions: Mapping[str, tuple[int, ...]]) -> Model:
             model_type, source.get("training.sharding"), runs_transformers=source.get("program.runs_transformers")
         ),
         gated=gated,
-        tower=_read_tower(source),
+        tower=_read_layers(source, "model.tower_linears"),
+        listed=_read_layers(source, "model.block_linears"),
         latent=source.integer("model.latent_cache_width", 0),
     )
 
@@ -505,15 +514,58 @@ _OF_TOKENS = {None, "causal_lm", "pretrain", "sft"}
 """Trainers whose loss is cross entropy over tokens, and one that nobody names."""
 
 
+def _list_adapted(
+    model: Model, peft: str | None, targets: tuple[str, ...], versions: Mapping[str, tuple[int, ...]]
+) -> tuple[tuple[Adapted, ...], ...]:
+    """Return the layers that get adapters in each layout that the releases allow, the likeliest first; none where nobody lists them."""
+    if peft not in LOW_RANK or not model.listed or model.linears != model.model_type:
+        return ()
+    layouts = list_layouts(model.model_type, versions, lora=peft != "adalora")
+    return tuple(dict.fromkeys(list_adapted(model.listed, targets, layout, tower=model.tower) for layout in layouts))
+
+
+def _count_adapters(
+    model: Model, rank: int, targets: tuple[str, ...], layers: tuple[Adapted, ...] | None, *, decomposed: bool
+) -> int:
+    """Count the parameters of adapters, of listed layers or of dense and equal blocks."""
+    if layers is None:
+        return count_adapters(model, rank, targets, decomposed=decomposed)
+    head = 0 if HEADS.isdisjoint(targets) else rank * (model.hidden + model.vocab) + (model.vocab if decomposed else 0)
+    return count_adapted(layers, rank, decomposed=decomposed) + head
+
+
+def _range_of_adapters(
+    source: Given,
+    model: Model,
+    peft: str | None,
+    rank: int,
+    targets: tuple[str, ...],
+    adapted: tuple[tuple[Adapted, ...], ...],
+    adapters: int,
+) -> tuple[int, int]:
+    """Return the fewest and the most parameters that adapters may have."""
+    if len(adapted) <= 1 or source.knows("model.trainable_parameters"):
+        return adapters, adapters
+    counts = [_count_adapters(model, rank, targets, layers, decomposed=peft == "dora") for layers in adapted]
+    return adapters + min(counts) - counts[0], adapters + max(counts) - counts[0]
+
+
 def _count_trainable(
-    source: Given, model: Model, peft: str | None, rank: int, targets: tuple[str, ...]
+    source: Given,
+    model: Model,
+    peft: str | None,
+    rank: int,
+    targets: tuple[str, ...],
+    layers: tuple[Adapted, ...] | None,
 ) -> tuple[int, int, int]:
     """Return adapter parameters, parameters trained in full beside them, and all trainable ones."""
     adapters = full = 0
     if peft in LOW_RANK:
-        adapters = count_adapters(model, rank, targets, decomposed=peft == "dora")
+        adapters = _count_adapters(model, rank, targets, layers, decomposed=peft == "dora")
         adapters += _count_of_parameters(source, model, rank)
-        if model.tower:
+        if layers is not None:
+            pass  # those of the tower are among them
+        elif model.tower:
             adapters += count_tower_adapters(model.tower, rank, targets, decomposed=peft == "dora")
         elif model.vision and any(name.startswith(OF_TOWER) for name in targets):
             source.integer("model.trainable_parameters")  # of a tower that nobody listed
@@ -535,24 +587,24 @@ def _count_trainable(
     return trainable, 0, trainable
 
 
-def _read_tower(source: Given) -> tuple[TowerLinear, ...]:
-    """Return the linear layers of the vision tower, where there are any.
+def _read_layers(source: Given, fact: str) -> tuple[LinearLayer, ...]:
+    """Return the linear layers that a fact lists, where it does.
 
     Raises:
         UsageError: they are told otherwise than a file's are.
     """
-    lines = source.get("model.tower_linears")
+    lines = source.get(fact)
     if not isinstance(lines, tuple):
         return ()
-    from compatcheck.architectures.parts import read_tower_linear  # noqa: PLC0415 (only of a model with a tower)
+    from compatcheck.architectures.parts import read_linear_layer  # noqa: PLC0415 (only of a model with some)
 
     try:
-        return tuple(map(read_tower_linear, map(str, lines)))
+        return tuple(map(read_linear_layer, map(str, lines)))
     except ValueError as error:
         from compatcheck.core.errors import UsageError  # noqa: PLC0415 (on the way to an error)
 
         hint = "give each as: attn.proj 32x1280x1280 (name, blocks x inputs x outputs)"
-        raise UsageError("model.tower_linears holds what is no linear layer", hint=hint) from error
+        raise UsageError(f"{fact} holds what is no linear layer", hint=hint) from error
 
 
 def _count_of_parameters(source: Given, model: Model, rank: int) -> int:

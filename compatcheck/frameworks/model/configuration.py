@@ -35,6 +35,7 @@ OWN_FACTS = frozenset(_COUNTS) | {
     f"model.{name}"
     for name in (
         "tower_linears",
+        "block_linears",
         "model_type",
         "architecture",
         "hidden_size",
@@ -98,8 +99,9 @@ def make_model_document(
             skipped.append(Skipped(source._replace(key=key), error.message, error.hint))
     if counts is not None:
         statements.extend(Statement(fact, words, getattr(counts, field)) for fact, field in _COUNTS.items())
-        if counts.tower:
-            statements.append(Statement("model.tower_linears", words, tuple(sorted(map(str, counts.tower)))))
+        for fact, layers in (("model.tower_linears", counts.tower), ("model.block_linears", counts.linears)):
+            if layers:
+                statements.append(Statement(fact, words, tuple(sorted(map(str, layers)))))
     else:
         model_type = config.get("model_type")
         reason = f"parameters of model type {model_type!r} cannot be counted from its configuration"
