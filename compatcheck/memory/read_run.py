@@ -82,7 +82,9 @@ def read_run(
             "query and value projections, peft's default for most types",
         )
     names = tuple(str(name) for name in targets) if isinstance(targets, tuple) else ()
-    adapted = _list_adapted(model, peft, names, versions)
+    reached = _reach_towers(source, model, peft, names)
+    names = reached[0]
+    adapted = _list_adapted(model, peft, reached, versions)
     adapters, copied, trainable = _count_trainable(source, model, peft, rank, names, adapted[0] if adapted else None)
     if source.needs:
         return RunReading(None, tuple(source.assumptions.values()), tuple(dict.fromkeys(source.needs)))
@@ -107,7 +109,7 @@ def read_run(
         trainable=trainable,
         adapters=adapters,
         adapted=adapted[0] if adapted else (),
-        adapters_range=_range_of_adapters(source, model, peft, rank, names, adapted, adapters),
+        adapters_range=_range_of_adapters(source, model, peft, rank, reached, adapted, adapters),
         copied=copied,
         copy_bytes=copy_bytes(source, precision, parallel.sharding),
         peft=peft,
@@ -514,14 +516,30 @@ _OF_TOKENS = {None, "causal_lm", "pretrain", "sft"}
 """Trainers whose loss is cross entropy over tokens, and one that nobody names."""
 
 
+def _reach_towers(
+    source: Given, model: Model, peft: str | None, targets: tuple[str, ...]
+) -> tuple[tuple[str, ...], ...]:
+    """Return the targets, with those in the tower where its layers are meant, too; and both where nobody read whether they are."""
+    reaches = source.get("program.adapts_towers")
+    if peft not in LOW_RANK or not model.tower or reaches is False or any(map(_is_of_tower, targets)):
+        return (targets,)
+    both = (*targets, *(f"{OF_TOWER}{name}" for name in targets))
+    return (both,) if reaches else (targets, both)
+
+
+def _is_of_tower(target: str) -> bool:
+    return target.startswith(OF_TOWER)
+
+
 def _list_adapted(
-    model: Model, peft: str | None, targets: tuple[str, ...], versions: Mapping[str, tuple[int, ...]]
+    model: Model, peft: str | None, reached: tuple[tuple[str, ...], ...], versions: Mapping[str, tuple[int, ...]]
 ) -> tuple[tuple[Adapted, ...], ...]:
     """Return the layers that get adapters in each layout that the releases allow, the likeliest first; none where nobody lists them."""
     if peft not in LOW_RANK or not model.listed or model.linears != model.model_type:
         return ()
     layouts = list_layouts(model.model_type, versions, lora=peft != "adalora")
-    return tuple(dict.fromkeys(list_adapted(model.listed, targets, layout, tower=model.tower) for layout in layouts))
+    found = (list_adapted(model.listed, names, layout, tower=model.tower) for names in reached for layout in layouts)
+    return tuple(dict.fromkeys(found))
 
 
 def _count_adapters(
@@ -529,7 +547,8 @@ def _count_adapters(
 ) -> int:
     """Count the parameters of adapters, of listed layers or of dense and equal blocks."""
     if layers is None:
-        return count_adapters(model, rank, targets, decomposed=decomposed)
+        dense = count_adapters(model, rank, targets, decomposed=decomposed)
+        return dense + count_tower_adapters(model.tower, rank, targets, decomposed=decomposed)
     head = 0 if HEADS.isdisjoint(targets) else rank * (model.hidden + model.vocab) + (model.vocab if decomposed else 0)
     return count_adapted(layers, rank, decomposed=decomposed) + head
 
@@ -539,14 +558,16 @@ def _range_of_adapters(
     model: Model,
     peft: str | None,
     rank: int,
-    targets: tuple[str, ...],
+    reached: tuple[tuple[str, ...], ...],
     adapted: tuple[tuple[Adapted, ...], ...],
     adapters: int,
 ) -> tuple[int, int]:
     """Return the fewest and the most parameters that adapters may have."""
-    if len(adapted) <= 1 or source.knows("model.trainable_parameters"):
+    if peft not in LOW_RANK or source.knows("model.trainable_parameters"):
         return adapters, adapters
-    counts = [_count_adapters(model, rank, targets, layers, decomposed=peft == "dora") for layers in adapted]
+    dora = peft == "dora"
+    counts = [_count_adapters(model, rank, reached[0], layers, decomposed=dora) for layers in adapted]
+    counts = counts or [_count_adapters(model, rank, names, None, decomposed=dora) for names in reached]
     return adapters + min(counts) - counts[0], adapters + max(counts) - counts[0]
 
 
@@ -563,11 +584,7 @@ def _count_trainable(
     if peft in LOW_RANK:
         adapters = _count_adapters(model, rank, targets, layers, decomposed=peft == "dora")
         adapters += _count_of_parameters(source, model, rank)
-        if layers is not None:
-            pass  # those of the tower are among them
-        elif model.tower:
-            adapters += count_tower_adapters(model.tower, rank, targets, decomposed=peft == "dora")
-        elif model.vision and any(name.startswith(OF_TOWER) for name in targets):
+        if model.vision and not model.tower and any(map(_is_of_tower, targets)):
             source.integer("model.trainable_parameters")  # of a tower that nobody listed
     saved = source.get("training.lora_modules_to_save")
     if peft is not None and isinstance(saved, tuple):

@@ -163,8 +163,8 @@ def name_unpriced(run: Run) -> Iterator[Unmodelled]:
             yield Unmodelled(feature.name, feature.direction, feature.reason)
     fewest, most = run.adapters_range
     if fewest < most:
-        reason = f"from {fewest:,} to {most:,} parameters, by releases of peft and transformers that nobody names"
-        yield Unmodelled(_EXPERT_ADAPTERS, "either", reason)
+        reason = f"from {fewest:,} to {most:,} parameters: {_open_reason(run)}"
+        yield Unmodelled(_OPEN_ADAPTERS, "either", reason)
     count = count_expert_adapters(run)
     if count:
         reason = (
@@ -174,7 +174,14 @@ def name_unpriced(run: Run) -> Iterator[Unmodelled]:
         yield Unmodelled(_EXPERT_ADAPTERS, "more", reason)
 
 
-_EXPERT_ADAPTERS = "adapters of experts"
+def _open_reason(run: Run) -> str:
+    missing = [name for name in ("peft", "transformers") if name not in run.versions]
+    if run.model.experts and missing:
+        return f"what names reach depends on the release of {' and '.join(missing)}, which nobody names"
+    return "nobody read whether the names are looked for in the tower, too"
+
+
+_EXPERT_ADAPTERS, _OPEN_ADAPTERS = "adapters of experts", "number of adapters"
 _FUSED_EXPERTS = frozenset({"dbrx", "gpt_oss", "granitemoe", "llama4", "llama4_text", "qwen3_vl_moe"})
 """Types whose experts were parameters, and no linear layers, before transformers 5 as well (4.57.6 modeling files)."""
 
@@ -216,9 +223,8 @@ def widen_unpriced(run: Run, parts: Sequence[Component]) -> tuple[Component, ...
         size = Size(int(each * fewest), 0, int(each * (most + count)))
         words = "no formula has it; the range holds what it may change"
         source = "docs/memory-model.md, ranges"
-        found.append(
-            Component(_EXPERT_ADAPTERS, "workspace", size, words, source, run.role, ("training.lora_target_modules",))
-        )
+        name = _EXPERT_ADAPTERS if count else _OPEN_ADAPTERS
+        found.append(Component(name, "workspace", size, words, source, run.role, ("training.lora_target_modules",)))
     return tuple(found)
 
 
