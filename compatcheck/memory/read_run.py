@@ -109,6 +109,7 @@ def read_run(
         trainable=trainable,
         adapters=adapters,
         adapted=adapted[0] if adapted else (),
+        summed=_count_summed(source, model, adapted[0] if adapted else ()),
         adapters_range=_range_of_adapters(source, model, peft, rank, reached, adapted, adapters),
         copied=copied,
         copy_bytes=copy_bytes(source, precision, parallel.sharding),
@@ -622,6 +623,15 @@ def _read_layers(source: Given, fact: str) -> tuple[LinearLayer, ...]:
 
         hint = "give each as: attn.proj 32x1280x1280 (name, blocks x inputs x outputs)"
         raise UsageError(f"{fact} holds what is no linear layer", hint=hint) from error
+
+
+def _count_summed(source: Given, model: Model, layers: tuple[Adapted, ...]) -> int:
+    """Count the parameters of routed experts that adapters are made for as a whole, by their names or those of their layers."""
+    named = source.get("training.lora_target_parameters")
+    kinds = {str(name).rpartition("experts.")[2] for name in named} if isinstance(named, tuple) else set()
+    thirds = 2 * ("gate_up_proj" in kinds) + ("down_proj" in kinds)
+    turned = sum(one.layer.blocks * one.layer.inputs * one.layer.outputs for one in layers if one.is_parameter)
+    return max(turned, model.expert * thirds // 3)
 
 
 def _count_of_parameters(source: Given, model: Model, rank: int) -> int:

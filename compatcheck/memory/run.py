@@ -142,6 +142,8 @@ class Run(NamedTuple):
     """Parameters added by the adapter method, part of `trainable`."""
     adapted: tuple[Adapted, ...]
     """Layers that get them, where `Model.listed` tells them."""
+    summed: int
+    """Parameters of routed experts to which an update is added as a whole, beside the frozen ones."""
     adapters_range: tuple[int, int]
     """Fewest and most parameters that adapters may have, by releases that nobody names."""
     copied: int
