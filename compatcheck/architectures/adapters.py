@@ -161,6 +161,8 @@ class Layout(NamedTuple):
     """peft turns listed names of an expert's layers, and of the router, into the parameters that these have become."""
     all_turned: bool = False
     """It does the same with ``all-linear``."""
+    listed: bool = False
+    """Instead of ``all-linear`` peft gets the names of the linear layers that a program found."""
 
 
 class Adapted(NamedTuple):
@@ -187,6 +189,8 @@ def list_adapted(
     tuners/lora/layer.py ParamWrapper; fixtures/adapters/peft_counts.json.
     """
     names = [name for name in targets if not name.startswith(OF_TOWER)]
+    if layout.listed and not _ALL.isdisjoint(names):
+        names = sorted({_end(one) for one in layers if _is_module(one, layout)})
     every, ends = not _ALL.isdisjoint(names), {name.rpartition(".")[2] for name in names}
     turning = {_end(one) for one in layers if is_expert(one)} | {"gate"}
     turned = turning if layout.all_turned and every else turning & ends if layout.turned else set()
@@ -198,12 +202,17 @@ def list_adapted(
                 kept = Adapted(one, one.blocks * (one.inputs + one.outputs * (2 if end in _FUSED else 1)), True)  # noqa: FBT003
         elif end == "gate" and end in turned:
             kept = _adapt(one)
-        elif end in turned or (end in _ROUTERS and layout.router_apart):
+        elif end in turned or not _is_module(one, layout):
             continue
         elif every or (ALL_ATTENTION if one.is_attention else ALL_MLP) in names or _is_named(one.path, names):
             kept = _adapt(one)
         found += [] if kept is None else [kept]
     return (*found, *(_adapt(one) for one in _in_tower(tower, targets) if _end(one) not in turned))
+
+
+def _is_module(layer: LinearLayer, layout: Layout) -> bool:
+    """Tell whether a listed layer is a module of the model, and not a parameter of another one."""
+    return not (layout.fused if is_expert(layer) else layout.router_apart and _end(layer) in _ROUTERS)
 
 
 def _adapt(layer: LinearLayer) -> Adapted:

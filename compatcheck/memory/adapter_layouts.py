@@ -18,13 +18,16 @@ _TRANSFORMERS = (_NEWEST, (5, 0), (4, 57))
 """What a release that nobody names may be, the newest first: one from before and after each change."""
 
 
-def list_layouts(model_type: str, versions: Mapping[str, tuple[int, ...]], *, lora: bool = True) -> tuple[Layout, ...]:
+def list_layouts(
+    model_type: str, versions: Mapping[str, tuple[int, ...]], *, lora: bool = True, listed: bool = False
+) -> tuple[Layout, ...]:
     """Return what the layout may be, the likeliest first; one where both releases are known.
 
     Args:
         model_type: the model's type in transformers.
         versions: known releases by distribution.
         lora: whether peft knows the adapters as LoRA's, which alone it turns.
+        listed: whether a program lists all linear layers itself.
     """
     table = open_builtin().section("tables/expert-parameters") or {}
 
@@ -45,6 +48,7 @@ def list_layouts(model_type: str, versions: Mapping[str, tuple[int, ...]], *, lo
                 router_apart=holds("router", transformers, ">=5.0.0"),
                 turned=turned,
                 all_turned=turned and peft >= (0, 20),
+                listed=listed,
             )
         )
     return tuple(dict.fromkeys(found))

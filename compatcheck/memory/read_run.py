@@ -84,7 +84,8 @@ def read_run(
     names = tuple(str(name) for name in targets) if isinstance(targets, tuple) else ()
     reached = _reach_towers(source, model, peft, names)
     names = reached[0]
-    adapted = _list_adapted(model, peft, reached, versions)
+    listed = source.get("program.lists_linears") is True
+    adapted = _list_adapted(model, peft, reached, versions, listed=listed)
     adapters, copied, trainable = _count_trainable(source, model, peft, rank, names, adapted[0] if adapted else None)
     if source.needs:
         return RunReading(None, tuple(source.assumptions.values()), tuple(dict.fromkeys(source.needs)))
@@ -533,12 +534,17 @@ def _is_of_tower(target: str) -> bool:
 
 
 def _list_adapted(
-    model: Model, peft: str | None, reached: tuple[tuple[str, ...], ...], versions: Mapping[str, tuple[int, ...]]
+    model: Model,
+    peft: str | None,
+    reached: tuple[tuple[str, ...], ...],
+    versions: Mapping[str, tuple[int, ...]],
+    *,
+    listed: bool,
 ) -> tuple[tuple[Adapted, ...], ...]:
     """Return the layers that get adapters in each layout that the releases allow, the likeliest first; none where nobody lists them."""
     if peft not in LOW_RANK or not model.listed or model.linears != model.model_type:
         return ()
-    layouts = list_layouts(model.model_type, versions, lora=peft != "adalora")
+    layouts = list_layouts(model.model_type, versions, lora=peft != "adalora", listed=listed)
     found = (list_adapted(model.listed, names, layout, tower=model.tower) for names in reached for layout in layouts)
     return tuple(dict.fromkeys(found))
 

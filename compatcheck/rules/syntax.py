@@ -67,6 +67,7 @@ _FUNCTIONS = {
     "moment_bytes": 0,
     "reached_parameters": 0,
     "shard_ranks": 0,
+    "turns_expert_names": 0,
 }
 """Name → number of arguments; None takes any positive number."""
 WRITTEN_OUT = {
@@ -110,6 +111,16 @@ WRITTEN_OUT = {
         ' and training.fsdp_sharding_strategy in ("hybrid_shard", "hybrid_shard_zero2")'
         ' else training.hsdp_shard_size * head_ranks() if declared("training.hsdp_shard_size") else hardware.world_size'
     ),
+    "turns_expert_names": (
+        'declared("training.lora_target_modules") and installed("peft", ">=0.19.0")'
+        ' and installed("transformers", table("expert-parameters", "turned", model.model_type))'
+        ' and ("all-linear" in training.lora_target_modules and installed("peft", ">=0.20.0")'
+        ' and not (program.lists_linears if declared("program.lists_linears") else False)'
+        ' or (("w1" in training.lora_target_modules and "w3" in training.lora_target_modules) or "w2" in training.lora_target_modules'
+        ' if model.model_type in {"minimax", "minimax_m2", "mixtral"} else'
+        ' ("gate_proj" in training.lora_target_modules and "up_proj" in training.lora_target_modules)'
+        ' or "down_proj" in training.lora_target_modules))'
+    ),
     "attention_layers": ('model.attention_layers if declared("model.attention_layers") else model.num_hidden_layers'),
 }
 """Functions that stand for an expression, so that rules which ask the same forget the same settings as seldom as one:
@@ -128,6 +139,7 @@ WRITTEN_OUT = {
 - ``shard_ranks``: ranks that FSDP divides a parameter by
 - ``saved_modules``: parameters of embedding and head that are trained in full beside adapters
 - ``float32_outputs``: what a model returns is float32, by weights or by accelerate, which casts it outside DeepSpeed and FSDP2
+- ``turns_expert_names``: peft turns names of adapted layers into the parameters that an expert's layers are fused into
 - ``own_layers``: layers of the program run in place of those of transformers
 """
 
