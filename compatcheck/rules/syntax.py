@@ -112,7 +112,8 @@ WRITTEN_OUT = {
         ' else training.hsdp_shard_size * head_ranks() if declared("training.hsdp_shard_size") else hardware.world_size'
     ),
     "turns_expert_names": (
-        'declared("training.lora_target_modules") and installed("peft", ">=0.19.0")'
+        '(model.num_experts > 1 if declared("model.num_experts") else False)'
+        ' and declared("training.lora_target_modules") and installed("peft", ">=0.19.0")'
         ' and installed("transformers", table("expert-parameters", "turned", model.model_type))'
         ' and ("all-linear" in training.lora_target_modules and installed("peft", ">=0.20.0")'
         ' and not (program.lists_linears if declared("program.lists_linears") else False)'
