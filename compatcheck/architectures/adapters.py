@@ -199,7 +199,7 @@ def list_adapted(
         end, kept = _end(one), None
         if is_expert(one) and layout.fused:
             if end in turned:
-                kept = Adapted(one, one.blocks * (one.inputs + one.outputs * (2 if end in _FUSED else 1)), True)  # noqa: FBT003
+                kept = Adapted(one, one.blocks * (one.inputs + one.outputs * (2 if end in _FUSED else 1)), True)
         elif end == "gate" and end in turned:
             kept = _adapt(one)
         elif end in turned or not _is_module(one, layout):
@@ -230,9 +230,7 @@ def is_expert(layer: LinearLayer) -> bool:
 
 def count_adapted(layers: Iterable[Adapted], rank: int, *, decomposed: bool = False) -> int:
     """Count the parameters of the adapters of layers, with DoRA's magnitudes."""
-    return sum(
-        rank * one.parameters + (one.layer.blocks * one.layer.outputs if decomposed else 0) for one in layers
-    )
+    return sum(rank * one.parameters + (one.layer.blocks * one.layer.outputs if decomposed else 0) for one in layers)
 
 
 def count_tower_adapters(

@@ -40,9 +40,7 @@ def _uniform(
     qk_norm: str = "",
     shared: str = "",
     own_width: bool = True,
-    path: str = "block_sparse_moe",
     names: str = "w1 w3 w2",
-    router: str = "gate",
 ) -> Formula:
     """Return a formula for layers that are all alike: attention, a router, experts as wide as ``intermediate_size``, RMS norms.
 
@@ -52,9 +50,7 @@ def _uniform(
         qk_norm: as `count_qk_norm` has it.
         shared: key of the width of the MLP that every token passes; empty where there is none.
         own_width: whether ``head_dim`` counts; releases before 5 ignore it in types that declare none.
-        path: what holds the experts.
         names: linear layers of an expert.
-        router: name of the router beside the experts.
     """
 
     def count(keys: Keys) -> ParameterCounts | None:
@@ -66,6 +62,7 @@ def _uniform(
         attention = heads.attention(qkv_bias=has_bias, out_bias=has_bias) + count_qk_norm(heads, qk_norm)
         dense = attention + number * hidden + 2 * hidden + beside
         width = keys.size("intermediate_size")
+        path, router = "mlp" if names == GATED else "block_sparse_moe", "gate" if own_width else GRANITE_ROUTER
         linears = (*heads.linears(), *expert_linears(hidden, width, number, path=path, names=names, router=router))
         if shared:
             linears += granite_mlp(hidden, keys.amount(shared))
@@ -318,15 +315,15 @@ FORMULAS: Mapping[str, Formula] = {
     "dots1": _dots1,
     "ernie4_5_moe": _ernie4_5_moe,
     "gemma4_text": _gemma4_text,
-    "flex_olmo": _uniform(experts="num_experts", qk_norm="full", path="mlp", names=GATED),
+    "flex_olmo": _uniform(experts="num_experts", qk_norm="full", names=GATED),
     "glm4_moe": _glm4_moe,
     "glm4_moe_lite": _deepseek_v3,
-    "granitemoeshared": _uniform(shared="shared_intermediate_size", own_width=False, router=GRANITE_ROUTER),
+    "granitemoeshared": _uniform(shared="shared_intermediate_size", own_width=False),
     "hunyuan_v1_moe": _hunyuan_v1_moe,
     "llama4_text": _llama4,
     "minimax_m2": _uniform(bias="", qk_norm="full"),
     "gpt_oss": _gpt_oss,
-    "granitemoe": _uniform(own_width=False, router=GRANITE_ROUTER),
+    "granitemoe": _uniform(own_width=False),
     "mixtral": _uniform(bias=""),
     "olmoe": _olmoe,
     "phimoe": _phimoe,

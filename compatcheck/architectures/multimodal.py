@@ -10,8 +10,8 @@ from compatcheck.architectures.keys import Keys
 from compatcheck.architectures.parts import (
     Heads,
     Layer,
-    ParameterCounts,
     LinearLayer,
+    ParameterCounts,
     decoder,
     gated_mlp,
     linear,

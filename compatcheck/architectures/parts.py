@@ -164,9 +164,7 @@ GATED = "gate_proj up_proj down_proj"
 """Usual names of the linear layers of a gated MLP, the last one gives its outputs."""
 
 
-def mlp_linears(
-    path: str, hidden: int, width: int, *, number: int = 1, names: str = GATED
-) -> tuple[LinearLayer, ...]:
+def mlp_linears(path: str, hidden: int, width: int, *, number: int = 1, names: str = GATED) -> tuple[LinearLayer, ...]:
     """Return the linear layers of so many MLPs of a block."""
     *into, out = names.split()
     return (

@@ -16,8 +16,8 @@ from compatcheck.architectures.keys import ClassDefaults, class_defaults
 from compatcheck.architectures.parts import (
     Heads,
     Layer,
-    ParameterCounts,
     LinearLayer,
+    ParameterCounts,
     decoder,
     expert_linears,
     gated_mlp,
@@ -131,8 +131,7 @@ def _afmoe(keys: Keys) -> ParameterCounts | None:
         (*heads.linears(), gate, *routed, *beside),
     )
     wide = keys.size("intermediate_size")
-    names = mlp_linears("mlp", hidden, wide)
-    dense = Layer(base + gated_mlp(hidden, wide), 0, (*heads.linears(), gate, *names))
+    dense = Layer(base + gated_mlp(hidden, wide), 0, (*heads.linears(), gate, *mlp_linears("mlp", hidden, wide)))
     layers = keys.amount("num_hidden_layers")
     first = min(keys.amount("num_dense_layers", 0), layers)
     return decoder(keys, [dense] * first + [sparse] * (layers - first))

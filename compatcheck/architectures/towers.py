@@ -200,9 +200,7 @@ def _pixtral_linears(keys: Keys) -> Linears:
     return _usual_linears(keys, " ".join(names), _GATED.replace("mlp", "feed_forward"))
 
 
-def _qwen_linears(
-    keys: Keys, mlp: str, hidden: str = "hidden_size", width: int | None = None
-) -> Linears:
+def _qwen_linears(keys: Keys, mlp: str, hidden: str = "hidden_size", width: int | None = None) -> Linears:
     widths = keys.size(hidden), keys.size("intermediate_size") if width is None else width
     return _block("attn.qkv attn.proj", mlp, *widths, layers=keys.amount("depth"))
 

@@ -4,19 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.architectures.adapters import (
-    HEADS,
-    LOW_RANK,
-    OF_TOWER,
-    count_adapted,
-    count_adapters,
-    count_tower_adapters,
-    default_targets,
-    list_adapted,
-    name_linears,
-)
+from compatcheck.architectures.adapters import LOW_RANK, OF_TOWER, default_targets, name_linears
 from compatcheck.core.estimate import Assumption
-from compatcheck.memory.adapter_layouts import list_layouts
+from compatcheck.memory.adapter_counts import AdapterCount, count_adapters
 from compatcheck.memory.asked_facts import Given
 from compatcheck.memory.precision import adapter_bytes, copy_bytes, read_precision
 from compatcheck.memory.run import EVALUATED_BY_LOSS, Model, Parallelism, Precision, Run, RunReading, read_numbers
@@ -82,11 +72,8 @@ def read_run(
             "query and value projections, peft's default for most types",
         )
     names = tuple(str(name) for name in targets) if isinstance(targets, tuple) else ()
-    reached = _reach_towers(source, model, peft, names)
-    names = reached[0]
-    listed = source.get("program.lists_linears") is True
-    adapted = _list_adapted(model, peft, reached, versions, listed=listed)
-    adapters, copied, trainable = _count_trainable(source, model, peft, rank, names, adapted[0] if adapted else None)
+    found = count_adapters(source, model, peft, rank, names, versions)
+    adapters, copied, trainable = _count_trainable(source, model, peft, rank, found)
     if source.needs:
         return RunReading(None, tuple(source.assumptions.values()), tuple(dict.fromkeys(source.needs)))
     width = adapter_bytes(source, precision, versions.get("peft"))
@@ -109,14 +96,14 @@ def read_run(
         precision=precision,
         trainable=trainable,
         adapters=adapters,
-        adapted=adapted[0] if adapted else (),
-        summed=_count_summed(source, model, adapted[0] if adapted else ()),
-        adapters_range=_range_of_adapters(source, model, peft, rank, reached, adapted, adapters),
+        adapted=found.layers,
+        summed=_count_summed(source, model, found.layers),
+        adapters_range=(adapters - found.fewer, adapters + found.more),
         copied=copied,
         copy_bytes=copy_bytes(source, precision, parallel.sharding),
         peft=peft,
         rank=rank,
-        targets=names,
+        targets=found.targets,
         adapter_bytes=width,
         mixed=source.get("training.mixed_precision") in {"bf16", "fp16"},
         lora_dropout=float(source.get("training.lora_dropout") or 0),  # type: ignore[arg-type]  # a float fact
@@ -518,80 +505,14 @@ _OF_TOKENS = {None, "causal_lm", "pretrain", "sft"}
 """Trainers whose loss is cross entropy over tokens, and one that nobody names."""
 
 
-def _reach_towers(
-    source: Given, model: Model, peft: str | None, targets: tuple[str, ...]
-) -> tuple[tuple[str, ...], ...]:
-    """Return the targets, with those in the tower where its layers are meant, too; and both where nobody read whether they are."""
-    reaches = source.get("program.adapts_towers")
-    if peft not in LOW_RANK or not model.tower or reaches is False or any(map(_is_of_tower, targets)):
-        return (targets,)
-    both = (*targets, *(f"{OF_TOWER}{name}" for name in targets))
-    return (both,) if reaches else (targets, both)
-
-
-def _is_of_tower(target: str) -> bool:
-    return target.startswith(OF_TOWER)
-
-
-def _list_adapted(
-    model: Model,
-    peft: str | None,
-    reached: tuple[tuple[str, ...], ...],
-    versions: Mapping[str, tuple[int, ...]],
-    *,
-    listed: bool,
-) -> tuple[tuple[Adapted, ...], ...]:
-    """Return the layers that get adapters in each layout that the releases allow, the likeliest first; none where nobody lists them."""
-    if peft not in LOW_RANK or not model.listed or model.linears != model.model_type:
-        return ()
-    layouts = list_layouts(model.model_type, versions, lora=peft != "adalora", listed=listed)
-    found = (list_adapted(model.listed, names, layout, tower=model.tower) for names in reached for layout in layouts)
-    return tuple(dict.fromkeys(found))
-
-
-def _count_adapters(
-    model: Model, rank: int, targets: tuple[str, ...], layers: tuple[Adapted, ...] | None, *, decomposed: bool
-) -> int:
-    """Count the parameters of adapters, of listed layers or of dense and equal blocks."""
-    if layers is None:
-        dense = count_adapters(model, rank, targets, decomposed=decomposed)
-        return dense + count_tower_adapters(model.tower, rank, targets, decomposed=decomposed)
-    head = 0 if HEADS.isdisjoint(targets) else rank * (model.hidden + model.vocab) + (model.vocab if decomposed else 0)
-    return count_adapted(layers, rank, decomposed=decomposed) + head
-
-
-def _range_of_adapters(
-    source: Given,
-    model: Model,
-    peft: str | None,
-    rank: int,
-    reached: tuple[tuple[str, ...], ...],
-    adapted: tuple[tuple[Adapted, ...], ...],
-    adapters: int,
-) -> tuple[int, int]:
-    """Return the fewest and the most parameters that adapters may have."""
-    if peft not in LOW_RANK or source.knows("model.trainable_parameters"):
-        return adapters, adapters
-    dora = peft == "dora"
-    counts = [_count_adapters(model, rank, reached[0], layers, decomposed=dora) for layers in adapted]
-    counts = counts or [_count_adapters(model, rank, names, None, decomposed=dora) for names in reached]
-    return adapters + min(counts) - counts[0], adapters + max(counts) - counts[0]
-
-
 def _count_trainable(
-    source: Given,
-    model: Model,
-    peft: str | None,
-    rank: int,
-    targets: tuple[str, ...],
-    layers: tuple[Adapted, ...] | None,
+    source: Given, model: Model, peft: str | None, rank: int, found: AdapterCount
 ) -> tuple[int, int, int]:
     """Return adapter parameters, parameters trained in full beside them, and all trainable ones."""
     adapters = full = 0
     if peft in LOW_RANK:
-        adapters = _count_adapters(model, rank, targets, layers, decomposed=peft == "dora")
-        adapters += _count_of_parameters(source, model, rank)
-        if model.vision and not model.tower and any(map(_is_of_tower, targets)):
+        adapters = found.parameters + _count_of_parameters(source, model, rank)
+        if model.vision and not model.tower and any(name.startswith(OF_TOWER) for name in found.targets):
             source.integer("model.trainable_parameters")  # of a tower that nobody listed
     saved = source.get("training.lora_modules_to_save")
     if peft is not None and isinstance(saved, tuple):

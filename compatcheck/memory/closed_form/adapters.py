@@ -43,7 +43,7 @@ def kept_per_token(run: Run) -> float:
 
 
 def _kept_of_low_rank(run: Run, inputs: float, once: float, ranks: float) -> float:
-    """Return bytes per token of so many inputs, of those that are shared counted once, and of products with the first factors."""
+    """Return bytes per token of so many inputs, with shared ones counted ``once``, and of products with the first factors."""
     compute, own = run.precision.compute, run.adapter_bytes
     shared = run.mixed and run.model.quantization is not None and run.precision.residual <= compute
     if own > compute and not shared:
@@ -63,7 +63,9 @@ def _kept_of_listed(run: Run) -> float:
     listed = set(model.listed)
     for one in run.adapted:
         layer = one.layer
-        if one.is_parameter or layer not in listed:  # what parameters keep is a matter of weights, and a tower has tokens of its own
+        if (
+            one.is_parameter or layer not in listed
+        ):  # what parameters keep is a matter of weights, and a tower has tokens of its own
             continue
         each = layer.blocks / model.layers
         if is_expert(layer):

@@ -8,7 +8,7 @@ import pytest
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
 from compatcheck.frameworks.model.configuration import read
-from compatcheck.memory.adapter_layouts import list_layouts
+from compatcheck.memory.adapter_counts import list_layouts
 from compatcheck.memory.closed_form.unpriced import name_unpriced
 from compatcheck.memory.read_run import read_run
 from compatcheck.rules.locate import open_rules
@@ -48,7 +48,9 @@ def test_a_release_that_nobody_names_leaves_a_range():
     run = read_adapters("qwen3-30b-a3b", seven)
     assert run.adapters == 994_836_480
     assert run.adapters_range == (13_369_344, 994_836_480)
-    assert read_adapters("qwen3-30b-a3b", seven, releases={"transformers": "4.57.6"}).adapters_range == (843_841_536,) * 2
+    assert (
+        read_adapters("qwen3-30b-a3b", seven, releases={"transformers": "4.57.6"}).adapters_range == (843_841_536,) * 2
+    )
     assert read_adapters("qwen3-30b-a3b", ["q_proj", "v_proj"]).adapters_range == (6_684_672,) * 2
     named = {one.name: one.reason for one in name_unpriced(run)}
     assert "13,369,344 to 994,836,480" in named["number of adapters"]
