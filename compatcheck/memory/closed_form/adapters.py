@@ -56,7 +56,7 @@ def _kept_of_low_rank(run: Run, inputs: float, once: float, ranks: float) -> flo
 
 
 def _kept_of_listed(run: Run) -> float:
-    """Return the same where the layers of a model are listed, on average of its blocks; a token goes through some of the experts."""
+    """Return the same where the layers of a model are listed, on average of its blocks; a token goes through some experts."""
     model = run.model
     inputs = ranks = 0.0
     feeds: dict[tuple[str, int], float] = {}
@@ -77,7 +77,7 @@ def _kept_of_listed(run: Run) -> float:
 
 
 def summed_experts(run: Run) -> tuple[float, float]:
-    """Return bytes that adapters of expert parameters keep for each block, and of the largest gradient while one is differentiated.
+    """Return bytes that adapters of expert parameters keep for each block, and of the largest gradient in its backward.
 
     A parameter is replaced by its sum with the update while the layer runs, and the layer keeps the sum, in the dtype of the
     parameter, for the gradient of its input. The gradient of the sum is as large. Source: our measurement of peft 0.19.1 and
