@@ -175,10 +175,9 @@ def name_unpriced(run: Run) -> Iterator[Unmodelled]:
 
 
 def _open_reason(run: Run) -> str:
-    missing = [name for name in ("peft", "transformers") if name not in run.versions]
-    if run.model.experts and missing:
-        return f"what names reach depends on the release of {' and '.join(missing)}, which nobody names"
-    return "nobody read whether the names are looked for in the tower, too"
+    if run.model.experts and not {"peft", "transformers"} <= run.versions.keys():
+        return "what names of layers reach hangs on the releases of peft and transformers"
+    return "nobody read whether names of layers are looked for in the tower"
 
 
 _EXPERT_ADAPTERS, _OPEN_ADAPTERS = "adapters of experts", "number of adapters"
