@@ -267,12 +267,69 @@ def _bare() -> list[Seed]:
     ]
 
 
+_TRAIN = "deepspeed --module openrlhf.cli.train_sft --pretrain meta-llama/Meta-Llama-3-8B --zero_stage 3 --bf16"
+_PACKAGES = b"torch==2.5.1\ndeepspeed==0.16.4\ntransformers==4.46.3\nopenrlhf==0.5.2\n"
+
+
+def _embedded() -> list[Seed]:
+    """Make runs whose commands stand in files of other programs, scripts that read others, and files that compose."""
+    cells = [
+        {"cell_type": "code", "source": ["%pip install trl\n", f"!{_TRAIN}\n"]},
+        {"cell_type": "code", "source": f"%%bash\n{_TRAIN}"},
+    ]
+    container = {"command": ["bash", "-c", _TRAIN], "args": ["x"], "env": [{"name": "STAGE", "value": "3"}]}
+    task = {"run": f"set -e\n{_TRAIN}\n", "envs": {"MODEL": "a/b"}}
+    trees = (
+        {
+            "Makefile": f"include other.mk\nPY ?= $(shell which python)\nARGS := --max_len 4096\nexport STAGE = 3\n"
+            f"ifdef X\nARGS += --flash_attn\nendif\ndefine run\n{_TRAIN}\nendef\ntrain: a\n\t@{_TRAIN} $(ARGS) \\\n\t  --lr 1\n"
+            "two:\n\t$(call f,1) $(PY) -m openrlhf.cli.train_sft --pretrain a/b\n",
+            "other.mk": "MODEL = a/b\nf = cd $(1) &&\n",
+        },
+        {
+            "justfile": f'set shell := [\'bash\']\nmodel := \'a/b\'\nlong := """\n{_TRAIN}\n"""\n'
+            f"train n='8': dep\n    @{_TRAIN} --pretrain {{{{model}}}}\n"
+        },
+        {
+            "job.yaml": json.dumps({"spec": {"containers": [container]}}),
+            "task.yaml": f"run: |\n  {_TRAIN}\nsetup: pip install x\n",
+        },
+        {
+            "sky.json": json.dumps(task),
+            "compose.yaml": f"services:\n  a:\n    entrypoint: [deepspeed]\n    command: {_TRAIN[10:]}\n",
+        },
+        {"run.ipynb": json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=1)},
+        {
+            "train.sh": f"cd $(dirname $0)/sub\nsource ./env.sh && . ../more.sh a b\n"
+            f"for s in 2 3; do {_TRAIN} $ARGS --max_len $s; done\n$PY train.py --x 1\n",
+            "sub/env.sh": "export ARGS='--flash_attn' PY=$(which python)\ncd ..\n",
+            "more.sh": 'set -- "$@" c\nARGS="$ARGS --lr $1"\n',
+        },
+        {
+            "run.sh": "python -m verl.trainer.main_ppo --config-name base "
+            "data.train_batch_size=64 +a.b=1 actor_rollout_ref.model.path=a/b\n",
+            "config/base.yaml": "defaults:\n  - model: small\n  - _self_\n  - override hydra/launcher: x\n"
+            "trainer: {n_gpus_per_node: 8, nnodes: '${oc.env:N,1}'}\n",
+            "config/model/small.yaml": "# @package actor_rollout_ref.model\npath: a/b\nx: ${..y}\n",
+        },
+    )
+    return [
+        Seed(
+            ("check", "."),
+            {"requirements.txt": _PACKAGES, **{name: text.encode() for name, text in tree.items()}},
+            ((), ("--format", "json"), ("--strict",)),
+        )
+        for tree in trees
+    ]
+
+
 COMMANDS: Mapping[str, Callable[[], list[Seed]]] = {
     "bare": _bare,
     "check": lambda: (
         _over_files("check", (), ("-vv",), *(("--format", name) for name in REPORTS), ("--strict",)) + _own_rules()
     ),
     "diff": _diff,
+    "embedded": _embedded,
     "env": _env,
     "estimate": lambda: _over_files(
         "estimate", (), ("-vv",), ("--format", "json"), ("--suggest",), ("--gpu", "8xH100-80GB"), ("--format", "html")

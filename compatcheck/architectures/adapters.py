@@ -52,6 +52,8 @@ class Widths(Protocol):
 
 LOW_RANK = frozenset({"lora", "dora", "qlora", "adalora"})
 """Methods that put two narrow matrices beside a weight."""
+ROTATING = frozenset({"oft", "boft"})
+"""Methods that rotate the input of a layer, and hand the layer what comes of it."""
 MEGATRON = "(megatron)"
 _ALL = frozenset({"all-linear", "all"})
 ALL_ATTENTION, ALL_MLP = "all-attention", "all-mlp"
@@ -61,6 +63,11 @@ OF_TOWER = "vision:"
 _ATTENTION = frozenset({"query", "key", "value", "qkv", "output"})
 HEADS = frozenset({"lm_head", "output_layer", "output", "embed_out"})
 """Names of the matrix behind the last block; who adapts all linear layers leaves it out, unless he names it."""
+
+PARALLEL = frozenset({"codegen", "cohere", "cohere2", "gptj", "phi"})
+"""Types whose attention and MLP read the output of one norm."""
+_MULTIPLY_THEMSELVES = frozenset({"falcon", "gpt2"})
+"""Types whose blocks do without torch's linear (transformers 5.14.1: FalconLinear, Conv1D)."""
 
 
 def name_linears(model_type: str, sharding: object, *, runs_transformers: object) -> str:
@@ -93,8 +100,11 @@ def _meanings() -> Mapping[str, str]:
 def default_targets(names: str) -> tuple[str, ...]:
     """Return the targets that peft takes for a type where none is named: queries and values, or what has both in one.
 
-    Source: peft 0.18.1 utils/constants.py TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING; for phi it adds the MLP.
+    Source: peft 0.18.1 utils/constants.py TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING; for phi it adds the MLP; for
+    nemotron_h all of attention (0.21.2).
     """
+    if names == "nemotron_h":
+        return ("q_proj", "k_proj", "v_proj", "o_proj")
     listed = list_linears(names) or list_linears("") or {}
     kinds = {"query", "value", "qkv", *(("up", "down") if names == "phi" else ())}
     return tuple(path.rpartition(".")[2] for path, kind in listed.items() if kind in kinds)
@@ -137,6 +147,27 @@ def target_shapes(model: Widths, targets: tuple[str, ...]) -> tuple[tuple[str, i
         "down": ("down", width, hidden),
     }
     return tuple(shapes[kind] for kind in _find_kinds(model.linears, targets))
+
+
+def measure_frozen_inputs(
+    model: Widths, method: str | None, targets: tuple[str, ...], *, dropout: bool, eager: bool, activation: str
+) -> int:
+    """Return the width of all inputs of one block that nothing but frozen linear layers could keep for backward.
+
+    Kept anyway are what adapters of LoRA's kind take as it is, the output of attention, but for eager attention's, which is
+    copied, and that of ReLU. Behind dropout adapters keep a copy of their own; rotating ones hand each layer one. Source: what
+    autograd keeps of 25 types with DeepSpeed's linear and with torch's (transformers 5.14.1, peft 0.20.0, DeepSpeed 0.19.8).
+    """
+    if model.linears in _MULTIPLY_THEMSELVES:
+        return 0
+    shared = {"mlp": "attention"} if model.linears in PARALLEL else {}
+    every = {shared.get(feed, feed): width for feed, width, _ in target_shapes(model, ("all-linear",))}
+    kept = ({"output"} if not eager else set()) | ({"down"} if activation == "relu" else set())
+    adapted = target_shapes(model, targets) if method in LOW_RANK | ROTATING else ()
+    if method in ROTATING or not dropout:
+        kept |= {shared.get(feed, feed) for feed, _, _ in adapted}
+    copies = sum(width for _, width, _ in adapted) if method in ROTATING else 0
+    return copies + sum(width for feed, width in every.items() if feed not in kept)
 
 
 def count_adapters(model: Widths, rank: int, targets: tuple[str, ...], *, decomposed: bool = False) -> int:
@@ -204,7 +235,7 @@ def list_adapted(
             kept = _adapt(one)
         elif end in turned or not _is_module(one, layout):
             continue
-        elif every or (ALL_ATTENTION if one.is_attention else ALL_MLP) in names or _is_named(one.path, names):
+        elif every or _kind(one) in names or _is_named(one.path, names):
             kept = _adapt(one)
         found += [] if kept is None else [kept]
     return (*found, *(_adapt(one) for one in _in_tower(tower, targets) if _end(one) not in turned))
@@ -217,6 +248,10 @@ def _is_module(layer: LinearLayer, layout: Layout) -> bool:
 
 def _adapt(layer: LinearLayer) -> Adapted:
     return Adapted(layer, layer.blocks * (layer.inputs + layer.outputs))
+
+
+def _kind(layer: LinearLayer) -> str:
+    return ALL_ATTENTION if layer.is_attention else ALL_MLP if layer.is_mlp else ""
 
 
 def _end(layer: LinearLayer) -> str:
@@ -244,8 +279,7 @@ def _in_tower(tower: Iterable[LinearLayer], targets: Iterable[str]) -> Iterator[
     names = [name.removeprefix(OF_TOWER) for name in targets if name.startswith(OF_TOWER)]
     every = not _ALL.isdisjoint(names)
     for one in tower:
-        kind = (ALL_ATTENTION if one.is_attention else ALL_MLP) if one.is_in_block else ""
-        if every or kind in names or _is_named(one.path, names):
+        if every or _kind(one) in names or _is_named(one.path, names):
             yield one
 
 

@@ -16,7 +16,7 @@ CLASS_DEFAULTS_RELEASE = "5.23.0"
 """Release of transformers that the class defaults and the formulas were read from and checked with."""
 _FAMILIES = ("decoders", "experts", "hybrids", "multimodal", "encoders")
 """Modules with formulas, the likely ones first; a module is imported when the ones before it do not know the type."""
-_UNMEASURED = ("remote_code", "recent")
+_UNMEASURED = ("remote_code", "recent", "text_encoders")
 """Modules with the types that the class defaults do not have."""
 
 
@@ -77,12 +77,16 @@ _FORMER_CLASSES = {
 
 
 def _is_counted_class(keys: Keys) -> bool:
-    """Tell whether ``architectures`` names the class that the formulas count, and not one with another head."""
+    """Tell whether ``architectures`` names a class that the formulas count, and not one with another head."""
     names = keys.names("architectures")
     counted = {(keys.architecture or "").lower(), _FORMER_CLASSES.get(keys.model_type)}
     if keys.config.get("per_layer_config") is not None:
         return False
-    return not names or any(name.lower() in counted for name in names)
+    if not names or any(name.lower() in counted for name in names):
+        return True
+    from compatcheck.architectures.heads import STEMS, find_head  # noqa: PLC0415 (of text encoders alone)
+
+    return keys.model_type in STEMS and find_head(keys) is not None
 
 
 def known_model_types() -> tuple[str, ...]:

@@ -161,6 +161,10 @@ def _count_attention(keys: Keys, layers: Found | None) -> Found | None:
     if key is not None and isinstance(pattern, str):
         attending = pattern.count("*")
         return (attending, key) if 0 < attending < len(pattern) else None
+    lists, key = keys.find("linear_attn_config")
+    numbers = lists.get("full_attn_layers") if isinstance(lists, Mapping) else None
+    if key is not None and isinstance(numbers, list):
+        return (len(numbers), key) if 0 < len(numbers) < amount else None
     for name in ("full_attention_interval", "attn_layer_period"):
         value, key = keys.find(name)
         if key is not None and type(value) is int and 1 < value <= amount:
@@ -282,6 +286,8 @@ def _read_quantization(keys: Keys) -> Found | None:
         return None, key or CLASS_DEFAULT
     if not isinstance(value, Mapping):
         raise keys.error("quantization_config", "a mapping")
+    if keys.config.get("expert_dtype") or value.get("expert_dtype"):
+        return None  # experts are stored in another way than the rest
     method = value.get("quant_method")
     if value.get("load_in_4bit") is True:
         kind = value.get("bnb_4bit_quant_type", "fp4")  # the default of BitsAndBytesConfig

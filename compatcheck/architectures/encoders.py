@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from compatcheck.architectures.heads import MASKED, count_classifier, find_head
 from compatcheck.architectures.parts import Layer, ParameterCounts, assemble, gated_mlp, layer_norm, linear, plain_mlp
 
 if TYPE_CHECKING:
@@ -14,16 +15,21 @@ if TYPE_CHECKING:
 
 
 def _bert(keys: Keys) -> ParameterCounts | None:
-    """Count BERT and RoBERTa with the masked-language head."""
-    hidden, vocab = keys.size("hidden_size"), keys.size("vocab_size")
-    if keys.flag("add_cross_attention") or keys.flag("is_decoder") or not keys.flag("tie_word_embeddings"):
+    """Count BERT and RoBERTa, with the head of the class that the file names."""
+    hidden, vocab, head = keys.size("hidden_size"), keys.size("vocab_size"), find_head(keys)
+    if keys.flag("add_cross_attention") or keys.flag("is_decoder") or head is None:
+        return None
+    if not keys.flag("tie_word_embeddings") and head == MASKED:
         return None  # untied, releases differ in whether there is a second bias
     mlp = plain_mlp(hidden, keys.size("intermediate_size"), bias=True)
     layer = Layer(4 * linear(hidden, hidden, bias=True) + mlp + layer_norm(hidden, 2))
-    positions = (keys.size("max_position_embeddings") + keys.size("type_vocab_size")) * hidden + layer_norm(hidden)
-    transform = linear(hidden, hidden, bias=True) + layer_norm(hidden)
+    other = (keys.size("max_position_embeddings") + keys.size("type_vocab_size")) * hidden + layer_norm(hidden)
+    if head == MASKED:
+        other += linear(hidden, hidden, bias=True) + layer_norm(hidden)
+    else:
+        other += count_classifier(keys, head, hidden, pooled=True)
     layers = [layer] * keys.amount("num_hidden_layers")
-    return assemble(layers, embedding=hidden * vocab, lm_head=vocab, other=positions + transform)
+    return assemble(layers, embedding=hidden * vocab, lm_head=vocab if head == MASKED else 0, other=other)
 
 
 def _t5(keys: Keys) -> ParameterCounts | None:

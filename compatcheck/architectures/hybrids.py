@@ -60,18 +60,33 @@ def _jamba(keys: Keys) -> ParameterCounts:
     heads, hidden, layers = Heads.of(keys), keys.size("hidden_size"), keys.amount("num_hidden_layers")
     heads = heads._replace(width=hidden // heads.query) if not keys.has("head_dim") else heads
     rank, state = _time_step_rank(keys, "mamba_dt_rank"), keys.size("mamba_d_state")
-    attention, mamba = heads.attention(), count_mamba(keys, "mamba_") + rank + 2 * state
-    mlp, experts = gated_mlp(hidden, keys.size("intermediate_size")), keys.size("num_experts")
+    attention = heads.attention(), heads.linears()
+    mamba = count_mamba(keys, "mamba_") + rank + 2 * state, _mamba_linears(keys, rank, state)
+    width, experts = keys.size("intermediate_size"), keys.size("num_experts")
+    mlp, dense_names = gated_mlp(hidden, width), mlp_linears("feed_forward", hidden, width)
+    names = expert_linears(hidden, width, experts, path="feed_forward", router="router")
     every, offset = keys.size("attn_layer_period"), keys.amount("attn_layer_offset")
     sparse_every, sparse_offset = keys.size("expert_layer_period"), keys.amount("expert_layer_offset")
     stack = []
     for i in range(layers):
-        dense = (attention if i % every == offset else mamba) + 2 * hidden
+        mixer, linears = attention if i % every == offset else mamba
+        dense = mixer + 2 * hidden
         if i % sparse_every == sparse_offset and experts > 1:
-            stack.append(Layer(dense + experts * hidden, experts * mlp))
+            stack.append(Layer(dense + experts * hidden, experts * mlp, (*linears, *names)))
         else:
-            stack.append(Layer(dense + mlp))
+            stack.append(Layer(dense + mlp, 0, (*linears, *dense_names)))
     return decoder(keys, stack)
+
+
+def _mamba_linears(keys: Keys, rank: int, state: int) -> tuple[LinearLayer, ...]:
+    """Return the projections of Jamba's mixer."""
+    hidden, inner = keys.size("hidden_size"), int(keys.number("mamba_expand") * keys.size("hidden_size"))
+    return (
+        LinearLayer("mamba.in_proj", hidden, 2 * inner, 1),
+        LinearLayer("mamba.x_proj", inner, rank + 2 * state, 1),
+        LinearLayer("mamba.dt_proj", rank, inner, 1),
+        LinearLayer("mamba.out_proj", inner, hidden, 1),
+    )
 
 
 def _list_layers(keys: Keys, every: int) -> list[bool]:

@@ -16,7 +16,7 @@ from compatcheck.architectures.parts import (
     gated_mlp,
     linear,
 )
-from compatcheck.architectures.towers import LINEARS, TOWERS
+from compatcheck.architectures.towers import LINEARS, TOWERS, computes_unused
 
 if TYPE_CHECKING:
     from compatcheck.architectures.decoders import Formula
@@ -42,6 +42,7 @@ _TEXT: Mapping[str, Formula] = {
     "gemma4_text": experts.FORMULAS["gemma4_text"],
     "glm4v_text": lambda keys: decoders.llama(keys, qkv_bias=True, norms=4, head_dim=False),
     "llama4_text": experts.FORMULAS["llama4_text"],
+    "mistral4": experts.FORMULAS["deepseek_v3"],
     "mllama_text_model": _mllama_text,
     "qwen2_5_vl_text": _qwen2_vl_text,
     "qwen2_vl_text": _qwen2_vl_text,
@@ -89,7 +90,12 @@ def _join(
     if counts is None:
         return None
     towers = TOWERS[vision.model_type](vision) + between
-    return counts._replace(vision=towers, total=counts.total + towers, tower=LINEARS[vision.model_type](vision))
+    return counts._replace(
+        vision=towers,
+        total=counts.total + towers,
+        tower=LINEARS[vision.model_type](vision),
+        unused=computes_unused(keys, vision),
+    )
 
 
 def _parts(keys: Keys, *fixed: str) -> tuple[Keys | None, Keys | None]:

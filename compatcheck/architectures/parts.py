@@ -27,9 +27,9 @@ class LinearLayer(NamedTuple):
         return "attn" in self.path or "attention" in self.path
 
     @property
-    def is_in_block(self) -> bool:
-        """Whether it is part of a block, and not of what merges patches behind them."""
-        return "merger" not in self.path
+    def is_mlp(self) -> bool:
+        """Whether it is part of a block's MLP, which a tower calls as it likes; a mixer is none, nor what merges patches."""
+        return not (self.is_attention or "merger" in self.path or self.path.startswith(("mamba.", "mixer.")))
 
     def __str__(self) -> str:
         return f"{self.path} {self.blocks}x{self.inputs}x{self.outputs}"
@@ -74,6 +74,8 @@ class ParameterCounts(NamedTuple):
     linears: tuple[LinearLayer, ...] = ()
     """Linear layers in the blocks of the language model, where these have experts or are not all alike and its formula tells
     them. Named as in transformers 4.57, where each routed expert is a module of its own; with routers, whatever they are."""
+    unused: bool | None = None
+    """Whether the vision tower computes what the model takes nothing of; None where nobody knows."""
 
 
 class Layer(NamedTuple):

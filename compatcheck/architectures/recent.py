@@ -1,7 +1,7 @@
 """Formulas of types that transformers has and that were checked against its release 5.24.0, behind that of the measurements.
 
-Like those of `remote_code` their configuration classes are not among the class defaults, so a file that leaves out a dimension
-is not counted.
+The configuration classes of those in `CONFIGURATIONS` are not among the class defaults, so a file that leaves out a dimension is
+not counted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 from compatcheck.architectures.decoders import FORMULAS as DECODERS
 from compatcheck.architectures.decoders import count_qk_norm
 from compatcheck.architectures.experts import FORMULAS as EXPERTS
-from compatcheck.architectures.experts import GRANITE_ROUTER, granite_mlp
+from compatcheck.architectures.experts import GRANITE_ROUTER, attend_latent, granite_mlp
 from compatcheck.architectures.keys import ClassDefaults, class_defaults
 from compatcheck.architectures.parts import (
     Heads,
@@ -174,6 +174,132 @@ def _glm4v_moe(keys: Keys) -> ParameterCounts | None:
     return counts._replace(vision=tower, total=counts.total + tower, tower=LINEARS["glm4v_vision"](vision))
 
 
+def _find_attention(keys: Keys, full: str, linear_ones: str) -> list[bool] | None:
+    """Tell for each layer of Kimi Linear whether it has attention: by names, or by two lists that count from one."""
+    layers, types, lists = (
+        keys.amount("num_hidden_layers"),
+        keys.names("layer_types"),
+        keys.mapping("linear_attn_config"),
+    )
+    if types is not None:
+        return [kind == "full_attention" for kind in types] if len(types) == layers else None
+    attending, others = lists.numbers(full), lists.numbers(linear_ones)
+    if attending is None or others is None or sorted((*attending, *others)) != list(range(1, layers + 1)):
+        return None
+    return [number in attending for number in range(1, layers + 1)]
+
+
+def _kimi_linear(keys: Keys) -> ParameterCounts | None:
+    """Count Kimi Linear: Kimi delta attention, some layers latent attention, experts behind the first layer."""
+    full = _find_attention(keys, "full_attn_layers", "kda_layers")
+    if full is None or keys.amount("moe_layer_freq", 1) != 1:
+        return None
+    hidden, width, given = (
+        keys.size("hidden_size"),
+        keys.size("moe_intermediate_size"),
+        keys.mapping("linear_attn_config"),
+    )
+    heads = (given if given.has("num_heads") else keys.replace(num_heads=keys.size("linear_num_heads"))).size(
+        "num_heads"
+    )
+    size = (given if given.has("head_dim") else keys.replace(head_dim=keys.size("linear_head_dim"))).size("head_dim")
+    kernel = given.amount("short_conv_kernel_size", keys.size("linear_conv_kernel_dim"))
+    inner = heads * size
+    gates = 2 * (linear(hidden, size) + linear(size, inner)) + linear(hidden, heads)
+    delta = 4 * linear(hidden, inner) + 3 * inner * kernel + gates + inner + heads + size  # and time-step bias, A, norm
+    latent, experts = attend_latent(keys), keys.size("num_local_experts")
+    shared = gated_mlp(hidden, width * keys.amount("n_shared_experts", 0))
+    first = keys.amount("first_k_dense_replace", 1)
+    stack = []
+    for i, attends in enumerate(full):
+        base = (latent if attends else delta) + 2 * hidden
+        if i < first:
+            stack.append(Layer(base + gated_mlp(hidden, keys.size("intermediate_size"))))
+        else:
+            stack.append(Layer(base + experts * hidden + shared, experts * gated_mlp(hidden, width)))
+    return decoder(keys, stack)
+
+
+_RATIOS = {0: "sliding_attention", 4: "compressed_sparse_attention", 128: "heavily_compressed_attention"}
+"""How many tokens DeepSeek-V4 packs into one → what its class calls such layers."""
+
+
+def _deepseek_v4(keys: Keys) -> ParameterCounts | None:
+    """Count DeepSeek-V4: one compressed key-value head, compressors, indexers, hyper-connections, experts in every layer.
+
+    Tables that choose experts by a token's number are buffers; the layers that predict further tokens are left out.
+    """
+    layers, types, ratios = keys.amount("num_hidden_layers"), keys.names("layer_types"), keys.numbers("compress_ratios")
+    if types is None and ratios is not None and set(ratios) <= set(_RATIOS):
+        types = [_RATIOS[ratio] for ratio in ratios]
+    if types is None or len(types) < layers or not set(types) <= set(_RATIOS.values()):
+        return None
+    if keys.flag("attention_bias") or keys.flag("mlp_bias") or keys.config.get("compress_rates") is not None:
+        return None
+    hidden, heads, size = keys.size("hidden_size"), keys.size("num_attention_heads"), keys.size("head_dim")
+    rank, outputs, lanes = keys.size("q_lora_rank"), keys.size("o_lora_rank"), keys.size("hc_mult")
+    indexed, index = keys.size("index_n_heads"), keys.size("index_head_dim")
+    attention = heads + linear(hidden, rank) + rank + linear(rank, heads * size) + linear(hidden, size) + size
+    attention += linear(outputs, heads * size) + linear(keys.size("o_groups") * outputs, hidden)
+    mixes = lanes * (lanes + 2)
+    connections = 2 * (mixes * lanes * hidden + mixes + 3)
+    indexer = _compress(hidden, index, 4, 2) + linear(rank, indexed * index) + linear(hidden, indexed)
+    beside = {
+        "sliding_attention": 0,
+        "compressed_sparse_attention": _compress(hidden, size, 4, 2) + indexer,
+        "heavily_compressed_attention": _compress(hidden, size, 128, 1),
+    }
+    experts, width = keys.size("n_routed_experts"), keys.size("moe_intermediate_size")
+    base = attention + connections + 2 * hidden + experts * hidden
+    base += gated_mlp(hidden, width * keys.amount("n_shared_experts", 0))
+    routed = experts * gated_mlp(hidden, width)
+    head = lanes * lanes * hidden + lanes + 1
+    return decoder(keys, [Layer(base + beside[kind], routed) for kind in types[:layers]], other=head)
+
+
+def _compress(hidden: int, size: int, tokens: int, overlap: int) -> int:
+    """Count what packs tokens into one: keys and gates, a bias for each place, a norm."""
+    return 2 * linear(hidden, overlap * size) + tokens * overlap * size + size
+
+
+def _mimo_v2_flash(keys: Keys) -> ParameterCounts | None:
+    """Count MiMo-V2: layers with a window have other heads and a sink for each, without those that predict further tokens."""
+    pattern, sparse = keys.numbers("hybrid_layer_pattern"), keys.numbers("moe_layer_freq")
+    layers, names = (
+        keys.amount("num_hidden_layers"),
+        ("num_attention_heads", "num_key_value_heads", "head_dim", "v_head_dim"),
+    )
+    if (
+        pattern is None
+        or sparse is None
+        or not len(pattern) == len(sparse) == layers
+        or keys.optional("n_shared_experts")
+    ):
+        return None
+    if keys.flag("attention_bias") or not all(map(keys.has, (*names, *(f"swa_{name}" for name in names)))):
+        return None
+    hidden, experts = keys.size("hidden_size"), keys.size("n_routed_experts")
+
+    def attend(prefix: str, sink: str) -> int:
+        heads, pairs, size, value = (keys.size(prefix + name) for name in names)
+        return (
+            linear(hidden, heads * size + pairs * (size + value))
+            + linear(heads * value, hidden)
+            + keys.flag(sink) * heads
+        )
+
+    full, window = attend("", "add_full_attention_sink_bias"), attend("swa_", "add_swa_attention_sink_bias")
+    mlp, expert = (
+        gated_mlp(hidden, keys.size("intermediate_size")),
+        gated_mlp(hidden, keys.size("moe_intermediate_size")),
+    )
+    stack = []
+    for slides, routes in zip(pattern, sparse, strict=True):
+        base = (window if slides else full) + 2 * hidden
+        stack.append(Layer(base + experts * hidden, experts * expert) if routes else Layer(base + mlp))
+    return decoder(keys, stack)
+
+
 _LANGUAGE: Mapping[str, Formula] = {
     **{name: DECODERS[name] for name in ("llama", "qwen2", "qwen3")},
     **{name: EXPERTS[name] for name in ("gpt_oss", "qwen3_moe")},
@@ -222,10 +348,14 @@ def _internvl(keys: Keys) -> ParameterCounts | None:
 
 FORMULAS: Mapping[str, Formula] = {
     "afmoe": _afmoe,
+    "deepseek_v4": _deepseek_v4,
     "exaone_moe": _exaone_moe,
     "falcon_h1": _falcon_h1,
     "glm4v_moe": _glm4v_moe,
     "granitemoehybrid": _granite_hybrid,
     "internvl": _internvl,
+    "kimi_linear": _kimi_linear,
+    "mimo_v2_flash": _mimo_v2_flash,
+    "mistral4": EXPERTS["deepseek_v3"],
     "solar_open": _solar_open,
 }

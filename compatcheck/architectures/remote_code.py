@@ -139,7 +139,7 @@ _LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
 _KINDS = {"full_attention": "attention", "linear_attention": "mamba"}
 
 
-def _list_blocks(keys: Keys) -> tuple[str, ...]:
+def list_blocks(keys: Keys) -> tuple[str, ...]:
     """Return what each block of a Nemotron-H is, in the words of its first files; none where that is not told."""
     kinds = keys.names("layers_block_type")
     if kinds is None:
@@ -149,7 +149,7 @@ def _list_blocks(keys: Keys) -> tuple[str, ...]:
 
 def _nemotron_h(keys: Keys) -> ParameterCounts | None:
     """Count Nemotron-H and Nemotron 3: each block is a Mamba 2 mixer, attention, an MLP or experts (transformers 5.23.0)."""
-    blocks = _list_blocks(keys)
+    blocks = list_blocks(keys)
     names = (
         "hidden_size",
         "vocab_size",

@@ -163,6 +163,31 @@ TOWERS: Mapping[str, Callable[[Keys], int]] = {
 }
 """Parameters of a tower."""
 
+_USED_WHOLE = frozenset(
+    {"idefics3_vision", "mllama_vision_model", "qwen2_5_vl_vision", "qwen2_vl_vision", "qwen3_vl_moe_vision", "qwen3_vl_vision",
+     "smolvlm_vision", "glm4v_vision"}
+)  # fmt: skip
+
+
+def computes_unused(keys: Keys, tower: Keys) -> bool | None:
+    """Tell whether a tower computes what the model takes nothing of: a pooled output, or what lies behind the features it takes.
+
+    None for towers that nobody ran, and where releases differ (siglip's last norm behind the features of its last layer).
+
+    Source: run on the CPU with transformers 4.57.1 and 5.24.0, one step of each type: saved tensors that backward does not take.
+    """
+    layer, _ = keys.find("vision_feature_layer")
+    layers = layer if isinstance(layer, list) else [layer]
+    behind = layer is not None and -1 not in layers and tower.amount("num_hidden_layers") not in layers
+    match tower.model_type:
+        case "clip_vision_model":
+            return True  # the pooled output, whatever layer is taken
+        case "siglip_vision_model":
+            return True if tower.flag("vision_use_head") or behind else None if layer is not None else False
+        case "pixtral":
+            return behind
+    return False if tower.model_type in _USED_WHOLE else None
+
 
 def _block(attention: str, mlp: str, *widths: int, layers: int) -> Linears:
     """Return the layers of equal blocks.

@@ -200,7 +200,8 @@ def _read_scripts(
 _OTHER_LANGUAGES = (
     ".fish", ".bat", ".cmd", ".ps1", ".csh", ".tcsh", ".j2", ".jinja", ".jinja2", ".tmpl", ".tpl", ".template", ".ipynb", ".py",
     "tox.ini", "pyproject.toml", "pixi.toml", "mise.toml", "hatch.toml", "procfile", "jenkinsfile", "snakefile", ".smk", ".nf",
-    ".service", ".xsh", ".nu", "rakefile", "earthfile",
+    ".service", ".xsh", ".nu", "rakefile", "earthfile", ".conf", ".ini", ".cfg", ".def", ".sub", ".envrc", ".hcl", ".nomad",
+    ".tf", ".jsonnet", ".libsonnet", ".cue", ".nix", ".bazel", ".bzl", ".groovy", ".gradle", ".rb", ".pl", ".lua",
 )  # fmt: skip
 """Ends of the names of files that start programs in ways that are not read."""
 

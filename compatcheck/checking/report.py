@@ -138,7 +138,7 @@ def build_report(
         if any(one.status == "affected" and one.suppressed is None for one in found):
             from compatcheck.fixing.remedies import try_remedies  # noqa: PLC0415 (only with findings)
 
-            found = try_remedies(subject, found, rules, variants)
+            found = try_remedies(subject, found, rules, variants.remedied)
         findings.extend(one._replace(aside=True, fails=False) if aside else one for one in found)
         skipped.extend(subject.skipped)
         skipped.extend(outcome.skipped)

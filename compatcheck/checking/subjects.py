@@ -35,7 +35,7 @@ def build_subject(
 
         environment = merge_environments(environment, declared)
     if documents:
-        environment = _with_checkouts(environment, documents, shared)
+        documents, environment = _with_checkouts(environment, documents, shared)
     if shared.hides:
         from compatcheck.checking.elsewhere import hide_lines, hide_words  # noqa: PLC0415 (only for files)
 
@@ -55,7 +55,7 @@ def build_subject(
 
 def _with_checkouts(
     environment: Environment | None, documents: Sequence[Document], shared: Shared
-) -> Environment | None:
+) -> tuple[Sequence[Document], Environment | None]:
     """Add the packages in whose checkout a command or a configuration lies, or that its project pins, where no list says which.
 
     A list that names a package and no release of it (``dependencies = ["trl"]``) takes the one in the checkout as well as any.
@@ -64,6 +64,7 @@ def _with_checkouts(
     from compatcheck.core.environment import Environment  # noqa: PLC0415 (as above)
     from compatcheck.frameworks.beside import find_beside  # noqa: PLC0415 (as above)
     from compatcheck.resolution.imported import imported_packages  # noqa: PLC0415 (as above)
+    from compatcheck.resolution.releases_of_keys import narrow_by_keys  # noqa: PLC0415 (as above)
     from compatcheck.rules.programs import find_program, lineage  # noqa: PLC0415 (as above)
 
     listed = {} if environment is None else environment.packages
@@ -84,7 +85,8 @@ def _with_checkouts(
                 continue
             own = program.module if name == program.packages[0] else None
             module = own or name.replace("-", "_")
-            places = (f"{module}/__init__.py", f"src/{module}/__init__.py", f"src/{module}")  # the last: a namespace
+            # beside it, in a checkout beneath its own (a submodule), or a namespace
+            places = (*(f"{one}{module}/__init__.py" for one in ("", "src/", f"{module}/")), f"src/{module}")
             files = (find_beside(document.source.path, place, shared.files) for place in places)
             file = next(filter(shared.files.exists, files), None)
             if file is None:
@@ -99,10 +101,12 @@ def _with_checkouts(
         if program.packages[:1] and program.packages[0] in wanted and program.packages[0] not in found:
             beneath = [name for name in imported_packages(documents) if name not in known and name not in found]
             found.update(_pinned_by_project(document.source.path, beneath, program.packages[0], shared))
+    documents, narrowed = narrow_by_keys(documents, found, shared.rules)
+    found |= narrowed
     if not found:
-        return environment
+        return documents, environment
     base = environment or Environment(next(iter(found.values())).source.path, {}, complete=False)
-    return base._replace(packages={**base.packages, **found})
+    return documents, base._replace(packages={**base.packages, **found})
 
 
 def _pinned_by_project(path: str, wanted: Sequence[str], main: str, shared: Shared) -> dict[str, Package]:

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from compatcheck.core.report import Finding
     from compatcheck.resolution.subject import Subject
 
-    Price = Callable[[Subject], tuple[Sequence[Finding], Estimate]]
-    """Gives the findings on a variant of a run, and what it needs with them."""
+    Find = Callable[[Subject], Sequence[Finding]]
+    """Gives the findings on a variant of a run."""
+    Price = Callable[[Subject, Sequence[Finding]], Estimate]
+    """Gives what a variant needs with its findings."""
     State = Callable[[Subject, Mapping[str, Value]], Subject]
     """Gives a run with more stated."""
 
@@ -31,7 +33,7 @@ _COMES = " (comes with "
 
 
 def suppose_worst(
-    subject: Subject, findings: Sequence[Finding], estimate: Estimate, state: State, price: Price
+    subject: Subject, findings: Sequence[Finding], estimate: Estimate, state: State, find: Find, price: Price
 ) -> Estimate:
     """Leave open whether a run fits that would not where a possible finding about it were certain.
 
@@ -43,7 +45,8 @@ def suppose_worst(
         findings: about it; those count that wait for settings, or packages of extras that are not selected, alone.
         estimate: what it needs as it is described; one that does not fit cannot get worse.
         state: states more of the run.
-        price: judges the run with more stated.
+        find: matches the run with more stated.
+        price: prices it; only where the finding is certain, which most of what is stated makes it not.
     """
     waiting = sorted((one for one in findings if _waits(one)), key=_size, reverse=True)
     found = estimate
@@ -51,14 +54,14 @@ def suppose_worst(
     for finding in waiting:
         worst = None
         for words, variant in _suppose(finding, subject, state):
+            certain, sure = find(variant), (finding.rule_id, finding.role, "affected")
+            if not any((one.rule_id, one.role, one.status) == sure for one in certain):
+                continue
             try:
-                certain, priced = price(variant)
+                priced = price(variant, certain)
             except UsageError:
                 continue  # no such run
-            affected = any(
-                (one.rule_id, one.role, one.status) == (finding.rule_id, finding.role, "affected") for one in certain
-            )
-            if affected and priced.phases and (worst is None or priced.needed.high > worst[0].needed.high):
+            if priced.phases and (worst is None or priced.needed.high > worst[0].needed.high):
                 worst = priced, words, variant
         if worst is None or worst[0].needed.high <= found.needed.high:
             continue

@@ -53,18 +53,21 @@ def judge(
     if describes_run(subject):
         from compatcheck.checking.fit import is_beside_peak, price, rate_deciding, state_estimate  # noqa: PLC0415 (only where a run is described)
         from compatcheck.checking.suppositions import suppose_worst  # noqa: PLC0415 (as above)
+        from compatcheck.matching.memory import Memory  # noqa: PLC0415 (as above)
         from compatcheck.memory.regressions import find_deciding  # noqa: PLC0415 (as above)
 
-        def price_variant(variant: "Subject") -> "tuple[Sequence[Finding], Estimate]":
+        of_variants = Memory() if memory is None else memory
+
+        def find_in_variant(variant: "Subject") -> "Sequence[Finding]":
             nonlocal work
             work += len(variant.roles)
-            findings = _find(variant, criteria, memory)[1]
-            return findings, price(variant, findings)
+            return _find(variant, criteria, of_variants)[1]
 
         try:
             estimate = price(subject, found)
             if estimate.verdict.outcome in doubted:
-                estimate = suppose_worst(subject, found, estimate, state or Resolutions(criteria.rules), price_variant)
+                state = state or Resolutions(criteria.rules)
+                estimate = suppose_worst(subject, found, estimate, state, find_in_variant, price)
         except UsageError:
             pass  # `compatcheck estimate` says which size makes no sense
         else:
@@ -145,6 +148,15 @@ class Variants:
         return (
             verdict if subject is as_read else judge(subject, self._criteria, self._memory(subject), self._resolutions)
         )
+
+    def remedied(self, subject: "Subject") -> Judgement:
+        """Return the verdict on what a remedy makes of a subject; more is supposed of it only where it needs more then."""
+        first = self(subject) if subject.id not in self._first else self._first[subject.id][1]
+        if subject is self._first[subject.id][0]:
+            return first
+        found = judge(subject, self._criteria, self._memory(subject), self._resolutions, frozenset())
+        needs = [one.estimate.needed.high for one in (first, found) if one.estimate is not None and one.estimate.phases]
+        return found if needs == sorted(needs, reverse=True) else self(subject)
 
     def unpriced(self, subject: "Subject") -> Judgement:
         """Return what fails of a subject, or of what it comes to after changes, whatever its run needs."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import posixpath
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from compatcheck.core.source import Source
 
@@ -45,3 +46,18 @@ class Command(NamedTuple):
     """Text on its standard input: a here-document, a here-string, the output of a known command before it in a pipe."""
     files: Mapping[str, Word] = {}
     """What files hold by then that the script has written and its words name, by normal path."""
+    directory: str = ""
+    """Where it is started, seen from where the script is; with a slash in front where only an end of its path is known."""
+
+    def names_here(self, name: str) -> Iterator[str]:
+        """Yield what a path that it names may be where the script is started, the likeliest first."""
+        return names_below(self.directory, name)
+
+
+def names_below(directory: str, name: str) -> Iterator[str]:
+    """Yield what a path below a directory may be in a project; of an absolute one, of another machine, each end may lie there."""
+    if posixpath.isabs(name) or "://" in name:
+        return
+    parts = directory.strip("/").split("/") if directory else []
+    for at in range(len(parts) if directory.startswith("/") else bool(parts)):
+        yield posixpath.normpath(posixpath.join(*parts[at:], name))

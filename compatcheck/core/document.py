@@ -34,6 +34,8 @@ SPREADING = frozenset({"auto", "balanced", "balanced_low_0", "sequential"})
 """Device maps by which one process spreads a model over all devices that it sees (accelerate)."""
 
 
+DEFAULTS = "defaults"
+"""Key of what a file composes from, in files of Hydra and others like them."""
 BENEATH = "beneath"
 """Kind of a reference to a file in the sources of a program that says what it has for keys left out, where it is there."""
 
@@ -66,6 +68,8 @@ class Unresolved(NamedTuple):
     """The value as it is spelled, with what is known filled in, where that may tell something: ``$HOME/models/Qwen2.5-7B``."""
     follows: bool = False
     """Whether no key decides it and no default does: it follows from other facts where these are known."""
+    without: tuple[str, ...] = ()
+    """Keys that have to be left out, for it decides nothing where one is given: something else does."""
 
 
 TAKEN_AS_EMPTY = "assumed: no arguments are given"
@@ -147,6 +151,8 @@ class Document(NamedTuple):
     """Options of a script's own that are read where the script takes them, whatever else understands them."""
     beneath: "tuple[Document, ...]" = ()
     """What the sources of its program, in whose checkout it lies, have for keys left out, where releases differ in it."""
+    searched: tuple[str, ...] = ()
+    """Directories in which what it composes from is looked for, where it does not lie beside it (``hydra.searchpath``)."""
     added: frozenset[str] = frozenset()
     """Keys that its program takes only where its configuration does not have them: ``+key=value`` of Hydra."""
 

@@ -18,6 +18,10 @@ UNLIKE = "unlike_other_nodes"
 """Kind of damage of an environment that is not that of the other nodes of its job."""
 
 
+DEVELOPMENT = "development"
+"""Detail of a package whose sources call themselves a development version: which one."""
+
+
 class Package(NamedTuple):
     """One distribution or component of an environment, pinned or ranged."""
 

@@ -12,15 +12,17 @@ from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.redaction import redact
 from compatcheck.core.textfile import echo
 from compatcheck.core.versions import (
+    OPERATORS,
     InvalidSpecifierError,
     all_ordered,
     compile_specifier,
     exact_version,
     parse_version,
+    read_final_release,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from packaging.version import Version
 
@@ -44,6 +46,8 @@ _MOST_CHOICES = 100
 """Extras and groups that are looked at one by one, further ones together; the largest project seen has 34."""
 _MOST_BROUGHT = 50_000
 """Packages in all of those looked at one by one: what many choices all bring costs its size for each of them."""
+_BEYOND = 10**6
+"""A number in a version that none reaches."""
 _LARGEST_CLASH = 3
 """Ranges on a line exclude each other in pairs; with ``!=`` it takes three."""
 
@@ -310,6 +314,8 @@ def is_satisfiable(specifier: str) -> bool:
 def _can_hold(specifier: str) -> bool:
     bounds = compile_specifier(specifier)
     clauses = bounds[0]
+    if len(clauses) > 1 and not _names_finals(specifier, clauses):
+        return _holds_any(specifier, clauses)
     pins = {operand for comparison, *operands in clauses if comparison in {"==", "==="} for operand in operands}
     if pins:
         parsed = [parse_version(pin) for pin in pins]
@@ -321,10 +327,53 @@ def _can_hold(specifier: str) -> bool:
     if not lows or not highs:
         return True
     (low, beyond), (high, included) = max(lows), min(highs)
-    if low < high:
-        holes = ([_bound(operand) for operand in operands] for comparison, *operands in clauses if comparison == "!=*")
-        return not any(start <= low and high <= end for start, end in holes)
-    return low == high and included and not beyond and all_ordered(bounds, low)
+    return low < high or (low == high and included and not beyond and all_ordered(bounds, low))
+
+
+def _names_finals(specifier: str, clauses: Iterable[Sequence[str]]) -> bool:
+    """Tell whether a range compares final releases alone, by order: labels, pre- and post-releases have rules of their own."""
+    return "+" not in specifier and not any(
+        comparison not in OPERATORS or "post" in operand or read_final_release(operand) is None
+        for comparison, *operands in clauses
+        if comparison != "==="
+        for operand in operands
+    )
+
+
+def _holds_any(specifier: str, clauses: Iterable[Sequence[str]]) -> bool:
+    """Tell whether a range holds any version: one that a clause names, or one close by.
+
+    A range changes its answer at such versions alone. What is not PEP 440 is only ever pinned, and like nothing else.
+    """
+    from packaging.specifiers import SpecifierSet  # noqa: PLC0415 (tens of milliseconds; few lines need it)
+
+    pins = {operands[0] for comparison, *operands in clauses if comparison == "==="}
+    if any(parse_version(pin) is None for pin in pins):
+        return len(pins) == 1
+    wanted = SpecifierSet(specifier)
+    named = {part.strip().lstrip("<>=!~").strip().removesuffix(".*") for part in specifier.split(",")}
+    return any(wanted.contains(one, prereleases=True) for name in named for one in _list_around(name))
+
+
+def _list_around(name: str) -> Iterator[str]:
+    """List a version, what is next to it and to its release on either side, and the least and the greatest of that release."""
+    version = parse_version(name)
+    if version is None:
+        return
+    release, epoch = version.release, f"{version.epoch}!" if version.epoch else ""
+    whole = epoch + ".".join(map(str, release))
+    following = epoch + ".".join(map(str, (*release[:-1], release[-1] + 1)))
+    yield from (name, whole, f"{whole}.dev0", f"{whole}.0.1", f"{whole}.{_BEYOND}", f"{following}.dev0")
+    yield (
+        f"{version.public}.post{_BEYOND}" if version.post is None and version.dev is None else f"{whole}.post{_BEYOND}"
+    )
+    if version.dev is not None:
+        yield f"{version.public.rpartition('.dev')[0]}.dev{version.dev + 1}"
+    if version.pre is not None:
+        yield f"{whole}{version.pre[0]}{version.pre[1] + 1}"
+    below = next((place for place in reversed(range(len(release))) if release[place]), None)
+    if below is not None:
+        yield epoch + ".".join(map(str, (*release[:below], release[below] - 1, _BEYOND)))
 
 
 def _bound(text: str) -> Version:
@@ -460,10 +509,9 @@ def _intersect(items: Sequence[Requirement]) -> tuple[tuple[str | None, str], bo
         return (None, _range_of_all(items)), True
     named = stated[0] if stated else None
     version = named or exact_version(joined)
-    parsed = None if version is None else parse_version(version)
     if "||" in joined or (version is None and joined.count(",==") + joined.startswith("==") <= 1):
         return (named, joined), False
-    if version is not None and (parsed is None or all_ordered(compile_specifier(joined), parsed)):
+    if version is not None and is_satisfiable(_range_of_all(items)):
         return (version, joined), False
     contradictory = version is not None or not any(part.endswith(".*") for part in joined.split(","))
     return (None, _range_of_all(items)), contradictory

@@ -317,7 +317,16 @@ def exact_version(specifier: str) -> str | None:
     pins = [part.strip() for part in specifier.split(",") if part.strip().startswith("==")]
     exact = [pin.lstrip("=").strip() for pin in pins if not pin.endswith(".*")]
     distinct = {parse_version(pin) or pin for pin in exact}
-    return max(exact, key=len) if len(distinct) == 1 else None
+    labels = {_local_label(pin) for pin in exact} - {None}
+    return max(exact, key=len) if len(distinct) == 1 and len(labels) <= 1 else None
+
+
+def _local_label(text: str) -> str | None:
+    """Return what a version has behind ``+``, as it is compared."""
+    try:
+        return _parse(text).local if "+" in text else None
+    except ValueError:
+        return text.partition("+")[2]
 
 
 def allowed_releases(specifier: str, releases: Iterable[str]) -> tuple[str, ...]:

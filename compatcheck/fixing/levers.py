@@ -13,6 +13,7 @@ from compatcheck.fixing.moves import PATCH, Distances, describe_move, rewrite
 from compatcheck.fixing.search import Changes
 from compatcheck.fixing.settings import find_settings, find_smaller_settings
 from compatcheck.resolution.binaries import KIND as MISFIT
+from compatcheck.resolution.binaries import with_same_build
 from compatcheck.resolution.pins import KIND as BY_PINS
 from compatcheck.resolution.scope import COMPONENT_FACTS
 
@@ -106,7 +107,7 @@ def find_levers(
         if not alike or why_not:
             continue
         listed = list_releases(name) if name in concerned and list_releases is not None else ()
-        known = _final((*rules.releases(name), *listed))
+        known = _final(with_same_build(name, package.version, (*rules.releases(name), *listed), rules))
         packages[name] = package
         if known:
             releases[name], ids = known, frozenset(subject for subject, _ in found)

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from compatcheck.core.command import Command
     from compatcheck.core.files import Files
 
 _MAX_ABOVE = 6
@@ -25,6 +26,13 @@ def find_beside(base: str, name: str, files: Files) -> str:
     found = (os.path.normpath(os.path.join(directory, name)) for directory in directories)
     file = next(filter(files.exists, found), os.path.normpath(os.path.join(directories[0], name)))
     return file if os.path.isabs(base) else os.path.relpath(file)
+
+
+def find_started(command: Command, name: str, files: Files) -> str:
+    """Find what a command names, below the directory that its script has entered or where the script may be started."""
+    base = command.source.path
+    found = (find_beside(base, one, files) for one in (*command.names_here(name), name))
+    return next(filter(files.exists, found), find_beside(base, name, files))
 
 
 def find_of_another_machine(base: str, name: str, files: Files) -> str | None:

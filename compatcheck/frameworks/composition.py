@@ -173,5 +173,5 @@ def retell(
     made = make_command_document(meanings, document.source, options, further)
     named = {key for _, _, key in made.references}
     models = tuple(one for one in document.statements if one.fact == "model.name" and one.key in named)
-    kept = {name: getattr(document, name) for name in ("named", "is_command", "options", "added")}
+    kept = {name: getattr(document, name) for name in ("named", "is_command", "options", "added", "searched")}
     return made._replace(statements=(*made.statements, *models), **kept)

@@ -44,6 +44,12 @@ def positive(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else LEAVE
 
 
+def multiplied(by: object) -> Convert:
+    """Make the conversion that multiplies a positive number with that of another key, where there is one."""
+    ranks = positive(by)
+    return lambda value: LEAVE if positive(value) is LEAVE else value * (1 if ranks is LEAVE else ranks)
+
+
 def none_when_zero(value: Any) -> Any:  # noqa: ANN401 (configuration)
     """Read 0, false and empty text as "none"."""
     return None if value in (0, False, "", "none", "None") else value

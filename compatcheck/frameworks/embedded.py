@@ -132,7 +132,7 @@ def find_defined(path: str, text: str) -> str:
     """Return what is not read of a file of recipes, each line where it was.
 
     Of a Makefile that is what ``define`` blocks hold, which recipes take in by functions, and what stands in functions; of a
-    justfile recipes in another language.
+    justfile recipes in another language, and variables that are more than one text.
     """
     name = os.path.basename(path).lower()
     if _JUSTFILE.fullmatch(name) is not None:
@@ -153,8 +153,18 @@ _MAKE_FUNCTION = re.compile(r"\$[({](?:foreach|if|or|and|eval|shell)[ \t](.*)")
 
 
 def _find_other_languages(text: str) -> str:
-    kept, other = [], False
+    kept, other, closes = [], False, ""
     for line in text.split("\n"):
+        if closes:
+            kept.append(line)
+            closes = "" if closes in line else closes
+            continue
+        defined = None if line[:1].isspace() else _JUST_DEFINITION.match(line)
+        if defined is not None:
+            other, value = False, defined["value"]
+            closes = value[:3] if value.startswith(_JUST_BLOCKS) and value[:3] not in value[3:] else ""
+            kept.append("" if _JUST_VARIABLE.match(line) else re.sub(r"(['\"])\s*\+\s*\1", "", line))
+            continue
         if line.strip() and not line[0].isspace():
             other = False
         elif line.lstrip().startswith("#!"):
@@ -291,6 +301,8 @@ _OF_A_SHELL = re.compile(r"\b(?:ba|z|k|da)?sh\b")
 _JUST_VARIABLE = re.compile(
     r"(?P<export>export[ \t]+)?(?P<name>[\w-]+)[ \t]*:=[ \t]*(?P<quote>['\"])(?P<value>[^'\"]*)(?P=quote)[ \t]*$"
 )
+_JUST_DEFINITION = re.compile(r"(?:export[ \t]+)?[\w-]+[ \t]*:=[ \t]*(?P<value>\S.*)")
+_JUST_BLOCKS = ('"""', "'''", "```")
 _JUST_REFERENCE = re.compile(r"\{\{((?:(?!\{\{|\}\}).)*)\}\}")
 _JUST_HEAD = re.compile(r"@?[A-Za-z_][\w-]*(?:[ \t][^:=]*(?:=[^:]*)?)?:(?!=)")
 
@@ -342,6 +354,8 @@ _EXECUTED = ("entrypoint", "command", "args", "cmd")
 _SHELL_KEYS = ("run", "script", "scripts", "commands", "cmds", "before_script")
 """Keys of lines for a shell."""
 _ENVIRONMENTS = ("env", "envs", "environment", "variables")
+_DIRECTORIES = ("workingDir", "working_dir", "working-directory", "workdir")
+"""Keys of the directory that a command beside them starts in."""
 
 
 def _read_yaml(text: str, path: str, room: _Room) -> Iterator[_Found]:
@@ -366,7 +380,8 @@ def _walk(root: Any, lines: list[str], room: _Room) -> Iterator[_Found]:  # noqa
     while pending:
         value, exported = pending.pop()
         if isinstance(value, YamlMap):
-            exported = (exported + "".join(map(_export, map(value.get, _ENVIRONMENTS))))[:_MOST_CHARACTERS]
+            said = (*map(_export, map(value.get, _ENVIRONMENTS)), *map(_enter, map(value.get, _DIRECTORIES)))
+            exported = (exported + "".join(said))[:_MOST_CHARACTERS]
             texts = (
                 *_of_container(value, lines, room),
                 *(piece for key in _SHELL_KEYS for piece in _of_shell(value, key, lines)),
@@ -444,6 +459,11 @@ def _export(value: Any) -> str:  # noqa: ANN401 (YAML)
         for name, held in said
         if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) and "\n" not in held
     )
+
+
+def _enter(value: Any) -> str:  # noqa: ANN401 (YAML)
+    """Write the directory that a command starts in as shell text."""
+    return f"cd {_quote(value)}; " if isinstance(value, str) and value and "\n" not in value else ""
 
 
 def _quote(value: str) -> str:

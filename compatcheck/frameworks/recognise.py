@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.core.document import BENEATH, SECTION, Document, Gap
+from compatcheck.core.document import BENEATH, DEFAULTS, SECTION, Document, Gap
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files, Overlay
 from compatcheck.core.pattern import lazy_compile
@@ -17,6 +17,7 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import is_script, read_bytes
 from compatcheck.frameworks import embedded, unread
 from compatcheck.frameworks.beside import find_beside
+from compatcheck.frameworks.composing import find_composing
 from compatcheck.frameworks.composition import Places, compose, name_bases
 from compatcheck.frameworks.deepspeed import syntax
 from compatcheck.frameworks.placeholders import read_filled_in
@@ -647,6 +648,8 @@ class _ReferenceReader:
         if (real in self.present and not own) or (kind == "program" and not self.files.is_file(file)):
             return ()
         passed = document.passed
+        if kind == "config" and document.reader in _composing(file, self.files):
+            kind = document.reader  # of its keys some, or none, tell whose they are
         found = (
             _read_kind(kind, file, self.files, passed) if self.files.exists(file) else _read_shipped(kind, name, place)
         )
@@ -676,7 +679,8 @@ class _ReferenceReader:
 
     def compose(self, documents: Iterable[Document]) -> tuple[Document, ...]:
         """Read commands and files together with the files that they compose from, as far as those can be read."""
-        found = compose([one for document in documents for one in (document, *self._read_bases(document))], self.places)
+        settled = [self._settle(document) for document in documents]
+        found = compose([one for document in settled for one in (document, *self._read_bases(document))], self.places)
         return tuple(self._with_beneath(document) for document in found)
 
     def _with_beneath(self, document: Document) -> Document:
@@ -698,6 +702,20 @@ class _ReferenceReader:
         own = frozenset(key for key, _ in document.unread if key in held)  # and so no other name of one beside it
         return document._replace(references=kept, beneath=tuple(laid), added=document.added | own)
 
+    def _settle(self, file: Document, searched: tuple[str, ...] = ()) -> Document:
+        """Name what a file composes from by where it lies; what its program brings itself need not lie here."""
+        if file.is_command or not (file.searched or searched or any(kind == BENEATH for kind, _, _ in file.references)):
+            return file
+        kept: list[tuple[str, str, str]] = []
+        file = file._replace(searched=tuple(dict.fromkeys((*file.searched, *searched))))
+        for kind, name, key in file.references:
+            names = (name, *(os.path.join(one, name) for one in file.searched if key == DEFAULTS))
+            lies = (one for one in names if self.files.is_file(self.places.find(file.source.path, one)[0]))
+            there = next(lies, None if kind == BENEATH else name)
+            if there is not None:
+                kept.append((file.reader if kind == BENEATH else kind, there, key))
+        return file._replace(references=tuple(kept))
+
     def _read_bases(self, document: Document) -> Iterator[Document]:
         """Yield the files that a document composes from, each with its own; following the reference says what is not read."""
         pending = [document]
@@ -705,7 +723,8 @@ class _ReferenceReader:
             naming = pending.pop(0)
             for kind, name, key in name_bases(naming):
                 with suppress(InputError):
-                    found = [_mark(one, naming) for one in self.read(kind, name, naming, naming.place(key))]
+                    read = self.read(kind, name, naming, naming.place(key))
+                    found = [self._settle(_mark(one, naming), naming.searched) for one in read]
                     yield from found
                     pending.extend(found)
 
@@ -719,6 +738,12 @@ class _ReferenceReader:
         if role is None:
             return (found,)
         return (found._replace(statements=tuple(entry._replace(role=role) for entry in found.statements)),)
+
+
+def _composing(file: str, files: Files) -> frozenset[str]:
+    """Return whose keys a file has that composes from others, and what that is built on."""
+    reader = find_composing(file, files)
+    return frozenset() if reader is None else frozenset(one.name for one in lineage(reader))
 
 
 def _bases(reader: str) -> frozenset[str]:

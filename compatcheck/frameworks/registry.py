@@ -19,6 +19,8 @@ class Folder(NamedTuple):
     """Whether it reads configuration files: ``configuration.py``."""
     has_commands: bool = True
     """Whether it reads command lines: ``command.py``."""
+    composes: bool = False
+    """Whether its commands are also those of programs that are told by a configuration of it alone; their kind is its name."""
     shares_keys: bool = False
     """Whether files of programs that are not read hold its keys, too: then those are told first (`unread`)."""
     telling_words: tuple[str, ...] = ()
@@ -59,7 +61,7 @@ DEEPSPEED = Folder(
 )
 FOLDERS = (
     Folder("native", has_commands=False, telling_words=("compatcheck:",)),
-    Folder("verl", forks=("search-r1", "logic-rl", "tinyzero"), spawns=("rl",)),
+    Folder("verl", composes=True, forks=("search-r1", "logic-rl", "tinyzero"), spawns=("rl",)),
     Folder("easy_r1", spawns=("easy-r1",)),
     Folder(
         "nanotron",

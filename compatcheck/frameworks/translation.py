@@ -103,7 +103,13 @@ def translate(
                 converted = value if meaning.convert is None else meaning.convert(value)
                 if converted is OPEN and meaning.fact != ANYTHING:
                     unresolved.append(
-                        Unresolved(meaning.fact, key, "decides it in a way that was not read", meaning.role)
+                        Unresolved(
+                            meaning.fact,
+                            key,
+                            "decides it in a way that was not read",
+                            meaning.role,
+                            without=meaning.without,
+                        )
                     )
                     continue
                 if converted is OPEN:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from compatcheck.core.errors import RuleError
 from compatcheck.resolution.scope import FactScope
 from compatcheck.rules.database import CompiledClause, CompiledRule
-from compatcheck.rules.expression import Code, Unknown, disjuncts, evaluate, write
+from compatcheck.rules.expression import Code, Unknown, conjuncts, disjuncts, evaluate, write
 
 AFFECTED, POSSIBLE, SILENT = "affected", "possible", "silent"
 UNSTATED = ("run.", "runtime.", "env ")
@@ -103,9 +103,11 @@ def _evaluate_once(code: Code, scope: FactScope, found: dict[int, object]) -> ob
 
 
 def _is_unstated(exception: Code, value: Unknown, scope: FactScope) -> bool:
-    """Tell whether an exception hangs on what no file states alone, or is a package that none names being there."""
-    if exception[:2] == ["call", "installed"]:
-        return scope.package(str(exception[2][1])) is None
+    """Tell whether an exception hangs on what no file states alone, or on a package that none names and nothing known beside."""
+    parts = conjuncts(exception)
+    unnamed = [one for one in parts if one[:2] == ["call", "installed"] and scope.package(str(one[2][1])) is None]
+    if unnamed:
+        return not any(truth(evaluate(one, scope)) for one in parts if one not in unnamed)
     return all(name.startswith(UNSTATED) for name in value.needs)
 
 

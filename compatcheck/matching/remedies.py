@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.report import FindingRemedy
 from compatcheck.core.versions import compile_specifier, contains, nearest_release
+from compatcheck.resolution.binaries import with_same_build
 from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
 from compatcheck.resolution.spelling import find_spellings, is_own_code
 from compatcheck.rules.expression import Unknown, evaluate
@@ -227,7 +228,7 @@ def good_releases(
     except ValueError:
         return
     held = [part for bounds in bad for part in bounds]
-    known = scope.rules.releases(name)
+    known = with_same_build(name, current, scope.rules.releases(name), scope.rules)
     while current is not None:
         current = nearest_release(held, current, known, above=verb == "upgrade", allowed=allowed)
         if current is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatcheck.architectures.adapters import LOW_RANK, OF_TOWER, default_targets, name_linears
+from compatcheck.architectures.heads import has_vocabulary
 from compatcheck.core.estimate import Assumption
 from compatcheck.memory.adapter_counts import AdapterCount, count_adapters
 from compatcheck.memory.asked_facts import Given
@@ -134,7 +135,8 @@ def read_run(
         precomputed=source.flag("training.precompute_ref_log_probs", default=False),
         framework=str(source.get("training.framework") or ""),
         code=str(source.get("program.code") or ""),
-        makes_logits=source.get("program.makes_logits") is not False,
+        makes_logits=source.get("program.makes_logits") is not False
+        and has_vocabulary(model.model_type, str(source.get("model.architecture") or "")),
         entropy_computed=str(source.get("program.computes_entropy") or "asked"),
         offload_optimizer=_offloads_states(source, returning=False)
         or source.flag("training.fsdp_offload_params", False),
@@ -179,11 +181,12 @@ def read_run(
 
 
 def _read_evaluated(source: Given) -> int:
-    """Return the batch of evaluations: with the model's own loss (Trainer.prediction_step), or that of a trainer of TRL."""
+    """Return the batch of evaluations: with the loss of Trainer.prediction_step(), the model's or smoothed, or one of TRL."""
     if source.get("training.evaluates") is not True:
         return 0
     trainer = source.get("training.trainer")
-    of_model = source.get("program.passes_labels") is True and trainer in {"causal_lm", "pretrain", "sft"}
+    smoothed = source.get("training.loss_implementation") == "smoothed"
+    of_model = (source.get("program.passes_labels") is True or smoothed) and trainer in {"causal_lm", "pretrain", "sft"}
     of_trl = source.get("program.code") == "trl" and trainer in {"sft", *EVALUATED_BY_LOSS}
     return source.integer("training.eval_batch_size", 0) if of_model or of_trl else 0
 
@@ -267,8 +270,8 @@ def _unsharded(
     """Return bytes of one gradient that FSDP leaves whole between micro batches; 0 where it does not.
 
     Under ``no_sync`` nothing is scattered: FSDP1 keeps whole gradients in the compute dtype (torch 2.8.0
-    distributed/fsdp/_runtime_utils.py, _post_backward_hook), FSDP2 in the reduce dtype, from accelerate 1.11.0 on
-    (accelerator.py, no_sync: ``set_requires_gradient_sync``).
+    distributed/fsdp/_runtime_utils.py, _post_backward_hook), FSDP2 in the reduce dtype; that of accelerate reaches FSDP2
+    from 1.11.0 on (accelerator.py, no_sync: ``set_requires_gradient_sync``).
     """
     if (
         parallel.sharding != "fsdp"
@@ -277,7 +280,7 @@ def _unsharded(
         or _runs_unsynchronised(source) is False
     ):
         return 0.0
-    accelerate = versions.get("accelerate")
+    accelerate = versions.get("accelerate") if source.get("program.uses_accelerate") is not False else None
     if source.get("training.fsdp_version") == 2:
         return 0.0 if accelerate is not None and accelerate < (1, 11) else precision.reduce
     return precision.compute
@@ -391,6 +394,9 @@ def read_model(source: Given, versions: Mapping[str, tuple[int, ...]]) -> Model:
     attention = source.assume("model.attn_implementation", own or usual, reason)
     quantization = source.get("model.quantization")
     model_type = str(source.get("model.model_type") or "")
+    linears = name_linears(
+        model_type, source.get("training.sharding"), runs_transformers=source.get("program.runs_transformers")
+    )
     return Model(
         model_type=model_type,
         parameters=total,
@@ -416,9 +422,7 @@ def read_model(source: Given, versions: Mapping[str, tuple[int, ...]]) -> Model:
         activation=str(source.get("model.hidden_act") or ""),
         quantization=str(quantization) if isinstance(quantization, str) else None,
         double_quantization=_truth(source.get("model.double_quantization")),
-        linears=name_linears(
-            model_type, source.get("training.sharding"), runs_transformers=source.get("program.runs_transformers")
-        ),
+        linears=linears,
         gated=gated,
         tower=_read_layers(source, "model.tower_linears"),
         listed=_read_layers(source, "model.block_linears"),

@@ -28,6 +28,7 @@ COUNTED = frozenset(
         "trl/kto-copies-shifted-logits",  # closed_form/trl_logits.py
         "trl/kto-keeps-kl-logits",  # closed_form/trl_logits.py
         "verl/entropy-computed-when-unused",  # closed_form/policy_logits.py, _verl
+        "verl/no-sync-keeps-unsharded-gradients",  # closed_form/gradients.py
     }
 )
 """Regressions whose effect a formula of the estimate has already, by release or setting, with its module. Each makes a
@@ -37,6 +38,7 @@ ADDED = frozenset(
     {
         "deepspeed/hpz-secondary-shard",
         "deepspeed/persistence-threshold-above-layer-weights",
+        "deepspeed/zero3-keeps-inputs-of-frozen-layers",
         "deepspeed/zero3-linear-weights-kept-for-backward",
         "flash-attn/deterministic-backward-splits-dq",
         "peft/dora-saves-a-weight-copy",

@@ -192,7 +192,7 @@ class Run(NamedTuple):
     padded: bool | None
     """Whether batches carry a mask with padding; None when not known."""
     loss: str
-    """``cross_entropy``, ``chunked``, ``fused_linear``."""
+    """``cross_entropy``, ``chunked``, ``fused_linear``, ``smoothed``."""
     loss_by_free_memory: bool
     """The fused loss takes as many logits at a time as fit a share of the memory that is free."""
     trainer: str

@@ -99,7 +99,7 @@ def _loss(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     given = values.get("program.passes_labels") is not False or own
     alone = values.get("hardware.devices_per_rank") in {None, 1}
     known = values.get("model.has_liger_kernels") is not False or values.get("program.passes_labels") is False
-    if given and alone and known and values.get("training.loss_implementation") not in {"chunked", "fused_linear"}:
+    if given and alone and known and values.get("training.loss_implementation") in {None, "cross_entropy"}:
         changed: dict[str, Value] = {"training.loss_implementation": "fused_linear", "training.use_liger_kernel": True}
         yield SuggestedChange(
             "fused linear cross-entropy (Liger: needs liger-kernel)",

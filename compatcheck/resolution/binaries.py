@@ -11,14 +11,15 @@ import re
 from typing import TYPE_CHECKING
 
 from compatcheck.core.environment import Damage
-from compatcheck.core.versions import parse_version, read_final_release
+from compatcheck.core.versions import compile_specifier, contains, parse_version, read_final_release
 from compatcheck.resolution.pins import is_built_alike
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from compatcheck.core.environment import Package
     from compatcheck.resolution.scope import FactScope
+    from compatcheck.rules.database import RuleSet
 
 KIND = "built_for_another_torch"
 """Kind of the damage, and the fact's name behind ``environment.``."""
@@ -27,10 +28,24 @@ PINNED = ("torchvision", "torchaudio", "xformers", "vllm")
 """Distributions with a row per release in the table of what they were built with."""
 
 TABLE = "torch-minor-of-binaries"
+BUILDS = "builds-by-label"
+"""The table of releases of which a build with a label was published."""
 _LABEL = r"\+(?:cu(\d+))?torch(\d+\.\d+)(?:\.\d+)?(?:cxx11abi(true|false))?"
 _CUDA_LABEL = r"\+cu(\d\d)\d"
 _CUDA_LENGTH = 2
 """Digits of CUDA's major release in a label: ``cu12``, ``cu122``."""
+
+
+def with_same_build(name: str, version: str | None, releases: Sequence[str], rules: RuleSet) -> Sequence[str]:
+    """Return the releases of which a build with the label of an installed one was published; all where nobody knows."""
+    label = (version or "").partition("+")[2]
+    if not label:
+        return releases
+    try:
+        bounds = compile_specifier(str(rules.look_up(BUILDS, (name, label))))
+    except KeyError:
+        return releases
+    return [release for release in releases if contains(bounds, release) != "no"]
 
 
 def find_misfits(scope: FactScope) -> Iterator[Damage]:

@@ -333,10 +333,6 @@ class _Table:
     ) -> None:
         self.label, self.origin = voice
         self.rows = rows
-        self.packages: dict[str, dict[str, None]] = {}
-        """Fact → packages whose releases its rows ask for."""
-        for row in rows:
-            self.packages.setdefault(row["fact"], {}).update(dict.fromkeys(row["ranges"]))
         self.keys = keys
         self.not_understood = any(key.endswith(_ANYTHING) for key in keys or ())
         self.scope = scope
@@ -555,7 +551,8 @@ class _Table:
 
     def describe(self, name: str) -> str:
         """Describe whose default it is: ``default of the HF Trainer (transformers 4.48.0)``."""
-        found = [(package, self.scope.package(package)) for package in self.packages[name]]
+        asked = dict.fromkeys(package for row in self.rows if row["fact"] == name for package in row["ranges"])
+        found = [(package, self.scope.package(package)) for package in asked]
         versions = [
             f"{label} {package.version or package.specifier}".rstrip()
             + (f", with --{package.brought_by[0]}" if len(package.brought_by) == 1 else "")

@@ -183,54 +183,60 @@ class _Widths(NamedTuple):
     gated: bool
 
 
-_COUNTED = (
-    "training.lora_rank", "training.lora_target_modules", "model.hidden_size", "model.intermediate_size",
-    "model.num_attention_heads", "model.num_key_value_heads", "model.head_dim", "model.num_hidden_layers",
+_WIDTHS = (
+    "model.hidden_size", "model.intermediate_size", "model.num_attention_heads", "model.num_key_value_heads", "model.head_dim",
+    "model.num_hidden_layers",
 )  # fmt: skip
-_UNCOUNTED = (
-    "training.lora_modules_to_save",
-    "training.lora_target_parameters",
-    "model.num_experts",
-    "model.vision_parameters",
-    "model.attention_layers",
-)
+_UNEQUAL = (
+    "training.lora_target_parameters", "model.num_experts", "model.attention_layers", "model.block_linears",
+)  # fmt: skip
+_UNCOUNTED = (*_UNEQUAL, "training.lora_modules_to_save", "model.vision_parameters")
 """What has parameters that the widths of dense and equal blocks do not give."""
+FROZEN_INPUTS = "training.frozen_inputs"
 
 
-def _count_adapters(facts: Mapping[str, Fact]) -> Fact | None:
-    """Count what low-rank adapters train, from their rank and targets."""
-    method = facts.get("training.peft")
-    if method is None or "model.trainable_parameters" in facts:
-        return None
+def _read_widths(facts: Mapping[str, Fact], besides: tuple[str, ...]) -> _Widths | None:
+    """Return the widths of blocks whose linear layers are known, dense and equal; None of others.
+
+    Args:
+        facts: of the run.
+        besides: facts that no run has whose blocks are such.
+    """
+    from compatcheck.architectures.adapters import list_linears, name_linears  # noqa: PLC0415 (only with adapters)
+
     if "training.framework" in facts and "program.code" not in facts:
         return None  # whose models a program trains is one of its traits, which come last
-    from compatcheck.architectures.adapters import (  # noqa: PLC0415 (only with adapters)
-        HEADS,
-        LOW_RANK,
-        count_adapters,
-        list_linears,
-        name_linears,
-    )
-
-    if method.value not in LOW_RANK:
+    if any(name not in facts for name in _WIDTHS):
         return None
-    if any(name in facts and facts[name].value for name in _UNCOUNTED) or any(name not in facts for name in _COUNTED):
-        return None
-    rank, targets, hidden, intermediate, heads, kv_heads, width, layers = (facts[name].value for name in _COUNTED)
-    numbers = (rank, hidden, intermediate, heads, kv_heads, width, layers)
-    if not isinstance(targets, tuple) or not all(isinstance(number, int) for number in numbers):
+    hidden, intermediate, heads, kv_heads, width, layers = numbers = tuple(facts[name].value for name in _WIDTHS)
+    if not all(isinstance(number, int) for number in numbers):
         return None
     kind, sharding, of_transformers, gated, vocab = (
         facts[name].value if name in facts else None
         for name in ("model.model_type", SHARDING, "program.runs_transformers", "model.gated_mlp", "model.vocab_size")
     )
     linears = name_linears(str(kind or ""), sharding, runs_transformers=of_transformers)
-    if list_linears(linears) is None or (not vocab and not HEADS.isdisjoint(targets)):
+    if any(name in facts and facts[name].value for name in besides) or list_linears(linears) is None:
         return None
     sizes: Any = (hidden, intermediate, heads * width, kv_heads * width, layers, vocab or 0)  # type: ignore[operator]  # as tested
-    shape = _Widths._make((*sizes, linears, gated is not False))
-    count = count_adapters(shape, rank, tuple(map(str, targets)), decomposed=method.value == "dora")  # type: ignore[arg-type]  # as tested
-    sources = tuple(dict.fromkeys(source for name in _COUNTED[:2] for source in facts[name].sources))
+    return _Widths._make((*sizes, linears, gated is not False))
+
+
+def _count_adapters(facts: Mapping[str, Fact]) -> Fact | None:
+    """Count what low-rank adapters train, from their rank and targets."""
+    method, asked = facts.get("training.peft"), ("training.lora_rank", "training.lora_target_modules")
+    if method is None or "model.trainable_parameters" in facts or any(name not in facts for name in asked):
+        return None
+    from compatcheck.architectures.adapters import HEADS, LOW_RANK, count_adapters  # noqa: PLC0415 (only with adapters)
+
+    rank, targets = (facts[name].value for name in asked)
+    if method.value not in LOW_RANK or not isinstance(targets, tuple) or not isinstance(rank, int):
+        return None
+    shape = _read_widths(facts, _UNCOUNTED)
+    if shape is None or (not shape.vocab and not HEADS.isdisjoint(targets)):
+        return None
+    count = count_adapters(shape, rank, tuple(map(str, targets)), decomposed=method.value == "dora")
+    sources = tuple(dict.fromkeys(source for name in asked for source in facts[name].sources))
     note = "rank × (inputs + outputs) of each adapted layer"
     return Fact("model.trainable_parameters", count, "derived", sources, note) if count else None
 
@@ -304,6 +310,44 @@ def derive_from_code(facts: dict[str, Fact], undecided: Collection[str] = ()) ->
     """Add what follows from the traits of the program's code, which come last."""
     derive_own_weights(facts)
     derive_fused_loss(facts, undecided)
+    derive_frozen_inputs(facts, undecided)
+
+
+def derive_frozen_inputs(facts: dict[str, Fact], undecided: Collection[str] = ()) -> None:
+    """State the width of what only frozen linear layers of a block take, beside adapters under ZeRO-3; experts are left out.
+
+    Dropout, targets and attention may be defaults of the program, so that they come first.
+    """
+    method, stage = facts.get("training.peft"), facts.get("training.zero_stage")
+    if stage is None or stage.value != 3:
+        return
+    asked = ("training.lora_target_modules", "training.lora_dropout", "model.attn_implementation", "model.hidden_act")
+    if method is None or method.value in {None, "freeze"} or FROZEN_INPUTS in facts:
+        return
+    if any(name in undecided and name not in facts for name in asked):
+        return
+    shape = _read_widths(facts, _UNEQUAL)
+    if shape is None:
+        return
+    from compatcheck.architectures.adapters import default_targets, measure_frozen_inputs  # noqa: PLC0415 (as above)
+
+    targets, dropout, attention, activation = (facts[name].value if name in facts else None for name in asked)
+    named = tuple(map(str, targets)) if isinstance(targets, tuple) else default_targets(shape.linears)
+    width = measure_frozen_inputs(
+        shape,
+        str(method.value),
+        named,
+        dropout=bool(dropout),
+        eager=attention == "eager",
+        activation=str(activation or ""),
+    )
+    sources = tuple(
+        dict.fromkeys(source for name in ("training.peft", *asked) if name in facts for source in facts[name].sources)
+    )
+    note = (
+        "inputs that no adapter takes" if targets is not None else "inputs that no adapter takes, with peft's targets"
+    )
+    facts[FROZEN_INPUTS] = Fact(FROZEN_INPUTS, width, "derived", sources, note)
 
 
 def derive_own_weights(facts: dict[str, Fact]) -> None:

@@ -198,7 +198,8 @@ def withhold(documents: Iterable[Document]) -> Iterator[tuple[Document, frozense
             for one, doubt in doubts
             if one.fact is not None and doubt and not one.key.startswith("(") and not one.key.endswith(LEFT_OUT)
         )
-        yield document._replace(statements=kept, unresolved=(*document.unresolved, *told)), about
+        still = (one for one in document.unresolved if not any(map(is_given, one.without)))
+        yield document._replace(statements=kept, unresolved=(*still, *told)), about
 
 
 def _keys_of(document: Document) -> set[str]:

@@ -1,11 +1,11 @@
 """Keys that a release of their program does not know: what they say counts for nothing there.
 
 Which releases have a key is data (``keys`` of ``rules/_programs/<name>.yaml``), and which take a value: ``training.trainer=xpo``
-there is about whatever says so. A key is left out only where no release that
-the environment allows has it. What it would decide is then open: the run does not start, or a script takes the key itself. A
-program that takes no such keys (``refuses_unknown_keys``: argparse, HfArgumentParser, hydra) is then not the one that reads the
-others either, and no default of its release holds. One that passes over them (``ignores_unknown_keys``) reads the rest as if
-they were left out.
+there is about whatever says so, ``activation_offloading@training.trainer=reward`` about a key beside it. A key is left out only
+where no release that the environment allows has it. What it would decide is then open: the run does not start, or a script takes
+the key itself. A program that takes no such keys (``refuses_unknown_keys``: argparse, HfArgumentParser, hydra) is then not the
+one that reads the others either, and no default of its release holds. One that passes over them (``ignores_unknown_keys``) reads
+the rest as if they were left out.
 """
 
 from __future__ import annotations
@@ -46,13 +46,16 @@ def _find_unknown(document: Document, scope: FactScope) -> dict[str, Skipped]:
     rows = releases_of_keys(document.reader, scope.rules)
     if not rows:
         return {}
+    beside = {f"@{value}" for _, _, value in (name.partition("@") for name in rows) if value}
     programs = lineage(document.reader)
     ignoring = {key for one in programs for key in one.ignores_unknown_keys}
     refusing = document.named and any(one.refuses_unknown_keys for one in programs)
     written = {entry.key for entry in document.statements} | {entry.key for entry in document.unresolved}
     written.update(key for _, _, key in document.references)
     names = {key.removeprefix(f"{document.reader}."): key for key in written}  # a section of another program's file
-    names.update((f"{entry.fact}={entry.value}", entry.key) for entry in document.statements)
+    values = {f"{entry.fact}={entry.value}": entry.key for entry in document.statements if entry.fact is not None}
+    names.update({f"{name}@{value}": key for name, key in names.items() for value in values if f"@{value}" in beside})
+    names.update(values)
     unknown = {}
     for name in sorted(names.keys() & rows.keys()):
         for package, (specifier, bounds) in rows[name].items():

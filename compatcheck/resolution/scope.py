@@ -126,7 +126,7 @@ class FactScope:
             return "no" if absent else "unknown"
         verdict: Verdict
         if package.version is not None:
-            verdict = contains(bounds, package.version)
+            verdict = self.rules.contains(bounds, package.version)
         else:
             judged = self.rules.judge(bounds, name, package.specifier or "")
             verdict = "yes" if judged == "all" else "no" if judged == "none" else judged

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from compatcheck.core.errors import RuleError
 from compatcheck.core.source import Source
-from compatcheck.core.versions import Bounds, Verdict, contains, judge
+from compatcheck.core.versions import Bounds, Membership, Verdict, contains, judge
 from compatcheck.rules.expression import Code
 
 FORMAT = 4
@@ -224,6 +224,7 @@ class RuleSet:
         self.databases = databases
         self._judged: dict[tuple[str, str, int], tuple[Bounds, Verdict]] = {}
         self._held: dict[tuple[str, int], tuple[Bounds | str, int]] = {}
+        self._contained: dict[tuple[str, int], tuple[Bounds, Membership]] = {}
         self._dates: dict[str, Mapping[str, str]] = {}
 
     @property
@@ -296,6 +297,13 @@ class RuleSet:
         kept = self._judged.get(key)
         if kept is None:
             kept = self._judged[key] = bounds, judge(bounds, specifier, self.releases(package))
+        return kept[1]
+
+    def contains(self, bounds: Bounds, version: str) -> Membership:
+        """Tell whether a range holds a version, as `versions.contains`; kept as by `judge`."""
+        kept = self._contained.get((version, id(bounds)))
+        if kept is None:
+            kept = self._contained[version, id(bounds)] = bounds, contains(bounds, version)
         return kept[1]
 
     def held(self, bounds: Bounds | str, package: str) -> int:

@@ -252,6 +252,9 @@ def _over_choices(function: Callable[..., object], *values: object) -> object:
 
 def _join(unknown: Unknown, *results: object) -> object:
     """Return what all ways give, or that it is one of their results."""
+    open_results = [result for result in results if isinstance(result, Unknown)]
+    if open_results:
+        return Unknown(unknown.needs.union(*(result.needs for result in open_results)))
     if all(type(result) is type(results[0]) and result == results[0] for result in results):
         return results[0]
     return Unknown(unknown.needs, results)
@@ -358,8 +361,7 @@ def _call(name: str, arguments: list[Code], scope: "Scope") -> object:  # noqa: 
     if name == "env":
         return scope.variable(arguments[0][1])
     if name == "installed":
-        bounds = _evaluate(arguments[1], scope)
-        return bounds if isinstance(bounds, Unknown) else scope.installed(arguments[0][1], bounds)
+        return _over_choices(partial(scope.installed, arguments[0][1]), _evaluate(arguments[1], scope))
     values = [_evaluate(argument, scope) for argument in arguments]
     needs = _needs(*values)
     if needs is not None:

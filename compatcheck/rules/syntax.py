@@ -56,6 +56,7 @@ _FUNCTIONS = {
     "not_kept": 0,
     "no_backward": 0,
     "compiled": 0,
+    "smooths_labels": 0,
     "sequences": 0,
     "sequence_ranks": 0,
     "head_ranks": 0,
@@ -66,7 +67,9 @@ _FUNCTIONS = {
     "float32_outputs": 0,
     "moment_bytes": 0,
     "reached_parameters": 0,
+    "trained_parameters": 0,
     "shard_ranks": 0,
+    "fused_experts": 0,
     "turns_expert_names": 0,
 }
 """Name → number of arguments; None takes any positive number."""
@@ -81,6 +84,7 @@ WRITTEN_OUT = {
     ),
     "no_backward": 'not program.keeps_graph if declared("program.keeps_graph") else False',
     "compiled": 'training.compile if declared("training.compile") else False',
+    "smooths_labels": 'training.label_smoothing > 0 if declared("training.label_smoothing") else False',
     "sequences": (
         'training.micro_batch_size * (program.sequences_per_sample if declared("program.sequences_per_sample") else 1)'
     ),
@@ -105,11 +109,20 @@ WRITTEN_OUT = {
         'model.trainable_parameters if (training.peft in (None, "freeze") if declared("training.peft") else False)'
         " else model.parameters"
     ),
+    "trained_parameters": (
+        'model.trainable_parameters if declared("model.trainable_parameters") else model.parameters'
+        ' if (training.peft in (None, "freeze") if declared("training.peft") else True) else saved_modules()'
+    ),
     "shard_ranks": (
         '1 if training.fsdp_version == 1 and training.fsdp_sharding_strategy == "no_shard"'
+        ' else training.hsdp_shard_size * head_ranks() * stages() if declared("training.hsdp_shard_size")'
         " else hardware.gpus_per_node if training.fsdp_version == 1"
-        ' and training.fsdp_sharding_strategy in ("hybrid_shard", "hybrid_shard_zero2")'
-        ' else training.hsdp_shard_size * head_ranks() if declared("training.hsdp_shard_size") else hardware.world_size'
+        ' and training.fsdp_sharding_strategy in ("hybrid_shard", "hybrid_shard_zero2") else hardware.world_size'
+    ),
+    "fused_experts": (
+        'model.expert_parameters > 0 and (installed("transformers", ">=5.0.0") or model.model_type in {"aria", "aria_text",'
+        ' "dbrx", "gpt_oss", "granitemoe", "granitemoehybrid", "granitemoeshared", "jetmoe", "llama4", "llama4_text",'
+        ' "qwen3_vl_moe", "qwen3_vl_moe_text"})'
     ),
     "turns_expert_names": (
         '(model.num_experts > 1 if declared("model.num_experts") else False)'
@@ -132,15 +145,18 @@ WRITTEN_OUT = {
   backward follows
 - ``no_backward``: the role only scores
 - ``compiled``: torch.compile fuses what eager code would make and keep piece by piece
+- ``smooths_labels``: the label smoother of transformers' Trainer takes the labels out of the batch, where a loss is the Trainer's
 - ``sequences``: sequences of one forward on one rank
 - ``sequence_ranks``: ranks that one sequence is cut up for; ``head_ranks``: ranks that heads are shared out to
 - ``stages``: devices that the blocks of a model are shared out to
 - ``attention_layers``: blocks with attention scores
 - ``moment_bytes``: what an optimizer keeps of each float32 parameter besides, Adam's where nobody names one
 - ``reached_parameters``: parameters from the first trained one on; beside adapters that is all of them
-- ``shard_ranks``: ranks that FSDP divides a parameter by
+- ``trained_parameters``: parameters that are trained; where nobody counts them, those that adapters leave frozen are none
+- ``shard_ranks``: ranks that hold one copy of the model under FSDP, split matrices and stages counted
 - ``saved_modules``: parameters of embedding and head that are trained in full beside adapters
 - ``float32_outputs``: what a model returns is float32, by weights or by accelerate, which casts it outside DeepSpeed and FSDP2
+- ``fused_experts``: the experts of a layer are parameters of several dimensions, and no linear layers
 - ``turns_expert_names``: peft turns names of adapted layers into the parameters that an expert's layers are fused into
 - ``own_layers``: layers of the program run in place of those of transformers
 """

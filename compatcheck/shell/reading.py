@@ -21,8 +21,11 @@ from compatcheck.shell.values import (
     Piece,
     Value,
     assumptions_of,
+    drop,
+    enter,
     from_text,
     is_many,
+    known_end,
     line_of,
     names_of,
     show,
@@ -30,6 +33,7 @@ from compatcheck.shell.values import (
     unknown,
 )
 from compatcheck.shell.versions import Versions
+from compatcheck.shell.wrappers import MAX_LAYERS, Layer, Shown, open_wrapper
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -193,6 +197,11 @@ class ScriptReading(ABC):
         """Return what a variable holds, None where that is not known."""
         variable = self.state.variables.get(name)
         return None if variable is None or variable.value is None else text_of(variable.value)
+
+    def directory(self) -> Value:
+        """Return where the script is, with the name of what is not known of it."""
+        variable = self.state.variables.get("PWD")
+        return unknown("$PWD", 0) if variable is None or variable.value is None else variable.value
 
     def known_words(self, values: Sequence[Value]) -> tuple[str, ...] | None:
         """Return the texts of values, None where one is not known or may be several."""
@@ -467,6 +476,7 @@ class ScriptReading(ABC):
         return result
 
     def _command(self, values: list[tuple[Value, Raw]], extra: dict[str, Variable], line: int) -> Command:
+        directory = known_end(self._entered([value for value, _ in values], line))
         values = [*((value, raw._replace(line=line)) for value, raw in self.prefix), *values]
         counts: dict[Raw, int] = {}
         for _, raw in values:
@@ -481,7 +491,26 @@ class ScriptReading(ABC):
         condition = " and ".join(dict.fromkeys(self.doubts)) or None
         stdin = None if self.stdin is None else self.word(self.stdin, None, line)
         variables, source = self._exported(extra), self.source(line)
-        return Command(words, variables, source, not self.doubts, condition, stdin, self._name_written(words))
+        files = self._name_written(words)
+        return Command(words, variables, source, not self.doubts, condition, stdin, files, directory)
+
+    def _entered(self, rest: list[Value], line: int) -> Value:
+        """Return where a command starts that may stand behind wrappers."""
+        here, layers = self.directory(), 0
+        while layer := open_wrapper([Shown(show(value), text_of(value) is not None) for value in rest]):
+            here = self.enter_layer(here, layer, rest, line)
+            rest, layers = rest[layer.start :], layers + 1
+            if layers > MAX_LAYERS or layer.is_module:
+                break
+        return here
+
+    @staticmethod
+    def enter_layer(here: Value, layer: Layer, rest: Sequence[Value], line: int) -> Value:
+        """Return where a wrapper starts its inner command: another machine has directories of its own."""
+        here = unknown("$PWD", line) if layer.wrapper.says("elsewhere") else here
+        for part in layer.given("enters"):
+            here = enter(here, drop(rest[part.place], part.offset), line)
+        return here
 
     def _name_written(self, words: tuple[Word, ...]) -> dict[str, Word]:
         """Return what the files hold by now that the script has written and a command names: it may write them anew."""

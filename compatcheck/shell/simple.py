@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from bisect import bisect_right
 from operator import itemgetter
@@ -18,7 +17,7 @@ from compatcheck.shell.reading import SHOWN, Branch, Streams
 from compatcheck.shell.started import StartedShells
 from compatcheck.shell.state import Function, Variable
 from compatcheck.shell.statements import Arithmetic, Raw, Simple, Test
-from compatcheck.shell.values import Value, assumptions_of, from_text, is_many, text_of, unknown
+from compatcheck.shell.values import Value, assumptions_of, enter, from_text, is_many, text_of, unknown
 from compatcheck.shell.versions import Versions
 
 if TYPE_CHECKING:
@@ -134,8 +133,8 @@ class SimpleCommands(StartedShells):
             assumes = tuple(one for value in (*arguments, self.stdin or ()) for one in assumptions_of(value))
             self.emit(self.output_of(raw, line) if output is None else from_text(output, line, assumes))
             return Flow.NEXT
-        if name == "cd":
-            self._enter(arguments, line)
+        if name in {"cd", "pushd", "popd"}:
+            self._enter(name, arguments, line)
         elif (text := self.stand_in([value for value, _ in values])) is not None:
             return self.nested(text, line)
         return self._start_or_record(values, extra, raw, line)
@@ -145,15 +144,24 @@ class SimpleCommands(StartedShells):
     ) -> Flow:
         return Flow.NEXT if self.start(values, extra, line) else self._record(values, extra, raw, line)
 
-    def _enter(self, arguments: list[Value], line: int) -> None:
-        """Follow ``cd`` where the directory before it is known."""
-        here, texts = self.look_up("PWD"), [text_of(value) for value in arguments]
-        if "PWD" in self.state.variables:
-            target = texts[0] if len(texts) == 1 and texts[0] != "-" else None
-            known = None if here is None or target is None else posixpath.normpath(posixpath.join(here, target))
-            self.expander.parameters.assign(
-                "PWD", None, unknown("$PWD", line) if known is None else from_text(known, line), line
-            )
+    def _enter(self, name: str, arguments: list[Value], line: int) -> None:
+        """Follow ``cd``, ``pushd`` and ``popd``."""
+        here, stack = self.directory(), self.state.directories
+        targets = [value for value in arguments if text_of(value) not in {"-L", "-P", "-e", "-@", "--"}]
+        target = targets[0] if len(targets) == 1 else None
+        if name == "popd" or (name == "pushd" and target is None):
+            there = stack[-1] if stack and not targets else unknown("$PWD", line)
+            stack = stack[:-1]
+        elif target is None:
+            there = unknown("$PWD" if targets else "$HOME", line)
+        elif text_of(target) == "-":
+            old = self.state.variables.get("OLDPWD")
+            there = old.value if old is not None and old.value is not None else unknown("$OLDPWD", line)
+        else:
+            there = enter(here, target, line)
+        self.state.directories = (*stack, here) if name == "pushd" else stack
+        for variable, value in (("OLDPWD", here), ("PWD", there)):
+            self.expander.parameters.assign(variable, None, value, line)
 
     def _copy(self, name: str, arguments: list[Value], raw: str, line: int) -> Flow:
         """``cat`` and ``tee``: pass on what is known of the input and of files the script wrote."""

@@ -6,12 +6,13 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.core.command import names_below
 from compatcheck.shell.flow import Flow
 from compatcheck.shell.grammar import Parser
 from compatcheck.shell.reading import SPAN, ScriptReading
 from compatcheck.shell.scheduler import variables_of_header
 from compatcheck.shell.state import State, Variable, join
-from compatcheck.shell.values import Piece, Value, drop, from_text, show, text_of, unknown
+from compatcheck.shell.values import Piece, Value, drop, from_text, known_end, show, text_of, unknown
 from compatcheck.shell.versions import Versions
 from compatcheck.shell.wrappers import MAX_LAYERS, Layer, Shown, open_wrapper
 
@@ -52,6 +53,7 @@ class StartedShells(ScriptReading):
         rest = [value for value, _ in values]
         kept: list[tuple[Value, Raw]] = []
         at, foreign, layers = 0, self.state.foreign, 0
+        here = self.directory()
         while layer := open_wrapper([Shown(show(value), text_of(value) is not None) for value in rest]):
             layers += 1
             if layers > MAX_LAYERS:
@@ -60,7 +62,8 @@ class StartedShells(ScriptReading):
             passed = self._pass(layer, rest, variables)
             if layer.cleared:
                 variables, foreign = {}, None
-            variables |= passed
+            here = self.enter_layer(here, layer, rest, line)
+            variables |= {**passed, "PWD": Variable(here, line=line)}
             for part in layer.given("unset"):
                 variables.pop(text_of(rest[part.place]) or "", None)
             content = self._content(layer, rest)
@@ -74,6 +77,7 @@ class StartedShells(ScriptReading):
             if layer.wrapper.says("appends") and rest:
                 rest = self._append(layer, rest, at, values, line)
         if rest and "/" in show(rest[0]) and _SCRIPT.search(show(rest[0])):
+            variables["PWD"] = Variable(here, line=line)
             return self._read(_Content(file=rest[0], arguments=tuple(rest[1:])), (variables, foreign), kept, line)
         return False
 
@@ -151,7 +155,7 @@ class StartedShells(ScriptReading):
             own: dict[str, Variable] = {
                 name: state.variables[name] for name in ("IFS", "OPTIND") if name in state.variables
             }
-            around_it = Versions({**own, **given, **variables})
+            around_it = Versions({**own, **variables, **given})
             self.state = State(around_it, content.arguments, files=state.files, foreign=foreign)
             return read() if read is not None else self.evaluate_value(text or (), line)
 
@@ -190,7 +194,9 @@ class StartedShells(ScriptReading):
         if self.called is None:
             return
         beside = os.path.relpath(file, os.path.dirname(self.paths[0]) or ".")
-        own = os.path.join(os.path.dirname(self.called), beside)
+        own, here = os.path.join(os.path.dirname(self.called), beside), self.look_up("PWD")
+        if here not in {None, "."} and not os.path.isabs(here) and not os.path.isabs(own):
+            own = os.path.relpath(own, here)
         for name in (_SOURCE, "0") if starts else (_SOURCE,):
             self.state.variables[name] = Variable(from_text(own, 0), line=0)
 
@@ -209,7 +215,9 @@ class StartedShells(ScriptReading):
             entered = "".join(map(_name_entered, file)).lstrip("/")
             if entered and self.open_file is not None and self.open_file(os.path.join(entered, path)) is not None:
                 path = os.path.join(entered, path)
-        found = None if path is None or self.open_file is None else self.open_file(path)
+        below = () if path is None else (*names_below(known_end(self.directory()), path), path)
+        texts = () if self.open_file is None else map(self.open_file, below)
+        found = next(filter(None, texts), None)
         if found is not None and (found[0] in self.reading or len(self.reading) > MAX_DEPTH):
             found = None
         if found is None:

@@ -60,6 +60,8 @@ class State:
     """Whether the last command succeeded."""
     options: frozenset[str] = frozenset()
     """Of ``set``: ``f`` (no file names), ``a`` (export all)."""
+    directories: tuple[Value, ...] = ()
+    """Where ``popd`` goes back to, the next last."""
     foreign: str | None = None
     """A file that was sourced and may have set any variable the script does not."""
 
@@ -169,6 +171,8 @@ def _join(first: State, second: State, line: int, *, again: bool) -> State:
     if first.status != second.status:
         result.status = None
     result.foreign = first.foreign or second.foreign
+    if first.directories != second.directories:
+        result.directories = ()
     return result
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -98,6 +99,27 @@ def drop(value: Value, count: int) -> Value:
             return (piece._replace(text=text[count:]), *value[n + 1 :])
         count -= len(text)
     return ()
+
+
+def enter(here: Value, target: Value, line: int) -> Value:
+    """Return the directory that a path names from another one."""
+    text, base = text_of(target), text_of(here)
+    if text is not None and (base is not None or posixpath.isabs(text)):
+        return from_text(posixpath.normpath(posixpath.join(base or "", text)), line)
+    if not target or target[0].text is None or posixpath.isabs(target[0].text):
+        return single(target)
+    return (*single(here), Piece("/", line), *single(target))
+
+
+def known_end(directory: Value) -> str:
+    """Return a directory, with a slash in front where only its end is known; nothing for the one it is started in."""
+    text = text_of(directory)
+    if text is not None:
+        return "" if text in {"", "."} else posixpath.normpath(text)
+    last = max(n for n, piece in enumerate(directory) if piece.text is None)
+    _, slash, rest = show(directory[last + 1 :]).partition("/")
+    end = posixpath.normpath(f"/./{rest}") if slash and not posixpath.normpath(rest).startswith("..") else "/"
+    return "" if end == "/" else end
 
 
 def line_of(value: Value, default: int) -> int:

@@ -49,7 +49,10 @@ class Wrapper(NamedTuple):
 
     def takes_value(self, name: str) -> bool:
         """Tell whether an option is followed by its value."""
-        if any(name in self.traits.get(trait, ()) for trait in ("valued", "text", "pass", "unset", "marks", "pairs")):
+        if any(
+            name in self.traits.get(trait, ())
+            for trait in ("valued", "text", "pass", "enters", "unset", "marks", "pairs")
+        ):
             return True
         return "switches" in self.traits and not self.lists("switches", name) and name not in {"-h", "--help"}
 

@@ -631,3 +631,21 @@ def test_a_trainer_that_the_release_does_not_have_is_not_taken_for_read() -> Non
     assert "train.py: unknown to trl 0.13.0" in [
         f"{one['source'].split(':')[0]}: {one['reason']}" for one in report["skipped"]
     ]
+
+
+def test_no_build_is_advised_that_was_never_made() -> None:
+    Path("requirements.txt").write_text("torch==2.7.1+cu128\n")
+    ran = run("fix", "requirements.txt", "--gpu", "1xP100", "--offline", "--unsafe", "--format", "diff")
+    assert "+cu128" not in ran.out  # no release that has one runs there
+
+
+@pytest.mark.parametrize(("release", "reasons"), [("0.23.1", ["unknown to trl 0.23.1"]), ("0.24.0", [])])
+def test_an_option_is_one_of_the_trainers_that_have_it(release: str, reasons: list[str]) -> None:
+    Path("facts.yaml").unlink()
+    Path("requirements.txt").write_text(f"trl=={release}\ntransformers==4.57.1\n")
+    Path("train.py").write_text(
+        "from trl import RewardTrainer, RewardConfig\n"
+        'RewardTrainer(model="Qwen/Qwen2.5-7B", args=RewardConfig(output_dir="o", activation_offloading=True)).train()\n'
+    )
+    report = json.loads(run("check", ".", "--format", "json").out)
+    assert [one["reason"] for one in report["skipped"] if "activation_offloading" in one["source"]] == reasons

@@ -42,6 +42,9 @@ CHANGES = [
     ("zero3_forward_window", "0.19.3", {}, "bad"),
     ("zero3_forward_window", "0.19.4", {}, "good"),
     ("zero3_forward_window", "0.19.3", {"checkpointing": True}, "good"),
+    ("zero3_forward_window", "0.19.4", {"adapters": True}, "good"),
+    ("zero3_forward_window", "0.19.3", {"adapters": True, "zero_init": True}, "good"),
+    ("zero3_forward_window", "0.19.8", {"adapters": True, "memory_efficient_linear": False}, "good"),
     ("zero12_offload_step", "0.16.9", {}, "bad"),
     ("zero12_offload_step", "0.17.0", {}, "good"),
     ("engine_recreate", "0.14.4", {"keep_model": True}, "bad"),
@@ -91,6 +94,19 @@ def test_torch_s_linear_keeps_all_weights_until_backward() -> None:
     kept = predict("zero3_forward_window", memory_efficient_linear=False)["alive_after_forward_bytes"]
     assert released == 2 * 6 * 8 * 256
     assert kept - released == 2 * 6 * 256 * 256
+
+
+def test_deepspeed_s_linear_keeps_what_frozen_layers_take() -> None:
+    own, torchs = (
+        predict("zero3_forward_window", adapters=True, world_size=1, memory_efficient_linear=linear)[
+            "alive_after_forward_bytes"
+        ]
+        for linear in (True, False)
+    )
+    assert own - torchs == 2 * 3 * 8 * 256
+    assert own == 2 * 8 * (6 * 256 + 3 * 8)
+    weights = predict("zero3_forward_window", adapters=True, memory_efficient_linear=False)["alive_after_forward_bytes"]
+    assert weights - torchs == 2 * (6 * 256 * 256 + 3 * 2 * 256 * 8)
 
 
 def test_a_checkpointed_layer_keeps_no_weights_but_for_the_window() -> None:

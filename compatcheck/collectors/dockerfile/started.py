@@ -8,7 +8,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from compatcheck.collectors.dockerfile.text import MAX_VARIABLES, read_assignments, read_instructions
+from compatcheck.collectors.dockerfile.text import MAX_VARIABLES, read_assignments, read_instructions, unquote
 from compatcheck.core.textfile import read_utf8
 
 if TYPE_CHECKING:
@@ -41,6 +41,9 @@ def find_started(path: str, files: Files, selection: Selection) -> tuple[int, st
         elif name == "ENV" and len(stages[-1]) < MAX_VARIABLES:
             for name, value in read_assignments(content):
                 stages[-1][f"ENV {name}"] = instruction.line, value
+        elif name == "WORKDIR":  # seen from the one before it
+            _, entered = stages[-1].get(name, (0, ""))
+            stages[-1][name] = instruction.line, f'{entered}cd "{unquote(content)}"; '
         elif name == "COPY" and len(instruction.documents) == 1:
             stages[-1][f"FILE {content.split()[-1]}"] = instruction.line + 1, instruction.documents[0].content
         elif name in {"CMD", "ENTRYPOINT"}:
@@ -63,7 +66,7 @@ def find_started(path: str, files: Files, selection: Selection) -> tuple[int, st
     shell, _, file = text.rpartition(" ")
     copied = stage.get(f"FILE {file}") if not shell or shell in _SHELLS else None
     line, started = (parts[0][0], text) if copied is None else copied
-    return line, exported + started
+    return line, exported + stage.get("WORKDIR", (0, ""))[1] + started
 
 
 _SHELLS = {"sh", "bash", "dash", "zsh"}

@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING
 
 from compatcheck.collectors.python.version_files import read_assignments
-from compatcheck.core.environment import Package
+from compatcheck.core.environment import DEVELOPMENT, Package
 from compatcheck.core.errors import CompatcheckError
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.python_code import find_calls, parse_python
@@ -51,8 +51,9 @@ def read_release(name: str, module: str, folder: str, releases: Sequence[str], f
         later = (one for one, known in parsed if known is not None and known > here and not known.is_prerelease)
         following = next(later, None)
         first = _begin(here, releases) or version
+        details = {"editable": folder, **({DEVELOPMENT: str(here)} if here.is_devrelease else {})}
         specifier = f">={first}" if following is None else f">={first},<={following}"
-        return Package(name, None, Source(path), specifier, {"editable": folder})
+        return Package(name, None, Source(path), specifier, details)
     return None
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from compatcheck.core.document import LEFT_OUT, Statement
 from compatcheck.core.source import Source
-from compatcheck.frameworks.conversions import ByWords, constant
-from compatcheck.frameworks.keys import Key, KeyTable, Names
+from compatcheck.frameworks.conversions import ByWords, constant, multiplied
+from compatcheck.frameworks.keys import Key, KeyTable, Names, Table
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.translation import flatten, make_document, translate
 
@@ -36,6 +36,16 @@ _PRECISION = "mixed_precision"
 """Refused beside a DeepSpeed file unless the command states it, too (commands/launch.py, ``mp_from_config_flag``)."""
 
 
+SHARD = "parallelism_config.parallelism_config_dp_shard_size"
+
+
+def join_shard(sizes: Mapping[str, object]) -> Table:
+    """Return what ``dp_shard`` means beside replicas: FSDP's mesh joins it with ``cp`` (parallelism_config.py of 1.12.0)."""
+    if sizes.get("parallelism_config_dp_replicate_size") in (None, 1, "1"):
+        return {}
+    return {SHARD: (Key("training.hsdp_shard_size", multiplied(sizes.get("parallelism_config_cp_size"))),)}
+
+
 def recognise(data: Mapping[str, Any]) -> bool:
     """Tell whether parsed data is an accelerate configuration."""
     return "compute_environment" in data or ("distributed_type" in data and "mixed_precision" in data)
@@ -60,6 +70,8 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     if isinstance(parallelism, Mapping) and parallelism.get(size) not in (None, 1, "1"):
         del table["parallelism_config.parallelism_config_cp_size"]
         table[f"parallelism_config.{size}"] = (Key("training.context_parallel"),)
+    elif isinstance(parallelism, Mapping):
+        table |= join_shard(parallelism)
     references: tuple[tuple[str, str, str], ...] = ()
     more: list[Statement] = []
     section = data.get("deepspeed_config")

@@ -27,7 +27,7 @@ _SHARDING = {"use_deepspeed": "zero", "use_fsdp": "fsdp", "use_megatron_lm": "me
 def place_of(option: str) -> str:
     """Return the key of the configuration file that an option replaces."""
     keys = (section + option for section in _SECTIONS)
-    return next((key for key in keys if key in accelerate.TABLE), option)
+    return next((key for key in keys if key in accelerate.TABLE or key == accelerate.SHARD), option)
 
 
 def read_options(
@@ -76,6 +76,7 @@ def read_settings(options: Mapping[str, Argument], source: Source, *, has_file: 
     for option, sharding in _SHARDING.items():
         if leaves.get(option) is True:
             table[option] = _sharded(option, sharding, options)
+    table |= accelerate.join_shard({option: argument.value for option, argument in options.items()})
     translation = translate(_relevant(leaves, table), table, irrelevant=lambda _: True, source=source, auto=True)
     if "use_deepspeed" in options and not (has_file or references or "deepspeed_config_file" in options):
         translation = translation._replace(statements=(*translation.statements, accelerate.ALL_DEFAULTS))

@@ -12,7 +12,16 @@ from typing import Any
 
 from compatcheck.core.document import Document, Statement
 from compatcheck.core.source import Skipped, Source
-from compatcheck.frameworks.conversions import LEAVE, OPEN, constant, is_off, is_on, opens, state_nothing
+from compatcheck.frameworks.conversions import (
+    LEAVE,
+    OPEN,
+    constant,
+    is_off,
+    is_on,
+    multiplied,
+    opens,
+    state_nothing,
+)
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer.arguments import TRAINER_TABLE, read_fsdp_words
 from compatcheck.frameworks.keys import ANYTHING, SILENT, Key, KeyTable, Names, Table
@@ -199,7 +208,8 @@ def _decide(
         for key in _EVALUATES & table.keys():
             table[key] = (Key("training.evaluates", constant(False)),)
     if data.get("dp_replicate_size") not in (None, "", 1):
-        table["dp_shard_size"] = (Key("training.hsdp_shard_size"),)
+        # FSDP's mesh joins dp_shard with cp (0.12.2 utils/distributed.py; accelerate 1.12.0 parallelism_config.py fsdp_dim_names)
+        table["dp_shard_size"] = (Key("training.hsdp_shard_size", multiplied(data.get("context_parallel_size"))),)
     steps, whole, micro = (data.get(key) for key in ("gradient_accumulation_steps", "batch_size", "micro_batch_size"))
     if (
         "gradient_accumulation_steps" in data

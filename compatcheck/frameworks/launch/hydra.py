@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.document import Gap, enclosing_keys
+from compatcheck.core.document import DEFAULTS, Gap, enclosing_keys
 from compatcheck.frameworks.launch.values import MAX_DIGITS, Argument, explain, unknown_argument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from compatcheck.core.command import Word
     from compatcheck.core.source import Source
@@ -102,6 +102,30 @@ def parse_overrides(words: Iterable[Word]) -> Overrides:
     path = options.get("config-path") or options.get("cp") or options.get("config-dir") or options.get("cd")
     chosen = options.get("config-name") or options.get("cn")
     return Overrides(values, groups, frozenset(added), path, chosen, tuple(unknown), tuple(refused))
+
+
+def name_defaults(data: Mapping[str, object]) -> Iterator[str]:
+    """Yield the files beside a file that it composes from, what wins last: it wins over them all.
+
+    Choices of groups, what stands in other packages and what comes behind ``_self_`` are not among them (Hydra 1.3.2
+    ``defaults_list.py``: ``_self_`` is the last where it is left out).
+    """
+    listed = data.get(DEFAULTS)
+    for one in listed if isinstance(listed, list) else ():
+        if one == "_self_":
+            return
+        if isinstance(one, str) and re.fullmatch(r"/?[\w.-]+", one):
+            yield one.lstrip("/").removesuffix(".yaml")
+
+
+def name_searched(data: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the directories in which Hydra looks for files, too: ``hydra.searchpath``, packages by where their sources are."""
+    own = data.get("hydra")
+    listed = own.get("searchpath") if isinstance(own, dict) else None
+    found = (str(one).partition("://") for one in listed) if isinstance(listed, list) else ()
+    return tuple(
+        path.replace(".", "/") if kind == "pkg" else path for kind, _, path in found if kind in {"file", "pkg"} and path
+    )
 
 
 def gaps_of_groups(overrides: Overrides, source: Source) -> tuple[Gap, ...]:

@@ -156,6 +156,23 @@ def read_accelerate(options: Mapping[str, Argument], ranks: Ranks, *, has_file: 
         ranks.state(GPUS, "--num_processes", world // nodes, options["num_processes"].line)
 
 
+def read_lightning(options: Mapping[str, Argument], ranks: Ranks, line: int | None, doubt: str | None) -> None:
+    """Read ``--devices``, a number or indices, and ``--num-nodes``; 1 each when left out (``lightning/fabric/cli.py``)."""
+    ranks.forget()
+    for fact, name in ((GPUS, "devices"), (NODES, "num_nodes")):
+        argument, key = options.get(name), f"--{name.replace('_', '-')}"
+        if argument is None:
+            ranks.state(fact, f"{key} (left out)", 1, line)
+        elif argument.why is None and "," in str(argument.value):
+            ranks.state(fact, key, len(str(argument.value).strip(",").split(",")), argument.line)
+        elif argument.value in {"auto", -1, "-1"}:
+            ranks.doubt(fact, key, "is the number of devices the machine has", argument.line)
+        else:
+            ranks.take(fact, key, argument)
+        if argument is None and doubt is not None:
+            ranks.doubt(fact, key, doubt, line)
+
+
 def read_srun(options: Mapping[str, Argument], ranks: Ranks) -> None:
     """Read nodes, tasks and GPUs of a Slurm step."""
     ranks.take(NODES, "--nodes", options.get("nodes") or options.get("N"))

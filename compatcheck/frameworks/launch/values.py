@@ -32,10 +32,10 @@ def read_scalar(text: str) -> object:
     lowered = text.strip().lower()
     if lowered in {"true", "false"}:
         return lowered == "true"
-    if re.fullmatch(r"[+-]?\d+", text.strip()) and len(text) < MAX_DIGITS:
-        return int(text)
+    if re.fullmatch(r"[+-]?\d+", lowered) and len(text) < MAX_DIGITS:
+        return int(lowered)
     if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", lowered):
-        return float(text)
+        return float(lowered)
     return text
 
 

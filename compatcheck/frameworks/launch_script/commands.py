@@ -12,6 +12,7 @@ from compatcheck.core.source import Skipped
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.deepspeed import syntax
 from compatcheck.frameworks.launch.flags import parse_flags
+from compatcheck.frameworks.launch.hydra import parse_overrides
 from compatcheck.frameworks.launch_script.choices import spread, unite
 from compatcheck.frameworks.launch_script.launchers import remove_launchers
 from compatcheck.frameworks.registry import Folder, command_folders, find_folder
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from compatcheck.frameworks.launch.program import Launch
     from compatcheck.frameworks.launch.values import Argument
 
-_MANY_RANKS = {"torchrun", "deepspeed", "accelerate"}
+_MANY_RANKS = {"torchrun", "deepspeed", "accelerate", "lightning"}
 _COUNT_PROCESSES = {"srun", "mpirun"}
 _COUNT = _MANY_RANKS | _COUNT_PROCESSES | {"tune"}
 """Launchers whose options say how many processes there are; the innermost counts."""
@@ -65,7 +66,7 @@ class TrainingCommand(NamedTuple):
 def read_commands(
     commands: Iterable[Command],
     files: Mapping[str, str | None] | None = None,
-    find_parsed: Callable[[str], str | None] = lambda _: None,
+    find_parsed: Callable[[Command, str], str | None] = lambda _, __: None,
     complete: Callable[[Launch], Launch] = lambda launch: launch,
 ) -> tuple[TrainingCommand, ...]:
     """Return the training commands, each with its documents; what is repeated word for word counts once.
@@ -101,7 +102,9 @@ def _arguments(command: Command) -> Iterator[Gap]:
         yield Gap(command.source._replace(key=None), f'passes on "$@"; {TAKEN_AS_EMPTY}', None, assumed=True)
 
 
-def read_launch(launch: Launch, find_parsed: Callable[[str], str | None] = lambda _: None) -> tuple[Document, ...]:
+def read_launch(
+    launch: Launch, find_parsed: Callable[[Command, str], str | None] = lambda _, __: None
+) -> tuple[Document, ...]:
     """Return what a launch says; nothing when it is not known to train.
 
     Options that tell no program are those of the parser in the script that is started; so are those that tell one on which the
@@ -113,6 +116,8 @@ def read_launch(launch: Launch, find_parsed: Callable[[str], str | None] = lambd
         asked, its_kind = _ask_script(launch, find_parsed)
         if asked is not None and (folder is None or find_program(its_kind).inherits == kind):
             folder, kind = asked, its_kind
+    if folder is None:
+        folder, kind = _ask_configuration(launch, find_parsed)
     if folder is not None:
         own = launch.kind == "script" or find_program(kind).of_scripts  # a module of a framework is its own
         program = _program_reference(launch) if own and kind not in folder.told else ()
@@ -201,8 +206,19 @@ def _of_launchers(launch: Launch, folder: Folder, kind: str) -> tuple[Document, 
     return () if spawns and counting in _COUNT_PROCESSES else launch.documents
 
 
-def _ask_script(launch: Launch, find_parsed: Callable[[str], str | None]) -> tuple[Folder | None, str]:
-    parsed = next((find_parsed(program) for _, program, _ in _program_reference(launch)), None)
+def _ask_configuration(launch: Launch, find_parsed: Callable[[Command, str], str | None]) -> tuple[Folder | None, str]:
+    """Tell a program by the configuration that it composes from (Hydra), where that lies here."""
+    overrides = parse_overrides(launch.arguments)
+    path, name = (getattr(one, "value", None) for one in (overrides.config_path, overrides.config_name))
+    if not isinstance(path, str) or not isinstance(name, str):
+        return None, ""
+    reader = find_parsed(launch.command, f"{path}/{name.removesuffix('.yaml')}.yaml")
+    folder = None if reader is None else find_folder(reader)
+    return (folder, reader) if reader is not None and folder is not None and folder.composes else (None, "")
+
+
+def _ask_script(launch: Launch, find_parsed: Callable[[Command, str], str | None]) -> tuple[Folder | None, str]:
+    parsed = next((find_parsed(launch.command, program) for _, program, _ in _program_reference(launch)), None)
     folder = None if parsed is None else find_folder(parsed)
     return (None, "") if folder is None or parsed is None else (folder, parsed)
 

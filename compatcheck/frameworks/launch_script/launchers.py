@@ -118,6 +118,8 @@ def remove_launchers(command: Command) -> Launch | None:
         if first is None and [word.text for word in state.words[1:2]] == ["-m"]:
             first = "python"  # nothing else is started so: $PYTHON -m torch.distributed.run
         if first is None:
+            first = find_known_program(state.words[0])
+        if first is None:
             return None
         layer = open_wrapper([Shown(word.text or word.written, word.text is not None) for word in state.words])
         if layer is not None:
@@ -140,14 +142,28 @@ def remove_launchers(command: Command) -> Launch | None:
     return None
 
 
-_OF_TRAINING = ("torchrun", "torch.distributed", "accelerate", "deepspeed")
+_KNOWN_END = re.compile(r"""["']?(?:.*/([\w.-]+)|\$\((?:which|command -v|type -[pP])\s+([\w.-]+)\))["']?$""")
+
+
+def find_known_program(word: Word) -> str | None:
+    """Return the launcher that a program's path ends with, or that is looked for: ``$VENV/bin/python``, ``$(which torchrun)``."""
+    found = _KNOWN_END.match(word.written)
+    name = None if found is None else found[1] or found[2]
+    return name if name is not None and is_launcher(name) else None
+
+
+_OF_TRAINING = ("torchrun", "torch.distributed", "accelerate", "deepspeed", "lightning run", "fabric run")
 _STARTS_ANY = ("python", "python3", "py", "ray", "srun", "mpirun")
 """Words of commands that start any program; ``py`` ends the name of a script."""
 
 
 def names_launcher(text: str) -> bool:
     """Tell whether a text holds a word without which no command in it starts a training."""
-    return _pattern((*_OF_TRAINING, *_STARTS_ANY)).search(text) is not None
+    return _pattern((*_OF_TRAINING, *_STARTS_ANY)).search(text) is not None or _MODULE.search(text) is not None
+
+
+_MODULE = re.compile(r"(?<![\w-])(?:-m|--module)(?![\w-])")
+"""What follows a launcher that a variable holds: ``$PYTHON -m``."""
 
 
 def names_training(text: str) -> bool:
@@ -157,8 +173,8 @@ def names_training(text: str) -> bool:
 
 @cache
 def _pattern(launchers: tuple[str, ...]) -> re.Pattern[str]:
-    """Match these launchers, and the tools that programs install."""
-    return re.compile(rf"\b(?:{'|'.join(map(re.escape, (*launchers, *sorted(installed_tools()))))})\b")
+    """Match these launchers, and the tools that programs install; behind the line break of a string of JSON, too."""
+    return re.compile(rf"(?:\b|(?<=\\[nt]))(?:{'|'.join(map(re.escape, (*launchers, *sorted(installed_tools()))))})\b")
 
 
 def is_launcher(name: str) -> bool:
@@ -385,7 +401,24 @@ def _tool(name: str, state: _Remainder) -> tuple[str, str] | None:
     return f"{name} {state.words.pop(0).text}", "tool"
 
 
+def _lightning(state: _Remainder) -> tuple[str, str] | None:
+    """Read ``lightning run model`` (2.0 to 2.2) and ``fabric run``: what they say a Fabric takes that is made without it."""
+    if not state.words or state.words.pop(0).text != "run":
+        state.stopped = True
+        return None
+    if state.words and state.words[0].text == "model":
+        state.words.pop(0)
+    options, _, doubt = state.options(())
+    from compatcheck.frameworks.python_script.lightning import read_options  # noqa: PLC0415 (only where it launches)
+
+    rank_options.read_lightning(options, state.ranks, state.line, doubt)
+    state.documents += read_options(options, state.command.source)
+    return _next_program(state, "lightning", is_module=False)
+
+
 _LAUNCHERS = {
+    "lightning": _lightning,
+    "fabric": _lightning,
     "accelerate": _accelerate,
     "accelerate-launch": _accelerate_launch,
     "deepspeed": _deepspeed,

@@ -12,7 +12,7 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import read_text
-from compatcheck.frameworks.beside import find_beside, find_of_another_machine
+from compatcheck.frameworks.beside import find_beside, find_of_another_machine, find_started
 from compatcheck.frameworks.launch.flags import parse_flags
 from compatcheck.frameworks.launch_script.commands import TrainingCommand, read_commands
 from compatcheck.frameworks.launch_script.launchers import names_launcher, names_training
@@ -73,7 +73,7 @@ def read_launch_script(  # noqa: PLR0913 (what surrounds a script, by keyword)
     written = {os.path.normpath(name): word.text for name, word in script.files.items()}
     # a training may be started for its output: `log=$(torchrun …)`, or only if something is given: `[ -n "$RUN" ] && torchrun …`
     every = (*script.commands, *script.queries, *script.alternatives)
-    found = read_commands(every, written, _Parsers(file, files), _Composed(file, files))
+    found = read_commands(every, written, _Parsers(files), _Composed(file, files))
     steps = set(map(id, script.commands))
     runs = [run for run in found if id(run.launch.command) in steps or run.is_training]
     defaults = [run for run in runs if id(run.launch.command) not in set(map(id, script.alternatives))]
@@ -98,9 +98,24 @@ def read_launch_script(  # noqa: PLR0913 (what surrounds a script, by keyword)
     about = Document("shell", Source(file), (), skipped=skipped)
     is_one = len(runs) == 1
     for run in asked[:MOST_RUNS]:
-        documents = (*run.documents, *([about] if skipped else []))
+        documents = (*_enter(run, files), *([about] if skipped else []))
         name = file if is_one or defaults == [run] else str(run.launch.command.source)
         yield name, run._replace(documents=documents)
+
+
+def _enter(run: TrainingCommand, files: Files) -> Iterator[Document]:
+    """Yield the documents of a run with what they name seen from where the script is, where it has entered another directory."""
+    command = run.launch.command
+    for document in run.documents:
+        names = {
+            name: here
+            for _, name, _ in document.references
+            for here in command.names_here(name)
+            if files.exists(find_beside(document.source.path, here, files))
+        }
+        named = ((kind, names.get(name, name), key) for kind, name, key in document.references)
+        changed = {names.get(name, name): text for name, text in document.changed.items()}
+        yield document._replace(references=tuple(named), changed=changed) if names else document
 
 
 _WORD_OF_ANOTHER = re.compile(r"--?[A-Za-z][\w-]*(?:=.*)?$|\+{0,2}\w+(?:\.\w+)+=", re.DOTALL)
@@ -131,20 +146,23 @@ def _split_line(path: str, files: Files) -> tuple[str, int | None]:
 class _Parsers:
     """What the Python scripts beside a script have parsed."""
 
-    def __init__(self, path: str, files: Files) -> None:
-        self.path = path
+    def __init__(self, files: Files) -> None:
         self.files = files
         self._known: dict[str, str | None] = {}
 
-    def __call__(self, program: str) -> str | None:
-        """Return the reader of the arguments that a script parses; None where that is not told."""
-        if program not in self._known:
-            self._known[program] = self._find(find_beside(self.path, program, self.files))
-        return self._known[program]
+    def __call__(self, command: Command, program: str) -> str | None:
+        """Return whose arguments a script parses, or whose configuration a file is; None where that is not told."""
+        file = find_started(command, program, self.files)
+        if file not in self._known:
+            self._known[file] = self._find(file)
+        return self._known[file]
 
     def _find(self, file: str) -> str | None:
+        from compatcheck.frameworks.composing import find_composing  # noqa: PLC0415 (as above)
         from compatcheck.frameworks.python_script.read import find_parsed  # noqa: PLC0415 (only where options do not tell)
 
+        if file.endswith(".yaml"):
+            return find_composing(file, self.files)
         try:
             return find_parsed(file, self.files) if self.files.is_file(file) else None
         except InputError:
@@ -163,7 +181,7 @@ class _Composed:
         if any((word.text or "").startswith(_OTHER_WAYS) for word in launch.arguments):
             return launch
         name = f"{launch.program.replace('.', '/')}.py" if launch.kind == "module" else launch.program
-        file = find_beside(self.path, name, self.files)
+        file = find_started(launch.command, name, self.files)
         if not file.endswith(".py") or not self.files.is_file(file):
             return launch
         from compatcheck.frameworks.python_script.composed import find_composed  # noqa: PLC0415 (only for a program at hand)

@@ -40,7 +40,8 @@ def find_unread_launches(commands: Iterable[Command], files: Mapping[str, str]) 
         given = [word.text for word in (*command.words, *([command.stdin] if command.stdin else [])) if word.text]
         texts = [text for text in (*given, *(files[text] for text in given if text in files)) if text not in seen]
         seen.update(texts)
-        named = None if remove_launchers(command) else _find_among(others, command)
+        starts = remove_launchers(command) is not None
+        named = None if starts else _find_among(others, command) or _find_behind(first, others, command)
         for text in texts if named is None else ():
             named = named or _find_in_text(text, command)
         if named is not None:
@@ -55,7 +56,7 @@ _MOST_CHARACTERS = 65_536
 """Of one command."""
 _GOES_ON = re.compile(r"[\\^`][ \t]*\r?$")
 _FILLED_IN = re.compile(r"\{\{(?:(?!\{\{|\}\}).)*\}\}|\{%(?:(?!\{%|%\}).)*%\}")
-_KEY = re.compile(r"^[\w.-]+[ \t]*[:=][ \t]+(?=\S)")
+_KEY = re.compile(r"^[ \t]*(?:-[ \t]+)?[\w.-]+[ \t]*(?::[ \t]+|:?=[ \t]*)(?=\S)")
 _REMARK = re.compile(r"\s*(?:rem\b|::|//|--\s)", re.IGNORECASE)
 _ENDS = re.compile(r"\r?\n?$")
 
@@ -125,11 +126,26 @@ def _find_among(words: Sequence[Word], command: Command) -> str | None:
     )
 
 
+_OF_MODULES = {"-m": "python", "--module": "deepspeed"}
+"""What stands before a module → what it may be handed to, where a variable holds the program."""
+
+
+def _find_behind(first: Word, others: Sequence[Word], command: Command) -> str | None:
+    """Return the script or module that is handed to a program which nobody knows: ``$PYTHON train.py``."""
+    given = (others[0].text or "") if first.text is None and others else ""
+    starts = "python" if given.endswith(".py") else _OF_MODULES.get(given)
+    return None if starts is None else _name([Word(starts, command.source, first.written), *others], command)
+
+
 def _find_in_text(text: str, command: Command) -> str | None:
     """Look for a training where a command may begin in a text; a message that mentions one holds words before it."""
     for line in text.replace("\\\n", " ").splitlines() if re.search(r"\S\s+\S", text) else ():
         for part in () if _SAYS.match(line) else _END.split(_IN_LIST.sub(" ", line)):
-            words = re.sub(r"^[^A-Za-z/~]+", "", part).split()
+            words = part.split()
+            if words[:1] and words[0] in _OF_MODULES:
+                words.insert(0, _OF_MODULES[words[0]])
+            else:
+                words = re.sub(r"^[^A-Za-z/~]+", "", part).split()
             if len(words) > 1 and (found := _name([Word(word, command.source, word) for word in words], command)):
                 return found
     return None

@@ -36,6 +36,7 @@ OWN_FACTS = frozenset(_COUNTS) | {
     for name in (
         "tower_linears",
         "block_linears",
+        "tower_outputs_unused",
         "model_type",
         "architecture",
         "hidden_size",
@@ -102,6 +103,8 @@ def make_model_document(
         for fact, layers in (("model.tower_linears", counts.tower), ("model.block_linears", counts.linears)):
             if layers:
                 statements.append(Statement(fact, words, tuple(sorted(map(str, layers)))))
+        if counts.unused is not None:
+            statements.append(Statement("model.tower_outputs_unused", words, counts.unused))
     else:
         model_type = config.get("model_type")
         reason = f"parameters of model type {model_type!r} cannot be counted from its configuration"

@@ -21,6 +21,7 @@ from compatcheck.frameworks.python_script.changes import (
     Change,
     Changes,
 )
+from compatcheck.frameworks.python_script.lightning import Lightning, find_package
 from compatcheck.frameworks.python_script.nodes import dotted_name, words_of
 from compatcheck.frameworks.python_script.objects import Kind, is_whole_model
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 _TRL = {
     "SFT": "sft", "DPO": "dpo", "GRPO": "grpo", "KTO": "kto", "ORPO": "orpo", "CPO": "cpo", "RLOO": "rloo", "PPO": "ppo",
     "PPOv2": "ppo", "RLOOv2": "rloo", "Reward": "reward", "PRM": "prm", "GKD": "gkd", "OnlineDPO": "online_dpo", "XPO": "xpo",
-    "NashMD": "nash_md", "BCO": "bco",
+    "NashMD": "nash_md", "BCO": "bco", "Distillation": "distillation", "SDPO": "sdpo", "SDFT": "sdft",
 }  # fmt: skip
 TRL_CONFIGS = {f"{name}Config": trainer for name, trainer in _TRL.items()}
 TRL_TRAINERS = {f"{name}Trainer": trainer for name, trainer in _TRL.items()}
@@ -127,6 +128,7 @@ class Findings:
         """Keys whose value nobody can tell and that the script computes itself: no command line says what they hold."""
         self.values: dict[str, Given] = {}
         self.accelerate: dict[str, Given] = {}
+        self.lightning = Lightning()
         self.statements: dict[str, tuple[Statement, int]] = {}
         self.unresolved: list[Unresolved] = []
         self.lines: dict[str, int] = {}
@@ -158,7 +160,15 @@ class Findings:
     @property
     def is_empty(self) -> bool:
         """Whether nothing here is about training."""
-        return not (self.values or self.accelerate or self.statements or self.trainers or self.deepspeed or self.models)
+        return not (
+            self.values
+            or self.accelerate
+            or self.statements
+            or self.trainers
+            or self.deepspeed
+            or self.models
+            or self.lightning.made
+        )
 
     @property
     def is_of_trl(self) -> bool:
@@ -215,9 +225,14 @@ class Findings:
 
 def take_call(call: Call, found: Findings) -> None:
     """Take what one call says; most calls say nothing. One of an own class of a trainer says what its base would."""
+    if find_package(call, found.objects) is not None:
+        found.lightning.take(call)
+        return
     base = found.objects.trainers.get(call.name, call.name)
     unread = "Trainer" if base.endswith("Trainer") else "TrainingArguments"
     take = TAKERS.get(unread if base in found.objects.unread else base)
+    if base in TRAINERS | ARGUMENTS and found.objects.is_of_another(call.node):
+        return
     if take is not None and (base in found.objects.known or base in found.objects.trainers):
         found.calls.update(dict.fromkeys(_TAKEN.get(base, ()), call.line))
         take(call._replace(name=base), found)

@@ -241,7 +241,7 @@ class Objects:
     def _pass_on(self, call: ast.Call, scope: Scope) -> None:
         """Note what a call tells of the objects it is given: a Trainer's arguments, a parameter of an own function."""
         name = self.last_name(call)
-        if name in self.trainers:
+        if name in self.trainers and not self.is_of_another(call):
             named = self.script.keywords(call, scope)
             given = zip((Kind.MODEL, Kind.ARGUMENTS), (*call.args, None, None), strict=False)
             for wanted, one in (*given, (Kind.MODEL, named.get("model")), (Kind.ARGUMENTS, named.get("args"))):
@@ -300,9 +300,9 @@ class Objects:
 
     def _kind_of_call(self, call: ast.Call, scope: Scope) -> Kind | None:
         name, func = self.last_name(call), call.func
-        if name in self.trainers:
+        if name in self.trainers and not self.is_of_another(call):
             return Kind.TRAINER
-        if name in self.arguments:
+        if name in self.arguments and not self.is_of_another(call):
             return Kind.ARGUMENTS
         if name in {"from_pretrained", "from_config"} and is_whole_model(dotted_name(func)):
             return Kind.MODEL
@@ -362,6 +362,11 @@ class Objects:
         path = self.imports.get(root)
         return path if path is None or not rest else f"{path}.{rest}"
 
+    def is_of_another(self, call: ast.Call) -> bool:
+        """Tell whether what is called is a class of a module of another package, whatever it is called there: ``L.Trainer``."""
+        path = self.path(call.func) if isinstance(call.func, ast.Attribute) else None
+        return path is not None and not path.startswith(OF_TRAINERS) and self.last_name(call) not in self.elsewhere
+
     def is_foreign(self, name: str) -> bool:
         """Tell whether a name is imported from no package that is known by name."""
         path = self.imports.get(name)
@@ -378,7 +383,7 @@ class Objects:
         assigned = scope.find(root) if root else None
         if isinstance(assigned, ast.Call) and depth < _ROUNDS:  # a method of an object of theirs
             return self.leaves_alone(assigned.func, scope, depth + 1) or self.last_name(assigned) in self.known
-        if dotted_name(func).split(".")[-2:-1] == ["accelerator"] or (
+        if dotted_name(func).split(".")[-2:-1] in (["accelerator"], ["fabric"]) or (
             isinstance(func, ast.Attribute) and is_elsewhere(root)
         ):
             return True

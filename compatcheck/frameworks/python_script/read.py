@@ -65,12 +65,12 @@ _UNREAD_OF_UNSLOTH = frozenset({
 STANDBY = "UNSLOTH_VLLM_STANDBY"
 _STARTS = re.compile(
     rb"^(?:if[ \t]+__name__\b|(?!class\b|def\b|from\b|import\b|async\b|[@#\s\"'])[^#\n]*"
-    rb"(?:Trainer\(|\.train\(|Accelerator\(|initialize\(|\bmain\())",
+    rb"(?:Trainer\(|Fabric\(|\.train\(|Accelerator\(|initialize\(|\bmain\())",
     re.MULTILINE,
 )
 """What stands at the left edge of a script that starts something: a module of a library has none of it."""
 _TRAINS = re.compile(
-    rf"(?:Trainer|Accelerator|deepspeed\.initialize|FSDP|FullyShardedDataParallel|{'|'.join(sorted(ARGUMENTS))})\("
+    rf"(?:Trainer|Fabric|Accelerator|deepspeed\.initialize|FSDP|FullyShardedDataParallel|{'|'.join(sorted(ARGUMENTS))})\("
     r"|^class[^\n]*Trainer\b".encode(),
     re.MULTILINE,
 )
@@ -359,6 +359,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
     is_trainer = bool(found.trainers) or found.has_arguments
     if not is_trainer or (from_command and not (launched and of_trl)):
         reader = "script"
+    by_lightning = found.lightning.tell(found.source)
     references = [(kind, name, key) for kind, name, key in main.references if kind != "deepspeed"]
     statements = [entry for entry in main.statements if not (of_trl and entry.fact == "training.trainer")]
     statements += _tell_trainer(found, trainers)
@@ -394,8 +395,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         stands = tuple(one for one in document.statements if not _may_be_replaced(one, found))
         yield document._replace(lines=found.lines, statements=stands)
     accelerated = _accelerate(found)
-    if accelerated is not None:
-        yield accelerated
+    yield from (one for one in (accelerated, by_lightning) if one is not None)
 
 
 def _tell_trainer(found: Findings, trainers: Mapping[str, int]) -> list[Statement]:

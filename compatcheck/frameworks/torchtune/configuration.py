@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Statement, Unresolved
 from compatcheck.core.source import Source
-from compatcheck.frameworks.conversions import LEAVE, OPEN, opens
+from compatcheck.frameworks.conversions import LEAVE, OPEN, multiplied, opens
 from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Names
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.translation import flatten, make_document, translate
@@ -140,8 +140,13 @@ def name_model(leaves: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
 
 
 def find_meanings(data: Mapping[str, Any]) -> dict[str, tuple[Key, ...]]:
-    """Return what keys mean here: `settle_checkpointing` says what the switch for all layers comes to beside a mode."""
-    return {**TABLE, "enable_activation_checkpointing": SILENT} if data.get(_MODE) is not None else dict(TABLE)
+    """Return what keys mean here: `settle_checkpointing` says what the switch for all layers comes to beside a mode.
+
+    FSDP's mesh joins ``dp_shard`` with ``cp`` (main, ``training/_distributed.py``).
+    """
+    shard = (Key("training.hsdp_shard_size", multiplied(data.get("context_parallel_dim"))),)
+    switch = {"enable_activation_checkpointing": SILENT} if data.get(_MODE) is not None else {}
+    return {**TABLE, "data_parallel_shard_dim": shard, **switch}
 
 
 def settle_checkpointing(data: Mapping[str, Any]) -> Iterator[Statement | Unresolved]:

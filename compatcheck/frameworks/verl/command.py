@@ -65,7 +65,8 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     overrides = parse_overrides(launch.arguments)
     options = follow_all(overrides.values)
     source = launch.command.source
-    if kind == "rl":
+    if kind in {"rl", verl.READER}:  # the latter where the configuration tells
+        kind = "rl"
         engine = overrides.values.get("model_engine") or overrides.groups.get("model_engine")
         base = verl.name_base(overrides.config_name, engine) if _has_own(launch) else ""
         table, models = verl.table_for(options, base)

@@ -8,9 +8,10 @@ reference as `training.reference_model` tells.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.core.document import LEFT_OUT, Document, Gap, Statement
+from compatcheck.core.document import BENEATH, DEFAULTS, LEFT_OUT, Document, Gap, Statement
 from compatcheck.core.source import Source
 from compatcheck.frameworks.composition import merge_options, retell
 from compatcheck.frameworks.conversions import LEAVE, opens
@@ -21,6 +22,7 @@ from compatcheck.frameworks.launch.arguments import (
     state_forward_only,
     state_value_heads,
 )
+from compatcheck.frameworks.launch.hydra import name_defaults, name_searched
 from compatcheck.frameworks.launch.interpolation import follow_all
 from compatcheck.frameworks.launch.values import Argument
 from compatcheck.frameworks.reader import Reading
@@ -74,19 +76,24 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     leaves = ((key, value) for key, value in flatten(data, stop=_WHOLE) if not key.startswith(("defaults.", "hydra.")))
     options = {key: Argument(value, None) for key, value in leaves}
     source = Source(path)
+    beside = tuple(name_defaults(data))
     gaps = tuple(
-        Gap(source._replace(key="defaults"), f"composes from {one}, which is not at hand")
+        Gap(source._replace(key=DEFAULTS), f"composes from {one}, which is not at hand")
         for one in _composed(options)
-        if one not in OWN
+        if one not in {*OWN, *beside}
     )
-    return Reading(compose(Document(READER, source, (), gaps=gaps, options=options)))
+    references = tuple((BENEATH if one in OWN else READER, f"{one}.yaml", DEFAULTS) for one in beside)
+    searched = name_searched(data)
+    file = Document(READER, source, (), gaps=gaps, references=references, options=options, searched=searched)
+    return Reading(compose(file))
 
 
 def compose(*documents: Document) -> tuple[Document, ...]:
     """Translate a file, or a command and the file that it composes from, as one configuration: what the command says wins."""
     whole = merge_options(documents)
     settled = follow_all({key: one for key, one in whole.items() if key != "defaults"}, absent_is_null=True)
-    engine, composed = settled.get("model_engine"), tuple(_composed(whole))
+    engine = settled.get("model_engine")
+    composed = (one for document in documents for one in _composed(document.options))
     name = Argument(next((one for one in composed if one in OWN), ""), None)
     base = MEGATRON if value_of(settled, _A + "strategy") == "megatron" else name_base(name, engine)
     table, models = table_for(settled, base)
@@ -94,15 +101,31 @@ def compose(*documents: Document) -> tuple[Document, ...]:
     reader = tell_reader(settled, base, None if command is None else command.source.path)
     meanings = OptionMeanings(reader, table, is_plain, models)
     inferred = tuple(infer(settled, name, engine, base))
+    passed_on = frozenset(name for one in whole.values() for name in _POINTED.findall(str(one.value)))
     return tuple(
-        retell(
-            document,
-            {key: settled[key] for key, one in document.options.items() if key in settled and whole[key] is one},
-            meanings,
-            (one for one in inferred if command is None or (one.key in command.options) == document.is_command),
+        _without_passed_on(
+            retell(
+                document,
+                {key: settled[key] for key, one in document.options.items() if key in settled and whole[key] is one},
+                meanings,
+                (one for one in inferred if command is None or (one.key in command.options) == document.is_command),
+            ),
+            passed_on,
         )
         for document in documents
     )
+
+
+_POINTED = re.compile(r"\$\{([\w.]+)\}")
+
+
+def _without_passed_on(document: Document, passed_on: frozenset[str]) -> Document:
+    """Leave out of what nobody understood keys that others take their value from; of a file, a foreign section once."""
+    own = {key.partition(".")[0] for key in TABLE}
+    kept = (one for one in document.unread if one[0] not in passed_on)
+    if not document.is_command:
+        kept = (one if (section := one[0].partition(".")[0]) in own else (f"{section}.*", None) for one in kept)
+    return document._replace(unread=tuple(dict.fromkeys(kept)))
 
 
 def _composed(options: Mapping[str, Argument]) -> Iterator[str]:

@@ -62,13 +62,17 @@ def is_irrelevant(key: str) -> bool:
 
 
 DEEPSPEED = "(deepspeed)"
-"""Stands in a command for ``--deepspeed``, whose file decides about precision in place of the optimizer's wrapper."""
+"""Stands in a command for ``--deepspeed``, whose file decides about precision and sharding in place of the configuration."""
+
+
+_REPLACED = ("optim_wrapper.dtype", "strategy.type", "runner_type", "model_wrapper_cfg.type")
+"""The optimizer's wrapper, the strategy and the runner are DeepSpeed's then, and that strategy wraps the model."""
 
 
 def make_meanings() -> OptionMeanings:
-    """Return what keys mean; the optimizer's wrapper counts where DeepSpeed's does not replace it (tools/train.py)."""
-    dtype = tuple(one._replace(without=(DEEPSPEED,)) for one in TABLE["optim_wrapper.dtype"])
-    return OptionMeanings(READER, {**TABLE, "optim_wrapper.dtype": dtype}, is_irrelevant, {_MODEL: "model"})
+    """Return what keys mean; some count where ``--deepspeed`` does not replace what they name (tools/train.py)."""
+    replaced = {key: tuple(one._replace(without=(DEEPSPEED,)) for one in TABLE[key]) for key in _REPLACED}
+    return OptionMeanings(READER, {**TABLE, **replaced}, is_irrelevant, {_MODEL: "model"})
 
 
 def recognise(data: Mapping[str, Any]) -> bool:

@@ -76,7 +76,12 @@ _LITGPT_TOKENS = 128
 _TOKENS = 256
 """trl's chunked loss takes so many tokens at a time and keeps none (docs/sweeps.md, trl 1.7)."""
 
+SMOOTHED = "smoothed"
+"""The label smoother of transformers' Trainer, which takes the labels out of the batch and the model's logits whole."""
 SOURCE = "measured: probe logits_and_loss, docs/sweeps.md"
+SMOOTHED_SOURCE = "measured: probe label_smoothing"
+_WHOLE = frozenset({"cross_entropy", SMOOTHED})
+"""Losses over whole logits."""
 _SAME_LOGITS = frozenset(("dpo", "kto"))
 """Trainers of OpenRLHF that take log-probabilities of the same Actor as its policy trainers: trainer/dpo_trainer.py, v0.9.0."""
 
@@ -84,6 +89,8 @@ _SAME_LOGITS = frozenset(("dpo", "kto"))
 def per_logit(run: Run) -> PerLogit:
     """Return bytes per logit for the release of transformers, or the newest where it is not known."""
     release = run.release("transformers")
+    if run.loss == SMOOTHED:
+        return _capped(run, _smoothed(run))
     if run.code == MEGATRON:
         return VOCABULARY_PARALLEL if run.precision.compute < 4 else PerLogit(4, 4)
     if run.code == "nanotron":
@@ -109,10 +116,24 @@ def per_logit(run: Run) -> PerLogit:
         return _UNREAD
     if run.precision.compute >= 4:
         base = PerLogit(max(8.0, base.forward - 2), base.backward)  # float32 logits are their own copy
-    recipe = RECIPES.get(run.model.model_type, DECODER)
-    if recipe.softcap:
-        return PerLogit(base.forward + run.precision.compute, base.backward + run.precision.compute)
-    return base
+    return _capped(run, base)
+
+
+def _capped(run: Run, base: PerLogit) -> PerLogit:
+    """Add the result of tanh, where the model caps its logits with one: backward needs it."""
+    kept = run.precision.compute if RECIPES.get(run.model.model_type, DECODER).softcap else 0
+    return PerLogit(base.forward + kept, base.backward + kept)
+
+
+def _smoothed(run: Run) -> PerLogit:
+    """Return what the label smoother takes, in the dtype of the logits it is given: nothing in it casts them.
+
+    Logits, which the output holds, their shifted copy, log-probabilities and their negative; in backward the last two, and
+    the gradients of the sum, which has no size of its own before it is cast to 16 bits, and of what was gathered.
+    """
+    each = run.precision.logits
+    copied = run.micro_batch * sequences(run) > 1
+    return PerLogit(each * (4 if copied else 3), each * (4 if each < 4 else 3))
 
 
 def sequences(run: Run) -> int:
@@ -186,7 +207,7 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
     if run.optimizer is None:
         copied = run.precision.logits > run.precision.compute
         bytes_each = run.precision.compute + (run.precision.logits if copied else 0)
-    name = "logits and loss" if run.loss == "cross_entropy" else "logits, loss in chunks"
+    name = "logits and loss" if run.loss in _WHOLE else "logits, loss in chunks"
     size = exactly(bytes_each * count)
     unread = run.release("transformers") is None and run.code not in {MEGATRON, "nanotron"}
     if run.loss == "cross_entropy" and unread and run.optimizer is not None:
@@ -196,12 +217,13 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
     if not run.loop_read:  # its loss may work in chunks, of which at least the 16-bit logits stay
         size = size._replace(low=min(size.low, int(run.precision.compute * count)))
     words = f"{bytes_each:g} B × {tokens:,} tokens × {vocab:,.0f}"
-    return (Component(name, "logits", size, words, SOURCE, run.role, facts),)
+    source = SMOOTHED_SOURCE if run.loss == SMOOTHED else SOURCE
+    return (Component(name, "logits", size, words, source, run.role, facts),)
 
 
 def kept_outputs(run: Run) -> tuple[Component, ...]:
     """Return the logits that a loop keeps while blocks are differentiated, where it holds the model's output through backward."""
-    whole = run.loss == "cross_entropy" or (run.loss == "chunked" and run.code == LITGPT)
+    whole = run.loss in _WHOLE or (run.loss == "chunked" and run.code == LITGPT)
     if not run.outputs_kept or not run.makes_logits or not whole or run.optimizer is None:
         return ()
     count = run.tokens * sequences(run) * run.model.vocab / run.parallel.tensor
@@ -217,12 +239,12 @@ def hole(run: Run) -> int:
     sequences are one token shorter, and the gradient of the whole logits fits in none of their blocks. Both were found in
     replays, docs/memory-model.md.
     """
-    if run.loss != "cross_entropy" or run.optimizer is None or run.precision.compute >= 4 or run.outputs_kept:
+    if run.loss not in _WHOLE or run.optimizer is None or run.precision.compute >= 4 or run.outputs_kept:
         return 0  # logits that the loop keeps leave none
     if not logits(run, backward=True):
         return 0  # a head without a vocabulary
     engine = run.code in OUTSIDE or (run.code == "verl" and run.trainer in POLICY_TRAINERS)
-    if engine and run.precision.logits == run.precision.compute:
+    if (engine or run.loss == SMOOTHED) and run.precision.logits == run.precision.compute:
         return 0  # logits and gradients are all of one size
     outside = outside_loss(run, backward=True)
     if outside is not None and not outside[0].expected:

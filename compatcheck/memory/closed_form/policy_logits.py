@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run
 
-POLICY_TRAINERS = frozenset({"grpo", "ppo", "rloo", "online_dpo", "xpo", "nash_md", "gkd", "reinforce"})
+POLICY_TRAINERS = frozenset(
+    {"grpo", "ppo", "rloo", "online_dpo", "xpo", "nash_md", "gkd", "distillation", "sdpo", "sdft", "reinforce"}
+)
 VERL = frozenset({"verl", "verl-engine"})
 """Code that takes log-probabilities as verl's actor does: its workers, and its engines, for supervised training too."""
 SKYRL, PARALLEL_CHUNKS, AREAL, NEMO_RL = "skyrl", "parallel-chunks", "areal", "nemo-rl"
@@ -169,12 +171,14 @@ def _openrlhf(run: Run, *, backward: bool) -> tuple[PerLogit, str]:
     """Return OpenRLHF's figures.
 
     Every release casts 16-bit logits, 2, to float32, 4. Before 0.6.2 logsumexp of a packed batch takes 4 more, and 12 in
-    backward; from then on flash-attn's kernel takes none, and 4 for its gradient. The output, which holds the logits, is kept
+    backward; from then on flash-attn's kernel takes none, and 4 for its gradient. A packed policy
+    that ring attention splits, as it is taken to be, has log_softmax until 0.7.0. The output, which holds the logits, is kept
     through backward (ppo_actor.py, ``return_output=True``).
     """
     source = "openrlhf/models/actor.py, models/utils.py; probe log_probabilities"
     release = run.release("openrlhf")
-    old = release is not None and release < (0, 6, 2)
+    ring = run.parallel.context > 1 and run.trainer not in {"dpo", "kto"}
+    old = release is not None and release < ((0, 7) if ring else (0, 6, 2))
     if run.optimizer is None or not backward:
         return PerLogit(8, 8, 10) if old else PerLogit(6, 6, 8 if release is not None else 10), source
     return PerLogit(8, 12, 16) if old else PerLogit(8, 10, 12), source

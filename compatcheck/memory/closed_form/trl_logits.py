@@ -82,6 +82,14 @@ _PRECOMPUTED: _Releases = (
     *_OLD_DPO,
 )
 """DPO without the reference's logits and the copy of them, which up to 0.28 are gone before the peak."""
+_DFT: _Releases = (
+    ((1, 15), NONE, NONE),
+    ((1, 6), Peak(6), Peak(12, alone=16)),
+    ((1, 3), Peak(8), Peak(12, alone=16)),
+    ((0, 23), Peak(6), Peak(12, alone=16)),
+)
+"""SFT's ``loss_type: dft``: log-probabilities row by row, beside what the metrics copy, twice in 1.3 to 1.5
+(rule trl/dft-loss-materialises-logits, probe trl_sft_loss)."""
 _FUSED = (1, 15)
 """From here on the losses of TILED take the hidden states, in tiles."""
 TILED = frozenset({"sft", "dpo", "kto", "grpo", "rloo"})
@@ -142,7 +150,8 @@ def trl_logits(run: Run) -> PerLogit | None:
         return _DIVERGENCE.plus(4).times(2 if run.precision.logits >= 4 else 1)
     if run.trainer in ONLINE:
         return _online(run)
-    rows = _BY_TRAINER.get(run.trainer)
+    dft = run.trainer == "sft" and run.loss_type == "dft"
+    rows = _DFT if dft else _BY_TRAINER.get(run.trainer)
     if rows is None or (run.trainer == "rloo" and release is not None and release < _FIRST_RLOO):
         return None
     if run.trainer == "dpo" and run.precomputed:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from compatcheck.architectures.adapters import (
+    PARALLEL,
     count_adapters,
     count_tower_adapters,
     default_targets,
+    list_linears,
+    measure_frozen_inputs,
     name_linears,
     target_shapes,
 )
 from compatcheck.architectures.parts import LinearLayer, read_linear_layer
 from compatcheck.architectures.towers import LINEARS, TOWERS
+from compatcheck.memory.closed_form.layers import RECIPES
 
 
 class Shape(NamedTuple):
@@ -85,6 +89,37 @@ def test_each_type_has_linear_layers_of_its_own(shape: Shape, every: int, usual:
     assert count_adapters(shape, 8, ALL) == every
     assert usual is None or count_adapters(shape, 8, default_targets(shape.linears)) == usual
     assert count_adapters(shape, 8, SEVEN) == seven
+
+
+@pytest.mark.parametrize(
+    ("linears", "method", "targets", "settings", "block"),
+    [
+        # elements that DeepSpeed's linear keeps and torch's does not, per token and block behind the first, at widths 64 and 160
+        ("llama", "lora", ("q_proj", "v_proj"), {}, 224),
+        ("llama", "lora", ("q_proj", "v_proj", "up_proj"), {}, 160),
+        ("llama", "lora", ("q_proj", "v_proj"), {"eager": True}, 288),
+        ("llama", "lora", ALL, {"eager": True}, 0),
+        ("llama", "dora", ("q_proj", "v_proj"), {"dropout": True}, 288),
+        ("llama", "prompt_tuning", (), {}, 288),
+        ("llama", "ia3", ("k_proj", "v_proj", "down_proj"), {}, 288),
+        ("llama", "oft", ("q_proj", "v_proj"), {}, 352),
+        ("arcee", "lora", ("q_proj", "v_proj"), {"activation": "relu2"}, 224),
+        ("opt", "lora", ("q_proj", "v_proj"), {"activation": "relu"}, 64),
+        ("cohere", "lora", ("q_proj", "v_proj"), {}, 160),
+        ("falcon", "lora", ("query_key_value",), {}, 0),
+        ("gpt2", "lora", ("c_attn",), {}, 0),
+    ],
+)
+def test_inputs_that_only_frozen_layers_take(
+    linears: str, method: str, targets: tuple[str, ...], settings: dict[str, Any], block: int
+) -> None:
+    asked = {"dropout": False, "eager": False, "activation": "silu"} | settings
+    assert measure_frozen_inputs(Shape(64, 160, 64, 32, 3, linears=linears), method, targets, **asked) == block
+
+
+def test_types_of_one_norm_are_those_of_the_recipes() -> None:
+    listed = {name for name in RECIPES if RECIPES[name].norms == 1 and list_linears(name) is not None}
+    assert listed - {"falcon"} == PARALLEL & RECIPES.keys()
 
 
 def test_fused_layers_of_types_in_repositories_of_their_own() -> None:

@@ -92,7 +92,7 @@ def test_other_names_of_a_key_are_read():
         {"model_type": ""},
         {"model_type": "chatglm", "hidden_size": 4096, "num_layers": 28},
         {"model_type": "llama", "architectures": ["LlamaForSequenceClassification"]},
-        {"model_type": "bert", "architectures": ["BertModel"]},
+        {"model_type": "bert", "architectures": ["BertForNextSentencePrediction"]},
         {"model_type": "llama", "per_layer_config": {"0": {"intermediate_size": 64}}},
         {"model_type": "mt5"},
         {"model_type": "llava", "text_config": {"model_type": "never-heard-of"}},

@@ -38,6 +38,10 @@ def _count(name: str, without: str = "", **changed: object):
         ("k-exaone-236b-a23b", 236_571_150_336, 227_096_395_776, 0),
         ("glm-4.5v", 107_710_927_360, 99_656_663_040, 858_681_856),
         ("deepseek-v3.2", 671_877_929_216, 653_908_770_816, 0),
+        ("deepseek-v4-flash", 284_332_230_231, 277_025_390_592, 0),
+        ("mimo-v2-flash", 308_778_768_832, 302_795_194_368, 0),
+        ("kimi-linear-48b-a3b", 49_122_675_072, 47_110_422_528, 0),
+        ("mistral-small-4-119b", 119_401_298_944, 115_964_116_992, 428_472_320),
     ],
 )
 def test_parameters_are_those_of_the_class(name, total, expert, vision) -> None:
@@ -60,6 +64,9 @@ def test_parameters_are_those_of_the_class(name, total, expert, vision) -> None:
         ("k-exaone-236b-a23b", "num_experts"),
         ("glm-4.5v", "vision_config"),
         ("glm-4.5v", "text_config"),
+        ("deepseek-v4-flash", "compress_ratios"),
+        ("mimo-v2-flash", "swa_num_key_value_heads"),
+        ("kimi-linear-48b-a3b", "linear_attn_config"),
     ],
 )
 def test_a_file_without_a_dimension_is_not_counted(name, key) -> None:
@@ -80,6 +87,19 @@ def test_the_width_of_an_expert_of_granite_is_told_apart() -> None:
     found = dimensions(MODELS["granite-4.0-h-tiny"]["config"])
     assert found["model.moe_intermediate_size"] == (512, "intermediate_size")
     assert found["model.attention_layers"] == (4, "layer_types")
+
+
+def test_layers_of_kimi_linear_count_from_one_or_are_named() -> None:
+    lists = MODELS["kimi-linear-48b-a3b"]["config"]["linear_attn_config"]
+    named = ["full_attention" if i + 1 in lists["full_attn_layers"] else "linear_attention" for i in range(27)]
+    assert _count("kimi-linear-48b-a3b", "linear_attn_config", layer_types=named) == _count("kimi-linear-48b-a3b")
+    assert _count("kimi-linear-48b-a3b", linear_attn_config={**lists, "full_attn_layers": [4]}) is None
+    assert dimensions(MODELS["kimi-linear-48b-a3b"]["config"])["model.attention_layers"] == (7, "linear_attn_config")
+
+
+def test_weights_whose_experts_are_stored_in_another_way_have_no_one_quantisation() -> None:
+    assert "model.quantization" not in dimensions(MODELS["deepseek-v4-flash"]["config"])
+    assert dimensions(MODELS["mimo-v2-flash"]["config"])["model.quantization"] == ("fp8", "quantization_config")
 
 
 def test_the_tower_of_internvl_has_linears() -> None:

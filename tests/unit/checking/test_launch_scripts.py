@@ -298,3 +298,27 @@ def test_a_program_whose_package_is_called_otherwise_is_found_too(rules: RuleSet
     (subject,) = read(rules, "train.sh").subjects
     assert subject.environment is not None
     assert subject.environment.packages["ms-swift"].specifier.startswith(">=4.5.2,")
+
+
+@pytest.mark.parametrize(
+    ("version", "specifier", "said"),
+    [
+        ("0.2.0.dev", ">=0.4.0", True),  # as verl's sources called themselves until after 0.3.0
+        ("0.2.0", ">=0.2,<=0.2.0.post2", False),  # a release knows what it is: the key is not of it
+        ("0.4.0.dev", ">=0.4.0", False),
+    ],
+)
+def test_keys_that_a_development_version_does_not_know_tell_its_release(
+    rules: RuleSet, project: Path, version: str, specifier: str, *, said: bool
+) -> None:
+    for name, text in (("verl/__init__.py", ""), ("verl/version/version", version)):
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text(text)
+    key = "actor_rollout_ref.model.lora_rank=8"
+    write(project, train__sh=f"python -m verl.trainer.main_ppo {key} trainer.nnodes=1\n")
+    (subject,) = read(rules, "train.sh").subjects
+    assert subject.environment is not None
+    found = subject.environment.packages["verl"].specifier
+    assert found is not None
+    assert found.startswith(specifier.partition(",")[0])
+    assert any("call themselves verl" in one.reason for one in subject.skipped) is said

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from compatcheck.checking import Request, check, estimate, open_rules
+from compatcheck.checking import Request, check, estimate, fit, open_rules
 from compatcheck.checking.checks import Checks, open_criteria
 from compatcheck.checking.estimates import EstimateOptions
 from compatcheck.checking.fix import find_fix
@@ -16,9 +16,12 @@ from compatcheck.fixing.plan import Ways
 from compatcheck.reporters.json import describe_report
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from compatcheck.core.report import Report
+    from compatcheck.core.estimate import Estimate
+    from compatcheck.core.report import Finding, Report
+    from compatcheck.resolution.subject import Subject
 
 RULE = "deepspeed/zero3-params-kept-in-backward"
 FACTS = """compatcheck: 1
@@ -106,3 +109,17 @@ def test_what_is_supposed_on_other_devices_is_judged_by_their_memory(request_of:
     found = {placement.gpu: placement.gpus for placement in report.placements}
     assert found["H200"] == 16  # 97.4 GiB with the regression of 140.4
     assert "H100-80GB" not in found
+
+
+def test_only_what_makes_a_finding_certain_is_priced(request_of: Request, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run itself, and the one value of two with which the finding is certain."""
+    priced: list[Sequence[Finding]] = []
+    before = fit.price
+
+    def price(subject: Subject, found: Sequence[Finding]) -> Estimate:
+        priced.append(found)
+        return before(subject, found)
+
+    monkeypatch.setattr(fit, "price", price)
+    assert outcome(look(request_of)) == "marginal"
+    assert len(priced) == 2

@@ -1,6 +1,10 @@
 """Requirements that no release satisfies: which lines disagree, and when that is certain."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from compatcheck.core.markers import describe_machine
 from compatcheck.core.requirement import Combined, combine, is_satisfiable, parse_requirement
@@ -27,8 +31,15 @@ def combined(*texts: str, constraints: tuple[str, ...] = ()) -> Combined:
         "==1.*,!=1.2",
         ">=2,<=2",
         "===weird",
+        "===weird,>=1",
         ">=2,<1 || ==3",
-        ">=2.0rc1,<2.0",
+        "==2.6.0+cu118,!=2.6.0+cu121",
+        "==2.6.0+cu118,<=2.6.0",
+        "==2.6.0+CU118,==2.6.0+cu118",
+        "==5.0.0rc1,<5.0.0rc2",
+        ">=2.0rc1,<2.0.1",
+        "==4.*,<=4.0rc1",
+        ">=4.9,<=5.0rc1,!=4.9.*",
     ],
 )
 def test_satisfiable(specifier: str) -> None:
@@ -48,6 +59,14 @@ def test_satisfiable(specifier: str) -> None:
         ">=2,<=2,!=2",
         "~=1.4,>=2",
         ">=2,<1 || ==1,==2",
+        "==2.6.0+cu118,==2.6.0+cu121",
+        "==2.6.0+cu118,!=2.6.0+cu118",
+        "==5.0.0rc1,<5",
+        "==4.50.0.dev0,<4.50",
+        ">=2.0rc1,<2.0",
+        ">2.5,<2.5.post3",
+        ">=1.2,<1.3,!=1.2.*",
+        "==1.4.*,!=1.4.0.*,<1.4.1",
     ],
 )
 def test_not_satisfiable(specifier: str) -> None:
@@ -80,6 +99,59 @@ def test_a_constraint_counts() -> None:
     (damage,) = combined("a @ https://h.example/a-2.0-py3-none-any.whl", constraints=("a<2",)).damage
     assert [str(source) for source in damage.sources] == ["r.txt:1", "c.txt:1"]
     assert damage.statements == ("==2.0", "<2")
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("torch==2.6.0+cu118", "torch==2.6.0+cu121"),
+        ("transformers==5.0.0rc1", "transformers<5"),
+        ("torch @ https://h.example/torch-2.6.0%2Bcu118-cp311-cp311-linux_x86_64.whl", "torch==2.6.0+cu121"),
+    ],
+)
+def test_labels_and_pre_releases_are_compared_as_installers_do(texts: tuple[str, ...]) -> None:
+    (damage,) = combined(*texts).damage
+    assert [source.line for source in damage.sources] == [1, 2]
+
+
+def test_a_label_settles_a_pin_without_one() -> None:
+    found = combined("torch==2.6.0+cu118", "torch==2.6.0", "torch>=2.5")
+    assert found.damage == ()
+    assert found.packages["torch"].version == "2.6.0+cu118"
+
+
+_RELEASES = ("0.9", "1", "1.0", "1.0.1", "1.1", "2.0", "1!1.0")
+_ENDS = ("", "", "", ".dev2", "a1", "rc1", "rc2.dev1", ".post1", ".post1.dev0", "+cu118", "+cu121", "rc1+cu118")
+VERSIONS = tuple({release + end: None for release in _RELEASES for end in _ENDS})
+GRID = (
+    *VERSIONS,
+    *(f"{release}.{end}" for release in _RELEASES for end in ("dev0", "dev1", "0.1", "0.1rc1", "99", "post9")),
+)
+ORDERED = st.tuples(
+    st.sampled_from(["<", "<=", ">", ">="]), st.sampled_from([one for one in VERSIONS if "+" not in one])
+)
+EQUAL = st.tuples(st.sampled_from(["==", "!="]), st.sampled_from(VERSIONS))
+PREFIX = st.tuples(st.sampled_from(["==", "!="]), st.sampled_from(_RELEASES).map(lambda release: f"{release}.*"))
+COMPATIBLE = st.tuples(
+    st.just("~="), st.sampled_from([one for one in VERSIONS if "+" not in one and len(Version(one).release) > 1])
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.one_of(ORDERED, EQUAL, PREFIX, COMPATIBLE), min_size=1, max_size=4))
+def test_what_packaging_finds_a_version_for_is_satisfiable(clauses: list[tuple[str, str]]) -> None:
+    text = ",".join(f"{sign}{version}" for sign, version in clauses)
+    wanted = SpecifierSet(text)
+    if any(wanted.contains(version, prereleases=True) for version in GRID):
+        assert is_satisfiable(text)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(VERSIONS), st.lists(st.one_of(ORDERED, EQUAL, PREFIX, COMPATIBLE), max_size=3))
+def test_a_pin_is_satisfiable_where_packaging_takes_it(pin: str, others: list[tuple[str, str]]) -> None:
+    text = ",".join([f"=={pin}", *(f"{sign}{version}" for sign, version in others)])
+    labelled = [pin, *(version for sign, version in others if sign == "==" and "+" in version)]
+    assert is_satisfiable(text) is any(SpecifierSet(text).contains(one, prereleases=True) for one in labelled)
 
 
 def test_lines_for_different_pythons_do_not_contradict() -> None:

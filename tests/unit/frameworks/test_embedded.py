@@ -96,6 +96,16 @@ UNREAD = {
     "loop.mk": f"train:\n\t@$(foreach s,$(SEEDS),{GO};)\n",
     "other.just": f"train:\n    #!/usr/bin/env python3\n    import os\n    os.system({GO!r})\n",
     "x.mk": f"define RUN\n\t{GO}\nendef\ntrain: ; $(RUN)\n\t$(call RUN)\n",
+    "asked.mk": f"PY := $(shell which python)\ntrain:\n\t$(PY) {TAIL}\n",
+    "launcher.mk": "ifdef X\nL = torchrun\nelse\nL = deepspeed\nendif\ntrain:\n\t$(L) --module openrlhf.cli.train_sft --bf16\n",
+    "long.just": f'cmd := """\n{GO}\n"""\ntrain:\n    {{{{cmd}}}}\n',
+    "sum.just": f"cmd := 'torchrun ' + '{TAIL}'\ntrain:\n    {{{{cmd}}}}\n",
+    "short.yml": f"tasks:\n  train: {GO}\n",
+    "joined.ipynb": json.dumps({"cells": [{"cell_type": "code", "source": f"%%bash\n{GO}"}]}),
+    "supervisord.conf": f"[program:train]\ncommand={GO}\n",
+    "train.def": f"Bootstrap: docker\nFrom: x\n%runscript\n  {GO}\n",
+    "train.hcl": f'command = "{GO}"\n',
+    "asked.sh": f"$PY {TAIL}\n",
     "chart.yaml": "{{- if .Values.x }}\nrun: torchrun train.py --deepspeed ds.json\n{{ end }}\n",
 }
 SILENT = {

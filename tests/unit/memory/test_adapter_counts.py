@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from compatcheck.architectures.count import count_parameters
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
 from compatcheck.frameworks.model.configuration import read
@@ -22,7 +23,8 @@ def read_adapters(model, targets, layers=None, releases=(), **changes):
     if layers:
         config["num_hidden_layers"] = layers
     facts = {one.fact: one.value for one in read(config, "config.json").documents[0].statements if one.fact}
-    facts |= {"training.peft": "lora", "training.lora_rank": 16, "training.lora_target_modules": tuple(targets)}
+    facts |= {"training.peft": "lora", "training.lora_rank": 16}
+    facts |= {} if targets is None else {"training.lora_target_modules": tuple(targets)}
     facts |= {"training.sequence_length": 512, "program.adapts_towers": True, "model.load_dtype": "bfloat16"}
     facts |= {name.replace("__", "."): value for name, value in changes.items()}
     found = {name: Package(name, version, Source("test")) for name, version in dict(releases).items()}
@@ -41,6 +43,29 @@ def test_adapters_are_those_that_peft_makes(model):
             if run.adapters != parameters or run.adapters_range != (parameters, parameters):
                 wrong.append((releases, targets, run.adapters, parameters))
     assert not wrong
+
+
+def test_default_targets_of_nemotron_h_are_all_of_attention():
+    assert read_adapters("nemotron-nano-9b-v2", None).adapters == 1_933_312  # peft 0.21.2
+
+
+def test_all_mlp_reaches_no_mixer():
+    (attention, mlp), every = (
+        ("all-attention", "all-mlp"),
+        read_adapters("granite-4.0-h-micro", ["all-linear"]).adapters,
+    )
+    assert read_adapters("granite-4.0-h-micro", [attention, mlp]).adapters < every
+
+
+@pytest.mark.parametrize("model", ["falcon-h1-7b", "nemotron-h-56b", "qwen3.5-4b", "qwen3-30b-a3b", "jamba-v0.1"])
+def test_linear_layers_of_blocks_are_nearly_all_that_lies_in_them(model):
+    counts = count_parameters(open_rules().section("models")[model]["config"])
+    assert 0.98 < sum(one.blocks * one.inputs * one.outputs for one in counts.linears) / counts.in_blocks <= 1
+
+
+def test_experts_behind_a_narrow_stream_are_not_listed():
+    counts = count_parameters(open_rules().section("models")["nemotron-3-super-120b-a12b"]["config"])
+    assert counts.linears == ()
 
 
 def test_a_release_that_nobody_names_leaves_a_range():

@@ -57,6 +57,9 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str], dict[str, Value]]] = {
     "trl/kto-keeps-kl-logits": (
         {"trl": "0.16.1"}, {"trl": "0.17.0"}, {**TRL, "training.trainer": "kto", "training.loss_type": "kto"},
     ),
+    "verl/no-sync-keeps-unsharded-gradients": (
+        {"verl": "0.9.0"}, {"verl": "0.8.0"}, {**FSDP2, **VERL},
+    ),
     "verl/entropy-computed-when-unused": (
         {"verl": "0.3.0"}, {"verl": "0.4.0"}, {**VERL, "training.entropy_coefficient": 0.0},
     ),
@@ -75,6 +78,23 @@ def test_a_release_with_the_regression_needs_more(rule: str) -> None:
     worse, better = need(bad, changes), need(good, changes)
     assert all(one >= other for one, other in zip(worse, better, strict=True))
     assert worse != better
+
+
+def test_a_ring_of_openrlhf_needs_more_until_0_7() -> None:
+    ring: dict[str, Value] = {
+        "training.framework": "openrlhf", "training.trainer": "ppo", "training.context_parallel": 2, "hardware.world_size": 2,
+    }  # fmt: skip
+    assert need({"openrlhf": "0.6.4"}, ring) == need({"openrlhf": "0.6.1"}, ring) != need({"openrlhf": "0.7.0"}, ring)
+    dpo: dict[str, Value] = {**ring, "training.trainer": "dpo"}
+    assert need({"openrlhf": "0.6.4"}, dpo) == need({"openrlhf": "0.7.0"}, dpo)
+
+
+def test_the_release_of_accelerate_decides_where_it_runs() -> None:
+    own: dict[str, Value] = {**FSDP2, "training.framework": "verl", "training.trainer": "grpo"}
+    old = {"accelerate": "1.10.1"}
+    assert need({"verl": "0.9.0", **old}, own)[2] > need({"verl": "0.8.0", **old}, own)[2]
+    asked: dict[str, Value] = {**own, "training.sync_each_batch": True}
+    assert need({"verl": "0.9.1", **old}, asked) == need({"verl": "0.8.0", **old}, asked)
 
 
 def test_outputs_that_are_kept_need_more() -> None:

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
-from compatcheck.resolution.derive import DERIVATIONS, derive, derive_fused_loss, derive_own_weights, derive_unsharded
+from compatcheck.resolution.derive import (
+    DERIVATIONS,
+    derive,
+    derive_from_code,
+    derive_fused_loss,
+    derive_own_weights,
+    derive_unsharded,
+)
 from compatcheck.rules.values import allowed_values, parse_value
 from compatcheck.rules.vocabulary import vocabulary
 
@@ -225,6 +232,42 @@ def test_adapters_are_counted_as_the_type_calls_its_linear_layers() -> None:
     head = ADAPTED | {"training__lora_target_modules": ("q_proj", "v_proj", "lm_head")}
     assert "model.trainable_parameters" not in derived(**head)
     assert derived(**(head | {"model__vocab_size": 32000}))["model.trainable_parameters"] == 4_194_304 + 8 * 36096
+
+
+def frozen_inputs(**values: Any) -> Any:
+    facts = facts_from({name.replace("__", "."): value for name, value in (ADAPTED | values).items()})
+    derive_from_code(facts)
+    found = facts.get("training.frozen_inputs")
+    return found and found.value
+
+
+def test_what_no_adapter_takes_is_measured_under_zero3() -> None:
+    zero3 = {"training__zero_stage": 3}
+    assert frozen_inputs() is None
+    assert frozen_inputs(**zero3) == 4096 + 11008
+    assert frozen_inputs(**zero3, training__lora_dropout=0.1) == 2 * 4096 + 11008
+    assert frozen_inputs(**zero3, training__lora_target_modules=("all-linear",)) == 0
+    assert frozen_inputs(**zero3, training__peft="prompt_tuning") == 2 * 4096 + 11008
+    assert frozen_inputs(**zero3, training__lora_modules_to_save=("lm_head",)) == 4096 + 11008
+    for name, value in {
+        "training__peft": "freeze",
+        "model__num_experts": 8,
+        "model__attention_layers": 8,
+        "model__model_type": "deepseek_v2",
+        "training__framework": "trl",
+    }.items():
+        assert frozen_inputs(**zero3, **{name: value}) is None
+
+
+def test_targets_that_nobody_knows_leave_open_what_no_adapter_takes() -> None:
+    values = {name.replace("__", "."): value for name, value in ADAPTED.items()} | {"training.zero_stage": 3}
+    del values["training.lora_target_modules"]
+    facts = facts_from(values)
+    derive_from_code(facts, {"training.lora_target_modules"})
+    assert "training.frozen_inputs" not in facts
+    derive_from_code(facts)
+    assert facts["training.frozen_inputs"].value == 4096 + 11008
+    assert "peft" in facts["training.frozen_inputs"].note
 
 
 def test_a_spread_state_has_several_ranks() -> None:

@@ -294,6 +294,8 @@ def test_ms_swift_leaves_the_precision_open_without_the_model(rules: RuleSet) ->
         ({"sequence_parallel_size": 4}, "cross_entropy"),
         ({"enable_dft_loss": True}, "cross_entropy"),
         ({"enable_channel_loss": True}, "cross_entropy"),
+        ({"label_smoothing_factor": 0.1}, "smoothed"),
+        ({"label_smoothing_factor": 0}, "fused_linear"),
     ],
 )
 def test_ms_swift_takes_labels_from_the_model_for_losses_of_its_own(
@@ -536,6 +538,11 @@ def test_where_the_engine_of_trl_is_by_release(
     [
         ("1.16.0", "sft", "", "fused_linear"),
         ("1.16.0", "sft", "--loss_type nll", "fused_linear"),
+        ("1.16.0", "sft", "--label_smoothing_factor 0.1", "smoothed"),
+        ("1.16.0", "sft", "--label_smoothing_factor 0.1 --loss_type dft", "fused_linear"),
+        ("1.14.2", "sft", "--label_smoothing_factor 0.1 --loss_type nll", "smoothed"),
+        ("1.14.2", "sft", "--label_smoothing_factor 0.1 --loss_type dft", "cross_entropy"),
+        ("0.22.2", "sft", "--label_smoothing_factor 0.1 --use_liger_kernel true", "smoothed"),
         ("1.15.0", "sft", "--use_liger_kernel true", "fused_linear"),
         ("1.16.0", "dpo", "", "fused_linear"),
         ("1.16.0", "grpo", "", "fused_linear"),

@@ -342,6 +342,9 @@ def test_states_frozen_weights_and_shards_are_counted_as_they_are() -> None:
     assert ask("min(6, reached_parameters())", training__peft="freeze", **sizes) == 2
     assert ask("min(6, reached_parameters())", training__peft="lora", **sizes) == 6
     assert ask("min(6, reached_parameters())", **sizes) == 6
+    assert ask("trained_parameters()", **sizes) == 2
+    assert ask("trained_parameters()", model__parameters=8) == 8
+    assert ask("trained_parameters()", model__parameters=8, training__peft="lora") == 0
     ranks: dict[str, object] = {"hardware__world_size": 16, "hardware__gpus_per_node": 8}
     assert ask("16 / shard_ranks()", training__fsdp_version=2, **ranks) == 1
     assert (
@@ -350,6 +353,14 @@ def test_states_frozen_weights_and_shards_are_counted_as_they_are() -> None:
     )
     mesh: dict[str, object] = {"training__hsdp_shard_size": 2, "training__tensor_parallel": 4}
     assert ask("16 / shard_ranks()", training__fsdp_version=2, **mesh, **ranks) == 2
+    experts: dict[str, object] = {"model__expert_parameters": 4, "transformers": False}
+    assert ask("fused_experts()", model__expert_parameters=0) is False
+    assert ask("fused_experts()", model__expert_parameters=4, transformers=True) is True
+    assert ask("fused_experts()", model__model_type="qwen3_moe", **experts) is False
+    assert ask("fused_experts()", model__model_type="gpt_oss", **experts) is True
+    assert ask("16 / shard_ranks()", training__fsdp_version=2, training__pipeline_parallel=2, **mesh, **ranks) == 1
+    hybrid = {"training__fsdp_version": 1, "training__fsdp_sharding_strategy": "hybrid_shard"}
+    assert ask("16 / shard_ranks()", training__hsdp_shard_size=4, **hybrid, **ranks) == 4
 
 
 def test_functions() -> None:
@@ -421,3 +432,10 @@ def test_a_choice_that_decides_the_same_either_way_is_decided() -> None:
     )
     assert run("not (2 if training.packing else 1)") is False
     assert run("(4 if training.packing else 0) and training.packing") == Unknown(frozenset({"training.packing"}))
+
+
+def test_a_range_that_is_one_of_two_is_asked_for_both() -> None:
+    asked = "installed('torch', '>=2' if training.packing else '<1') or f.a"
+    assert run(asked, torch=False, **{"f.a": False}) is False
+    assert run(asked, torch=True, **{"f.a": False}) is True
+    assert run(asked, **{"f.a": False}) == Unknown(frozenset({"training.packing", "version of torch"}))

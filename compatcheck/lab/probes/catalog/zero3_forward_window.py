@@ -11,6 +11,10 @@ torch's own saves the gathered tensor, and 2 bytes x parameters stay until backw
 (https://github.com/deepspeedai/DeepSpeed/pull/8189). A checkpointed layer saves its input alone, the same activations, and no
 weight whichever linear it is.
 
+With ``adapters`` all these layers are frozen, and every second one, the first included, has an adapter of rank 8 beside it: two
+trained linear layers more, which keep their inputs. torch's own linear saves no input for a frozen weight, so that the outputs in
+front of layers without an adapter are freed. DeepSpeed's own saves every input: 2 bytes x layers // 2 x batch x hidden_size more.
+
 With ``default_window`` the limits on live parameters and reuse distance are left at their defaults, a billion elements
 each: a small model is then meant to stay gathered from forward to backward, 2 bytes x parameters.
 """
@@ -33,6 +37,7 @@ DEFAULTS: Mapping[str, Any] = {
     "memory_efficient_linear": True,
     "default_window": False,
     "checkpointing": False,
+    "adapters": False,
     "layers": 6,
     "hidden_size": 256,
     "batch": 8,
@@ -42,20 +47,32 @@ SIZES = (
     {"layers": 4, "hidden_size": 512, "batch": 4},
     {"default_window": True},
     {"checkpointing": True},
+    {"adapters": True},
+    {"adapters": True, "layers": 4, "hidden_size": 512, "batch": 4},
 )
 VARIED: Mapping[str, tuple[Any, ...]] = {"world_size": (1, 2)}
 METRIC = "alive_after_forward_bytes"
+_RANK = 8
+
+
+def _adapted(parameters: Mapping[str, Any]) -> int:
+    # older measurements do not state it
+    return (int(parameters["layers"]) + 1) // 2 if parameters.get("adapters") else 0
 
 
 def _elements(parameters: Mapping[str, Any]) -> int:
-    return int(parameters["layers"] * parameters["hidden_size"] ** 2)
+    hidden = parameters["hidden_size"]
+    return int(parameters["layers"] * hidden**2 + _adapted(parameters) * 2 * hidden * _RANK)
 
 
 def predict(parameters: Mapping[str, Any]) -> dict[str, float]:
     """Return the activations, and the weights where they are meant to stay."""
-    activations = 2 * parameters["layers"] * parameters["batch"] * parameters["hidden_size"]
-    saved = not parameters["memory_efficient_linear"] and not parameters["checkpointing"]
-    stay = parameters["world_size"] > 1 and (parameters["default_window"] or saved)
+    adapted, checkpointing = _adapted(parameters), parameters["checkpointing"]
+    torchs = not parameters["memory_efficient_linear"] and not checkpointing
+    outputs = adapted if adapted and torchs else parameters["layers"]
+    halves = 0 if checkpointing else adapted * _RANK
+    activations = 2 * parameters["batch"] * (outputs * parameters["hidden_size"] + halves)
+    stay = parameters["world_size"] > 1 and (parameters["default_window"] or torchs)
     return {"alive_after_forward_bytes": activations + (2 * _elements(parameters) if stay else 0)}
 
 
@@ -65,8 +82,21 @@ def tolerance(parameters: Mapping[str, Any]) -> float:
 
 
 def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe the run in the vocabulary's names."""
+    """Describe the run in the vocabulary's names; of adapted layers two are a block, one of them without an adapter."""
+    adapters = {
+        "training.peft": "lora",
+        "training.lora_target_modules": ["first"],
+        "training.frozen_inputs": parameters["hidden_size"],
+        "training.sequence_length": 1,
+        "training.micro_batch_size": parameters["batch"],
+        "model.num_hidden_layers": parameters["layers"] // 2,
+        "model.hidden_size": parameters["hidden_size"],
+        "model.num_attention_heads": 1,
+        "model.head_dim": parameters["hidden_size"],
+        "program.makes_logits": False,
+    }
     return {
+        **(adapters if parameters.get("adapters") else {}),
         "model.parameters": _elements(parameters),
         "model.parameters_in_blocks": _elements(parameters),
         "model.embedding_parameters": 0,
@@ -93,11 +123,28 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     deepspeed = recorder.deepspeed()
     hidden, checkpointing = parameters["hidden_size"], parameters["checkpointing"]
 
+    class Adapted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.base = nn.Linear(hidden, hidden, bias=False)
+            self.first, self.second = nn.Linear(hidden, _RANK, bias=False), nn.Linear(_RANK, hidden, bias=False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            found: torch.Tensor = self.base(x) + self.second(self.first(x))
+            return found
+
+    def layer(index: int) -> nn.Module:
+        if not parameters["adapters"]:
+            return nn.Linear(hidden, hidden, bias=False)
+        made = Adapted() if index % 2 == 0 else nn.Linear(hidden, hidden, bias=False)
+        (made.base if isinstance(made, Adapted) else made).weight.requires_grad_(requires_grad=False)
+        return made
+
     class Stack(nn.Sequential):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            for layer in self:
+            for one in self:
                 # Without the state of the random generator, 5 KB for each layer.
-                x = checkpoint(layer, x, use_reentrant=False, preserve_rng_state=False) if checkpointing else layer(x)
+                x = checkpoint(one, x, use_reentrant=False, preserve_rng_state=False) if checkpointing else one(x)
             return x
 
     zero: dict[str, Any] = {
@@ -121,10 +168,10 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
         built = deepspeed.zero.Init(config_dict_or_path=configuration, dtype=torch.bfloat16)
     with recorder.phase("load"):
         with built:
-            layers = [nn.Linear(hidden, hidden, bias=False) for _ in range(parameters["layers"])]
+            layers = [layer(index) for index in range(parameters["layers"])]
         model = Stack(*layers) if parameters["zero_init"] else Stack(*layers).bfloat16()
         del layers
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=False)
+        optimizer = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad], lr=1e-4, foreach=False)
         engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=configuration)
     inputs = torch.randn(parameters["batch"], hidden, dtype=torch.bfloat16, requires_grad=True)
     for _ in range(2):

@@ -11,6 +11,7 @@ from compatcheck.core.document import Document
 from compatcheck.frameworks.accelerate import configuration as accelerate
 from tests import ROOT
 from tests.cli.run_cli import run
+from tests.unit.frameworks.launch_script.written_commands import documents
 from tests.unit.frameworks.reading import read_file
 from tests.unit.frameworks.stated_facts import facts
 
@@ -121,6 +122,30 @@ def test_a_dynamo_backend_compiles_whatever_the_trainer_says(
     document = read_file(accelerate, str(path)).documents[0]
     assert facts(document).get("training.compile") is compiled
     assert document.unread == ()
+
+
+@pytest.mark.parametrize(("replicate", "context", "ranks"), [(2, 1, 4), (2, 2, 8), (1, 2, None)])
+def test_a_shard_beside_replicas_is_of_ranks_that_split_a_sequence_too(
+    tmp_path: Path, replicate: int, context: int, ranks: int | None
+) -> None:
+    sizes = {"dp_replicate": replicate, "dp_shard": 4, "cp": context}
+    written = {
+        "compute_environment": "LOCAL_MACHINE",
+        "distributed_type": "FSDP",
+        "parallelism_config": {f"parallelism_config_{name}_size": size for name, size in sizes.items()},
+    }
+    (tmp_path / "a.json").write_text(json.dumps(written))
+    assert facts(read_file(accelerate, str(tmp_path / "a.json")).documents[0]).get("training.hsdp_shard_size") == ranks
+
+
+def test_replicas_on_the_command_line() -> None:
+    sizes = (
+        "--parallelism_config_dp_replicate_size 2 --parallelism_config_dp_shard_size 4 --parallelism_config_cp_size 2"
+    )
+    found = [
+        facts(document) for document in documents(f"accelerate launch --use_fsdp --fsdp_version 2 {sizes} train.py")
+    ]
+    assert [stated["training.hsdp_shard_size"] for stated in found if "training.hsdp_shard_size" in stated] == [8]
 
 
 def test_sections_of_the_wrong_type_do_not_break_the_reader(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_fsdp_2_with_parallel_dimensions_and_plugins() -> None:
     assert stated["training.fsdp_state_dict_type"] == "full_state_dict"
     assert stated["training.tensor_parallel"] == 2
     assert stated["training.context_parallel"] == 2
-    assert stated["training.hsdp_shard_size"] == 4
+    assert stated["training.hsdp_shard_size"] == 8  # a shard is of ranks that split a sequence, too
     assert stated["training.use_reentrant"] is False
     assert stated["training.loss_implementation"] == "fused_linear"
     assert stated["training.mixed_precision"] == "bf16"

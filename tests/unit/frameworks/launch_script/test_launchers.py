@@ -19,6 +19,9 @@ GPUS, NODES, WORLD = "hardware.gpus_per_node", "hardware.nodes", "hardware.world
     [
         ("torchrun --nproc_per_node 8 train.py --x 1", "train.py", "--x", {GPUS: 8, NODES: 1}),
         ("torchrun --nproc-per-node=4 --nnodes=2 -m pkg.train a=b", "pkg.train", "a=b", {GPUS: 4, NODES: 2}),
+        ("lightning run model --devices=8 --num-nodes=2 train.py --x 1", "train.py", "--x", {GPUS: 8, NODES: 2}),
+        ("fabric run --devices 0,1 train.py --x", "train.py", "--x", {GPUS: 2, NODES: 1}),
+        ("fabric run --devices auto train.py --x", "train.py", "--x", {GPUS: None, NODES: 1}),
         ("torchrun --standalone train.py --x 1", "train.py", "--x", {GPUS: 1, NODES: 1}),
         ("torchrun --nproc_per_node gpu --nnodes 1:4 train.py --x", "train.py", "--x", {GPUS: None, NODES: None}),
         ("torchrun --nproc_per_node $N --nnodes 2 train.py --x", "train.py", "--x", {GPUS: None, NODES: 2}),

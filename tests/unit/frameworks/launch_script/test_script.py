@@ -393,3 +393,70 @@ def test_a_file_that_is_written_anew_is_to_each_run_what_it_held_by_then(tmp_pat
         if stated.fact == "training.zero_stage"
     ]
     assert stages == [2, 3]
+
+
+_TRAINS = "deepspeed --num_gpus 8 t.py --output_dir o --per_device_train_batch_size 1 --deepspeed conf/ds.json"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cd sub\nTRAINS",
+        "cd sub && TRAINS",
+        "(cd -P -- ./sub; TRAINS)",
+        "pushd sub\nTRAINS",
+        "pushd other; popd; cd sub; TRAINS",
+        "cd other; cd -; cd sub; TRAINS",
+        "cd $HOME/work/proj/sub && TRAINS",
+        "cd /workspace/proj/sub && TRAINS",
+        'cd "$UNSET/sub"\nTRAINS',
+        "cd $UNSET/sub/deeper/..\nTRAINS",
+        'bash -c "cd sub && TRAINS"',
+        'cd sub; bash -c "TRAINS"',
+        "ssh host 'cd /data/proj/sub; TRAINS'",
+        "env -C sub TRAINS",
+        "sudo -D sub TRAINS",
+        "srun --chdir=sub TRAINS",
+        'srun -D sub bash -c "TRAINS"',
+        'srun -D other bash -c "cd ../sub; TRAINS"',
+        "#SBATCH --chdir=/home/me/proj/sub\nTRAINS",
+        "sbatch <<EOF\n#!/bin/bash\n#SBATCH -D /home/me/proj/sub\nTRAINS\nEOF",
+        'sbatch --chdir sub --wrap="TRAINS"',
+        "docker run -w /root/proj/sub img:1 TRAINS",
+        "docker exec --workdir /root/proj/sub name bash -c 'TRAINS'",
+        "uv run --directory sub TRAINS",
+        "conda run -n x --cwd sub TRAINS",
+        "ray job submit --working-dir sub -- TRAINS",
+        "bash sub/deeper/go.sh",
+        "cd sub; bash deeper/go.sh",
+        "cd /data/proj/sub; ./deeper/go.sh",
+    ],
+)
+def test_what_a_command_names_is_looked_for_where_the_script_has_gone(tmp_path: Path, text: str) -> None:
+    for folder in (".git", "conf", "sub/conf", "sub/deeper", "other"):
+        (tmp_path / folder).mkdir(parents=True)
+    for folder in ("conf", "sub/conf"):
+        (tmp_path / folder / "ds.json").write_text("{}")
+    (tmp_path / "sub/deeper/go.sh").write_text('cd "$(dirname "$0")/.."\n' + _TRAINS)
+    run = read_one(tmp_path, text.replace("TRAINS", _TRAINS))
+    assert [name for kind, name, _ in run.documents[0].references if kind == "deepspeed"] == ["sub/conf/ds.json"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cd proj\nTRAINS",  # the name of the checkout itself
+        "(cd sub; ls); TRAINS",
+        "if [ -n $A ]; then cd sub; else cd other; fi\nTRAINS",
+        "cd $UNSET\nTRAINS",
+        "cd sub\ncd $UNSET\nTRAINS",
+        "cd sub; ssh host 'TRAINS'",
+        "pushd sub; popd; TRAINS",
+    ],
+)
+def test_where_it_has_gone_to_no_place_of_the_project_names_stay(tmp_path: Path, text: str) -> None:
+    for folder in (".git", "conf", "sub/conf", "other/conf"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "ds.json").write_text("{}")
+    run = read_one(tmp_path, text.replace("TRAINS", _TRAINS))
+    assert [name for kind, name, _ in run.documents[0].references if kind == "deepspeed"] == ["conf/ds.json"]

@@ -36,6 +36,8 @@ def read(folder: Path, text: str) -> list[TrainingCommand]:
         "python - <<EOF\nimport os\nos.system('CMD')\nEOF", "python -c \"import subprocess; subprocess.run('CMD', shell=True)\"",
         "python -c \"run(['deepspeed', 'train.py', '--deepspeed', 'ds.json'])\"", "retry llamafactory-cli train a.yaml",
         'if [ -n "$RUN" ]; then retry CMD; fi', "x=$(retry CMD)",
+        "$PY train.py --per_device_train_batch_size 4 --output_dir o",
+        "$L --module openrlhf.cli.train_sft --bf16",
     ],
 )  # fmt: skip
 def test_a_training_behind_what_is_not_known_is_listed(tmp_path: Path, text: str) -> None:
@@ -54,6 +56,23 @@ def test_it_is_listed_beside_what_is_read(tmp_path: Path) -> None:
 def test_a_name_of_a_variable_that_is_another_one_is_said(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="another name of a variable"):
         read(tmp_path, "declare -n c=cmd; cmd='CMD'; $c")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "$VENV/bin/python",
+        '"$VENV/bin/python3"',
+        "$(which python)",
+        "$(command -v python3)",
+        "$PY -m openrlhf.cli.train_sft",
+    ],
+)
+def test_a_program_whose_name_is_known_is_what_it_says(tmp_path: Path, program: str) -> None:
+    (run,) = read(
+        tmp_path, f"{program}{'' if ' -m ' in program else ' train.py'} --per_device_train_batch_size 4 --output_dir o"
+    )
+    assert run.is_training
 
 
 @pytest.mark.parametrize(

@@ -205,3 +205,9 @@ def test_several_keys_say_which_layers_have_adapters(more: dict[str, object], ta
     document = torchtune.read({"model": model}, "c.yaml").documents[0]
     assert facts(document).get("training.lora_target_modules") == targets
     assert ("training.lora_target_modules" in {one.fact for one in document.unresolved}) is (targets is None)
+
+
+def test_ranks_that_split_a_sequence_share_a_shard() -> None:
+    words = "data_parallel_shard_dim=4 data_parallel_replicate_dim=2 context_parallel_dim=2"
+    document, _ = documents(f"tune run --nproc_per_node 16 full_finetune_distributed {words}")
+    assert facts(document)["training.hsdp_shard_size"] == 8

@@ -541,7 +541,8 @@ def composed(tmp_path: Path, text: str, *words: str) -> Subject:
     (file,) = read_configurations(str(tmp_path / "conf" / "mine.yaml"), named=True)
     environment = Environment("env", {"verl": Package("verl", "0.6.1", Source("env"))}, complete=False)
     found = (*command.documents, *(one for one in file.documents if one not in command.documents))
-    return resolve("s", rules=open_rules(), environment=environment, documents=found)
+    rules = open_rules()
+    return resolve("s", rules=rules, environment=environment, documents=follow_references(found, rules, {}))
 
 
 GRPO = "algorithm.adv_estimator=grpo", f"{A}use_kl_loss=False", "algorithm.use_kl_in_reward=False"
@@ -561,7 +562,7 @@ def test_what_a_file_composes_from_and_nobody_read_may_set_anything(tmp_path: Pa
     text = "defaults: [ours, _self_]\nactor_rollout_ref: {rollout: {n: 4}}\n"
     found = composed(tmp_path, text, *GRPO)
     assert value(found, "actor", "rollout.gpu_memory_utilization") is None
-    assert "composes from ours, which is not at hand" in [gap.why for gap in found.gaps]
+    assert "names 'ours.yaml', which could not be read" in [gap.why for gap in found.gaps]
 
 
 def test_a_file_that_a_command_leaves_the_algorithm_to_has_the_last_word(tmp_path: Path) -> None:
@@ -840,3 +841,29 @@ def test_adapters_on_megatron_lie_in_all_linears(words: tuple[str, ...], release
     found = subject(read("model_engine=megatron", *words), verl=release).roles["actor"]
     known = found.get("training.lora_target_modules")
     assert (None if known is None else known.value) == targets
+
+
+def test_files_that_a_file_composes_from_lie_beside_it_or_where_hydra_looks(tmp_path: Path) -> None:
+    own = "actor_rollout_ref: {model: {path: '${model_path}'}, rollout: {n: 8}}\n"
+    searched = "hydra: {searchpath: ['file://../shared']}\n"
+    for name, text in (
+        ("conf/main.yaml", f"{searched}defaults: [base]\ntrainer: {{nnodes: 2}}\n"),
+        ("conf/base.yaml", f"defaults: [ppo_trainer, envs, rollouts]\nmodel_path: other\nseed: {{train: 1}}\n{own}"),
+        ("conf/envs.yaml", "custom: {a: 1, b: 2}\n"),
+        ("shared/rollouts.yaml", "actor_rollout_ref: {rollout: {gpu_memory_utilization: 0.7, n: 2}}\n"),
+        ("go.py", "import hydra\n@hydra.main(config_path='conf', config_name='base')\ndef main(config):\n    pass\n"),
+        ("go.sh", "python go.py --config-name main model_path=Qwen/Qwen2.5-7B trainer.n_gpus_per_node=4\n"),
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (command,) = read_configurations(str(tmp_path / "go.sh"), named=True)
+    rules = open_rules()
+    found = resolve(
+        "s",
+        rules=rules,
+        environment=Environment("env", {}, complete=False),
+        documents=follow_references(command.documents, rules, {}),
+    )
+    told = {fact: value(found, "actor", fact) for fact in ("model.name", "rollout.n", "rollout.gpu_memory_utilization")}
+    assert told == {"model.name": "Qwen/Qwen2.5-7B", "rollout.n": 8, "rollout.gpu_memory_utilization": 0.7}
+    assert {place.key for place, *_ in found.unread} == {"custom.*", "seed.*"}

@@ -225,6 +225,17 @@ def test_data_sets_of_which_all_are_packed(tmp_path: Any, second: str, packing: 
     assert resolve(path).get("training.packing") is packing
 
 
+@pytest.mark.parametrize(("options", "sharding"), [("", None), (" --deepspeed deepspeed_zero2", "zero")])
+def test_a_strategy_of_the_file_counts_where_none_replaces_it(
+    tmp_path: Any, options: str, sharding: str | None
+) -> None:
+    write(tmp_path)
+    strategy = "strategy = dict(type='xtuner.engine.DeepSpeedStrategy')\nrunner_type = 'FlexibleRunner'\n"
+    (tmp_path / "c.py").write_text((tmp_path / "c.py").read_text() + strategy, encoding="utf-8")
+    (tmp_path / "t.sh").write_text(f"NPROC_PER_NODE=8 xtuner train c.py{options}\n", encoding="utf-8")
+    assert resolve(str(tmp_path / "t.sh")).get("training.sharding") == sharding
+
+
 @pytest.mark.parametrize(
     ("options", "sharding"), [("", "ddp"), (" --deepspeed deepspeed_zero2", "zero"), (" $MORE", None)]
 )

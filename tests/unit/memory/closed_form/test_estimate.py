@@ -295,6 +295,11 @@ def test_an_evaluation_makes_the_logits_of_its_whole_batch():
     assert max(found.phases, key=lambda one: one.needed.expected).name == "evaluation"
 
 
+def test_an_evaluation_smooths_labels_as_training_does():
+    smoothed = {**EVALUATED, "training.label_smoothing": 0.1, "training.loss_implementation": "smoothed"}
+    assert logits_of(phase_of(smoothed)) == 8 * 8 * 2048 * 152064
+
+
 @pytest.mark.parametrize(
     "changed",
     [

@@ -1,7 +1,11 @@
+import json
+
 import pytest
 
+from compatcheck.lab.probes.catalog import label_smoothing
 from compatcheck.memory.closed_form.logits import hole, is_loss_read, kept_outputs, logits, per_logit, sequences
 from compatcheck.memory.closed_form.parameters import parameters
+from tests import ROOT
 
 
 @pytest.mark.parametrize(
@@ -176,3 +180,31 @@ def test_prime_rls_loss_over_whole_logits_is_what_its_published_peaks_leave(make
 
 def test_a_loss_of_a_policy_that_nobody_read_is_not_called_read(make_run):
     assert not is_loss_read(make_run(program__code="nobodys", training__trainer="grpo"))
+
+
+def _smoothed():
+    path = ROOT / "fixtures" / "measurements" / "label_smoothing" / "releases.jsonl"
+    first, *rest = map(json.loads, path.read_text().splitlines())
+    for row in rest:
+        parameters, versions = ({**first["common"][name], **row.get(name, {})} for name in ("parameters", "versions"))
+        name = f"{versions['transformers']}-{parameters['dtype']}-{parameters['batch']}"
+        yield pytest.param(parameters, versions, row["results"], id=name)
+
+
+@pytest.mark.parametrize(("parameters", "versions", "results"), list(_smoothed()))
+def test_the_label_smoother_takes_what_was_measured(make_run, parameters, versions, results):
+    facts = label_smoothing.facts(parameters)
+    changes = {name.replace(".", "__"): value for name, value in facts.items()}
+    run = make_run(versions, **changes, training__param_dtype=facts["model.load_dtype"])
+    # what a CPU alone makes of 16-bit logits: a float32 copy in the sum, and one to add up in
+    only_here = 4 if run.precision.logits < 4 else 0
+    found = [each + only_here for each in per_logit(run)]
+    assert found == pytest.approx([results["forward_bytes_per_logit"], results["backward_bytes_per_logit"]], abs=0.01)
+
+
+def test_smoothed_logits_of_one_size_leave_no_hole_and_capped_ones_keep_their_tanh(make_run):
+    smoothed = {"training__loss_implementation": "smoothed"}
+    assert hole(make_run(**smoothed)) == 0
+    assert hole(make_run(**smoothed, program__casts_logits=True)) == 2 * 2 * 1024 * 32000
+    assert per_logit(make_run(**smoothed, model__model_type="gemma2")) == (10, 10)
+    assert kept_outputs(make_run(**smoothed, run__outputs_kept=True))[0].size.expected == 2 * 2 * 1024 * 32000

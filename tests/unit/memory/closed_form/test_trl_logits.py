@@ -122,6 +122,23 @@ def test_the_mismatched_batch_of_kto_is_there_for_its_own_loss_alone(make_run):
     assert trl_logits(make_run({"trl": "0.16.1"}, **kto, training__loss_type="apo_zero_unpaired")).expected == 8
 
 
+@pytest.mark.parametrize(
+    ("release", "setting", "batch", "each"),
+    [("0.24.0", {}, 8, 6), ("1.4.0", {}, 8, 8), ("1.9.0", {}, 8, 6), ("1.9.0", BF16, 8, 12), ("1.9.0", BF16, 1, 16)],
+)
+def test_dft_takes_log_probabilities_row_by_row(make_run, release, setting, batch, each):
+    dft = {
+        **TRL,
+        **setting,
+        "training__trainer": "sft",
+        "training__loss_type": "dft",
+        "training__micro_batch_size": batch,
+    }
+    packages = {"trl": release, "transformers": "4.57.6", "accelerate": "1.12.0"}
+    assert logits(make_run(packages, **dft), backward=True)[0].size.expected == each * batch * 1024 * 32000
+    assert trl_logits(make_run(packages, **{**dft, "training__loss_type": "nll"})) is None
+
+
 @pytest.mark.parametrize("trainer", ["kto", "bco"])
 def test_unpaired_samples_are_one_sequence_each(make_run, trainer):
     assert sequences(make_run(training__trainer=trainer)) == 1
