@@ -9,14 +9,16 @@ from compatcheck.core.versions import compile_specifier, contains, nearest_relea
 from compatcheck.resolution.binaries import with_same_build
 from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
 from compatcheck.resolution.spelling import find_spellings, is_own_code
-from compatcheck.rules.expression import Unknown, evaluate
+from compatcheck.rules.expression import Unknown, evaluate, ranges
 from compatcheck.rules.programs import lineage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.core.document import Document
+    from compatcheck.core.versions import Bounds
     from compatcheck.rules.database import CompiledRule, Texts
+    from compatcheck.rules.expression import Code
     from compatcheck.rules.program import Program
 
 
@@ -173,7 +175,10 @@ def _change_release(
         package = scope.package(name)
         current = package.version if package is not None else None
         nearest = releases.get(name) or next(good_releases(rule, name, target, verb, scope), None)
-        if nearest is None and _leads_back(str(specifier), verb, current, scope.rules.releases(name)):
+        if nearest is None and (
+            _leads_back(str(specifier), verb, current, scope.rules.releases(name))
+            or next(_free_releases(rule, name, target, verb, scope), None) is not None
+        ):
             return None
         if nearest is None:
             words.append(f"{name} to {specifier}")
@@ -209,8 +214,18 @@ def good_releases(
 ) -> Iterator[str]:
     """Yield the releases that a rule does not hold and its remedy allows, from the nearest to the installed one on.
 
-    A clause that asks for another release of a package that stays as it is holds none.
+    A clause that asks for another release of a package that stays as it is holds none, nor does one that is false here.
+    What a narrower remedy of the rule allows as well is that one's to name, with its own words.
     """
+    narrower = _narrower(rule, name, target, verb, scope)
+    for release in _free_releases(rule, name, target, verb, scope):
+        if not any(contains(bounds, release) == "yes" for bounds in narrower):
+            yield release
+
+
+def _free_releases(
+    rule: CompiledRule, name: str, target: Mapping[str, Any], verb: str, scope: FactScope
+) -> Iterator[str]:
     package = scope.package(name)
     current = package.version if package is not None else None
     bad = [
@@ -220,6 +235,8 @@ def good_releases(
         if key == name
         and not isinstance(bounds, str)
         and not any(scope.in_range(*other) == "no" for other in clause.packages.items() if other[0] not in target)
+        and not any(_leaves(other, bounds, target, scope) for other, bounds in clause.packages.items() if other != name)
+        and not _is_refuted(clause.when, target, scope)
     ]
     if current is None or not bad:
         return
@@ -233,3 +250,45 @@ def good_releases(
         current = nearest_release(held, current, known, above=verb == "upgrade", allowed=allowed)
         if current is not None:
             yield current
+
+
+def _leaves(name: str, bounds: Bounds | str, target: Mapping[str, Any], scope: FactScope) -> bool:
+    """Tell whether every known release that a remedy gives a package lies outside of what a clause asks for."""
+    if name not in target or isinstance(bounds, str):
+        return False
+    try:
+        allowed = compile_specifier(str(target[name]))
+    except ValueError:
+        return False
+    given = [release for release in scope.rules.releases(name) if contains(allowed, release) == "yes"]
+    return bool(given) and all(contains(bounds, release) == "no" for release in given)
+
+
+def _is_refuted(condition: Code | None, target: Mapping[str, Any], scope: FactScope) -> bool:
+    """Tell whether the condition of a clause is false here, whichever release the target is changed to."""
+    if condition is None or any(package in target for package, _ in ranges(condition)):
+        return False
+    value = evaluate(condition, scope)
+    return not isinstance(value, Unknown) and not value
+
+
+def _narrower(rule: CompiledRule, name: str, target: Mapping[str, Any], verb: str, scope: FactScope) -> list[Bounds]:
+    """Return what those remedies of the rule allow that change the same packages within a part of this one's releases."""
+    known = scope.rules.releases(name)
+
+    def allowed_by(one: Mapping[str, Any]) -> set[str]:
+        bounds = compile_specifier(str(one[name]))
+        return {release for release in known if contains(bounds, release) == "yes"}
+
+    try:
+        own = allowed_by(target)
+        return [
+            compile_specifier(str(other["target"][name]))
+            for other in scope.rules.texts(rule).remedies
+            if other["verb"] == verb
+            and other["target"].keys() == target.keys()
+            and allowed_by(other["target"]) < own
+            and (isinstance(condition := condition_of(other, scope), Unknown) or condition)
+        ]
+    except ValueError:
+        return []

@@ -32,6 +32,8 @@ BUILDS = "builds-by-label"
 """The table of releases of which a build with a label was published."""
 _LABEL = r"\+(?:cu(\d+))?torch(\d+\.\d+)(?:\.\d+)?(?:cxx11abi(true|false))?"
 _CUDA_LABEL = r"\+cu(\d\d)\d"
+_WITHOUT_CUDA = ("cpu", "rocm", "xpu")
+"""Builds of torch without the libraries that compiled code for CUDA is linked with (libtorch_cuda, libc10_cuda)."""
 _CUDA_LENGTH = 2
 """Digits of CUDA's major release in a label: ``cu12``, ``cu122``."""
 
@@ -59,7 +61,7 @@ def find_misfits(scope: FactScope) -> Iterator[Damage]:
     if torch is None or release is None:
         return
     minor = ".".join(map(str, release[:2]))
-    own = scope.value("runtime.torch_cuda")
+    own, build = scope.value("runtime.torch_cuda"), scope.value("runtime.torch_build")
     for name in PINNED:
         package = scope.package(name)
         wanted = None if package is None else _built_with(package, torch, scope)
@@ -70,7 +72,12 @@ def find_misfits(scope: FactScope) -> Iterator[Damage]:
             yield Damage(KIND, name, detail, (package.source, torch.source))
             continue
         cuda = re.search(_CUDA_LABEL, package.version or "") if name == "torchvision" else None
-        if cuda is not None and isinstance(own, str) and own.partition(".")[0] != cuda[1]:
+        if cuda is None:
+            continue
+        if build in _WITHOUT_CUDA:
+            detail = f"{name} {package.version} is built for CUDA {cuda[1]}, and torch {torch.version} without CUDA"
+            yield Damage(KIND, name, detail, (package.source, torch.source))
+        elif isinstance(own, str) and own.partition(".")[0] != cuda[1]:
             # https://github.com/pytorch/vision/blob/main/torchvision/extension.py (_check_cuda_version)
             detail = f"{name} {package.version} is built for CUDA {cuda[1]}, and torch for CUDA {own}"
             yield Damage(KIND, name, detail, (package.source, torch.source))

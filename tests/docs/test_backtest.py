@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import pytest
 from packaging.version import Version
@@ -15,6 +16,7 @@ from compatcheck.lab.watch import is_growth
 from tests import ROOT
 
 PAGE = (ROOT / "docs" / "backtest.md").read_text(encoding="utf-8")
+FIRST, _, LATER = PAGE.partition("## The second round")
 ROW = re.compile(r"^\| (\w+) (\d+\.\d+\.\d+) \| (\d{4}-\d\d-\d\d) \| ([^|]+) \| ([^|]+) \|", re.MULTILINE)
 EVIDENCE = ROOT / "fixtures" / "measurements" / "whole_run"
 PACKAGES = ("trl", "transformers", "peft", "accelerate", "deepspeed")
@@ -46,7 +48,7 @@ def flags(package: str) -> dict[str, list[SeriesChange]]:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_the_page_lists_every_release_in_which_something_grew(package: str) -> None:
-    assert {release for named, release, *_ in ROW.findall(PAGE) if named == package} == {*flags(package)}
+    assert {release for named, release, *_ in ROW.findall(FIRST) if named == package} == {*flags(package)}
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -59,7 +61,7 @@ def test_every_number_on_the_page_was_measured(package: str) -> None:
         for release, changes in flags(package).items()
     }
     seen = 0
-    for _, release, _, _, grew in (row for row in ROW.findall(PAGE) if row[0] == package):
+    for _, release, _, _, grew in (row for row in ROW.findall(FIRST) if row[0] == package):
         for pair in re.findall(r"(\d+\.\d\d) → (\d+\.\d\d) MB", grew):
             assert pair in measured[release], (release, pair)
             seen += 1
@@ -70,14 +72,14 @@ def test_what_is_called_held_was_measured_beside_the_packages_of_the_other_side(
     held = {
         (name, one.versions.get(name)) for one in read_measurements(str(EVIDENCE / "held.jsonl")) for name in PACKAGES
     }
-    rows = [line for line in PAGE.splitlines() if ROW.match(line) and "held" in line]
+    rows = [line for line in FIRST.splitlines() if ROW.match(line) and "held" in line]
     assert len(rows) > 20
     for package, release, *_ in (row for line in rows for row in ROW.findall(line)):
         assert (package, release) in held
 
 
 def test_what_is_counted_is_in_the_table() -> None:
-    rows = [line for line in PAGE.splitlines() if ROW.match(line)]
+    rows = [line for line in FIRST.splitlines() if ROW.match(line)]
     counts = [sum(mark in row for row in rows) for mark in ("**known**", "**false**", "no flag |")]
     assert counts == [5, 5, 7]
     assert len(rows) - sum(counts) == 10
@@ -118,3 +120,25 @@ def test_every_number_of_the_third_round_was_measured_on_both_sides_in_one_run()
     assert len(pairs) >= 10
     for pair in pairs:
         assert any({*pair} <= found for found in values.values()), pair
+
+
+def test_the_numbers_of_the_fourth_round_are_both_sides_of_one_run() -> None:
+    values: dict[str, dict[tuple[str, ...], dict[str, str]]] = {}
+    for one in read_measurements(str(ROOT / "fixtures" / "backtest" / "fourth-round" / "deepspeed.jsonl")):
+        parameters = tuple(sorted(map(str, one.parameters.items())))
+        for metric in find_probe("configured_run").compared:
+            if (value := one.metric(metric)) is not None:
+                run = values.setdefault(metric, {}).setdefault(parameters, {})
+                run[one.versions["deepspeed"]] = f"{value / 1e6:.2f}"
+    pairs = {
+        (after, run[before], run[after])
+        for runs in values.values()
+        for run in runs.values()
+        for before, after in pairwise(sorted(run, key=Version))
+    }
+    rows = [row for row in ROW.findall(LATER) if row[0] == "deepspeed"]
+    assert len(rows) == 4
+    for _, release, _, _, grew in rows:
+        found = re.findall(r"(\d+\.\d\d) → (\d+\.\d\d) MB", grew)
+        assert found
+        assert {(release, *pair) for pair in found} <= pairs

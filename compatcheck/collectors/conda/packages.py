@@ -6,7 +6,14 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.collectors.conda.spec import convert_version
-from compatcheck.collectors.python.components import TorchBuild, find_components, read_build_string, read_torch_build
+from compatcheck.collectors.python.components import (
+    CONDA_FORGE,
+    TorchBuild,
+    find_components,
+    find_conda_forge,
+    read_build_string,
+    read_torch_build,
+)
 from compatcheck.collectors.python.conda_names import identify
 from compatcheck.collectors.python.conda_records import CondaPackage
 from compatcheck.collectors.python.distributions import same_version
@@ -158,6 +165,9 @@ def add_torch(environment: Environment, conda: Mapping[str, CondaPackage], recor
         facts["runtime.torch_build"] = (torch.build, torch.source)
         if torch.cuda is not None or torch.build != "cuda":
             facts["runtime.torch_cuda"] = (torch.cuda, torch.source)
+        forge = find_conda_forge(packages["torch"], conda)
+        if forge is not None:
+            facts[CONDA_FORGE] = (True, forge)
     notes = (*environment.notes, *remarks)
     return environment._replace(components=components, facts=facts, notes=notes)
 

@@ -40,6 +40,7 @@ CONDA_COMPONENTS = {
 
 _LABEL = r"\+(cpu|xpu|cu(\d+)(\d)|rocm[\d.]*)"
 _BUILD_CUDA = r"cuda_?(\d+)\.(\d+)|cuda(\d\d)(\d)"
+CONDA_FORGE = "runtime.torch_of_conda_forge"
 _BUILD_CUDNN = r"cudnn(\d+(?:\.\d+)+)"
 
 
@@ -77,6 +78,19 @@ def read_torch_build(package: Package, file: "VersionFile | None", conda: "Mappi
         if cuda is not None or stated == "cpu":
             return TorchBuild(stated, cuda, record.source)
     return TorchBuild(None, None, package.source)
+
+
+def find_conda_forge(torch: Package, conda: "Mapping[str, CondaPackage]") -> Source | None:
+    """Return the record by which torch is conda-forge's: its build strings begin with ``cuda126``, those of others do not.
+
+    The channel pytorch has ``py3.11_cuda12.4_…``, the channel defaults ``gpu_cuda124…``:
+    https://github.com/conda-forge/pytorch-cpu-feedstock recipe/meta.yaml.
+    """
+    for name in ("pytorch", "pytorch-gpu"):
+        record = conda.get(name)
+        if record is not None and re.match(r"cuda\d", record.build) and torch.version in {None, record.version}:
+            return record.source
+    return None
 
 
 def read_build_string(text: str) -> tuple[str | None, str | None]:

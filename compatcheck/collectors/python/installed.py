@@ -10,7 +10,13 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from compatcheck.collectors.python.components import TorchBuild, find_components, read_torch_build
+from compatcheck.collectors.python.components import (
+    CONDA_FORGE,
+    TorchBuild,
+    find_components,
+    find_conda_forge,
+    read_torch_build,
+)
 from compatcheck.collectors.python.distributions import (
     canonical_name,
     read_name_and_version,
@@ -371,6 +377,9 @@ class _Scan:
         if torch.build is not None:
             self.facts["runtime.torch_build"] = (torch.build, torch.source)
             self.facts["runtime.torch_cuda"] = (torch.cuda, torch.source)
+        forge = find_conda_forge(package, conda)
+        if forge is not None:
+            self.facts[CONDA_FORGE] = (True, forge)
         abi = read_cxx11_abi(self.folders["torch"], self.files)
         if abi is not None:
             self.facts["runtime.cxx11_abi"] = (abi[0], Source(abi[1]))

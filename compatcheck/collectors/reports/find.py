@@ -10,7 +10,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.collectors.python.components import TorchBuild, find_components, read_torch_build
+from compatcheck.collectors.python.components import (
+    CONDA_FORGE,
+    TorchBuild,
+    find_components,
+    find_conda_forge,
+    read_torch_build,
+)
 from compatcheck.collectors.reports import (
     collect_env,
     ds_report,
@@ -273,6 +279,9 @@ def _describe(group: list[PastedReport], path: str, *, several: bool) -> Environ
     if build is not None and build.build is not None:
         facts.setdefault("runtime.torch_build", (build.build, build.source))
         facts.setdefault("runtime.torch_cuda", (build.cuda, build.source))
+        forge = find_conda_forge(packages["torch"], conda) if "torch" in packages else None
+        if forge is not None:
+            facts.setdefault(CONDA_FORGE, (True, forge))
     host = facts.pop("hardware.host_memory_bytes", None)
     hardware = describe_devices(group, values.get("driver"), host)
     python = values.get("python")

@@ -352,7 +352,11 @@ def _checkpoints(data: Mapping[str, Any], table: Table) -> list[Statement]:
     ``activation_offloading: true`` (0.12 on) wraps layers in torch's non-reentrant wrapper, whatever the kwargs say;
     ``hidden_states`` (0.18 on) keeps the kwargs and fills in non-reentrant. Beside an adapter the others replace
     recomputation from 0.18 on. Only ``true`` and ``offload`` are TRL's streams (``legacy`` is without them).
+    ``selective_checkpointing`` writes its own variant over the kwargs' (0.18.0 ``monkeypatch/selective_checkpointing.py``).
     """
+    selective = data.get("selective_checkpointing")
+    if selective is not None and not is_off(selective):
+        table["gradient_checkpointing_kwargs.use_reentrant"] = (Key(_REENTRANT, state_nothing),)
     kwargs = data.get("gradient_checkpointing_kwargs")
     stated = isinstance(kwargs, Mapping) and kwargs.get("use_reentrant") is not None
     mode, word = data.get("activation_offloading"), data.get("gradient_checkpointing")

@@ -241,6 +241,47 @@ def test_a_remedy_under_a_condition_is_given_where_it_holds_and_keeps_it_where_n
     ]
 
 
+def test_a_clause_that_does_not_hold_here_holds_no_release() -> None:
+    """ms-swift 3.5.0 cures DPO without sequence parallelism, whatever a clause about sequence parallelism holds."""
+    clauses = (
+        Clause(packages={"deepspeed": "<0.16.0"}, when="training.context_parallel == 1"),
+        Clause(packages={"deepspeed": ">=0.15.0,<0.16.8"}, when="training.context_parallel > 1"),
+    )
+    made = rule_set(rule(clauses=clauses, remedies=(remedy("upgrade", {"deepspeed": ">=0.15"}),)))
+    compiled = next(made.all_rules())
+    texts = [
+        entry.text
+        for ranks in (1, 2)
+        for entry in write_remedies(
+            compiled,
+            made.texts(compiled),
+            scope(made, {"training.context_parallel": ranks}, stack(deepspeed="0.14.5")),
+        )
+    ]
+    ends = [contains(compile_specifier(">=0.16.0,<0.16.8"), text.split()[3]) for text in texts]
+    assert ends == ["yes", "no"]
+
+
+def test_a_release_is_named_by_the_narrowest_remedy_that_allows_it() -> None:
+    partial, whole = (
+        remedy("upgrade", {"deepspeed": bounds}, note)
+        for bounds, note in ((">=0.15.0", "half of it"), (">=0.16.8", "all of it"))
+    )
+    held = Clause(packages={"deepspeed": "<0.16.8"})
+    entries = written(rule(clauses=(held,), remedies=(partial, whole)), stack(deepspeed="0.14.5"))
+    assert [entry.note for entry in entries] == ["all of it"]
+
+
+def test_a_remedy_that_changes_two_packages_leaves_a_clause_by_either() -> None:
+    made = open_rules(()).find("transformers/gpt-bigcode-sdpa-takes-math-path")
+    assert made is not None
+    rules = open_rules(())
+    facts = {"model.model_type": "gpt_bigcode", "model.num_key_value_heads": 1}
+    here = FactScope(facts_of(facts), stack(transformers="4.37.2", torch="2.1.2"), rules)
+    first = write_remedies(made, rules.texts(made), here)[0]
+    assert first.command == "pip install 'transformers==4.39.0' 'torch==2.2.0'"
+
+
 CU118 = "install the build of the same torch release for CUDA 11.8 (cu118) from PyTorch's own index"
 CU12 = "install the build of the same torch release for CUDA 12 (cu126 or cu128) from PyTorch's own index"
 

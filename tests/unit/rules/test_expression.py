@@ -353,6 +353,16 @@ def test_states_frozen_weights_and_shards_are_counted_as_they_are() -> None:
     )
     mesh: dict[str, object] = {"training__hsdp_shard_size": 2, "training__tensor_parallel": 4}
     assert ask("16 / shard_ranks()", training__fsdp_version=2, **mesh, **ranks) == 2
+    rows: dict[str, object] = {
+        "training__micro_batch_size": 2,
+        "training__gradient_accumulation_steps": 64,
+        "program__code": "trl",
+        "training__framework": "trl",
+    }
+    assert ask("generated_together()", training__micro_batch_size=2) == 2
+    assert ask("generated_together()", training__trainer="rloo", trl=False, **rows) == 2
+    assert ask("generated_together()", training__trainer="rloo", trl=True, **rows) == 128
+    assert ask("generated_together()", training__trainer="ppo", trl=True, **rows) == 64
     experts: dict[str, object] = {"model__expert_parameters": 4, "transformers": False}
     assert ask("fused_experts()", model__expert_parameters=0) is False
     assert ask("fused_experts()", model__expert_parameters=4, transformers=True) is True

@@ -173,7 +173,9 @@ def test_precision(keys: dict[str, object], mixed: str | None, dtype: str | None
         ({"activation_offloading": False}, None, False),
         ({"gradient_checkpointing": "offload"}, None, True),
         ({"selective_checkpointing": {"save": ["attention"]}}, False, None),
+        ({"selective_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": True}}, False, None),
         ({"selective_checkpointing": False}, None, None),
+        ({"selective_checkpointing": False, "gradient_checkpointing_kwargs": {"use_reentrant": True}}, True, None),
     ],
 )
 def test_variant_of_checkpointing(*, keys: dict[str, Any], reentrant: bool | None, offloads: bool | None) -> None:
