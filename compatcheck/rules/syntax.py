@@ -146,6 +146,7 @@ WRITTEN_OUT = {
         ' else min(64, training.micro_batch_size * training.gradient_accumulation_steps) if program.code == "trl" and'
         ' (training.trainer == "rloo" and installed("trl", ">=0.9.3")'
         ' or training.trainer == "ppo" and installed("trl", ">=0.12"))'
+        ' else 2 * training.micro_batch_size if program.code == "trl" and training.trainer == "online_dpo"'
         ' else training.micro_batch_size) if declared("training.framework") else training.micro_batch_size'
     ),
     "adapts_experts": 'declared("training.lora_target_parameters") or turns_expert_names()',
@@ -174,7 +175,8 @@ WRITTEN_OUT = {
 - ``generated_together``: sequences that one call of generate takes. verl's engine is given the rank's share of the batch
   (hf_rollout.py of v0.4.0), TRL's GRPO from 0.18 and RLOO from 0.22 steps_per_generation micro batches, by default those of one
   step (v0.18.0 grpo_trainer.py, v0.22.0 rloo_config.py), the older RLOO and PPO their local batch, 64 rows at a time
-  (local_rollout_forward_batch_size; v0.9.3 rloo_config.py, v0.12.0 and v0.21.0 utils.py)
+  (local_rollout_forward_batch_size; v0.9.3 rloo_config.py, v0.12.0 and v0.21.0 utils.py), online DPO two of each prompt
+  (online_dpo_trainer.py of v0.11.4 to v0.23.0)
 - ``adapts_experts``: adapters lie on the fused weights of experts, named as parameters or by names that peft turns
 - ``own_layers``: layers of the program run in place of those of transformers
 """

@@ -42,8 +42,19 @@ def test_what_rules_are_about_matters_and_a_test_runner_does_not():
 
 def test_variables_that_say_where_things_lie_are_of_the_node():
     found = skews_of(
-        draw("a", variables={"NCCL_SOCKET_IFNAME": "eth0", "HF_HUB_CACHE": "/a", "NCCL_DEBUG_FILE": "/x"}),
-        draw("b", variables={"NCCL_SOCKET_IFNAME": "ens3", "HF_HUB_CACHE": "/b", "NCCL_ALGO": "Ring"}),
+        draw(
+            "a",
+            variables={
+                "NCCL_SOCKET_IFNAME": "eth0",
+                "HF_HUB_CACHE": "/a",
+                "NCCL_DEBUG_FILE": "/x",
+                "SGLANG_HOST_IP": "10.0.0.1",
+            },
+        ),
+        draw(
+            "b",
+            variables={"NCCL_SOCKET_IFNAME": "ens3", "HF_HUB_CACHE": "/b", "NCCL_ALGO": "Ring", "VLLM_DP_RANK": "1"},
+        ),
     )
     assert [name for name, skew in found.items() if skew.why] == ["variable NCCL_ALGO"]
     assert found["variable NCCL_ALGO"].values == (("Ring", ("b",)), ("not set", ("a",)))

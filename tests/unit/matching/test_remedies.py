@@ -87,6 +87,21 @@ def test_a_clause_about_another_release_of_a_package_that_stays_holds_nothing() 
     assert entry.text == "downgrade deepspeed to 0.15.9 (nearest good release)"
 
 
+def test_a_clause_that_a_remedy_leads_out_of_by_another_package_holds_nothing() -> None:
+    made = rule(
+        clauses=(
+            Clause(packages={"deepspeed": ">=0.15,<0.16"}),
+            Clause(packages={"deepspeed": ">=0.16,<0.17", "torch": "<2.2"}),
+        ),
+        remedies=(remedy("upgrade", {"deepspeed": ">=0.16", "torch": ">=2.2"}),),
+    )
+    rules = rule_set(made, **{"releases/torch": ["2.1.2", "2.2.0"]})
+    compiled = next(rules.all_rules())
+    environment = stack(deepspeed="0.15.4", torch="2.1.2")
+    (entry,) = write_remedies(compiled, rules.texts(compiled), scope(rules, {}, environment))
+    assert entry.command == "pip install 'deepspeed==0.16.0' 'torch==2.2.0'"
+
+
 def test_a_change_that_leads_nowhere_new_is_left_out() -> None:
     made = rule(
         clauses=(Clause(packages={"deepspeed": "<0.16 || >=0.17"}),),
