@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from functools import cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from compatcheck.core.data_file import read_data
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from compatcheck.architectures.parts import TowerLinear
+    from compatcheck.architectures.parts import LinearLayer
 
 
 class Widths(Protocol):
@@ -44,10 +44,6 @@ class Widths(Protocol):
     @property
     def linears(self) -> str:
         """Whose names its linear layers have, as `name_linears` says."""
-
-    @property
-    def unequal(self) -> tuple[TowerLinear, ...]:
-        """Linear layers of blocks that differ, as transformers names them; none where all blocks are alike."""
 
     @property
     def gated(self) -> bool:
@@ -136,36 +132,8 @@ def _is_named(path: str, targets: Iterable[str]) -> bool:
     return any(f".{path}".endswith(f".{name}") for name in targets)
 
 
-def _select(linears: Iterable[TowerLinear], targets: Iterable[str]) -> list[TowerLinear]:
-    """Return those of the linear layers that are adapted."""
-    return [
-        one
-        for one in linears
-        if not _ALL.isdisjoint(targets)
-        or (ALL_ATTENTION if one.is_attention else ALL_MLP if one.is_mlp else "") in targets
-        or _is_named(one.path, targets)
-    ]
-
-
 def target_shapes(model: Widths, targets: tuple[str, ...]) -> tuple[tuple[str, int, int], ...]:
-    """Return the adapted linear layers of one block: what feeds it, inputs and outputs; of unequal blocks their mean."""
-    if model.unequal:
-        feeds = {
-            "query": "attention",
-            "key": "attention",
-            "value": "attention",
-            "gate": "mlp",
-            "up": "mlp",
-            "down": "down",
-        }
-        return tuple(
-            (
-                feeds.get(_meanings().get(one.path.rpartition(".")[2], ""), one.path),
-                one.blocks * one.inputs // model.layers,
-                one.blocks * one.outputs // model.layers,
-            )
-            for one in _select(model.unequal, targets)
-        )
+    """Return the adapted linear layers of one block: what feeds it, inputs and outputs."""
     query, key, hidden, width = model.query_width, model.key_width, model.hidden, model.intermediate
     shapes = {
         "query": ("attention", hidden, query),
@@ -207,24 +175,112 @@ def count_adapters(model: Widths, rank: int, targets: tuple[str, ...], *, decomp
 
     Source: equation 3 of LoRA (arXiv 2106.09685), equation 5 of DoRA (arXiv 2402.09353); peft tuners/lora/layer.py.
     """
-    head = 0 if HEADS.isdisjoint(targets) else _count(rank, model.hidden, model.vocab, decomposed=decomposed)
-    if model.unequal:
-        return head + _sum(_select(model.unequal, targets), rank, decomposed=decomposed)
     shapes = target_shapes(model, targets)
     block = sum(_count(rank, inputs, outputs, decomposed=decomposed) for _, inputs, outputs in shapes)
+    head = 0 if HEADS.isdisjoint(targets) else _count(rank, model.hidden, model.vocab, decomposed=decomposed)
     return model.layers * block + head
 
 
+class Layout(NamedTuple):
+    """What the names of a model's linear layers reach, by the releases of transformers and peft."""
+
+    fused: bool = False
+    """Routed experts of a layer are parameters, gate and up projections in one of them, and no modules."""
+    router_apart: bool = False
+    """Their router is no linear layer."""
+    turned: bool = False
+    """peft turns listed names of an expert's layers, and of the router, into the parameters that these have become."""
+    all_turned: bool = False
+    """It does the same with ``all-linear``."""
+    listed: bool = False
+    """Instead of ``all-linear`` peft gets the names of the linear layers that a program found."""
+
+
+class Adapted(NamedTuple):
+    """A linear layer with adapters."""
+
+    layer: LinearLayer
+    parameters: int
+    """Of all its adapters, for each rank."""
+    is_parameter: bool = False
+    """It is a part of a parameter, to which the update is added as a whole."""
+
+
+_ROUTERS = frozenset({"gate", "layer", "router", "wg"})
+_FUSED = frozenset({"gate_proj", "up_proj", "w1", "w3"})
+"""Layers of an expert whose outputs lie in one parameter; the adapter of that has both ranks, for all of its outputs."""
+
+
+def list_adapted(
+    layers: Sequence[LinearLayer], targets: Iterable[str], layout: Layout, *, tower: Sequence[LinearLayer] = ()
+) -> tuple[Adapted, ...]:
+    """Return the layers of a model that get adapters where its blocks are listed, and those of its tower that names reach.
+
+    Source: peft 0.18.1, 0.19.1, 0.20.0 and 0.21.2 utils/transformers_weight_conversion.py _convert_peft_config_moe,
+    tuners/lora/layer.py ParamWrapper; fixtures/adapters/peft_counts.json.
+    """
+    names = [name for name in targets if not name.startswith(OF_TOWER)]
+    if layout.listed and not _ALL.isdisjoint(names):
+        names = sorted({_end(one) for one in layers if _is_module(one, layout)})
+    every, ends = not _ALL.isdisjoint(names), {name.rpartition(".")[2] for name in names}
+    turning = {_end(one) for one in layers if is_expert(one)} | {"gate"}
+    turned = turning if layout.all_turned and every else turning & ends if layout.turned else set()
+    found = []
+    for one in layers:
+        end, kept = _end(one), None
+        if is_expert(one) and layout.fused:
+            if end in turned:
+                kept = Adapted(one, one.blocks * (one.inputs + one.outputs * (2 if end in _FUSED else 1)), True)
+        elif end == "gate" and end in turned:
+            kept = _adapt(one)
+        elif end in turned or not _is_module(one, layout):
+            continue
+        elif every or _kind(one) in names or _is_named(one.path, names):
+            kept = _adapt(one)
+        found += [] if kept is None else [kept]
+    return (*found, *(_adapt(one) for one in _in_tower(tower, targets) if _end(one) not in turned))
+
+
+def _is_module(layer: LinearLayer, layout: Layout) -> bool:
+    """Tell whether a listed layer is a module of the model, and not a parameter of another one."""
+    return not (layout.fused if is_expert(layer) else layout.router_apart and _end(layer) in _ROUTERS)
+
+
+def _adapt(layer: LinearLayer) -> Adapted:
+    return Adapted(layer, layer.blocks * (layer.inputs + layer.outputs))
+
+
+def _kind(layer: LinearLayer) -> str:
+    return ALL_ATTENTION if layer.is_attention else ALL_MLP if layer.is_mlp else ""
+
+
+def _end(layer: LinearLayer) -> str:
+    return layer.path.rpartition(".")[2]
+
+
+def is_expert(layer: LinearLayer) -> bool:
+    """Tell whether each routed expert has the layer."""
+    return "*" in layer.path
+
+
+def count_adapted(layers: Iterable[Adapted], rank: int, *, decomposed: bool = False) -> int:
+    """Count the parameters of the adapters of layers, with DoRA's magnitudes."""
+    return sum(rank * one.parameters + (one.layer.blocks * one.layer.outputs if decomposed else 0) for one in layers)
+
+
 def count_tower_adapters(
-    tower: Iterable[TowerLinear], rank: int, targets: Iterable[str], *, decomposed: bool = False
+    tower: Iterable[LinearLayer], rank: int, targets: Iterable[str], *, decomposed: bool = False
 ) -> int:
     """Count the parameters of adapters in the blocks of a vision tower, of the targets that are looked for there."""
+    return count_adapted(map(_adapt, _in_tower(tower, targets)), rank, decomposed=decomposed)
+
+
+def _in_tower(tower: Iterable[LinearLayer], targets: Iterable[str]) -> Iterator[LinearLayer]:
     names = [name.removeprefix(OF_TOWER) for name in targets if name.startswith(OF_TOWER)]
-    return _sum(_select(tower, names), rank, decomposed=decomposed)
-
-
-def _sum(linears: Iterable[TowerLinear], rank: int, *, decomposed: bool) -> int:
-    return sum(one.blocks * _count(rank, one.inputs, one.outputs, decomposed=decomposed) for one in linears)
+    every = not _ALL.isdisjoint(names)
+    for one in tower:
+        if every or _kind(one) in names or _is_named(one.path, names):
+            yield one
 
 
 def _count(rank: int, inputs: int, outputs: int, *, decomposed: bool) -> int:

@@ -16,8 +16,6 @@ CLASS_DEFAULTS_RELEASE = "5.23.0"
 """Release of transformers that the class defaults and the formulas were read from and checked with."""
 _FAMILIES = ("decoders", "experts", "hybrids", "multimodal", "encoders")
 """Modules with formulas, the likely ones first; a module is imported when the ones before it do not know the type."""
-_WITH_UNEQUAL_BLOCKS = frozenset({"hybrids", "multimodal", "recent", "remote_code"})
-"""Modules some of whose types have blocks of several kinds."""
 _UNMEASURED = ("remote_code", "recent", "text_encoders")
 """Modules with the types that the class defaults do not have."""
 
@@ -48,11 +46,7 @@ def count_keys(keys: Keys) -> ParameterCounts | None:
         formula = import_module(f"compatcheck.architectures.{family}").FORMULAS.get(keys.model_type)
         if formula is not None:
             counts: ParameterCounts | None = formula(keys)
-            if counts is None or family not in _WITH_UNEQUAL_BLOCKS:
-                return counts
-            from compatcheck.architectures.block_linears import list_block_linears  # noqa: PLC0415 (not of dense models)
-
-            return counts._replace(linears=list_block_linears(keys))
+            return counts
     return None
 
 

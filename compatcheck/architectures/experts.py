@@ -5,12 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatcheck.architectures.decoders import Formula, count_qk_norm
-from compatcheck.architectures.parts import Heads, Layer, ParameterCounts, decoder, gated_mlp, layer_norm, linear
+from compatcheck.architectures.parts import (
+    GATED,
+    Heads,
+    Layer,
+    LinearLayer,
+    ParameterCounts,
+    decoder,
+    expert_linears,
+    gated_mlp,
+    layer_norm,
+    linear,
+    mlp_linears,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from compatcheck.architectures.keys import Keys
+
+
+GRANITE_ROUTER = "router.layer"
 
 
 def _has_disputed_width(heads: Heads) -> bool:
@@ -25,6 +40,7 @@ def _uniform(
     qk_norm: str = "",
     shared: str = "",
     own_width: bool = True,
+    names: str = "w1 w3 w2",
 ) -> Formula:
     """Return a formula for layers that are all alike: attention, a router, experts as wide as ``intermediate_size``, RMS norms.
 
@@ -34,6 +50,7 @@ def _uniform(
         qk_norm: as `count_qk_norm` has it.
         shared: key of the width of the MLP that every token passes; empty where there is none.
         own_width: whether ``head_dim`` counts; releases before 5 ignore it in types that declare none.
+        names: linear layers of an expert.
     """
 
     def count(keys: Keys) -> ParameterCounts | None:
@@ -44,9 +61,22 @@ def _uniform(
             return None
         attention = heads.attention(qkv_bias=has_bias, out_bias=has_bias) + count_qk_norm(heads, qk_norm)
         dense = attention + number * hidden + 2 * hidden + beside
-        return decoder(keys, Layer(dense, number * gated_mlp(hidden, keys.size("intermediate_size"))))
+        width = keys.size("intermediate_size")
+        path, router = "mlp" if names == GATED else "block_sparse_moe", "gate" if own_width else GRANITE_ROUTER
+        linears = (*heads.linears(), *expert_linears(hidden, width, number, path=path, names=names, router=router))
+        if shared:
+            linears += granite_mlp(hidden, keys.amount(shared))
+        return decoder(keys, Layer(dense, number * gated_mlp(hidden, width), linears))
 
     return count
+
+
+def granite_mlp(hidden: int, width: int) -> tuple[LinearLayer, ...]:
+    """Return the linear layers of the MLP that every token passes in Granite's models."""
+    return (
+        LinearLayer("shared_mlp.input_linear", hidden, 2 * width, 1),
+        LinearLayer("shared_mlp.output_linear", width, hidden, 1),
+    )
 
 
 def _phimoe(keys: Keys) -> ParameterCounts | None:
@@ -55,7 +85,9 @@ def _phimoe(keys: Keys) -> ParameterCounts | None:
     if _has_disputed_width(heads):
         return None
     dense = heads.attention(qkv_bias=bias, out_bias=bias) + experts * hidden + layer_norm(hidden, 2)
-    layer = Layer(dense, experts * gated_mlp(hidden, keys.size("intermediate_size")))
+    width = keys.size("intermediate_size")
+    routed = expert_linears(hidden, width, experts, path="block_sparse_moe", names="w1 w3 w2")
+    layer = Layer(dense, experts * gated_mlp(hidden, width), (*heads.linears(), *routed))
     return decoder(keys, layer, final_norm=layer_norm(hidden), head_bias=keys.flag("lm_head_bias"))
 
 
@@ -67,19 +99,27 @@ def _sparse_layers(keys: Keys) -> list[bool]:
     return [i not in dense and experts > 0 and (i + 1) % step == 0 for i in layers]
 
 
+def share_expert(hidden: int, width: int) -> tuple[LinearLayer, ...]:
+    """Return the linear layers of Qwen's expert for every token, and of its gate."""
+    return (*mlp_linears("mlp.shared_expert", hidden, width), LinearLayer("mlp.shared_expert_gate", hidden, 1, 1))
+
+
 def _qwen_moe(keys: Keys) -> ParameterCounts:
     heads, hidden = Heads.of(keys), keys.size("hidden_size")
+    beside: tuple[LinearLayer, ...] = ()
     if keys.model_type == "qwen2_moe":
         attention = heads.attention(qkv_bias=keys.flag("qkv_bias"))
-        shared = gated_mlp(hidden, keys.size("shared_expert_intermediate_size")) + hidden
+        wide = keys.size("shared_expert_intermediate_size")
+        shared, beside = gated_mlp(hidden, wide) + hidden, share_expert(hidden, wide)
     else:
         bias = keys.flag("attention_bias")
         attention = heads.attention(qkv_bias=bias, out_bias=bias) + count_qk_norm(heads, "head")
         shared = 0
     experts, base = keys.amount("num_experts"), attention + 2 * hidden
-    routed = experts * gated_mlp(hidden, keys.size("moe_intermediate_size"))
-    sparse = Layer(base + experts * hidden + shared, routed)
-    dense = Layer(base + gated_mlp(hidden, keys.size("intermediate_size")))
+    width, wide = keys.size("moe_intermediate_size"), keys.size("intermediate_size")
+    linears = (*heads.linears(), *expert_linears(hidden, width, experts), *beside)
+    sparse = Layer(base + experts * hidden + shared, experts * gated_mlp(hidden, width), linears)
+    dense = Layer(base + gated_mlp(hidden, wide), 0, (*heads.linears(), *mlp_linears("mlp", hidden, wide)))
     return decoder(keys, [sparse if has_experts else dense for has_experts in _sparse_layers(keys)])
 
 
@@ -88,7 +128,8 @@ def _gpt_oss(keys: Keys) -> ParameterCounts:
     hidden, width = heads.hidden, keys.size("intermediate_size")
     attention = heads.attention(qkv_bias=bias, out_bias=bias) + heads.query  # one sink per head
     dense = attention + linear(hidden, experts, bias=True) + 2 * hidden
-    return decoder(keys, Layer(dense, experts * gated_mlp(hidden, width, bias=True)))
+    linears = (*heads.linears(), *expert_linears(hidden, width, experts, router="router"))
+    return decoder(keys, Layer(dense, experts * gated_mlp(hidden, width, bias=True), linears))
 
 
 def _olmoe(keys: Keys) -> ParameterCounts:
@@ -97,7 +138,9 @@ def _olmoe(keys: Keys) -> ParameterCounts:
     norms = heads.hidden + heads.key_value * (heads.hidden // heads.query)
     attention = heads.attention(qkv_bias=bias, out_bias=bias) + norms
     dense = attention + experts * heads.hidden + 2 * heads.hidden
-    return decoder(keys, Layer(dense, experts * gated_mlp(heads.hidden, keys.size("intermediate_size"))))
+    width = keys.size("intermediate_size")
+    linears = (*heads.linears(), *expert_linears(heads.hidden, width, experts))
+    return decoder(keys, Layer(dense, experts * gated_mlp(heads.hidden, width), linears))
 
 
 def attend_latent(keys: Keys) -> int:
@@ -113,7 +156,21 @@ def attend_latent(keys: Keys) -> int:
     return query + key_value + linear(heads * value, hidden, bias)
 
 
-def _deepseek(keys: Keys, attention: int) -> ParameterCounts | None:
+def list_latent(keys: Keys) -> tuple[LinearLayer, ...]:
+    """Return the projections of `attend_latent`."""
+    hidden, heads, rope = keys.size("hidden_size"), keys.size("num_attention_heads"), keys.size("qk_rope_head_dim")
+    plain, value, compressed = keys.size("qk_nope_head_dim"), keys.size("v_head_dim"), keys.size("kv_lora_rank")
+    rank, query = keys.optional("q_lora_rank"), heads * (plain + rope)
+    queries = {"q_proj": (hidden, query)} if rank is None else {"q_a_proj": (hidden, rank), "q_b_proj": (rank, query)}
+    others = {
+        "kv_a_proj_with_mqa": (hidden, compressed + rope),
+        "kv_b_proj": (compressed, heads * (plain + value)),
+        "o_proj": (heads * value, hidden),
+    }
+    return tuple(LinearLayer(f"self_attn.{name}", *shape, 1) for name, shape in (queries | others).items())
+
+
+def _deepseek(keys: Keys, attention: int, projections: tuple[LinearLayer, ...]) -> ParameterCounts | None:
     """Count dense layers first, then layers of routed and shared experts."""
     hidden, width = keys.size("hidden_size"), keys.size("moe_intermediate_size")
     experts, shared = keys.optional("n_routed_experts"), keys.amount("n_shared_experts", 0)
@@ -121,8 +178,11 @@ def _deepseek(keys: Keys, attention: int) -> ParameterCounts | None:
         return None
     base = attention + 2 * hidden
     router = experts * hidden
-    sparse = Layer(base + router + gated_mlp(hidden, width * shared), experts * gated_mlp(hidden, width))
-    dense = Layer(base + gated_mlp(hidden, keys.size("intermediate_size")))
+    beside = mlp_linears("mlp.shared_experts", hidden, width * shared)
+    linears = (*projections, *expert_linears(hidden, width, experts), *beside)
+    sparse = Layer(base + router + gated_mlp(hidden, width * shared), experts * gated_mlp(hidden, width), linears)
+    wide = keys.size("intermediate_size")
+    dense = Layer(base + gated_mlp(hidden, wide), 0, (*projections, *mlp_linears("mlp", hidden, wide)))
     types, layers = keys.names("mlp_layer_types"), keys.amount("num_hidden_layers")
     if keys.has("mlp_layer_types") or keys.model_type == "glm4_moe_lite":
         types = ["dense", *["sparse"] * (layers - 1)] if types is None else types
@@ -134,22 +194,23 @@ def _deepseek(keys: Keys, attention: int) -> ParameterCounts | None:
 def _deepseek_v2(keys: Keys) -> ParameterCounts | None:
     if keys.flag("mlp_bias"):
         return None  # releases differ in whether the routed experts then have biases
-    return _deepseek(keys, attend_latent(keys))
+    return _deepseek(keys, attend_latent(keys), list_latent(keys))
 
 
 def _deepseek_v3(keys: Keys) -> ParameterCounts | None:
-    return _deepseek(keys, attend_latent(keys))
+    return _deepseek(keys, attend_latent(keys), list_latent(keys))
 
 
 def _glm4_moe(keys: Keys) -> ParameterCounts | None:
     heads = Heads.of(keys)
     norms = count_qk_norm(heads, "head" if keys.flag("use_qk_norm") else "")
-    return _deepseek(keys, heads.attention(qkv_bias=keys.flag("attention_bias")) + norms)
+    return _deepseek(keys, heads.attention(qkv_bias=keys.flag("attention_bias")) + norms, heads.linears())
 
 
 def _dots1(keys: Keys) -> ParameterCounts | None:
     heads, bias = Heads.of(keys), keys.flag("attention_bias")
-    return _deepseek(keys, heads.attention(qkv_bias=bias, out_bias=bias) + count_qk_norm(heads, "head"))
+    attention = heads.attention(qkv_bias=bias, out_bias=bias) + count_qk_norm(heads, "head")
+    return _deepseek(keys, attention, heads.linears())
 
 
 def _dbrx(keys: Keys) -> ParameterCounts | None:
@@ -187,8 +248,10 @@ def _ernie4_5_moe(keys: Keys) -> ParameterCounts | None:
     base = heads.attention() + 2 * hidden
     # a bias that corrects the scores, one per expert, is a parameter here
     extra = experts * hidden + experts + (gated_mlp(hidden, width * shared) if shared else 0)
-    sparse = Layer(base + extra, experts * gated_mlp(hidden, width))
-    dense = Layer(base + gated_mlp(hidden, keys.size("intermediate_size")))
+    beside = mlp_linears("mlp.shared_experts", hidden, width * shared) if shared else ()
+    linears, wide = (*heads.linears(), *expert_linears(hidden, width, experts), *beside), keys.size("intermediate_size")
+    sparse = Layer(base + extra, experts * gated_mlp(hidden, width), linears)
+    dense = Layer(base + gated_mlp(hidden, wide), 0, (*heads.linears(), *mlp_linears("mlp", hidden, wide)))
     start, every = keys.amount("moe_layer_start_index"), keys.size("moe_layer_interval")
     end, _ = keys.find("moe_layer_end_index")
     if not isinstance(end, int) or isinstance(end, bool) or end < -1:
@@ -201,9 +264,12 @@ def _hunyuan_v1_moe(keys: Keys) -> ParameterCounts | None:
     heads, bias, hidden = Heads.of(keys), keys.flag("attention_bias"), keys.size("hidden_size")
     if not isinstance(keys.find("num_experts")[0], int):
         return None  # a list: another number in each layer
-    experts, mlp = keys.size("num_experts"), gated_mlp(hidden, keys.size("intermediate_size"))
+    experts, width = keys.size("num_experts"), keys.size("intermediate_size")
+    mlp = gated_mlp(hidden, width)
     attention = heads.attention(qkv_bias=bias, out_bias=bias) + count_qk_norm(heads, "head")
-    return decoder(keys, Layer(attention + 2 * hidden + experts * hidden + mlp, experts * mlp))
+    routed = expert_linears(hidden, width, experts, router="gate.wg")
+    linears = (*heads.linears(), *routed, *mlp_linears("mlp.shared_mlp", hidden, width))
+    return decoder(keys, Layer(attention + 2 * hidden + experts * hidden + mlp, experts * mlp, linears))
 
 
 def _gemma4_text(keys: Keys) -> ParameterCounts:
@@ -249,7 +315,7 @@ FORMULAS: Mapping[str, Formula] = {
     "dots1": _dots1,
     "ernie4_5_moe": _ernie4_5_moe,
     "gemma4_text": _gemma4_text,
-    "flex_olmo": _uniform(experts="num_experts", qk_norm="full"),
+    "flex_olmo": _uniform(experts="num_experts", qk_norm="full", names=GATED),
     "glm4_moe": _glm4_moe,
     "glm4_moe_lite": _deepseek_v3,
     "granitemoeshared": _uniform(shared="shared_intermediate_size", own_width=False),

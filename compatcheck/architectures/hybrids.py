@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatcheck.architectures.decoders import Formula, count_qk_norm
-from compatcheck.architectures.parts import Heads, Layer, ParameterCounts, decoder, gated_mlp, linear
+from compatcheck.architectures.experts import share_expert
+from compatcheck.architectures.parts import (
+    Heads,
+    Layer,
+    LinearLayer,
+    ParameterCounts,
+    decoder,
+    expert_linears,
+    gated_mlp,
+    linear,
+    mlp_linears,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,18 +60,33 @@ def _jamba(keys: Keys) -> ParameterCounts:
     heads, hidden, layers = Heads.of(keys), keys.size("hidden_size"), keys.amount("num_hidden_layers")
     heads = heads._replace(width=hidden // heads.query) if not keys.has("head_dim") else heads
     rank, state = _time_step_rank(keys, "mamba_dt_rank"), keys.size("mamba_d_state")
-    attention, mamba = heads.attention(), count_mamba(keys, "mamba_") + rank + 2 * state
-    mlp, experts = gated_mlp(hidden, keys.size("intermediate_size")), keys.size("num_experts")
+    attention = heads.attention(), heads.linears()
+    mamba = count_mamba(keys, "mamba_") + rank + 2 * state, _mamba_linears(keys, rank, state)
+    width, experts = keys.size("intermediate_size"), keys.size("num_experts")
+    mlp, dense_names = gated_mlp(hidden, width), mlp_linears("feed_forward", hidden, width)
+    names = expert_linears(hidden, width, experts, path="feed_forward", router="router")
     every, offset = keys.size("attn_layer_period"), keys.amount("attn_layer_offset")
     sparse_every, sparse_offset = keys.size("expert_layer_period"), keys.amount("expert_layer_offset")
     stack = []
     for i in range(layers):
-        dense = (attention if i % every == offset else mamba) + 2 * hidden
+        mixer, linears = attention if i % every == offset else mamba
+        dense = mixer + 2 * hidden
         if i % sparse_every == sparse_offset and experts > 1:
-            stack.append(Layer(dense + experts * hidden, experts * mlp))
+            stack.append(Layer(dense + experts * hidden, experts * mlp, (*linears, *names)))
         else:
-            stack.append(Layer(dense + mlp))
+            stack.append(Layer(dense + mlp, 0, (*linears, *dense_names)))
     return decoder(keys, stack)
+
+
+def _mamba_linears(keys: Keys, rank: int, state: int) -> tuple[LinearLayer, ...]:
+    """Return the projections of Jamba's mixer."""
+    hidden, inner = keys.size("hidden_size"), int(keys.number("mamba_expand") * keys.size("hidden_size"))
+    return (
+        LinearLayer("mamba.in_proj", hidden, 2 * inner, 1),
+        LinearLayer("mamba.x_proj", inner, rank + 2 * state, 1),
+        LinearLayer("mamba.dt_proj", rank, inner, 1),
+        LinearLayer("mamba.out_proj", inner, hidden, 1),
+    )
 
 
 def _list_layers(keys: Keys, every: int) -> list[bool]:
@@ -82,28 +108,49 @@ def _gated_delta_net(keys: Keys) -> int:
     return projections + (2 * key + value) * keys.size("linear_conv_kernel_dim") + 2 * value_heads + value_width
 
 
+def _delta_net_linears(keys: Keys) -> tuple[LinearLayer, ...]:
+    """Return the projections of a gated delta net: two that Qwen3.5 has cut into two each."""
+    hidden = keys.size("hidden_size")
+    key_heads, heads = keys.size("linear_num_key_heads"), keys.size("linear_num_value_heads")
+    value, mixed = heads * keys.size("linear_value_head_dim"), 2 * key_heads * keys.size("linear_key_head_dim")
+    if keys.model_type == "qwen3_next":
+        into = {"qkvz": mixed + 2 * value, "ba": 2 * heads}
+    else:
+        into = {"qkv": mixed + value, "z": value, "b": heads, "a": heads}
+    return (
+        *(LinearLayer(f"linear_attn.in_proj_{name}", hidden, size, 1) for name, size in into.items()),
+        LinearLayer("linear_attn.out_proj", value, hidden, 1),
+    )
+
+
 def _qwen3_hybrid(keys: Keys) -> ParameterCounts:
     """Count Qwen3-Next and Qwen3.5: gated delta nets, each fourth layer attention with an output gate in its query."""
     heads, hidden, bias = Heads.of(keys), keys.size("hidden_size"), keys.flag("attention_bias")
     gate = linear(hidden, heads.query * heads.width, bias)
     attention = heads.attention(qkv_bias=bias, out_bias=bias) + gate + count_qk_norm(heads, "head")
-    mixers = [attention if full else _gated_delta_net(keys) for full in _list_layers(keys, 4)]
+    linear_attention = _gated_delta_net(keys), _delta_net_linears(keys)
+    mixers = [(attention, heads.linears(gate=True)) if full else linear_attention for full in _list_layers(keys, 4)]
     if keys.model_type == "qwen3_5_text":
-        mlp = gated_mlp(hidden, keys.size("intermediate_size"))
-        return decoder(keys, [Layer(mixer + mlp + 2 * hidden) for mixer in mixers])
-    experts = keys.size("num_experts")
-    routed = experts * gated_mlp(hidden, keys.size("moe_intermediate_size"))
-    shared = gated_mlp(hidden, keys.size("shared_expert_intermediate_size")) + hidden
+        wide = keys.size("intermediate_size")
+        mlp, names = gated_mlp(hidden, wide) + 2 * hidden, mlp_linears("mlp", hidden, wide)
+        return decoder(keys, [Layer(mixer + mlp, 0, (*linears, *names)) for mixer, linears in mixers])
+    experts, width, wide = (
+        keys.size(name) for name in ("num_experts", "moe_intermediate_size", "shared_expert_intermediate_size")
+    )
+    routed, shared = experts * gated_mlp(hidden, width), gated_mlp(hidden, wide) + hidden
+    beside = (*expert_linears(hidden, width, experts), *share_expert(hidden, wide))
     dense_layers: tuple[int, ...] = ()
     step = 1
     if keys.model_type == "qwen3_next":
         dense_layers, step = tuple(keys.numbers("mlp_only_layers") or ()), keys.size("decoder_sparse_step")
     stack = []
-    for i, mixer in enumerate(mixers):
+    for i, (mixer, linears) in enumerate(mixers):
         if i not in dense_layers and (i + 1) % step == 0:
-            stack.append(Layer(mixer + 2 * hidden + experts * hidden + shared, routed))
+            stack.append(Layer(mixer + 2 * hidden + experts * hidden + shared, routed, (*linears, *beside)))
         else:
-            stack.append(Layer(mixer + 2 * hidden + gated_mlp(hidden, keys.size("intermediate_size"))))
+            wide = keys.size("intermediate_size")
+            names = mlp_linears("mlp", hidden, wide)
+            stack.append(Layer(mixer + 2 * hidden + gated_mlp(hidden, wide), 0, (*linears, *names)))
     return decoder(keys, stack)
 
 

@@ -10,8 +10,8 @@ from compatcheck.architectures.keys import Keys
 from compatcheck.architectures.parts import (
     Heads,
     Layer,
+    LinearLayer,
     ParameterCounts,
-    TowerLinear,
     decoder,
     gated_mlp,
     linear,
@@ -177,7 +177,7 @@ def _gemma4(keys: Keys) -> ParameterCounts | None:
     if text is None or "vision_config" not in keys.config or (tied := _tied(keys, text, either=False)) is None:
         return None
     towers = 0
-    linears: tuple[TowerLinear, ...] = ()
+    linears: tuple[LinearLayer, ...] = ()
     for name, output in (("vision_config", "hidden_size"), ("audio_config", "output_proj_dims")):
         if keys.config.get(name) is None:
             continue

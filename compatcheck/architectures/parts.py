@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -10,15 +11,15 @@ if TYPE_CHECKING:
     from compatcheck.architectures.keys import Keys
 
 
-class TowerLinear(NamedTuple):
-    """A linear layer that each of some blocks has, of a tower or of a language model whose blocks differ."""
+class LinearLayer(NamedTuple):
+    """A linear layer that each of some blocks has."""
 
     path: str
-    """Its name inside a block."""
+    """Its name inside a block; those of routed experts have ``*`` in the place of a number."""
     inputs: int
     outputs: int
     blocks: int
-    """How many have it."""
+    """How many there are: one in each of so many blocks, of experts one in each expert of them."""
 
     @property
     def is_attention(self) -> bool:
@@ -27,14 +28,14 @@ class TowerLinear(NamedTuple):
 
     @property
     def is_mlp(self) -> bool:
-        """Whether it is part of an MLP, which a tower calls as it likes; a mixer is neither."""
-        return not (self.is_attention or self.path.startswith(("mamba.", "mixer.")))
+        """Whether it is part of a block's MLP, which a tower calls as it likes; a mixer is none, nor what merges patches."""
+        return not (self.is_attention or "merger" in self.path or self.path.startswith(("mamba.", "mixer.")))
 
     def __str__(self) -> str:
         return f"{self.path} {self.blocks}x{self.inputs}x{self.outputs}"
 
 
-def read_tower_linear(text: str) -> TowerLinear:
+def read_linear_layer(text: str) -> LinearLayer:
     """Return what a line made of one says.
 
     Raises:
@@ -42,7 +43,7 @@ def read_tower_linear(text: str) -> TowerLinear:
     """
     path, _, sizes = text.rpartition(" ")
     blocks, inputs, outputs = map(int, sizes.split("x"))
-    return TowerLinear(path, inputs, outputs, blocks)
+    return LinearLayer(path, inputs, outputs, blocks)
 
 
 class ParameterCounts(NamedTuple):
@@ -68,10 +69,11 @@ class ParameterCounts(NamedTuple):
     """Vision and audio towers with the projectors between them and the language model."""
     other: int
     """The rest: final norm, position embeddings, pooling, heads that are no vocabulary projection."""
-    tower: tuple[TowerLinear, ...] = ()
+    tower: tuple[LinearLayer, ...] = ()
     """Linear layers in the blocks of the vision tower, where its type is known."""
-    linears: tuple[TowerLinear, ...] = ()
-    """Linear layers in the blocks of the language model where these differ, and its type is known."""
+    linears: tuple[LinearLayer, ...] = ()
+    """Linear layers in the blocks of the language model, where these have experts or are not all alike and its formula tells
+    them. Named as in transformers 4.57, where each routed expert is a module of its own; with routers, whatever they are."""
     unused: bool | None = None
     """Whether the vision tower computes what the model takes nothing of; None where nobody knows."""
 
@@ -83,6 +85,8 @@ class Layer(NamedTuple):
     """Parameters outside routed experts."""
     experts: int = 0
     """Parameters inside routed experts."""
+    linears: tuple[LinearLayer, ...] = ()
+    """Its linear layers, where the formula tells them."""
 
 
 def assemble(
@@ -93,7 +97,19 @@ def assemble(
     blocks = sum(layer.dense for layer in layers) + expert
     largest = max((layer.experts for layer in layers), default=0)
     total = blocks + embedding + lm_head + vision + other
-    return ParameterCounts(total, blocks, embedding, lm_head, expert, largest, vision, other)
+    counts = ParameterCounts(total, blocks, embedding, lm_head, expert, largest, vision, other)
+    return counts._replace(linears=_gather(layers))
+
+
+def _gather(layers: Sequence[Layer]) -> tuple[LinearLayer, ...]:
+    """Sum up the linear layers of blocks by name and size; none where one of the blocks tells none."""
+    if not all(layer.linears for layer in layers):
+        return ()
+    found: Counter[LinearLayer] = Counter()
+    for layer in layers:
+        for one in layer.linears:
+            found[one._replace(blocks=0)] += one.blocks
+    return tuple(one._replace(blocks=number) for one, number in found.items())
 
 
 def linear(inputs: int, outputs: int, bias: bool = False) -> int:  # noqa: FBT001, FBT002 - as torch.nn.Linear
@@ -134,6 +150,37 @@ class Heads(NamedTuple):
         """Count separate or fused query, key, value projections and the output projection."""
         query, key_value = self.query * self.width, self.key_value * self.width
         return linear(self.hidden, query + 2 * key_value, qkv_bias) + linear(query, self.hidden, out_bias)
+
+    def linears(self, output: str = "o_proj", *, gate: bool = False) -> tuple[LinearLayer, ...]:
+        """Return the projections of attention; with a ``gate`` beside each query, those of queries are twice as wide."""
+        query, key_value = self.query * self.width, self.key_value * self.width
+        return (
+            LinearLayer("self_attn.q_proj", self.hidden, query * (2 if gate else 1), 1),
+            LinearLayer("self_attn.k_proj", self.hidden, key_value, 1),
+            LinearLayer("self_attn.v_proj", self.hidden, key_value, 1),
+            LinearLayer(f"self_attn.{output}", query, self.hidden, 1),
+        )
+
+
+GATED = "gate_proj up_proj down_proj"
+"""Usual names of the linear layers of a gated MLP, the last one gives its outputs."""
+
+
+def mlp_linears(path: str, hidden: int, width: int, *, number: int = 1, names: str = GATED) -> tuple[LinearLayer, ...]:
+    """Return the linear layers of so many MLPs of a block."""
+    *into, out = names.split()
+    return (
+        *(LinearLayer(f"{path}.{name}", hidden, width, number) for name in into),
+        LinearLayer(f"{path}.{out}", width, hidden, number),
+    )
+
+
+def expert_linears(
+    hidden: int, width: int, number: int, *, path: str = "mlp", names: str = GATED, router: str = "gate"
+) -> tuple[LinearLayer, ...]:
+    """Return the linear layers of the routed experts of a block, and their router."""
+    experts = mlp_linears(f"{path}.experts.*", hidden, width, number=number, names=names)
+    return (*experts, LinearLayer(f"{path}.{router}", hidden, number, 1))
 
 
 def gated_mlp(hidden: int, intermediate: int, bias: bool = False) -> int:  # noqa: FBT001, FBT002

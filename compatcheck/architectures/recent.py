@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, cast
 from compatcheck.architectures.decoders import FORMULAS as DECODERS
 from compatcheck.architectures.decoders import count_qk_norm
 from compatcheck.architectures.experts import FORMULAS as EXPERTS
-from compatcheck.architectures.experts import attend_latent
+from compatcheck.architectures.experts import GRANITE_ROUTER, attend_latent, granite_mlp
 from compatcheck.architectures.keys import ClassDefaults, class_defaults
 from compatcheck.architectures.parts import (
     Heads,
     Layer,
+    LinearLayer,
     ParameterCounts,
-    TowerLinear,
     decoder,
+    expert_linears,
     gated_mlp,
     layer_norm,
     linear,
+    mlp_linears,
     plain_mlp,
 )
 from compatcheck.architectures.towers import LINEARS, TOWERS
@@ -62,25 +64,38 @@ def _mix(keys: Keys, inner: int, *, bias: bool) -> int:
     return projections + convolution + 3 * heads + (inner if keys.flag("mamba_rms_norm") else 0)
 
 
+def _mixer_linears(keys: Keys, inner: int) -> tuple[LinearLayer, ...]:
+    """Return the projections of `_mix`."""
+    hidden, mixed = keys.size("hidden_size"), 2 * keys.size("mamba_n_groups") * keys.size("mamba_d_state")
+    return (
+        LinearLayer("mamba.in_proj", hidden, 2 * inner + mixed + keys.size("mamba_n_heads"), 1),
+        LinearLayer("mamba.out_proj", inner, hidden, 1),
+    )
+
+
 def _granite_hybrid(keys: Keys) -> ParameterCounts | None:
     """Count Granite 4: attention or a mixer, and behind it an MLP of all tokens and experts where it has any."""
     kinds = keys.names("layer_types")
     if kinds is None or not all(map(keys.has, (*_SIZES, "num_local_experts", "shared_intermediate_size"))):
         return None
     hidden, bias, attending = keys.size("hidden_size"), keys.flag("attention_bias"), {"attention", "full_attention"}
-    mixers = {kind: Heads.of(keys).attention(qkv_bias=bias, out_bias=bias) for kind in attending}
+    heads = Heads.of(keys)
+    mixers = {kind: (heads.attention(qkv_bias=bias, out_bias=bias), heads.linears()) for kind in attending}
     if not attending.issuperset(kinds):
         if not all(map(keys.has, (*_MIXER, "mamba_expand"))):
             return None
         inner = int(keys.number("mamba_expand") * hidden)
-        mixer = _mix(keys, inner, bias=keys.flag("mamba_proj_bias"))
+        mixer = _mix(keys, inner, bias=keys.flag("mamba_proj_bias")), _mixer_linears(keys, inner)
         mixers |= {"mamba": mixer, "linear_attention": mixer}
     if len(kinds) != keys.amount("num_hidden_layers") or any(kind not in mixers for kind in kinds):
         return None
     experts = keys.amount("num_local_experts", 0)
-    beside = gated_mlp(hidden, keys.size("shared_intermediate_size")) + experts * hidden + 2 * hidden
-    routed = experts * gated_mlp(hidden, keys.size("intermediate_size")) if experts else 0
-    return decoder(keys, [Layer(mixers[kind] + beside, routed) for kind in kinds])
+    shared, width = keys.size("shared_intermediate_size"), keys.size("intermediate_size") if experts else 0
+    beside = gated_mlp(hidden, shared) + experts * hidden + 2 * hidden
+    routed, linears = experts * gated_mlp(hidden, width), granite_mlp(hidden, shared)
+    if experts:
+        linears += expert_linears(hidden, width, experts, path="block_sparse_moe", router=GRANITE_ROUTER)
+    return decoder(keys, [Layer(mixers[kind][0] + beside, routed, (*mixers[kind][1], *linears)) for kind in kinds])
 
 
 def _falcon_h1(keys: Keys) -> ParameterCounts | None:
@@ -89,8 +104,12 @@ def _falcon_h1(keys: Keys) -> ParameterCounts | None:
         return None
     heads, bias = Heads.of(keys), keys.flag("attention_bias")
     mlp = gated_mlp(heads.hidden, keys.size("intermediate_size"), keys.flag("mlp_bias"))
-    mixer = _mix(keys, keys.size("mamba_d_ssm"), bias=keys.flag("projectors_bias"))
-    return decoder(keys, Layer(heads.attention(qkv_bias=bias, out_bias=bias) + mixer + mlp + 2 * heads.hidden))
+    inner = keys.size("mamba_d_ssm")
+    mixer = _mix(keys, inner, bias=keys.flag("projectors_bias"))
+    names = mlp_linears("feed_forward", heads.hidden, keys.size("intermediate_size"))
+    linears = (*heads.linears(), *_mixer_linears(keys, inner), *names)
+    dense = heads.attention(qkv_bias=bias, out_bias=bias) + mixer + mlp + 2 * heads.hidden
+    return decoder(keys, Layer(dense, 0, linears))
 
 
 def _afmoe(keys: Keys) -> ParameterCounts | None:
@@ -103,8 +122,16 @@ def _afmoe(keys: Keys) -> ParameterCounts | None:
     attention = heads.attention(qkv_bias=bias, out_bias=bias) + count_qk_norm(heads, "head")
     base = attention + linear(hidden, heads.query * heads.width) + 4 * hidden
     shared = gated_mlp(hidden, width * keys.amount("num_shared_experts"))
-    sparse = Layer(base + experts * (hidden + 1) + shared, experts * gated_mlp(hidden, width))
-    dense = Layer(base + gated_mlp(hidden, keys.size("intermediate_size")))
+    gate = LinearLayer("self_attn.gate_proj", hidden, heads.query * heads.width, 1)
+    beside = mlp_linears("mlp.shared_experts", hidden, width * keys.amount("num_shared_experts"))
+    routed = expert_linears(hidden, width, experts, router="router.gate")
+    sparse = Layer(
+        base + experts * (hidden + 1) + shared,
+        experts * gated_mlp(hidden, width),
+        (*heads.linears(), gate, *routed, *beside),
+    )
+    wide = keys.size("intermediate_size")
+    dense = Layer(base + gated_mlp(hidden, wide), 0, (*heads.linears(), gate, *mlp_linears("mlp", hidden, wide)))
     layers = keys.amount("num_hidden_layers")
     first = min(keys.amount("num_dense_layers", 0), layers)
     return decoder(keys, [dense] * first + [sparse] * (layers - first))
@@ -315,7 +342,7 @@ def _internvl(keys: Keys) -> ParameterCounts | None:
         "mlp.fc1": (width, wide),
         "mlp.fc2": (wide, width),
     }
-    linears = tuple(TowerLinear(path, *shape, layers) for path, shape in shapes.items())
+    linears = tuple(LinearLayer(path, *shape, layers) for path, shape in shapes.items())
     return counts._replace(vision=tower, total=counts.total + tower, tower=linears)
 
 

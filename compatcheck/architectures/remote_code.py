@@ -14,11 +14,14 @@ from compatcheck.architectures.keys import ClassDefaults, class_defaults
 from compatcheck.architectures.parts import (
     Heads,
     Layer,
+    LinearLayer,
     ParameterCounts,
     decoder,
+    expert_linears,
     gated_mlp,
     layer_norm,
     linear,
+    mlp_linears,
     plain_mlp,
 )
 from compatcheck.core.data_file import read_data
@@ -126,9 +129,11 @@ def _glm_moe_dsa(keys: Keys) -> ParameterCounts | None:
     first = keys.amount("index_skip_topk_offset", 0) if each > 1 else 0
     chosen = sum(layer < first or (layer - first) % each == each - 1 for layer in range(layers))
     more = chosen * indexer
-    return counts._replace(total=counts.total + more, in_blocks=counts.in_blocks + more)
+    # layers of the indexer are not listed
+    return counts._replace(total=counts.total + more, in_blocks=counts.in_blocks + more, linears=())
 
 
+_PLAIN = "up_proj down_proj"
 _LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
 """Blocks in ``hybrid_override_pattern`` (NemotronHConfig)."""
 _KINDS = {"full_attention": "attention", "linear_attention": "mamba"}
@@ -166,7 +171,11 @@ def _nemotron_mixer(keys: Keys, hidden: int) -> Layer:
     mixed = inner + 2 * keys.size("n_groups") * keys.size("ssm_state_size")
     convolution = mixed * keys.size("conv_kernel") + (mixed if keys.flag("use_conv_bias") else 0)
     projections = linear(hidden, inner + mixed + heads, bias) + linear(inner, hidden, bias)
-    return Layer(projections + convolution + 3 * heads + inner)
+    linears = (
+        LinearLayer("mixer.in_proj", hidden, inner + mixed + heads, 1),
+        LinearLayer("mixer.out_proj", inner, hidden, 1),
+    )
+    return Layer(projections + convolution + 3 * heads + inner, 0, linears)
 
 
 def _nemotron_experts(keys: Keys, hidden: int) -> Layer:
@@ -174,13 +183,32 @@ def _nemotron_experts(keys: Keys, hidden: int) -> Layer:
     shared = plain_mlp(hidden, keys.size("moe_shared_expert_intermediate_size"), bias)
     latent = keys.optional("moe_latent_size")
     between = 0 if latent is None else linear(hidden, latent, bias) + linear(latent, hidden, bias)
-    return Layer(experts * hidden + shared + between, experts * 2 * width * (latent or hidden))
+    routed = experts * 2 * width * (latent or hidden)
+    if latent is not None:
+        return Layer(experts * hidden + shared + between, routed)
+    beside = mlp_linears("mixer.shared_experts", hidden, keys.size("moe_shared_expert_intermediate_size"), names=_PLAIN)
+    linears = (*expert_linears(hidden, width, experts, path="mixer", names=_PLAIN), *beside)
+    return Layer(experts * hidden + shared + between, routed, linears)
+
+
+def _nemotron_attention(keys: Keys, _: int) -> Layer:
+    heads = Heads.of(keys)
+    return Layer(
+        heads.attention(),
+        0,
+        tuple(one._replace(path=one.path.replace("self_attn", "mixer")) for one in heads.linears()),
+    )
+
+
+def _nemotron_mlp(keys: Keys, hidden: int) -> Layer:
+    width = keys.size("intermediate_size")
+    return Layer(plain_mlp(hidden, width, keys.flag("mlp_bias")), 0, mlp_linears("mixer", hidden, width, names=_PLAIN))
 
 
 _NEMOTRON: Mapping[str, Callable[[Keys, int], Layer]] = {
-    "attention": lambda keys, _: Layer(Heads.of(keys).attention()),
+    "attention": _nemotron_attention,
     "mamba": _nemotron_mixer,
-    "mlp": lambda keys, hidden: Layer(plain_mlp(hidden, keys.size("intermediate_size"), keys.flag("mlp_bias"))),
+    "mlp": _nemotron_mlp,
     "moe": _nemotron_experts,
 }
 """What a block holds beside its norm."""
@@ -204,7 +232,7 @@ def _kimi_k25(keys: Keys) -> ParameterCounts | None:
         layer_norm(hidden) + linear(width, width, bias=True) + linear(width, text.size("hidden_size"), bias=True)
     )
     tower = patches + positions + layers * (block + layer_norm(hidden, 2)) + layer_norm(hidden) + projector
-    return counts._replace(vision=tower, total=counts.total + tower)
+    return counts._replace(vision=tower, total=counts.total + tower, linears=())
 
 
 FORMULAS: Mapping[str, Formula] = {

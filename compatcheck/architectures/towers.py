@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.architectures.parts import TowerLinear, gated_mlp, layer_norm, linear, plain_mlp
+from compatcheck.architectures.parts import LinearLayer, gated_mlp, layer_norm, linear, mlp_linears, plain_mlp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from compatcheck.architectures.keys import Keys
+
+
+Linears = tuple[LinearLayer, ...]
 
 
 def _patches(keys: Keys) -> int:
@@ -186,7 +189,7 @@ def computes_unused(keys: Keys, tower: Keys) -> bool | None:
     return False if tower.model_type in _USED_WHOLE else None
 
 
-def _block(attention: str, mlp: str, *widths: int, layers: int) -> tuple[TowerLinear, ...]:
+def _block(attention: str, mlp: str, *widths: int, layers: int) -> Linears:
     """Return the layers of equal blocks.
 
     Args:
@@ -200,10 +203,10 @@ def _block(attention: str, mlp: str, *widths: int, layers: int) -> tuple[TowerLi
     outputs = [query, key, key] if inner else [query + 2 * key]
     *into, out = mlp.split()
     return (
-        *(TowerLinear(name, hidden, size, layers) for name, size in zip((first, *inner), outputs, strict=True)),
-        TowerLinear(last, query, hidden, layers),
-        *(TowerLinear(name, hidden, width, layers) for name in into),
-        TowerLinear(out, width, hidden, layers),
+        *(LinearLayer(name, hidden, size, layers) for name, size in zip((first, *inner), outputs, strict=True)),
+        LinearLayer(last, query, hidden, layers),
+        *(LinearLayer(name, hidden, width, layers) for name in into),
+        LinearLayer(out, width, hidden, layers),
     )
 
 
@@ -212,61 +215,85 @@ _GATED = "mlp.gate_proj mlp.up_proj mlp.down_proj"
 _PLAIN = "mlp.fc1 mlp.fc2"
 
 
-def _usual_linears(keys: Keys, attention: str = _SEPARATE, mlp: str = _PLAIN) -> tuple[TowerLinear, ...]:
+def _usual_linears(keys: Keys, attention: str = _SEPARATE, mlp: str = _PLAIN) -> Linears:
     widths = keys.size("hidden_size"), keys.size("intermediate_size")
     return _block(attention, mlp, *widths, layers=keys.amount("num_hidden_layers"))
 
 
-def _pixtral_linears(keys: Keys) -> tuple[TowerLinear, ...]:
+def _pixtral_linears(keys: Keys) -> Linears:
     names = (name.replace("out", "o").replace("self_attn", "attention") for name in _SEPARATE.split())
     return _usual_linears(keys, " ".join(names), _GATED.replace("mlp", "feed_forward"))
 
 
-def _qwen_linears(
-    keys: Keys, mlp: str, hidden: str = "hidden_size", width: int | None = None
-) -> tuple[TowerLinear, ...]:
+def _qwen_linears(keys: Keys, mlp: str, hidden: str = "hidden_size", width: int | None = None) -> Linears:
     widths = keys.size(hidden), keys.size("intermediate_size") if width is None else width
     return _block("attn.qkv attn.proj", mlp, *widths, layers=keys.amount("depth"))
 
 
-def _qwen2_vl_linears(keys: Keys) -> tuple[TowerLinear, ...]:
-    return _qwen_linears(keys, _PLAIN, "embed_dim", int(keys.size("embed_dim") * keys.number("mlp_ratio")))
-
-
-def _qwen3_vl_linears(keys: Keys) -> tuple[TowerLinear, ...]:
-    return _qwen_linears(keys, "mlp.linear_fc1 mlp.linear_fc2")
-
-
-def _llama4_linears(keys: Keys) -> tuple[TowerLinear, ...]:
-    output = keys.size("projector_output_dim")
+def _merging(keys: Keys, names: str, hidden: str, output: str, *, path: str = "merger", number: int = 1) -> Linears:
+    """Return the two layers that join neighbouring patches and project them."""
+    merged, (first, last) = keys.size(hidden) * keys.size("spatial_merge_size") ** 2, names.split()
     return (
-        *_usual_linears(keys, _SEPARATE.replace("out_proj", "o_proj")),
-        TowerLinear("vision_adapter.mlp.fc1", keys.size("intermediate_size"), keys.size("projector_input_dim"), 1),
-        TowerLinear("vision_adapter.mlp.fc2", output, output, 1),
+        LinearLayer(f"{path}.{first}", merged, merged, number),
+        LinearLayer(f"{path}.{last}", merged, keys.size(output), number),
     )
 
 
-def _mllama_linears(keys: Keys) -> tuple[TowerLinear, ...]:
+def _qwen2_vl_linears(keys: Keys) -> Linears:
+    width = int(keys.size("embed_dim") * keys.number("mlp_ratio"))
+    blocks = _qwen_linears(keys, _PLAIN, "embed_dim", width)
+    return blocks + _merging(keys, "mlp.0 mlp.2", "embed_dim", "hidden_size")
+
+
+def _qwen2_5_vl_linears(keys: Keys) -> Linears:
+    return _qwen_linears(keys, _GATED) + _merging(keys, "mlp.0 mlp.2", "hidden_size", "out_hidden_size")
+
+
+def _qwen3_vl_linears(keys: Keys) -> Linears:
+    names, sizes = "linear_fc1 linear_fc2", ("hidden_size", "out_hidden_size")
+    merging = _merging(keys, names, *sizes)
+    further = len(keys.numbers("deepstack_visual_indexes") or ())
+    if further:
+        merging += _merging(keys, names, *sizes, path="deepstack_merger_list", number=further)
+    return _qwen_linears(keys, "mlp.linear_fc1 mlp.linear_fc2") + merging
+
+
+def _glm4v_linears(keys: Keys) -> Linears:
+    output, width = keys.size("out_hidden_size"), keys.size("intermediate_size")
+    projector = (LinearLayer("merger.proj", output, output, 1), *mlp_linears("merger", output, width))
+    return _qwen_linears(keys, _GATED, width=output) + projector
+
+
+def _llama4_linears(keys: Keys) -> Linears:
+    output = keys.size("projector_output_dim")
+    return (
+        *_usual_linears(keys, _SEPARATE.replace("out_proj", "o_proj")),
+        LinearLayer("vision_adapter.mlp.fc1", keys.size("intermediate_size"), keys.size("projector_input_dim"), 1),
+        LinearLayer("vision_adapter.mlp.fc2", output, output, 1),
+    )
+
+
+def _mllama_linears(keys: Keys) -> Linears:
     local = _usual_linears(keys, _SEPARATE.replace("out_proj", "o_proj"))
     blocks = local[0].blocks + keys.amount("num_global_layers")
     return tuple(one._replace(blocks=blocks) for one in local)
 
 
-def _gemma4_linears(keys: Keys) -> tuple[TowerLinear, ...]:
+def _gemma4_linears(keys: Keys) -> Linears:
     query, key = (keys.size(name) * keys.size("head_dim") for name in ("num_attention_heads", "num_key_value_heads"))
     widths = keys.size("hidden_size"), keys.size("intermediate_size"), query, key
     return _block(_SEPARATE.replace("out_proj", "o_proj"), _GATED, *widths, layers=keys.amount("num_hidden_layers"))
 
 
-LINEARS: Mapping[str, Callable[[Keys], tuple[TowerLinear, ...]]] = {
+LINEARS: Mapping[str, Callable[[Keys], Linears]] = {
     "clip_vision_model": _usual_linears,
     "gemma4_vision": _gemma4_linears,
-    "glm4v_vision": lambda keys: _qwen_linears(keys, _GATED, width=keys.size("out_hidden_size")),
+    "glm4v_vision": _glm4v_linears,
     "idefics3_vision": _usual_linears,
     "llama4_vision_model": _llama4_linears,
     "mllama_vision_model": _mllama_linears,
     "pixtral": _pixtral_linears,
-    "qwen2_5_vl_vision": lambda keys: _qwen_linears(keys, _GATED),
+    "qwen2_5_vl_vision": _qwen2_5_vl_linears,
     "qwen2_vl_vision": _qwen2_vl_linears,
     "qwen3_5_moe_vision": _qwen3_vl_linears,
     "qwen3_5_vision": _qwen3_vl_linears,
@@ -275,4 +302,5 @@ LINEARS: Mapping[str, Callable[[Keys], tuple[TowerLinear, ...]]] = {
     "siglip_vision_model": _usual_linears,
     "smolvlm_vision": _usual_linears,
 }
-"""Linear layers of attention and MLP in the blocks of a vision tower; what pools or projects behind them is left out."""
+"""Linear layers of attention and MLP in the blocks of a vision tower, and what merges its patches in those of Qwen and GLM;
+what else pools or projects behind them is left out."""

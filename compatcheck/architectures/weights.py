@@ -247,7 +247,9 @@ def counts_from_tensors(config: Mapping[str, object], tensors: Mapping[str, int]
         InputError: a key of the configuration has the wrong type.
     """
     keys = read_keys(config, path) or Keys(config, ClassDefaults({}, {}, {}), path=path)
-    model_type, layers, tied = config.get("model_type"), _count_blocks(keys), _is_tied(keys)
+    model_type, layers = config.get("model_type"), _count_blocks(keys)
+    known = count_keys(keys) if model_type else None
+    tied = _is_tied(keys, known)
     sums = dict.fromkeys(("blocks", "embedding", "lm_head", "vision", "other"), 0)
     experts: dict[str, int] = {}
     for name, numel in tensors.items():
@@ -281,6 +283,8 @@ def counts_from_tensors(config: Mapping[str, object], tensors: Mapping[str, int]
         expert_per_layer=max(experts.values(), default=0),
         vision=sums["vision"],
         other=sums["other"],
+        tower=() if known is None else known.tower,
+        linears=() if known is None else known.linears,
     )
 
 
@@ -292,8 +296,7 @@ def _count_blocks(keys: Keys) -> int | None:
     return found[0] if found is not None and isinstance(found[0], int) else None
 
 
-def _is_tied(keys: Keys) -> bool:
-    counts = count_keys(keys) if keys.config.get("model_type") else None
+def _is_tied(keys: Keys, counts: ParameterCounts | None) -> bool:
     if counts is not None:
         return 2 * counts.lm_head < counts.embedding
     found = dimensions(keys.config).get("model.tie_word_embeddings")

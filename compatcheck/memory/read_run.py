@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.architectures.adapters import (
-    LOW_RANK,
-    OF_TOWER,
-    count_adapters,
-    count_tower_adapters,
-    default_targets,
-    name_linears,
-)
+from compatcheck.architectures.adapters import LOW_RANK, OF_TOWER, default_targets, name_linears
 from compatcheck.architectures.heads import has_vocabulary
 from compatcheck.core.estimate import Assumption
+from compatcheck.memory.adapter_counts import AdapterCount, count_adapters
 from compatcheck.memory.asked_facts import Given
 from compatcheck.memory.precision import adapter_bytes, copy_bytes, read_precision
 from compatcheck.memory.run import EVALUATED_BY_LOSS, Model, Parallelism, Precision, Run, RunReading, read_numbers
@@ -21,7 +15,8 @@ from compatcheck.memory.run import EVALUATED_BY_LOSS, Model, Parallelism, Precis
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from compatcheck.architectures.parts import TowerLinear
+    from compatcheck.architectures.adapters import Adapted
+    from compatcheck.architectures.parts import LinearLayer
     from compatcheck.core.environment import Environment
     from compatcheck.core.facts import Fact, Value
 
@@ -78,7 +73,8 @@ def read_run(
             "query and value projections, peft's default for most types",
         )
     names = tuple(str(name) for name in targets) if isinstance(targets, tuple) else ()
-    adapters, copied, trainable = _count_trainable(source, model, peft, rank, names)
+    found = count_adapters(source, model, peft, rank, names, versions)
+    adapters, copied, trainable = _count_trainable(source, model, peft, rank, found)
     if source.needs:
         return RunReading(None, tuple(source.assumptions.values()), tuple(dict.fromkeys(source.needs)))
     width = adapter_bytes(source, precision, versions.get("peft"))
@@ -101,11 +97,14 @@ def read_run(
         precision=precision,
         trainable=trainable,
         adapters=adapters,
+        adapted=found.layers,
+        summed=_count_summed(source, model, found.layers),
+        adapters_range=(adapters - found.fewer, adapters + found.more),
         copied=copied,
         copy_bytes=copy_bytes(source, precision, parallel.sharding),
         peft=peft,
         rank=rank,
-        targets=names,
+        targets=found.targets,
         adapter_bytes=width,
         mixed=source.get("training.mixed_precision") in {"bf16", "fp16"},
         lora_dropout=float(source.get("training.lora_dropout") or 0),  # type: ignore[arg-type]  # a float fact
@@ -425,8 +424,8 @@ def read_model(source: Given, versions: Mapping[str, tuple[int, ...]]) -> Model:
         double_quantization=_truth(source.get("model.double_quantization")),
         linears=linears,
         gated=gated,
-        tower=_read_linears(source, "model.tower_linears"),
-        unequal=_read_linears(source, "model.block_linears") if linears == model_type else (),
+        tower=_read_layers(source, "model.tower_linears"),
+        listed=_read_layers(source, "model.block_linears"),
         latent=source.integer("model.latent_cache_width", 0),
     )
 
@@ -511,16 +510,13 @@ _OF_TOKENS = {None, "causal_lm", "pretrain", "sft"}
 
 
 def _count_trainable(
-    source: Given, model: Model, peft: str | None, rank: int, targets: tuple[str, ...]
+    source: Given, model: Model, peft: str | None, rank: int, found: AdapterCount
 ) -> tuple[int, int, int]:
     """Return adapter parameters, parameters trained in full beside them, and all trainable ones."""
     adapters = full = 0
     if peft in LOW_RANK:
-        adapters = count_adapters(model, rank, targets, decomposed=peft == "dora")
-        adapters += _count_of_parameters(source, model, rank)
-        if model.tower:
-            adapters += count_tower_adapters(model.tower, rank, targets, decomposed=peft == "dora")
-        elif model.vision and any(name.startswith(OF_TOWER) for name in targets):
+        adapters = found.parameters + _count_of_parameters(source, model, rank)
+        if model.vision and not model.tower and any(name.startswith(OF_TOWER) for name in found.targets):
             source.integer("model.trainable_parameters")  # of a tower that nobody listed
     saved = source.get("training.lora_modules_to_save")
     if peft is not None and isinstance(saved, tuple):
@@ -540,8 +536,8 @@ def _count_trainable(
     return trainable, 0, trainable
 
 
-def _read_linears(source: Given, fact: str) -> tuple[TowerLinear, ...]:
-    """Return the linear layers of the vision tower, or of unequal blocks, where there are any.
+def _read_layers(source: Given, fact: str) -> tuple[LinearLayer, ...]:
+    """Return the linear layers that a fact lists, where it does.
 
     Raises:
         UsageError: they are told otherwise than a file's are.
@@ -549,15 +545,24 @@ def _read_linears(source: Given, fact: str) -> tuple[TowerLinear, ...]:
     lines = source.get(fact)
     if not isinstance(lines, tuple):
         return ()
-    from compatcheck.architectures.parts import read_tower_linear  # noqa: PLC0415 (only of a model with such layers)
+    from compatcheck.architectures.parts import read_linear_layer  # noqa: PLC0415 (only of a model with some)
 
     try:
-        return tuple(map(read_tower_linear, map(str, lines)))
+        return tuple(map(read_linear_layer, map(str, lines)))
     except ValueError as error:
         from compatcheck.core.errors import UsageError  # noqa: PLC0415 (on the way to an error)
 
         hint = "give each as: attn.proj 32x1280x1280 (name, blocks x inputs x outputs)"
         raise UsageError(f"{fact} holds what is no linear layer", hint=hint) from error
+
+
+def _count_summed(source: Given, model: Model, layers: tuple[Adapted, ...]) -> int:
+    """Count the parameters of routed experts that adapters are made for as a whole, by their names or those of their layers."""
+    named = source.get("training.lora_target_parameters")
+    kinds = {str(name).rpartition("experts.")[2] for name in named} if isinstance(named, tuple) else set()
+    thirds = 2 * ("gate_up_proj" in kinds) + ("down_proj" in kinds)
+    turned = sum(one.layer.blocks * one.layer.inputs * one.layer.outputs for one in layers if one.is_parameter)
+    return max(turned, model.expert * thirds // 3)
 
 
 def _count_of_parameters(source: Given, model: Model, rank: int) -> int:

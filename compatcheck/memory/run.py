@@ -9,7 +9,8 @@ from compatcheck.core.estimate import NOTHING, Assumption, Size
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from compatcheck.architectures.parts import TowerLinear
+    from compatcheck.architectures.adapters import Adapted
+    from compatcheck.architectures.parts import LinearLayer
 
 
 EVALUATED_BY_LOSS = frozenset({"dpo", "kto"})
@@ -50,10 +51,10 @@ class Model(NamedTuple):
     """Whose names the linear layers of a block have (`architectures.adapters.name_linears`)."""
     gated: bool = True
     """The MLP has a gate, where its recipe leaves it open."""
-    tower: tuple[TowerLinear, ...] = ()
+    tower: tuple[LinearLayer, ...] = ()
     """Linear layers in the blocks of the vision tower, where its type is known."""
-    unequal: tuple[TowerLinear, ...] = ()
-    """Linear layers of the language model's blocks where these differ and have the names of transformers."""
+    listed: tuple[LinearLayer, ...] = ()
+    """Linear layers of the language model, where its blocks have experts or differ and its formula tells them."""
     latent: int = 0
     """Width of what latent attention keeps of a token in each layer; 0 where keys and values are kept."""
 
@@ -139,6 +140,12 @@ class Run(NamedTuple):
     """Parameters that receive gradients, adapters included."""
     adapters: int
     """Parameters added by the adapter method, part of `trainable`."""
+    adapted: tuple[Adapted, ...]
+    """Layers that get them, where `Model.listed` tells them."""
+    summed: int
+    """Parameters of routed experts to which an update is added as a whole, beside the frozen ones."""
+    adapters_range: tuple[int, int]
+    """Fewest and most parameters that adapters may have, by releases that nobody names."""
     copied: int
     """Parameters of modules that peft trains in full and keeps a frozen original of (``modules_to_save``)."""
     copy_bytes: float

@@ -1,13 +1,10 @@
 """Facts that follow from other facts by arithmetic or by the meaning of a setting; each names what it was derived from."""
 
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from compatcheck.core.document import SPREADING
 from compatcheck.core.facts import Fact, Value
-
-if TYPE_CHECKING:
-    from compatcheck.architectures.parts import TowerLinear
 
 
 class Derivation(NamedTuple):
@@ -184,14 +181,15 @@ class _Widths(NamedTuple):
     vocab: int
     linears: str
     gated: bool
-    unequal: "tuple[TowerLinear, ...]"
 
 
 _WIDTHS = (
     "model.hidden_size", "model.intermediate_size", "model.num_attention_heads", "model.num_key_value_heads", "model.head_dim",
     "model.num_hidden_layers",
 )  # fmt: skip
-_UNEQUAL = ("training.lora_target_parameters", "model.num_experts", "model.attention_layers")
+_UNEQUAL = (
+    "training.lora_target_parameters", "model.num_experts", "model.attention_layers", "model.block_linears",
+)  # fmt: skip
 _UNCOUNTED = (*_UNEQUAL, "training.lora_modules_to_save", "model.vision_parameters")
 """What has parameters that the widths of dense and equal blocks do not give."""
 FROZEN_INPUTS = "training.frozen_inputs"
@@ -205,7 +203,6 @@ def _read_widths(facts: Mapping[str, Fact], besides: tuple[str, ...]) -> _Widths
         besides: facts that no run has whose blocks are such.
     """
     from compatcheck.architectures.adapters import list_linears, name_linears  # noqa: PLC0415 (only with adapters)
-    from compatcheck.architectures.parts import read_tower_linear  # noqa: PLC0415 (only with adapters)
 
     if "training.framework" in facts and "program.code" not in facts:
         return None  # whose models a program trains is one of its traits, which come last
@@ -219,15 +216,10 @@ def _read_widths(facts: Mapping[str, Fact], besides: tuple[str, ...]) -> _Widths
         for name in ("model.model_type", SHARDING, "program.runs_transformers", "model.gated_mlp", "model.vocab_size")
     )
     linears = name_linears(str(kind or ""), sharding, runs_transformers=of_transformers)
-    listed = facts.get("model.block_linears") if linears == kind else None
-    unequal = (
-        () if listed is None or not isinstance(listed.value, tuple) else tuple(map(read_tower_linear, listed.value))
-    )
-    others = {*besides} - ({"model.attention_layers"} if unequal else set())
-    if any(name in facts and facts[name].value for name in others) or (list_linears(linears) is None and not unequal):
+    if any(name in facts and facts[name].value for name in besides) or list_linears(linears) is None:
         return None
     sizes: Any = (hidden, intermediate, heads * width, kv_heads * width, layers, vocab or 0)  # type: ignore[operator]  # as tested
-    return _Widths._make((*sizes, linears, gated is not False, unequal))
+    return _Widths._make((*sizes, linears, gated is not False))
 
 
 def _count_adapters(facts: Mapping[str, Fact]) -> Fact | None:
@@ -335,7 +327,7 @@ def derive_frozen_inputs(facts: dict[str, Fact], undecided: Collection[str] = ()
     if any(name in undecided and name not in facts for name in asked):
         return
     shape = _read_widths(facts, _UNEQUAL)
-    if shape is None or shape.unequal:
+    if shape is None:
         return
     from compatcheck.architectures.adapters import default_targets, measure_frozen_inputs  # noqa: PLC0415 (as above)
 

@@ -70,6 +70,7 @@ _FUNCTIONS = {
     "trained_parameters": 0,
     "shard_ranks": 0,
     "fused_experts": 0,
+    "turns_expert_names": 0,
     "generated_together": 0,
     "adapts_experts": 0,
 }
@@ -125,6 +126,18 @@ WRITTEN_OUT = {
         ' "dbrx", "gpt_oss", "granitemoe", "granitemoehybrid", "granitemoeshared", "jetmoe", "llama4", "llama4_text",'
         ' "qwen3_vl_moe", "qwen3_vl_moe_text"})'
     ),
+    "turns_expert_names": (
+        '(model.num_experts > 1 if declared("model.num_experts") else False)'
+        ' and declared("training.lora_target_modules") and installed("peft", ">=0.19.0")'
+        ' and installed("transformers", table("expert-parameters", "turned", model.model_type))'
+        ' and ("all-linear" in training.lora_target_modules and installed("peft", ">=0.20.0")'
+        ' and not (program.lists_linears if declared("program.lists_linears") else False)'
+        ' or (("w1" in training.lora_target_modules and "w3" in training.lora_target_modules)'
+        ' or "w2" in training.lora_target_modules'
+        ' if model.model_type in {"minimax", "minimax_m2", "mixtral"} else'
+        ' ("gate_proj" in training.lora_target_modules and "up_proj" in training.lora_target_modules)'
+        ' or "down_proj" in training.lora_target_modules))'
+    ),
     "generated_together": (
         '((rollout.global_batch_size // hardware.world_size) if program.code == "verl"'
         ' else training.micro_batch_size * training.gradient_accumulation_steps if program.code == "trl" and'
@@ -136,17 +149,7 @@ WRITTEN_OUT = {
         ' else 2 * training.micro_batch_size if program.code == "trl" and training.trainer == "online_dpo"'
         ' else training.micro_batch_size) if declared("training.framework") else training.micro_batch_size'
     ),
-    "adapts_experts": (
-        'declared("training.lora_target_parameters") or (installed("peft", ">=0.19.0") and installed("transformers", ">=5.0.0")'
-        ' and (("all-linear" in training.lora_target_modules and installed("peft", ">=0.20.0"))'
-        ' or ((("w1" in training.lora_target_modules and "w3" in training.lora_target_modules)'
-        ' or "w2" in training.lora_target_modules) if model.model_type in {"minimax", "minimax_m2", "mixtral"}'
-        ' else ("gate_proj" in training.lora_target_modules and "up_proj" in training.lora_target_modules)'
-        ' or "down_proj" in training.lora_target_modules))'
-        ' and model.model_type in {"deepseek_v2", "deepseek_v3", "dots1", "ernie4_5_moe", "flex_olmo", "glm4_moe",'
-        ' "glm4_moe_lite", "glm4v_moe", "hunyuan_v1_moe", "longcat_flash", "minimax", "minimax_m2", "mixtral", "olmoe",'
-        ' "qwen3_moe", "qwen3_next", "qwen3_omni_moe", "solar_open"} if declared("training.lora_target_modules") else False)'
-    ),
+    "adapts_experts": 'declared("training.lora_target_parameters") or turns_expert_names()',
     "attention_layers": ('model.attention_layers if declared("model.attention_layers") else model.num_hidden_layers'),
 }
 """Functions that stand for an expression, so that rules which ask the same forget the same settings as seldom as one:
@@ -167,14 +170,14 @@ WRITTEN_OUT = {
 - ``shard_ranks``: ranks that hold one copy of the model under FSDP, split matrices and stages counted
 - ``saved_modules``: parameters of embedding and head that are trained in full beside adapters
 - ``float32_outputs``: what a model returns is float32, by weights or by accelerate, which casts it outside DeepSpeed and FSDP2
+- ``fused_experts``: the experts of a layer are parameters of several dimensions, and no linear layers
+- ``turns_expert_names``: peft turns names of adapted layers into the parameters that an expert's layers are fused into
 - ``generated_together``: sequences that one call of generate takes. verl's engine is given the rank's share of the batch
   (hf_rollout.py of v0.4.0), TRL's GRPO from 0.18 and RLOO from 0.22 steps_per_generation micro batches, by default those of one
   step (v0.18.0 grpo_trainer.py, v0.22.0 rloo_config.py), the older RLOO and PPO their local batch, 64 rows at a time
   (local_rollout_forward_batch_size; v0.9.3 rloo_config.py, v0.12.0 and v0.21.0 utils.py), online DPO two of each prompt
   (online_dpo_trainer.py of v0.11.4 to v0.23.0)
-- ``adapts_experts``: adapters lie on the fused weights of experts, named as parameters or as projections that peft turns into
-  them: v0.19.0, v0.20.0 utils/transformers_weight_conversion.py _convert_peft_config_moe, for the types that transformers
-  5.0.0 conversion_mapping.py lists
+- ``adapts_experts``: adapters lie on the fused weights of experts, named as parameters or by names that peft turns
 - ``own_layers``: layers of the program run in place of those of transformers
 """
 

@@ -36,6 +36,8 @@ FUNCTIONS = {
     "stages": "devices that the blocks of a model are shared out to",
     "moment_bytes": "bytes that the optimizer keeps of each float32 parameter besides, 8 where nobody names one",
     "reached_parameters": "parameters that backward comes by: what is trained, and beside adapters all",
+    "adapts_experts": "whether adapters lie on the fused weights of experts",
+    "turns_expert_names": "whether peft turns names of adapted layers into the parameters that an expert's layers are fused into",
     "generated_together": "sequences that one call of generate takes",
     "fused_experts": "whether a layer's experts are parameters of several dimensions, and no linears",
     "trained_parameters": "parameters that are trained; where nobody counts them, none of those that adapters leave frozen",

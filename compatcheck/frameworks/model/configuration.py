@@ -100,10 +100,9 @@ def make_model_document(
             skipped.append(Skipped(source._replace(key=key), error.message, error.hint))
     if counts is not None:
         statements.extend(Statement(fact, words, getattr(counts, field)) for fact, field in _COUNTS.items())
-        if counts.linears:
-            statements.append(Statement("model.block_linears", words, tuple(sorted(map(str, counts.linears)))))
-        if counts.tower:
-            statements.append(Statement("model.tower_linears", words, tuple(sorted(map(str, counts.tower)))))
+        for fact, layers in (("model.tower_linears", counts.tower), ("model.block_linears", counts.linears)):
+            if layers:
+                statements.append(Statement(fact, words, tuple(sorted(map(str, layers)))))
         if counts.unused is not None:
             statements.append(Statement("model.tower_outputs_unused", words, counts.unused))
     else:

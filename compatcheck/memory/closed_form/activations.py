@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.estimate import Component, Size
-from compatcheck.memory.closed_form.adapters import kept_per_token
+from compatcheck.core.estimate import Component, Size, exactly
+from compatcheck.memory.closed_form.adapters import kept_per_token, summed_experts
 from compatcheck.memory.closed_form.experts import routed_width
 from compatcheck.memory.closed_form.layers import (
     LITGPT,
@@ -69,17 +69,20 @@ def activations(run: Run, *, last_stage: bool = False) -> Activations:
         high *= 2 - 1 / model.experts_per_token if model.experts_per_token else 1
     block = Size(int(low * tokens), int(each * tokens), int(high * tokens))
     recomputed = Size(int(low * at_once), int(each * at_once), int(high * at_once))
+    weights, gradient = summed_experts(run)
+    block, recomputed = block + exactly(weights), recomputed + exactly(weights)
     stream = precision.residual * model.hidden / (run.parallel.tensor if run.sequence_parallel else 1)
     outside = tokens * (saved_outside(recipe, run))
     moment = transient(recipe, at, run.sequence) * at_once / run.parallel.tensor
     if _gathers_inputs(run):  # what is gathered in front of a matrix, and its product before that is reduced and split
         moment += 2 * at.compute * model.hidden * at_once * (1 - 1 / run.parallel.tensor)
-    gradients = Size(int(moment * 0.8), int(moment), int(moment * 1.5))
+    gradients = Size(int(moment * 0.8), int(moment), int(moment * 1.5)) + exactly(gradient)
     copies = 1 if last_stage else in_flight(run)
     many = f" × {copies} micro batches in flight" if copies > 1 else ""
     moment = forward_peak(recipe, at, run.sequence) * at_once
-    passing = Size(int(moment * 0.9), int(moment), int(moment * 1.3))
+    passing = Size(int(moment * 0.9), int(moment), int(moment * 1.3)) + exactly(weights)
     nothing = Size(0, 0, 0)
+    more = f" + {weights:,.0f} B of adapted expert weights in each" if weights else ""
     if run.optimizer is None:
         return Activations(nothing, outside, nothing, nothing, passing, "one block at a time, nothing is kept")
     if run.checkpointing:
@@ -92,13 +95,13 @@ def activations(run: Run, *, last_stage: bool = False) -> Activations:
             kept, whole = int(2 * stream * tokens), min(2, whole)
         words = f"{stream:,.0f} B × {tokens:,} tokens × {inputs} block inputs{many}"
         if whole:
-            words += f" + {each:,.0f} B × {tokens:,} tokens × {layers - inputs} blocks{many}"
+            words += f" + {each:,.0f} B × {tokens:,} tokens × {layers - inputs} blocks{many}{more}"
         kept_all = Size(kept, kept, int(kept * 1.02)) + _times(block, whole)
         return Activations(kept_all, outside, recomputed, gradients, passing, words)
     count = layers * copies
     if run.activation_offloading:
         count = 2
-    words = f"{each:,.0f} B × {tokens:,} tokens × {layers} blocks{many}"
+    words = f"{each:,.0f} B × {tokens:,} tokens × {layers} blocks{many}{more}"
     return Activations(_times(block, count), outside, nothing, gradients, nothing, words)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.architectures.adapters import LOW_RANK, target_shapes
+from compatcheck.architectures.adapters import LOW_RANK, is_expert, target_shapes
 from compatcheck.memory.closed_form.layers import LITGPT
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ def kept_per_token(run: Run) -> float:
     """
     if not run.adapters:
         return 0.0
+    if run.adapted:
+        return _kept_of_listed(run)
     shapes = target_shapes(run.model, run.targets)
     compute, own = run.precision.compute, run.adapter_bytes
     inputs = sum(width for _, width, _ in shapes)
@@ -36,15 +38,59 @@ def kept_per_token(run: Run) -> float:
         return (
             own * inputs
         )  # each multiplies or rotates a tensor of that width, and keeps it for the gradient of its factor
-    ranks = run.rank * len(shapes)
+    once = sum({feed: width for feed, width, _ in shapes}.values())
+    return _kept_of_low_rank(run, inputs, once, run.rank * len(shapes))
+
+
+def _kept_of_low_rank(run: Run, inputs: float, once: float, ranks: float) -> float:
+    """Return bytes per token of so many inputs, with shared ones counted ``once``, and of products with the first factors."""
+    compute, own = run.precision.compute, run.adapter_bytes
     shared = run.mixed and run.model.quantization is not None and run.precision.residual <= compute
     if own > compute and not shared:
         kept = (compute if run.mixed else own) * (inputs + ranks)
     elif run.lora_dropout:
         kept = compute * (inputs + ranks)
     else:
-        kept = compute * (sum({feed: width for feed, width, _ in shapes}.values()) + ranks)
+        kept = compute * (once + ranks)
     return kept + (inputs if run.lora_dropout else 0)
+
+
+def _kept_of_listed(run: Run) -> float:
+    """Return the same where the layers of a model are listed, on average of its blocks; a token goes through some experts."""
+    model = run.model
+    inputs = ranks = 0.0
+    feeds: dict[tuple[str, int], float] = {}
+    listed = set(model.listed)
+    for one in run.adapted:
+        layer = one.layer
+        if (
+            one.is_parameter or layer not in listed
+        ):  # what parameters keep is a matter of weights, and a tower has tokens of its own
+            continue
+        each = layer.blocks / model.layers
+        if is_expert(layer):
+            each *= model.experts_per_token / max(1, model.experts)
+        inputs += each * layer.inputs
+        ranks += each * run.rank
+        feeds[layer.path.rpartition(".")[0], layer.inputs] = each * layer.inputs
+    return _kept_of_low_rank(run, inputs, sum(feeds.values()), ranks)
+
+
+def summed_experts(run: Run) -> tuple[float, float]:
+    """Return bytes that adapters of expert parameters keep for each block, and of the largest gradient in its backward.
+
+    A parameter is replaced by its sum with the update while the layer runs, and the layer keeps the sum, in the dtype of the
+    parameter, for the gradient of its input. The gradient of the sum is as large. Source: our measurement of peft 0.19.1 and
+    0.21.2 (transformers 5.24.0, a layer of Qwen3-MoE): 2.0 bytes more for each adapted bfloat16 parameter, 4.0 float32, and
+    copies of float32 factors in the parameter's dtype. What peft before 0.21 makes beside it is our rule
+    peft/expert-update-made-whole.
+    """
+    if not run.summed or run.optimizer is None:
+        return 0.0, 0.0
+    each = run.precision.compute if run.model.quantization is not None else run.precision.frozen
+    block = run.summed / run.model.layers / (run.parallel.expert * run.parallel.expert_tensor)
+    third = run.model.expert / run.model.layers / 3
+    return each * block, each * min(block, 2 * third if run.summed * 2 > run.model.expert else third)
 
 
 _PROJECTIONS = frozenset({"q_proj", "k_proj", "v_proj"})

@@ -161,6 +161,10 @@ def name_unpriced(run: Run) -> Iterator[Unmodelled]:
             yield Unmodelled(word.replace("_", " "), "either", "no formula has it")
         else:
             yield Unmodelled(feature.name, feature.direction, feature.reason)
+    fewest, most = run.adapters_range
+    if fewest < most:
+        reason = f"from {fewest:,} to {most:,} parameters: {_open_reason(run)}"
+        yield Unmodelled(_OPEN_ADAPTERS, "either", reason)
     count = count_expert_adapters(run)
     if count:
         reason = (
@@ -170,7 +174,13 @@ def name_unpriced(run: Run) -> Iterator[Unmodelled]:
         yield Unmodelled(_EXPERT_ADAPTERS, "more", reason)
 
 
-_EXPERT_ADAPTERS = "adapters of experts"
+def _open_reason(run: Run) -> str:
+    if run.model.experts and not {"peft", "transformers"} <= run.versions.keys():
+        return "what names of layers reach hangs on the releases of peft and transformers"
+    return "nobody read whether names of layers are looked for in the tower"
+
+
+_EXPERT_ADAPTERS, _OPEN_ADAPTERS = "adapters of experts", "number of adapters"
 _FUSED_EXPERTS = frozenset({"dbrx", "gpt_oss", "granitemoe", "llama4", "llama4_text", "qwen3_vl_moe"})
 """Types whose experts were parameters, and no linear layers, before transformers 5 as well (4.57.6 modeling files)."""
 
@@ -181,7 +191,7 @@ def count_expert_adapters(run: Run) -> int:
     From transformers 5 on the experts of a block are parameters, of which ``all-linear`` takes none.
     """
     model = run.model
-    if run.peft not in LOW_RANK or not (model.experts and model.expert and run.adapters):
+    if run.peft not in LOW_RANK or not (model.experts and model.expert and run.adapters) or run.adapted:
         return 0
     feeds = {feed for feed, _, _ in target_shapes(model, run.targets)}
     later = run.versions.get("transformers", (0,)) >= (5,) or model.model_type in _FUSED_EXPERTS
@@ -205,14 +215,15 @@ def widen_unpriced(run: Run, parts: Sequence[Component]) -> tuple[Component, ...
             Component(name, "workspace", size, words, "docs/memory-model.md, ranges", run.role, ("training.unpriced",))
         )
     count = count_expert_adapters(run)
-    if count:
+    fewest, most = (bound - run.adapters for bound in run.adapters_range)
+    if count or fewest < most:
         of_adapters = (one for one in parts if one.name == "adapters" or one.kind in {"gradients", "optimizer_states"})
-        size = Size(0, 0, int(total(one.size for one in of_adapters).expected * count / run.adapters))
+        each = total(one.size for one in of_adapters).expected / max(1, run.adapters)
+        size = Size(int(each * fewest), 0, int(each * (most + count)))
         words = "no formula has it; the range holds what it may change"
         source = "docs/memory-model.md, ranges"
-        found.append(
-            Component(_EXPERT_ADAPTERS, "workspace", size, words, source, run.role, ("training.lora_target_modules",))
-        )
+        name = _EXPERT_ADAPTERS if count else _OPEN_ADAPTERS
+        found.append(Component(name, "workspace", size, words, source, run.role, ("training.lora_target_modules",)))
     return tuple(found)
 
 

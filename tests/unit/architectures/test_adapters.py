@@ -16,7 +16,7 @@ from compatcheck.architectures.adapters import (
     name_linears,
     target_shapes,
 )
-from compatcheck.architectures.parts import TowerLinear, read_tower_linear
+from compatcheck.architectures.parts import LinearLayer, read_linear_layer
 from compatcheck.architectures.towers import LINEARS, TOWERS
 from compatcheck.memory.closed_form.layers import RECIPES
 
@@ -32,7 +32,6 @@ class Shape(NamedTuple):
     vocab: int = 32000
     linears: str = "llama"
     gated: bool = True
-    unequal: tuple[TowerLinear, ...] = ()
 
 
 LLAMA = Shape()
@@ -150,9 +149,9 @@ def test_a_type_that_nobody_listed_and_models_of_programs_have_llamas_names_and_
 
 
 TOWER = (
-    TowerLinear("attn.qkv", 1280, 3840, 32),
-    TowerLinear("attn.proj", 1280, 1280, 32),
-    TowerLinear("mlp.down_proj", 3420, 1280, 32),
+    LinearLayer("attn.qkv", 1280, 3840, 32),
+    LinearLayer("attn.proj", 1280, 1280, 32),
+    LinearLayer("mlp.down_proj", 3420, 1280, 32),
 )
 
 
@@ -172,7 +171,7 @@ def test_kinds_of_layers_are_told_apart_whatever_they_are_called() -> None:
 
 
 def test_a_linear_layer_is_what_its_line_says() -> None:
-    assert [read_tower_linear(str(one)) for one in TOWER] == [*TOWER]
+    assert [read_linear_layer(str(one)) for one in TOWER] == [*TOWER]
 
 
 def test_layers_of_every_tower_for_images_are_listed() -> None:
