@@ -124,7 +124,7 @@ def _without_passed_on(document: Document, passed_on: frozenset[str]) -> Documen
     own = {key.partition(".")[0] for key in TABLE}
     kept = (one for one in document.unread if one[0] not in passed_on)
     if not document.is_command:
-        kept = (one if (section := one[0].partition(".")[0]) in own else (f"{section}.*", None) for one in kept)
+        kept = (one if (section := one[0].partition(".")[0]) in own else (section, None) for one in kept)
     return document._replace(unread=tuple(dict.fromkeys(kept)))
 
 

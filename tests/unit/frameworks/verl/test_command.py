@@ -866,4 +866,4 @@ def test_files_that_a_file_composes_from_lie_beside_it_or_where_hydra_looks(tmp_
     )
     told = {fact: value(found, "actor", fact) for fact in ("model.name", "rollout.n", "rollout.gpu_memory_utilization")}
     assert told == {"model.name": "Qwen/Qwen2.5-7B", "rollout.n": 8, "rollout.gpu_memory_utilization": 0.7}
-    assert {place.key for place, *_ in found.unread} == {"custom.*", "seed.*"}
+    assert {place.key for place, *_ in found.unread} == {"custom", "seed"}
