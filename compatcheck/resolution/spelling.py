@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.frameworks.keys import find_keys
-from compatcheck.resolution.known_keys import releases_of_keys
+from compatcheck.resolution.known_keys import name_of, releases_of_keys
 from compatcheck.rules.programs import find_program, lineage
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ def find_spellings(
 
 def _rank(document: Document, name: str, key: str, scope: FactScope) -> int | None:
     """Return how far down its program has a key at the installed release, last where nothing tells, None where it has not."""
-    programs, releases = lineage(document.reader), releases_of_keys(document.reader, scope.rules)
-    if _is_unknown(key, releases, scope):
+    programs, releases = lineage(document.reader), releases_of_keys(document, scope.rules)
+    if _is_unknown(name_of(key, document), releases, scope):
         return None
     rows = [
         (row["key"], index, _judge(row, scope))

@@ -21,6 +21,7 @@ from compatcheck.core.textfile import read_bytes
 from compatcheck.frameworks.accelerate import configuration as accelerate
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
+from compatcheck.frameworks.keys import SILENT
 from compatcheck.frameworks.python_script.calls import Given, Script, parse_script, too_deep
 from compatcheck.frameworks.python_script.changes import CHECKPOINTING, DTYPES, LOSS, TRAINABLE, Change, Changes
 from compatcheck.frameworks.python_script.handed_on import HandedOn, find_handed_on, parse_started
@@ -389,6 +390,8 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         gaps=(*main.gaps, *found.gaps),
         calls=found.calls,
         of_code=frozenset(known.keys() | found.of_code),
+        of_others=frozenset(found.of_loading - found.of_arguments),
+        table={key: meanings for key, meanings in main.table.items() if _is_taken(key, meanings, found)},
         own_options=frozenset(script.options.values.keys() & script.names() if script.options and launched else ()),
     )
     for document in (*translated[1:], *found.documents):
@@ -396,6 +399,12 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         yield document._replace(lines=found.lines, statements=stands)
     accelerated = _accelerate(found)
     yield from (one for one in (accelerated, by_lightning) if one is not None)
+
+
+def _is_taken(key: str, meanings: tuple[Key, ...], found: Findings) -> bool:
+    """Tell whether a call of the script takes a key: the arguments' class, or another function that has it."""
+    fields = hf_trainer.TRL_TABLE if found.is_of_trl else hf_trainer.TRAINER_TABLE
+    return key in fields or key in found.calls or key in found.values or meanings is SILENT
 
 
 def _tell_trainer(found: Findings, trainers: Mapping[str, int]) -> list[Statement]:
