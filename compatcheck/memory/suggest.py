@@ -73,7 +73,8 @@ def _smaller_evaluation(values: Mapping[str, Value]) -> Iterator[SuggestedChange
 def _checkpointing(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     if not values.get("training.gradient_checkpointing"):
         changed: dict[str, Value] = {"training.gradient_checkpointing": True}
-        if "training.use_reentrant" not in values:
+        given = values.get("program.gives_input_gradients", True) or values.get("run.inputs_require_gradients")
+        if "training.use_reentrant" not in values or (values.get("training.peft") in LOW_RANK and not given):
             changed["training.use_reentrant"] = False
         yield SuggestedChange("gradient checkpointing", changed, SLOWER, "recomputes each block in backward")
 

@@ -11,6 +11,7 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.fix import TextEdit
 from compatcheck.frameworks.python_script.calls import parse_script
 from compatcheck.frameworks.python_script.meanings import keyword_of
+from compatcheck.resolution.spelling import as_python
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +54,9 @@ def edit_argument(path: str, text: str, key: str, value: Value, line: int | None
     for call in calls if "." not in inner else ():
         name = keyword_of(ast.unparse(call.func), outer)
         if call.lineno == line and name not in {keyword.arg for keyword in call.keywords}:
-            written = _write(value, _torch(outer, text)) if not inner else f"{{{json.dumps(inner)}: {_write(value, '')}}}"
+            written = (
+                _write(value, _torch(outer, text)) if not inner else f"{{{json.dumps(inner)}: {_write(value, '')}}}"
+            )
             yield from script.add(path, call, f"{name}={written}")
 
 
@@ -84,7 +87,7 @@ class _Text:
             at = self.span(call)[1] - 1
             yield TextEdit(path, at, at, argument)
             return
-        start, end = max(map(self.span, given))
+        start, end = max([*map(self.span, call.args), *map(self.span, call.keywords)])
         indent = self._text[self._text.rfind("\n", 0, start) + 1 : start]
         rest = re.compile(r"[ \t]*,[ \t]*(?:#.*)?(?=[\r\n])").match(self._text, end)
         if indent.strip():
@@ -119,6 +122,4 @@ def _write(value: Value, written: str) -> str:
     """Write a value as the script wrote the one before: a dtype of torch as such, a text in the quotes it had."""
     if isinstance(value, str) and written.startswith("torch."):
         return f"torch.{value}"
-    if isinstance(value, str):
-        return repr(value) if written.startswith("'") else json.dumps(value)
-    return str(list(value)) if isinstance(value, tuple) else repr(value)
+    return repr(value) if isinstance(value, str) and written.startswith("'") else as_python(value)

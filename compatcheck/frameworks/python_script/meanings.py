@@ -456,6 +456,13 @@ def _take_model(call: Call, found: Findings) -> None:
     _leave_open(call, (dtype, "attn_implementation", "load_in_4bit", "use_cache"), found)
     _take_engine(call, found)
     _take_fast(call, found)
+    _take_loading(call, found)
+    if not call.is_open and not _NAMES_ATTENTION.search(ast.unparse(found.objects.script.tree)):
+        found.of_code.add("attn_implementation")  # whatever a command says, for nobody hands it on
+
+
+def _take_loading(call: Call, found: Findings) -> None:
+    """Take what a model is loaded with."""
     for key, given in call.keywords.items():
         if key in _LOADING:
             found.take(key, given, call)
@@ -471,8 +478,6 @@ def _take_model(call: Call, found: Findings) -> None:
                 found.open(call, SHARDING, why, since=0)
         elif key == "use_flash_attention_2" and given.value is True:
             found.take("attn_implementation", given._replace(value="flash_attention_2"), call)
-    if not call.is_open and not _NAMES_ATTENTION.search(ast.unparse(found.objects.script.tree)):
-        found.of_code.add("attn_implementation")  # whatever a command says, for nobody hands it on
 
 
 _NAMES_ATTENTION = re.compile(r"attn|flash_?att|\bconfig=", re.IGNORECASE)
