@@ -196,6 +196,7 @@ def parameters_of(training: Training, text: str) -> dict[str, Any]:
     if adapter is not None:
         told = {key: value for key, value in adapter.items() if key not in {"r", "target_modules", "task_type"}}
         found["adapter"] = "+".join(["lora", *_items("", told)])
+    options |= {"per_device_eval_batch_size": 4}  # what the probe evaluates is no part of the training
     found |= {"options": "+".join(_items("", options)), "attention": attention}
     return found
 
