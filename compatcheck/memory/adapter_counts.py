@@ -98,8 +98,9 @@ def list_layouts(
     """
     table = open_builtin().section("tables/expert-parameters") or {}
 
-    def holds(of: str, release: tuple[int, ...], usual: str) -> bool:
-        text = (table.get(of) or {}).get(model_type, usual)
+    def holds(of: str, release: tuple[int, ...]) -> bool:
+        rows = table.get(of) or {}
+        text = rows.get(model_type, rows.get("*", "==0"))
         return contains(compile_specifier(text), ".".join(map(str, release))) == "yes"
 
     found = []
@@ -108,11 +109,11 @@ def list_layouts(
         for name, usual in (("transformers", _TRANSFORMERS), ("peft", _PEFT))
     )
     for transformers, peft in product(*given):
-        turned = lora and peft >= (0, 19) and holds("turned", transformers, "==0")
+        turned = lora and peft >= (0, 19) and holds("turned", transformers)
         found.append(
             Layout(
-                fused=holds("experts", transformers, ">=5.0.0"),
-                router_apart=holds("router", transformers, ">=5.0.0"),
+                fused=holds("experts", transformers),
+                router_apart=holds("router", transformers),
                 turned=turned,
                 all_turned=turned and peft >= (0, 20),
                 listed=listed,

@@ -122,9 +122,7 @@ WRITTEN_OUT = {
         ' and training.fsdp_sharding_strategy in ("hybrid_shard", "hybrid_shard_zero2") else hardware.world_size'
     ),
     "fused_experts": (
-        'model.expert_parameters > 0 and (installed("transformers", ">=5.0.0") or model.model_type in {"aria", "aria_text",'
-        ' "dbrx", "gpt_oss", "granitemoe", "granitemoehybrid", "granitemoeshared", "jetmoe", "llama4", "llama4_text",'
-        ' "qwen3_vl_moe", "qwen3_vl_moe_text"})'
+        'model.expert_parameters > 0 and installed("transformers", table("expert-parameters", "experts", model.model_type))'
     ),
     "turns_expert_names": (
         '(model.num_experts > 1 if declared("model.num_experts") else False)'
@@ -139,15 +137,12 @@ WRITTEN_OUT = {
         ' or "down_proj" in training.lora_target_modules))'
     ),
     "generated_together": (
-        '((rollout.global_batch_size // hardware.world_size) if program.code == "verl"'
-        ' else training.micro_batch_size * training.gradient_accumulation_steps if program.code == "trl" and'
-        ' (training.trainer == "grpo" and installed("trl", ">=0.18")'
-        ' or training.trainer == "rloo" and installed("trl", ">=0.22"))'
-        ' else min(64, training.micro_batch_size * training.gradient_accumulation_steps) if program.code == "trl" and'
-        ' (training.trainer == "rloo" and installed("trl", ">=0.9.3")'
-        ' or training.trainer == "ppo" and installed("trl", ">=0.12"))'
-        ' else 2 * training.micro_batch_size if program.code == "trl" and training.trainer == "online_dpo"'
-        ' else training.micro_batch_size) if declared("training.framework") else training.micro_batch_size'
+        "(rollout.global_batch_size // hardware.world_size if program.generates_at_once == 'share'"
+        " else training.micro_batch_size * training.gradient_accumulation_steps if program.generates_at_once == 'step'"
+        " else min(64, training.micro_batch_size * training.gradient_accumulation_steps)"
+        " if program.generates_at_once == 'step_by_64'"
+        " else 2 * training.micro_batch_size if program.generates_at_once == 'pairs' else training.micro_batch_size)"
+        ' if declared("training.framework") else training.micro_batch_size'
     ),
     "adapts_experts": 'declared("training.lora_target_parameters") or turns_expert_names()',
     "attention_layers": ('model.attention_layers if declared("model.attention_layers") else model.num_hidden_layers'),
@@ -172,11 +167,7 @@ WRITTEN_OUT = {
 - ``float32_outputs``: what a model returns is float32, by weights or by accelerate, which casts it outside DeepSpeed and FSDP2
 - ``fused_experts``: the experts of a layer are parameters of several dimensions, and no linear layers
 - ``turns_expert_names``: peft turns names of adapted layers into the parameters that an expert's layers are fused into
-- ``generated_together``: sequences that one call of generate takes. verl's engine is given the rank's share of the batch
-  (hf_rollout.py of v0.4.0), TRL's GRPO from 0.18 and RLOO from 0.22 steps_per_generation micro batches, by default those of one
-  step (v0.18.0 grpo_trainer.py, v0.22.0 rloo_config.py), the older RLOO and PPO their local batch, 64 rows at a time
-  (local_rollout_forward_batch_size; v0.9.3 rloo_config.py, v0.12.0 and v0.21.0 utils.py), online DPO two of each prompt
-  (online_dpo_trainer.py of v0.11.4 to v0.23.0)
+- ``generated_together``: sequences that one call of generate takes
 - ``adapts_experts``: adapters lie on the fused weights of experts, named as parameters or by names that peft turns
 - ``own_layers``: layers of the program run in place of those of transformers
 """
