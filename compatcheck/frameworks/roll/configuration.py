@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.document import LEFT_OUT, Document, Gap, Statement
 from compatcheck.core.source import Skipped, Source
-from compatcheck.frameworks.composition import merge_options, retell
+from compatcheck.frameworks.composition import merge_options, retell_counted
 from compatcheck.frameworks.conversions import LEAVE, constant, share
 from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Names, Table
 from compatcheck.frameworks.launch.arguments import (
@@ -138,20 +138,18 @@ def compose(*documents: Document) -> tuple[Document, ...]:
     others = tuple(_find_others(first, values, roles))
     said = {one.reason for one in others}
     return tuple(
-        retell(
+        retell_counted(
             document._replace(
                 skipped=(
                     *(one for one in document.skipped if one.reason not in said),
                     *(others if document is first else ()),
                 )
             ),
-            {
-                key: settled[key]
-                for key, one in document.options.items()
-                if whole.get(key) is one and not key.startswith(unused)
-            },
+            whole,
+            settled,
             meanings,
             known if document is first else (),
+            unused,
         )
         for document in documents
     )
