@@ -239,26 +239,32 @@ def _table(results: list[Result]) -> Iterator[str]:
     for result in results:
         if result.error is not None:
             by_source[result.source].append(result)
-    medians = []
     for source, group in by_source.items():
-        medians.append(statistics.median(abs(result.error or 0) for result in group))
         yield f"| {source} | {_row(group)} |"
     everything = [result for group in by_source.values() for result in group]
     if everything:
         yield f"| all peaks | {_row(everything)} |"
-        yield f"| median over the sources | {len(medians)} | {statistics.median(medians):.1%} | | | | |"
+        middle, last = (statistics.median(map(get, by_source.values())) for get in (_median, _last))
+        yield f"| median over the sources | {len(by_source)} | {middle:.1%} | {last:.1%} | | | |"
 
 
 def _row(group: list[Result]) -> str:
-    errors = [result.error or 0 for result in group]
     sizes = [
         (result.size, result.reported) for result in group if result.size is not None and result.reported is not None
     ]
     inside = sum(size.low <= reported <= size.high for size, reported in sizes) / len(sizes)
     width = statistics.median((size.high - size.low) / size.expected for size, _ in sizes)
-    error, signed = statistics.median(map(abs, errors)), statistics.median(errors)
-    last = sorted(map(abs, errors))[math.ceil(0.95 * len(errors)) - 1]
-    return f"{len(group)} | {error:.1%} | {last:.1%} | {signed:+.1%} | {inside:.0%} | {width:.0%}"
+    signed = statistics.median(result.error or 0 for result in group)
+    return f"{len(group)} | {_median(group):.1%} | {_last(group):.1%} | {signed:+.1%} | {inside:.0%} | {width:.0%}"
+
+
+def _median(group: list[Result]) -> float:
+    return statistics.median(abs(result.error or 0) for result in group)
+
+
+def _last(group: list[Result]) -> float:
+    """Return the 95th percentile."""
+    return sorted(abs(result.error or 0) for result in group)[math.ceil(0.95 * len(group)) - 1]
 
 
 def _verdicts(results: list[Result]) -> Iterator[str]:
