@@ -6,8 +6,8 @@ arrives is taken in a first backward, before which there was none, and in the ne
 Neither is the last of a step, so that both reduce nothing; with ``micro_batches`` 1 both are. Plain SGD has no states.
 
 Prediction: 0. Their values are in the buffer, and backward makes new ones. Until 0.16.4 ``backward`` begins with
-``clear_lp_grads()``, which sets them to None; from 0.16.5 on it fills them with zeros, and all of them lie beside the activations:
-2 bytes for each trained weight. ``peak_growth_bytes`` is by how much the peak of backward is higher than in the first: all of it
+``clear_lp_grads()``, which sets them to None; from 0.16.5 on it fills them with zeros, and all lie beside the activations: 2
+bytes for each trained weight. ``peak_growth_bytes`` is by how much the peak of backward is higher than in the first: all of it
 where activations (``rows``) are most of the peak, one matrix where they are nothing. Source: deepspeed/runtime/bf16_optimizer.py.
 """
 
