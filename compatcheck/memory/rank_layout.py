@@ -40,7 +40,8 @@ def find_contradiction(roles: Mapping[str, Facts], environment: Environment | No
     trl/trainer/grpo_trainer.py); vLLM and SGLang refuse heads that are none of its tensor-parallel ranks (vLLM v0.14.0
     vllm/config/model.py verify_with_parallel_config), where SGLang's attention is not replicated. LitGPT has quantised bases on
     one device alone (`program.quantises_on_one_device`), and asserts that a batch holds a micro batch for each rank
-    (`program.refuses_part_batches`). TRL's GRPO asks for whole groups of completions (`program.fills_groups`).
+    (`program.refuses_part_batches`). TRL's GRPO asks for whole groups of completions (`program.fills_groups`),
+    its KTO for two sequences in a micro batch (`program.least_micro_batch`).
     """
     for role, facts in roles.items():
         sharding, stage = facts.get("training.sharding"), facts.get("training.zero_stage")
@@ -91,6 +92,9 @@ def find_contradiction(roles: Mapping[str, Facts], environment: Environment | No
                 f"a batch of {batch} leaves each of {world // split} data-parallel ranks{of} less than a micro batch of {key}: "  # type: ignore[operator]  # as above
                 "take a larger batch, a smaller micro batch or fewer devices"
             )
+        least = _count(facts, "program.least_micro_batch")
+        if key is not None and least is not None and key < least and not counts_all:
+            return f"the program refuses a micro batch of {key}{of} and needs {least}: take one of at least {least}"
         found = None if world is None or key is None else _find_part_group(facts, key * (world // split), of)
         if found is not None:
             return found

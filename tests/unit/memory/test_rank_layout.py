@@ -35,6 +35,14 @@ def test_what_no_program_arranges_has_no_estimate_and_a_reason(changes, words):
     assert words in found.verdict.primary
 
 
+@pytest.mark.parametrize(("least", "micro", "ends"), [(2, 1, True), (2, 2, False), (None, 1, False)])
+def test_a_micro_batch_below_the_least_that_a_program_takes(least: int | None, micro: int, *, ends: bool) -> None:
+    """TRL 0.12.0 to 1.16.0 kto_trainer.py: the divergence is estimated with the other sequences of the batch."""
+    values = {"training.micro_batch_size": micro, "program.least_micro_batch": least}
+    facts = Facts({name: Fact(name, value, "set") for name, value in values.items() if value is not None})
+    assert (find_contradiction({"train": facts}) is not None) is ends
+
+
 @pytest.mark.parametrize(
     ("within", "micro", "ranks", "steps", "ends"),
     [
