@@ -94,7 +94,7 @@ def find_contradiction(roles: Mapping[str, Facts], environment: Environment | No
             )
         least = _count(facts, "program.least_micro_batch")
         if key is not None and least is not None and key < least and not counts_all:
-            return f"the program refuses a micro batch of {key}{of} and needs {least}: take one of at least {least}"
+            return f"the program refuses a micro batch of {key}{of} and needs {least}: take a micro batch of at least {least}"
         found = None if world is None or key is None else _find_part_group(facts, key * (world // split), of)
         if found is not None:
             return found
