@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.estimate import THE_LEAST, Assumption, Estimate, Verdict
 from compatcheck.core.facts import Fact, Facts
+from compatcheck.core.report import FindingRemedy
 from compatcheck.core.summary import range_text
 from compatcheck.core.units import format_bytes
 from compatcheck.memory.closed_form.estimate import CHECKPOINTING
@@ -310,10 +311,14 @@ def rate_deciding(findings: tuple[Finding, ...], estimate: Estimate) -> tuple[Fi
     packages = tuple(dict.fromkeys(fact for one in waiting for fact in one.facts if "." not in fact.name))
     places = tuple(source for fact in packages for source in fact.sources)
 
+    refused = None if estimate.phases else (estimate.verdict.primary or "").rpartition(": ")[2]
+
     def rate(finding: Finding) -> Finding:
         if finding.is_about_fit:
             facts, locations = (*packages, *finding.facts), (*places, *finding.locations)
             return finding._replace(severity=severity, facts=facts, locations=locations)
+        if refused and any(fact.name == "estimate.verdict" for fact in finding.facts):
+            return finding._replace(remedies=(FindingRemedy(refused, None, "unsafe"),))
         key = finding.rule_id, finding.role
         if key in (deciding if finding.status == "affected" else possible):
             said = words if finding.status == "affected" else open_words

@@ -28,6 +28,7 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import CONFIGURATIONS, POLICY_FILE, STANDARD_INPUT, read_bytes, read_standard_input
 from compatcheck.frameworks.beside import find_beside
 from compatcheck.frameworks.embedded import Piece, holds_recipes
+from compatcheck.frameworks.python_script.notebook import SUFFIX
 from compatcheck.frameworks.recognise import (
     find_unread_launch,
     is_launch_script,
@@ -217,7 +218,9 @@ def _find_unread(file: str, kind: str | None, files: Files, *, named: bool) -> I
     try:
         if files.size_bytes(file) > MAX_WALKED_BYTES or b"\0" in files.read_bytes(file, HEAD_BYTES):
             return
-    except OSError:  # nothing tells that it is an input
+    except OSError as error:  # nothing but the name tells that it may be an input
+        if file.lower().endswith((SUFFIX, ".py")):
+            yield Skipped(Source(file), f"cannot be read: {error.strerror}", "make it readable", named=named)
         return
     found = find_unread_launch(file, files)
     if found is not None:

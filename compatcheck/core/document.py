@@ -126,6 +126,8 @@ class Document(NamedTuple):
     """Whether it is what the fields of a script's own classes hold, which a command and a file of arguments win over."""
     of_code: frozenset[str] | None = None
     """Keys that code sets by itself, which no command line and no file of arguments reaches; None for what is no code."""
+    of_others: frozenset[str] = frozenset()
+    """Keys that code hands to transformers where it loads the model: no releases of its program say anything of these."""
     calls: Mapping[str, int] = {}
     """Line of the call that would take a key which code does not give; under an empty name, of the one that takes all others.
 

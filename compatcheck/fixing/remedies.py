@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import CompiledRule, RuleSet
 
+_UNTRIED = frozenset({"env", "note"})
+"""What a remedy asks for that is neither a release nor a setting."""
 _MOST_TRIED = 8
 """Releases of a package that are tried for one remedy."""
 
@@ -50,12 +52,16 @@ def _try_all(finding: Finding, subject: Subject, rules: RuleSet, evaluation: Eva
     rule = rules.find(finding.rule_id)
     if rule is None:
         return
+    remedies = rules.texts(rule).remedies
+    if all(remedy["verb"] in _UNTRIED for remedy in remedies):
+        yield from finding.remedies
+        return
     scope = FactScope(subject.roles[finding.role], subject.environment, rules)
     files = EditableFiles(())
     texts = set()
-    for remedy in rules.texts(rule).remedies:
+    for remedy in remedies:
         written = write_remedy(rule, remedy, scope, documents=subject.documents, role=finding.role)
-        if written is None or remedy["verb"] in {"env", "note"}:
+        if written is None or remedy["verb"] in _UNTRIED:
             tried = written
         elif remedy["verb"] == "set":
             target, safety = remedy["target"], remedy["safety"]

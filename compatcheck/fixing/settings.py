@@ -18,6 +18,7 @@ from compatcheck.fixing.edits.configuration_text import (
     describe_edit,
     replace_switch,
 )
+from compatcheck.fixing.edits.python_text import edit_argument
 from compatcheck.fixing.evaluation import resolve_changed
 from compatcheck.fixing.rereading import is_of_allocator, reread, reread_variables
 from compatcheck.frameworks.keys import find_keys
@@ -364,7 +365,11 @@ def _propose(
     for spelled in spellings:
         path = spelled.document.source.path
         text = files.text(path) if os.path.isfile(path) else None
-        if text is not None:
+        if text is not None and path.endswith(".py"):
+            calls, key = spelled.document.calls, spelled.key
+            line = calls.get(key.partition(".")[0], calls.get(""))
+            yield from edit_argument(path, text, key, spelled.value, line)
+        elif text is not None:
             edit = add_value(path, text, spelled.key, spelled.value)
             yield from (
                 add_argument(path, text, spelled.key, spelled.value, spelled.document) if edit is None else (edit,)

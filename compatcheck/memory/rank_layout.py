@@ -40,7 +40,8 @@ def find_contradiction(roles: Mapping[str, Facts], environment: Environment | No
     trl/trainer/grpo_trainer.py); vLLM and SGLang refuse heads that are none of its tensor-parallel ranks (vLLM v0.14.0
     vllm/config/model.py verify_with_parallel_config), where SGLang's attention is not replicated. LitGPT has quantised bases on
     one device alone (`program.quantises_on_one_device`), and asserts that a batch holds a micro batch for each rank
-    (`program.refuses_part_batches`).
+    (`program.refuses_part_batches`). TRL's GRPO asks for whole groups of completions (`program.fills_groups`),
+    its KTO for two sequences in a micro batch (`program.least_micro_batch`).
     """
     for role, facts in roles.items():
         sharding, stage = facts.get("training.sharding"), facts.get("training.zero_stage")
@@ -91,11 +92,38 @@ def find_contradiction(roles: Mapping[str, Facts], environment: Environment | No
                 f"a batch of {batch} leaves each of {world // split} data-parallel ranks{of} less than a micro batch of {key}: "  # type: ignore[operator]  # as above
                 "take a larger batch, a smaller micro batch or fewer devices"
             )
+        least = _count(facts, "program.least_micro_batch")
+        if key is not None and least is not None and key < least and not counts_all:
+            return f"the program refuses a micro batch of {key}{of} and needs {least}: take a micro batch of at least {least}"
+        found = None if world is None or key is None else _find_part_group(facts, key * (world // split), of)
+        if found is not None:
+            return found
         tensor, heads = stated.get("tensor", 1), _count(facts, "model.num_attention_heads")
         if heads is not None and heads % tensor:
             return f"{heads} attention heads{of} cannot be split over {tensor} tensor-parallel ranks: choose a divisor"
     policy = next((facts for role, facts in roles.items() if role in POLICY), None)
     return None if policy is None else _find_at_engine(policy, roles.get("rollout", policy))
+
+
+def _find_part_group(facts: Facts, batch: int, of: str) -> str | None:
+    """Return why completions do not fill groups of which each has as many as are made of a prompt.
+
+    Args:
+        facts: of the policy.
+        batch: completions of a micro batch, over all ranks.
+        of: whose they are, in words.
+    """
+    within, group = facts.get("program.fills_groups"), _count(facts, "training.num_generations")
+    steps = (
+        1 if within is not None and within.value == "micro_batch" else _count(facts, "training.steps_per_generation")
+    )
+    if within is None or group is None or steps is None or batch * steps % group == 0:
+        return None
+    times = "" if steps == 1 else f", {steps} times,"
+    return (
+        f"{batch} completions{of} in a micro batch of all devices{times} are no whole groups of {group}: "
+        "name all devices (--gpu N×…), take a micro batch that fills groups, or another num_generations"
+    )
 
 
 def _find_at_engine(policy: Facts, facts: Facts) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from compatcheck.architectures.adapters import LOW_RANK
 from compatcheck.core.effects import CHANGES_TRAINING, MORE_HARDWARE, SAME_RESULT, SLOWER
 from compatcheck.core.facts import Fact, Facts
 from compatcheck.core.suggestions import SuggestedChange
@@ -72,7 +73,8 @@ def _smaller_evaluation(values: Mapping[str, Value]) -> Iterator[SuggestedChange
 def _checkpointing(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     if not values.get("training.gradient_checkpointing"):
         changed: dict[str, Value] = {"training.gradient_checkpointing": True}
-        if "training.use_reentrant" not in values:
+        given = values.get("program.gives_input_gradients", True) or values.get("run.inputs_require_gradients")
+        if "training.use_reentrant" not in values or (values.get("training.peft") in LOW_RANK and not given):
             changed["training.use_reentrant"] = False
         yield SuggestedChange("gradient checkpointing", changed, SLOWER, "recomputes each block in backward")
 
@@ -216,6 +218,18 @@ def _sequence(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
         )
 
 
+def _weights(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
+    """Propose smaller weights where they are frozen beneath adapters: what is trained keeps its precision."""
+    if values.get("training.peft") not in LOW_RANK or values.get("model.quantization") is not None:
+        return
+    if values.get("model.load_dtype") == "float32":
+        yield SuggestedChange("frozen weights in bfloat16", {"model.load_dtype": "bfloat16"}, CHANGES_TRAINING)
+    if values.get("training.zero_stage") != 3 and values.get("training.sharding") != "fsdp":
+        words = "frozen weights in 4 bits (needs bitsandbytes)"
+        note = "BitsAndBytesConfig(load_in_4bit=True) where transformers loads the model"
+        yield SuggestedChange(words, {"model.quantization": "nf4"}, CHANGES_TRAINING, note)
+
+
 def _adapters(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     if "training.peft" in values and values["training.peft"] is None and values.get("program.adapters") is not False:
         changed: dict[str, Value] = {"training.peft": "lora", "training.lora_rank": 16}
@@ -224,7 +238,7 @@ def _adapters(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
 
 _PROPOSALS = (
     _smaller_batch, _smaller_evaluation, _checkpointing, _attention, _loss, _sharding, _zero, _offload, _optimizer, _parallel,
-    _nodes, _sequence, _adapters,
+    _nodes, _sequence, _weights, _adapters,
 )  # fmt: skip
 _ELEMENTWISE = frozenset({"adamw", "adam", "sgd", "lion"})
 """Optimizers whose step on a part of a parameter is that part of the step: the others do not run on shards everywhere."""

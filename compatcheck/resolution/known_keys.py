@@ -32,18 +32,25 @@ def drop_unknown_keys(documents: Sequence[Document], scope: FactScope) -> tuple[
     return tuple(_drop(document, scope) for document in documents)
 
 
-def releases_of_keys(reader: str, rules: RuleSet) -> Mapping[str, Mapping[str, Any]]:
+def releases_of_keys(document: Document, rules: RuleSet) -> Mapping[str, Mapping[str, Any]]:
     """Return which releases have a key, of those that did not always: its own first, then what it is built on."""
     known: dict[str, Mapping[str, Any]] = {}
-    for program in lineage(reader):
+    if document.of_others:
+        known.update(rules.section("keys/transformers") or {})
+    for program in lineage(document.reader):
         known = {**(rules.section(f"keys/{program.name}") or {}), **known}
         if program.own_keys_only:
             break
     return known
 
 
+def name_of(key: str, document: Document) -> str:
+    """Return how the table names a key: without the section of another program's file, with the function that takes it."""
+    return f"from_pretrained.{key}" if key in document.of_others else key.removeprefix(f"{document.reader}.")
+
+
 def _find_unknown(document: Document, scope: FactScope) -> dict[str, Skipped]:
-    rows = releases_of_keys(document.reader, scope.rules)
+    rows = releases_of_keys(document, scope.rules)
     if not rows:
         return {}
     beside = {f"@{value}" for _, _, value in (name.partition("@") for name in rows) if value}
@@ -52,7 +59,7 @@ def _find_unknown(document: Document, scope: FactScope) -> dict[str, Skipped]:
     refusing = document.named and any(one.refuses_unknown_keys for one in programs)
     written = {entry.key for entry in document.statements} | {entry.key for entry in document.unresolved}
     written.update(key for _, _, key in document.references)
-    names = {key.removeprefix(f"{document.reader}."): key for key in written}  # a section of another program's file
+    names = {name_of(key, document): key for key in written}
     values = {f"{entry.fact}={entry.value}": entry.key for entry in document.statements if entry.fact is not None}
     names.update({f"{name}@{value}": key for name, key in names.items() for value in values if f"@{value}" in beside})
     names.update(values)

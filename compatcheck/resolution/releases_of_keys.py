@@ -78,7 +78,7 @@ def narrow_by_keys(
 
 def _of_keys(document: Document, main: str, rules: RuleSet) -> Iterator[tuple[str, str]]:
     """Yield keys of a run, and of its program's own files, that not every release of it has, with those that have them."""
-    rows = releases_of_keys(document.reader, rules)
+    rows = releases_of_keys(document, rules)
     for one in (document, *document.beneath):
         keys = one.options.keys() or {statement.key for statement in one.statements if "(" not in statement.key}
         for key in sorted(keys - one.added):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.frameworks.keys import find_keys
-from compatcheck.resolution.known_keys import releases_of_keys
+from compatcheck.resolution.known_keys import name_of, releases_of_keys
 from compatcheck.rules.programs import find_program, lineage
 
 if TYPE_CHECKING:
@@ -14,6 +15,13 @@ if TYPE_CHECKING:
     from compatcheck.core.document import Document
     from compatcheck.resolution.scope import FactScope
     from compatcheck.rules.program import Program
+
+
+def as_python(value: object) -> str:
+    """Return a value as a literal of Python."""
+    if isinstance(value, str):
+        return json.dumps(value)
+    return str(list(value)) if isinstance(value, tuple) else repr(value)
 
 
 class Spelling(NamedTuple):
@@ -31,12 +39,12 @@ class Spelling(NamedTuple):
         if not self.document.source.path.endswith(".py"):
             lower = isinstance(self.value, bool) or self.value is None
             return self.key, str(self.value).lower() if lower else str(self.value)
-        literal = str(list(self.value)) if isinstance(self.value, tuple) else repr(self.value)
+        literal = as_python(self.value)
         outer, _, inner = self.key.partition(".")
         beside = any(one.key.startswith(f"{outer}.") and one.key != self.key for one in self.document.statements)
         if not inner or beside or "." in inner:  # the other entries stay
             return self.key.rpartition(".")[2], literal
-        return outer, f"dict({inner}={literal})"
+        return outer, f'{{"{inner}": {literal}}}'
 
 
 def find_spellings(
@@ -56,8 +64,8 @@ def find_spellings(
 
 def _rank(document: Document, name: str, key: str, scope: FactScope) -> int | None:
     """Return how far down its program has a key at the installed release, last where nothing tells, None where it has not."""
-    programs, releases = lineage(document.reader), releases_of_keys(document.reader, scope.rules)
-    if _is_unknown(key, releases, scope):
+    programs, releases = lineage(document.reader), releases_of_keys(document, scope.rules)
+    if _is_unknown(name_of(key, document), releases, scope):
         return None
     rows = [
         (row["key"], index, _judge(row, scope))

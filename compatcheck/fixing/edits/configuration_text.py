@@ -201,6 +201,9 @@ def change_option(path: str, text: str, variable: str, option: str, value: Value
 
 def describe_edit(text: str, edit: TextEdit) -> str:
     """Say what stands in the file after an edit of one value: ``key: value``, ``--key value``."""
+    if edit.path.endswith(".py"):
+        before = None if edit.start == edit.end else re.search(r"""[\w"']+\s*[=:]\s*$""", text[: edit.start])
+        return ("" if before is None else before[0]) + edit.new.strip(", \r\n")
     if _is_script(edit.path, text):
         before = None if edit.start == edit.end else re.search(r"[\w.+@/-]+(?:=|[ \t]+)$", text[: edit.start])
         return (("" if before is None else before[0]) + edit.new).strip()

@@ -127,6 +127,8 @@ class Findings:
         """Keys that the arguments of a Trainer state."""
         self.of_code: set[str] = set()
         """Keys whose value nobody can tell and that the script computes itself: no command line says what they hold."""
+        self.of_loading: set[str] = set()
+        """Keys that transformers takes where it loads the model."""
         self.values: dict[str, Given] = {}
         self.accelerate: dict[str, Given] = {}
         self.lightning = Lightning()
@@ -222,6 +224,12 @@ class Findings:
     def open(self, call: Call, facts: frozenset[str], why: str, *, since: float | None = None) -> None:
         """Leave open what a call decides in a way that is not read."""
         self.changes.append(Changes(self.objects).place(call.line, call.scope, facts, why, since=since))
+
+
+def keyword_of(function: str, key: str) -> str:
+    """Return how a call of a function spells a key that is read of it."""
+    names = {known: keyword for keyword, known in _LORA.items()} if function.endswith("LoraConfig") else {}
+    return names.get(key, key)
 
 
 def take_call(call: Call, found: Findings) -> None:
@@ -441,10 +449,20 @@ def _take_model(call: Call, found: Findings) -> None:
         found.heads.setdefault(call.owner.endswith(HEADS), call.line)
     if len(found.models) > 1:
         return  # a second model: what it is loaded with says nothing about the first
+    found.calls.update(dict.fromkeys(sorted(_LOADING), call.line))
+    if not call.owner.startswith("Fast"):
+        found.of_loading |= _LOADING
     dtype = "dtype" if "dtype" in call.keywords else "torch_dtype"
     _leave_open(call, (dtype, "attn_implementation", "load_in_4bit", "use_cache"), found)
     _take_engine(call, found)
     _take_fast(call, found)
+    _take_loading(call, found)
+    if not call.is_open and not _NAMES_ATTENTION.search(ast.unparse(found.objects.script.tree)):
+        found.of_code.add("attn_implementation")  # whatever a command says, for nobody hands it on
+
+
+def _take_loading(call: Call, found: Findings) -> None:
+    """Take what a model is loaded with."""
     for key, given in call.keywords.items():
         if key in _LOADING:
             found.take(key, given, call)
@@ -460,8 +478,6 @@ def _take_model(call: Call, found: Findings) -> None:
                 found.open(call, SHARDING, why, since=0)
         elif key == "use_flash_attention_2" and given.value is True:
             found.take("attn_implementation", given._replace(value="flash_attention_2"), call)
-    if not call.is_open and not _NAMES_ATTENTION.search(ast.unparse(found.objects.script.tree)):
-        found.of_code.add("attn_implementation")  # whatever a command says, for nobody hands it on
 
 
 _NAMES_ATTENTION = re.compile(r"attn|flash_?att|\bconfig=", re.IGNORECASE)
@@ -646,7 +662,6 @@ TAKERS: dict[str, Callable[[Call, Findings], None]] = {
 _TAKEN: dict[str, Iterable[str]] = {
     **dict.fromkeys(ARGUMENTS, ("",)),
     **dict.fromkeys(("LoraConfig", "AdaLoraConfig"), tuple(_LORA.values())),
-    "from_pretrained": sorted(_LOADING),
     "Accelerator": ("mixed_precision",),
 }
 """Arguments that each of them takes; an empty name stands for those that no other takes."""

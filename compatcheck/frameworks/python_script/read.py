@@ -21,6 +21,8 @@ from compatcheck.core.textfile import read_bytes
 from compatcheck.frameworks.accelerate import configuration as accelerate
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
+from compatcheck.frameworks.hf_trainer.arguments import TRAINER_TABLE
+from compatcheck.frameworks.keys import SILENT
 from compatcheck.frameworks.python_script.calls import Given, Script, parse_script, too_deep
 from compatcheck.frameworks.python_script.changes import CHECKPOINTING, DTYPES, LOSS, TRAINABLE, Change, Changes
 from compatcheck.frameworks.python_script.handed_on import HandedOn, find_handed_on, parse_started
@@ -376,6 +378,10 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
     if from_command and not launched:
         found.unresolved += _left_to_command(found)
     has_adapters = any(stated.fact == "training.peft" for stated in statements)
+    if has_adapters:
+        statements.append(
+            Statement("run.inputs_require_gradients", "(inputs require gradients)", _gives_gradients(script))
+        )
     yield main._replace(
         reader=reader,
         source=found.source,
@@ -389,6 +395,8 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         gaps=(*main.gaps, *found.gaps),
         calls=found.calls,
         of_code=frozenset(known.keys() | found.of_code),
+        of_others=frozenset(found.of_loading - found.of_arguments),
+        table={key: meanings for key, meanings in main.table.items() if _is_taken(key, meanings, found)},
         own_options=frozenset(script.options.values.keys() & script.names() if script.options and launched else ()),
     )
     for document in (*translated[1:], *found.documents):
@@ -396,6 +404,29 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         yield document._replace(lines=found.lines, statements=stands)
     accelerated = _accelerate(found)
     yield from (one for one in (accelerated, by_lightning) if one is not None)
+
+
+_GIVES_GRADIENTS = {"enable_input_require_grads", "make_inputs_require_grad", "make_inputs_require_grads"}
+"""transformers' own method, and the hooks that documents of peft name."""
+
+
+def _gives_gradients(script: Script) -> bool:
+    """Tell whether a script has what the embeddings give require a gradient, or peft do it as checkpoints are there before."""
+    if not _GIVES_GRADIENTS.isdisjoint(script.names()):
+        return True
+    lines: dict[str, int] = {}
+    for call in script.calls():
+        lines.setdefault(call.name, call.line)
+    return "prepare_model_for_kbit_training" in lines or (
+        "gradient_checkpointing_enable" in lines
+        and lines["gradient_checkpointing_enable"] < lines.get("get_peft_model", 0)
+    )
+
+
+def _is_taken(key: str, meanings: tuple[Key, ...], found: Findings) -> bool:
+    """Tell whether a call of the script takes a key: the arguments' class, or another function that has it."""
+    fields = hf_trainer.TRL_TABLE if found.is_of_trl else TRAINER_TABLE
+    return key in fields or key in found.calls or key in found.values or meanings is SILENT
 
 
 def _tell_trainer(found: Findings, trainers: Mapping[str, int]) -> list[Statement]:

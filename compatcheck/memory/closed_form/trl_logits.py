@@ -184,6 +184,8 @@ def trl_logits(run: Run) -> PerLogit | None:
     rows = _DFT if dft else _BY_TRAINER.get(run.trainer)
     if rows is None or (run.trainer == "rloo" and release is not None and release < _FIRST_RLOO):
         return None
+    if dft and release is not None and release < rows[-1][0]:
+        return None  # no release before has it
     if run.trainer == "dpo" and run.precomputed:
         rows = _PRECOMPUTED
     single = run.precision.logits >= 4

@@ -287,6 +287,46 @@ def test_what_a_python_script_sets_is_named_by_line_and_literal_and_once() -> No
     assert run("check", "finetune.py", "requirements.txt", *ON_40_GB[:3]).code == 0
 
 
+OF_TRL = """\
+import torch
+from peft import LoraConfig
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import DPOConfig, DPOTrainer
+
+adapter = LoraConfig(r=16, task_type="CAUSAL_LM")
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B", torch_dtype=torch.float32)
+tokenizer = AutoTokenizer.from_pretrained("meta-llama/Llama-3.1-8B")
+args = DPOConfig(
+    output_dir="out",
+    per_device_train_batch_size=4,
+)
+DPOTrainer(model=model, args=args, processing_class=tokenizer, peft_config=adapter).train()
+"""
+ON_24_GB = ("--gpu", "A10-24GB", "--no-policy")
+
+
+@pytest.mark.parametrize("transformers", ["4.57.1", "5.20.0"])
+def test_a_script_is_edited_where_its_calls_take_a_setting(transformers: str) -> None:
+    """transformers 5.0 takes no load_in_4bit where it loads a model; a tokenizer and a trainer's arguments never did."""
+    releases = {"4.57.1": ("0.24.0", "0.17.1", "1.11.0"), "5.20.0": ("1.10.0", "0.20.0", "1.14.0")}[transformers]
+    pins = zip(("trl", "peft", "accelerate"), releases, strict=True)
+    lines = [f"{name}=={release}\n" for name, release in pins]
+    Path("requirements.txt").write_text("".join([*lines, f"torch==2.8.0\ntransformers=={transformers}\n"]))
+    Path("train.py").write_text(OF_TRL)
+    proposed = json.loads(run("estimate", ".", *ON_24_GB, "--suggest", "--format", "json").out)
+    (subject,) = proposed["subjects"]
+    written = {text for one in subject["suggestions"] for change in one["changes"] for text in change["written"]}
+    assert {"torch_dtype=torch.bfloat16", "load_in_4bit=True"} & written == {
+        "load_in_4bit=True" if transformers == "4.57.1" else "torch_dtype=torch.bfloat16"
+    }
+    assert not {text for text in written if text.startswith(("use_4bit", "model_init_kwargs"))}
+    assert run("fix", ".", *ON_24_GB, "--offline", "--apply", "--unsafe").code == 0
+    after = Path("train.py").read_text()
+    assert after != OF_TRL
+    assert 'from_pretrained("meta-llama/Llama-3.1-8B")' in after  # the tokenizer is let alone
+    assert run("check", ".", *ON_24_GB).code == 0
+
+
 def test_a_setting_is_placed_where_code_decides_behind_the_command() -> None:
     Path("requirements.txt").write_text(
         "torch==2.5.1\ntransformers==4.48.3\naccelerate==1.3.0\ndeepspeed==0.16.4\ntrl==0.14.0\n"
@@ -310,7 +350,7 @@ def test_a_setting_is_placed_where_code_decides_behind_the_command() -> None:
     texts = [one["text"] for one in finding["remedies"]]
     assert any(
         text.startswith(
-            "set gradient_checkpointing_kwargs to dict(use_reentrant=True) (training.use_reentrant) at train.py:4"
+            'set gradient_checkpointing_kwargs to {"use_reentrant": True} (training.use_reentrant) at train.py:4'
         )
         for text in texts
     ), texts

@@ -35,6 +35,39 @@ def test_what_no_program_arranges_has_no_estimate_and_a_reason(changes, words):
     assert words in found.verdict.primary
 
 
+@pytest.mark.parametrize(("least", "micro", "ends"), [(2, 1, True), (2, 2, False), (None, 1, False)])
+def test_a_micro_batch_below_the_least_that_a_program_takes(least: int | None, micro: int, *, ends: bool) -> None:
+    """TRL 0.12.0 to 1.16.0 kto_trainer.py: the divergence is estimated with the other sequences of the batch."""
+    values = {"training.micro_batch_size": micro, "program.least_micro_batch": least}
+    facts = Facts({name: Fact(name, value, "set") for name, value in values.items() if value is not None})
+    assert (find_contradiction({"train": facts}) is not None) is ends
+
+
+@pytest.mark.parametrize(
+    ("within", "micro", "ranks", "steps", "ends"),
+    [
+        ("micro_batch", 4, 1, None, True),
+        ("micro_batch", 4, 2, None, False),
+        ("micro_batch", 4, 1, 2, True),
+        ("generation_batch", 4, 1, 1, True),
+        ("generation_batch", 4, 1, 2, False),
+        ("generation_batch", 4, 1, None, False),  # generation_batch_size says otherwise
+        (None, 4, 1, 1, False),
+    ],
+)
+def test_completions_that_are_no_whole_groups(
+    within: str | None, micro: int, ranks: int, steps: int | None, *, ends: bool
+) -> None:
+    """TRL 0.17.0 grpo_trainer.py asks it of a micro batch of all ranks, 0.18.0 grpo_config.py of all that is generated."""
+    values = {
+        "hardware.world_size": ranks, "training.micro_batch_size": micro, "training.num_generations": 8,
+        "training.steps_per_generation": steps, "program.fills_groups": within,
+    }  # fmt: skip
+    facts = Facts({name: Fact(name, value, "set") for name, value in values.items() if value is not None})
+    found = find_contradiction({"train": facts})
+    assert (found is not None and "no whole groups of 8" in found) is ends
+
+
 @pytest.mark.parametrize(
     ("batch", "micro", "ranks", "refuses", "ends"),
     [(16, 4, 8, True, True), (16, 2, 8, True, False), (4, 1, 8, True, True), (16, 4, 8, False, False)],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from compatcheck.checking.shared import mark_named
@@ -9,11 +11,15 @@ from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
 from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
 from compatcheck.frameworks.llamafactory import configuration as llama_factory
+from compatcheck.frameworks.python_script.read import read as read_script
 from compatcheck.resolution.resolve import resolve
 from compatcheck.resolution.subject import Subject
 from compatcheck.rules.database import RuleSet
 from compatcheck.rules.locate import open_rules
 from tests.unit.frameworks.launch_script.written_commands import documents
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FILE = {
     "model_name_or_path": "somewhere/else",
@@ -136,3 +142,32 @@ def test_a_program_that_a_release_is_without_is_none_of_it(rules: RuleSet, versi
     subject = resolve("x", rules=rules, environment=environment, documents=mark_named(read))
     said = [entry.reason for entry in subject.skipped if "unknown to openrlhf" in entry.reason]
     assert said == ([] if reason is None else [reason])
+
+
+@pytest.mark.parametrize(
+    ("argument", "releases", "unknown"),
+    [
+        (
+            "torch_dtype=torch.bfloat16",
+            {"trl": "1.10.0", "transformers": "5.20.0"},
+            None,
+        ),  # TRL's own option went in 0.27
+        ("dtype=torch.bfloat16", {"trl": "0.20.0", "transformers": "4.56.0"}, None),  # TRL's own option came in 0.23
+        ("dtype=torch.bfloat16", {"trl": "0.20.0", "transformers": "4.55.0"}, "unknown to transformers 4.55.0"),
+        ("load_in_4bit=True", {"trl": "0.20.0", "transformers": "4.55.0"}, None),
+        ("load_in_4bit=True", {"trl": "1.10.0", "transformers": "5.0.0"}, "unknown to transformers 5.0.0"),
+    ],
+)
+def test_what_loads_a_model_takes_what_its_own_release_has(
+    rules: RuleSet, argument: str, releases: dict[str, str], unknown: str | None, tmp_path: Path
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\nfrom transformers import AutoModelForCausalLM\nfrom trl import SFTConfig, SFTTrainer\n"
+        f'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-8B", {argument})\n'
+        'SFTTrainer(model=model, args=SFTConfig(output_dir="out")).train()\n'
+    )
+    packages = {name: Package(name, release, Source("requirements.txt")) for name, release in releases.items()}
+    environment = Environment(origin="requirements.txt", packages=packages, complete=False)
+    subject = resolve("x", rules=rules, environment=environment, documents=read_script(str(script)))
+    assert [one.reason for one in subject.skipped] == ([] if unknown is None else [unknown])

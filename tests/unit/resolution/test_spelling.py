@@ -73,8 +73,8 @@ def test_a_script_may_set_what_no_key_states() -> None:
     ("script", "fact", "value", "expected"),
     [
         ("", "gradient_checkpointing", True, ("gradient_checkpointing", "True")),
-        ("", "use_reentrant", False, ("gradient_checkpointing_kwargs", "dict(use_reentrant=False)")),
-        (", fsdp_config={'fsdp_version': 2}", "optimizer", "adafactor", ("optim", "'adafactor'")),
+        ("", "use_reentrant", False, ("gradient_checkpointing_kwargs", '{"use_reentrant": False}')),
+        (", fsdp_config={'fsdp_version': 2}", "optimizer", "adafactor", ("optim", '"adafactor"')),
     ],
 )
 def test_code_is_written_as_python(script: str, fact: str, value: object, expected: tuple[str, str]) -> None:
