@@ -86,6 +86,7 @@ class StartedShells(ScriptReading):
     ) -> list[Value]:
         """Give an inner command the words of the standard input, in place of a mark or behind its own."""
         text = None if self.stdin is None else text_of(self.stdin)
+        self.stdin = None
         words = (
             [unknown("$(xargs)", line, many=True)] if text is None else [from_text(one, line) for one in text.split()]
         )
@@ -145,8 +146,9 @@ class StartedShells(ScriptReading):
             reason = f"starts a shell that reads {_name_source(text)}, which is not known"
             self.skip(line, reason, "name what it runs", passes=True)
             return False
-        prefix, state, outer_line, sourced = self.prefix, self.state, self.line, self.sourced
+        prefix, state, outer_line, sourced, stdin = self.prefix, self.state, self.line, self.sourced, self.stdin
         self.prefix, self.sourced = [*prefix, *kept], 0
+        self.stdin = None if text is stdin else stdin
 
         def inside() -> Flow:
             variables, foreign = around
@@ -160,7 +162,7 @@ class StartedShells(ScriptReading):
             return read() if read is not None else self.evaluate_value(text or (), line)
 
         self.subshell(inside)
-        self.prefix, self.line, self.sourced = prefix, outer_line, sourced
+        self.prefix, self.line, self.sourced, self.stdin = prefix, outer_line, sourced, stdin
         self.state.status = None
         return True
 

@@ -110,7 +110,18 @@ class _Remainder:
 
 def remove_launchers(command: Command) -> Launch | None:
     """Take the launchers off: return the program a command starts in the end; None when it starts none that could train."""
+    return _take_off(_Remainder(command))
+
+
+def find_unknown_program(command: Command) -> tuple[Word, ...]:
+    """Return the words of a command from the program on that nobody knows: ``$LAUNCHER $SCRIPT --lr 1``; none where one does."""
     state = _Remainder(command)
+    launch = _take_off(state)
+    return () if launch is not None or not state.words or state.words[0].text is not None else tuple(state.words)
+
+
+def _take_off(state: _Remainder) -> Launch | None:
+    command = state.command
     for _ in range(MAX_LAYERS):
         if not state.words:
             return None
@@ -159,11 +170,14 @@ _STARTS_ANY = ("python", "python3", "py", "ray", "srun", "mpirun")
 
 def names_launcher(text: str) -> bool:
     """Tell whether a text holds a word without which no command in it starts a training."""
-    return _pattern((*_OF_TRAINING, *_STARTS_ANY)).search(text) is not None or _MODULE.search(text) is not None
+    known = _pattern((*_OF_TRAINING, *_STARTS_ANY)).search(text)
+    return known is not None or _MODULE.search(text) is not None or _UNKNOWN.search(text) is not None
 
 
 _MODULE = re.compile(r"(?<![\w-])(?:-m|--module)(?![\w-])")
 """What follows a launcher that a variable holds: ``$PYTHON -m``."""
+_UNKNOWN = re.compile(r"\$\{?\w\S{0,80}[ \t]+(?:\\\n[ \t]*)?--[a-z]\w*[-_]")
+"""A program that a variable holds, and an option of several words."""
 
 
 def names_training(text: str) -> bool:

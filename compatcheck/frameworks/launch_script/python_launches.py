@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _CALLS = lazy_compile(
-    r"\b(?:subprocess|Popen|os\.(?:system|popen|exec\w+|spawn\w+)|pexpect|create_subprocess_\w+|submitit|nox|invoke|fabric"
+    r"\b(?:subprocess|Popen|os\.(?:system|popen|exec\w+|spawn\w+)|pexpect|create_subprocess_\w+|submitit|nox|invoke|fabric|get_ipython"
     r"|torch\.distributed)\b"
 )
 _BEGINS = re.compile(
-    r"\s*(?:[\w./~-]*/)?(?:[A-Z_]+=\S|cd |export |env |nohup |srun |torchrun|accelerate|deepspeed|python|[a-z]+(?:-cli)?[ ])"
+    r"\s*(?:[\w./~-]*/)?(?:\$X |[A-Z_]+=\S|cd |export |env |nohup |srun |torchrun|accelerate|deepspeed|python|[a-z]+(?:-cli)?[ ])"
 )
 """What a text that is no message begins with."""
 _SAYS_ONLY = re.compile(
@@ -117,6 +117,8 @@ class _Commands:
                 return self._take(str(value))
             case ast.JoinedStr(values=parts):
                 return self._take("".join(map(self._text, parts)))
+            case ast.FormattedValue(value=value):
+                return self._text(value)
             case ast.List(elts=parts) | ast.Tuple(elts=parts):
                 return self._join(parts)
             case ast.BinOp(op=ast.Add(), left=left, right=right):
@@ -126,7 +128,7 @@ class _Commands:
                 return self._text(value)
             case ast.Name(id=name) if name in self._held:
                 return self._take(self._held[name])
-        return "X"
+        return "$X"
 
     def _take(self, text: str) -> str:
         self._size += len(text)

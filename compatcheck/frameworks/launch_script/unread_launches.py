@@ -11,7 +11,12 @@ from compatcheck.core.command import Command, Word
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.launch_script.commands import TrainingCommand, read_launch
-from compatcheck.frameworks.launch_script.launchers import is_launcher, names_launcher, remove_launchers
+from compatcheck.frameworks.launch_script.launchers import (
+    find_unknown_program,
+    is_launcher,
+    names_launcher,
+    remove_launchers,
+)
 from compatcheck.frameworks.python_script import notebook
 
 if TYPE_CHECKING:
@@ -41,7 +46,7 @@ def find_unread_launches(commands: Iterable[Command], files: Mapping[str, str]) 
         texts = [text for text in (*given, *(files[text] for text in given if text in files)) if text not in seen]
         seen.update(texts)
         starts = remove_launchers(command) is not None
-        named = None if starts else _find_among(others, command) or _find_behind(first, others, command)
+        named = None if starts else _find_among(others, command) or _find_behind(command)
         for text in texts if named is None else ():
             named = named or _find_in_text(text, command)
         if named is not None:
@@ -76,7 +81,7 @@ def find_in_file(path: str, text: str) -> Skipped | None:
         joined += f"{line[: goes_on.start()]} " if goes_on is not None else line
         if goes_on is not None and len(joined) < _MOST_CHARACTERS:
             continue
-        said, joined = _KEY.sub("", _FILLED_IN.sub("X", joined)), ""
+        said, joined = _KEY.sub("", _FILLED_IN.sub("$X", joined)), ""
         if (
             _REMARK.match(said) is None
             and names_launcher(said)
@@ -130,25 +135,42 @@ _OF_MODULES = {"-m": "python", "--module": "deepspeed"}
 """What stands before a module → what it may be handed to, where a variable holds the program."""
 
 
-def _find_behind(first: Word, others: Sequence[Word], command: Command) -> str | None:
-    """Return the script or module that is handed to a program which nobody knows: ``$PYTHON train.py``."""
-    given = (others[0].text or "") if first.text is None and others else ""
+def _find_behind(command: Command) -> str | None:
+    """Return what is handed to a program that nobody knows, ``$PYTHON train.py``, or that, where its options tell a training."""
+    first, *others = find_unknown_program(command) or [None]
+    while first is not None and others and others[0].text is None:
+        first, *others = others
+    if first is None or not others:
+        return None
+    given = others[0].text or ""
     starts = "python" if given.endswith(".py") else _OF_MODULES.get(given)
-    return None if starts is None else _name([Word(starts, command.source, first.written), *others], command)
+    if starts is not None:
+        return _name([Word(starts, command.source, first.written), *others], command)
+    unknown = [Word(word, command.source, first.written) for word in ("python", _SOME_PROGRAM)]
+    return first.written if given.startswith("-") and _name([*unknown, *others], command) is not None else None
+
+
+_SOME_PROGRAM = "program.py"
+"""Stands for a script whose name is not known."""
 
 
 def _find_in_text(text: str, command: Command) -> str | None:
     """Look for a training where a command may begin in a text; a message that mentions one holds words before it."""
     for line in text.replace("\\\n", " ").splitlines() if re.search(r"\S\s+\S", text) else ():
-        for part in () if _SAYS.match(line) else _END.split(_IN_LIST.sub(" ", line)):
+        for part in () if _SAYS.match(line) else _END.split(_VARIABLE.sub(r"$\1\2\3", _IN_LIST.sub(" ", line))):
             words = part.split()
             if words[:1] and words[0] in _OF_MODULES:
                 words.insert(0, _OF_MODULES[words[0]])
-            else:
+            elif not words or words[0][0] != "$":
                 words = re.sub(r"^[^A-Za-z/~]+", "", part).split()
-            if len(words) > 1 and (found := _name([Word(word, command.source, word) for word in words], command)):
+            given = [Word(None if word[0] == "$" else word, command.source, word) for word in words]
+            if len(given) > 1 and (found := _name(given, command) or _find_behind(command._replace(words=tuple(given)))):
                 return found
     return None
+
+
+_VARIABLE = re.compile(r"\$\{(\w+)\}|\$\((\w+)\)|%(\w+)%")
+""" ``${NAME}``, ``$(NAME)`` and ``%NAME%`` hold what ``$NAME`` does."""
 
 
 def _name(words: Sequence[Word], command: Command) -> str | None:
