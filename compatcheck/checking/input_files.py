@@ -290,13 +290,12 @@ def _read_lists(
 def _read_started(
     file: str, files: Files, skipped: list[Skipped], selection: Selection, *, named: bool
 ) -> Iterator[InputFile]:
-    """Read the training that the image of a Dockerfile starts by itself."""
+    """Read the trainings that the image of a Dockerfile starts by itself, or its build."""
     from compatcheck.collectors.dockerfile.started import find_started  # noqa: PLC0415 (only for Dockerfiles)
 
-    started = find_started(file, files, selection)
-    pieces = () if started is None else (Piece(*started),)
+    pieces = (Piece(*one) for one in find_started(file, files, selection))
     try:
-        readings = read_pieces(file, pieces, files, named=False)
+        readings = read_pieces(file, pieces, files, named=named)
     except InputError as error:  # its packages are read all the same
         skipped.append(as_skipped(error, file)._replace(named=named))
         return

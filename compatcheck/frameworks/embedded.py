@@ -400,9 +400,7 @@ def _walk(root: Any, lines: list[str], room: _Room) -> Iterator[_Found]:  # noqa
                 *(piece for key in _HOOKS for piece in _of_hook(value, key, lines, room)),
                 *(piece for key in _SHELL_KEYS for piece in _of_shell(value, key, lines)),
             )
-            yield from (
-                _Found(line, exported, _TEMPLATE.sub(_blank(""), text)) for line, text in texts if text.strip()
-            )
+            yield from (_Found(line, exported, _TEMPLATE.sub(_blank(""), text)) for line, text in texts if text.strip())
             pending.extend((inner, exported) for inner in reversed(value.values()))
         elif isinstance(value, YamlList):
             pending.extend((inner, exported) for inner in reversed(value))

@@ -164,7 +164,9 @@ def _find_in_text(text: str, command: Command) -> str | None:
             elif not words or words[0][0] != "$":
                 words = re.sub(r"^[^A-Za-z/~]+", "", part).split()
             given = [Word(None if word[0] == "$" else word, command.source, word) for word in words]
-            if len(given) > 1 and (found := _name(given, command) or _find_behind(command._replace(words=tuple(given)))):
+            if len(given) > 1 and (
+                found := _name(given, command) or _find_behind(command._replace(words=tuple(given)))
+            ):
                 return found
     return None
 

@@ -89,7 +89,20 @@ def _write_literal(text: str) -> str:
 
 
 _OTHER_CELLS = (
-    *("%%bash", "%%sh", "%%script", "%%writefile", "%%file", "%%html", "%%!", "%%sx", "%%system", "%%cmd", "%%js", "%%javascript"),
+    *(
+        "%%bash",
+        "%%sh",
+        "%%script",
+        "%%writefile",
+        "%%file",
+        "%%html",
+        "%%!",
+        "%%sx",
+        "%%system",
+        "%%cmd",
+        "%%js",
+        "%%javascript",
+    ),
     *("%%latex", "%%markdown", "%%svg", "%%perl", "%%ruby", "%%sql", "%%cython"),
 )
 """What begins a cell that is no Python."""
@@ -126,6 +139,8 @@ def _is_of_shell(data: dict[str, object]) -> bool:
     kernels = [metadata.get(name) for name in ("kernelspec", "language_info")] if isinstance(metadata, dict) else []
     told = [one.get(name) for one in kernels if isinstance(one, dict) for name in ("language", "name")]
     return any(name in told for name in ("bash", "sh", "zsh"))
+
+
 _INSTALLS = lazy_compile(
     r"([ \t]*)[!%]+[ \t]*("
     r"(?:sudo[ \t]+)?(?:uv[ \t]+pip|pip[\d.]*|conda|mamba|python[\d.]*[ \t]+-m[ \t]+pip)[ \t]+(?:un)?install\b.*)",
