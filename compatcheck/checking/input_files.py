@@ -36,6 +36,7 @@ from compatcheck.frameworks.recognise import (
     read_pieces,
     starts_training,
 )
+from compatcheck.frameworks.registry import HEAD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -135,7 +136,8 @@ def read_found(
         try:
             if kind is not None:
                 made = _read_lists(file, kind, tree, skipped, selection, named=is_named(file))
-                skipped.extend(_find_unread(file, files, named=is_named(file)))
+                if kind != DOCKERFILE:
+                    skipped.extend(_find_unread(file, files, named=is_named(file)))
             elif is_launch_script(file, files) or holds_recipes(file) or _is_configuration(file, files):
                 made = _read_configurations(file, tree, named=False, mark=is_named(file))
             else:
@@ -197,23 +199,29 @@ def _read_scripts(
                 skipped.append(as_skipped(error, file)._replace(named=is_named(file)))
 
 
-_OTHER_LANGUAGES = (
-    ".fish", ".bat", ".cmd", ".ps1", ".csh", ".tcsh", ".j2", ".jinja", ".jinja2", ".tmpl", ".tpl", ".template", ".ipynb", ".py",
-    "tox.ini", "pyproject.toml", "pixi.toml", "mise.toml", "hatch.toml", "procfile", "jenkinsfile", "snakefile", ".smk", ".nf",
-    ".service", ".xsh", ".nu", "rakefile", "earthfile", ".conf", ".ini", ".cfg", ".def", ".sub", ".envrc", ".hcl", ".nomad",
-    ".tf", ".jsonnet", ".libsonnet", ".cue", ".nix", ".bazel", ".bzl", ".groovy", ".gradle", ".rb", ".pl", ".lua",
+_OF_TEXTS = (
+    ".md", ".mdc", ".mdx", ".rst", ".qmd", ".txt", ".html", ".htm", ".log", ".out", ".err", ".csv", ".tsv", ".jsonl", ".json",
+    ".patch", ".diff", ".svg", ".cff", ".lock", ".disabled",
 )  # fmt: skip
-"""Ends of the names of files that start programs in ways that are not read."""
+"""Ends of the names of files that talk about commands, or hold data."""
+_TEXTS = ("readme", "changelog", "license")
+"""How names of files begin that do, whatever they end with."""
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def _find_unread(file: str, files: Files, *, named: bool) -> Iterator[Skipped]:
     """Yield that a file of a language that is not read starts a training."""
+    name = os.path.basename(file).lower()
     if (
-        not file.lower().endswith(_OTHER_LANGUAGES)
+        name.endswith(_OF_TEXTS)
+        or name.startswith(_TEXTS)
         or not files.is_file(file)
         or files.size_bytes(file) > MAX_WALKED_BYTES
         or is_launch_script(file, files)
     ):
+        return
+    head = files.read_bytes(file, HEAD_BYTES)
+    if b"\0" in head and not head.startswith(_UTF_16):
         return
     found = find_unread_launch(file, files)
     if found is not None:

@@ -408,7 +408,7 @@ def _walk(root: Any, lines: list[str], room: _Room) -> Iterator[_Found]:  # noqa
 
 _TEMPLATE = re.compile(r"\$?\{\{(?:(?!\{\{|\}\}).)*\}\}")
 """What a program fills in before a shell gets a command: ``{{ lr }}``."""
-_OF_EDITORS = re.compile(r"\$\{[^{}]*\}")
+_OF_EDITORS = re.compile(r"(\$\{[^{}]*\})")
 
 
 def _of_program(mapping: YamlMap, lines: list[str]) -> list[tuple[int, str]]:
@@ -423,13 +423,21 @@ def _of_program(mapping: YamlMap, lines: list[str]) -> list[tuple[int, str]]:
         words, place = ["python", "-m", module], mapping.lines["module"]
     else:
         return []
+    written = [shlex.quote(word) for word in words]
     if isinstance(swept, YamlMap):
         stated = {name: one.get("value") if isinstance(one, YamlMap) else None for name, one in swept.items()}
-        words += [f"--{name}={_blank(name) if value is None else value}" for name, value in stated.items()]
+        written += [
+            f"--{name}={_blank(name) if value is None else _quote(str(value))}" for name, value in stated.items()
+        ]
     elif isinstance(given, YamlList):
-        words += [str(word) for word in given]
-    written = [_OF_EDITORS.sub(_blank(""), word) if "${" in word else shlex.quote(word) for word in words]
-    return [(_line_of_text(place, lines), " ".join([*written, *([given] if isinstance(given, str) else [])]))]
+        written += ["".join(_of_editor(part) for part in _OF_EDITORS.split(str(word))) for word in given]
+    elif isinstance(given, str):
+        written.append(given)
+    return [(_line_of_text(place, lines), " ".join(written))]
+
+
+def _of_editor(part: str) -> str:
+    return f'"{_blank("")}"' if _OF_EDITORS.fullmatch(part) else _quote(part) if part else ""
 
 
 def _of_hook(mapping: YamlMap, key: str, lines: list[str], room: _Room) -> Iterator[tuple[int, str]]:

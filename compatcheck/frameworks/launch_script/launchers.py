@@ -176,7 +176,7 @@ def names_launcher(text: str) -> bool:
 
 _MODULE = re.compile(r"(?<![\w-])(?:-m|--module)(?![\w-])")
 """What follows a launcher that a variable holds: ``$PYTHON -m``."""
-_UNKNOWN = re.compile(r"\$\{?\w\S{0,80}[ \t]+(?:\\\n[ \t]*)?--[a-z]\w*[-_]")
+_UNKNOWN = re.compile(r"(?:\$\w\S{0,80}|\})[\"']?[ \t]+(?:\\\n[ \t]*)?--[a-z]\w*[-_]")
 """A program that a variable holds, and an option of several words."""
 
 

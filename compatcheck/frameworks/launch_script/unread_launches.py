@@ -85,7 +85,7 @@ def find_in_file(path: str, text: str) -> Skipped | None:
         if (
             _REMARK.match(said) is None
             and names_launcher(said)
-            and (found := find_in_line(said, path, begin)) is not None
+            and (found := find_in_line(said, path, begin, alone=True)) is not None
         ):
             return found
     return None
@@ -112,10 +112,17 @@ def _shell_of(cell: Sequence[tuple[int, str]]) -> Iterator[tuple[int, str]]:
         goes_on = (goes_on or begins is not None) and _GOES_ON.search(line) is not None
 
 
-def find_in_line(line: str, path: str, number: int) -> Skipped | None:
-    """Say that a command, with its line in a file, starts a training in a way that is not read; None where it does not."""
+def find_in_line(line: str, path: str, number: int, *, alone: bool = False) -> Skipped | None:
+    """Say that a command, with its line in a file, starts a training in a way that is not read; None where it does not.
+
+    Args:
+        line: its text.
+        path: the file.
+        number: of the line.
+        alone: whether a launcher with nothing but a program is one, too: its options may stand in the lines behind it.
+    """
     command = Command((), {}, Source(path, line=number))
-    program = _find_in_text(line, command)
+    program = _find_in_text(line, command, alone=alone)
     if program is None:
         return None
     reason = f"starts a training in a way that is not read: {program}"
@@ -137,24 +144,24 @@ _OF_MODULES = {"-m": "python", "--module": "deepspeed"}
 
 def _find_behind(command: Command) -> str | None:
     """Return what is handed to a program that nobody knows, ``$PYTHON train.py``, or that, where its options tell a training."""
-    first, *others = find_unknown_program(command) or [None]
-    while first is not None and others and others[0].text is None:
-        first, *others = others
-    if first is None or not others:
+    unknown = find_unknown_program(command)
+    known = next((n for n, word in enumerate(unknown) if word.text is not None), 0)
+    if not known:
         return None
+    first, others = unknown[known - 1], unknown[known:]
     given = others[0].text or ""
     starts = "python" if given.endswith(".py") else _OF_MODULES.get(given)
     if starts is not None:
         return _name([Word(starts, command.source, first.written), *others], command)
-    unknown = [Word(word, command.source, first.written) for word in ("python", _SOME_PROGRAM)]
-    return first.written if given.startswith("-") and _name([*unknown, *others], command) is not None else None
+    words = [Word(word, command.source, first.written) for word in ("python", _SOME_PROGRAM)]
+    return first.written if given.startswith("-") and _name([*words, *others], command) is not None else None
 
 
 _SOME_PROGRAM = "program.py"
 """Stands for a script whose name is not known."""
 
 
-def _find_in_text(text: str, command: Command) -> str | None:
+def _find_in_text(text: str, command: Command, *, alone: bool = False) -> str | None:
     """Look for a training where a command may begin in a text; a message that mentions one holds words before it."""
     for line in text.replace("\\\n", " ").splitlines() if re.search(r"\S\s+\S", text) else ():
         for part in () if _SAYS.match(line) else _END.split(_VARIABLE.sub(r"$\1\2\3", _IN_LIST.sub(" ", line))):
@@ -164,9 +171,10 @@ def _find_in_text(text: str, command: Command) -> str | None:
             elif not words or words[0][0] != "$":
                 words = re.sub(r"^[^A-Za-z/~]+", "", part).split()
             given = [Word(None if word[0] == "$" else word, command.source, word) for word in words]
-            if len(given) > 1 and (
-                found := _name(given, command) or _find_behind(command._replace(words=tuple(given)))
-            ):
+            found = None
+            if len(given) > 1:
+                found = _name(given, command, alone=alone) or _find_behind(command._replace(words=tuple(given)))
+            if found is not None:
                 return found
     return None
 
@@ -175,10 +183,13 @@ _VARIABLE = re.compile(r"\$\{(\w+)\}|\$\((\w+)\)|%(\w+)%")
 """ ``${NAME}``, ``$(NAME)`` and ``%NAME%`` hold what ``$NAME`` does."""
 
 
-def _name(words: Sequence[Word], command: Command) -> str | None:
-    """Return the program that words start where it is a training with options."""
+def _name(words: Sequence[Word], command: Command, *, alone: bool = False) -> str | None:
+    """Return the program that words start where it is a training with options, or alone behind a launcher."""
     launch = remove_launchers(command._replace(words=tuple(words), stdin=None))
-    if launch is None or not any(_OPTION.match(word.text or word.written) for word in launch.arguments):
+    if launch is None:
+        return None
+    bare = alone and launch.launchers and not launch.arguments
+    if not bare and not any(_OPTION.match(word.text or word.written) for word in launch.arguments):
         return None
     documents = read_launch(launch) if launch.kind != "script" or launch.program.endswith(".py") else ()
     return launch.program if documents and TrainingCommand(launch, documents).is_training else None
