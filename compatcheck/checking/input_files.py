@@ -36,7 +36,6 @@ from compatcheck.frameworks.recognise import (
     read_pieces,
     starts_training,
 )
-from compatcheck.frameworks.registry import HEAD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -206,6 +205,8 @@ _OF_TEXTS = (
 """Ends of the names of files that talk about commands, or hold data."""
 _TEXTS = ("readme", "changelog", "license")
 """How names of files begin that do, whatever they end with."""
+_HEAD_BYTES = 1024
+"""In which a file that is no text has a zero: images, archives and weights are not read any further."""
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -220,7 +221,7 @@ def _find_unread(file: str, files: Files, *, named: bool) -> Iterator[Skipped]:
         or is_launch_script(file, files)
     ):
         return
-    head = files.read_bytes(file, HEAD_BYTES)
+    head = files.read_bytes(file, _HEAD_BYTES)
     if b"\0" in head and not head.startswith(_UTF_16):
         return
     found = find_unread_launch(file, files)

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.command import names_below
+from compatcheck.core.redaction import leave_out_words
 from compatcheck.shell.flow import Flow
 from compatcheck.shell.grammar import Parser
 from compatcheck.shell.reading import SPAN, ScriptReading
@@ -143,7 +144,7 @@ class StartedShells(ScriptReading):
             return False
         text = content.text
         if text and (text[0].name.startswith("$(") or all(piece.text is None for piece in text)):
-            reason = f"starts a shell that reads {_name_source(text)}, which is not known"
+            reason = f"starts a shell that reads {leave_out_words(show(text))}, which is not known"
             self.skip(line, reason, "name what it runs", passes=True)
             return False
         prefix, state, outer_line, sourced, stdin = self.prefix, self.state, self.line, self.sourced, self.stdin
@@ -224,7 +225,7 @@ class StartedShells(ScriptReading):
             found = None
         if found is None:
             if verb == "starts":
-                reason = f"starts {_name_source(file)}, which is not read: what it runs is not known"
+                reason = f"starts {leave_out_words(show(file))}, which is not read: what it runs is not known"
                 self.skip(line, reason, "name it, too", passes=True)
             return None
         name, text = found
@@ -254,11 +255,6 @@ def _name_entered(piece: Piece) -> str:
     entered = _ENTERED.search(piece.name)
     beneath = _BENEATH.search(entered[1]) if entered is not None else None
     return "" if beneath is None else beneath[0]
-
-
-def _name_source(value: Value) -> str:
-    """Show what a shell reads; of a command its program alone, for its words may be credentials."""
-    return re.sub(r"([$<]\()\s*([^\s()]+)[^()]*\)", r"\1\2 …)", show(value), flags=re.DOTALL)
 
 
 def _join(words: Sequence[Value]) -> Value:

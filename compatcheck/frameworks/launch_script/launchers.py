@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.json_file import parse_json
+from compatcheck.core.redaction import leave_out_words
 from compatcheck.frameworks.keys import Names
 from compatcheck.frameworks.launch import ranks as rank_options
 from compatcheck.frameworks.launch.flags import split_flag
@@ -176,8 +177,8 @@ def names_launcher(text: str) -> bool:
 
 _MODULE = re.compile(r"(?<![\w-])(?:-m|--module)(?![\w-])")
 """What follows a launcher that a variable holds: ``$PYTHON -m``."""
-_UNKNOWN = re.compile(r"(?:\$\w\S{0,80}|\})[\"']?[ \t]+(?:\\\n[ \t]*)?--[a-z]\w*[-_]")
-"""A program that a variable holds, and an option of several words."""
+_UNKNOWN = re.compile(r"(?:\$\w\S{0,80}|[})`])[\"']?[ \t]+(?:\\\n[ \t]*)?--[a-z]\w*[-_]")
+"""A program that a variable holds or a command prints, and an option of several words."""
 
 
 def names_training(text: str) -> bool:
@@ -343,7 +344,7 @@ def _module(module: str, state: _Remainder) -> tuple[str, str] | None:
 
 def _next_program(state: _Remainder, launcher: str, *, is_module: bool, plain: bool = False) -> tuple[str, str] | None:
     state.launchers.append(launcher)
-    program = _program(state.words[0]) or state.words[0].written if state.words else None
+    program = _program(state.words[0]) or leave_out_words(state.words[0].written) if state.words else None
     if program is None:
         state.stopped = True
         return None

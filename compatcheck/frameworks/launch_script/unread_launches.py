@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.command import Command, Word
 from compatcheck.core.errors import InputError
+from compatcheck.core.redaction import leave_out_words
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.launch_script.commands import TrainingCommand, read_launch
 from compatcheck.frameworks.launch_script.launchers import (
@@ -50,7 +51,7 @@ def find_unread_launches(commands: Iterable[Command], files: Mapping[str, str]) 
         for text in texts if named is None else ():
             named = named or _find_in_text(text, command)
         if named is not None:
-            program = os.path.basename(first.text or first.written)
+            program = os.path.basename(first.text or leave_out_words(first.written))
             reason = f"names a training that {program} may start, which is not read: {named}"
             yield Skipped(
                 command.source, reason, "name the script that starts it, or state what it sets in a facts file"
@@ -154,7 +155,11 @@ def _find_behind(command: Command) -> str | None:
     if starts is not None:
         return _name([Word(starts, command.source, first.written), *others], command)
     words = [Word(word, command.source, first.written) for word in ("python", _SOME_PROGRAM)]
-    return first.written if given.startswith("-") and _name([*words, *others], command) is not None else None
+    return (
+        leave_out_words(first.written)
+        if given.startswith("-") and _name([*words, *others], command) is not None
+        else None
+    )
 
 
 _SOME_PROGRAM = "program.py"

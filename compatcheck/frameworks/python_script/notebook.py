@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left
+from functools import lru_cache
+from itertools import islice
+from keyword import iskeyword
 from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import InputError
@@ -59,6 +62,9 @@ def read_source(path: str, files: Files) -> str:
 _COMMAND = lazy_compile(r"([ \t]*)((?:[A-Za-z_][\w, ]*=)?)[ \t]*!!?(.*)", re.DOTALL)
 _FILLED_IN = re.compile(r"\{([^{}]+)\}|\$([A-Za-z_]\w*)")
 
+_MOST_FILLED_IN = 500
+"""Expressions of one command: CPython's parser looks for the place of each from the beginning of the text on."""
+
 
 def _write_call(line: str) -> str:
     """Write a line of IPython's own as Python: ``!{cmd} --lr $lr`` hands a text with two expressions to a shell."""
@@ -66,7 +72,7 @@ def _write_call(line: str) -> str:
     if match is None:
         return f"{line[: len(line) - len(line.lstrip())]}pass"
     parts, last = [], 0
-    for filled_in in _FILLED_IN.finditer(match[3]):
+    for filled_in in islice(_FILLED_IN.finditer(match[3]), _MOST_FILLED_IN):
         expression = f"{{{filled_in[1] or filled_in[2]}}}"
         if _is_expression(expression):
             parts += [_write_literal(match[3][last : filled_in.start()]), expression]
@@ -75,7 +81,10 @@ def _write_call(line: str) -> str:
     return f"{match[1]}{match[2]}get_ipython().system(f'''{''.join(parts)}''')"
 
 
+@lru_cache(maxsize=1024)
 def _is_expression(written: str) -> bool:
+    if (name := written[1:-1]).isidentifier():
+        return not iskeyword(name)
     try:
         parse_python(f"f'''{written}'''")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
