@@ -162,7 +162,7 @@ def _eval(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow:
     if value and value[0].text is None and value[0].name.startswith("$("):
         evaluator.skip(line, f"eval of {leave_out_words(value[0].name)}, whose text is not known")
         evaluator.state.status = None
-        return Flow.NEXT
+        return Flow.NEXT if len(value) == 1 else evaluator.evaluate_text(value, line)
     if value and all(piece.text is None and not piece.choices for piece in value):
         shown = leave_out_words(show(value))
         evaluator.state.foreign = shown
