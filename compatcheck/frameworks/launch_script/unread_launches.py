@@ -23,6 +23,8 @@ from compatcheck.frameworks.python_script import notebook
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+_MOST_UNKNOWN = 1000
+"""Commands of one script whose options are asked what they are for."""
 _MAX_TRIALS = 5
 """Words of one command at which a training is looked for."""
 _IN_LIST = re.compile(r"""["'],\s*["']""")
@@ -41,13 +43,22 @@ def find_unread_launches(commands: Iterable[Command], files: Mapping[str, str]) 
         files: files the script itself writes, by path.
     """
     seen: set[str] = set()
+    asked = 0
     for command in commands:
         first, *others = command.words
         given = [word.text for word in (*command.words, *([command.stdin] if command.stdin else [])) if word.text]
         texts = [text for text in (*given, *(files[text] for text in given if text in files)) if text not in seen]
         seen.update(texts)
         starts = remove_launchers(command) is not None
-        named = None if starts else _find_among(others, command) or _find_behind(command)
+        named = None if starts else _find_among(others, command)
+        if named is None and not starts and find_unknown_program(command):
+            asked += 1
+            if asked == _MOST_UNKNOWN + 1:
+                reason = (
+                    f"starts more than {_MOST_UNKNOWN} programs that nobody knows; what the rest is given is not read"
+                )
+                yield Skipped(command.source, reason, "name the script that starts the training")
+            named = _find_behind(command) if asked <= _MOST_UNKNOWN else None
         for text in texts if named is None else ():
             named = named or _find_in_text(text, command)
         if named is not None:
