@@ -10,7 +10,7 @@ from compatcheck.checking.environments import environment_of
 from compatcheck.checking.inspection import PROJECT_FILE, has_table
 from compatcheck.checking.notebook_environment import BUILD, is_of_another_machine, read_installed, with_installs
 from compatcheck.checking.shared import as_skipped, mark_named
-from compatcheck.collectors.read import read_environments
+from compatcheck.collectors.read import LOCKS, read_environments
 from compatcheck.collectors.recognise import (
     REPORT_SUFFIXES,
     recognise,
@@ -135,13 +135,12 @@ def read_found(
         try:
             if kind is not None:
                 made = _read_lists(file, kind, tree, skipped, selection, named=is_named(file))
-                if kind != DOCKERFILE:
-                    skipped.extend(_find_unread(file, files, named=is_named(file)))
+                skipped.extend(_find_unread(file, kind, files, named=is_named(file)))
             elif is_launch_script(file, files) or holds_recipes(file) or _is_configuration(file, files):
                 made = _read_configurations(file, tree, named=False, mark=is_named(file))
             else:
                 made = iter(())
-                skipped.extend(_find_unread(file, files, named=is_named(file)))
+                skipped.extend(_find_unread(file, kind, files, named=is_named(file)))
             for item in made:
                 found = True
                 programs = _started(item, files) - started
@@ -181,7 +180,7 @@ def _read_scripts(
             if starts_training(file, files):
                 by_directory.setdefault(os.path.dirname(file), []).append(file)
             elif not is_of_tests(file):
-                skipped.extend(_find_unread(file, files, named=is_named(file)))
+                skipped.extend(_find_unread(file, None, files, named=is_named(file)))
         except InputError as error:
             skipped.append(as_skipped(error, file)._replace(named=is_named(file)))
     for directory, found in by_directory.items():
@@ -198,31 +197,31 @@ def _read_scripts(
                 skipped.append(as_skipped(error, file)._replace(named=is_named(file)))
 
 
-_OF_TEXTS = (
-    ".md", ".mdc", ".mdx", ".rst", ".qmd", ".txt", ".html", ".htm", ".log", ".out", ".err", ".csv", ".tsv", ".jsonl", ".json",
-    ".patch", ".diff", ".svg", ".cff", ".lock", ".disabled",
+_STARTS_NONE = (
+    *REPORT_SUFFIXES, *(end for end in CONFIGURATIONS if end != ".toml"),
+    "readme", ".rst", ".qmd", ".mdc", ".mdx", ".adoc", ".org", ".tex", ".html", ".svg", ".po", ".csv", ".jsonl", ".patch", ".diff",
+    ".disabled",
 )  # fmt: skip
-"""Ends of the names of files that talk about commands, or hold data."""
-_TEXTS = ("readme", "changelog", "license")
-"""How names of files begin that do, whatever they end with."""
+"""Ends of the names of data, and of texts that show commands: they start no program by themselves."""
 _HEAD_BYTES = 1024
-"""In which a file that is no text has a zero: images, archives and weights are not read any further."""
+"""In which images, archives and weights have a zero."""
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
-def _find_unread(file: str, files: Files, *, named: bool) -> Iterator[Skipped]:
-    """Yield that a file of a language that is not read starts a training."""
-    name = os.path.basename(file).lower()
+def _find_unread(file: str, kind: str | None, files: Files, *, named: bool) -> Iterator[Skipped]:
+    """Yield that a text in any other language, which is not read, starts a training."""
     if (
-        name.endswith(_OF_TEXTS)
-        or name.startswith(_TEXTS)
+        file.lower().endswith(_STARTS_NONE)
+        or kind in {DOCKERFILE, *LOCKS}
         or not files.is_file(file)
-        or files.size_bytes(file) > MAX_WALKED_BYTES
         or is_launch_script(file, files)
     ):
         return
-    head = files.read_bytes(file, _HEAD_BYTES)
-    if b"\0" in head and not head.startswith(_UTF_16):
+    try:
+        head = files.read_bytes(file, _HEAD_BYTES)
+        if files.size_bytes(file) > MAX_WALKED_BYTES or (b"\0" in head and not head.startswith(_UTF_16)):
+            return
+    except OSError:  # nothing tells that it is an input
         return
     found = find_unread_launch(file, files)
     if found is not None:

@@ -322,3 +322,17 @@ def test_keys_that_a_development_version_does_not_know_tell_its_release(
     assert found is not None
     assert found.startswith(specifier.partition(",")[0])
     assert any("call themselves verl" in one.reason for one in subject.skipped) is said
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("run.fish", True), ("Jenkinsfile", True), ("start.zz", True), ("README", False), ("GUIDE.rst", False)],
+)
+def test_a_training_in_a_language_that_nobody_reads_is_listed(
+    project: Path, rules: RuleSet, name: str, *, said: bool
+) -> None:
+    (project / "requirements.txt").write_text("torch==2.6.0\n", encoding="utf-8")
+    (project / name).write_text("torchrun --nproc_per_node 8 train.py --bf16 True\n", encoding="utf-8")
+    (project / "core.bin").write_bytes(b"\x7fELF\0torchrun --nproc_per_node 8 train.py --bf16 True\n")
+    listed = [entry for entry in read(rules, ".").skipped if "not read" in entry.reason]
+    assert [entry.source.path for entry in listed if entry.source] == ([name] if said else [])
