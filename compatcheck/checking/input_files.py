@@ -199,8 +199,8 @@ def _read_scripts(
 
 _STARTS_NONE = (
     *REPORT_SUFFIXES, *(end for end in CONFIGURATIONS if end != ".toml"),
-    "readme", ".rst", ".qmd", ".mdc", ".mdx", ".adoc", ".org", ".tex", ".html", ".svg", ".po", ".csv", ".jsonl", ".patch", ".diff",
-    ".disabled",
+    "readme", ".rst", ".qmd", ".mdc", ".mdx", ".adoc", ".org", ".tex", ".html", ".svg", ".po", ".csv", ".jsonl", ".patch",
+    ".diff", ".disabled",
 )  # fmt: skip
 """Ends of the names of data, and of texts that show commands: they start no program by themselves."""
 _HEAD_BYTES = 1024
