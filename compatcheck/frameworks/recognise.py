@@ -539,7 +539,7 @@ def _unread_script(name: str, place: Source) -> Gap:
     )
 
     # how states are sharded is told by launchers and by the arguments of the Trainer, which wraps the model itself
-    source = place._replace(key=name)
+    source = place._replace(key=redact(name))
     return Gap(source, "is not here, and was not read", facts=(OF_MODEL | OF_OPTIMIZER | OF_STEP) - SHARDING)
 
 
