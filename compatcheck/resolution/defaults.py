@@ -487,10 +487,16 @@ class _Table:
         return not any(map(self.may_stand, left_out)) and all(self.is_there(section) for section in row["present"])
 
     def may_be_set(self, row: Mapping[str, Any]) -> bool:
-        """Tell whether something that was not read may set a key that a row needs left out, or written."""
+        """Tell whether something that was not read may set a key that a row needs left out, or one that it needs and nobody writes.
+
+        What is written stays so: a row that needs it left out does not hold whatever else may be set.
+        """
         own = row["key"] is None or row["forced"] or row.get("idle")
-        keys = [*row["absent"], *row["present"], *([] if own else [row["key"]])]
-        return any(self.gaps.may_set(key, row["fact"]) for key in keys)
+        left_out = [*row["absent"], *([] if own else [row["key"]])]
+        if self.keys is not None and not self.keys.isdisjoint(left_out):
+            return False
+        missing = (section for section in row["present"] if not self.is_there(section))
+        return any(self.gaps.may_set(key, row["fact"]) for key in (*left_out, *missing))
 
     def may_stand(self, key: str) -> bool:
         """Tell whether a document writes a key, or may write it inside a section that was not understood."""
