@@ -492,6 +492,7 @@ def follow_references(
             place = document.place(key)
             try:
                 found = [_mark(one, document) for one in references.read(kind, name, document, place)]
+                skipped += references.tell_taken(name, place)
                 if kind == "program":
                     found = [_without_defaults(one, document) for one in found]
                     own = {option for one in found for option in one.own_options}
@@ -658,6 +659,13 @@ class _ReferenceReader:
             found = _read_kind(document.reader, file, self.files) or found
         self.present.add(real)
         return found
+
+    def tell_taken(self, name: str, place: Source) -> Iterator[Skipped]:
+        """Say which file of the project a path of another machine was taken for, where it was."""
+        taken = self.places.taken.get(name)
+        if taken is not None:
+            reason = f"names {name!r}, which is not here: {taken} is taken for it"
+            yield Skipped(place, reason, "give the file that is meant", passes=True)
 
     def lacks(self, name: str, document: Document) -> bool:
         """Tell whether the script that a command starts is one's own, for a library that it calls, and does not lie here.
