@@ -664,7 +664,7 @@ class _ReferenceReader:
         """Say which file of the project a path of another machine was taken for, where it was."""
         taken = self.places.taken.get(name)
         if taken is not None:
-            reason = f"names {name!r}, which is not here: {taken} is taken for it"
+            reason = f"names {name!r}, which is not here: {taken} is assumed"
             yield Skipped(place, reason, "give the file that is meant", passes=True)
 
     def lacks(self, name: str, document: Document) -> bool:
