@@ -8,6 +8,7 @@ reference as `training.reference_model` tells.
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +23,7 @@ from compatcheck.frameworks.launch.arguments import (
     state_forward_only,
     state_value_heads,
 )
-from compatcheck.frameworks.launch.hydra import name_defaults, name_searched
+from compatcheck.frameworks.launch.hydra import gaps_of_choices, name_defaults, name_searched
 from compatcheck.frameworks.launch.interpolation import follow_all
 from compatcheck.frameworks.launch.values import Argument
 from compatcheck.frameworks.reader import Reading
@@ -65,6 +66,14 @@ _NAMES = Names(__file__)
 """Last parts of verl's keys."""
 
 
+_CHOSEN = frozenset({
+    "dp", "megatron", "hf_model", "legacy_data", "reward_manager", "rollout", "rollout_correction",
+    *(f"{engine}_{part}" for engine in ("dp", "megatron", "${model_engine}")
+      for part in ("actor", "critic", "ref", "reward_loop", "reward_model")),
+})  # fmt: skip
+"""Files that verl's own configurations compose from (verl/trainer/config of v0.5.0 to v0.9.0)."""
+
+
 def recognise(data: Mapping[str, Any]) -> bool:
     """Tell whether parsed data is a configuration of verl: one with its section, or one that composes from its own."""
     listed = data.get("defaults")
@@ -82,6 +91,8 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
         for one in _composed(options)
         if one not in {*OWN, *beside}
     )
+    if os.path.splitext(os.path.basename(path))[0].removeprefix("_generated_") not in OWN:
+        gaps += gaps_of_choices(data, source, _CHOSEN)
     references = tuple((BENEATH if one in OWN else READER, f"{one}.yaml", DEFAULTS) for one in beside)
     searched = name_searched(data)
     file = Document(READER, source, (), gaps=gaps, references=references, options=options, searched=searched)
