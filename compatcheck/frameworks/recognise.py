@@ -26,6 +26,7 @@ from compatcheck.frameworks.registry import (
     DEEPSPEED,
     HEAD_BYTES,
     configuration_readers,
+    find_composer,
     find_configuration_reader,
     find_folder,
     find_python_reader,
@@ -704,6 +705,8 @@ class _ReferenceReader:
                     base, *_ = _read_kind(find_program(document.reader).runs_as or document.reader, path, self.files)
                     base = base._replace(source=Source(path))
                     laid += compose((document._replace(references=(("config", path, "--config-name"),)), base))[1:]
+                    settle = getattr(find_composer(document.reader), "settle", None)
+                    document = document if settle is None else settle(document, base)
                 break
         kept = tuple(one for one in document.references if one[0] != BENEATH)
         held = {key for one in laid for key in one.options}

@@ -127,6 +127,28 @@ def compose(*documents: Document) -> tuple[Document, ...]:
     )
 
 
+def settle(document: Document, file: Document) -> Document:
+    """Read a command anew whose estimator a checkout's own file sets otherwise than verl's: a critic, or none, follows from it.
+
+    Args:
+        document: of a command that composes from verl's own configuration.
+        file: the one of that name in the checkout.
+    """
+    left, there, own = "algorithm.adv_estimator", document.options, file.options
+    if left in there or left not in own or has_critic({left: own[left], **there}) == has_critic(there):
+        return document
+    settled = follow_all({**there, left: own[left]._replace(line=None)})
+    engine = settled.get("model_engine")
+    base = os.path.splitext(os.path.basename(file.source.path))[0].removeprefix("_generated_")
+    name = Argument(base, None) if any(one.key == "--config-name" for one in document.statements) else None
+    table, models = table_for(settled, base)
+    reader = tell_reader(settled, base, document.source.path)
+    known = infer(settled, name, engine, base)
+    made = retell(document, settled, OptionMeanings(reader, table, is_plain, models), known)
+    told = (one._replace(key=f"{left}{LEFT_OUT}") if one.key == left else one for one in made.statements)
+    return made._replace(statements=tuple(told))
+
+
 _POINTED = re.compile(r"\$\{([\w.]+)\}")
 
 
@@ -216,6 +238,8 @@ def table_for(options: Mapping[str, Argument], base: str) -> tuple[Table, dict[s
     if (value_of(options, _A + "strategy") or base) in {"megatron", MEGATRON}:
         keys = ("enable_gradient_checkpointing", "enable_activation_offload", "use_remove_padding")
         table.update(dict.fromkeys((section + key for section in (_M, "critic.model.") for key in keys), SILENT))
+    if tell_fork(options) != "search-r1":  # whoever has the key of Search-R1 appends in a way of its own
+        table["data.max_start_length"] = (Key("training.sequence_length", opens),)
     if "trainer.v1.trainer_mode" in options:
         table["actor_rollout_ref.hybrid_engine"] = SILENT
     models = {key: kind for key, kind in MODELS.items() if kind.partition(":")[2] not in absent}

@@ -289,3 +289,23 @@ def test_a_field_wins_over_the_one_that_it_replaces_and_an_option_over_both(proj
     assert "training.optimizer_implementation" not in facts  # of torch's own, which the field names
     assert (facts["training.lora_rank"], facts["training.lora_target_modules"]) == (8, ("k_proj", "q_proj"))
     assert facts["training.sequence_length"] == 1024  # no trainer that generates has one of its own
+
+
+@pytest.mark.parametrize("folder", ["", "verl/", "src/"])
+def test_a_forks_own_estimator_decides_which_models_there_are(project: Path, folder: str) -> None:
+    """Of a command that leaves it out: without a critic the group of answers is what advantages come from."""
+    config = project / f"{folder}verl/trainer/config"
+    config.mkdir(parents=True)
+    (project / f"{folder}verl" / "__init__.py").write_text("")
+    run = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2.5-7B critic.model.path=Qwen/Qwen2.5-7B "
+    for estimator, roles, trainer in (("grpo", {"actor", "reference"}, "grpo"), ("gae", None, "ppo")):
+        (config / "ppo_trainer.yaml").write_text(f"algorithm:\n  adv_estimator: {estimator}\n")
+        (project / "run.sh").write_text(f"{run} max_turns=10 actor_rollout_ref.actor.use_kl_loss=True\n")
+        subject = look("run.sh")
+        assert subject.roles.keys() == (roles or {"actor", "reference", "critic"})
+        fact = subject.roles["actor"]["training.trainer"]
+        assert (fact.value, fact.sources[0].key) == (trainer, "algorithm.adv_estimator (left out)")
+        assert subject.roles["actor"]["training.framework"].value == "verl"
+    (config / "ppo_trainer.yaml").write_text("algorithm:\n  adv_estimator: grpo\n")
+    (project / "run.sh").write_text(f"{run} algorithm.adv_estimator=gae\n")
+    assert "critic" in look("run.sh").roles
