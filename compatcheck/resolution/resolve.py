@@ -78,7 +78,7 @@ def resolve(
     documents = as_read = tuple(drop_stand_ins(documents))
     given = Inputs(rules, environment, documents, hardware, settings or {})
     inputs, resolved = _resolve_roles(given)
-    documents, gaps = inputs.documents, inputs.gaps
+    documents, gaps = tuple(inputs.documents), inputs.gaps
     usual = _resolve_unless_set(given, resolved) if any(gap.why == NOT_UNDERSTOOD for gap in gaps) else {}
     if documents:
         from compatcheck.resolution.unpriced import describe_unpriced  # noqa: PLC0415 (only with configurations)
