@@ -89,15 +89,13 @@ class Layer(NamedTuple):
     """Its linear layers, where the formula tells them."""
 
 
-def assemble(
-    layers: Sequence[Layer], *, embedding: int, lm_head: int = 0, vision: int = 0, other: int = 0
-) -> ParameterCounts:
+def assemble(layers: Sequence[Layer], *, embedding: int, lm_head: int = 0, other: int = 0) -> ParameterCounts:
     """Sum the components of one model."""
     expert = sum(layer.experts for layer in layers)
     blocks = sum(layer.dense for layer in layers) + expert
     largest = max((layer.experts for layer in layers), default=0)
-    total = blocks + embedding + lm_head + vision + other
-    counts = ParameterCounts(total, blocks, embedding, lm_head, expert, largest, vision, other)
+    total = blocks + embedding + lm_head + other
+    counts = ParameterCounts(total, blocks, embedding, lm_head, expert, largest, 0, other)
     return counts._replace(linears=_gather(layers))
 
 
@@ -151,14 +149,14 @@ class Heads(NamedTuple):
         query, key_value = self.query * self.width, self.key_value * self.width
         return linear(self.hidden, query + 2 * key_value, qkv_bias) + linear(query, self.hidden, out_bias)
 
-    def linears(self, output: str = "o_proj", *, gate: bool = False) -> tuple[LinearLayer, ...]:
+    def linears(self, *, gate: bool = False) -> tuple[LinearLayer, ...]:
         """Return the projections of attention; with a ``gate`` beside each query, those of queries are twice as wide."""
         query, key_value = self.query * self.width, self.key_value * self.width
         return (
             LinearLayer("self_attn.q_proj", self.hidden, query * (2 if gate else 1), 1),
             LinearLayer("self_attn.k_proj", self.hidden, key_value, 1),
             LinearLayer("self_attn.v_proj", self.hidden, key_value, 1),
-            LinearLayer(f"self_attn.{output}", query, self.hidden, 1),
+            LinearLayer("self_attn.o_proj", query, self.hidden, 1),
         )
 
 

@@ -10,7 +10,7 @@ from compatcheck.checking.environments import environment_of
 from compatcheck.checking.inspection import PROJECT_FILE, has_table
 from compatcheck.checking.notebook_environment import BUILD, is_of_another_machine, read_installed, with_installs
 from compatcheck.checking.shared import as_skipped, mark_named
-from compatcheck.collectors.read import read_environments
+from compatcheck.collectors.read import LOCKS, read_environments
 from compatcheck.collectors.recognise import (
     REPORT_SUFFIXES,
     recognise,
@@ -36,6 +36,7 @@ from compatcheck.frameworks.recognise import (
     read_pieces,
     starts_training,
 )
+from compatcheck.frameworks.registry import HEAD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -135,12 +136,12 @@ def read_found(
         try:
             if kind is not None:
                 made = _read_lists(file, kind, tree, skipped, selection, named=is_named(file))
-                skipped.extend(_find_unread(file, files, named=is_named(file)))
+                skipped.extend(_find_unread(file, kind, files, named=is_named(file)))
             elif is_launch_script(file, files) or holds_recipes(file) or _is_configuration(file, files):
                 made = _read_configurations(file, tree, named=False, mark=is_named(file))
             else:
                 made = iter(())
-                skipped.extend(_find_unread(file, files, named=is_named(file)))
+                skipped.extend(_find_unread(file, kind, files, named=is_named(file)))
             for item in made:
                 found = True
                 programs = _started(item, files) - started
@@ -180,7 +181,7 @@ def _read_scripts(
             if starts_training(file, files):
                 by_directory.setdefault(os.path.dirname(file), []).append(file)
             elif not is_of_tests(file):
-                skipped.extend(_find_unread(file, files, named=is_named(file)))
+                skipped.extend(_find_unread(file, None, files, named=is_named(file)))
         except InputError as error:
             skipped.append(as_skipped(error, file)._replace(named=is_named(file)))
     for directory, found in by_directory.items():
@@ -197,23 +198,26 @@ def _read_scripts(
                 skipped.append(as_skipped(error, file)._replace(named=is_named(file)))
 
 
-_OTHER_LANGUAGES = (
-    ".fish", ".bat", ".cmd", ".ps1", ".csh", ".tcsh", ".j2", ".jinja", ".jinja2", ".tmpl", ".tpl", ".template", ".ipynb", ".py",
-    "tox.ini", "pyproject.toml", "pixi.toml", "mise.toml", "hatch.toml", "procfile", "jenkinsfile", "snakefile", ".smk", ".nf",
-    ".service", ".xsh", ".nu", "rakefile", "earthfile", ".conf", ".ini", ".cfg", ".def", ".sub", ".envrc", ".hcl", ".nomad",
-    ".tf", ".jsonnet", ".libsonnet", ".cue", ".nix", ".bazel", ".bzl", ".groovy", ".gradle", ".rb", ".pl", ".lua",
+_STARTS_NONE = (
+    *REPORT_SUFFIXES, *(end for end in CONFIGURATIONS if end != ".toml"),
+    "readme", ".rst", ".qmd", ".mdx", ".adoc", ".org", ".tex", ".html", ".svg", ".po", ".csv", ".jsonl",
 )  # fmt: skip
-"""Ends of the names of files that start programs in ways that are not read."""
+"""Ends of the names of data, and of texts that show commands: they start no program by themselves."""
 
 
-def _find_unread(file: str, files: Files, *, named: bool) -> Iterator[Skipped]:
-    """Yield that a file of a language that is not read starts a training."""
+def _find_unread(file: str, kind: str | None, files: Files, *, named: bool) -> Iterator[Skipped]:
+    """Yield that a text in any other language, which is not read, starts a training."""
     if (
-        not file.lower().endswith(_OTHER_LANGUAGES)
+        file.lower().endswith(_STARTS_NONE)
+        or kind in {DOCKERFILE, *LOCKS}
         or not files.is_file(file)
-        or files.size_bytes(file) > MAX_WALKED_BYTES
         or is_launch_script(file, files)
     ):
+        return
+    try:
+        if files.size_bytes(file) > MAX_WALKED_BYTES or b"\0" in files.read_bytes(file, HEAD_BYTES):
+            return
+    except OSError:  # nothing tells that it is an input
         return
     found = find_unread_launch(file, files)
     if found is not None:

@@ -108,16 +108,13 @@ class Waivers:
                 continue
             elif expired:
                 yield f"{head} expired on {waiver.expires} and covers nothing: remove it{owner}"
-            elif index not in self.used and not _names_other(rule) and self._missing(rule):
+            elif index not in self.used and not _names_other(rule) and self.rules.find(rule) is None:
                 yield f"{head} is about no rule{self._nearest(rule)}{owner}"
             elif index not in self.used and complete:
                 yield f"{head} covers nothing: remove it{owner}"
             elif waiver.until is not None and waiver.until.package not in self.rules.packages | self.seen:
                 known = f"{waiver.until.package} is no package that is known here"
                 yield f"{head} lasts until {waiver.until.text}, and {known}{owner}"
-
-    def _missing(self, rule_id: str) -> bool:
-        return self.rules.find(rule_id) is None
 
     def _nearest(self, rule_id: str) -> str:
         from difflib import get_close_matches  # noqa: PLC0415 (only for a mistake)

@@ -14,25 +14,14 @@ if TYPE_CHECKING:
     from compatcheck.checking.inspection import Inspection
 
 PLAIN_OPTIONS = {
-    "--python": "python",
-    "--prefix": "prefix",
-    "--model": "model",
-    "--gpu": "gpu",
-    "--driver": "driver",
-    "--env-file": "env_file",
-    "--fail-on": "fail_on",
-    "--policy": "policy",
+    f"--{name.replace('_', '-')}": name
+    for name in ("python", "prefix", "model", "gpu", "driver", "env_file", "fail_on", "policy")
 }
 """Options of `env` and `check` that take one text, by parameter."""
-
 PLAIN_LISTS = {
-    "--training": "training",
+    **{f"--{name}": name for name in ("training", "select", "ignore", "run", "target")},
     "--set": "settings",
-    "--select": "select",
-    "--ignore": "ignore",
     "--rules": "rule_directories",
-    "--run": "run",
-    "--target": "target",
 }
 """Options of `env` and `check` that take one text and may be repeated."""
 

@@ -8,6 +8,7 @@ import click
 
 from compatcheck.cli import options
 from compatcheck.cli.help import Command
+from compatcheck.cli.output import write_files
 from compatcheck.core.errors import EXIT_CLEAN, UsageError
 
 if TYPE_CHECKING:
@@ -69,17 +70,8 @@ def write_records(records: Sequence[Record], output: str | None) -> None:
 
 
 def write_text(text: str, output: str | None) -> None:
-    """Write to a file, or to standard output.
-
-    Raises:
-        UsageError: the file cannot be written.
-    """
+    """Write to a file, or to standard output."""
     if output is None:
         click.echo(text, nl=False)
-        return
-    try:
-        with open(output, "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        msg = f"--output {output} cannot be written: {error.strerror}"
-        raise UsageError(msg) from None
+    else:
+        write_files([(f"--output {output}", output, text)])

@@ -138,10 +138,13 @@ class Change(NamedTuple):
     @property
     def options(self) -> tuple[str, ...]:
         """Return the ``--set`` values that state a setting; none for one model's own, which they would state of all."""
-        return () if self.role is not None else tuple(f"--set {name}={_write(value)}" for name, value in self.facts)
+        return (
+            () if self.role is not None else tuple(f"--set {name}={write_value(value)}" for name, value in self.facts)
+        )
 
 
-def _write(value: Value) -> str:
+def write_value(value: object) -> str:
+    """Write a value as options and configurations take it."""
     return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 

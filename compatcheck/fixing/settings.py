@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from compatcheck.core.effects import CHANGES_TRAINING, SLOWER
-from compatcheck.core.fix import SETTING, Change
+from compatcheck.core.fix import SETTING, Change, write_value
 from compatcheck.core.source import Source
 from compatcheck.core.summary import value_text
 from compatcheck.fixing.edits.configuration_text import (
@@ -322,9 +322,9 @@ def _spell_by_hand(
     if source.path.endswith(".py"):
         return place, "=".join(spelled.written)
     if _takes_options(spelled.document, files) and not inside:
-        return place, f"--{spelled.key} {_write(spelled.value)}"
+        return place, f"--{spelled.key} {write_value(spelled.value)}"
     sign = "=" if spelled.document.is_command and not inside else ": "
-    return place, f"{spelled.key}{sign}{_write(spelled.value)}"
+    return place, f"{spelled.key}{sign}{write_value(spelled.value)}"
 
 
 def _takes_options(document: Document, files: EditableFiles) -> bool:
@@ -339,10 +339,6 @@ def _takes_options(document: Document, files: EditableFiles) -> bool:
 def _is_inside(key: str, document: Document) -> bool:
     """Tell whether a key lies in a section that the command names by an option: ``--deepspeed zero3`` takes no keys of it."""
     return key.partition(".")[0] in document.lines and not any("." in one for one in document.lines)
-
-
-def _write(value: object) -> str:
-    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _propose(

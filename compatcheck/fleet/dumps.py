@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from compatcheck.collectors.machine.dump import read_nodes
 from compatcheck.core.errors import InputError
-from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.node import Answers
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo, read_utf8
@@ -22,13 +21,12 @@ _MOST_NAMED = 3
 """Files or nodes that are named of those of one kind."""
 
 
-def read_dumps(paths: Iterable[str], expected: str | None = None, files: Files = LOCAL) -> Answers:
+def read_dumps(paths: Iterable[str], expected: str | None = None) -> Answers:
     """Read the dumps of a job.
 
     Args:
         paths: files, and directories with one file for each node.
         expected: file with the names of all nodes of the job, as ``scontrol show hostnames`` prints them.
-        files: the tree they lie in.
 
     Raises:
         InputError: a path is not there, or the list cannot be read.
@@ -42,9 +40,9 @@ def read_dumps(paths: Iterable[str], expected: str | None = None, files: Files =
     called = False  # whether files are called as their nodes are, and not by the number of a task
     unread: list[Skipped] = []
     names = [] if expected is None else _read_names(expected)
-    for path in _list_files(paths, files):
+    for path in _list_files(paths):
         try:
-            found, labels, other, silent = read_nodes(path, files)
+            found, labels, other, silent = read_nodes(path)
         except InputError as error:
             silent_files[path] = error.message
             continue
@@ -79,10 +77,10 @@ def read_dumps(paths: Iterable[str], expected: str | None = None, files: Files =
     return Answers(tuple(nodes), tuple(lost.items()), tuple(unread))
 
 
-def _list_files(paths: Iterable[str], files: Files) -> Iterator[str]:
+def _list_files(paths: Iterable[str]) -> Iterator[str]:
     for path in paths:
         if not os.path.isdir(path):
-            if not files.exists(path):
+            if not os.path.exists(path):
                 raise InputError(
                     "no such file", source=Source(path), hint="name the dumps, or the directory they lie in"
                 )

@@ -160,6 +160,32 @@ def _without_replaced(file: Document, command: Document) -> Document:
     return file._replace(gaps=tuple(gap for gap in file.gaps if gap.key not in command.options))
 
 
+def retell_counted(
+    document: Document,
+    whole: Mapping[str, Argument],
+    settled: Mapping[str, Argument],
+    meanings: OptionMeanings,
+    known: Iterable[Statement] = (),
+    unused: tuple[str, ...] = (),
+) -> Document:
+    """Translate anew the options of a document that count; see `retell`.
+
+    Args:
+        document: of a command or a file.
+        whole: the options of the whole configuration.
+        settled: those of them that mean something, with their values.
+        meanings: of the program's keys in that configuration.
+        known: what follows for this document beside the meaning of single keys.
+        unused: beginnings of keys that the program passes over.
+    """
+    own = {
+        key: settled[key]
+        for key, one in document.options.items()
+        if key in settled and whole[key] is one and not key.startswith(unused)
+    }
+    return retell(document, own, meanings, known)
+
+
 def retell(
     document: Document, options: Mapping[str, Argument], meanings: OptionMeanings, known: Iterable[Statement]
 ) -> Document:

@@ -96,26 +96,32 @@ def list_layouts(
         lora: whether peft knows the adapters as LoRA's, which alone it turns.
         listed: whether a program lists all linear layers itself.
     """
-    table = open_builtin().section("tables/expert-parameters") or {}
-
-    def holds(of: str, release: tuple[int, ...], usual: str) -> bool:
-        text = (table.get(of) or {}).get(model_type, usual)
-        return contains(compile_specifier(text), ".".join(map(str, release))) == "yes"
-
     found = []
     given = (
         (versions[name],) if name in versions else usual
         for name, usual in (("transformers", _TRANSFORMERS), ("peft", _PEFT))
     )
     for transformers, peft in product(*given):
-        turned = lora and peft >= (0, 19) and holds("turned", transformers, "==0")
+        turned = lora and peft >= (0, 19) and _holds("turned", model_type, transformers)
         found.append(
             Layout(
-                fused=holds("experts", transformers, ">=5.0.0"),
-                router_apart=holds("router", transformers, ">=5.0.0"),
+                fused=has_fused_experts(model_type, transformers),
+                router_apart=_holds("router", model_type, transformers),
                 turned=turned,
                 all_turned=turned and peft >= (0, 20),
                 listed=listed,
             )
         )
     return tuple(dict.fromkeys(found))
+
+
+def has_fused_experts(model_type: str, release: tuple[int, ...]) -> bool:
+    """Tell whether the routed experts of a layer are parameters of several dimensions, and no linear layers, in a release."""
+    return _holds("experts", model_type, release)
+
+
+def _holds(of: str, model_type: str, release: tuple[int, ...]) -> bool:
+    """Tell whether a release of transformers is one of those of the table of experts for a type."""
+    rows = (open_builtin().section("tables/expert-parameters") or {}).get(of) or {}
+    text = rows.get(model_type, rows.get("*", "==0"))
+    return contains(compile_specifier(text), ".".join(map(str, release))) == "yes"

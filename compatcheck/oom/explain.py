@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from compatcheck.core.out_of_memory import CUT, TOLD, Match, Message, MessageReading, Place, Printed
+from compatcheck.core.out_of_memory import CUT, NO_MESSAGE, TOLD, Match, Message, MessageReading, Place, Printed
 from compatcheck.oom.budget import count_halves, remark, weigh
 from compatcheck.oom.candidates import BUDGETS, QUANTISED, WEIGHTS, activations, buffers, weights
 from compatcheck.oom.dimensions import Dimensions
+from compatcheck.oom.forms import FORMS
 from compatcheck.oom.frames import find_model_types, find_place
 from compatcheck.oom.shapes import read_shapes
 from compatcheck.oom.sizes import UNINFORMATIVE, prints_as, request_range, segment_size, step
@@ -57,15 +58,6 @@ _WIDE = {"training", "engine_start", "serving", "rollout", "wake_up"}
 """Parts of a run in which any tensor of it may be asked for."""
 _SHARDS_LOGITS = re.compile(r"megatron|vocab_parallel")
 """Frames of programs that divide the vocabulary over tensor-parallel ranks."""
-_LOOK_ALIKES = {
-    "triton-shared-memory": "a kernel wants more {resource} than a multiprocessor has; no device memory is short",
-    "one-exabyte": "the size computed for a tensor overflowed; the shape is wrong, no memory is short",
-    "sglang-decode": "the pool of tokens that holds the KV cache had no room for the next ones (it gives whole pages); no device "
-    "memory was asked for: raise --mem-fraction-static, or lower --max-running-requests",
-    "sglang-retract": "the pool of tokens was full, requests ({requests}) were put back and run again: no failure, and no device "
-    "memory is short",
-    "torch-summary": "it counts no failed allocation; {now} are allocated, at most {peak} were",
-}
 _REST = "the rest of the message, from 'of which … is free' to its end: it tells whether others hold the device"
 _LEDGER = "the lines before it that say what weights, the profiled forward pass and CUDA graphs took"
 _HOST = "dmesg, or the events of the container, and how much memory the host has: which process held how much"
@@ -84,44 +76,15 @@ _QUESTIONS = {
     "cublas": "nvidia-smi just before: whether the device was full, and who held it",
 }  # fmt: skip
 """What would decide, by form."""
-_NO_SIZE = {
-    "vllm-kv-blocks": "the KV cache is too small for one longest request: lower max_model_len or raise gpu_memory_utilization",
-    "vllm-no-blocks": "weights and the profiled forward pass leave nothing for the KV cache within gpu_memory_utilization",
-    "vllm-ledger": "weights ({weights}) and the profiled forward pass ({activations}) take {short} more than "
-    "gpu_memory_utilization leaves to vLLM: nothing is left for the KV cache",
-    "vllm-utilization": "less of the device was free than gpu_memory_utilization demands: others hold the rest",
-    "vllm-sampler": "the sampler's warm-up did not fit beside weights and KV cache: lower max_num_seqs or gpu_memory_utilization",
-    "vllm-cumem": "the sleep-mode allocator maps memory outside PyTorch's: what wakes up finds the device occupied",
-    "sglang-kv-cache": "weights leave nothing for the KV cache within mem_fraction_static",
-    "nccl": "NCCL allocates outside PyTorch's allocator: what the cache keeps reserved is missing here",
-    "cublas": "a library's handle or workspace is allocated outside PyTorch's allocator: the device was full already",
-    "bitsandbytes": "bitsandbytes allocates outside PyTorch's allocator, which does not say how much of the device was free",
+_SAYS = {
+    **{form.name: form.says for form in reversed(FORMS) if form.says},
     "bitsandbytes-managed": "managed memory of a paged optimizer could not be had: host and device share it, so it may fail with "
     "device memory free (limits of the host: ulimit, a container, WSL)",
-    "cuda-malloc-async": "this short form says no sizes: the driver's pool could not grow",
-    "expandable-segments": "the allocator could not map another page of a segment: the device was full already, and the size is "
-    "that of the page",
-    "torch-memory-saver": "what wakes up (weights, KV cache) finds the device occupied: what trains must give its memory back "
-    "first; where no error follows, torch freed its cache and tried again",
-    "neuron": "the Neuron runtime does not say how much of the device was taken",
-    "ray-worker-died": "a worker ended without a word; Ray always lists the kernel's OOM killer first among what may have ended "
-    "it, and has no evidence for it: look at the end of the worker's own log, and into dmesg on its node",
-    "cuda-error": "a call outside the caching allocator failed: the device was full already (context, kernel, library), or host "
-    "memory could not be pinned",
-    "nvml-assert": "memory ran out, and the driver's library (NVML) could not tell who holds it (Jetson, WSL, containers)",
-    "triton-cuda": "a kernel was loaded outside the caching allocator: the device was full already",
-    "ray-memory-monitor": "Ray kills what it thinks will exhaust the host; the device is not involved",
-    "ray-workers-killed": "Ray kills what it thinks will exhaust the host; the device is not involved",
-    "killed": "the process was killed from outside, as the kernel does when the host's memory is exhausted; look into dmesg",
-    "oom-killed": "the container exceeded its limit of host memory",
-    "kernel-oom": "the host's memory was exhausted",
-    "errno-12": "the host refused memory, mostly to a process that was to be started (fork): limits of the job count",
-    "told": "the text says so, without the program's own message: how much was asked for, and of what, cannot be told",
-    "cut-traceback": "it ends before its message: whether memory ran out cannot be told",
-    "no-message": "nothing in it says that memory ran out",
-    "shm-dataloader": "a data loader's worker died: shared memory (/dev/shm) or host memory was exhausted",
-    "xla": "XLA's allocator does not say what it was asked for",
+    TOLD: "the text says so, without the program's own message: how much was asked for, and of what, cannot be told",
+    CUT: "it ends before its message: whether memory ran out cannot be told",
+    NO_MESSAGE: "nothing in it says that memory ran out",
 }
+"""What a form tells where the tensor cannot be, in words with its details."""
 
 
 def explain(message: Message, facts: Mapping[str, Fact], *, accounted: bool = False) -> MessageReading:
@@ -135,16 +98,15 @@ def explain(message: Message, facts: Mapping[str, Fact], *, accounted: bool = Fa
     question = question.removesuffix(_LEDGER).removesuffix("; ") if accounted else question
     base = MessageReading(message, place, "no_size", (), 0, None, "", (), budget, remarks, question)
     if message.memory == "none":
-        words = _LOOK_ALIKES[message.form].format(**dict(message.details))
-        return base._replace(reason=words)
+        return base._replace(reason=_SAYS[message.form].format(**dict(message.details)))
     if message.asked is None:
         managed = message.form == "bitsandbytes" and "pythonInterface" in dict(message.details).get("file", "")
-        words = _NO_SIZE.get(
+        words = _SAYS.get(
             "bitsandbytes-managed" if managed else message.form, "the message does not say how much was asked for"
         )
         return base._replace(reason=words.format(**dict(message.details)) if "{" in words else words)
     if message.form == "nccl":
-        words = f"{_NO_SIZE['nccl']}; {message.asked.text} of its own, no tensor"
+        words = f"{_SAYS['nccl']}; {message.asked.text} of its own, no tensor"
         return base._replace(outcome="not_derivable", reason=words)
     if message.form == "vllm-kv-cache":
         words = (

@@ -24,6 +24,8 @@ class Form(NamedTuple):
     """Case-insensitive; groups named like fields of `Message` are sizes, those that start with ``d_`` are details."""
     rounding: str = "exact"
     releases: str | None = None
+    says: str = ""
+    """What it tells where the tensor cannot be; a name in braces is one of its details."""
 
 
 def _read_forms() -> Iterator[Form]:

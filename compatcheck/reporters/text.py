@@ -414,7 +414,7 @@ class _Writer(Terminal):
             return
         if finding.rating is not None:
             yield from self.wrapped("decides", finding.rating, "31")
-        message = finding.message if self.verbose else _first_paragraph(finding.message)
+        message = finding.message if self.verbose else finding.message.split("\n\n", 1)[0]
         yield from self.wrapped(
             "what", translate(message).replace("**", "")
         )  # Markdown's emphasis says nothing on a terminal
@@ -504,7 +504,3 @@ def _run_of(subject_id: str) -> str:
     if not colon:
         return subject_id.split(" + ", 1)[-1]
     return f"{directory}/{files.split(' + ', 1)[-1]}"
-
-
-def _first_paragraph(text: str) -> str:
-    return text.split("\n\n", 1)[0]

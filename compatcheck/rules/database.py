@@ -325,7 +325,7 @@ class RuleSet:
         return self._dates[package]
 
     def look_up(self, table: str, keys: tuple[object, ...]) -> object:
-        """Return the cell of a table.
+        """Return the cell of a table; a row with a star is about every key that has none of its own.
 
         Raises:
             KeyError: the keys are not in the table.
@@ -337,7 +337,7 @@ class RuleSet:
         for key in keys:
             if not isinstance(cells, dict):
                 raise RuleError(f"table {table!r} has fewer than {len(keys)} keys")
-            cells = cells[cell_key(key)]
+            cells = cells["*"] if "*" in cells and cell_key(key) not in cells else cells[cell_key(key)]
         if isinstance(cells, dict):
             raise RuleError(f"table {table!r} has more than {len(keys)} keys")
         return tuple(cells) if isinstance(cells, list) else cells

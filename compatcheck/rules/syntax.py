@@ -6,14 +6,18 @@ Runs when rules are compiled and linted; matching evaluates the code it produces
 from __future__ import annotations
 
 import ast
-from functools import lru_cache
-from typing import TYPE_CHECKING
+import re
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.core.data_file import read_text
 from compatcheck.core.errors import RuleError
 from compatcheck.core.python_code import parse_python
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from compatcheck.rules.expression import Code
 
 MAX_LENGTH = 2000
@@ -39,147 +43,30 @@ _SYMBOLS: dict[type[ast.AST], str] = {
     ast.Mod: "%",
     ast.Pow: "**",
 }
-_FUNCTIONS = {
-    "declared": 1,
-    "installed": 2,
-    "metadata_refutes": 3,
-    "version_in": 2,
-    "env": 1,
-    "table": None,
-    "dtype_bytes": 1,
-    "moments": 1,
-    "min": None,
-    "max": None,
-    "ceil": 1,
-    "pow2_ceil": 1,
-    "recomputed": 0,
-    "not_kept": 0,
-    "no_backward": 0,
-    "compiled": 0,
-    "smooths_labels": 0,
-    "sequences": 0,
-    "sequence_ranks": 0,
-    "head_ranks": 0,
-    "stages": 0,
-    "attention_layers": 0,
-    "own_layers": 0,
-    "saved_modules": 0,
-    "float32_outputs": 0,
-    "moment_bytes": 0,
-    "reached_parameters": 0,
-    "trained_parameters": 0,
-    "shard_ranks": 0,
-    "fused_experts": 0,
-    "turns_expert_names": 0,
-    "generated_together": 0,
-    "adapts_experts": 0,
-}
-"""Name → number of arguments; None takes any positive number."""
-WRITTEN_OUT = {
-    "recomputed": (
-        "training.gradient_checkpointing or (training.fsdp_activation_checkpointing"
-        ' if declared("training.fsdp_activation_checkpointing") else False)'
-    ),
-    "not_kept": (
-        'recomputed() or (training.activation_offloading if declared("training.activation_offloading") else False)'
-        " or no_backward()"
-    ),
-    "no_backward": 'not program.keeps_graph if declared("program.keeps_graph") else False',
-    "compiled": 'training.compile if declared("training.compile") else False',
-    "smooths_labels": 'training.label_smoothing > 0 if declared("training.label_smoothing") else False',
-    "sequences": (
-        'training.micro_batch_size * (program.sequences_per_sample if declared("program.sequences_per_sample") else 1)'
-    ),
-    "sequence_ranks": 'training.context_parallel if declared("training.context_parallel") else 1',
-    "head_ranks": 'training.tensor_parallel if declared("training.tensor_parallel") else 1',
-    "stages": (
-        '(training.pipeline_parallel if declared("training.pipeline_parallel") else 1)'
-        ' * (hardware.devices_per_rank if declared("hardware.devices_per_rank") else 1)'
-    ),
-    "saved_modules": (
-        '(model.embedding_parameters if "embed_tokens" in training.lora_modules_to_save else 0)'
-        ' + (model.vocab_size * model.hidden_size if "lm_head" in training.lora_modules_to_save else 0)'
-        ' if declared("training.lora_modules_to_save") else 0'
-    ),
-    "float32_outputs": (
-        '(training.mixed_precision == "no" and model.load_dtype == "float32") or (training.mixed_precision in {"bf16", "fp16"}'
-        ' and (training.sharding in {"none", "ddp"} or (training.sharding == "fsdp" and training.fsdp_version == 1)))'
-    ),
-    "own_layers": 'program.own_layers if declared("program.own_layers") else False',
-    "moment_bytes": 'moments(training.optimizer) if declared("training.optimizer") else moments("adamw")',
-    "reached_parameters": (
-        'model.trainable_parameters if (training.peft in (None, "freeze") if declared("training.peft") else False)'
-        " else model.parameters"
-    ),
-    "trained_parameters": (
-        'model.trainable_parameters if declared("model.trainable_parameters") else model.parameters'
-        ' if (training.peft in (None, "freeze") if declared("training.peft") else True) else saved_modules()'
-    ),
-    "shard_ranks": (
-        '1 if training.fsdp_version == 1 and training.fsdp_sharding_strategy == "no_shard"'
-        ' else training.hsdp_shard_size * head_ranks() * stages() if declared("training.hsdp_shard_size")'
-        " else hardware.gpus_per_node if training.fsdp_version == 1"
-        ' and training.fsdp_sharding_strategy in ("hybrid_shard", "hybrid_shard_zero2") else hardware.world_size'
-    ),
-    "fused_experts": (
-        'model.expert_parameters > 0 and (installed("transformers", ">=5.0.0") or model.model_type in {"aria", "aria_text",'
-        ' "dbrx", "gpt_oss", "granitemoe", "granitemoehybrid", "granitemoeshared", "jetmoe", "llama4", "llama4_text",'
-        ' "qwen3_vl_moe", "qwen3_vl_moe_text"})'
-    ),
-    "turns_expert_names": (
-        '(model.num_experts > 1 if declared("model.num_experts") else False)'
-        ' and declared("training.lora_target_modules") and installed("peft", ">=0.19.0")'
-        ' and installed("transformers", table("expert-parameters", "turned", model.model_type))'
-        ' and ("all-linear" in training.lora_target_modules and installed("peft", ">=0.20.0")'
-        ' and not (program.lists_linears if declared("program.lists_linears") else False)'
-        ' or (("w1" in training.lora_target_modules and "w3" in training.lora_target_modules)'
-        ' or "w2" in training.lora_target_modules'
-        ' if model.model_type in {"minimax", "minimax_m2", "mixtral"} else'
-        ' ("gate_proj" in training.lora_target_modules and "up_proj" in training.lora_target_modules)'
-        ' or "down_proj" in training.lora_target_modules))'
-    ),
-    "generated_together": (
-        '((rollout.global_batch_size // hardware.world_size) if program.code == "verl"'
-        ' else training.micro_batch_size * training.gradient_accumulation_steps if program.code == "trl" and'
-        ' (training.trainer == "grpo" and installed("trl", ">=0.18")'
-        ' or training.trainer == "rloo" and installed("trl", ">=0.22"))'
-        ' else min(64, training.micro_batch_size * training.gradient_accumulation_steps) if program.code == "trl" and'
-        ' (training.trainer == "rloo" and installed("trl", ">=0.9.3")'
-        ' or training.trainer == "ppo" and installed("trl", ">=0.12"))'
-        ' else 2 * training.micro_batch_size if program.code == "trl" and training.trainer == "online_dpo"'
-        ' else training.micro_batch_size) if declared("training.framework") else training.micro_batch_size'
-    ),
-    "adapts_experts": 'declared("training.lora_target_parameters") or turns_expert_names()',
-    "attention_layers": ('model.attention_layers if declared("model.attention_layers") else model.num_hidden_layers'),
-}
-"""Functions that stand for an expression, so that rules which ask the same forget the same settings as seldom as one:
 
-- ``recomputed``: layers are computed again in backward, by the model's checkpointing or FSDP's own
-- ``not_kept``: what backward needs of a layer is not on the device until then: computed again, moved to the host, or no
-  backward follows
-- ``no_backward``: the role only scores
-- ``compiled``: torch.compile fuses what eager code would make and keep piece by piece
-- ``smooths_labels``: the label smoother of transformers' Trainer takes the labels out of the batch, where a loss is the Trainer's
-- ``sequences``: sequences of one forward on one rank
-- ``sequence_ranks``: ranks that one sequence is cut up for; ``head_ranks``: ranks that heads are shared out to
-- ``stages``: devices that the blocks of a model are shared out to
-- ``attention_layers``: blocks with attention scores
-- ``moment_bytes``: what an optimizer keeps of each float32 parameter besides, Adam's where nobody names one
-- ``reached_parameters``: parameters from the first trained one on; beside adapters that is all of them
-- ``trained_parameters``: parameters that are trained; where nobody counts them, those that adapters leave frozen are none
-- ``shard_ranks``: ranks that hold one copy of the model under FSDP, split matrices and stages counted
-- ``saved_modules``: parameters of embedding and head that are trained in full beside adapters
-- ``float32_outputs``: what a model returns is float32, by weights or by accelerate, which casts it outside DeepSpeed and FSDP2
-- ``fused_experts``: the experts of a layer are parameters of several dimensions, and no linear layers
-- ``turns_expert_names``: peft turns names of adapted layers into the parameters that an expert's layers are fused into
-- ``generated_together``: sequences that one call of generate takes. verl's engine is given the rank's share of the batch
-  (hf_rollout.py of v0.4.0), TRL's GRPO from 0.18 and RLOO from 0.22 steps_per_generation micro batches, by default those of one
-  step (v0.18.0 grpo_trainer.py, v0.22.0 rloo_config.py), the older RLOO and PPO their local batch, 64 rows at a time
-  (local_rollout_forward_batch_size; v0.9.3 rloo_config.py, v0.12.0 and v0.21.0 utils.py), online DPO two of each prompt
-  (online_dpo_trainer.py of v0.11.4 to v0.23.0)
-- ``adapts_experts``: adapters lie on the fused weights of experts, named as parameters or by names that peft turns
-- ``own_layers``: layers of the program run in place of those of transformers
-"""
+
+class Function(NamedTuple):
+    """A function of the language."""
+
+    arguments: int | None
+    """How many it takes; None for one or more."""
+    meaning: str
+    """What it gives."""
+    expression: str
+    """What is written out in its place; empty where it is evaluated itself."""
+
+
+@cache
+def functions() -> Mapping[str, Function]:
+    """Return every function by name: the rows of ``data/functions.txt``."""
+    rows = re.split(r"\n(?! )", read_text(__file__, "functions").partition("\n\n")[2].rstrip())
+    found = {}
+    for row, *expression in map(str.splitlines, rows):
+        name, count, meaning = row.split(" | ", 2)
+        words = " ".join(map(str.strip, expression))
+        found[name] = Function(None if count == "+" else int(count), meaning, words)
+    return found
+
 
 _NODES = (
     ast.Expression,
@@ -264,8 +151,8 @@ def _encode(node: ast.expr) -> Code:  # noqa: PLR0911 (one return per node type)
         case ast.Set(elts=elements) | ast.Tuple(elts=elements):
             return ["set", *map(_encode, elements)]
         case ast.Call(func=ast.Name(id=name), args=arguments):
-            if name in WRITTEN_OUT:
-                return parse(WRITTEN_OUT[name])
+            if functions()[name].expression:
+                return parse(functions()[name].expression)
             if name in {"declared", "env"}:
                 return ["call", name, _literal_text(arguments[0])]
             if name in {"installed", "version_in"}:
@@ -306,9 +193,9 @@ def _check(node: ast.AST) -> str | None:
             if not isinstance(value, int | float | str | bool | None):
                 return f"{type(value).__name__} literals are not part of the language"
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
-            if name not in _FUNCTIONS:
-                return f"unknown function {name}(); known: {', '.join(sorted(_FUNCTIONS))}"
-            wanted = _FUNCTIONS[name]
+            if name not in functions():
+                return f"unknown function {name}(); known: {', '.join(sorted(functions()))}"
+            wanted = functions()[name].arguments
             if not arguments if wanted is None else len(arguments) != wanted:
                 return (
                     f"{name}() takes {'one or more' if wanted is None else wanted} argument{'' if wanted == 1 else 's'}"

@@ -8,7 +8,7 @@ from compatcheck.core.errors import RuleError
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.units import canonical_dtype
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
-from compatcheck.rules.syntax import WRITTEN_OUT, dotted_name, parse_tree
+from compatcheck.rules.syntax import dotted_name, functions, parse_tree
 from compatcheck.rules.values import allowed_values
 from compatcheck.rules.vocabulary import nearest, vocabulary
 
@@ -71,7 +71,8 @@ def _type(node: ast.expr, problems: list[str]) -> str:  # noqa: PLR0911 (one ret
             return SET
         case ast.Call(func=ast.Name(id=name), args=arguments):
             _check_call(name, arguments, problems)
-            return _type(parse_tree(WRITTEN_OUT[name]), []) if name in WRITTEN_OUT else _RESULTS.get(name, BOOL)
+            expression = functions()[name].expression
+            return _type(parse_tree(expression), []) if expression else _RESULTS.get(name, BOOL)
         case _:
             return ANY
 

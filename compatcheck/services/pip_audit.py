@@ -244,13 +244,9 @@ def _advisories(pin: _Pin, answer: Iterable[Mapping[str, Any]]) -> Iterator[Advi
             description=description,
             url=advisory_url(identifier),
             subject=pin.subject,
-            source=_place(pin.package.source),
+            source=pin.package.source._replace(path=redact(pin.package.source.path)),
         )
 
 
 def _texts(value: object) -> tuple[str, ...]:
     return tuple(map(str, value)) if isinstance(value, list) else ()
-
-
-def _place(source: Source) -> Source:
-    return source._replace(path=redact(source.path))

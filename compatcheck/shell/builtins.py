@@ -241,10 +241,6 @@ def _bracket(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flo
     return _finish(evaluator, evaluator.conditions.single(arguments[:-1], line))
 
 
-def _command(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow:
-    return _look_up(evaluator, arguments, line)
-
-
 def _pwd(evaluator: ScriptReading, _arguments: list[Value], line: int) -> Flow:
     here = evaluator.look_up("PWD")
     evaluator.emit(unknown("$(pwd)", line) if here is None else from_text(f"{here}\n", line))
@@ -485,7 +481,7 @@ BUILTINS: dict[str | None, Callable[[ScriptReading, list[Value], int], Flow]] = 
     ".": _source,
     "[": _bracket,
     "break": _break,
-    "command": _command,
+    "command": _look_up,
     "continue": _continue,
     "echo": _echo,
     "eval": _eval,

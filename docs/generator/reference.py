@@ -12,9 +12,9 @@ import click
 from compatcheck.cli.group import group
 from compatcheck.cli.help import find_lesson, read_codes
 from compatcheck.cli.options import TableOption, make_option, read_table
+from compatcheck.rules.syntax import functions
 from compatcheck.rules.vocabulary import vocabulary
 from docs.generator.page import escape_prose, link, make_page, write_code, write_table
-from docs.generator.words import FUNCTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -176,5 +176,5 @@ def _write_facts() -> Iterator[str]:
     yield "## Functions"
     yield "Conditions and formulas of rules are written in a small part of Python, over these names and with these functions."
     yield write_table(
-        ("function", "gives"), [(write_code(f"{name}()"), meaning) for name, meaning in FUNCTIONS.items()]
+        ("function", "gives"), [(write_code(f"{name}()"), one.meaning) for name, one in functions().items()]
     )

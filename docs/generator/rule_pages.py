@@ -17,11 +17,12 @@ from compatcheck.rules.expression import fact_names, write
 from compatcheck.rules.load import load_rules
 from compatcheck.rules.locate import CHECKOUT
 from compatcheck.rules.named_rule import list_rules
+from compatcheck.rules.syntax import functions
 from compatcheck.rules.vocabulary import meaning_of
 from docs.generator.page import escape_prose, fold, link, make_page, write_code, write_table
 from docs.generator.steps import write_measured
 from docs.generator.timelines import clause_text, list_ranges, write_releases
-from docs.generator.words import FUNCTIONS, find_functions, list_conditions, list_exceptions, say
+from docs.generator.words import find_functions, list_conditions, list_exceptions, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -209,7 +210,7 @@ def _write_cost(one: _Known, rules: RuleSet, page: str) -> Iterator[str]:
     worked = _work_out(one, rules)
     facts = worked[1] if worked else {}
     rows = [(_name_fact(name, page), _meaning(name), facts.get(name, "")) for name in sorted(fact_names(rule.expected))]
-    rows += [(f"`{name}()`", FUNCTIONS[name], "") for name in sorted(find_functions(rule.expected))]
+    rows += [(f"`{name}()`", functions()[name].meaning, "") for name in sorted(find_functions(rule.expected))]
     if rows:
         yield write_table(("name", "what it is", "in the example"), rows)
     if worked:

@@ -12,42 +12,6 @@ if TYPE_CHECKING:
 
     from compatcheck.rules.expression import Code
 
-FUNCTIONS = {
-    "declared": "whether an input states the fact, and not a default",
-    "installed": "whether a package is there, in a range of releases",
-    "metadata_refutes": "whether an installed package's own requirements allow nothing of a range of another",
-    "version_in": "whether a version lies in a range",
-    "env": "an environment variable, none where it is not set",
-    "table": "a cell of a table: `rules/_tables/NAME.yaml`",
-    "dtype_bytes": "bytes of one element of a dtype, 0 for none",
-    "moments": "bytes that an optimizer keeps of each float32 parameter, 0 for none",
-    "min": "the smallest",
-    "max": "the largest",
-    "ceil": "rounded up",
-    "pow2_ceil": "rounded up to a power of two",
-    "recomputed": "whether layers are computed again in backward, by the model's checkpointing or FSDP's own",
-    "not_kept": "whether what backward needs of a layer is off the device: computed again, moved to the host, or never needed",
-    "no_backward": "whether the role only scores",
-    "compiled": "whether torch.compile is asked for",
-    "smooths_labels": "whether the label smoother of the Trainer takes the labels out of the batch",
-    "sequences": "sequences of one forward on one rank: two for each of the micro batch where chosen and rejected go together",
-    "sequence_ranks": "ranks that one sequence is cut up for",
-    "head_ranks": "ranks that heads are shared out to",
-    "stages": "devices that the blocks of a model are shared out to",
-    "moment_bytes": "bytes that the optimizer keeps of each float32 parameter besides, 8 where nobody names one",
-    "reached_parameters": "parameters that backward comes by: what is trained, and beside adapters all",
-    "adapts_experts": "whether adapters lie on the fused weights of experts",
-    "turns_expert_names": "whether peft turns names of adapted layers into the parameters that an expert's layers are fused into",
-    "generated_together": "sequences that one call of generate takes",
-    "fused_experts": "whether a layer's experts are parameters of several dimensions, and no linears",
-    "trained_parameters": "parameters that are trained; where nobody counts them, none of those that adapters leave frozen",
-    "shard_ranks": "ranks that hold one copy of the model under FSDP, split matrices and stages counted",
-    "attention_layers": "blocks with attention scores",
-    "saved_modules": "parameters of embedding and head that are trained in full beside adapters",
-    "float32_outputs": "whether a model returns float32, by its weights or by accelerate's cast",
-    "own_layers": "whether layers of the program's own run in place of those of transformers",
-}
-"""Functions of conditions and formulas, and what each gives."""
 _NUMBER = ("not 0", "0")
 _TRUTH = {
     "set": ("not empty", "empty"),

@@ -18,7 +18,7 @@ from compatcheck.frameworks.conversions import share
 from compatcheck.frameworks.keys import SILENT, KeyTable, Names, Table
 from compatcheck.frameworks.launch.arguments import OptionMeanings, name_roles, state_forward_only, state_value_heads
 from compatcheck.frameworks.launch.interpolation import follow_all
-from compatcheck.frameworks.launch.values import Argument
+from compatcheck.frameworks.launch.values import Argument, value_of
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.translation import flatten
 
@@ -162,12 +162,6 @@ def _with_sections(options: Options) -> dict[str, Argument]:
 
 
 _SECTION = re.compile(r"\$\{([\w.]+)\}")
-
-
-def value_of(options: Options, key: str, left_out: object = None) -> Any:  # noqa: ANN401 (configuration)
-    """Return a value, what it is where it is left out, None where nobody knows it."""
-    argument = options.get(key)
-    return left_out if argument is None else argument.value if argument.why is None else None
 
 
 def is_plain(key: str) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Document, Statement
 from compatcheck.core.source import Source
-from compatcheck.frameworks.composition import merge_options, retell
+from compatcheck.frameworks.composition import merge_options, retell_counted
 from compatcheck.frameworks.conversions import constant
 from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Names
 from compatcheck.frameworks.launch.arguments import OptionMeanings, name_roles, state_forward_only
@@ -56,19 +56,7 @@ def compose(*documents: Document) -> tuple[Document, ...]:
         settled,
         has_critic=estimator is not None and (estimator.value == "gae" or estimator.why is not None),
     )
-    return tuple(
-        retell(
-            document,
-            {
-                key: settled[key]
-                for key, argument in document.options.items()
-                if key in whole and whole[key] is argument
-            },
-            meanings,
-            state_fixed(whole),
-        )
-        for document in documents
-    )
+    return tuple(retell_counted(one, whole, settled, meanings, state_fixed(whole)) for one in documents)
 
 
 def make_meanings(options: Mapping[str, Argument], *, has_critic: bool) -> OptionMeanings:

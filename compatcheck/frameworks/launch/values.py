@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.pattern import lazy_compile
 
@@ -25,6 +25,12 @@ class Argument(NamedTuple):
     """Line of the command that uses the value, where it was written in another one."""
     written: str | None = None
     """A value that is not known as the script spells it, with what it knows filled in: ``$HOME/models/Qwen2.5-7B``."""
+
+
+def value_of(options: Mapping[str, Argument], key: str, left_out: object = None) -> Any:  # noqa: ANN401 (configuration)
+    """Return a value, what it is where it is left out, None where nobody knows it."""
+    argument = options.get(key)
+    return left_out if argument is None else argument.value if argument.why is None else None
 
 
 def read_scalar(text: str) -> object:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import LEFT_OUT, Document, Statement, Unresolved, enclosing_keys
 from compatcheck.core.source import Skipped, Source
-from compatcheck.frameworks.composition import retell
+from compatcheck.frameworks.composition import retell_counted
 from compatcheck.frameworks.conversions import LEAVE, opens
 from compatcheck.frameworks.keys import KeyTable, Names
 from compatcheck.frameworks.launch.arguments import OptionMeanings
@@ -89,15 +89,7 @@ def compose(*documents: Document) -> tuple[Document, ...]:
         whole = {key: one for key, one in whole.items() if late.keys().isdisjoint(enclosing_keys(key))} | late
     kind = find_kind(whole)
     meanings = make_meanings(whole)
-    first, *files = (
-        retell(
-            document,
-            {key: one for key, one in document.options.items() if key in whole and whole[key] is one},
-            meanings,
-            (),
-        )
-        for document in documents
-    )
+    first, *files = (retell_counted(document, whole, whole, meanings) for document in documents)
     kept = (tuple(one for one in file.skipped if one.source.key != COMMAND) for file in files)
     files = [file._replace(skipped=skipped) for file, skipped in zip(files, kept, strict=True)]
     return (tell_kind(first, whole, kind), *files)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Document, Gap, Statement
 from compatcheck.core.source import Source
-from compatcheck.frameworks.composition import merge_options, retell
+from compatcheck.frameworks.composition import merge_options, retell_counted
 from compatcheck.frameworks.conversions import LEAVE, OPEN, constant, share, stated
 from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Names, Table
 from compatcheck.frameworks.launch.arguments import (
@@ -124,16 +124,10 @@ def compose(*documents: Document) -> tuple[Document, ...]:
     }
     meanings = OptionMeanings(READER, table, _is_plain, models)
     known = [(_find_owner(one.key, documents, whole), one) for one in _infer(values, trainer, roles)]
+    means = {key: one for key, one in settled.items() if not key.endswith("._override_")}
     return tuple(
-        retell(
-            document,
-            {
-                key: settled[key]
-                for key, one in document.options.items()
-                if whole.get(key) is one and not key.startswith(unused) and not key.endswith("._override_")
-            },
-            meanings,
-            (one for owner, one in known if owner is document),
+        retell_counted(
+            document, whole, means, meanings, (one for owner, one in known if owner is document), tuple(unused)
         )
         for document in documents
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import LEFT_OUT, Document, Statement, Unresolved
 from compatcheck.core.source import Source
-from compatcheck.frameworks.composition import merge_options, retell
+from compatcheck.frameworks.composition import merge_options, retell_counted
 from compatcheck.frameworks.conversions import is_off
 from compatcheck.frameworks.keys import SILENT, KeyTable, Names, Table
 from compatcheck.frameworks.launch.arguments import OptionMeanings
@@ -71,9 +71,8 @@ def compose(*documents: Document) -> tuple[Document, ...]:
     known, missing = tuple(_infer(values, kind)), tuple(_leave_open(values, inside))
     made = []
     for document in documents:
-        own = {key: one for key, one in document.options.items() if key in whole and whole[key] is one}
         first = document is documents[0]
-        retold = retell(document, own, meanings, known if first else ())
+        retold = retell_counted(document, whole, whole, meanings, known if first else ())
         made.append(retold._replace(unresolved=(*retold.unresolved, *missing)) if first else retold)
     return tuple(made)
 

@@ -151,7 +151,6 @@ class Objects:
         self.kinds: dict[tuple[Scope | None, str], Kind] = {}
         self._of_calls: dict[tuple[ast.Call, Scope], Kind | None] = {}
         """What calls return, as far as `kinds` tells by now: calls stand in one another."""
-        self._made: list[tuple[str, ast.Call, Scope]] = []
         self._name_own_methods()
         for _ in range(_ROUNDS):
             before = len(self.kinds)

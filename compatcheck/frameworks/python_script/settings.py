@@ -302,7 +302,7 @@ class _Module:
             case ast.Dict(keys=keys, values=values):
                 return self._mapping(
                     [
-                        (None if key is None else self._text(key, depth), one)
+                        (None if key is None else str(self._value(key, depth)), one)
                         for key, one in zip(keys, values, strict=True)
                     ],
                     depth,
@@ -341,9 +341,6 @@ class _Module:
         if isinstance(found, Argument) and found.why is not None:
             raise NoLiteralError
         return found.value if isinstance(found, Argument) else found
-
-    def _text(self, node: ast.expr, depth: int) -> str:
-        return str(self._value(node, depth))
 
     def _dotted(self, node: ast.Attribute) -> str:
         """Return the name of something imported: ``transformers.AutoModelForCausalLM.from_pretrained``."""

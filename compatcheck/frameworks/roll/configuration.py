@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.document import LEFT_OUT, Document, Gap, Statement
 from compatcheck.core.source import Skipped, Source
-from compatcheck.frameworks.composition import merge_options, retell
+from compatcheck.frameworks.composition import merge_options, retell_counted
 from compatcheck.frameworks.conversions import LEAVE, constant, share
 from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Names, Table
 from compatcheck.frameworks.launch.arguments import (
@@ -138,20 +138,18 @@ def compose(*documents: Document) -> tuple[Document, ...]:
     others = tuple(_find_others(first, values, roles))
     said = {one.reason for one in others}
     return tuple(
-        retell(
+        retell_counted(
             document._replace(
                 skipped=(
                     *(one for one in document.skipped if one.reason not in said),
                     *(others if document is first else ()),
                 )
             ),
-            {
-                key: settled[key]
-                for key, one in document.options.items()
-                if whole.get(key) is one and not key.startswith(unused)
-            },
+            whole,
+            settled,
             meanings,
             known if document is first else (),
+            unused,
         )
         for document in documents
     )
@@ -178,7 +176,8 @@ def _roles(pipeline: Pipeline | None, values: Mapping[str, Any]) -> dict[str, st
             del found["reference"]
         if values.get("adv_estimator", "gae") != "gae":
             del found["critic"]
-    return {section: role for section, role in found.items() if section in MODELS and _is_there(section, values)}
+    there = (one for one in found.items() if one[0] in MODELS and f"{one[0]}.{STRATEGY}" in values)
+    return dict(there)
 
 
 def _ask_reference(values: Mapping[str, Any]) -> str | None:
@@ -203,10 +202,6 @@ def _compare(values: Mapping[str, Any]) -> Iterator[Statement]:
     key, default = ("kl_loss_coef", 0) if in_loss else ("init_kl_coef", _KL)
     key, weight = (key, values.get(key, default)) if in_loss or in_rewards else ("add_token_level_kl", 0)
     yield Statement("training.kl_coefficient", key if key in values else f"{key}{LEFT_OUT}", weight)
-
-
-def _is_there(section: str, values: Mapping[str, Any]) -> bool:
-    return f"{section}.{STRATEGY}" in values
 
 
 def table_for(

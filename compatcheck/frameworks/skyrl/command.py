@@ -23,6 +23,7 @@ from compatcheck.frameworks.launch.arguments import (
     state_value_heads,
 )
 from compatcheck.frameworks.launch.hydra import gaps_of_groups, parse_overrides
+from compatcheck.frameworks.launch.values import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -123,26 +124,18 @@ def _plain(kind: str) -> Any:  # noqa: ANN401 (a test of keys)
     return is_plain
 
 
-def _value(options: Options, key: str, left_out: object = None) -> object:
-    """Return a value, what it is where it is left out, None where nobody knows it."""
-    argument = options.get(key)
-    return left_out if argument is None else argument.value if argument.why is None else None
-
-
 def _has(options: Options, role: str) -> bool:
     """Tell whether a run has a model (``build_models``, skyrl/train/trainer.py): a critic that is named, a reference in use."""
     if role == CRITIC:
         critic = options.get("trainer.critic.model.path")
         return critic is not None and (critic.why is not None or bool(critic.value))
-    unused = _value(options, f"{_T}algorithm.use_kl_loss", True) is False
-    return role == ACTOR or not (unused and _value(options, f"{_T}algorithm.use_kl_in_reward", False) is False)
+    unused = value_of(options, f"{_T}algorithm.use_kl_loss", True) is False
+    return role == ACTOR or not (unused and value_of(options, f"{_T}algorithm.use_kl_in_reward", False) is False)
 
 
 def _is_on_megatron(options: Options, kind: str) -> bool:
-    return (
-        _value(options, "strategy" if kind == "sft" else f"{_T}strategy", "megatron" if kind == "sft" else "fsdp")
-        == "megatron"
-    )
+    key, left_out = ("strategy", "megatron") if kind == "sft" else (f"{_T}strategy", "fsdp")
+    return str(value_of(options, key, left_out)) == "megatron"
 
 
 def _of_section(options: Options, section: str, role: str | None, *, megatron: bool) -> Table:
@@ -158,11 +151,11 @@ def _of_section(options: Options, section: str, role: str | None, *, megatron: b
         )
         table[f"{section}{key}"] = SILENT if silent else tuple(meaning._replace(role=role) for meaning in meanings)
     optimizer = f"{section}megatron_config.optimizer_config_kwargs.optimizer_"
-    if _value(options, f"{optimizer}cpu_offload", left_out=False) is False:
+    if value_of(options, f"{optimizer}cpu_offload", left_out=False) is False:
         table[f"{optimizer}offload_fraction"] = SILENT
-    if _value(options, f"{_T}gradient_checkpointing", left_out=True) is False:
+    if value_of(options, f"{_T}gradient_checkpointing", left_out=True) is False:
         table.update([(key, SILENT) for key in table if ".recompute_" in key])
-    if _value(options, f"{section}megatron_config.transformer_config_kwargs.recompute_granularity") != "selective":
+    if value_of(options, f"{section}megatron_config.transformer_config_kwargs.recompute_granularity") != "selective":
         table[f"{section}megatron_config.transformer_config_kwargs.recompute_modules"] = SILENT
     return table
 
@@ -176,40 +169,40 @@ def _of_roles(options: Options, table: Table, roles: tuple[str, ...]) -> Iterato
         yield Statement("training.peft", "(only run forward)", None, REFERENCE)
     drafts = f"{_T}mtp.enabled"
     if (
-        _value(options, drafts, left_out=False) is True
+        value_of(options, drafts, left_out=False) is True
     ):  # the engine, too, proposes tokens (train/utils/utils.py _apply_mtp_config)
         yield Statement("rollout.speculation", drafts, value=True)
     kl = f"{_T}algorithm.use_kl_loss"
-    if _value(options, kl, left_out=True) is not False:
+    if value_of(options, kl, left_out=True) is not False:
         table[f"{_T}algorithm.use_kl_in_reward"] = SILENT
-    elif _value(options, f"{_T}algorithm.use_kl_in_reward", left_out=False) is not False:
+    elif value_of(options, f"{_T}algorithm.use_kl_in_reward", left_out=False) is not False:
         table[kl] = SILENT
     entropy = f"{_T}algorithm.entropy_loss_coef"
-    if _value(options, f"{_T}algorithm.use_entropy_loss", left_out=False) is False:
+    if value_of(options, f"{_T}algorithm.use_entropy_loss", left_out=False) is False:
         table[entropy] = SILENT
     for key in table:
         table[key] = tuple(one for one in table[key] if one.role in {None, *roles})
-    turns = _value(options, f"{_G}max_turns", 1)
+    turns = value_of(options, f"{_G}max_turns", 1)
     longer = f"{_G}max_input_length" in options and turns != 1
     table[f"{_T}max_prompt_length" if longer else f"{_G}max_input_length"] = SILENT
     _cut_by_length(options, table)
     if _is_on_megatron(options, "rl"):  # flash or fused attention, which keep no scores
         table[f"{_T}flash_attn"] = SILENT
-    samples = _value(options, f"{_G}n_samples_per_prompt", 5)
+    samples = value_of(options, f"{_G}n_samples_per_prompt", 5)
     for name, prompts, fact, role in (
         ("policy_mini_batch_size", 256, "training.global_batch_size", ACTOR),
         ("critic_mini_batch_size", 256, "training.global_batch_size", CRITIC),
         ("train_batch_size", 1024, "rollout.global_batch_size", None),
     ):
         key = f"{_T}{name}"
-        count = _value(options, key, prompts)
+        count = value_of(options, key, prompts)
         if role in {None, *roles} and isinstance(count, int) and isinstance(samples, int):
             yield Statement(fact, key if key in options else f"{key}{LEFT_OUT}", count * samples, role)
 
 
 def _cut_by_length(options: Options, table: Table) -> None:
     """Read batches in tokens where a limit makes them so."""
-    limit = _value(options, f"{_T}max_tokens_per_microbatch", -1)
+    limit = value_of(options, f"{_T}max_tokens_per_microbatch", -1)
     if isinstance(limit, int) and limit <= 0:
         return
     table[f"{_T}micro_train_batch_size_per_gpu"] = table[f"{_T}micro_forward_batch_size_per_gpu"] = SILENT
@@ -223,7 +216,7 @@ def _cut_by_length(options: Options, table: Table) -> None:
 
 def _share(options: Options, limit: Key, split: str) -> Key:
     """Divide a limit in tokens among the ranks of a sequence: it counts what all of them hold together."""
-    ranks = _value(options, split, 1)
+    ranks = value_of(options, split, 1)
     return limit._replace(convert=share(ranks) if isinstance(ranks, int) else opens)
 
 
@@ -232,8 +225,8 @@ def _place(options: Options, table: Table, roles: tuple[str, ...]) -> Iterator[S
 
     Models that share devices are moved to the host in turns; where FSDP's own offload is on, it keeps them there.
     """
-    together = _value(options, f"{_P}colocate_all", left_out=True)
-    pair = _value(options, f"{_P}colocate_policy_ref", left_out=True)
+    together = value_of(options, f"{_P}colocate_all", left_out=True)
+    pair = value_of(options, f"{_P}colocate_policy_ref", left_out=True)
     apart = [] if together is not False else [CRITIC, *([] if pair is not False else [REFERENCE])]
     shared = [role for role in roles if role not in apart]
     for word in ("num_nodes", "num_gpus_per_node"):
@@ -250,7 +243,7 @@ def _place(options: Options, table: Table, roles: tuple[str, ...]) -> Iterator[S
             continue
         kept, step = f"{section}fsdp_config.cpu_offload", f"{section}optimizer_config.offload_after_step"
         megatron = _is_on_megatron(options, "rl")
-        moves = role in moved and (megatron or _value(options, kept, left_out=False) is False)
+        moves = role in moved and (megatron or value_of(options, kept, left_out=False) is False)
         origin = "(models that share devices take turns)"
         yield Statement("training.offload_param", origin, "cpu" if moves else None, role)
         if not moves:
@@ -273,8 +266,8 @@ def _leave_length(launch: Launch, table: Table) -> Iterator[Unresolved]:
 def _of_supervised(options: Options, table: Table) -> Iterator[Statement]:
     """Say what ``main_sft`` does with its batches: packed ones are filled up to a number of tokens, those of one sequence."""
     yield Statement("training.trainer", "(program main_sft)", "sft")
-    limit, length = "max_tokens_per_microbatch", _value(options, "max_length")
-    if _value(options, "use_sequence_packing", left_out=False) is False:
+    limit, length = "max_tokens_per_microbatch", value_of(options, "max_length")
+    if value_of(options, "use_sequence_packing", left_out=False) is False:
         table[limit] = SILENT
         return
     table["micro_train_batch_size_per_gpu"] = SILENT

@@ -19,7 +19,7 @@ from compatcheck.frameworks.launch.arguments import (
     state_value_heads,
 )
 from compatcheck.frameworks.launch.flags import parse_flags
-from compatcheck.frameworks.launch.values import Argument
+from compatcheck.frameworks.launch.values import Argument, value_of
 from compatcheck.frameworks.megatron import command as megatron
 from compatcheck.frameworks.sglang import command as sglang
 
@@ -59,7 +59,7 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
     """Translate a launch."""
     flags = parse_flags(launch.arguments, switches=_SWITCHES)
     options, source = dict(flags.options), launch.command.source
-    backend = _get(options, "train_backend")
+    backend = value_of(options, "train_backend")
     if backend not in {None, "megatron"}:
         skip = Skipped(source, f"trains by slime's {backend} back end, which is not read", by_run=True)
         further = FurtherContent(skipped=(skip,), unknown=flags.unknown)
@@ -90,15 +90,10 @@ def _is_plain(key: str) -> bool:
     )
 
 
-def _get(options: Mapping[str, Argument], name: str) -> object:
-    argument = options.get(name)
-    return None if argument is None or argument.why is not None else argument.value
-
-
 def _table_for(options: Mapping[str, Argument]) -> Table:
     """Read micro batches as counts of tokens where they are filled so, which leaves their number of sequences out."""
     table: Table = dict(_WHOLE)
-    if _get(options, "use_dynamic_batch_size"):
+    if value_of(options, "use_dynamic_batch_size"):
         table["micro_batch_size"] = SILENT
         table["max_tokens_per_gpu"] = (Key("training.micro_batch_tokens"),)
         table["log_probs_max_tokens_per_gpu"] = (Key("rollout.log_prob_micro_batch_tokens"),)
@@ -111,15 +106,15 @@ def _table_for(options: Mapping[str, Argument]) -> Table:
 def _generates(options: Mapping[str, Argument]) -> bool:
     """Tell whether a run has an engine of its own: none where data are given, nor where others run it."""
     without = ("debug_train_only", "load_debug_rollout_data", "rollout_external_engine_addrs")
-    return not any(name in options for name in without) and _get(options, "rollout_num_gpus") != 0
+    return not any(name in options for name in without) and value_of(options, "rollout_num_gpus") != 0
 
 
 def _state(options: Mapping[str, Argument]) -> Iterator[Statement]:
     """Say what follows from several options, and what slime does without being asked (``slime_validate_args``)."""
-    if _get(options, "loss_type") == "sft_loss":
+    if value_of(options, "loss_type") == "sft_loss":
         yield Statement("training.trainer", "loss_type", "sft")
     together = "colocate" in options
-    has_critic = _get(options, "advantage_estimator") == "ppo"
+    has_critic = value_of(options, "advantage_estimator") == "ppo"
     if has_critic:
         yield from name_roles(("actor", "critic"))
         yield from state_value_heads(("critic",))
@@ -159,16 +154,16 @@ _FAKE_QUANTISATION = "OPEN_TRAINING_INT4_FAKE_QAT_FLAG"
 
 def _of_text(options: Mapping[str, Argument], *, complete: bool) -> Iterator[Statement]:
     """Say that Megatron's GPTModel is built, which has no towers, and no provider of another model is asked."""
-    spec = _get(options, "spec")
+    spec = value_of(options, "spec")
     plain = complete if "spec" not in options else isinstance(spec, list) and not str(spec[-1]).endswith("_provider")
-    if plain and "custom_model_provider_path" not in options and _get(options, "megatron_to_hf_mode") != "bridge":
+    if plain and "custom_model_provider_path" not in options and value_of(options, "megatron_to_hf_mode") != "bridge":
         yield Statement(None, "(text alone)", value=True)
 
 
 def _split_engine(options: Mapping[str, Argument]) -> Iterator[Statement]:
     """Say over how many devices an engine splits matrices: all of its own, less those of its stages."""
-    devices, stages = (_get(options, name) for name in ("rollout_num_gpus_per_engine", "sglang_pp_size"))
-    stages = stages or _get(options, "sglang_pipeline_parallel_size") or 1
+    devices, stages = (value_of(options, name) for name in ("rollout_num_gpus_per_engine", "sglang_pp_size"))
+    stages = stages or value_of(options, "sglang_pipeline_parallel_size") or 1
     if "rollout_num_gpus_per_engine" not in options:
         yield Statement("rollout.tensor_parallel", "rollout_num_gpus_per_engine (left out)", 1)
     elif isinstance(devices, int) and isinstance(stages, int):
@@ -177,11 +172,11 @@ def _split_engine(options: Mapping[str, Argument]) -> Iterator[Statement]:
 
 def _count(options: Mapping[str, Argument]) -> Iterator[Statement]:
     """Say how many sequences a rollout and a step have."""
-    prompts, each = _get(options, "rollout_batch_size"), _get(options, "n_samples_per_prompt")
+    prompts, each = value_of(options, "rollout_batch_size"), value_of(options, "n_samples_per_prompt")
     each = 1 if "n_samples_per_prompt" not in options else each
     if not isinstance(prompts, int) or not isinstance(each, int):
         return
     yield Statement("rollout.global_batch_size", "rollout_batch_size", prompts * each)
-    steps = _get(options, "num_steps_per_rollout")
+    steps = value_of(options, "num_steps_per_rollout")
     if isinstance(steps, int) and steps > 0 and "global_batch_size" not in options:
         yield Statement("training.global_batch_size", "num_steps_per_rollout", max(1, prompts * each // steps))

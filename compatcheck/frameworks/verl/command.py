@@ -16,6 +16,7 @@ from compatcheck.frameworks.launch.arguments import (
 )
 from compatcheck.frameworks.launch.hydra import Overrides, gaps_of_groups, parse_overrides
 from compatcheck.frameworks.launch.interpolation import follow_all
+from compatcheck.frameworks.launch.values import value_of
 from compatcheck.frameworks.verl import configuration as verl
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
         engine = overrides.values.get("model_engine") or overrides.groups.get("model_engine")
         base = verl.name_base(overrides.config_name, engine) if _has_own(launch) else ""
         table, models = verl.table_for(options, base)
-        if not base and not any(_of_recipe(launch)) and verl.value_of(options, _TOGETHER) is False:
+        if not base and not any(_of_recipe(launch)) and value_of(options, _TOGETHER) is False:
             table |= {key: (Key(fact, opens),) for key, fact in _DEVICES.items()}
         reader = verl.tell_reader(options, base, source.path)
         meanings = OptionMeanings(reader, table, verl.is_plain, models)
@@ -119,7 +120,7 @@ def _of_recipe(launch: Launch) -> Iterator[Statement]:
 def _left_to_engine(overrides: Overrides, launch: Launch) -> Iterator[Gap]:
     """Say of a reward model that an engine of its own serves: what that takes beside the rest is left out."""
     loop = overrides.values.get(verl.REWARD_LOOP)
-    if loop is not None and loop.value is True and verl.value_of(overrides.values, "reward_model.enable") is True:
+    if loop is not None and loop.value is True and value_of(overrides.values, "reward_model.enable") is True:
         place = launch.command.source._replace(key=verl.REWARD_LOOP, line=loop.line)
         yield Gap(place, "serves the reward model with an engine of its own, which is left out", "reward_model.rollout")
 

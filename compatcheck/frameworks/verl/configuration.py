@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.document import BENEATH, DEFAULTS, LEFT_OUT, Document, Gap, Statement
 from compatcheck.core.source import Source
-from compatcheck.frameworks.composition import merge_options, retell
+from compatcheck.frameworks.composition import merge_options, retell_counted
 from compatcheck.frameworks.conversions import LEAVE, opens
 from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Names, Table
 from compatcheck.frameworks.launch.arguments import (
@@ -25,7 +25,7 @@ from compatcheck.frameworks.launch.arguments import (
 )
 from compatcheck.frameworks.launch.hydra import gaps_of_choices, name_defaults, name_searched
 from compatcheck.frameworks.launch.interpolation import follow_all
-from compatcheck.frameworks.launch.values import Argument
+from compatcheck.frameworks.launch.values import Argument, value_of
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.translation import flatten
 from compatcheck.frameworks.verl.forks import tell_fork
@@ -115,9 +115,10 @@ def compose(*documents: Document) -> tuple[Document, ...]:
     passed_on = frozenset(name for one in whole.values() for name in _POINTED.findall(str(one.value)))
     return tuple(
         _without_passed_on(
-            retell(
+            retell_counted(
                 document,
-                {key: settled[key] for key, one in document.options.items() if key in settled and whole[key] is one},
+                whole,
+                settled,
                 meanings,
                 (one for one in inferred if command is None or (one.key in command.options) == document.is_command),
             ),
@@ -179,12 +180,6 @@ def tell_reader(options: Mapping[str, Argument], base: str, script: str | None =
 
 
 _WHOLE = ("actor_rollout_ref.model.override_config.rope_scaling",)
-
-
-def value_of(options: Mapping[str, Argument], key: str) -> object:
-    """Return a known value, None otherwise."""
-    argument = options.get(key)
-    return argument.value if argument is not None and argument.why is None else None
 
 
 def has_critic(options: Mapping[str, Argument]) -> bool:

@@ -13,7 +13,7 @@ from compatcheck.frameworks.composition import retell
 from compatcheck.frameworks.conversions import LEAVE, opens
 from compatcheck.frameworks.keys import KeyTable, Names
 from compatcheck.frameworks.launch.arguments import OptionMeanings
-from compatcheck.frameworks.launch.values import Argument
+from compatcheck.frameworks.launch.values import Argument, value_of
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.translation import flatten
 
@@ -119,15 +119,15 @@ def open_options(data: Mapping[str, Any]) -> dict[str, Argument]:
 
 def settle(options: Mapping[str, Argument]) -> Iterator[Statement]:
     """State what several keys decide together."""
-    if _last(_value(options, "optim_wrapper.type")) == "AmpOptimWrapper":
+    if _last(value_of(options, "optim_wrapper.type")) == "AmpOptimWrapper":
         yield Statement(None, "(amp)", value=True)
-    elif _value(options, "optim_wrapper.type") is not None:
+    elif value_of(options, "optim_wrapper.type") is not None:
         yield Statement("training.mixed_precision", "optim_wrapper.type", "no", None, (DEEPSPEED,))
     if any(key.startswith("model.lora.") for key in options):
         yield Statement(None, "(lora)", value=True)
-    if _value(options, "model.use_varlen_attn") is True or _splits_sequences(options):
+    if value_of(options, "model.use_varlen_attn") is True or _splits_sequences(options):
         yield Statement(None, "(flash)", value=True)
-    packed = _value(options, f"{_DATASET}max_packed_length")
+    packed = value_of(options, f"{_DATASET}max_packed_length")
     if isinstance(packed, int) and not isinstance(packed, bool):  # one of pairs, of which both sides are counted
         yield Statement("training.sequence_length", f"{_DATASET}max_packed_length", packed // 2)
     elif not any(f"{_DATASET}{name}" in options for name in _LENGTHS):
@@ -147,7 +147,7 @@ def settle(options: Mapping[str, Argument]) -> Iterator[Statement]:
 
 def _splits_sequences(options: Mapping[str, Argument]) -> bool:
     """Tell whether ranks share sequences, for which flash-attn has to be there (tools/train.py check_cfg)."""
-    size = _value(options, _SEQUENCE_RANKS)
+    size = value_of(options, _SEQUENCE_RANKS)
     return isinstance(size, int) and size > 1
 
 
@@ -162,12 +162,7 @@ def list_hidden(options: Mapping[str, Argument]) -> tuple[str, ...]:
 
 def leave_open(options: Mapping[str, Argument]) -> Iterator[Unresolved]:
     """List what is decided in a way that is not read: models of several parts."""
-    kind = _last(_value(options, "model.type"))
-    if kind.lower() not in TABLE.words["trainers"] and _value(options, "model.type") is not None:
+    kind = _last(value_of(options, "model.type"))
+    if kind.lower() not in TABLE.words["trainers"] and value_of(options, "model.type") is not None:
         why = f"is {kind}, of whose parts some are frozen; they are not read"
         yield from (Unresolved(fact, "model.type", why) for fact in ("model.name", "training.peft"))
-
-
-def _value(options: Mapping[str, Argument], key: str) -> object:
-    argument = options.get(key)
-    return None if argument is None or argument.why is not None else argument.value

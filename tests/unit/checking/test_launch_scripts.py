@@ -336,3 +336,17 @@ def test_a_file_of_another_machine_is_taken_for_that_of_the_project_that_ends_so
     (skip,) = [entry for entry in subject.skipped if "ds.json" in entry.reason]
     assert ("which is not here: conf/ds.json is assumed" in skip.reason) is known
     assert skip.passes is known
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("run.fish", True), ("Jenkinsfile", True), ("start.zz", True), ("README", False), ("GUIDE.rst", False)],
+)
+def test_a_training_in_a_language_that_nobody_reads_is_listed(
+    project: Path, rules: RuleSet, name: str, *, said: bool
+) -> None:
+    (project / "requirements.txt").write_text("torch==2.6.0\n", encoding="utf-8")
+    (project / name).write_text("torchrun --nproc_per_node 8 train.py --bf16 True\n", encoding="utf-8")
+    (project / "core.bin").write_bytes(b"\x7fELF\0torchrun --nproc_per_node 8 train.py --bf16 True\n")
+    listed = [entry for entry in read(rules, ".").skipped if "not read" in entry.reason]
+    assert [entry.source.path for entry in listed if entry.source] == ([name] if said else [])

@@ -387,6 +387,31 @@ def test_what_the_code_of_a_program_does(rules: RuleSet, framework: str, trainer
         assert (None if fact is None else fact.value) == value, name
 
 
+@pytest.mark.parametrize(
+    ("framework", "trainer", "trl_release", "at_once"),
+    [
+        ("trl", "grpo", "0.17.0", "micro_batch"),
+        ("trl", "grpo", "0.18.0", "step"),
+        ("axolotl", "grpo", "0.18.0", "step"),
+        ("trl", "rloo", "0.9.2", "micro_batch"),
+        ("trl", "rloo", "0.21.0", "step_by_64"),
+        ("trl", "rloo", "0.22.0", "step"),
+        ("trl", "ppo", "0.11.4", "micro_batch"),
+        ("trl", "ppo", "0.12.0", "step_by_64"),
+        ("trl", "online_dpo", "0.16.1", "pairs"),
+        ("verl", "grpo", "0.16.1", "share"),
+        ("tinyzero", "ppo", "0.16.1", "share"),
+        ("llamafactory", "ppo", "0.16.1", "micro_batch"),
+    ],
+)
+def test_what_one_call_of_generate_takes(
+    rules: RuleSet, framework: str, trainer: str, trl_release: str, at_once: str
+) -> None:
+    document, _ = native.read_sections({"training": {"framework": framework, "trainer": trainer}}, "facts.yaml")
+    facts = facts_of(rules, [document], trl=trl_release, transformers="4.51.3", verl="0.6.1")
+    assert facts["program.generates_at_once"].value == at_once
+
+
 def test_an_engine_alone_does_what_no_program_adds(rules: RuleSet) -> None:
     served = Document("vllm", Source("serve.sh"), (Statement("rollout.engine", "(program)", "vllm"),), is_command=True)
     facts = facts_of(rules, [served], vllm="0.8.3")

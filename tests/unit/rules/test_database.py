@@ -129,6 +129,8 @@ def test_tables() -> None:
     assert opened.look_up("flat", ("a",)) is None
     with pytest.raises(KeyError):
         opened.look_up("t", (9, "other"))
+    usual = rule_set(**{"tables/t": {"*": 1, "a": 2}})
+    assert (usual.look_up("t", ("a",)), usual.look_up("t", ("other",))) == (2, 1)
     for table, keys in (("unheard-of", (1,)), ("t", (9,)), ("t", (9, True, 1)), ("flat", ("a", "b"))):
         with pytest.raises(RuleError):
             opened.look_up(table, keys)

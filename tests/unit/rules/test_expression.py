@@ -356,18 +356,20 @@ def test_states_frozen_weights_and_shards_are_counted_as_they_are() -> None:
     rows: dict[str, object] = {
         "training__micro_batch_size": 2,
         "training__gradient_accumulation_steps": 64,
-        "program__code": "trl",
         "training__framework": "trl",
     }
     assert ask("generated_together()", training__micro_batch_size=2) == 2
-    assert ask("generated_together()", training__trainer="rloo", trl=False, **rows) == 2
-    assert ask("generated_together()", training__trainer="rloo", trl=True, **rows) == 128
-    assert ask("generated_together()", training__trainer="ppo", trl=True, **rows) == 64
-    experts: dict[str, object] = {"model__expert_parameters": 4, "transformers": False}
+    counts = {"micro_batch": 2, "pairs": 4, "step": 128, "step_by_64": 64}
+    for at_once, count in counts.items():
+        assert ask("generated_together()", program__generates_at_once=at_once, **rows) == count
+    share: dict[str, object] = {"rollout__global_batch_size": 64, "program__generates_at_once": "share"}
+    assert ask("generated_together()", hardware__world_size=16, **share, **rows) == 4
+    assert isinstance(ask("generated_together()", **rows), Unknown)
     assert ask("fused_experts()", model__expert_parameters=0) is False
-    assert ask("fused_experts()", model__expert_parameters=4, transformers=True) is True
-    assert ask("fused_experts()", model__model_type="qwen3_moe", **experts) is False
-    assert ask("fused_experts()", model__model_type="gpt_oss", **experts) is True
+    cell = "expert-parameters('experts', 'qwen3_moe')"
+    experts: dict[str, object] = {"model__expert_parameters": 4, "model__model_type": "qwen3_moe", cell: ">=5.0.0"}
+    assert ask("fused_experts()", transformers=True, **experts) is True
+    assert ask("fused_experts()", transformers=False, **experts) is False
     assert ask("16 / shard_ranks()", training__fsdp_version=2, training__pipeline_parallel=2, **mesh, **ranks) == 1
     hybrid = {"training__fsdp_version": 1, "training__fsdp_sharding_strategy": "hybrid_shard"}
     assert ask("16 / shard_ranks()", training__hsdp_shard_size=4, **hybrid, **ranks) == 4

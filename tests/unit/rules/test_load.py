@@ -10,7 +10,7 @@ import yaml
 from compatcheck.core.errors import RuleError
 from compatcheck.rules.load import load_rule, load_rules, rule_files
 from compatcheck.rules.rule import Clause, Comparison, EvidenceSelection, ProbeUse
-from compatcheck.rules.skeleton import SKELETON
+from compatcheck.rules.skeleton import write_skeleton
 
 TEXT = """\
 title: Something is kept
@@ -138,7 +138,8 @@ def test_a_file_of_another_shape_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_skeleton_of_a_new_rule_loads(tmp_path: Path) -> None:
-    assert load(SKELETON.replace("PACKAGE", "deepspeed"), tmp_path).status == "draft"
+    written = write_skeleton("deepspeed/slug", tmp_path / "rules").read_text(encoding="utf-8")
+    assert load(written, tmp_path).status == "draft"
 
 
 @pytest.mark.parametrize(

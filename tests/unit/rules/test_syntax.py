@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from compatcheck.core.errors import RuleError
 from compatcheck.rules.expression import write
-from compatcheck.rules.syntax import MAX_INTEGER, MAX_LENGTH, MAX_NODES, dotted_name, parse, parse_tree
+from compatcheck.rules.syntax import MAX_INTEGER, MAX_LENGTH, MAX_NODES, dotted_name, functions, parse, parse_tree
 
 FRAGMENTS = st.sampled_from(
     [
@@ -163,3 +163,13 @@ def test_chains_and_quoted_names_mean_what_python_means() -> None:
     assert parse("f.x in (1, 2)") == parse("f.x in {1, 2}")
     assert dotted_name(parse_tree("a.b.c")) == "a.b.c"
     assert dotted_name(parse_tree("1")) is None
+
+
+def test_functions_that_stand_for_an_expression_take_nothing_and_all_are_explained() -> None:
+    for name, one in functions().items():
+        assert one.meaning, name
+        if one.expression:
+            assert one.arguments == 0
+            parse(f"{name}()")
+    assert functions()["min"].arguments is None
+    assert "training.gradient_checkpointing" in functions()["recomputed"].expression

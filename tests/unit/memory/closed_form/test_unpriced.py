@@ -3,7 +3,7 @@
 import pytest
 
 from compatcheck.memory.closed_form.estimate import estimate_run
-from compatcheck.memory.closed_form.unpriced import FEATURES, count_expert_adapters
+from compatcheck.memory.closed_form.unpriced import count_expert_adapters, features
 from compatcheck.rules.locate import open_rules
 
 
@@ -14,11 +14,11 @@ def peak(run):
     return size, [left.name for left in found.unmodelled]
 
 
-@pytest.mark.parametrize("word", sorted(FEATURES))
+@pytest.mark.parametrize("word", sorted(features()))
 def test_a_feature_is_named_and_widens_the_range(make_run, word):
     plain, _ = peak(make_run(training__micro_batch_size=32))
     wide, names = peak(make_run(training__micro_batch_size=32, training__unpriced=(word,)))
-    feature = FEATURES[word]
+    feature = features()[word]
     assert feature.name in names
     assert wide.expected == plain.expected
     assert (wide.high > plain.high) == (feature.direction != "less")
@@ -64,4 +64,4 @@ def test_experts_that_may_have_adapters_of_their_own_widen_the_range(make_run, t
 
 def test_each_setting_of_the_table_turns_on_a_feature_that_is_known():
     table = open_rules().section("tables/unpriced-settings")
-    assert {feature for keys in table.values() for feature in keys.values()} <= FEATURES.keys()
+    assert {feature for keys in table.values() for feature in keys.values()} <= features().keys()
