@@ -705,7 +705,7 @@ class _ReferenceReader:
                     base, *_ = _read_kind(find_program(document.reader).runs_as or document.reader, path, self.files)
                     base = base._replace(source=Source(path))
                     laid += compose((document._replace(references=(("config", path, "--config-name"),)), base))[1:]
-                    settle = getattr(find_composer(document.reader), "settle", None)
+                    settle = getattr(find_composer(document.reader), "settle_by_file", None)
                     document = document if settle is None else settle(document, base)
                 break
         kept = tuple(one for one in document.references if one[0] != BENEATH)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.document import BENEATH, DEFAULTS, LEFT_OUT, Document, Gap, Statement
 from compatcheck.core.source import Source
-from compatcheck.frameworks.composition import merge_options, retell_counted
+from compatcheck.frameworks.composition import merge_options, retell, retell_counted
 from compatcheck.frameworks.conversions import LEAVE, opens
 from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Names, Table
 from compatcheck.frameworks.launch.arguments import (
@@ -128,7 +128,7 @@ def compose(*documents: Document) -> tuple[Document, ...]:
     )
 
 
-def settle(document: Document, file: Document) -> Document:
+def settle_by_file(document: Document, file: Document) -> Document:
     """Read a command anew whose estimator a checkout's own file sets otherwise than verl's: a critic, or none, follows from it.
 
     Args:
