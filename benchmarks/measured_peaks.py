@@ -90,10 +90,16 @@ def open_measured(run: Measured) -> tuple[Subject, list[Finding]]:
 
 
 def estimate_measured(run: Measured) -> Estimate:
-    """Judge a run as `compatcheck estimate` judges its facts file: what nobody states supposed at its worst, too."""
-    subject, findings = open_measured(run)
-    criteria = open_criteria(Inspection((Request(here=False),)), open_rules(), Checks())
-    found = judge(subject, criteria).estimate or price(subject, findings)
+    """Judge a run as its facts file is judged."""
+    subject, _ = open_measured(run)
+    found = judge_subject(subject)
     if not found.phases:
         raise ValueError(f"{run.source}, {run.name}: needs {found.needs} {found.verdict.primary or ''}")
     return found
+
+
+def judge_subject(subject: Subject) -> Estimate:
+    """Price what was read as `compatcheck estimate` does: what nobody states supposed at its worst, too."""
+    criteria = open_criteria(Inspection((Request(here=False),)), open_rules(), Checks())
+    found = judge(subject, criteria)
+    return found.estimate or price(subject, found.findings)

@@ -25,10 +25,11 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from measured_peaks import COUNTS, Measured, estimate_measured, read_peaks
+from measured_peaks import COUNTS, Measured, estimate_measured, judge_subject, read_peaks
 from memory_reports import translate, write_script
 
 from compatcheck import __version__
+from compatcheck.checking import Request, gather
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
@@ -72,14 +73,7 @@ class Result(NamedTuple):
 
 
 def evaluate_script(case: Mapping[str, Any]) -> Result | str:
-    """Read a report's launch command as `compatcheck estimate` does, price its roles together, and add what rules find."""
-    # only these reports need what follows
-    from compatcheck.checking import Request, gather  # noqa: PLC0415
-    from compatcheck.matching.engine import match  # noqa: PLC0415
-    from compatcheck.memory.job import estimate_job  # noqa: PLC0415
-    from compatcheck.rules.locate import open_rules  # noqa: PLC0415
-
-    rules = open_rules()
+    """Judge a report's launch command as `compatcheck estimate` judges a script: all of its roles, with what rules find."""
     with tempfile.TemporaryDirectory() as directory:
         script, releases = Path(directory) / "train.sh", Path(directory) / "requirements.txt"
         script.write_text(write_script(case))
@@ -90,17 +84,13 @@ def evaluate_script(case: Mapping[str, Any]) -> Result | str:
         releases.write_text("".join(f"{name}=={version}\n" for name, version in pins.items()))
         settings = (f"hardware.memory_bytes={case['hardware']['mem_gib']}GiB",)
         request = Request(paths=(str(script), str(releases)), settings=settings, here=False)
-        (subject,) = gather(request, rules, {}).subjects
-    found = estimate_job(subject.roles, subject.environment)
-    if found.needs:
+        (subject,) = gather(request, open_rules(), {}).subjects
+    found = judge_subject(subject)
+    if not found.phases:
         return f"needs {', '.join(found.needs)}"
-    verdict, doubt = found.verdict.outcome, f"confidence {case['confidence'].partition(' ')[0]}"
-    for finding in match(subject, rules).findings:
-        impact, limit = finding.impact, found.verdict.limit_bytes
-        known = finding.status == "affected" and impact is not None and impact.memory == "device" and limit is not None
-        if known and (impact.expected_bytes or 0) > limit:  # more than the whole device by itself
-            verdict, doubt = "does_not_fit", f"{doubt}; alone {verdict}, and {finding.rule_id} is found"
-    return Result(case["id"], _source(case), None, found.device, str(case["outcome"]["result"]), verdict, doubt, found)
+    doubt = f"confidence {case['confidence'].partition(' ')[0]}"
+    result, verdict = str(case["outcome"]["result"]), found.verdict.outcome
+    return Result(case["id"], _source(case), None, found.device, result, verdict, doubt, found)
 
 
 def evaluate_measured(run: Measured, found: Estimate) -> Iterator[Result]:
@@ -249,26 +239,32 @@ def _table(results: list[Result]) -> Iterator[str]:
     for result in results:
         if result.error is not None:
             by_source[result.source].append(result)
-    medians = []
     for source, group in by_source.items():
-        medians.append(statistics.median(abs(result.error or 0) for result in group))
         yield f"| {source} | {_row(group)} |"
     everything = [result for group in by_source.values() for result in group]
     if everything:
         yield f"| all peaks | {_row(everything)} |"
-        yield f"| median over the sources | {len(medians)} | {statistics.median(medians):.1%} | | | | |"
+        middle, last = (statistics.median(map(get, by_source.values())) for get in (_median, _last))
+        yield f"| median over the sources | {len(by_source)} | {middle:.1%} | {last:.1%} | | | |"
 
 
 def _row(group: list[Result]) -> str:
-    errors = [result.error or 0 for result in group]
     sizes = [
         (result.size, result.reported) for result in group if result.size is not None and result.reported is not None
     ]
     inside = sum(size.low <= reported <= size.high for size, reported in sizes) / len(sizes)
     width = statistics.median((size.high - size.low) / size.expected for size, _ in sizes)
-    error, signed = statistics.median(map(abs, errors)), statistics.median(errors)
-    last = sorted(map(abs, errors))[math.ceil(0.95 * len(errors)) - 1]
-    return f"{len(group)} | {error:.1%} | {last:.1%} | {signed:+.1%} | {inside:.0%} | {width:.0%}"
+    signed = statistics.median(result.error or 0 for result in group)
+    return f"{len(group)} | {_median(group):.1%} | {_last(group):.1%} | {signed:+.1%} | {inside:.0%} | {width:.0%}"
+
+
+def _median(group: list[Result]) -> float:
+    return statistics.median(abs(result.error or 0) for result in group)
+
+
+def _last(group: list[Result]) -> float:
+    """Return the 95th percentile."""
+    return sorted(abs(result.error or 0) for result in group)[math.ceil(0.95 * len(group)) - 1]
 
 
 def _verdicts(results: list[Result]) -> Iterator[str]:

@@ -365,6 +365,8 @@ def write_script(case: Mapping[str, Any]) -> str:
         "trainer.nnodes": hardware["nodes"],
         "trainer.n_gpus_per_node": hardware["gpus_total"] // hardware["nodes"],
     }
-    overrides = {"actor_rollout_ref.model.path": model, **devices, **config}
+    # by its project name Logic-RL's fork is told from verl
+    fork = {"trainer.project_name": "GRPO_logic_KK"} if case["framework"]["name"].startswith("Logic-RL") else {}
+    overrides = {"actor_rollout_ref.model.path": model, **fork, **devices, **config}
     words = (f"{name}={value}" for name, value in overrides.items() if name != "max_turns")
     return f"python3 -m verl.trainer.main_ppo {' '.join(words)}\n"

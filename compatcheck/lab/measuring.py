@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol
 
 from compatcheck.core.place import HERE
 from compatcheck.lab.batch import ProbeBatch
+from compatcheck.lab.cache import claim
 from compatcheck.lab.environments.choice import EnvironmentChoice
 from compatcheck.lab.environments.installer import UnbuildableError
 from compatcheck.lab.measurement import Measurement
@@ -16,6 +20,7 @@ from compatcheck.lab.probes.runner import TIMEOUT_SECONDS, Limits, Task, reprodu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from compatcheck.core.place import Place
     from compatcheck.lab.environments.interpreter import Interpreter
@@ -159,21 +164,36 @@ class Laboratory:
                 self.progress(version, measurement)
             return failed
         results: dict[int, Measurement] = {}
-        for index, task in enumerate(tasks):
-            known = None if self.fresh else self._known(task, interpreter)
-            if known is not None:
-                results[index] = known
-                self.progress(version, known)
-        missing = [(index, task) for index, task in enumerate(tasks) if index not in results]
-        if missing:
-            self._run(version, interpreter, missing, results)
+        self._recall(version, interpreter, tasks, results)
+        if len(results) < len(tasks):
+            with self._claim(interpreter, tasks):
+                # Whoever held it may have measured the same.
+                self._recall(version, interpreter, tasks, results)
+                missing = [(index, task) for index, task in enumerate(tasks) if index not in results]
+                if missing:
+                    self._run(version, interpreter, missing, results)
         # What was kept knows neither this interpreter nor what was laid over it here.
         beside = interpreter.requirements()
         commands = [reproducing_command(task, beside, self.choice.options) for task in tasks]
         return [replace(results[index], command=command) for index, command in enumerate(commands)]
 
+    def _claim(self, interpreter: Interpreter, tasks: Sequence[Task]) -> AbstractContextManager[None]:
+        """Keep other processes from measuring these probes in this environment: what they measure is taken from the store."""
+        if self.store is None or self.fresh:
+            return nullcontext()
+        what = [interpreter.python, interpreter.fingerprint, sorted({task.probe.hash for task in tasks})]
+        return claim(hashlib.sha256(json.dumps(what).encode()).hexdigest()[:20], self._cancelled)
+
+    def _recall(
+        self, version: str, interpreter: Interpreter, tasks: Sequence[Task], results: dict[int, Measurement]
+    ) -> None:
+        for index, task in enumerate(tasks):
+            if index not in results and (known := self._known(task, interpreter)) is not None:
+                results[index] = known
+                self.progress(version, known)
+
     def _known(self, task: Task, interpreter: Interpreter) -> Measurement | None:
-        if self.store is None:
+        if self.store is None or self.fresh:
             return None
         names = ("torch", *task.probe.module.PACKAGES, *interpreter.requested)
         versions = {name: interpreter.versions[name] for name in names if name in interpreter.versions}

@@ -190,7 +190,8 @@ _WIDTHS = (
 _UNEQUAL = (
     "training.lora_target_parameters", "model.num_experts", "model.attention_layers", "model.block_linears",
 )  # fmt: skip
-_UNCOUNTED = (*_UNEQUAL, "training.lora_modules_to_save", "model.vision_parameters")
+_BESIDE_LINEARS = ("training.lora_target_parameters", "training.lora_modules_to_save", "model.vision_parameters")
+_UNCOUNTED = (*_UNEQUAL, *_BESIDE_LINEARS)
 """What has parameters that the widths of dense and equal blocks do not give."""
 FROZEN_INPUTS = "training.frozen_inputs"
 
@@ -204,9 +205,7 @@ def _read_widths(facts: Mapping[str, Fact], besides: tuple[str, ...]) -> _Widths
     """
     from compatcheck.architectures.adapters import list_linears, name_linears  # noqa: PLC0415 (only with adapters)
 
-    if "training.framework" in facts and "program.code" not in facts:
-        return None  # whose models a program trains is one of its traits, which come last
-    if any(name not in facts for name in _WIDTHS):
+    if _waits_for_traits(facts) or any(name not in facts for name in _WIDTHS):
         return None
     hidden, intermediate, heads, kv_heads, width, layers = numbers = tuple(facts[name].value for name in _WIDTHS)
     if not all(isinstance(number, int) for number in numbers):
@@ -227,18 +226,55 @@ def _count_adapters(facts: Mapping[str, Fact]) -> Fact | None:
     method, asked = facts.get("training.peft"), ("training.lora_rank", "training.lora_target_modules")
     if method is None or "model.trainable_parameters" in facts or any(name not in facts for name in asked):
         return None
-    from compatcheck.architectures.adapters import HEADS, LOW_RANK, count_adapters  # noqa: PLC0415 (only with adapters)
+    from compatcheck.architectures.adapters import LOW_RANK  # noqa: PLC0415 (only with adapters)
 
     rank, targets = (facts[name].value for name in asked)
     if method.value not in LOW_RANK or not isinstance(targets, tuple) or not isinstance(rank, int):
         return None
-    shape = _read_widths(facts, _UNCOUNTED)
-    if shape is None or (not shape.vocab and not HEADS.isdisjoint(targets)):
-        return None
-    count = count_adapters(shape, rank, tuple(map(str, targets)), decomposed=method.value == "dora")
+    names, dora = tuple(map(str, targets)), method.value == "dora"
+    counted = _count_listed if "model.block_linears" in facts else _count_equal
+    count = counted(facts, rank, names, decomposed=dora)
     sources = tuple(dict.fromkeys(source for name in asked for source in facts[name].sources))
     note = "rank × (inputs + outputs) of each adapted layer"
     return Fact("model.trainable_parameters", count, "derived", sources, note) if count else None
+
+
+def _count_equal(facts: Mapping[str, Fact], rank: int, targets: tuple[str, ...], *, decomposed: bool) -> int | None:
+    from compatcheck.architectures.adapters import HEADS, count_adapters  # noqa: PLC0415 (only with adapters)
+
+    shape = _read_widths(facts, _UNCOUNTED)
+    if shape is None or (not shape.vocab and not HEADS.isdisjoint(targets)):
+        return None
+    return count_adapters(shape, rank, targets, decomposed=decomposed)
+
+
+def _count_listed(facts: Mapping[str, Fact], rank: int, targets: tuple[str, ...], *, decomposed: bool) -> int | None:
+    """Count those of blocks that differ; None where some have experts, whose adapters hang on releases."""
+    from compatcheck.architectures.adapters import HEADS, Layout, count_adapted, is_expert, list_adapted, name_linears  # noqa: PLC0415 (only with adapters)
+    from compatcheck.architectures.parts import read_linear_layer  # noqa: PLC0415 (as above)
+
+    if _waits_for_traits(facts) or any(name in facts and facts[name].value for name in _BESIDE_LINEARS):
+        return None
+    kind, sharding, of_transformers = (
+        facts[name].value if name in facts else None
+        for name in ("model.model_type", SHARDING, "program.runs_transformers")
+    )
+    lines = facts["model.block_linears"].value
+    of_type = kind and name_linears(str(kind), sharding, runs_transformers=of_transformers) == kind
+    if not of_type or not isinstance(lines, tuple) or not HEADS.isdisjoint(targets):
+        return None
+    try:
+        layers = tuple(map(read_linear_layer, map(str, lines)))
+    except ValueError:  # the estimate says what is wrong with them
+        return None
+    if any(map(is_expert, layers)):
+        return None
+    return count_adapted(list_adapted(layers, targets, Layout()), rank, decomposed=decomposed)
+
+
+def _waits_for_traits(facts: Mapping[str, Fact]) -> bool:
+    """Tell whether whose models a program trains is not known yet: it is one of its traits, which come last."""
+    return "training.framework" in facts and "program.code" not in facts
 
 
 def derive(facts: dict[str, Fact], undecided: Collection[str] = (), opened: Collection[str] = ()) -> None:

@@ -122,23 +122,32 @@ def test_every_number_of_the_third_round_was_measured_on_both_sides_in_one_run()
         assert any({*pair} <= found for found in values.values()), pair
 
 
-def test_the_numbers_of_the_fourth_round_are_both_sides_of_one_run() -> None:
-    values: dict[str, dict[tuple[str, ...], dict[str, str]]] = {}
-    for one in read_measurements(str(ROOT / "fixtures" / "backtest" / "fourth-round" / "deepspeed.jsonl")):
-        parameters = tuple(sorted(map(str, one.parameters.items())))
-        for metric in find_probe("configured_run").compared:
-            if (value := one.metric(metric)) is not None:
-                run = values.setdefault(metric, {}).setdefault(parameters, {})
-                run[one.versions["deepspeed"]] = f"{value / 1e6:.2f}"
-    pairs = {
-        (after, run[before], run[after])
-        for runs in values.values()
-        for run in runs.values()
-        for before, after in pairwise(sorted(run, key=Version))
-    }
-    rows = [row for row in ROW.findall(LATER) if row[0] == "deepspeed"]
-    assert len(rows) == 4
-    for _, release, _, _, grew in rows:
-        found = re.findall(r"(\d+\.\d\d) → (\d+\.\d\d) MB", grew)
-        assert found
-        assert {(release, *pair) for pair in found} <= pairs
+@pytest.mark.parametrize(
+    ("title", "counts"),
+    [
+        ("fourth", {"deepspeed": 4}),
+        ("fifth", {"trl": 2, "transformers": 1, "peft": 2, "deepspeed": 3}),
+    ],
+)
+def test_the_numbers_of_drawn_releases_are_both_sides_of_one_run(title: str, counts: dict[str, int]) -> None:
+    section = LATER.partition(f"## The {title} round")[2].partition("\n## ")[0]
+    for package, count in counts.items():
+        values: dict[str, dict[tuple[str, ...], dict[str, str]]] = {}
+        for one in read_measurements(str(ROOT / "fixtures" / "backtest" / f"{title}-round" / f"{package}.jsonl")):
+            parameters = tuple(sorted(map(str, one.parameters.items())))
+            for metric in find_probe("configured_run").compared:
+                if (value := one.metric(metric)) is not None:
+                    run = values.setdefault(metric, {}).setdefault(parameters, {})
+                    run[one.versions[package]] = f"{value / 1e6:.2f}"
+        pairs = {
+            (after, run[before], run[after])
+            for runs in values.values()
+            for run in runs.values()
+            for before, after in pairwise(sorted(run, key=Version))
+        }
+        rows = [row for row in ROW.findall(section) if row[0] == package]
+        for _, release, _, _, grew in rows:
+            found = re.findall(r"(\d+\.\d\d) → (\d+\.\d\d) MB", grew)
+            assert found
+            assert {(release, *pair) for pair in found} <= pairs, release
+        assert len(rows) == count

@@ -4,6 +4,7 @@ It runs inside the interpreter under test, in place of the worker's own entry. T
 would say of them is counted here, so that the accounting for CUDA and what it takes into its base are tried without a GPU.
 """
 
+import functools
 import os
 import runpy
 import sys
@@ -83,7 +84,19 @@ torch.cuda.reset_peak_memory_stats = DEVICE.reset
 torch.cuda.max_memory_reserved = lambda: DEVICE.peak["allocated"]
 
 entry = runpy.run_path(ENTRY)
-sys.modules["probe_worker.recorder"].Recorder.device = property(lambda _: "cpu", lambda _, __: None)
+recorder = sys.modules["probe_worker.recorder"].Recorder
+recorder.device = property(lambda _: "cpu", lambda _, __: None)
+
+
+def load(self, name, plain=recorder.load):
+    """Load what a probe shares; trl's trainers put their model on a device themselves."""
+    module = plain(self, name)
+    if name == "tiny_trainers":
+        module.configure = functools.partial(module.configure, use_cpu=True)
+    return module
+
+
+recorder.load = load
 accounting = __import__("probe_worker.accounting", fromlist=["x"])
 take = accounting.take_workspaces
 if "cold" not in sys.argv:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from compatcheck.lab.measurement import Measurement
 
 PROBES = (
+    "bf16_optimizer_gradients",
     "engine_recreate",
     "zero0_frozen_master",
     "zero12_offload_step",
@@ -25,6 +26,10 @@ PROBES = (
 )
 HEALTHY = "0.19.8"
 CHANGES = [
+    ("bf16_optimizer_gradients", "0.16.4", {}, "good"),
+    ("bf16_optimizer_gradients", "0.16.5", {}, "bad"),
+    ("bf16_optimizer_gradients", "0.18.5", {"zero_stage": 1}, "bad"),
+    ("bf16_optimizer_gradients", "0.19.8", {"zero_stage": 1, "micro_batches": 1}, "good"),
     ("zero0_frozen_master", "0.17.5", {}, "good"),
     ("zero0_frozen_master", "0.17.6", {}, "bad"),
     ("zero0_frozen_master", "0.19.0", {}, "bad"),

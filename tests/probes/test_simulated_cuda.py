@@ -25,6 +25,7 @@ def derived_sizes(name: str) -> list[dict[str, object]]:
 
 
 TRANSFORMERS = ("attention_scores", "kv_cache", "logits_and_loss", "returned_attentions", "training_step")
+TRL = ("trl_defaults_memory", "trl_dpo_loss", "trl_grpo_loss", "trl_sft_loss")
 TORCH_ALONE = [name for name in probe_names() if derived_sizes(name)]
 
 
@@ -54,12 +55,13 @@ def test_no_healthy_release_is_bad(name: str, overlays: Overlays, monkeypatch: p
     [
         *((("transformers==5.23.0",), name) for name in TRANSFORMERS),
         *((("peft==0.19.1", "transformers==5.6.0"), name) for name in ("peft_lora_forward", "peft_target_parameters")),
+        *((("trl==1.16.0", "transformers==5.20.1", "requests"), name) for name in TRL),
+        (("trl==1.13.0", "transformers==5.24.0"), "trl_lm_head"),
     ],
 )
 def test_no_healthy_release_of_a_package_is_bad(
     requirements: tuple[str, ...], name: str, overlays: Overlays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """trl's trainers put a model on the device themselves, which the model of it cannot take."""
     probe = find_probe(name)
     tasks = [make_task(probe, size, "cuda") for size in probe.module.SIZES]
     check(measure(tasks, overlays.open(requirements), monkeypatch))

@@ -40,6 +40,7 @@ def command(
     output: str,
     since: str | None,
     until: str | None,
+    pre: bool,
     dry_run: bool,
     **given: Any,  # noqa: ANN401 (options that `Settings` takes)
 ) -> int:
@@ -69,7 +70,7 @@ def command(
                 write_notice(f"{package}: no probe that uses it runs on {backend}")
             continue
         try:
-            axis = choose_releases(rules, package, None, ask=True)
+            axis = choose_releases(rules, package, ">=0.dev0" if pre else None, ask=True)
         except CompatcheckError as error:
             write_notice(f"{package}: {error}")
             continue

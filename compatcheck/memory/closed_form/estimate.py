@@ -30,7 +30,7 @@ from compatcheck.memory.closed_form.communication import (
 from compatcheck.memory.closed_form.context import context, workspaces
 from compatcheck.memory.closed_form.layers import RECIPES
 from compatcheck.memory.closed_form.live_parameters import autocast_weights, live_parameters
-from compatcheck.memory.closed_form.logits import hole, is_loss_read, kept_outputs, logits, sequences
+from compatcheck.memory.closed_form.logits import divergence_logits, hole, is_loss_read, kept_outputs, logits, sequences
 from compatcheck.memory.closed_form.masks import masks
 from compatcheck.memory.closed_form.offload import offload_buffers
 from compatcheck.memory.closed_form.optimizer_states import optimizer_states, step_workspace
@@ -39,7 +39,7 @@ from compatcheck.memory.closed_form.parameters import dequantised, parameters
 from compatcheck.memory.closed_form.policy_logits import POLICY_TRAINERS
 from compatcheck.memory.closed_form.reference import count_references, reference_parameters
 from compatcheck.memory.closed_form.reserve import Held, Shares, not_itemised, reserve, segments
-from compatcheck.memory.closed_form.trl_logits import takes_tiles
+from compatcheck.memory.closed_form.trl_logits import fused_divergence, takes_tiles
 from compatcheck.memory.closed_form.unpriced import name_unpriced, widen_unpriced
 from compatcheck.memory.closed_form.verdict import UNREAD, judge
 from compatcheck.memory.read_run import read_run
@@ -408,7 +408,12 @@ def _forward(run: Run, always: Parts) -> tuple[Parts, ...]:
         *activation_components(run, found, block="forward"),
         *dequantised(run, backward=False),
     )
-    return (in_loss, in_last_block)
+    divergence = fused_divergence(run)
+    if divergence is None:
+        return (in_loss, in_last_block)
+    kept = activation_components(run, at_loss) if divergence.beside_kept else ()
+    in_divergence = (*shared, *live_parameters(run, blocks=False), *kept, *divergence_logits(run))
+    return (in_loss, in_last_block, in_divergence)
 
 
 def _backward(run: Run, always: Parts) -> tuple[Parts, ...]:

@@ -22,7 +22,7 @@ from compatcheck.memory.closed_form.policy_logits import (
 )
 from compatcheck.memory.closed_form.policy_logits import PerLogit as Range
 from compatcheck.memory.closed_form.reference import WITHOUT
-from compatcheck.memory.closed_form.trl_logits import takes_tiles, trl_logits
+from compatcheck.memory.closed_form.trl_logits import fused_divergence, takes_tiles, trl_logits
 from compatcheck.memory.precision import takes_loss_in_16_bits
 
 if TYPE_CHECKING:
@@ -309,6 +309,19 @@ def _fused(run: Run, tokens: int, facts: tuple[str, ...]) -> tuple[Component, ..
             facts,
         ),
     )
+
+
+def divergence_logits(run: Run) -> tuple[Component, ...]:
+    """Return the whole logits that a fused loss makes beside its own work, to estimate a divergence from."""
+    found = fused_divergence(run)
+    if found is None:
+        return ()
+    vocab, rows = run.model.vocab / run.parallel.tensor, run.micro_batch
+    words = f"{found.each:g} B × {rows:,} sequences × {run.sequence:,} tokens × {vocab:,.0f}"
+    facts = ("model.vocab_size", "training.micro_batch_size", "training.sequence_length")
+    size = exactly(found.each * run.tokens * vocab)
+    source = "trl kto_trainer.py _compute_kl_logps"
+    return (Component("logits of the divergence", "logits", size, words, source, run.role, facts),)
 
 
 def _by_free_memory(run: Run, tokens: int, facts: tuple[str, ...]) -> tuple[Component, ...]:

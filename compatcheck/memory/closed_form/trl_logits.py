@@ -140,6 +140,36 @@ def takes_tiles(run: Run) -> bool:
     return run.code == "trl" and run.trainer in TILED and release is not None and release >= _FUSED
 
 
+_AFTER_POLICY = (1, 8)
+"""From here on the reference's divergence under Liger is taken when the policy's forward has been kept."""
+_OWN_PRODUCT = (1, 9)
+"""From here on with a product of its own, which stays in 16 bits."""
+
+
+class Divergence(NamedTuple):
+    """Whole logits from which KTO estimates a divergence, though Liger's loss makes none."""
+
+    each: float
+    """Bytes per logit of one pass without a graph; the policy's are gone before the reference's."""
+    beside_kept: bool
+    """Whether what the policy's forward keeps is there, too."""
+
+
+def fused_divergence(run: Run) -> Divergence | None:
+    """Return the logits that KTO with Liger makes all the same; None where it makes none.
+
+    They are taken row by row: of float32 ones the sum of exponentials, which has a tensor of its own, of 16-bit ones the
+    log-softmax. Source: trl 0.17.0 to 1.13.0 kto_trainer.py _compute_kl_logps(), _compute_loss_liger(); 1.14.0 takes tiles there.
+    """
+    release = run.release("trl") or _USUAL
+    own = run.code == "trl" and run.trainer == "kto" and run.loss == "fused_linear" and run.loss_type in {"", "kto"}
+    if not own or release >= (1, 14):
+        return None
+    single = run.precision.logits >= 4 and release < _OWN_PRODUCT
+    each = max(6, 4 + 4 / run.micro_batch) if single else run.precision.compute * (1 + 1 / run.micro_batch)
+    return Divergence(each, beside_kept=release >= _AFTER_POLICY)
+
+
 def trl_logits(run: Run) -> PerLogit | None:
     """Return bytes per logit over a step of a trainer of TRL; None for one that was not measured.
 

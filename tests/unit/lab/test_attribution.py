@@ -65,6 +65,24 @@ def test_a_planted_change_in_a_neighbour_is_never_the_packages(
     assert write_drafts(str(tmp_path / "drafts"), "leaky", [change], results, ["1.0", "2.0"]) == []
 
 
+def test_a_neighbour_s_neighbour_and_a_new_one_are_neighbours(overlays: Overlays, index: Path, probe: str) -> None:
+    for version, held in (("1.0", 0), ("2.0", 100)):
+        pack(index, "deep_er", version, f"MORE = {held}\n")
+        pack(index, "helper", f"1.{version}", "from deep_er import MORE\n", (f"Deep.er=={version}",))
+    plant(index, ("1.0", 2, "1.1.0"), ("2.0", 2, "1.2.0"))
+    together = (
+        leaky(2)
+        .replace("import helper\n", "import importlib.util\nimport helper\n")
+        .replace("+ helper.MORE", "+ 100 * bool(importlib.util.find_spec('extra'))")
+    )
+    pack(index, "extra", "1.0", "")
+    pack(index, "leaky", "3.0", together, ("helper==1.1.0",))
+    pack(index, "leaky", "4.0", together, ("helper==1.1.0", "extra"))
+    for pair in (["1.0", "2.0"], ["3.0", "4.0"]):
+        (change,), _, _ = sweep(overlays, probe, pair)
+        assert (change.difference, whose(change).cause) == (100, "neighbours")
+
+
 def test_a_change_of_the_packages_own_is_found_behind_one_of_a_neighbour(
     overlays: Overlays, index: Path, probe: str, tmp_path: Path
 ) -> None:

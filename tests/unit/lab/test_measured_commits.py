@@ -51,6 +51,32 @@ def test_a_sweep_over_commits_takes_all_of_them(tree: Tree, probe: str, base: Ba
     assert "held_bytes grew" in ran.out
 
 
+@pytest.mark.usefixtures("index")
+def test_what_grew_and_shrank_again_between_two_tags_is_found(tree: Tree, probe: str, base: Base) -> None:
+    """Both ends are equal; a commit on the way cannot be built, and another came by a merge."""
+    hashes = [tree.commit(2, tag="v1")]
+    (tree.folder / "notes.txt").write_text("1", encoding="utf-8")
+    hashes.append(tree.commit(2))
+    tree.git("checkout", "--quiet", "-b", "side")
+    tree.commit(8)
+    tree.git("checkout", "--quiet", "main")
+    (tree.folder / "notes.txt").write_text("2", encoding="utf-8")
+    hashes.append(tree.commit(2))
+    tree.git("-c", "user.name=a", "-c", "user.email=a@b", "merge", "--quiet", "--no-ff", "--message", "merge", "side")
+    hashes.append(tree.git("rev-parse", "HEAD").strip())
+    project = (tree.folder / "pyproject.toml").read_text(encoding="utf-8")
+    (tree.folder / "pyproject.toml").write_text("no project [", encoding="utf-8")
+    hashes.append(tree.commit(8))
+    (tree.folder / "pyproject.toml").write_text(project, encoding="utf-8")
+    hashes.append(tree.commit(2, tag="v2"))
+    arguments = ("--package", "leaky", "--commits", "v1..v2", "--source", str(tree.folder), "--python", base.python)
+    ran = run("bisect", probe, *arguments, "--exclude-newer", "never", "--format", "json")
+    assert ran.code == 1, ran.err
+    found = [(one["before"], one["after"], one["between"]) for one in json.loads(ran.out)["transitions"]]
+    short = [one[:12] for one in hashes]
+    assert found == [(short[2], short[3], []), (short[3], short[5], [short[4]])]
+
+
 def test_a_commit_that_calls_itself_a_release_does_not_become_it(
     index: Path, tree: Tree, probe: str, base: Base
 ) -> None:

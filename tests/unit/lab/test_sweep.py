@@ -1,4 +1,6 @@
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -304,6 +306,28 @@ def test_several_releases_at_a_time_come_in_their_order():
         "3",
         "4",
     ]
+
+
+def test_two_at_once_measure_the_same_once(monkeypatch, tmp_path):
+    class Kept(Store):
+        def add(self, measurement):
+            self.known = measurement
+
+    class Slow:
+        ran = 0
+
+        def do(self, work, keep, _cancelled):
+            self.ran += len(work.tasks)
+            time.sleep(0.5)
+            keep((0, BASE))
+
+    monkeypatch.setenv("COMPATCHECK_CACHE", str(tmp_path))
+    store, place = Kept(), Slow()
+    with ThreadPoolExecutor(2) as pool:
+        laboratories = [Laboratory(overlays=Overlays(), package="deepspeed", store=store, place=place) for _ in "ab"]
+        found = list(pool.map(lambda one: one.measure("0.16.4", TASKS[:1]), laboratories))
+    assert place.ran == 1
+    assert [one.results for (one,) in found] == [BASE.results] * 2
 
 
 @pytest.mark.parametrize(("has", "asked", "good"), [("2.13.0+cpu", "2.13.0", True), ("2.13.0", "2.9.1", False)])

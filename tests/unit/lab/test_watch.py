@@ -121,6 +121,19 @@ def test_a_second_look_measures_what_is_new_alone(watch: Watch, index: Path, tmp
     assert watch("--dry-run").out == "leaky: nothing new; 1 measurements of each\n"
 
 
+def test_pre_releases_are_looked_at_where_they_are_asked_for(watch: Watch, index: Path) -> None:
+    publish(index, ("1.0", 8 * KIB, "1.0"), ("2.0.dev20261101", 8 * KIB, "1.0"), ("2.0rc1", 24 * KIB, "1.0"))
+    assert watch("--dry-run").out == "leaky: nothing new; 1 measurements of each\n"
+    ran = watch("--pre")
+    assert ran.code == 1, ran.err
+    assert "leaky 2.0.dev20261101 -> 2.0rc1: held_by_leaky (defaults) held_bytes: 8.00 KiB -> 24.0 KiB\n" in ran.out
+    publish(index, ("2.0", 24 * KIB, "1.0"))
+    assert watch("--pre", "--dry-run").out == "leaky: 2.0; 1 measurements of each\n"
+    ran = watch()
+    assert ran.code == 1, "without them the release stands beside the release before"
+    assert "leaky 1.0 -> 2.0: " in ran.out
+
+
 def test_new_releases_that_cannot_be_measured_are_exit_3(watch: Watch, index: Path) -> None:
     publish(index, ("1.0", 8, "1.0"), ("2.0", 8, "9.9"))
     assert watch().code == 3

@@ -7,24 +7,31 @@ import pytest
 
 from compatcheck.architectures.count import count_parameters
 from compatcheck.core.environment import Environment, Package
+from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
 from compatcheck.frameworks.model.configuration import read
 from compatcheck.memory.adapter_counts import list_layouts
 from compatcheck.memory.closed_form.unpriced import name_unpriced
 from compatcheck.memory.read_run import read_run
+from compatcheck.resolution.derive import derive
 from compatcheck.rules.locate import open_rules
 
 MEASURED = json.loads((Path(__file__).parents[3] / "fixtures/adapters/peft_counts.json").read_text())
 MODELS = {row[0] for row in MEASURED["rows"]}
 
 
-def read_adapters(model, targets, layers=None, releases=(), **changes):
+def read_facts(model, targets, layers=None):
     config = dict(open_rules().section("models")[model]["config"])
     if layers:
         config["num_hidden_layers"] = layers
     facts = {one.fact: one.value for one in read(config, "config.json").documents[0].statements if one.fact}
     facts |= {"training.peft": "lora", "training.lora_rank": 16}
     facts |= {} if targets is None else {"training.lora_target_modules": tuple(targets)}
+    return {name: Fact(name, value, "set") for name, value in facts.items()}
+
+
+def read_adapters(model, targets, layers=None, releases=(), **changes):
+    facts = {name: fact.value for name, fact in read_facts(model, targets, layers).items()}
     facts |= {"training.sequence_length": 512, "program.adapts_towers": True, "model.load_dtype": "bfloat16"}
     facts |= {name.replace("__", "."): value for name, value in changes.items()}
     found = {name: Package(name, version, Source("test")) for name, version in dict(releases).items()}
@@ -43,6 +50,24 @@ def test_adapters_are_those_that_peft_makes(model):
             if run.adapters != parameters or run.adapters_range != (parameters, parameters):
                 wrong.append((releases, targets, run.adapters, parameters))
     assert not wrong
+
+
+@pytest.mark.parametrize(
+    "model", ["granite-4.0-h-micro", "falcon-h1-0.5b", "falcon-h1-1.5b", "jamba-reasoning-3b", "nemotron-nano-9b-v2"]
+)
+def test_those_of_hybrids_without_experts_are_derived(model):
+    rows = [row for row in MEASURED["rows"] if row[0] == model and row[1] is None]
+    assert rows
+    for _, _, _, _, targets, parameters in rows:
+        facts = read_facts(model, MEASURED["targets"][targets])
+        derive(facts)
+        assert facts["model.trainable_parameters"].value == parameters
+
+
+def test_those_of_experts_hang_on_releases_and_are_not_derived():
+    facts = read_facts("qwen3-30b-a3b", ["q_proj", "v_proj"])
+    derive(facts)
+    assert "model.trainable_parameters" not in facts
 
 
 def test_default_targets_of_nemotron_h_are_all_of_attention():

@@ -7,6 +7,7 @@ import gc
 import importlib.util
 import os
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 _THREADS_SECONDS = 0.02
-"""gloo's threads hold the tensors of a finished operation until they are scheduled again."""
+_MOST_WAITS = 100
 
 
 class UnsupportedError(Exception):
@@ -61,7 +62,7 @@ class Recorder:
 
         Peaks are whole: bytes live before the phase are in them. A phase that fails is recorded up to its failure.
         """
-        gc.collect()
+        self._settle()
         self._accounting.reset()
         try:
             yield
@@ -95,8 +96,9 @@ class Recorder:
     def _settle(self) -> None:
         """Collect garbage and let the threads of collective operations drop the tensors of what they have finished."""
         gc.collect()
-        if self.world_size > 1:
-            time.sleep(_THREADS_SECONDS)
+        # One rank has a group too, under DeepSpeed.
+        if self.world_size > 1 or getattr(sys.modules.get("torch.distributed"), "is_initialized", bool)():
+            _await_threads()
 
     def result(self, name: str, value: float) -> None:
         """State a quantity: bytes as an int, or a ratio, slope or counter."""
@@ -142,3 +144,20 @@ class Recorder:
     def unsupported(reason: str) -> NoReturn:
         """End the probe: what it is about does not exist here."""
         raise UnsupportedError(reason)
+
+
+def _await_threads() -> None:
+    """Sleep until no other thread of this process runs: gloo's hold the tensors of a finished operation until they are scheduled.
+
+    On a busy machine that may take longer than any fixed time; where threads cannot be looked at, a fixed time has to do.
+    """
+    own = str(threading.get_native_id())
+    for _ in range(_MOST_WAITS):
+        time.sleep(_THREADS_SECONDS)
+        states = []
+        with contextlib.suppress(OSError):
+            for thread in os.listdir("/proc/self/task"):
+                with contextlib.suppress(OSError), open(f"/proc/self/task/{thread}/stat", encoding="utf-8") as file:
+                    states.append(file.read().rpartition(")")[2].split()[0] if thread != own else "S")
+        if "R" not in states:
+            return

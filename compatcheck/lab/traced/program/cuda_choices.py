@@ -160,6 +160,7 @@ def make_inside(tracker: Callable[[], Tracker], capability: tuple[int, int]) -> 
     aten = torch.ops.aten
     products = {aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.default}
     flash = aten._scaled_dot_product_flash_attention_backward.default
+    softmax = aten._softmax_backward_data.default
     threads: set[bool] = set()
 
     def inside(func: Any, args: Any) -> tuple[int, ...]:
@@ -174,6 +175,10 @@ def make_inside(tracker: Callable[[], Tracker], capability: tuple[int, int]) -> 
             return kernels.flash_backward_bytes(
                 batch, heads, key.shape[1], length, key.shape[2], size, query.element_size()
             )
+        elif (
+            func is softmax
+        ):  # the product of gradient and result: aten/src/ATen/native/cuda/SoftMax.cu softmax_backward_cuda_out
+            return (args[0].numel() * args[0].element_size(),)
         return ()
 
     return inside

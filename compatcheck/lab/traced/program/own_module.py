@@ -44,7 +44,7 @@ def load(source: Mapping[str, Any]) -> Callable[..., Any]:
     sys.dont_write_bytecode = True
     os.chdir(source["folder"])
     file, name = source["file"], source["module"]
-    sys.path.insert(0, os.path.dirname(file) if file is not None else source["folder"])
+    sys.path[:0] = dict.fromkeys([*([] if file is None else [os.path.dirname(file)]), source["folder"]])
     if file is None:
         module = importlib.import_module(name)
     else:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from compatcheck.memory.closed_form.logits import hole, logits, sequences
-from compatcheck.memory.closed_form.trl_logits import trl_logits
+from compatcheck.memory.closed_form.estimate import training_phases
+from compatcheck.memory.closed_form.logits import divergence_logits, hole, logits, sequences
+from compatcheck.memory.closed_form.trl_logits import fused_divergence, trl_logits
 
 MEASUREMENTS = Path(__file__).parents[4] / "fixtures" / "measurements"
 PROBES = ("trl_dpo_loss", "trl_grpo_loss")
@@ -242,3 +243,48 @@ def test_heads_of_newer_releases_work_on_tiles(make_run, trainer, liger):
     assert logits(frozen, backward=True)[0].size.expected == tile + (2 + 4 + 2) * tokens * hidden
     older = make_run({"trl": "1.14.2"}, **facts, training__micro_batch_size=8)
     assert logits(older, backward=True)[0].name == "logits, fused loss"  # Liger's
+
+
+WIDE = {"model__vocab_size": 256_000, "training__micro_batch_size": 8}
+LIGER_KTO = {
+    "training__framework": "trl",
+    "training__trainer": "kto",
+    "training__use_liger_kernel": True,
+    "training__loss_implementation": "fused_linear",
+    "training__gradient_checkpointing": True,
+}
+
+
+@pytest.mark.parametrize(
+    ("release", "batch", "each", "beside"),
+    [
+        ("0.17.0", 4, 6, False),
+        ("1.7.0", 1, 8, False),
+        ("1.8.0", 4, 6, True),
+        ("1.9.0", 4, 2.5, True),
+        ("1.13.0", 1, 4, True),
+    ],
+)
+def test_kto_makes_whole_logits_for_its_divergence_under_liger(make_run, release, batch, each, beside):
+    run = make_run({"trl": release}, **LIGER_KTO, **BF16, training__micro_batch_size=batch)
+    assert fused_divergence(run) == (each, beside)
+    (part,) = divergence_logits(run)
+    assert part.size.expected == int(each * run.tokens * run.model.vocab)
+
+
+def test_the_logits_of_the_divergence_are_an_instant_of_forward(make_run):
+    def need(release, **more):
+        run = make_run({"trl": release}, **(LIGER_KTO | BF16 | WIDE | more))
+        (forward,) = (phase for phase in training_phases(run) if phase.name == "forward")
+        return {part.name: part.size.expected for part in forward.components}
+
+    before, beside = need("1.7.0"), need("1.8.0")
+    assert before["logits of the divergence"] == beside["logits of the divergence"] > 0
+    assert "checkpointed activations" not in before
+    assert beside["checkpointed activations"] > 0
+    for none in (
+        need("1.14.0"),
+        need("1.8.0", training__loss_type="apo_zero_unpaired"),
+        need("1.8.0", training__trainer="dpo"),
+    ):
+        assert "logits of the divergence" not in none
