@@ -418,12 +418,12 @@ def _of_program(mapping: YamlMap, lines: list[str]) -> list[tuple[int, str]]:
     if not isinstance(given, YamlList | str) and not isinstance(swept, YamlMap):
         return []
     if isinstance(program, str) and program.endswith(".py"):
-        words, place = ["python", program.removeprefix("${workspaceFolder}/")], mapping.lines["program"]
+        words, place = shlex.quote(program.removeprefix("${workspaceFolder}/")), mapping.lines["program"]
     elif isinstance(module, str):
-        words, place = ["python", "-m", module], mapping.lines["module"]
+        words, place = f"-m {shlex.quote(module)}", mapping.lines["module"]
     else:
         return []
-    written = [shlex.quote(word) for word in words]
+    written = ["python", words]
     if isinstance(swept, YamlMap):
         stated = {name: one.get("value") if isinstance(one, YamlMap) else None for name, one in swept.items()}
         written += [

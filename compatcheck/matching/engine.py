@@ -156,6 +156,7 @@ class RelevantRules(NamedTuple):
             return RuleOutcome()  # about code that this program does not run
         if (
             rule.memory == "device"
+            and rule.effect == "memory"
             and scope.value("runtime.torch_build") == "cpu"
             and "hardware.memory_bytes" not in scope.facts
         ):

@@ -226,7 +226,7 @@ def _weights(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
         yield SuggestedChange("frozen weights in bfloat16", {"model.load_dtype": "bfloat16"}, CHANGES_TRAINING)
     if values.get("training.zero_stage") != 3 and values.get("training.sharding") != "fsdp":
         words = "frozen weights in 4 bits (needs bitsandbytes)"
-        note = "BitsAndBytesConfig(load_in_4bit=True) where transformers loads the model"
+        note = 'BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4") where transformers loads the model'
         yield SuggestedChange(words, {"model.quantization": "nf4"}, CHANGES_TRAINING, note)
 
 

@@ -36,7 +36,7 @@ python3 -m verl.trainer.main_ppo \\
     actor_rollout_ref.model.use_remove_padding=True actor_rollout_ref.actor.use_kl_loss=true \\
     actor_rollout_ref.actor.ppo_mini_batch_size=64 actor_rollout_ref.actor.ppo_micro_batch_size=16 \\
     actor_rollout_ref.actor.fsdp_config.param_offload=true actor_rollout_ref.actor.fsdp_config.optimizer_offload=true \\
-    actor_rollout_ref.rollout.log_prob_micro_batch_size=32 trainer.n_gpus_per_node=2 trainer.nnodes=1
+    actor_rollout_ref.rollout.log_prob_micro_batch_size=32 trainer.n_gpus_per_node=2 trainer.nnodes=1 retriever.topk=3
 """
 LOGIC_RL = """
 python3 -m verl.trainer.main_ppo \\

@@ -47,7 +47,7 @@ python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo \\
     actor_rollout_ref.actor.fsdp_config.param_offload=true actor_rollout_ref.actor.fsdp_config.grad_offload=true \\
     actor_rollout_ref.actor.fsdp_config.optimizer_offload=true \\
     actor_rollout_ref.rollout.log_prob_micro_batch_size=32 actor_rollout_ref.ref.log_prob_micro_batch_size=32 \\
-    trainer.n_gpus_per_node=2 trainer.nnodes=1
+    trainer.n_gpus_per_node=2 trainer.nnodes=1 retriever.topk=3
 """
 RETRIEVER = "python search_r1/search/retrieval_server.py --index_path i --corpus_path c --topk 3 --faiss_gpu\n"
 

@@ -12,7 +12,8 @@ import pytest
 import yaml
 from packaging.specifiers import SpecifierSet
 
-from compatcheck.rules.expression import fact_names
+from compatcheck.rules.expression import conjuncts, fact_names, write
+from compatcheck.rules.syntax import parse
 from tests.rules.dump_frameworks import ALIASES, CODE, READERS, ROOT, dump
 
 DUMPS = sorted((ROOT / "fixtures/measurements/defaults/frameworks").glob("*.json"))
@@ -73,16 +74,13 @@ def speaks_of(row: Mapping[str, Any], package: str, version: str, trainer: str) 
     if not SpecifierSet(row["affected"].get(package, "")).contains(version, prereleases=True):
         return False
     when = row.get("when")
-    if when is None or trainer == "fields" or fact_names_of(when) != {"training.trainer"}:
+    if when is None or trainer == "fields":
+        return True
+    trainers = [write(part) for part in conjuncts(parse(when)) if fact_names(part) == {"training.trainer"}]
+    if not trainers:
         return True
     training = type("training", (), {"trainer": trainer})
-    return bool(eval(compile(when, "<row>", "eval"), {"__builtins__": {}}, {"training": training}))  # noqa: S307
-
-
-def fact_names_of(expression: str) -> frozenset[str]:
-    from compatcheck.rules.syntax import parse
-
-    return fact_names(parse(expression))
+    return bool(eval(compile(" and ".join(trainers), "<row>", "eval"), {"__builtins__": {}}, {"training": training}))  # noqa: S307
 
 
 def problems(package: str, version: str, defaults: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

@@ -293,8 +293,19 @@ def _take_quantization(call: Call, found: Findings) -> None:
     if not any(key.startswith("load_in_") for key in call.keywords):
         _leave_open(call, ("load_in_4bit", "load_in_8bit"), found)
     for key, given in call.keywords.items():
-        if key.startswith(("load_in_", "bnb_4bit_")):
+        if key == "load_in_4bit" and not call.is_open:
+            _take_four_bits(call, given, found)
+        elif key.startswith(("load_in_", "bnb_4bit_")):
             found.take(key, given, call)
+
+
+def _take_four_bits(call: Call, given: Given, found: Findings) -> None:
+    """Take which 4 bits weights have: fp4 where nobody says nf4 (transformers 4.57.1 BitsAndBytesConfig.bnb_4bit_quant_type)."""
+    kind = call.keywords.get("bnb_4bit_quant_type", Given("fp4", call.line))
+    if given.why is None and given.value is True and kind.why is None and kind.value == "fp4":
+        found.state("model.quantization", "load_in_4bit", "fp4", call)
+    else:
+        found.take("load_in_4bit", given, call)
 
 
 def _take_checkpointing(call: Call, found: Findings) -> None:
@@ -471,7 +482,9 @@ def _take_model(call: Call, found: Findings) -> None:
 def _take_loading(call: Call, found: Findings) -> None:
     """Take what a model is loaded with."""
     for key, given in call.keywords.items():
-        if key in _LOADING:
+        if key == "load_in_4bit" and key in found.of_loading:
+            _take_four_bits(call, given, found)
+        elif key in _LOADING:
             found.take(key, given, call)
             if key == "output_attentions" and given.why is None:
                 found.state("run.attentions_at_loading", key, given.value is True, call)

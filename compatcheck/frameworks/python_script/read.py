@@ -447,6 +447,8 @@ def _gives_gradients(script: Script) -> bool:
 def _is_taken(key: str, meanings: tuple[Key, ...], found: Findings) -> bool:
     """Tell whether a call of the script takes a key: the arguments' class, or another function that has it."""
     fields = hf_trainer.TRL_TABLE if found.is_of_trl else TRAINER_TABLE
+    if key == "load_in_4bit" and key in found.of_loading:
+        return False  # not the 4 bits that are advised: `BitsAndBytesConfig` has a word for those
     return key in fields or key in found.calls or key in found.values or meanings is SILENT
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,8 +16,12 @@ from compatcheck.matching.engine import RelevantRules, match
 from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
 from compatcheck.resolution.subject import Subject
 from compatcheck.rules.rule import Clause, Impact, Rule
+from tests.cli.run_cli import run
 from tests.unit.matching.drawn_subjects import facts_of, stack, subject
 from tests.unit.rules.drawn_rules import PACKAGES, drawn_rules, rule, rule_set
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 KNOWN = {
     "training.zero_stage": 3,
@@ -253,3 +257,14 @@ def test_a_served_model_is_told_of_what_its_engine_imports() -> None:
     served = (Document("vllm", Source("serve.sh"), (), is_command=True),)
     installed = subject({}, stack(vllm="0.9.2", transformers="4.54.0"))._replace(documents=served)
     assert [finding.rule_id for finding in match(installed, rules).findings] == ["a/engine-and-import"]
+
+
+@pytest.mark.parametrize(
+    "pins", ["torch==2.7.0+cpu\ntorchvision==0.21.0\n", "torch==2.6.0+cpu\ntorchvision==0.21.0+cu124\n"]
+)
+def test_what_does_not_start_does_not_start_beside_a_torch_without_devices_either(pins: str, tmp_path: Path) -> None:
+    """Run: torch 2.13.0+cpu beside torchvision 0.22.0 ends with "operator torchvision::nms does not exist"."""
+    (tmp_path / "requirements.txt").write_text(pins)
+    found = run("check", str(tmp_path), "--no-policy")
+    assert found.code == 1
+    assert "_stack/built-for-another-torch" in found.out

@@ -57,9 +57,10 @@ def test_cells_are_read_as_a_script(tmp_path: Path, indent: int | None) -> None:
 
 def test_what_ipython_alone_takes_is_left_out(tmp_path: Path) -> None:
     lines = read_source(write(tmp_path, code(CODE)), LOCAL).splitlines()
-    assert [line for line in lines if line][:6] == [
-        "pass", "pass", "pass", "from trl import SFTConfig, SFTTrainer", "if True:", "    pass",
-    ]  # fmt: skip
+    first, command, assigned, *others = [line for line in lines if line][:6]
+    assert [first, *others] == ["pass", "from trl import SFTConfig, SFTTrainer", "if True:", "    pass"]
+    assert command.startswith("get_ipython().system(")  # what is handed to a shell
+    assert assigned.startswith("files =get_ipython().system(")
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"cells": 1}'])

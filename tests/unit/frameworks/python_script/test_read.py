@@ -88,7 +88,8 @@ def test_literals_of_a_training_script(tmp_path: Path) -> None:
     assert facts(found) == {
         "model.load_dtype": "bfloat16",
         "model.attn_implementation": "flash_attention_2",
-        "model.quantization": "nf4",
+        "model.quantization": "fp4",
+        "run.inputs_require_gradients": False,
         "model.use_cache": False,
         "training.gradient_checkpointing": True,
         "training.use_reentrant": False,
