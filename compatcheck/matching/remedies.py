@@ -274,11 +274,9 @@ def _is_refuted(condition: Code | None, target: Mapping[str, Any], scope: FactSc
 
 def _narrower(rule: CompiledRule, name: str, target: Mapping[str, Any], verb: str, scope: FactScope) -> list[Bounds]:
     """Return what those remedies of the rule allow that change the same packages within a part of this one's releases."""
-    known = scope.rules.releases(name)
 
-    def allowed_by(one: Mapping[str, Any]) -> set[str]:
-        bounds = compile_specifier(str(one[name]))
-        return {release for release in known if contains(bounds, release) == "yes"}
+    def allowed_by(one: Mapping[str, Any]) -> int:
+        return scope.rules.held(compile_specifier(str(one[name])), name)
 
     try:
         own = allowed_by(target)
@@ -287,7 +285,8 @@ def _narrower(rule: CompiledRule, name: str, target: Mapping[str, Any], verb: st
             for other in scope.rules.texts(rule).remedies
             if other["verb"] == verb
             and other["target"].keys() == target.keys()
-            and allowed_by(other["target"]) < own
+            and (allowed := allowed_by(other["target"])) != own
+            and allowed | own == own
             and (isinstance(condition := condition_of(other, scope), Unknown) or condition)
         ]
     except ValueError:
