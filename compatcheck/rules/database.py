@@ -323,10 +323,11 @@ class RuleSet:
 
     def _held_by(self, package: str, *clause: str) -> int:
         """Return the known releases on one side of a bound, which many ranges share."""
-        if (package, *clause) not in self._sides:
+        key = package, *clause
+        if key not in self._sides:
             bits = ("1" if contains([[clause]], name) == "yes" else "0" for name in reversed(self.releases(package)))
-            self._sides[package, *clause] = int("".join(bits) or "0", 2)
-        return self._sides[package, *clause]
+            self._sides[key] = int("".join(bits) or "0", 2)
+        return self._sides[key]
 
     def dates(self, package: str) -> Mapping[str, str]:
         """Return release → ISO date of its first upload, as far as the snapshot knows them."""
