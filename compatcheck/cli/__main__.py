@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> None:
     prepare_output()
     choose(None)
     try:
-        code = _check(given) if given[:1] in (["env"], ["check"]) else _run_command(given)
+        code = _run_plain(given) if given[:1] in (["env"], ["check"], ["estimate"]) else _run_command(given)
         sys.stdout.flush()
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
@@ -111,21 +111,25 @@ def _outside_reason(error: Exception) -> str | None:
     return None
 
 
-def _check(given: list[str]) -> int:
-    """Run `compatcheck env` or `check`, without the option parser where its options are plain."""
-    from compatcheck.cli.arguments import parse_plain, split  # noqa: PLC0415 (two commands)
+def _run_plain(given: list[str]) -> int:
+    """Run `compatcheck env`, `check` or `estimate`, without the option parser where its options are plain."""
+    from compatcheck.cli.arguments import parse_plain, split  # noqa: PLC0415 (three commands)
 
-    files = given[0] == "check"
-    parameters = parse_plain(given[1:], files=files)
+    files, estimate = given[0] != "env", given[0] == "estimate"
+    parameters = parse_plain(given[1:], files=files, estimate=estimate)
     if parameters is None:
         return _run_command(given)
+    if estimate:
+        from compatcheck.cli.estimation import execute_estimate  # noqa: PLC0415 (one command)
+
+        return execute_estimate(**parameters)
     from compatcheck.cli.execution import execute  # noqa: PLC0415 (two commands)
 
     return execute(*split(parameters, files=files))
 
 
 def _run_command(given: list[str]) -> int:
-    import click  # noqa: PLC0415 (20 ms; not for `env` and `check` with plain options)
+    import click  # noqa: PLC0415 (20 ms; not for `env`, `check` and `estimate` with plain options)
 
     from compatcheck.cli.group import group  # noqa: PLC0415 (see above)
 

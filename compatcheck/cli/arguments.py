@@ -24,10 +24,13 @@ PLAIN_LISTS = {
     "--rules": "rule_directories",
 }
 """Options of `env` and `check` that take one text and may be repeated."""
+LACKING_IN_ESTIMATE = frozenset({"--fail-on", "--select", "--ignore", "--rules"})
+"""Those of them that `estimate` does not have."""
+ESTIMATE_FORMATS = ("text", "markdown", "json", "html")
 
 
-def parse_plain(arguments: list[str], *, files: bool = False) -> dict[str, Any] | None:
-    """Parse options of `env`, or paths and options of `check`, that are written out in full with values behind a blank.
+def parse_plain(arguments: list[str], *, files: bool = False, estimate: bool = False) -> dict[str, Any] | None:
+    """Parse options of `env`, or paths and options of `check` or `estimate`, written out in full with values behind a blank.
 
     The option parser is a third of the time of a run; this reads what scripts and hooks write without it.
 
@@ -41,13 +44,13 @@ def parse_plain(arguments: list[str], *, files: bool = False) -> dict[str, Any] 
             given["paths"] = (*given.get("paths", ()), name)
             continue
         value = next(pairs, None)
-        if value is None or value.startswith("-"):
+        if value is None or value.startswith("-") or (estimate and name in LACKING_IN_ESTIMATE):
             return None
         if name in PLAIN_LISTS:
             given[PLAIN_LISTS[name]] = (*given.get(PLAIN_LISTS[name], ()), value)
         elif name in PLAIN_OPTIONS:
             given[PLAIN_OPTIONS[name]] = value
-        elif name == "--format" and value in FORMATS:
+        elif name == "--format" and value in (ESTIMATE_FORMATS if estimate else FORMATS):
             given["format_name"] = value
         else:
             return None

@@ -10,6 +10,8 @@ what a program's code does whatever the keys.
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.document import enclosing_keys
@@ -353,6 +355,8 @@ class _Table:
         """Facts that something not read may set for any model: the others may follow it."""
         self.beneath: Sequence[_Table] = ()
         """Those of the programs that this one is built upon: their defaults hold in releases that none of its rows is about."""
+        self.about: dict[str, int] = {}
+        """Package → its releases that any row with a range of them is about."""
         self.by_release: dict[str, tuple[Any, str]] = {}
         """Facts that are left open because releases differ: value in the newest one that is possible, and whose it is."""
         self.hidden = {row["fact"] for row in rows if row["fact"] not in facts and self.may_be_set(row)}
@@ -437,11 +441,9 @@ class _Table:
             package = self.scope.package(name)
             if package is not None and package.version is not None:
                 continue
-            here = about = 0
-            for row in candidates:
-                here |= self.held(row, name)
-            for row in self.rows:
-                about |= self.held(row, name) if name in row["ranges"] else 0
+            if name not in self.about:
+                self.about[name] = self.held_by_any((row for row in self.rows if name in row["ranges"]), name)
+            here, about = self.held_by_any(candidates, name), self.about[name]
             if package is not None and package.specifier:
                 possible = self.scope.rules.held(compile_specifier(package.specifier), name)
                 here, about = here & possible, about & possible
@@ -454,6 +456,10 @@ class _Table:
     def held(self, row: Mapping[str, Any], package: str) -> int:
         """Return the releases of a package that a row is about, as bits; all of them where it says nothing of it."""
         return self.scope.rules.held(row["ranges"].get(package, "present"), package)
+
+    def held_by_any(self, rows: Iterable[Mapping[str, Any]], package: str) -> int:
+        """Return the releases of a package that any of these rows is about."""
+        return reduce(or_, (self.held(row, package) for row in rows), 0)
 
     def is_other_beneath(self, fact: str, value: object) -> bool:
         """Tell whether a program that this one is built upon may have another default."""

@@ -8,6 +8,8 @@ name. A rule about a package that is not there costs nothing, one about other re
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import reduce
+from operator import and_
 from typing import Any, BinaryIO, NamedTuple
 
 from compatcheck.core.errors import RuleError
@@ -224,6 +226,7 @@ class RuleSet:
         self.databases = databases
         self._judged: dict[tuple[str, str, int], tuple[Bounds, Verdict]] = {}
         self._held: dict[tuple[str, int], tuple[Bounds | str, int]] = {}
+        self._sides: dict[tuple[str, ...], int] = {}
         self._contained: dict[tuple[str, int], tuple[Bounds, Membership]] = {}
         self._dates: dict[str, Mapping[str, str]] = {}
 
@@ -310,12 +313,21 @@ class RuleSet:
         """Return the known releases of a package that lie in a range, the oldest as the lowest bit; kept as by `judge`."""
         kept = self._held.get((package, id(bounds)))
         if kept is None:
-            names = self.releases(package)
-            bits = (
-                "1" if isinstance(bounds, str) or contains(bounds, name) == "yes" else "0" for name in reversed(names)
-            )
-            kept = self._held[package, id(bounds)] = bounds, int("".join(bits) or "0", 2)
+            found = every = (1 << len(self.releases(package))) - 1
+            if not isinstance(bounds, str):
+                found = 0
+                for clauses in bounds:
+                    found |= reduce(and_, (self._held_by(package, *clause) for clause in clauses), every)
+            kept = self._held[package, id(bounds)] = bounds, found
         return kept[1]
+
+    def _held_by(self, package: str, *clause: str) -> int:
+        """Return the known releases on one side of a bound, which many ranges share."""
+        key = package, *clause
+        if key not in self._sides:
+            bits = ("1" if contains([[clause]], name) == "yes" else "0" for name in reversed(self.releases(package)))
+            self._sides[key] = int("".join(bits) or "0", 2)
+        return self._sides[key]
 
     def dates(self, package: str) -> Mapping[str, str]:
         """Return release → ISO date of its first upload, as far as the snapshot knows them."""

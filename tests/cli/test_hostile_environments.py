@@ -183,6 +183,6 @@ def test_short_memory_is_an_error(tmp_path: Path, monkeypatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("compatcheck.cli.__main__._check", fail)
+    monkeypatch.setattr("compatcheck.cli.__main__._run_plain", fail)
     ran = run("check", tmp_path)
     assert (ran.code, "memory is short" in ran.err, "Traceback" in ran.err) == (4, True, False)

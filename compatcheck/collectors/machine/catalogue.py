@@ -203,6 +203,7 @@ def suggest(name: str, catalogue: Catalogue) -> list[str]:
     return [name for score, name in sorted(scored)[:_SUGGESTED] if score <= -0.6]  # noqa: PLR2004 (a close match)
 
 
+@lru_cache(maxsize=512)  # every name of the catalogue, for each variant of a run
 def _key(name: str) -> str:
     """Reduce a name to letters and digits without the vendor."""
     return "".join(_words(name))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compatcheck.core.errors import RuleError
-from compatcheck.core.versions import compile_specifier
+from compatcheck.core.versions import compile_specifier, contains
 from compatcheck.rules.compile import compile_database, open_compiled
 from compatcheck.rules.database import Database, RuleSet, cell_key
 from compatcheck.rules.rule import Clause, Rule
@@ -165,6 +165,21 @@ def test_a_range_is_held_against_a_requirement_once(monkeypatch: pytest.MonkeyPa
     assert rules.judge(none, "deepspeed", ">=2") == "unknown"
     assert rules.judge(wide, "torch", ">=2") == "some"
     assert asked == [">=2"] * 3
+
+
+@pytest.mark.parametrize(
+    "text", ["", ">=0.15.1,<0.16.5", ">0.15.0,!=0.16.*", "<0.15.2 || >=0.16.4", "===0.16.0", ">=0.16.0rc1", "<0"]
+)
+def test_a_range_holds_the_releases_that_lie_in_it(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = rule_set(rule())
+    names = ("0.15.0", "0.15.0.post1", "0.15.1", "0.15.2", "0.16.0rc1", "0.16.0", "0.16.4", "0.16.5.dev0", "0.16.5")
+    monkeypatch.setattr(opened, "releases", lambda _: names)
+    bounds = compile_specifier(text)
+    held = opened.held(bounds, "deepspeed")
+    assert [name for place, name in enumerate(names) if held >> place & 1] == [
+        name for name in names if contains(bounds, name) == "yes"
+    ]
+    assert opened.held("present", "deepspeed") == (1 << len(names)) - 1
 
 
 def test_a_rule_about_an_absent_package_is_not_even_read() -> None:
