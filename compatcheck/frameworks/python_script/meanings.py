@@ -23,7 +23,7 @@ from compatcheck.frameworks.python_script.changes import (
 )
 from compatcheck.frameworks.python_script.lightning import Lightning, find_package
 from compatcheck.frameworks.python_script.nodes import dotted_name, words_of
-from compatcheck.frameworks.python_script.objects import Kind, is_whole_model
+from compatcheck.frameworks.python_script.objects import ADAPTER_CONFIGS, Kind, is_whole_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -272,7 +272,7 @@ def _leave_open(call: Call, keys: Iterable[str], found: Findings, into: dict[str
 
 
 def _take_adapter(call: Call, found: Findings) -> None:
-    found.take("use_peft", Given(True, call.line), call)
+    found.take("use_peft", Given(ADAPTER_CONFIGS[call.name], call.line), call)
     _leave_open(call, (_LORA[key] for key in _LORA if key not in call.keywords), found)
     for key, usual in _OF_PEFT.items() if call.name == "LoraConfig" and not call.is_open else ():
         if key not in call.keywords and not call.positional:
@@ -644,7 +644,7 @@ def _take_fsdp_plugin(call: Call, found: Findings) -> None:
 TAKERS: dict[str, Callable[[Call, Findings], None]] = {
     **dict.fromkeys(ARGUMENTS, _take_arguments),
     **dict.fromkeys(TRAINERS, _take_trainer),
-    **dict.fromkeys(("LoraConfig", "AdaLoraConfig"), _take_adapter),
+    **dict.fromkeys(ADAPTER_CONFIGS, _take_adapter),
     "BitsAndBytesConfig": _take_quantization,
     "from_pretrained": _take_model,
     "get_peft_model": _take_wrapped,
@@ -661,7 +661,7 @@ TAKERS: dict[str, Callable[[Call, Findings], None]] = {
 """Names of classes and functions, and what a call of them says."""
 _TAKEN: dict[str, Iterable[str]] = {
     **dict.fromkeys(ARGUMENTS, ("",)),
-    **dict.fromkeys(("LoraConfig", "AdaLoraConfig"), tuple(_LORA.values())),
+    **dict.fromkeys(ADAPTER_CONFIGS, tuple(_LORA.values())),
     "Accelerator": ("mixed_precision",),
 }
 """Arguments that each of them takes; an empty name stands for those that no other takes."""
