@@ -2,10 +2,12 @@
 
     python benchmarks/launch_options.py hydra VERL/verl/trainer/config SCRIPTS…
     python benchmarks/launch_options.py openrlhf OpenRLHF/openrlhf/cli SCRIPTS…
+    python benchmarks/launch_options.py hf_trainer - SCRIPTS…
 
 ``hydra`` composes verl's own configuration directory with the overrides of each command (needs hydra-core); ``openrlhf``
-builds the parser from the ``add_argument`` calls of the program's file. Nothing of a script is run. A value that differs is
-printed and counted as wrong; words that depend on what a script does not tell are counted as unresolved.
+builds the parser from the ``add_argument`` calls of the program's file; ``hf_trainer`` asks transformers' ``HfArgumentParser``
+for the fields of ``TrainingArguments`` (needs transformers). Nothing of a script is run. A value that differs is printed and
+counted as wrong; words that depend on what a script does not tell are counted as unresolved.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from compatcheck.core.textfile import read_text
+from compatcheck.frameworks.hf_trainer import command as hf_trainer
 from compatcheck.frameworks.launch.flags import parse_flags
 from compatcheck.frameworks.launch.hydra import parse_overrides
 from compatcheck.frameworks.launch_script.commands import read_commands
@@ -129,6 +132,38 @@ def compare_openrlhf(programs: Path, scripts: Path) -> Counter[str]:
     return counts
 
 
+def compare_hf_trainer(_: Path, scripts: Path) -> Counter[str]:
+    """Parse every command of a Trainer as transformers does; options of a script's own classes are not compared."""
+    from transformers import HfArgumentParser, TrainingArguments  # noqa: PLC0415 (this comparison alone needs it)
+
+    parser = HfArgumentParser(TrainingArguments, allow_abbrev=False, exit_on_error=False)
+    parser.error = _Parser.error.__get__(parser)
+    for action in parser._actions:  # noqa: SLF001 (argparse has no other way)
+        action.default = UNSET
+    counts: Counter[str] = Counter()
+    for path, launch in launches(scripts):
+        if hf_trainer.recognise(launch) is None:
+            continue
+        unread = [word for word in launch.arguments if word.text is None]
+        words = [word.text if word.text is not None else "1" for word in launch.arguments]
+        try:
+            parsed = vars(parser.parse_known_args(words)[0])
+        except (ValueError, argparse.ArgumentError) as error:
+            counts[f"refused by HfArgumentParser{' for the value in its place' if unread else f' ({error})'}"] += 1
+            continue
+        counts["commands"] += 1
+        options = parse_flags(launch.arguments).options
+        for key, value in parsed.items():
+            argument = options.get(key)
+            if argument is not None and argument.why is not None:
+                counts["unresolved"] += 1
+            elif argument is not None or value is not UNSET:
+                ours = None if argument is None else argument.value
+                meant = str(ours).lower() in {"true", "1", "yes", "t", "y"} if isinstance(value, bool) else ours
+                tell(counts, path, key, value, meant)
+    return counts
+
+
 def tell(counts: Counter[str], path: Path, key: str, theirs: object, ours: object) -> None:
     """Count a value as equal or wrong; a number that a program takes as text is the same word."""
     same = (
@@ -142,7 +177,7 @@ def tell(counts: Counter[str], path: Path, key: str, theirs: object, ours: objec
 
 
 if __name__ == "__main__":
-    compare = {"hydra": compare_hydra, "openrlhf": compare_openrlhf}[sys.argv[1]]
+    compare = {"hydra": compare_hydra, "openrlhf": compare_openrlhf, "hf_trainer": compare_hf_trainer}[sys.argv[1]]
     total: Counter[str] = Counter()
     for place in sys.argv[3:]:
         total += compare(Path(sys.argv[2]), Path(place))

@@ -32,6 +32,40 @@ def read_oom(data: bytes) -> None:
     read_mentions(log, {"llama-3-8b": ("meta-llama/Meta-Llama-3-8B",)})
 
 
+def read_account(data: bytes) -> None:
+    """Read what a log accounts for."""
+    from compatcheck.oom.account import read_account as read  # noqa: PLC0415 (one target)
+
+    read(data.decode("utf-8", "replace"))
+
+
+def read_launches(path: str) -> None:
+    """Look through a notebook, a program of Python or a file of another language, and read what it holds itself."""
+    from compatcheck.core.files import LOCAL  # noqa: PLC0415 (one target)
+    from compatcheck.frameworks.recognise import find_unread_launch, read_configurations  # noqa: PLC0415 (one target)
+
+    find_unread_launch(path, LOCAL)
+    read_configurations(path, named=True)
+
+
+def read_recipes(path: str) -> None:
+    """Read the commands in a file of make, a container or an editor."""
+    from compatcheck.frameworks.recognise import read_embedded  # noqa: PLC0415 (one target)
+
+    read_embedded(path, named=True)
+
+
+def read_started(path: str) -> None:
+    """Read what a Dockerfile builds and starts."""
+    from compatcheck.collectors.dockerfile.started import find_started  # noqa: PLC0415 (one target)
+    from compatcheck.core.files import LOCAL  # noqa: PLC0415 (one target)
+    from compatcheck.core.selection import DEFAULT  # noqa: PLC0415 (one target)
+    from compatcheck.frameworks.embedded import Piece  # noqa: PLC0415 (one target)
+    from compatcheck.frameworks.recognise import read_pieces  # noqa: PLC0415 (one target)
+
+    read_pieces(path, (Piece(*one) for one in find_started(path, LOCAL, DEFAULT)), named=True)
+
+
 def read_configuration(path: str) -> None:
     """Read a configuration of any framework, a launch script or a training script, as one that a person named."""
     from compatcheck.frameworks.recognise import read_configurations  # noqa: PLC0415 (one target)

@@ -278,6 +278,16 @@ def _embedded() -> list[Seed]:
         {"cell_type": "code", "source": f"%%bash\n{_TRAIN}"},
     ]
     container = {"command": ["bash", "-c", _TRAIN], "args": ["x"], "env": [{"name": "STAGE", "value": "3"}]}
+    held = [
+        {"cell_type": "code", "source": ["x = 1\n", f"cmd = f'{_TRAIN} --lr {{x}}'\n"]},
+        {"cell_type": "code", "source": ["!{cmd} | grep '{print $1}' \\\n", "  $x\n", "a = !{' '.join([cmd])}\n"]},
+    ]
+    editor = {"configurations": [{"module": "openrlhf.cli.train_sft", "args": ["--bf16", "${file}/a"], "cwd": "sub"}]}
+    job = {
+        "postCreateCommand": {"a": ["bash", "-c", _TRAIN], "b": _TRAIN},
+        "program": "a.py",
+        "parameters": {"lr": {"value": 1}},
+    }
     task = {"run": f"set -e\n{_TRAIN}\n", "envs": {"MODEL": "a/b"}}
     trees = (
         {
@@ -297,6 +307,19 @@ def _embedded() -> list[Seed]:
         {
             "sky.json": json.dumps(task),
             "compose.yaml": f"services:\n  a:\n    entrypoint: [deepspeed]\n    command: {_TRAIN[10:]}\n",
+        },
+        {"held.ipynb": json.dumps({"cells": held, "metadata": {"kernelspec": {"language": "python"}}}, indent=1)},
+        {"kernel.ipynb": json.dumps({"cells": cells, "metadata": {"language_info": {"name": "bash"}}}, indent=1)},
+        {
+            "launch.json": json.dumps(editor, indent=1).replace("{", "{ // a", 1),
+            ".devcontainer.json": json.dumps(job, indent=1).replace("{", "/* b */ {", 1),
+        },
+        {
+            "Dockerfile": f'FROM python:3.11 AS a\nENV N=8 M="$N"\nWORKDIR /a\nRUN <<EOF\ncat > /run.sh <<X\n{_TRAIN}\nX\nEOF\n'
+            f"RUN --mount=type=cache,target=/c python3 - <<EOF\nimport os\nos.system('{_TRAIN}')\nEOF\n"
+            f'ONBUILD RUN {_TRAIN}\nFROM a AS b\nENTRYPOINT ["bash", "/run.sh"]\nCMD ["x"]\n',
+            "crontab": f"0 1 * * * {_TRAIN}\n",
+            "job.py": f"import sky\no = {{'bf16': 1}}\nsky.Task(run='{_TRAIN}')\nf(entry_point='train.py', h=o)\n",
         },
         {"run.ipynb": json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=1)},
         {

@@ -61,6 +61,7 @@ def _collector(module: str, function: str, name: str, *seeds: str) -> Target:
 
 
 TARGETS: Mapping[str, Target] = {
+    "account": Target("adapters:read_account", takes_bytes=True),
     "conda_environment": _collector("conda.environment_yml", "read_conda_environment", "environment.yml"),
     "conda_list": _collector("conda.listing", "read_conda_list", "list.txt"),
     "conda_lock": _collector("conda.lock", "read_conda_lock", "conda-lock.yml"),
@@ -69,11 +70,13 @@ TARGETS: Mapping[str, Target] = {
     ),
     "cyclonedx_json": _collector("sbom.cyclonedx", "read_cyclonedx_json", "bom.json"),
     "dockerfile": _collector("dockerfile.read", "read_dockerfile", "Dockerfile"),
+    "dockerfile_runs": Target("adapters:read_started", name="Dockerfile"),
     "dpkg": Target("adapters:read_dpkg", takes_bytes=True),
     "environment_variables": Target("collectors.machine.variables:read_env_file", name="run.env"),
     "expression": Target("adapters:parse_expression", takes_bytes=True),
     "hjson": Target("adapters:parse_hjson", ("fixtures/configs/deepspeed/*",), takes_bytes=True),
     "json": Target("adapters:parse_json", ("fixtures/configs/*/*.json",), takes_bytes=True),
+    "jobs": Target("adapters:read_recipes", name="job.json"),
     "launch_script": Target("adapters:read_configuration", ("fixtures/**/*.sh",), "train.sh"),
     "measurements": Target(
         "lab.measurement_files:read_measurements", ("fixtures/measurements/*/*.json",), "m.json", form="json"
@@ -82,7 +85,9 @@ TARGETS: Mapping[str, Target] = {
         "lab.measurement_files:read_measurements", ("fixtures/measurements/*/*.jsonl",), "m.jsonl"
     ),
     "metadata": Target("adapters:read_metadata", name="METADATA"),
+    "makefile": Target("adapters:read_recipes", name="Makefile"),
     "messages": Target("adapters:read_oom", takes_bytes=True),
+    "notebook": Target("adapters:read_launches", name="a.ipynb"),
     "pdm_lock": _collector("locks.pdm_lock", "read_pdm_lock", "pdm.lock", "fixtures/environments/*/pdm.lock"),
     "pip_inspect": _collector(
         "requirements.pip_list", "read_pip_inspect", "inspect.json", "fixtures/environments/*/pip-inspect.json"
@@ -104,6 +109,7 @@ TARGETS: Mapping[str, Target] = {
     "pyproject": _collector(
         "requirements.pyproject", "read_pyproject", "pyproject.toml", "fixtures/environments/*/pyproject.toml"
     ),
+    "python_launches": Target("adapters:read_launches", name="job.py"),
     "recognise": Target("collectors.recognise:recognise_content", ("fixtures/environments/*/*",), takes_bytes=True),
     "reports": _collector("reports.find", "read_reports", "issue.txt"),
     "requirement": Target("adapters:read_requirement", takes_bytes=True),

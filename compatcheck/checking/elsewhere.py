@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from compatcheck.core.document import HIDDEN, NOT_UNDERSTOOD
 from compatcheck.core.programs import leads_out
+from compatcheck.resolution.gaps import find_gaps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from compatcheck.core.document import Document
+    from compatcheck.core.document import Document, Gap
     from compatcheck.core.environment import Environment
     from compatcheck.core.source import Skipped, Source
 
 _QUOTED = r"(?s)(['\"]).*\1"
-_HIDDEN = "…"
 _WHY_HIDDEN = "the file lies outside of what was named, and its text is not shown"
 _UNTOLD = f"is not known here; {_WHY_HIDDEN}"
 """Of values and changes: what is said of them may be a piece of code."""
@@ -26,13 +27,10 @@ def hide_words(document: Document) -> Document:
     if not leads_out(document.source.path):
         return document
     return document._replace(
-        unread=tuple((_HIDDEN, None) for _ in document.unread),
+        unread=tuple((HIDDEN, None) for _ in document.unread),
         skipped=hide_reasons(document.skipped),
         unresolved=tuple(entry._replace(why=_UNTOLD) for entry in document.unresolved),
-        gaps=tuple(
-            gap._replace(source=_hide_key(gap.source), why=_hide(gap.why) if gap.assumed else _UNTOLD, key=gap.key)
-            for gap in document.gaps
-        ),
+        gaps=tuple(gap._replace(source=_hide_key(gap.source), why=_hide_why(gap)) for gap in find_gaps((document,))),
     )
 
 
@@ -54,10 +52,16 @@ def hide_reasons(skipped: Iterable[Skipped]) -> tuple[Skipped, ...]:
     return tuple(entries)
 
 
+def _hide_why(gap: Gap) -> str:
+    if gap.why == NOT_UNDERSTOOD:
+        return gap.why
+    return _hide(gap.why) if gap.assumed else _UNTOLD
+
+
 def _hide(text: str) -> str:
-    hidden = re.sub(_QUOTED, _HIDDEN, text)
+    hidden = re.sub(_QUOTED, HIDDEN, text)
     return text if hidden == text else f"{hidden}; {_WHY_HIDDEN}"
 
 
 def _hide_key(source: Source) -> Source:
-    return source._replace(key=None if source.key is None else _HIDDEN)
+    return source._replace(key=None if source.key is None else HIDDEN)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from compatcheck.core.document import HIDDEN
 from compatcheck.core.estimate import THE_LEAST, Assumption, Estimate, Verdict
 from compatcheck.core.facts import Fact, Facts
 from compatcheck.core.report import FindingRemedy
@@ -57,10 +58,13 @@ def price(subject: Subject, findings: Iterable[Finding] = ()) -> Estimate:
     subject, doubtful = _with_doubtful(subject._replace(roles=roles))
     borrowed += doubtful
     found, findings = estimate_job(subject.roles, subject.environment), tuple(findings)
-    subject, supposed = _with_newest(subject, {entry.fact: entry.value for entry in found.assumptions})
-    if supposed:
+    while True:
+        subject, supposed = _with_usual(subject, found)
+        if not supposed:
+            break
         found, borrowed = estimate_job(subject.roles, subject.environment), (*borrowed, *supposed)
-    opened = {name for name, _, _ in subject.unresolved}
+    told = {entry.fact.partition(" (")[0] for entry in borrowed}
+    opened = {name for name, _, _ in subject.unresolved if name not in told}
     not_understood = {entry.fact for entry in subject.skipped if entry.fact is not None}
     opened |= {name for name in not_understood if not all(name in facts for facts in subject.roles.values())}
     assumed = {entry.fact.partition(" (")[0] for entry in found.assumptions if not entry.is_most}
@@ -167,14 +171,16 @@ def _with_doubtful(subject: Subject) -> tuple[Subject, tuple[Assumption, ...]]:
     return subject._replace(roles=roles), tuple(said)
 
 
-def _with_newest(subject: Subject, assumed: Mapping[str, Value]) -> tuple[Subject, tuple[Assumption, ...]]:
-    """Assume the default of the newest release where an estimate would assume another and releases differ; say so."""
+def _with_usual(subject: Subject, found: Estimate) -> tuple[Subject, tuple[Assumption, ...]]:
+    """Assume what is usual where an estimate would assume something else, or lacks it; say so."""
+    assumed: dict[str, Value] = {entry.fact: entry.value for entry in found.assumptions}
     said: dict[Assumption, None] = {}
     roles = dict(subject.roles)
-    for role, found in subject.by_release.items():
-        for name, (value, words) in found.items():
-            named = name if name in assumed else f"{name} ({role})"
-            if role in roles and named in assumed and assumed[named] != value:
+    for role, usual in subject.usual.items():
+        for name, (value, words) in usual.items():
+            named = name if name in assumed or name in found.needs else f"{name} ({role})"
+            lacks = name in found.needs or (named in assumed and assumed[named] != value)
+            if role in roles and lacks and name not in roles[role]:
                 roles[role] = Facts({**roles[role], name: Fact(name, value, _DOUBTFUL, (), words)})
                 said[Assumption(named, value, words)] = None
     return subject._replace(roles=roles), tuple(said)
@@ -191,10 +197,11 @@ def _name_gap(entry: Assumption, gaps: Iterable[Gap]) -> Assumption:
     """Say of an assumption about the training which part that was not read may replace it."""
     name = entry.fact.partition(" (")[0]
     gap = next((gap for gap in gaps if may_set(gap, "", name)), None)
-    if gap is None or not name.startswith("training."):
+    if gap is None or not name.startswith(("training.", "rollout.")):
         return entry
     usual = entry.reason.removesuffix(" unless somebody turns it on")
-    return entry._replace(reason=f"{usual}; {gap.source.key or gap.source} was not read and may set it")
+    named = gap.source if gap.source.key in {None, HIDDEN} else gap.source.key
+    return entry._replace(reason=f"{usual}; {named} was not read and may set it")
 
 
 _CHEAPEST: Mapping[str, Value] = {

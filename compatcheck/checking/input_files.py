@@ -37,7 +37,6 @@ from compatcheck.frameworks.recognise import (
     read_pieces,
     starts_training,
 )
-from compatcheck.frameworks.registry import HEAD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -201,9 +200,13 @@ def _read_scripts(
 
 _STARTS_NONE = (
     *REPORT_SUFFIXES, *(end for end in CONFIGURATIONS if end != ".toml"),
-    "readme", ".rst", ".qmd", ".mdx", ".adoc", ".org", ".tex", ".html", ".svg", ".po", ".csv", ".jsonl",
+    "readme", ".rst", ".qmd", ".mdc", ".mdx", ".adoc", ".org", ".tex", ".html", ".svg", ".po", ".csv", ".jsonl", ".patch",
+    ".diff", ".disabled",
 )  # fmt: skip
 """Ends of the names of data, and of texts that show commands: they start no program by themselves."""
+_HEAD_BYTES = 1024
+"""In which images, archives and weights have a zero."""
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def _find_unread(file: str, kind: str | None, files: Files, *, named: bool) -> Iterator[Skipped]:
@@ -216,7 +219,8 @@ def _find_unread(file: str, kind: str | None, files: Files, *, named: bool) -> I
     ):
         return
     try:
-        if files.size_bytes(file) > MAX_WALKED_BYTES or b"\0" in files.read_bytes(file, HEAD_BYTES):
+        head = files.read_bytes(file, _HEAD_BYTES)
+        if files.size_bytes(file) > MAX_WALKED_BYTES or (b"\0" in head and not head.startswith(_UTF_16)):
             return
     except OSError as error:  # nothing but the name tells that it may be an input
         if file.lower().endswith((SUFFIX, ".py")):
@@ -297,13 +301,12 @@ def _read_lists(
 def _read_started(
     file: str, files: Files, skipped: list[Skipped], selection: Selection, *, named: bool
 ) -> Iterator[InputFile]:
-    """Read the training that the image of a Dockerfile starts by itself."""
+    """Read the trainings that the image of a Dockerfile starts by itself, or its build."""
     from compatcheck.collectors.dockerfile.started import find_started  # noqa: PLC0415 (only for Dockerfiles)
 
-    started = find_started(file, files, selection)
-    pieces = () if started is None else (Piece(*started),)
+    pieces = (Piece(*one) for one in find_started(file, files, selection))
     try:
-        readings = read_pieces(file, pieces, files, named=False)
+        readings = read_pieces(file, pieces, files, named=named)
     except InputError as error:  # its packages are read all the same
         skipped.append(as_skipped(error, file)._replace(named=named))
         return

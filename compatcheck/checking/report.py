@@ -283,8 +283,11 @@ def place_skipped(skipped: Iterable[Skipped], lines: LineFinder) -> tuple[Skippe
         return ()
     from compatcheck.core.redaction import redact  # noqa: PLC0415 (only when something was not read)
 
-    placed = (entry._replace(source=lines.with_line(entry.source)) for entry in entries)
+    placed = ((entry, lines.with_line(entry.source)) for entry in entries)
     return tuple(
-        entry._replace(source=entry.source._replace(path=redact(entry.source.path)), reason=redact(entry.reason))
-        for entry in placed
+        entry._replace(
+            source=place._replace(path=redact(place.path), key=place.key and redact(place.key)),
+            reason=redact(entry.reason),
+        )
+        for entry, place in placed
     )

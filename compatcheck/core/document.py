@@ -36,6 +36,8 @@ SPREADING = frozenset({"auto", "balanced", "balanced_low_0", "sequential"})
 
 DEFAULTS = "defaults"
 """Key of what a file composes from, in files of Hydra and others like them."""
+HIDDEN = "…"
+"""Stands for a key that is not said: its file lies outside of what was named."""
 BENEATH = "beneath"
 """Kind of a reference to a file in the sources of a program that says what it has for keys left out, where it is there."""
 
@@ -76,6 +78,10 @@ TAKEN_AS_EMPTY = "assumed: no arguments are given"
 """Ends what is said of a gap that is taken as empty."""
 TAKEN_AS_IDLE = "assumed: it changes nothing"
 """Ends what is said of code that may replace anything a program does."""
+
+
+NOT_UNDERSTOOD = "is not understood"
+"""Why of a key that no reader knows."""
 
 
 class Gap(NamedTuple):

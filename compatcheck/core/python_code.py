@@ -20,6 +20,9 @@ _MOST_PARTS = 500
 _MOST_WORDS = 200_000
 """Words and signs, those of comments and texts too; of 31 public training repositories no file has more than 65,695. A tree may
 take a kilobyte for each."""
+_MOST_FILLED_IN = 5_000
+"""Opening braces of one line that holds a formatted text: CPython before 3.12 looks for the place of each from its beginning."""
+_FORMATTED = re.compile(r"\b[bru]?f[bru]?['\"]", re.IGNORECASE)
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
@@ -43,6 +46,10 @@ def parse_python(code: str | bytes, mode: str = "exec") -> ast.AST:
         raise RecursionError(f"the name of a module has more than {_MOST_PARTS} parts")
     if len(text) > _MOST_WORDS and sum(1 for _ in _WORD.finditer(text)) > _MOST_WORDS:
         raise ValueError(f"it holds more than {_MOST_WORDS:,} words and signs")
+    if text.count("{") > _MOST_FILLED_IN and any(
+        line.count("{") > _MOST_FILLED_IN and _FORMATTED.search(line) for line in text.splitlines()
+    ):
+        raise ValueError(f"a line of it has more than {_MOST_FILLED_IN:,} opening braces")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree = ast.parse(code, mode=mode)

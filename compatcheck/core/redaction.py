@@ -55,6 +55,14 @@ _ENDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "APIKEY", "CONNECTION_STRING")
 _HARMLESS_NAMES = frozenset({"PWD", "OLDPWD"})
 
 
+def leave_out_words(written: str) -> str:
+    """Return a word of a shell without the words of commands in it, which may be credentials: ``$(curl …)``."""
+    if "(" not in written and "`" not in written:
+        return written
+    shown = re.sub(r"([$<>]\()\s*([^\s()]+).*\)", r"\1\2 …)", written, flags=re.DOTALL)
+    return re.sub(r"`\s*([^\s`]+)[^`]*`", r"`\1 …`", shown)
+
+
 def redact(text: str) -> str:
     """Return the text without user names and passwords in URLs, secret query parameters and tokens of known services.
 

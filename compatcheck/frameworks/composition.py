@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from compatcheck.core.document import Gap, enclosing_keys
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.pattern import lazy_compile
-from compatcheck.frameworks.beside import find_beside
+from compatcheck.frameworks.beside import find_beside, find_of_another_machine
 from compatcheck.frameworks.launch.arguments import FurtherContent, OptionMeanings, make_command_document
 from compatcheck.frameworks.placeholders import compose_filled_in
 from compatcheck.rules.programs import find_program
@@ -60,6 +60,8 @@ class Places:
     def __init__(self, files: Files) -> None:
         self.files = files
         self._known: dict[tuple[str, str], tuple[str, str]] = {}
+        self.taken: dict[str, str] = {}
+        """Paths of another machine, with the files of the project that they are taken for."""
         self._real: dict[str, str] = {}
 
     def resolve(self, path: str) -> str:
@@ -73,6 +75,9 @@ class Places:
         asked = os.path.dirname(base), name
         if asked not in self._known:
             path = find_beside(base, name, self.files)
+            if os.path.isabs(name) and not self.files.exists(path):
+                there = find_of_another_machine(base, name, self.files)
+                path = path if there is None else self.taken.setdefault(name, there)
             self._known[asked] = path, self.resolve(path)
         return self._known[asked]
 

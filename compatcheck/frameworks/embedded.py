@@ -349,18 +349,23 @@ def _read_justfile(text: str, room: _Room) -> Iterator[_Found]:
                 joined = []
 
 
-_EXECUTED = ("entrypoint", "command", "args", "cmd")
+_EXECUTED = ("entrypoint", "command", "args", "cmd", "argv", "arguments")
 """Keys of the words that a container is started with, in their order."""
+_HOOKS = tuple(
+    f"{when}Command" for when in ("initialize", "onCreate", "updateContent", "postCreate", "postStart", "postAttach")
+)
+"""Keys of what a development container runs: a line for a shell, the words of a command, or several of them by name."""
 _SHELL_KEYS = ("run", "script", "scripts", "commands", "cmds", "before_script")
 """Keys of lines for a shell."""
 _ENVIRONMENTS = ("env", "envs", "environment", "variables")
-_DIRECTORIES = ("workingDir", "working_dir", "working-directory", "workdir")
+_DIRECTORIES = ("workingDir", "working_dir", "working-directory", "workdir", "cwd")
 """Keys of the directory that a command beside them starts in."""
 
 
 def _read_yaml(text: str, path: str, room: _Room) -> Iterator[_Found]:
     from compatcheck.frameworks.launch_script.launchers import names_launcher  # noqa: PLC0415 (as above)
 
+    text = _COMMENT.sub(_blank_comment, text) if path.lower().endswith(".json") else text
     lines = text.split("\n")
     begin = 0
     for end in [*(number for number, line in enumerate(lines) if re.match(r"---(?:\s|$)", line)), len(lines)]:
@@ -375,6 +380,14 @@ def _read_yaml(text: str, path: str, room: _Room) -> Iterator[_Found]:
         begin = end + 1 if end < len(lines) and not lines[end][3:].strip() else end
 
 
+_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*|/\*(?:.*?\*/|.*)', re.DOTALL)
+"""A text of JSON, or a comment, as editors take it."""
+
+
+def _blank_comment(match: re.Match[str]) -> str:
+    return match[0] if match[0][0] == '"' else re.sub(r"[^\n]", " ", match[0])
+
+
 def _walk(root: Any, lines: list[str], room: _Room) -> Iterator[_Found]:  # noqa: ANN401 (YAML)
     pending: list[tuple[Any, str]] = [(root, "")]
     while pending:
@@ -383,13 +396,71 @@ def _walk(root: Any, lines: list[str], room: _Room) -> Iterator[_Found]:  # noqa
             said = (*map(_export, map(value.get, _ENVIRONMENTS)), *map(_enter, map(value.get, _DIRECTORIES)))
             exported = (exported + "".join(said))[:_MOST_CHARACTERS]
             texts = (
-                *_of_container(value, lines, room),
+                *(_of_program(value, lines) or _of_container(value, lines, room)),
+                *(piece for key in _HOOKS for piece in _of_hook(value, key, lines, room)),
                 *(piece for key in _SHELL_KEYS for piece in _of_shell(value, key, lines)),
             )
-            yield from (_Found(line, exported, text) for line, text in texts if text.strip())
+            yield from (_Found(line, exported, _TEMPLATE.sub(_blank(""), text)) for line, text in texts if text.strip())
             pending.extend((inner, exported) for inner in reversed(value.values()))
         elif isinstance(value, YamlList):
             pending.extend((inner, exported) for inner in reversed(value))
+
+
+_TEMPLATE = re.compile(r"\$?\{\{(?:(?!\{\{|\}\}).)*\}\}")
+"""What a program fills in before a shell gets a command: ``{{ lr }}``."""
+_OF_EDITORS = re.compile(r"(\$\{[^{}]*\})")
+
+
+def _of_program(mapping: YamlMap, lines: list[str]) -> list[tuple[int, str]]:
+    """Return what starts a program of Python that has a key of its own: a debugger of an editor, a sweep over parameters."""
+    program, module = mapping.get("program"), mapping.get("module")
+    given, swept = mapping.get("args"), mapping.get("parameters")
+    if not isinstance(given, YamlList | str) and not isinstance(swept, YamlMap):
+        return []
+    if isinstance(program, str) and program.endswith(".py"):
+        words, place = ["python", program.removeprefix("${workspaceFolder}/")], mapping.lines["program"]
+    elif isinstance(module, str):
+        words, place = ["python", "-m", module], mapping.lines["module"]
+    else:
+        return []
+    written = [shlex.quote(word) for word in words]
+    if isinstance(swept, YamlMap):
+        stated = {name: one.get("value") if isinstance(one, YamlMap) else None for name, one in swept.items()}
+        written += [
+            f"--{name}={_blank(name) if value is None else _quote(str(value))}" for name, value in stated.items()
+        ]
+    elif isinstance(given, YamlList):
+        written += ["".join(_of_editor(part) for part in _OF_EDITORS.split(str(word))) for word in given]
+    elif isinstance(given, str):
+        written.append(given)
+    return [(_line_of_text(place, lines), " ".join(written))]
+
+
+def _of_editor(part: str) -> str:
+    return f'"{_blank("")}"' if _OF_EDITORS.fullmatch(part) else _quote(part) if part else ""
+
+
+def _of_hook(mapping: YamlMap, key: str, lines: list[str], room: _Room) -> Iterator[tuple[int, str]]:
+    value = mapping.get(key)
+    if isinstance(value, YamlMap):
+        for name in value:
+            yield from _of_hook(value, name, lines, room)
+    elif isinstance(value, YamlList):
+        yield from _of_words([(line, str(word)) for line, word in zip(value.lines, value, strict=True)], room)
+    else:
+        yield from _of_shell(mapping, key, lines)
+
+
+def _of_words(words: list[tuple[int, str]], room: _Room, *, as_text: bool = False) -> Iterator[tuple[int, str]]:
+    """Yield the words of a command, or the script behind ``sh -c``; of compose, a text of words with more behind it."""
+    plain = [word for _, word in words]
+    room.take(sum(map(len, plain)))
+    shell = bool(plain) and os.path.basename(plain[0]) in {"sh", "bash", "zsh", "dash", "ash"}
+    place = next((n for n, word in enumerate(plain[1:], 1) if shell and re.fullmatch(r"-\w*c", word)), None)
+    if place is not None and place + 1 < len(words):
+        yield words[place + 1]
+    elif words:
+        yield words[0][0], " ".join(plain if as_text else map(_quote_word, plain))
 
 
 def _of_container(mapping: YamlMap, lines: list[str], room: _Room) -> Iterator[tuple[int, str]]:
@@ -411,16 +482,7 @@ def _of_container(mapping: YamlMap, lines: list[str], room: _Room) -> Iterator[t
     if len(named) == 1 and isinstance(mapping.get(named[0]), str):
         yield words[0]
         return
-    plain = [word for _, word in words]
-    room.take(sum(map(len, plain)))
-    shell = os.path.basename(plain[0]) in {"sh", "bash", "zsh", "dash", "ash"}
-    place = next((n for n, word in enumerate(plain[1:], 1) if shell and re.fullmatch(r"-\w*c", word)), None)
-    if place is not None and place + 1 < len(words):
-        yield words[place + 1]
-    elif isinstance(mapping.get(named[0]), str):  # of compose: a text of words, with more behind it
-        yield words[0][0], " ".join(plain)
-    else:
-        yield words[0][0], " ".join(map(_quote_word, plain))
+    yield from _of_words(words, room, as_text=isinstance(mapping.get(named[0]), str))
 
 
 def _of_shell(mapping: YamlMap, key: str, lines: list[str]) -> Iterator[tuple[int, str]]:

@@ -26,6 +26,7 @@ from compatcheck.frameworks.registry import (
     DEEPSPEED,
     HEAD_BYTES,
     configuration_readers,
+    find_composer,
     find_configuration_reader,
     find_folder,
     find_python_reader,
@@ -492,6 +493,7 @@ def follow_references(
             place = document.place(key)
             try:
                 found = [_mark(one, document) for one in references.read(kind, name, document, place)]
+                skipped += references.tell_taken(name, place)
                 if kind == "program":
                     found = [_without_defaults(one, document) for one in found]
                     own = {option for one in found for option in one.own_options}
@@ -539,7 +541,7 @@ def _unread_script(name: str, place: Source) -> Gap:
     )
 
     # how states are sharded is told by launchers and by the arguments of the Trainer, which wraps the model itself
-    source = place._replace(key=name)
+    source = place._replace(key=redact(name))
     return Gap(source, "is not here, and was not read", facts=(OF_MODEL | OF_OPTIMIZER | OF_STEP) - SHARDING)
 
 
@@ -659,6 +661,13 @@ class _ReferenceReader:
         self.present.add(real)
         return found
 
+    def tell_taken(self, name: str, place: Source) -> Iterator[Skipped]:
+        """Say which file of the project a path of another machine was taken for, where it was."""
+        taken = self.places.taken.get(name)
+        if taken is not None:
+            reason = f"names {name!r}, which is not here: {taken} is assumed"
+            yield Skipped(place, reason, "give the file that is meant", passes=True)
+
     def lacks(self, name: str, document: Document) -> bool:
         """Tell whether the script that a command starts is one's own, for a library that it calls, and does not lie here.
 
@@ -696,6 +705,8 @@ class _ReferenceReader:
                     base, *_ = _read_kind(find_program(document.reader).runs_as or document.reader, path, self.files)
                     base = base._replace(source=Source(path))
                     laid += compose((document._replace(references=(("config", path, "--config-name"),)), base))[1:]
+                    settle = getattr(find_composer(document.reader), "settle_by_file", None)
+                    document = document if settle is None else settle(document, base)
                 break
         kept = tuple(one for one in document.references if one[0] != BENEATH)
         held = {key for one in laid for key in one.options}

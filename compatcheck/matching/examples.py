@@ -81,16 +81,28 @@ def _run(rule: CompiledRule, example: Mapping[str, Any], wanted: str, rules: Rul
     if decision.status != wanted:
         needs = f" (needs {', '.join(decision.needs)})" if decision.needs else ""
         return f"expected {wanted}, got {decision.status}{needs}"
-    if "needs" in example and sorted(example["needs"]) != list(decision.needs):
-        return f"expected needs {sorted(example['needs'])}, got {list(decision.needs)}"
+    if "needs" in example:
+        if not _is_list_of(example["needs"], str):
+            return "needs is no list of facts"
+        if sorted(example["needs"]) != list(decision.needs):
+            return f"expected needs {sorted(example['needs'])}, got {list(decision.needs)}"
     if "impact_gib" in example:
         expected, missing = size(rule.expected, scope)
         if expected is None:
             return f"no size: needs {', '.join(missing) or 'a formula'}"
+        if not _is_list_of(example["impact_gib"], (int, float)) or len(example["impact_gib"]) != _BOUNDS:
+            return "impact_gib is no list of two sizes"
         low, high = example["impact_gib"]
         if not float(low) <= expected / GIB <= float(high):
             return f"size {expected / GIB:.3f} GiB is outside {low}–{high}"
     return None
+
+
+_BOUNDS = 2
+
+
+def _is_list_of(value: object, kind: type | tuple[type, ...]) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(one, kind) for one in value)
 
 
 def example_truth(rules: RuleSet) -> Callable[[str, Mapping[str, Any]], bool | None]:

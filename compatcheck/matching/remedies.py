@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.report import FindingRemedy
@@ -257,10 +258,9 @@ def _leaves(name: str, bounds: Bounds | str, target: Mapping[str, Any], scope: F
     if name not in target or isinstance(bounds, str):
         return False
     try:
-        allowed = compile_specifier(str(target[name]))
+        given = _allowed(str(target[name]), tuple(scope.rules.releases(name)))
     except ValueError:
         return False
-    given = [release for release in scope.rules.releases(name) if contains(allowed, release) == "yes"]
     return bool(given) and all(contains(bounds, release) == "no" for release in given)
 
 
@@ -274,21 +274,29 @@ def _is_refuted(condition: Code | None, target: Mapping[str, Any], scope: FactSc
 
 def _narrower(rule: CompiledRule, name: str, target: Mapping[str, Any], verb: str, scope: FactScope) -> list[Bounds]:
     """Return what those remedies of the rule allow that change the same packages within a part of this one's releases."""
-    known = scope.rules.releases(name)
-
-    def allowed_by(one: Mapping[str, Any]) -> set[str]:
-        bounds = compile_specifier(str(one[name]))
-        return {release for release in known if contains(bounds, release) == "yes"}
-
+    others = [
+        other
+        for other in scope.rules.texts(rule).remedies
+        if other["verb"] == verb and other["target"].keys() == target.keys() and other["target"] != target
+    ]
+    known = tuple(scope.rules.releases(name)) if others else ()
     try:
-        own = allowed_by(target)
         return [
             compile_specifier(str(other["target"][name]))
-            for other in scope.rules.texts(rule).remedies
-            if other["verb"] == verb
-            and other["target"].keys() == target.keys()
-            and allowed_by(other["target"]) < own
+            for other in others
+            if _allowed(str(other["target"][name]), known) < _allowed(str(target[name]), known)
             and (isinstance(condition := condition_of(other, scope), Unknown) or condition)
         ]
     except ValueError:
         return []
+
+
+@lru_cache(maxsize=1024)
+def _allowed(specifier: str, known: tuple[str, ...]) -> frozenset[str]:
+    """Return the releases that a specifier allows.
+
+    Raises:
+        ValueError: it is none.
+    """
+    bounds = compile_specifier(specifier)
+    return frozenset(release for release in known if contains(bounds, release) == "yes")

@@ -17,7 +17,7 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import STANDARD_INPUT, open_file, open_standard_input
 from compatcheck.core.units import MIB, format_bytes
 from compatcheck.oom.message import has_message
-from compatcheck.oom.needles import find_needles, find_speech, has_needle
+from compatcheck.oom.needles import Sieve, find_needles, find_speech, has_needle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,7 +118,7 @@ def _condense(pieces: Iterator[bytes], path: str) -> LogText:
     kept: list[bytes] = []
     recent: deque[_Piece] = deque()
     position, pending, following, room, left_out, lines = 0, 0, 0, MOST, 0, 0
-    before, spoken = b"", False
+    before, spoken, sieve = b"", False, Sieve()
 
     def decide() -> int:
         """Keep the oldest piece or its lines' number; return whether a message was left out."""
@@ -136,9 +136,11 @@ def _condense(pieces: Iterator[bytes], path: str) -> LogText:
         pending += len(data)
         overlapping = before[-_OVERLAP:] + data
         before = data
-        folded = overlapping.lower().decode("latin-1")
+        lowered = overlapping.lower()
+        rows, speech = sieve.select(lowered)
+        folded = lowered.decode("latin-1")
         around = []
-        needles = len(find_needles(folded)) if room > 0 else int(has_needle(folded))
+        needles = len(find_needles(folded, rows)) if room > 0 else int(has_needle(folded, rows))
         piece.speaks = needles > 0 and (
             room <= 0 or needles > DENSE or has_message(overlapping.decode("utf-8", "replace"))
         )
@@ -147,7 +149,7 @@ def _condense(pieces: Iterator[bytes], path: str) -> LogText:
             following = 1
         elif following:
             around, following = [piece], 0
-        elif not spoken and find_speech(folded) is not None:
+        elif not spoken and find_speech(folded, speech) is not None:
             around = [piece]
         spoken = spoken or bool(around)
         for one in around:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.pasted_text import fold_case
 from compatcheck.core.versions import parse_version
+from compatcheck.oom.needles import leave_out_digits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -142,7 +143,8 @@ def _read_models(log: str, folded: str, models: Mapping[str, Iterable[str]]) -> 
     lasts = set(by_last)
     # a line is looked at for the family in a name, else for how the name begins: each literal is one pass through the log
     begins = {name[:5] for name in lasts if not any(family in name for family in _FAMILIES)}
-    literals = (*_FAMILIES, *begins)
+    kinds = b"\n".join(leave_out_digits(folded.encode("utf-8", "replace")))
+    literals = (one for one in (*_FAMILIES, *begins) if one.translate(_NO_DIGITS).encode() in kinds)
     said = _COMMENT.sub("", _lines_with(log, folded, literals))
     known: dict[str, None] = {}
     unknown: dict[str, None] = {}
@@ -171,6 +173,7 @@ def _read_models(log: str, folded: str, models: Mapping[str, Iterable[str]]) -> 
 
 _SIZED = re.compile(r"(?:[a-z]+-?\d|\w+-\w+-).*[-.\w]\d[bm](?:-instruct)?")
 _JOINED = str.maketrans("", "", "-_ ")
+_NO_DIGITS = str.maketrans("", "", "0123456789")
 
 
 def _spell(name: str) -> str:

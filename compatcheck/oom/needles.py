@@ -1,7 +1,8 @@
 """The words without which no message about memory stands in a log, found at the speed of a search for a substring.
 
 A substring is looked for at several gigabytes a second, a pattern that begins with a literal at one, a pattern that ignores case
-or begins with a choice at a fiftieth of it; so each is asked, over text in lower case, only where its literal stands.
+or begins with a choice at a fiftieth of it; so each is asked, over text in lower case, only where its literal stands. Of the
+lines of a log few differ but in their numbers, so that most literals are looked for in one of each kind (`Sieve`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from compatcheck.oom.forms import FORMS, TORCH_NEEDLE
 
@@ -31,25 +32,73 @@ _SPEECH = (
 """What speaks of exhausted memory in whatever form, each with a part of it; the first only where a word begins."""
 
 
-def find_needles(folded: str) -> list[int]:
-    """Return where the needles of the known messages stand in a text in lower case, in no order."""
-    found = (pattern.finditer(folded) for literal, pattern in _patterns() if literal in folded)
+Rows: TypeAlias = "tuple[tuple[str, re.Pattern[str]], ...]"
+"""Literals, each with the pattern that begins with it."""
+
+
+def find_needles(folded: str, rows: Rows | None = None) -> list[int]:
+    """Return where the needles of the known messages, or these, stand in a text in lower case, in no order."""
+    found = (
+        pattern.finditer(folded) for literal, pattern in (_patterns() if rows is None else rows) if literal in folded
+    )
     return [match.start() for match in chain.from_iterable(found)]
 
 
-def has_needle(folded: str) -> bool:
-    """Tell whether a needle of a known message stands in a text in lower case."""
-    return any(literal in folded and pattern.search(folded) is not None for literal, pattern in _patterns())
+def has_needle(folded: str, rows: Rows) -> bool:
+    """Tell whether one of some needles stands in a text in lower case."""
+    return any(literal in folded and pattern.search(folded) is not None for literal, pattern in rows)
 
 
-def find_speech(folded: str) -> int | None:
+def find_speech(folded: str, rows: Rows | None = None) -> int | None:
     """Return where a text in lower case, or the bytes of one as Latin-1, first speaks of exhausted memory, in whatever form."""
     first = (
         next((match.start() for match in pattern.finditer(folded) if _begins_word(folded, match)), None)
-        for literal, pattern in _speech()
+        for literal, pattern in (_speech() if rows is None else rows)
         if literal in folded
     )
     return min((position for position in first if position is not None), default=None)
+
+
+_DIGITS = b"0123456789"
+
+
+def leave_out_digits(data: bytes) -> set[bytes]:
+    """Return the lines of a text without their digits: what stands in the text stands, without its own, in one of them."""
+    return set(data.translate(None, _DIGITS).splitlines())
+
+
+class Sieve:
+    """Tells which literals may stand in a part of a log, by the kinds of lines that parts before it have not had."""
+
+    _MOST = 8 << 20
+    """Bytes of lines without any literal that are remembered."""
+
+    def __init__(self) -> None:
+        """Remember nothing yet."""
+        self._harmless: set[bytes] = set()
+        self._size = 0
+        self._needles = [(_write_bare(literal), (literal, pattern)) for literal, pattern in _patterns()]
+        self._speech = [(_write_bare(literal), (literal, pattern)) for literal, pattern in _speech()]
+
+    def select(self, lowered: bytes) -> tuple[Rows, Rows]:
+        """Return the rows of needles and of speech that may stand in a part in lower case."""
+        lines = leave_out_digits(lowered) - self._harmless
+        text = b"\n".join(lines)
+        needles = [one for one in self._needles if one[0] in text]
+        speech = [one for one in self._speech if one[0] in text]
+        literals = {bare for bare, _ in (*needles, *speech) if bare}
+        new = {line for line in lines if not any(bare in line for bare in literals)} if literals else lines
+        self._size += sum(map(len, new))
+        self._harmless |= new
+        if self._size > self._MOST:
+            self._harmless, self._size = set(), 0
+        return tuple(row for _, row in needles), tuple(row for _, row in speech)
+
+
+def _write_bare(literal: str) -> bytes:
+    """Write a literal as it stands in a line without digits; as nothing, which stands in each, if it has digits or a break."""
+    data = literal.encode("latin-1") if max(literal) < "\u0100" else literal.encode()
+    return b"" if b"\n" in data or set(data) & {*_DIGITS} else data
 
 
 def _begins_word(folded: str, match: re.Match[str]) -> bool:

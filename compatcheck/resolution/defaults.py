@@ -151,20 +151,29 @@ def apply_defaults(
         else set()
     )
     left = (undecided | by_release.keys() | of_others) - hidden - open_facts - facts.keys()
-    _take_beneath(documents, left, facts, role)
+    _take_beneath(documents, left, scope, facts, role)
     return Applied(frozenset(hidden), {name: one for name, one in by_release.items() if name not in facts})
 
 
-def _take_beneath(documents: Sequence[Document], left: set[str], facts: dict[str, Fact], role: str) -> None:
-    """Take what the sources of a program have where its releases differ in a default, and nobody knows which this is.
+def _take_beneath(
+    documents: Sequence[Document], left: set[str], scope: FactScope, facts: dict[str, Fact], role: str
+) -> None:
+    """Take what the sources of a program have where nobody knows which release this is: its own defaults, not those of releases.
 
-    So where only other releases are known to have one: a fork may have taken it over.
+    So where only other releases are known to have one: a fork may have taken it over. Where the release is known, what its
+    sources have counts for what its releases differ in.
     """
     of = (None, "actor" if role == "train" else role)
     for document in documents:
+        package = scope.package(find_program(document.reader).packages[0]) if document.beneath else None
+        is_open = package is None or package.version is None
         for beneath in document.beneath:
             for one in beneath.statements:
-                if one.fact in left and one.role in of and one.fact not in facts:
+                known = facts.get(str(one.fact))
+                replaces = (
+                    is_open and known is not None and known.origin == "reader-default" and known.value != one.value
+                )
+                if one.fact is not None and one.role in of and (replaces or (one.fact in left and known is None)):
                     place = beneath.place(one.key)
                     label = "default of the checkout"
                     facts[one.fact] = Fact(one.fact, one.value, "reader-default", (place,), label)  # type: ignore[arg-type]  # a vocabulary value
@@ -487,10 +496,16 @@ class _Table:
         return not any(map(self.may_stand, left_out)) and all(self.is_there(section) for section in row["present"])
 
     def may_be_set(self, row: Mapping[str, Any]) -> bool:
-        """Tell whether something that was not read may set a key that a row needs left out, or written."""
+        """Tell whether something that was not read may set a key that a row needs left out, or that it needs and nobody writes.
+
+        What is written stays so: a row that needs it left out does not hold whatever else may be set.
+        """
         own = row["key"] is None or row["forced"] or row.get("idle")
-        keys = [*row["absent"], *row["present"], *([] if own else [row["key"]])]
-        return any(self.gaps.may_set(key, row["fact"]) for key in keys)
+        left_out = [*row["absent"], *([] if own else [row["key"]])]
+        if self.keys is not None and not self.keys.isdisjoint(left_out):
+            return False
+        missing = (section for section in row["present"] if not self.is_there(section))
+        return any(self.gaps.may_set(key, row["fact"]) for key in (*left_out, *missing))
 
     def may_stand(self, key: str) -> bool:
         """Tell whether a document writes a key, or may write it inside a section that was not understood."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.document import LEFT_OUT, Document, Gap, Statement, Unresolved
+from compatcheck.core.document import HIDDEN, LEFT_OUT, NOT_UNDERSTOOD, Document, Gap, Statement, Unresolved
 from compatcheck.core.setting_names import is_elsewhere, split_name, words_about_memory
 from compatcheck.rules.programs import find_program
 
@@ -32,8 +32,8 @@ def find_gaps(documents: Iterable[Document]) -> Iterator[Gap]:
         if len(document.unread) > _MOST_KEYS:
             yield Gap(document.source, f"holds more than {_MOST_KEYS} keys that are not understood")
             continue
-        for key, _ in document.unread:
-            yield Gap(document.place(key), "is not understood", key, key in document.added)
+        for key in (key for key, _ in document.unread if key != HIDDEN):  # what one of those may set, a gap says
+            yield Gap(document.place(key), NOT_UNDERSTOOD, key, key in document.added)
 
 
 def may_set(gap: Gap, key: str, fact: str) -> bool:

@@ -103,8 +103,15 @@ def _is_about(document: Document, role: str | None) -> bool:
 def withdraw(claims: dict[str, list[Claim]], documents: Iterable[Document], role: str | None = None) -> None:
     """Take back weaker statements of facts that a document sets to something nobody can tell: that value would win.
 
-    So they are of options that code sets anew, whatever these say together with others: ``bf16`` and ``fp16``.
+    So they are of options that code sets anew, whatever these say together with others: ``bf16`` and ``fp16``. What a field
+    holds by default says nothing where its option is given, whatever facts the two values are about.
     """
+    documents = tuple(documents)
+    if any(document.of_fields for document in documents):
+        given = {one.key for document in documents if _rank(document) < FIELD for one in _said_by(document)}
+        for fact, stated in tuple(claims.items()):
+            if all(claim.rank == FIELD and claim.source.key in given for claim in stated):
+                del claims[fact]
     for document in documents:
         anew = document.of_code or frozenset()
         for fact, stated in tuple(claims.items()) if anew else ():

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.document import LEFT_OUT, ROLES, SPREADING, Document
+from compatcheck.core.document import LEFT_OUT, NOT_UNDERSTOOD, ROLES, SPREADING, Document
 from compatcheck.core.environment import UNLIKE
 from compatcheck.core.facts import Fact, Facts, Value
 from compatcheck.core.source import Skipped, Source
@@ -75,24 +75,11 @@ def resolve(
         settings: ``--set`` values by fact.
     """
     environment = with_unlisted(environment, documents, settings or {})
-    documents = tuple(drop_stand_ins(documents))
-    gaps: tuple[Gap, ...] = ()
-    taken: frozenset[tuple[str, str | None]] = frozenset()
-    as_read = documents
-    if documents:
-        from compatcheck.resolution.gaps import find_gaps, withhold  # noqa: PLC0415 (only with configurations)
-        from compatcheck.resolution.known_keys import drop_unknown_keys  # noqa: PLC0415 (as above)
-
-        withheld = tuple(withhold(drop_unknown_keys(documents, FactScope({}, environment, rules))))
-        documents = tuple(document for document, _ in withheld)
-        gaps = tuple(dict.fromkeys(find_gaps(documents)))
-        taken = frozenset(one for _, about in withheld for one in about)
-    stated = {statement.role for document in documents for statement in document.statements}
-    inputs = Inputs(rules, environment, documents, hardware, settings or {}, taken, gaps)
-    resolved: dict[str, Resolved] = {}
-    for role in [name for name in ROLES if name in stated] or [TRAIN]:
-        resolved[role] = _resolve_role(role, inputs, {name: part.facts for name, part in resolved.items()})
-    _drop_reference(resolved)
+    documents = as_read = tuple(drop_stand_ins(documents))
+    given = Inputs(rules, environment, documents, hardware, settings or {})
+    inputs, resolved = _resolve_roles(given)
+    documents, gaps = tuple(inputs.documents), inputs.gaps
+    usual = _resolve_unless_set(given, resolved) if any(gap.why == NOT_UNDERSTOOD for gap in gaps) else {}
     if documents:
         from compatcheck.resolution.unpriced import describe_unpriced  # noqa: PLC0415 (only with configurations)
 
@@ -127,8 +114,52 @@ def resolve(
         ),
         hardware=tuple(hardware),
         settings=settings or {},
-        by_release={role: part.by_release for role, part in resolved.items()},
+        usual={role: {**usual.get(role, {}), **part.by_release} for role, part in resolved.items()},
     )
+
+
+def _resolve_roles(given: "Inputs") -> "tuple[Inputs, dict[str, Resolved]]":
+    """Resolve every role; return with it what was left of the documents, and what of them was not read."""
+    inputs = given
+    if given.documents:
+        from compatcheck.resolution.gaps import find_gaps, withhold  # noqa: PLC0415 (only with configurations)
+        from compatcheck.resolution.known_keys import drop_unknown_keys  # noqa: PLC0415 (as above)
+
+        known = drop_unknown_keys(given.documents, FactScope({}, given.environment, given.rules))
+        withheld = tuple(withhold(known))
+        documents = tuple(document for document, _ in withheld)
+        taken = frozenset(one for _, about in withheld for one in about)
+        inputs = given._replace(documents=documents, withheld=taken, gaps=tuple(dict.fromkeys(find_gaps(documents))))
+    stated = {statement.role for document in inputs.documents for statement in document.statements}
+    resolved: dict[str, Resolved] = {}
+    for role in [name for name in ROLES if name in stated] or [TRAIN]:
+        resolved[role] = _resolve_role(role, inputs, {name: part.facts for name, part in resolved.items()})
+    _drop_reference(resolved)
+    return inputs, resolved
+
+
+def _resolve_unless_set(given: "Inputs", resolved: "Mapping[str, Resolved]") -> dict[str, dict[str, tuple[Value, str]]]:
+    """Return by role what would hold if no key that nobody understood set anything: value, and whose it is in words."""
+    documents = tuple(
+        document._replace(unread=(), gaps=tuple(gap for gap in document.gaps if gap.why != NOT_UNDERSTOOD))
+        for document in given.documents
+    )
+    _, other = _resolve_roles(given._replace(documents=documents))
+    return {
+        role: {
+            name: (fact.value, _tell_origin(fact))
+            for name, fact in part.facts.items()
+            if name not in resolved[role].facts
+        }
+        for role, part in other.items()
+        if role in resolved
+    }
+
+
+def _tell_origin(fact: Fact) -> str:
+    """Say where a fact is from: how it follows from others, or whose it is."""
+    places = () if fact.origin == "derived" and fact.note else map(str, fact.sources)
+    return " ".join(filter(None, (", ".join(places), fact.note)))
 
 
 def resolve_with(subject: Subject, stated: Mapping[str, Value], rules: "RuleSet") -> Subject:
@@ -158,9 +189,9 @@ class Inputs(NamedTuple):
     documents: "Sequence[Document]"
     hardware: "Sequence[tuple[Hardware, bool]]"
     settings: Mapping[str, tuple[Value, Source]]
-    withheld: frozenset[tuple[str, str | None]]
+    withheld: frozenset[tuple[str, str | None]] = frozenset()
     """Facts and roles that a key would decide of which it is not known that it is left out."""
-    gaps: "tuple[Gap, ...]"
+    gaps: "tuple[Gap, ...]" = ()
     """What was not read of the documents."""
 
 
@@ -172,7 +203,7 @@ class Resolved(NamedTuple):
     unresolved: tuple[tuple[str, Source, str], ...]
     skipped: tuple[Skipped, ...]
     by_release: Mapping[str, tuple[Value, str]]
-    """As `Subject.by_release`, of this role."""
+    """Facts whose default depends on a release that nobody knows: the newest one's, and whose it is in words."""
 
 
 COMPARED = (

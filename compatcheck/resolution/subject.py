@@ -43,7 +43,8 @@ class Subject(NamedTuple):
     """Devices it was resolved with, each with whether it was declared and not measured."""
     settings: Mapping[str, tuple[Value, Source]] = {}
     """``--set`` values it was resolved with, by fact."""
-    by_release: Mapping[str, Mapping[str, tuple[Value, str]]] = {}
-    """By role, facts whose default depends on a release that nobody knows: the newest one's, and whose it is in words."""
+    usual: Mapping[str, Mapping[str, tuple[Value, str]]] = {}
+    """By role, facts that nobody states for certain: what the newest release of the program has, or what holds unless a key that
+    nobody understood sets it, with whose it is in words."""
     target: str | None = None
     """Machine of the policy it is checked for, where there are several; it stands in ``id`` as well."""

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from compatcheck.core.data_file import read_words
+from compatcheck.core.redaction import leave_out_words
 from compatcheck.shell.flow import Flow
 from compatcheck.shell.lexical import ASSIGNMENT, NAME
 from compatcheck.shell.printing import format_printf, interpret_echo
@@ -159,13 +160,14 @@ def _eval(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow:
         pieces.extend((*((Piece(" ", line),) if n else ()), *argument))
     value: Value = tuple(pieces)
     if value and value[0].text is None and value[0].name.startswith("$("):
-        evaluator.skip(line, f"eval of {value[0].name}, whose text is not known")
+        evaluator.skip(line, f"eval of {leave_out_words(value[0].name)}, whose text is not known")
         evaluator.state.status = None
-        return Flow.NEXT
+        return Flow.NEXT if len(value) == 1 else evaluator.evaluate_text(value, line)
     if value and all(piece.text is None and not piece.choices for piece in value):
-        evaluator.state.foreign = show(value)
-        evaluator.state.open_lists(f"eval of {show(value)}", line)
-        evaluator.skip(line, f"eval of {show(value)}, whose text is not known: variables that it sets are not known")
+        shown = leave_out_words(show(value))
+        evaluator.state.foreign = shown
+        evaluator.state.open_lists(f"eval of {shown}", line)
+        evaluator.skip(line, f"eval of {shown}, whose text is not known: variables that it sets are not known")
     return evaluator.evaluate_text(value, line)
 
 
@@ -178,7 +180,7 @@ def _trap(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow:
 
 
 def _source(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow:
-    path = show(arguments[0]) if arguments else ""
+    path = leave_out_words(show(arguments[0])) if arguments else ""
     text = evaluator.stand_in([from_text("source", line), *arguments])
     if text is not None:
         return evaluator.nested(text, line, arguments[1:])
@@ -439,8 +441,8 @@ def _declare_value(evaluator: ScriptReading, kind: str, value: Value, flags: tup
     name = (text_of(head) or "") + before
     if not NAME.fullmatch(name) or (place < len(value) and not sign):
         if any(one.startswith("$(") for one in names_of(value)):
-            evaluator.state.foreign = show(value)
-            evaluator.skip(line, f"{kind} of {show(value)}, whose text is not known")
+            evaluator.state.foreign = shown = leave_out_words(show(value))
+            evaluator.skip(line, f"{kind} of {shown}, whose text is not known")
         return
     _declare(evaluator, kind, name, *flags)
     if sign:

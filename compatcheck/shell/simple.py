@@ -283,18 +283,23 @@ class SimpleCommands(StartedShells):
     def evaluate_value(self, value: Value, line: int) -> Flow:
         """Read text that a shell is given; unknown parts of it are taken as words without quotes."""
         text, starts = "", [(0, line)]
+        names: list[str] = []
         for n, piece in enumerate(value):
             if piece.line:
                 starts.append((len(text), piece.line))
             if piece.text is None:
                 name = _PLACEHOLDER.format(f"{line}_{n}")
                 self.state.variables[name] = Variable((piece,), line=line)
+                names.append(name)
                 text += f"${{{name}}}"
             else:
                 text += piece.text
-        return self.nested(
+        flow = self.nested(
             text, line, place=lambda offset: starts[bisect_right(starts, offset, key=itemgetter(0)) - 1][1]
         )
+        for name in names if "(" not in text else ():  # a function that it defines keeps its words
+            self.state.variables.pop(name, None)
+        return flow
 
     def nested(
         self, text: str, line: int, arguments: Sequence[Value] = (), place: Callable[[int], int] | None = None

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.command import names_below
+from compatcheck.core.redaction import leave_out_words
 from compatcheck.shell.flow import Flow
 from compatcheck.shell.grammar import Parser
 from compatcheck.shell.reading import SPAN, ScriptReading
@@ -86,6 +87,7 @@ class StartedShells(ScriptReading):
     ) -> list[Value]:
         """Give an inner command the words of the standard input, in place of a mark or behind its own."""
         text = None if self.stdin is None else text_of(self.stdin)
+        self.stdin = None
         words = (
             [unknown("$(xargs)", line, many=True)] if text is None else [from_text(one, line) for one in text.split()]
         )
@@ -142,11 +144,12 @@ class StartedShells(ScriptReading):
             return False
         text = content.text
         if text and (text[0].name.startswith("$(") or all(piece.text is None for piece in text)):
-            reason = f"starts a shell that reads {_name_source(text)}, which is not known"
+            reason = f"starts a shell that reads {leave_out_words(show(text))}, which is not known"
             self.skip(line, reason, "name what it runs", passes=True)
             return False
-        prefix, state, outer_line, sourced = self.prefix, self.state, self.line, self.sourced
+        prefix, state, outer_line, sourced, stdin = self.prefix, self.state, self.line, self.sourced, self.stdin
         self.prefix, self.sourced = [*prefix, *kept], 0
+        self.stdin = None if text is stdin else stdin
 
         def inside() -> Flow:
             variables, foreign = around
@@ -160,7 +163,7 @@ class StartedShells(ScriptReading):
             return read() if read is not None else self.evaluate_value(text or (), line)
 
         self.subshell(inside)
-        self.prefix, self.line, self.sourced = prefix, outer_line, sourced
+        self.prefix, self.line, self.sourced, self.stdin = prefix, outer_line, sourced, stdin
         self.state.status = None
         return True
 
@@ -222,7 +225,7 @@ class StartedShells(ScriptReading):
             found = None
         if found is None:
             if verb == "starts":
-                reason = f"starts {_name_source(file)}, which is not read: what it runs is not known"
+                reason = f"starts {leave_out_words(show(file))}, which is not read: what it runs is not known"
                 self.skip(line, reason, "name it, too", passes=True)
             return None
         name, text = found
@@ -252,11 +255,6 @@ def _name_entered(piece: Piece) -> str:
     entered = _ENTERED.search(piece.name)
     beneath = _BENEATH.search(entered[1]) if entered is not None else None
     return "" if beneath is None else beneath[0]
-
-
-def _name_source(value: Value) -> str:
-    """Show what a shell reads; of a command its program alone, for its words may be credentials."""
-    return re.sub(r"([$<]\()\s*([^\s()]+)[^()]*\)", r"\1\2 …)", show(value), flags=re.DOTALL)
 
 
 def _join(words: Sequence[Value]) -> Value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -162,3 +163,34 @@ def test_a_model_is_named_without_its_credentials(tmp_path: Path, command: str, 
     ran = run(command, tmp_path, "--no-policy", "--format", form)
     assert "SECRETWORD" not in ran.out + ran.err
     assert form != "json" or "[redacted]@host.example" in ran.out
+
+
+OPTIONS = "--per_device_train_batch_size 4 --bf16 True --output_dir o"
+COMMANDS = {
+    "program.sh": f"$(curl -u u:SECRETWORD h) {OPTIONS}\n",
+    "script.sh": f"python $(curl -u u:$(id) SECRETWORD h) {OPTIONS}\n",
+    "back.sh": f"`curl -u u:SECRETWORD h` train.py {OPTIONS}\n",
+    "eval.sh": f'eval "$(curl -H Bearer:SECRETWORD h) {OPTIONS}"\n',
+    "launched.sh": f"torchrun $(curl -u u:SECRETWORD h) {OPTIONS}\n",
+    "address.sh": f"torchrun {URL}/train.py {OPTIONS}\n",
+    "crontab": f"0 1 * * * torchrun {URL}/train.py {OPTIONS}\n",
+    "launch.json": json.dumps({"program": f"{URL}/train.py", "args": OPTIONS.split()}),
+    "Dockerfile": f"FROM python:3.11\nENV HF_TOKEN=SECRETWORD\nRUN torchrun {URL}/train.py {OPTIONS}\n",
+    "a.ipynb": json.dumps(
+        {"cells": [{"cell_type": "code", "source": [f"c = '{URL}/train.py {OPTIONS}'\n", "!python {c}\n"]}]}, indent=1
+    ),
+}
+
+
+@pytest.mark.parametrize("form", ["text", "json", "html"])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_program_is_named_without_credentials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, form: str
+) -> None:
+    (tmp_path / "requirements.txt").write_text("torch==2.6.0\n")
+    (tmp_path / name).write_text(COMMANDS[name])
+    monkeypatch.chdir(tmp_path)
+    for path in (".", name):
+        ran = run("check", path, "--no-policy", "--format", form)
+        assert name in ran.out + ran.err
+        assert "SECRETWORD" not in ran.out + ran.err

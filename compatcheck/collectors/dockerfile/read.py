@@ -23,6 +23,8 @@ from compatcheck.collectors.dockerfile.text import (
     Text,
     read_assignments,
     read_instructions,
+    reads_documents,
+    split_options,
     substitute,
     unquote,
 )
@@ -321,22 +323,15 @@ class _Reader:
             stage.is_cut_off = True
             return
         text = instruction.text
-        mounts = re.match(r"(?:--\w+=\S+\s+)*", text.content)
-        options = mounts[0] if mounts else ""
+        options = text.content[: split_options(text.content)]
         for mount in re.findall(r"--mount=(\S+)", options):
             fields = dict(part.partition("=")[::2] for part in mount.split(","))
             target = fields.get("target") or fields.get("dst") or fields.get("destination")
             source = fields.get("source") or fields.get("src") or ""
             if target and fields.get("type", "bind") == "bind" and "from" not in fields:
                 stage.copies.append((source or ".", os.path.normpath(os.path.join(stage.directory, target))))
-        body = text.content[len(options) :]
-        if instruction.documents and re.match(r"\s*<<", body):
-            texts = list(instruction.documents)
-        elif instruction.documents and not re.match(r"\s*(?:ba|z|da)?sh\b", body):
-            texts = [text]
-        else:
-            texts = [text, *instruction.documents]
-        for part in texts:
+        words, documents = reads_documents(instruction)
+        for part in (*([text] if words else []), *(instruction.documents if documents else ())):
             content = part.content
             if part is text:
                 content = " " * len(options) + content[len(options) :]

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _DIRECTIVE = re.compile(r"#\s*([A-Za-z]+)\s*=\s*(\S+)\s*$")
-_HEREDOC = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_][A-Za-z0-9_.]*)\1")
+HEREDOC = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_][A-Za-z0-9_.]*)\1")
+"""What begins a here-document, with the word that ends it."""
 _TAKES_HEREDOC = {"RUN", "COPY", "ADD"}
 _NAME = re.compile(r"\$\{?([A-Za-z_]\w*)", re.ASCII)
 _NO_VARIABLE = re.compile(r"(?<!\\)\$(?!\{?[A-Za-z_])")
@@ -82,7 +83,7 @@ def read_instructions(text: str) -> Iterator[Instruction]:
         name = match[1].upper()
         documents: list[Text] = []
         if name in _TAKES_HEREDOC:
-            for marker in _HEREDOC.finditer(joined.content):
+            for marker in HEREDOC.finditer(joined.content):
                 body: list[tuple[str, int]] = []
                 while number < len(lines):
                     line = lines[number]
@@ -147,6 +148,25 @@ def unquote(text: str) -> str:
     if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
         return text[1:-1]
     return text
+
+
+_OPTIONS = re.compile(r"(?:--\w+=\S+\s+)*")
+_SHELL = re.compile(r"\s*(?:ba|z|da)?sh\b")
+
+
+def split_options(text: str) -> int:
+    """Return where the command of ``RUN --mount=… command`` begins."""
+    match = _OPTIONS.match(text)
+    return match.end() if match else 0
+
+
+def reads_documents(instruction: Instruction) -> tuple[bool, bool]:
+    """Tell whether the words of ``RUN`` are a command, and whether its here-documents are text of a shell."""
+    body = instruction.text.content[split_options(instruction.text.content) :]
+    if not instruction.documents:
+        return True, False
+    alone = body.lstrip().startswith("<<")
+    return not alone, alone or _SHELL.match(body) is not None
 
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][\w.-]*)=((?:\"(?:[^\"\\]|\\.)*\"|'[^']*'|\\.|[^\s\"'\\])*)")

@@ -35,9 +35,12 @@ def edit_argument(path: str, text: str, key: str, value: Value, line: int | None
         First those that replace a value which stands there, then those that add the argument.
     """
     try:
-        calls = [node for node in ast.walk(parse_script(text.removeprefix(_MARK), path)) if isinstance(node, ast.Call)]
+        nodes = list(ast.walk(parse_script(text.removeprefix(_MARK), path)))
     except InputError:
         return
+    # Before Python 3.12 what stands in an f-string has no place of its own.
+    placeless = {inner for node in nodes if isinstance(node, ast.JoinedStr) for inner in ast.walk(node)}
+    calls = [node for node in nodes if isinstance(node, ast.Call) and node not in placeless]
     script = _Text(text)
     outer, _, inner = key.partition(".")
     for call in calls:

@@ -12,7 +12,7 @@ from compatcheck.core.document import DEFAULTS, Gap, enclosing_keys
 from compatcheck.frameworks.launch.values import MAX_DIGITS, Argument, explain, unknown_argument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
     from compatcheck.core.command import Word
     from compatcheck.core.source import Source
@@ -118,6 +118,39 @@ def name_defaults(data: Mapping[str, object]) -> Iterator[str]:
             yield one.lstrip("/").removesuffix(".yaml")
 
 
+def gaps_of_choices(data: Mapping[str, object], source: Source, known: Container[str]) -> tuple[Gap, ...]:
+    """Return the gaps that a file's own list leaves beside `name_defaults`: ``- override rollout@actor.rollout: mine``.
+
+    Args:
+        data: the file.
+        source: the file.
+        known: choices that are what is there without one.
+    """
+    place, gaps = source._replace(key=DEFAULTS), list[Gap]()
+    listed = data.get(DEFAULTS)
+    left = [one for one in listed if one != "_self_"] if isinstance(listed, list) else []
+    for name in name_defaults(data):
+        left = [one for one in left if not isinstance(one, str) or one.lstrip("/").removesuffix(".yaml") != name]
+    for one in left:
+        groups = one if isinstance(one, dict) else {str(one): str(one).partition("@")[0].rpartition("/")[2]}
+        for group, choice in groups.items():
+            package, key = _package_of(
+                str(group) if isinstance(one, dict) or "@" in group else group.rpartition("/")[0]
+            )
+            for name in choice if isinstance(choice, list) else [choice]:
+                if name is not None and name not in known and not package.startswith("hydra"):
+                    where = f" for {package}" if key is not None else ""
+                    gaps.append(Gap(place, f"chooses the defaults of {name}{where}, which nobody read", key))
+    return tuple(gaps)
+
+
+def _package_of(group: str) -> tuple[str, str | None]:
+    """Return where what a group chooses comes to lie, and the key of what it may set there; None where that may be any."""
+    written, at, package = group.removeprefix("optional ").removeprefix("override ").strip().partition("@")
+    package = package if at else written.strip("/").replace("/", ".")
+    return package, None if package.startswith("_") or not package else f"{package}.{DEFAULTS}"
+
+
 def name_searched(data: Mapping[str, object]) -> tuple[str, ...]:
     """Return the directories in which Hydra looks for files, too: ``hydra.searchpath``, packages by where their sources are."""
     own = data.get("hydra")
@@ -134,6 +167,7 @@ def gaps_of_groups(overrides: Overrides, source: Source) -> tuple[Gap, ...]:
         Gap(
             source._replace(key=key, line=choice.line),
             choice.why or f"chooses the defaults of {choice.value}, which nobody read",
+            _package_of(key)[1],
         )
         for key, choice in overrides.groups.items()
         if not key.startswith("hydra/")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.core.document import TAKEN_AS_EMPTY, Document, Gap, Statement, enclosing_keys
 from compatcheck.core.errors import InputError
 from compatcheck.core.pattern import lazy_compile
+from compatcheck.core.redaction import redact
 from compatcheck.core.source import Skipped
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.deepspeed import syntax
@@ -162,7 +163,7 @@ def _may_set_all(launch: Launch) -> Gap:
     from compatcheck.frameworks.python_script.changes import OF_MODEL, OF_OPTIMIZER  # noqa: PLC0415 (reads Python)
 
     name = next((name for _, name, _ in _program_reference(launch)), launch.program)
-    source = launch.command.source._replace(key=name)
+    source = launch.command.source._replace(key=redact(name))
     return Gap(source, "was not read, and may set what nothing else states", facts=OF_MODEL | OF_OPTIMIZER)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.json_file import parse_json
+from compatcheck.core.redaction import leave_out_words
 from compatcheck.frameworks.keys import Names
 from compatcheck.frameworks.launch import ranks as rank_options
 from compatcheck.frameworks.launch.flags import split_flag
@@ -110,7 +111,18 @@ class _Remainder:
 
 def remove_launchers(command: Command) -> Launch | None:
     """Take the launchers off: return the program a command starts in the end; None when it starts none that could train."""
+    return _take_off(_Remainder(command))
+
+
+def find_unknown_program(command: Command) -> tuple[Word, ...]:
+    """Return the words of a command from the program on that nobody knows: ``$LAUNCHER $SCRIPT --lr 1``; none where one does."""
     state = _Remainder(command)
+    launch = _take_off(state)
+    return () if launch is not None or not state.words or state.words[0].text is not None else tuple(state.words)
+
+
+def _take_off(state: _Remainder) -> Launch | None:
+    command = state.command
     for _ in range(MAX_LAYERS):
         if not state.words:
             return None
@@ -159,11 +171,14 @@ _STARTS_ANY = ("python", "python3", "py", "ray", "srun", "mpirun")
 
 def names_launcher(text: str) -> bool:
     """Tell whether a text holds a word without which no command in it starts a training."""
-    return _pattern((*_OF_TRAINING, *_STARTS_ANY)).search(text) is not None or _MODULE.search(text) is not None
+    known = _pattern((*_OF_TRAINING, *_STARTS_ANY)).search(text)
+    return known is not None or _MODULE.search(text) is not None or _UNKNOWN.search(text) is not None
 
 
 _MODULE = re.compile(r"(?<![\w-])(?:-m|--module)(?![\w-])")
 """What follows a launcher that a variable holds: ``$PYTHON -m``."""
+_UNKNOWN = re.compile(r"(?:\$\w\S{0,80}|[})`])[\"']?[ \t]+(?:\\\n[ \t]*)?--[a-z]\w*[-_]")
+"""A program that a variable holds or a command prints, and an option of several words."""
 
 
 def names_training(text: str) -> bool:
@@ -329,7 +344,7 @@ def _module(module: str, state: _Remainder) -> tuple[str, str] | None:
 
 def _next_program(state: _Remainder, launcher: str, *, is_module: bool, plain: bool = False) -> tuple[str, str] | None:
     state.launchers.append(launcher)
-    program = _program(state.words[0]) or state.words[0].written if state.words else None
+    program = _program(state.words[0]) or leave_out_words(state.words[0].written) if state.words else None
     if program is None:
         state.stopped = True
         return None

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _CALLS = lazy_compile(
-    r"\b(?:subprocess|Popen|os\.(?:system|popen|exec\w+|spawn\w+)|pexpect|create_subprocess_\w+|submitit|nox|invoke|fabric"
-    r"|torch\.distributed)\b"
+    r"\b(?:subprocess|Popen|os\.(?:system|popen|exec\w+|spawn\w+)|pexpect|create_subprocess_\w+|submitit|nox|invoke|fabric|get_ipython"
+    r"|runpy|torch\.distributed)\b|\b(?:\w*_)?(?:cmd|command|run|actions|entry_?point)['\"]?\s*(?:\+?=|:)[^=]"
 )
+"""What starts a process, or a name of what one is started with."""
 _BEGINS = re.compile(
-    r"\s*(?:[\w./~-]*/)?(?:[A-Z_]+=\S|cd |export |env |nohup |srun |torchrun|accelerate|deepspeed|python|[a-z]+(?:-cli)?[ ])"
+    r"\s*(?:[\w./~-]*/)?(?:\$X |[A-Z_]+=\S|cd |export |env |nohup |srun |torchrun|accelerate|deepspeed|python|[a-z]+(?:-cli)?[ ])"
 )
 """What a text that is no message begins with."""
 _SAYS_ONLY = re.compile(
@@ -88,6 +89,10 @@ class _Commands:
                 yield from self._add(name, value, "" if _is_text(value) else " ")
             case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append" | "extend"), args=[value]):
                 yield from self._add(name, value, " ")
+            case ast.Call(keywords=keywords) if any(_is_program(one.value) for one in keywords):
+                given = [self._text(one.value) for one in keywords]
+                options = (text for text in given if text.startswith("--"))
+                yield " ".join(["python", next(text for text in given if text.endswith(".py")), *options])
             case ast.Call(func=func, args=args) if args:
                 called = self._name(func)
                 line = self._join(args)
@@ -117,8 +122,13 @@ class _Commands:
                 return self._take(str(value))
             case ast.JoinedStr(values=parts):
                 return self._take("".join(map(self._text, parts)))
+            case ast.FormattedValue(value=value):
+                return self._text(value)
             case ast.List(elts=parts) | ast.Tuple(elts=parts):
                 return self._join(parts)
+            case ast.Dict(keys=keys, values=values):
+                named = ((key, value) for key, value in zip(keys, values, strict=True) if key is not None)
+                return self._take(" ".join(f"--{self._text(key)} {self._text(value)}" for key, value in named))
             case ast.BinOp(op=ast.Add(), left=left, right=right):
                 between = "" if _is_text(left) or _is_text(right) else " "
                 return self._take(f"{self._text(left)}{between}{self._text(right)}")
@@ -126,7 +136,7 @@ class _Commands:
                 return self._text(value)
             case ast.Name(id=name) if name in self._held:
                 return self._take(self._held[name])
-        return "X"
+        return "$X"
 
     def _take(self, text: str) -> str:
         self._size += len(text)
@@ -137,6 +147,10 @@ class _Commands:
 
 def _place(node: ast.AST) -> tuple[int, int]:
     return node.lineno, node.col_offset  # type: ignore[attr-defined]  # of those that have a place
+
+
+def _is_program(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.endswith(".py")
 
 
 def _is_text(node: ast.expr) -> bool:

@@ -9,14 +9,22 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.command import Command, Word
 from compatcheck.core.errors import InputError
+from compatcheck.core.redaction import leave_out_words
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.launch_script.commands import TrainingCommand, read_launch
-from compatcheck.frameworks.launch_script.launchers import is_launcher, names_launcher, remove_launchers
+from compatcheck.frameworks.launch_script.launchers import (
+    find_unknown_program,
+    is_launcher,
+    names_launcher,
+    remove_launchers,
+)
 from compatcheck.frameworks.python_script import notebook
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+_MOST_UNKNOWN = 1000
+"""Commands of one script whose options are asked what they are for."""
 _MAX_TRIALS = 5
 """Words of one command at which a training is looked for."""
 _IN_LIST = re.compile(r"""["'],\s*["']""")
@@ -35,17 +43,26 @@ def find_unread_launches(commands: Iterable[Command], files: Mapping[str, str]) 
         files: files the script itself writes, by path.
     """
     seen: set[str] = set()
+    asked = 0
     for command in commands:
         first, *others = command.words
         given = [word.text for word in (*command.words, *([command.stdin] if command.stdin else [])) if word.text]
         texts = [text for text in (*given, *(files[text] for text in given if text in files)) if text not in seen]
         seen.update(texts)
         starts = remove_launchers(command) is not None
-        named = None if starts else _find_among(others, command) or _find_behind(first, others, command)
+        named = None if starts else _find_among(others, command)
+        if named is None and not starts and find_unknown_program(command):
+            asked += 1
+            if asked == _MOST_UNKNOWN + 1:
+                reason = (
+                    f"starts more than {_MOST_UNKNOWN} programs that nobody knows; what the rest is given is not read"
+                )
+                yield Skipped(command.source, reason, "name the script that starts the training")
+            named = _find_behind(command) if asked <= _MOST_UNKNOWN else None
         for text in texts if named is None else ():
             named = named or _find_in_text(text, command)
         if named is not None:
-            program = os.path.basename(first.text or first.written)
+            program = os.path.basename(first.text or leave_out_words(first.written))
             reason = f"names a training that {program} may start, which is not read: {named}"
             yield Skipped(
                 command.source, reason, "name the script that starts it, or state what it sets in a facts file"
@@ -76,11 +93,11 @@ def find_in_file(path: str, text: str) -> Skipped | None:
         joined += f"{line[: goes_on.start()]} " if goes_on is not None else line
         if goes_on is not None and len(joined) < _MOST_CHARACTERS:
             continue
-        said, joined = _KEY.sub("", _FILLED_IN.sub("X", joined)), ""
+        said, joined = _KEY.sub("", _FILLED_IN.sub("$X", joined)), ""
         if (
             _REMARK.match(said) is None
             and names_launcher(said)
-            and (found := find_in_line(said, path, begin)) is not None
+            and (found := find_in_line(said, path, begin, alone=True)) is not None
         ):
             return found
     return None
@@ -107,10 +124,17 @@ def _shell_of(cell: Sequence[tuple[int, str]]) -> Iterator[tuple[int, str]]:
         goes_on = (goes_on or begins is not None) and _GOES_ON.search(line) is not None
 
 
-def find_in_line(line: str, path: str, number: int) -> Skipped | None:
-    """Say that a command, with its line in a file, starts a training in a way that is not read; None where it does not."""
+def find_in_line(line: str, path: str, number: int, *, alone: bool = False) -> Skipped | None:
+    """Say that a command, with its line in a file, starts a training in a way that is not read; None where it does not.
+
+    Args:
+        line: its text.
+        path: the file.
+        number: of the line.
+        alone: whether a launcher with nothing but a program is one, too: its options may stand in the lines behind it.
+    """
     command = Command((), {}, Source(path, line=number))
-    program = _find_in_text(line, command)
+    program = _find_in_text(line, command, alone=alone)
     if program is None:
         return None
     reason = f"starts a training in a way that is not read: {program}"
@@ -130,31 +154,58 @@ _OF_MODULES = {"-m": "python", "--module": "deepspeed"}
 """What stands before a module → what it may be handed to, where a variable holds the program."""
 
 
-def _find_behind(first: Word, others: Sequence[Word], command: Command) -> str | None:
-    """Return the script or module that is handed to a program which nobody knows: ``$PYTHON train.py``."""
-    given = (others[0].text or "") if first.text is None and others else ""
+def _find_behind(command: Command) -> str | None:
+    """Return what is handed to a program that nobody knows, ``$PYTHON train.py``, or that, where its options tell a training."""
+    unknown = find_unknown_program(command)
+    known = next((n for n, word in enumerate(unknown) if word.text is not None), 0)
+    if not known:
+        return None
+    first, others = unknown[known - 1], unknown[known:]
+    given = others[0].text or ""
     starts = "python" if given.endswith(".py") else _OF_MODULES.get(given)
-    return None if starts is None else _name([Word(starts, command.source, first.written), *others], command)
+    if starts is not None:
+        return _name([Word(starts, command.source, first.written), *others], command)
+    words = [Word(word, command.source, first.written) for word in ("python", _SOME_PROGRAM)]
+    return (
+        leave_out_words(first.written)
+        if given.startswith("-") and _name([*words, *others], command) is not None
+        else None
+    )
 
 
-def _find_in_text(text: str, command: Command) -> str | None:
+_SOME_PROGRAM = "program.py"
+"""Stands for a script whose name is not known."""
+
+
+def _find_in_text(text: str, command: Command, *, alone: bool = False) -> str | None:
     """Look for a training where a command may begin in a text; a message that mentions one holds words before it."""
     for line in text.replace("\\\n", " ").splitlines() if re.search(r"\S\s+\S", text) else ():
-        for part in () if _SAYS.match(line) else _END.split(_IN_LIST.sub(" ", line)):
+        for part in () if _SAYS.match(line) else _END.split(_VARIABLE.sub(r"$\1\2\3", _IN_LIST.sub(" ", line))):
             words = part.split()
             if words[:1] and words[0] in _OF_MODULES:
                 words.insert(0, _OF_MODULES[words[0]])
-            else:
+            elif not words or words[0][0] != "$":
                 words = re.sub(r"^[^A-Za-z/~]+", "", part).split()
-            if len(words) > 1 and (found := _name([Word(word, command.source, word) for word in words], command)):
+            given = [Word(None if word[0] == "$" else word, command.source, word) for word in words]
+            found = None
+            if len(given) > 1:
+                found = _name(given, command, alone=alone) or _find_behind(command._replace(words=tuple(given)))
+            if found is not None:
                 return found
     return None
 
 
-def _name(words: Sequence[Word], command: Command) -> str | None:
-    """Return the program that words start where it is a training with options."""
+_VARIABLE = re.compile(r"\$\{(\w+)\}|\$\((\w+)\)|%(\w+)%")
+""" ``${NAME}``, ``$(NAME)`` and ``%NAME%`` hold what ``$NAME`` does."""
+
+
+def _name(words: Sequence[Word], command: Command, *, alone: bool = False) -> str | None:
+    """Return the program that words start where it is a training with options, or alone behind a launcher."""
     launch = remove_launchers(command._replace(words=tuple(words), stdin=None))
-    if launch is None or not any(_OPTION.match(word.text or word.written) for word in launch.arguments):
+    if launch is None:
+        return None
+    bare = alone and launch.launchers and not launch.arguments
+    if not bare and not any(_OPTION.match(word.text or word.written) for word in launch.arguments):
         return None
     documents = read_launch(launch) if launch.kind != "script" or launch.program.endswith(".py") else ()
     return launch.program if documents and TrainingCommand(launch, documents).is_training else None

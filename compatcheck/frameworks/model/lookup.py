@@ -44,6 +44,8 @@ _STORED = re.compile(
     r"(?:-int4|-dynamic|-block|-bf16)?"
 )
 """Splits a name that ends with how weights are stored from the model whose dimensions they have."""
+_CACHED_AS = re.compile(r"models--[^/]+?--([^/]+)(?:/snapshots/[^/]+)?$")
+"""How the hub's cache names the directory of a model."""
 _STORAGE_FACTS = frozenset({"model.stored_dtype", "model.quantization", "model.stored_quantization"})
 
 
@@ -195,7 +197,7 @@ def _find_known(name: str, rules: RuleSet, *, alike: bool) -> _Known | None:
     split = _STORED.fullmatch(name.rstrip("/"))
     for base, stored in ((name, None), *(() if split is None else ((split["base"], split["stored"].lower()),))):
         if alike:
-            last = _fold(base.rstrip("/")).rpartition("/")[2]
+            last = _fold(_CACHED_AS.sub(r"\1", base.rstrip("/"))).rpartition("/")[2]
             found = [
                 (short, entry)
                 for short, entry in models.items()

@@ -96,7 +96,7 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     known = (*ray, *_of_roles(options, roles)) if is_rl else tuple(_of_program(kind))
     if kind == "ppo":  # without Ray all models are in every process (cli/train_ppo.py, v0.5.9)
         key = _WITHOUT_RAY if "openrlhf" in launch.program else "(all models in every process)"
-        known = (Statement("rollout.colocated", key, True), *known)
+        known = (Statement("rollout.colocated", key, True), Statement("rollout.engine", key, "hf"), *known)
     known = (*known, *_packed(options))
     further = FurtherContent(known, tuple(_critic_model(options, roles)), unknown=flags.unknown)
     meanings = OptionMeanings(READER, table, is_plain, models)

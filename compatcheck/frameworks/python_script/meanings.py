@@ -237,6 +237,13 @@ def take_call(call: Call, found: Findings) -> None:
     if find_package(call, found.objects) is not None:
         found.lightning.take(call)
         return
+    classes = found.objects.stand_for(call.name, call.scope) if isinstance(call.node.func, ast.Name) else ()
+    unread = [name for name in classes if found.objects.is_unread_trainer(name)]
+    for name in unread or classes or (call.name,):
+        _take_named(call._replace(name=name), found)
+
+
+def _take_named(call: Call, found: Findings) -> None:
     base = found.objects.trainers.get(call.name, call.name)
     unread = "Trainer" if base.endswith("Trainer") else "TrainingArguments"
     take = TAKERS.get(unread if base in found.objects.unread else base)
@@ -245,7 +252,7 @@ def take_call(call: Call, found: Findings) -> None:
     if take is not None and (base in found.objects.known or base in found.objects.trainers):
         found.calls.update(dict.fromkeys(_TAKEN.get(base, ()), call.line))
         take(call._replace(name=base), found)
-    elif call.name.endswith("Trainer") and found.objects.is_foreign(call.name):
+    elif found.objects.is_unread_trainer(call.name):
         found.foreign.setdefault(call.name, call.line)
 
 

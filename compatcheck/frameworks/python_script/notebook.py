@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left
+from functools import lru_cache
+from itertools import islice
+from keyword import iskeyword
 from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.json_file import parse_json
 from compatcheck.core.pattern import lazy_compile
+from compatcheck.core.python_code import parse_python
 from compatcheck.core.source import Source
 from compatcheck.frameworks.text import read_text
 
@@ -26,8 +30,8 @@ _MAGIC = lazy_compile(r"([ \t]*)(?:[%!?]|[A-Za-z_][\w, ]*=[ \t]*[!%])")
 def read_source(path: str, files: Files) -> str:
     """Read a script of Python, or the cells of a notebook that hold code.
 
-    A line of IPython's own is ``pass``. Files of notebooks have a line for each line of a cell; where one has not, as many lines
-    stand in front of it as could be told.
+    A command is the call that IPython makes of it, any other line of its own is ``pass``. Files of notebooks have a line for each
+    line of a cell; where one has not, as many lines stand in front of it as could be told.
 
     Raises:
         InputError: not readable, or a notebook of another form.
@@ -37,16 +41,79 @@ def read_source(path: str, files: Files) -> str:
         return text
     lines: list[str] = []
     for cell in find_cells(path, text):
-        goes_on = False
+        begin, joined = 0, ""
         for place, line in () if cell[0][1].lstrip().startswith(_OTHER_CELLS) else cell:
-            magic = None if goes_on else _MAGIC.match(line)
-            said = "" if goes_on else f"{magic[1]}pass" if magic is not None else line.rstrip("\n")
-            lines += [""] * (place - 1 - len(lines)) + [said]
-            goes_on = (goes_on or magic is not None) and line.rstrip("\r\n").endswith("\\")
+            lines += [""] * (place - 1 - len(lines))
+            if not joined and _MAGIC.match(line) is None:
+                lines.append(line.rstrip("\n"))
+                continue
+            begin = begin if joined else len(lines)
+            lines.append("")
+            joined += line.rstrip("\r\n")
+            if joined.endswith("\\") and len(joined) < _MOST_CHARACTERS:
+                joined = f"{joined[:-1]} "
+                continue
+            lines[begin], joined = _write_call(joined), ""
+        if joined:
+            lines[begin] = _write_call(joined)
     return "\n".join(lines) + "\n"
 
 
-_OTHER_CELLS = ("%%bash", "%%sh", "%%script", "%%writefile", "%%file", "%%html")
+_COMMAND = lazy_compile(r"([ \t]*)((?:[A-Za-z_][\w, ]*=)?)[ \t]*!!?(.*)", re.DOTALL)
+_FILLED_IN = re.compile(r"\{([^{}]+)\}|\$([A-Za-z_]\w*)")
+
+_MOST_FILLED_IN = 500
+"""Expressions of one command: CPython's parser looks for the place of each from the beginning of the text on."""
+
+
+def _write_call(line: str) -> str:
+    """Write a line of IPython's own as Python: ``!{cmd} --lr $lr`` hands a text with two expressions to a shell."""
+    match = _COMMAND.fullmatch(line)
+    if match is None:
+        return f"{line[: len(line) - len(line.lstrip())]}pass"
+    parts, last = [], 0
+    for filled_in in islice(_FILLED_IN.finditer(match[3]), _MOST_FILLED_IN):
+        expression = f"{{{filled_in[1] or filled_in[2]}}}"
+        if _is_expression(expression):
+            parts += [_write_literal(match[3][last : filled_in.start()]), expression]
+            last = filled_in.end()
+    parts.append(_write_literal(match[3][last:]))
+    return f"{match[1]}{match[2]}get_ipython().system(f'''{''.join(parts)}''')"
+
+
+@lru_cache(maxsize=1024)
+def _is_expression(written: str) -> bool:
+    if (name := written[1:-1]).isidentifier():
+        return not iskeyword(name)
+    try:
+        parse_python(f"f'''{written}'''")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def _write_literal(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("{", "{{").replace("}", "}}").replace("\0", "")
+    return escaped.encode("ascii", "backslashreplace").decode()
+
+
+_OTHER_CELLS = (
+    *(
+        "%%bash",
+        "%%sh",
+        "%%script",
+        "%%writefile",
+        "%%file",
+        "%%html",
+        "%%!",
+        "%%sx",
+        "%%system",
+        "%%cmd",
+        "%%js",
+        "%%javascript",
+    ),
+    *("%%latex", "%%markdown", "%%svg", "%%perl", "%%ruby", "%%sql", "%%cython"),
+)
 """What begins a cell that is no Python."""
 
 
@@ -63,7 +130,7 @@ def find_cells(path: str, text: str) -> Iterator[list[tuple[int, str]]]:
     written_lines = text.splitlines()
     for number, written in enumerate(written_lines, 1):
         places.setdefault(written.strip().removesuffix(","), []).append(number)
-    last = 0
+    last, head = 0, [(1, "%%bash\n")] if _is_of_shell(data) else []
     for cell in data["cells"]:
         lines: list[tuple[int, str]] = []
         for line in _code_of(cell):
@@ -72,7 +139,15 @@ def find_cells(path: str, text: str) -> Iterator[list[tuple[int, str]]]:
             last = known[at] if at < len(known) else min(last + 1, len(written_lines))
             lines.append((last, line))
         if lines:
-            yield lines
+            yield [*head, *lines]
+
+
+def _is_of_shell(data: dict[str, object]) -> bool:
+    """Tell whether a shell runs the cells of a notebook, by the kernel that it names."""
+    metadata = data.get("metadata")
+    kernels = [metadata.get(name) for name in ("kernelspec", "language_info")] if isinstance(metadata, dict) else []
+    told = [one.get(name) for one in kernels if isinstance(one, dict) for name in ("language", "name")]
+    return any(name in told for name in ("bash", "sh", "zsh"))
 
 
 _INSTALLS = lazy_compile(

@@ -46,6 +46,13 @@ ADAPTER_CONFIGS = {"LoraConfig": True, "AdaLoraConfig": "adalora", "BOFTConfig":
 """Classes of peft whose keywords are read, and what each says of ``use_peft``."""
 OF_TRAINERS = ("transformers", "trl", "unsloth")
 """Packages whose classes of trainers and arguments are read by their names."""
+
+
+def is_of_trainers(path: str) -> bool:
+    """Tell whether the dotted path of a class is of one of those packages: not of ``trl_trainer``, which is a project's own."""
+    return path.partition(".")[0] in OF_TRAINERS
+
+
 _SAME = {"requires_grad_", "half", "float", "double", "bfloat16", "to", "cuda", "train", "merge_and_unload", "compile"}
 """Methods of a model that return it."""
 ASKS = ("get", "to_", "is_", "has_", "main_process_first", "print", "keys", "values", "items", "copy", "__")
@@ -125,7 +132,7 @@ class Objects:
         self._bases: dict[int, tuple[Collection[str], dict[tuple[str, int], str | None]]] = {}
         """What `base_of` found, by the classes that were wanted."""
         others = self.classes.keys() | {
-            path.rpartition(".")[2] for path in self.imports.values() if not path.startswith(OF_TRAINERS)
+            path.rpartition(".")[2] for path in self.imports.values() if not is_of_trainers(path)
         }
         self.arguments = frozenset(arguments) - others
         """Classes of arguments that are a library's, and no class of the same name."""
@@ -165,7 +172,7 @@ class Objects:
         for base in node.bases if node is not None and depth < _ROUNDS else ():
             written = dotted_name(base)
             last = written.rpartition(".")[2]
-            if written not in self.classes and not self.imports.get(written, OF_TRAINERS[0]).startswith(OF_TRAINERS):
+            if written not in self.classes and not is_of_trainers(self.imports.get(written, OF_TRAINERS[0])):
                 continue  # of another library, whatever it is called there: `from lib import PPOTrainer as Base`
             last = self.script.aliases.get(last, last)
             found = last if last in wanted else self.base_of(last, wanted, depth + 1)
@@ -366,12 +373,19 @@ class Objects:
     def is_of_another(self, call: ast.Call) -> bool:
         """Tell whether what is called is a class of a module of another package, whatever it is called there: ``L.Trainer``."""
         path = self.path(call.func) if isinstance(call.func, ast.Attribute) else None
-        return path is not None and not path.startswith(OF_TRAINERS) and self.last_name(call) not in self.elsewhere
+        return path is not None and not is_of_trainers(path) and self.last_name(call) not in self.elsewhere
 
-    def is_foreign(self, name: str) -> bool:
-        """Tell whether a name is imported from no package that is known by name."""
-        path = self.imports.get(name)
-        return path is not None and not path.startswith(OF_TRAINERS) and not is_well_known(path)
+    def stand_for(self, name: str, scope: Scope) -> tuple[str, ...]:
+        """Return the classes that a name is given: ``cls = Own if args.use_vllm else Other``; none where it is a class itself."""
+        value = scope.find(name)
+        chosen = (value.body, value.orelse) if isinstance(value, ast.IfExp) else (value,)
+        names = [dotted_name(one) for one in chosen if isinstance(one, ast.Name | ast.Attribute)]
+        return tuple(dict.fromkeys(one.rpartition(".")[2] for one in names)) if len(names) == len(chosen) else ()
+
+    def is_unread_trainer(self, name: str) -> bool:
+        """Tell whether a name is that of a trainer from no package that is known by name, which does more than its base."""
+        path = self.imports.get(name) if name.endswith(_TRAINER) and name not in self.trainers else None
+        return path is not None and not is_of_trainers(path) and not is_well_known(path)
 
     def leaves_alone(self, func: ast.AST, scope: Scope, depth: int = 0) -> bool:
         """Tell whether what is called is of a package that changes nothing of what it is given."""

@@ -20,12 +20,12 @@ _TYPES: Mapping[str, type] = {"int": int, "float": float, "str": str, "": str}
 _MARKS = ("parser", "group")
 _ROUNDS = 8
 """Functions that hand on what a parser returns, each to the one before it: longer rows are not made."""
-_HF_PARSER = "HfArgumentParser"
-_FILLS = "parse_args_into_dataclasses"
-_HF_UNTOLD = frozenset(
-    {"set_defaults", "parse_json_file", "parse_yaml_file", "parse_dict", "TrlParser", "ArgumentParser"}
-)
+_HF_PARSERS = frozenset({"HfArgumentParser", "TrlParser"})
+_FILLS = frozenset({"parse_args_into_dataclasses", "parse_args_and_config"})
+_HF_UNTOLD = frozenset({"set_defaults", "parse_json_file", "parse_yaml_file", "parse_dict", "ArgumentParser"})
 """What else may fill the classes of a script, or in another way."""
+_CONFIG_FILE = "config"
+"""Option of TRL's parser that names a file whose values stand in for options left out (trl/scripts/utils.py)."""
 _TRUE, _FALSE = {"yes", "true", "t", "y", "1"}, {"no", "false", "f", "n", "0"}
 """Words that HfArgumentParser takes for a truth value (transformers 4.57.6 hf_argparser.py string_to_bool)."""
 
@@ -59,7 +59,7 @@ def find_own_options(
     """
     calls = [node for node in nodes if isinstance(node, ast.Call)]
     named = [(dotted_name(call.func), call) for call in calls]
-    if passed is not None and launched and any(name.rpartition(".")[2] == _HF_PARSER for name, _ in named):
+    if passed is not None and launched and any(name.rpartition(".")[2] in _HF_PARSERS for name, _ in named):
         written = {node.name: (node,) for node in nodes if isinstance(node, ast.ClassDef)}
         return _find_fields(nodes, named, passed, written if classes is None else classes)
     parsers = [call for name, call in named if name.rpartition(".")[2] == "ArgumentParser"]
@@ -91,11 +91,12 @@ def _find_fields(
     """
     of_file = set(_filled_from_a_file(nodes)) if passed else set()
     last = [(name.rpartition(".")[2], call) for name, call in named if id(call) not in of_file]
-    parsers = [call for name, call in last if name == _HF_PARSER]
+    parsers = [call for name, call in last if name in _HF_PARSERS]
     filled = [
         node for node in nodes if isinstance(node, ast.Assign) and _is_filling(_take_first(node.value) or node.value)
     ]
     untold = any(name in _HF_UNTOLD for name, _ in last)
+    untold |= _CONFIG_FILE in passed and any(name == "TrlParser" for name, _ in last)
     if untold or len(parsers) != 1 or len(parsers[0].args) != 1 or len(filled) != 1 or parsers[0].keywords:
         return None
     asked, targets, first = parsers[0].args[0], filled[0].targets, _take_first(filled[0].value)
@@ -138,7 +139,7 @@ def _take_first(value: ast.expr) -> ast.expr | None:
 
 
 def _is_filling(value: ast.expr) -> bool:
-    return isinstance(value, ast.Call) and dotted_name(value.func).rpartition(".")[2] == _FILLS
+    return isinstance(value, ast.Call) and dotted_name(value.func).rpartition(".")[2] in _FILLS
 
 
 def _filled_from_a_file(nodes: Iterable[ast.AST]) -> Iterator[int]:

@@ -48,8 +48,8 @@ def find_parsed_classes(tree: ast.Module, path: str, files: Files) -> tuple[Pars
 def find_trainer_classes(tree: ast.Module, path: str, files: Files) -> tuple[ParsedClass, ...]:
     """Return the classes of trainers that a script makes and that stand in other modules of the project."""
     own = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
-    called = (dotted_name(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call))
-    names = dict.fromkeys(name for name in called if name.endswith("Trainer") and name not in own)
+    named = (dotted_name(node) for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Attribute))
+    names = dict.fromkeys(name for name in named if name.endswith("Trainer") and name not in own)
     found = (_follow(name, tree, path, files) for name in islice(names, _MOST_CLASSES))
     return tuple(one for one in found if one.nodes)
 

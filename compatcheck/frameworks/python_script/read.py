@@ -24,7 +24,17 @@ from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
 from compatcheck.frameworks.hf_trainer.arguments import TRAINER_TABLE
 from compatcheck.frameworks.keys import SILENT
 from compatcheck.frameworks.python_script.calls import Given, Script, parse_script, too_deep
-from compatcheck.frameworks.python_script.changes import CHECKPOINTING, DTYPES, LOSS, TRAINABLE, Change, Changes
+from compatcheck.frameworks.python_script.changes import (
+    ADAPTERS,
+    CHECKPOINTING,
+    DTYPES,
+    KERNELS,
+    LOSS,
+    OF_STEP,
+    TRAINABLE,
+    Change,
+    Changes,
+)
 from compatcheck.frameworks.python_script.handed_on import HandedOn, find_handed_on, parse_started
 from compatcheck.frameworks.python_script.meanings import ARGUMENTS, TAKERS, TRAINERS, TRL_CONFIGS, Findings, take_call
 from compatcheck.frameworks.python_script.nodes import PARSERS, defaults_of, dotted_name
@@ -40,7 +50,7 @@ from compatcheck.frameworks.translation import translate
 from compatcheck.frameworks.trl import configuration as trl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Container, Iterator, Mapping
 
     from compatcheck.frameworks.keys import Key
 
@@ -64,6 +74,8 @@ _UNREAD_OF_UNSLOTH = frozenset({
 """What Unsloth decides whatever TRL's arguments say, in ways nobody put down: it removes padding by itself from 2025.12 on."""
 
 
+_OF_TRAINER = ADAPTERS | DTYPES | KERNELS | OF_STEP | {"model.use_cache", "training.reference_model"}
+"""What a trainer decides beside what the Trainer that it is built upon does with its arguments."""
 STANDBY = "UNSLOTH_VLLM_STANDBY"
 _STARTS = re.compile(
     rb"^(?:if[ \t]+__name__\b|(?!class\b|def\b|from\b|import\b|async\b|[@#\s\"'])[^#\n]*"
@@ -229,7 +241,8 @@ def _read(
                 beyond.gaps += [one for one in found.gaps if one.source.line not in handed.lines]
                 path, found, (script, objects) = handed.path, beyond, other
                 break
-    if found.is_empty and not (launched and _find_parsed_elsewhere(script, path, files) is not None):
+    known = launched and (found.foreign or _find_parsed_elsewhere(script, path, files) is not None)
+    if found.is_empty and not known:
         if named:
             msg = "starts no training this release can see"
             hint = "it looks for a Trainer, its arguments, FSDP, DeepSpeed and accelerate"
@@ -322,13 +335,21 @@ def _own_defaults(script: Script, objects: Objects, path: str, files: Files) -> 
                 yield from _defaults_in(node, base, script, Source(path))
     for one in known:
         for base in sorted(one.roots & ARGUMENTS)[:1]:
-            for file, node in one.nodes:
+            replaced: set[str] = set()
+            for file, node in reversed(one.nodes):  # a field of a class wins over those that it is built on
                 of = script if file == path else _parse(file, files)[0]
-                yield from _defaults_in(node, base, of, Source(file))
+                yield from _defaults_in(node, base, of, Source(file), replaced)
+                replaced.update(name for name, _ in defaults_of(node))
 
 
-def _defaults_in(node: ast.ClassDef, base: str, script: Script, source: Source) -> Iterator[Document]:
-    own = {key: script.read(value, script.module) for key, value in defaults_of(node) if key in _OPTIONS}
+def _defaults_in(
+    node: ast.ClassDef, base: str, script: Script, source: Source, replaced: Container[str] = ()
+) -> Iterator[Document]:
+    own = {
+        key: script.read(value, script.module)
+        for key, value in defaults_of(node)
+        if key in _OPTIONS and key not in replaced
+    }
     reader, lines = trl if base in TRL_CONFIGS else hf_trainer, {key: given.line for key, given in own.items()}
     known = {key: given.value for key, given in own.items() if given.why is None}
     for document in reader.read(known, source.path).documents if known else ():
@@ -443,9 +464,10 @@ def _tell_trainer(found: Findings, trainers: Mapping[str, int]) -> list[Statemen
         found.of_code.add(name)
     elif found.foreign and not found.trainers:
         name, line = next(iter(found.foreign.items()))
-        found.unresolved.append(
-            Unresolved("training.trainer", name, "is a class of another module, which was not read")
-        )
+        why = "is a class of another module, which was not read"
+        found.unresolved.append(Unresolved("training.trainer", name, why))
+        found.gaps.append(Gap(found.source._replace(line=line, key=name), why, facts=_OF_TRAINER))
+        told.append(Statement("program.unread_release", name, name))
         found.lines[name] = line
     elif found.is_plain and not trainers and found.causal is not None:
         told.append(Statement("training.trainer", "ForCausalLM", "causal_lm"))

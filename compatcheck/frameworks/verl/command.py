@@ -86,7 +86,8 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     skipped = tuple(skip_refused(overrides.refused))
     references = tuple(_configurations(overrides, launch))
     if kind == "rl" and not references and base:
-        files = (f"verl/trainer/config/{name}.yaml" for name in (f"_generated_{base}", base))  # the former from 0.5 on
+        names = (f"_generated_{base}", base)  # the former from 0.5 on
+        files = (f"{folder}verl/trainer/config/{name}.yaml" for folder in ("", *_VENDORED) for name in names)
         references = tuple((BENEATH, file, "--config-name") for file in files)
     composed = () if any(one[0] == "config" for one in references) else _compositions(overrides, launch, kind)
     gaps = (*composed, *_choices(overrides, launch), *_left_to_engine(overrides, launch))
@@ -95,6 +96,8 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     return (document._replace(options=overrides.values if kind == "rl" else {}, added=overrides.added),)
 
 
+_VENDORED = ("verl/", "src/")
+"""Folders of a project in which its own copy of verl lies: the whole repository, or the package."""
 _TOGETHER = "actor_rollout_ref.hybrid_engine"
 _RECIPE = re.compile(r"(?:^|[./])recipe[./](\w+)[./]main\w*(?:\.py)?$")
 """A program of verl-recipe: ``recipe.dapo.main_dapo``."""

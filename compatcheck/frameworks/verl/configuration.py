@@ -8,12 +8,13 @@ reference as `training.reference_model` tells.
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.document import BENEATH, DEFAULTS, LEFT_OUT, Document, Gap, Statement
 from compatcheck.core.source import Source
-from compatcheck.frameworks.composition import merge_options, retell_counted
+from compatcheck.frameworks.composition import merge_options, retell, retell_counted
 from compatcheck.frameworks.conversions import LEAVE, opens
 from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Names, Table
 from compatcheck.frameworks.launch.arguments import (
@@ -22,7 +23,7 @@ from compatcheck.frameworks.launch.arguments import (
     state_forward_only,
     state_value_heads,
 )
-from compatcheck.frameworks.launch.hydra import name_defaults, name_searched
+from compatcheck.frameworks.launch.hydra import gaps_of_choices, name_defaults, name_searched
 from compatcheck.frameworks.launch.interpolation import follow_all
 from compatcheck.frameworks.launch.values import Argument, value_of
 from compatcheck.frameworks.reader import Reading
@@ -65,6 +66,14 @@ _NAMES = Names(__file__)
 """Last parts of verl's keys."""
 
 
+_CHOSEN = frozenset({
+    "dp", "megatron", "hf_model", "legacy_data", "reward_manager", "rollout", "rollout_correction",
+    *(f"{engine}_{part}" for engine in ("dp", "megatron", "${model_engine}")
+      for part in ("actor", "critic", "ref", "reward_loop", "reward_model")),
+})  # fmt: skip
+"""Files that verl's own configurations compose from (verl/trainer/config of v0.5.0 to v0.9.0)."""
+
+
 def recognise(data: Mapping[str, Any]) -> bool:
     """Tell whether parsed data is a configuration of verl: one with its section, or one that composes from its own."""
     listed = data.get("defaults")
@@ -82,6 +91,8 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
         for one in _composed(options)
         if one not in {*OWN, *beside}
     )
+    if os.path.splitext(os.path.basename(path))[0].removeprefix("_generated_") not in OWN:
+        gaps += gaps_of_choices(data, source, _CHOSEN)
     references = tuple((BENEATH if one in OWN else READER, f"{one}.yaml", DEFAULTS) for one in beside)
     searched = name_searched(data)
     file = Document(READER, source, (), gaps=gaps, references=references, options=options, searched=searched)
@@ -115,6 +126,28 @@ def compose(*documents: Document) -> tuple[Document, ...]:
         )
         for document in documents
     )
+
+
+def settle_by_file(document: Document, file: Document) -> Document:
+    """Read a command anew whose estimator a checkout's own file sets otherwise than verl's: a critic, or none, follows from it.
+
+    Args:
+        document: of a command that composes from verl's own configuration.
+        file: the one of that name in the checkout.
+    """
+    left, there, own = "algorithm.adv_estimator", document.options, file.options
+    if left in there or left not in own or has_critic({left: own[left], **there}) == has_critic(there):
+        return document
+    settled = follow_all({**there, left: own[left]._replace(line=None)})
+    engine = settled.get("model_engine")
+    base = os.path.splitext(os.path.basename(file.source.path))[0].removeprefix("_generated_")
+    name = Argument(base, None) if any(one.key == "--config-name" for one in document.statements) else None
+    table, models = table_for(settled, base)
+    reader = tell_reader(settled, base, document.source.path)
+    known = infer(settled, name, engine, base)
+    made = retell(document, settled, OptionMeanings(reader, table, is_plain, models), known)
+    told = (one._replace(key=f"{left}{LEFT_OUT}") if one.key == left else one for one in made.statements)
+    return made._replace(statements=tuple(told))
 
 
 _POINTED = re.compile(r"\$\{([\w.]+)\}")
@@ -200,6 +233,8 @@ def table_for(options: Mapping[str, Argument], base: str) -> tuple[Table, dict[s
     if (value_of(options, _A + "strategy") or base) in {"megatron", MEGATRON}:
         keys = ("enable_gradient_checkpointing", "enable_activation_offload", "use_remove_padding")
         table.update(dict.fromkeys((section + key for section in (_M, "critic.model.") for key in keys), SILENT))
+    if tell_fork(options) != "search-r1":  # whoever has the key of Search-R1 appends in a way of its own
+        table["data.max_start_length"] = (Key("training.sequence_length", opens),)
     if "trainer.v1.trainer_mode" in options:
         table["actor_rollout_ref.hybrid_engine"] = SILENT
     models = {key: kind for key, kind in MODELS.items() if kind.partition(":")[2] not in absent}

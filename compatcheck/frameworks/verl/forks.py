@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 _SEARCH_R1 = {
     "actor_rollout_ref.actor.state_masking", "actor_rollout_ref.rollout.n_agent", "algorithm.no_think_rl",
-    "data.max_obs_length", "data.max_start_length", "do_search", "max_turns", "retriever.topk", "retriever.url",
+    "do_search", "retriever.topk", "retriever.url",
 }  # fmt: skip
-"""Keys only Search-R1 has."""
+"""Keys only Search-R1 has; what limits turns (``max_turns``, ``data.max_obs_length``) others have too, each in its own way."""
 _PROJECTS = {"search-r1": "search-r1", "grpo_logic_kk": "logic-rl", "tinyzero": "tinyzero", "logic-rl": "logic-rl"}
 """Project names in the scripts of forks whose keys are all verl's own."""
 

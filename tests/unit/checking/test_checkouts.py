@@ -193,3 +193,119 @@ def test_a_fork_may_have_a_key_that_only_later_releases_have(project: Path) -> N
     (project / "run.sh").write_text("python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo\n")
     (config / "ppo_trainer.yaml").write_text("actor_rollout_ref:\n  model:\n    use_liger: True\n")
     assert look("run.sh").roles["actor"]["training.use_liger_kernel"].value is True
+
+
+def test_a_checkout_whose_release_nobody_knows_has_its_own_defaults(project: Path) -> None:
+    """A fork that calls itself 0.2.0.dev and has keys of 0.4 may have kept what 0.2 had: an entropy coefficient of 0.001."""
+    config = project / "verl" / "trainer" / "config"
+    config.mkdir(parents=True)
+    (project / "verl" / "version").mkdir()
+    (project / "verl" / "__init__.py").write_text("")
+    (project / "verl" / "version" / "version").write_text("0.2.0.dev\n")
+    (config / "ppo_trainer.yaml").write_text("actor_rollout_ref:\n  actor:\n    entropy_coeff: 0.001\n")
+    run = "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo algorithm.use_kl_in_reward=False "
+    (project / "run.sh").write_text(run + "actor_rollout_ref.actor.use_torch_compile=True\n")
+    asked = "training.entropy_coefficient"
+    assert look("run.sh").roles["actor"][asked].value == 0.001
+    (project / "requirements.txt").write_text("verl==0.4.0\n")
+    (subject,) = gather(Request(paths=("run.sh", "requirements.txt")), open_rules(), {}).subjects
+    assert subject.roles["actor"][asked].value == 0.0
+
+
+SECTIONS = """
+data: {max_prompt_length: 512, max_response_length: 1536, train_batch_size: 64}
+actor_rollout_ref:
+  model: {path: Qwen/Qwen2.5-7B, use_remove_padding: true, enable_gradient_checkpointing: true}
+  actor: {strategy: fsdp, ppo_mini_batch_size: 64, ppo_micro_batch_size_per_gpu: 2, use_kl_loss: false}
+  rollout: {name: vllm, n: 8, gpu_memory_utilization: 0.5, tensor_model_parallel_size: 1}
+algorithm: {adv_estimator: grpo}
+trainer: {n_gpus_per_node: 8, nnodes: 1}
+"""
+
+
+@pytest.mark.parametrize("asked", ["run.yaml", "run.sh"])
+def test_sections_of_a_projects_own_leave_an_estimate_with_what_is_usual(project: Path, asked: str) -> None:
+    """A section that verl does not have may steer anything; whether the run was priced as usual has to be said."""
+    (project / "configs").mkdir()
+    (project / "configs" / "run.yaml").write_text(SECTIONS + "curriculum: {steps: 30}\n")
+    (project / "run.yaml").write_text(SECTIONS + "curriculum: {steps: 30}\n")
+    (project / "run.sh").write_text(
+        "python3 train.py --config-path=configs --config-name=run actor_rollout_ref.rollout.n=4\n"
+    )
+    subject = look(asked)
+    assert "training.sequence_length" not in subject.roles["actor"]
+    found = price(subject)
+    said = {one.fact: one for one in found.assumptions}
+    assert found.phases
+    assert said["training.sequence_length"].value == 2048
+    assert said["training.sequence_length"].reason.startswith("prompt + response; ")
+    assert said["training.sequence_length"].reason.endswith("was not read and may set it")
+    (project / "run.yaml").write_text(SECTIONS)
+    assert look("run.yaml").roles["actor"]["training.sequence_length"].value == 2048
+
+
+def test_what_is_written_holds_beside_an_option_that_nobody_knows(project: Path) -> None:
+    """Nobody can unset ``--init_kl_coef 0``, with which there is no reference model."""
+    run = "python3 -m openrlhf.cli.train_ppo_ray --pretrain Qwen/Qwen2.5-7B --vllm_num_engines 2 --freeze_prefix visual"
+    (project / "requirements.txt").write_text("openrlhf==0.8.5\n")
+    for option, roles in (("--init_kl_coef 0", {"actor"}), ("", {"actor", "reference"})):
+        (project / "run.sh").write_text(f"{run} --advantage_estimator group_norm {option}\n")
+        (subject,) = gather(Request(paths=("run.sh", "requirements.txt")), open_rules(), {}).subjects
+        assert subject.roles.keys() == roles
+
+
+FIELDS = """from dataclasses import dataclass, field
+from trl import GRPOConfig, GRPOTrainer, TrlParser
+from peft import LoraConfig
+
+@dataclass
+class Base(GRPOConfig):
+    vllm_mode: str = "server"
+    optim: str = "adamw_torch"
+
+@dataclass
+class Own(Base):
+    vllm_mode: str = "colocate"
+
+@dataclass
+class More:
+    rank: int = 4
+    targets: list[str] = field(default_factory=lambda: ["q_proj", "k_proj"])
+
+args, more = TrlParser((Own, More)).parse_args_and_config()
+GRPOTrainer("Qwen/Qwen2.5-7B", args=args, peft_config=LoraConfig(r=more.rank, target_modules=more.targets)).train()
+"""
+
+
+def test_a_field_wins_over_the_one_that_it_replaces_and_an_option_over_both(project: Path) -> None:
+    (project / "own.py").write_text(FIELDS)
+    (project / "requirements.txt").write_text("trl==0.18.0\n")
+    options = "--use_vllm True --max_prompt_length 512 --max_completion_length 512 --rank 8 --optim adamw_8bit"
+    (project / "run.sh").write_text(f"torchrun --nproc_per_node 8 own.py {options} --max_seq_length 4096\n")
+    (subject,) = gather(Request(paths=("run.sh", "requirements.txt")), open_rules(), {}).subjects
+    facts = {name: fact.value for name, fact in subject.roles["train"].items()}
+    assert facts["rollout.mode"] == "colocate"
+    assert facts["training.optimizer"] == "adamw_8bit"
+    assert "training.optimizer_implementation" not in facts  # of torch's own, which the field names
+    assert (facts["training.lora_rank"], facts["training.lora_target_modules"]) == (8, ("k_proj", "q_proj"))
+    assert facts["training.sequence_length"] == 1024  # no trainer that generates has one of its own
+
+
+@pytest.mark.parametrize("folder", ["", "verl/", "src/"])
+def test_a_forks_own_estimator_decides_which_models_there_are(project: Path, folder: str) -> None:
+    """Of a command that leaves it out: without a critic the group of answers is what advantages come from."""
+    config = project / f"{folder}verl/trainer/config"
+    config.mkdir(parents=True)
+    (project / f"{folder}verl" / "__init__.py").write_text("")
+    run = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2.5-7B critic.model.path=Qwen/Qwen2.5-7B "
+    for estimator, roles, trainer in (("grpo", {"actor", "reference"}, "grpo"), ("gae", None, "ppo")):
+        (config / "ppo_trainer.yaml").write_text(f"algorithm:\n  adv_estimator: {estimator}\n")
+        (project / "run.sh").write_text(f"{run} max_turns=10 actor_rollout_ref.actor.use_kl_loss=True\n")
+        subject = look("run.sh")
+        assert subject.roles.keys() == (roles or {"actor", "reference", "critic"})
+        fact = subject.roles["actor"]["training.trainer"]
+        assert (fact.value, fact.sources[0].key) == (trainer, "algorithm.adv_estimator (left out)")
+        assert subject.roles["actor"]["training.framework"].value == "verl"
+    (config / "ppo_trainer.yaml").write_text("algorithm:\n  adv_estimator: grpo\n")
+    (project / "run.sh").write_text(f"{run} algorithm.adv_estimator=gae\n")
+    assert "critic" in look("run.sh").roles

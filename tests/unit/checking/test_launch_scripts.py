@@ -324,6 +324,20 @@ def test_keys_that_a_development_version_does_not_know_tell_its_release(
     assert any("call themselves verl" in one.reason for one in subject.skipped) is said
 
 
+@pytest.mark.parametrize(("folder", "known"), [("/workspace/p/conf", True), ("/conf", False), ("/etc/p", False)])
+def test_a_file_of_another_machine_is_taken_for_that_of_the_project_that_ends_so(
+    rules: RuleSet, project: Path, folder: str, *, known: bool
+) -> None:
+    (project / "conf").mkdir()
+    write(project / "conf", ds__json=DEEPSPEED)
+    write(project, train__sh=f"torchrun a.py {HF} 2 --deepspeed {folder}/ds.json\n")
+    (subject,) = read(rules, "train.sh").subjects
+    assert (value(subject, "training.zero_stage") == 2) is known
+    (skip,) = [entry for entry in subject.skipped if "ds.json" in entry.reason]
+    assert ("which is not here: conf/ds.json is assumed" in skip.reason) is known
+    assert skip.passes is known
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [("run.fish", True), ("Jenkinsfile", True), ("start.zz", True), ("README", False), ("GUIDE.rst", False)],

@@ -61,6 +61,12 @@ def test_a_tree_that_would_fill_the_memory_is_not_made(monkeypatch: pytest.Monke
     assert parse_python("'" + "x" * 400 + "'")
 
 
+def test_a_text_with_thousands_of_expressions_is_not_parsed() -> None:
+    with pytest.raises(ValueError, match="more than 5,000 opening braces"):
+        parse_python("x = f'" + "{a} " * 5_001 + "'\n")
+    assert parse_python("x = [" + "{}, " * 5_001 + "]\n")
+
+
 def test_a_function_is_called_by_its_name_alone_or_of_a_module() -> None:
     tree = parse_python("setup(1)\nsetuptools.setup(2)\nsetup.other(3)\nf().setup(4)\nfirst_setup(5)\n")
     assert sorted(call.lineno for call in find_calls(tree, "setup")) == [1, 2, 4]

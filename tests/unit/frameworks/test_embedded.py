@@ -55,6 +55,22 @@ READ = {
     "MLproject": f"name: x\nentry_points:\n  main:\n    parameters: {{n: int}}\n    command: >-\n      {GO}\n",
     "copied.Dockerfile": f"FROM python:3.11\nCOPY --chmod=755 <<'EOF' /opt/run.sh\n#!/bin/bash\n{GO}\nEOF\n"
     'CMD ["/opt/run.sh"]\n',
+    "run.Dockerfile": f"FROM python:3.11\nENV N=8\nRUN --mount=type=cache,target=/c {GO.replace(' 8 ', ' $N ')}\n",
+    "heredoc.Dockerfile": f"FROM python:3.11\nRUN <<EOF\nset -e\n{GO}\nEOF\n",
+    "bash.Dockerfile": f"FROM python:3.11\nRUN bash -ex <<EOF\n{GO}\nEOF\n",
+    "written.Dockerfile": f'FROM python:3.11\nRUN <<EOF\ncat > /opt/run.sh <<\'X\'\n{GO}\nX\nEOF\nCMD ["bash", "/opt/run.sh"]\n',
+    "onbuild-run.Dockerfile": f"FROM python:3.11 AS a\nONBUILD RUN {GO}\nFROM a\n",
+    "devcontainer.json": f'{{\n  // of Qwen\n  "image": "x",\n  "postStartCommand": {json.dumps(GO)}, /* a */\n}}',
+    ".devcontainer.json": json.dumps({"postAttachCommand": {"data": "ls", "train": WORDS}}),
+    "launch.json": json.dumps(
+        {
+            "configurations": [
+                {"type": "debugpy", "module": "torch.distributed.run", "args": WORDS[1:], "env": {"A": "1"}},
+            ]
+        }
+    ),
+    "play.yml": f"tasks:\n- command:\n    argv: {LISTED}\n",
+    "tasks.yml": f"tasks:\n  train:\n    cmds:\n    - {json.dumps(GO + ' --learning_rate {{.LR}}')}\n",
     "onbuild.Dockerfile": f"FROM python:3.11\nONBUILD CMD {GO}\n",
     "Containerfile": f'FROM python:3.11 AS base\nCMD ["true"]\nFROM base\nENTRYPOINT ["bash", "-c", {json.dumps(GO)}]\n',
 }
@@ -106,6 +122,29 @@ UNREAD = {
     "train.def": f"Bootstrap: docker\nFrom: x\n%runscript\n  {GO}\n",
     "train.hcl": f'command = "{GO}"\n',
     "asked.sh": f"$PY {TAIL}\n",
+    "python.Dockerfile": f"FROM python:3.11\nRUN python3 <<EOF\nimport os\nos.system({GO!r})\nEOF\n",
+    "held.ipynb": json.dumps({"cells": [{"cell_type": "code", "source": [f"cmd = {GO!r}\n", "!{cmd}\n"]}]}, indent=1),
+    "kernel.ipynb": json.dumps(
+        {"cells": [{"cell_type": "code", "source": [f"{GO}\n"]}], "metadata": {"kernelspec": {"language": "bash"}}},
+        indent=1,
+    ),
+    "unknown.sh": f'eval "$CMD {" ".join(OPTIONS[1:4])} --output_dir o"\n',
+    "program.sh": f"python $SCRIPT {' '.join(OPTIONS[1:4])} --output_dir o\n",
+    "neither.sh": "$RUN $SCRIPT --per_device_train_batch_size 4 --output_dir o\n",
+    "tasks.yaml": "tasks:\n- '{{.CMD}} --per_device_train_batch_size 4 --output_dir o'\n",
+    "crontab": f"0 1 * * * {GO}\n",
+    "train.sl": f"{GO}\n",
+    "Singularity": f"Bootstrap: docker\n%runscript\n{GO}\n",
+    "Pipfile": f"[packages]\ntorch = '==2.6.0'\n[scripts]\ntrain = {json.dumps(GO)}\n",
+    "rules.smk": "rule train:\n  shell:\n    'torchrun train.py '\n    '--deepspeed ds.json'\n",
+    "dag.py": f"BashOperator(task_id='t', bash_command={GO!r})\n",
+    "sky.py": f"import sky\nsky.launch(sky.Task(run={GO!r}))\n",
+    "dodo.py": f"def task_train():\n    return {{'actions': [{GO!r}]}}\n",
+    "job.py": "options = {'per_device_train_batch_size': 4, 'output_dir': 'o'}\n"
+    "HuggingFace(entry_point='train.py', hyperparameters=options).fit()\n",
+    "again.py": "import runpy, sys\nsys.argv = ['train.py', '--per_device_train_batch_size', '4', '--output_dir', 'o']\n"
+    "runpy.run_path('train.py')\n",
+    "filled.py": "import os\nos.system(f'{launcher} --per_device_train_batch_size 4 --output_dir o')\n",
     "chart.yaml": "{{- if .Values.x }}\nrun: torchrun train.py --deepspeed ds.json\n{{ end }}\n",
 }
 SILENT = {
@@ -126,6 +165,16 @@ SILENT = {
     "text = 'torchrun'\ntext += ' is not there, train.py needs --deepspeed'\nlogger.error(text)\n",
     "tox.ini": "[testenv]\ndeps = deepspeed\ncommands = pytest --deepspeed\n",
     "Dockerfile": 'FROM python:3.11\nRUN pip install torch==2.6.0\nCMD ["bash"]\n',
+    "build.Dockerfile": "FROM python:3.11\nRUN pip install deepspeed && python setup.py install\n"
+    "RUN python -c 'import deepspeed'\n",
+    "devcontainer.json": '{\n  // python\n  "image": "x", "postCreateCommand": "pip install -r requirements.txt",\n}',
+    "README": f"Train it:\n\n    {GO}\n",
+    "train.log": f"{GO}\n",
+    "image.bin": "torchrun train.py --deepspeed ds.json\n\0",
+    "get.sh": "curl $URL --max-time 3 --output-dir x\n",
+    "page.ipynb": json.dumps(
+        {"cells": [{"cell_type": "code", "source": ["cmd = 'ls'\n", "!{cmd} | awk '{print $1}'\n"]}]}
+    ),
 }
 
 
@@ -166,7 +215,20 @@ def test_what_starts_no_training_is_no_matter(project: Path, name: str) -> None:
     (project / name).write_text(SILENT[name])
     after = json.loads(run("check", ".", "--format", "json").out)
     assert after["skipped"] == before["skipped"]
-    assert not [one for one in after["subjects"] if name in one["id"] and name != "Dockerfile"]
+    assert not [one for one in after["subjects"] if name in one["id"] and "Dockerfile" not in name]
+
+
+def test_a_program_and_its_words_may_have_keys_of_their_own() -> None:
+    swept = (
+        "program: train.py\nmethod: grid\nparameters:\n  lr: {values: [1, 2]}\n  a.b: {min: 0}\n  bf16: {value: true}\n"
+    )
+    debugged = "program: ${workspaceFolder}/train.py\nargs: [--lr, 1, '${file}/a b']\n"
+    tasks = "command: [torchrun]\narguments: [train.py, --lr, '1']\n"
+    assert [piece.text for text in (swept, debugged, tasks) for piece in find_pieces("a.yaml", text)] == [
+        "python train.py --lr=${lr} --a.b=${NOT_STATED} --bf16=true",
+        "python train.py --lr 1 \"${NOT_STATED}\"'/a b'",
+        "torchrun train.py --lr 1",
+    ]
 
 
 def test_what_make_puts_in_is_put_in() -> None:

@@ -63,6 +63,8 @@ def _fixed() -> frozenset[str]:
 def returned(stated: Roles, without: Roles, hidden: Roles, key: str) -> Iterator[str]:
     """Yield the facts that a statement sets, and that are what they are without it where it is hidden."""
     for role, facts in hidden.items():
+        if role not in stated:
+            continue  # the statement takes the model away: where it is hidden, nobody knows, and all else holds if it is there
         for name, fact in facts.items():
             first, left_out = stated.get(role, {}).get(name), without.get(role, {}).get(name)
             ranks = (

@@ -268,7 +268,7 @@ def test_a_sourced_file_may_set_what_the_script_does_not() -> None:
 def test_eval_of_unknown_output_is_said() -> None:
     script = read('eval "$(conda shell.bash hook)"\nrun a')
     assert len(runs(script)) == 1
-    assert "eval of $(conda shell.bash hook)" in script.skipped[0].reason
+    assert "eval of $(conda …)" in script.skipped[0].reason
 
 
 def test_eval_keeps_unknown_parts_apart() -> None:

@@ -32,6 +32,7 @@ def shown(text: str) -> list[Shown]:
         ("srun $OPTIONS python train.py", "python train.py"),
         ("mpirun -np 8 -x A=1 -mca btl tcp --allow-run-as-root train", "train"),
         ("ray job submit --working-dir . -- train", "train"),
+        ("ray job submit -- A=1 B=2 train", "train"),
         ("conda run -n e --no-capture-output train", "train"),
         ("screen -dmS name train", "train"),
         ("strace -f -o log train -x", "train -x"),

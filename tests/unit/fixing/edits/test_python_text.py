@@ -54,6 +54,8 @@ def test_every_call_that_gives_an_argument_is_a_candidate() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["args = SFTConfig(\n", "print 'old'\n", "f(x for x in y)\n"])
+@pytest.mark.parametrize(
+    "text", ["args = SFTConfig(\n", "print 'old'\n", "f(x for x in y)\n", "x = 1\nprint(f'{SFTConfig(bf16=False)}')\n"]
+)
 def test_what_cannot_be_edited_is_left(text: str) -> None:
     assert edited(text, "bf16", True, 1) == []

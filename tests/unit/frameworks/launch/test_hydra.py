@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatcheck.frameworks.launch.hydra import gaps_of_groups, parse_overrides, parse_value
+from compatcheck.core.source import Source
+from compatcheck.frameworks.launch.hydra import gaps_of_choices, gaps_of_groups, parse_overrides, parse_value
 from tests.unit.frameworks.launch_script.written_commands import word
 
 
@@ -109,3 +110,20 @@ def test_any_text_is_a_value_or_refused(text: str) -> None:
         parse_value(text)
     except ValueError as error:
         assert str(error)
+
+
+@pytest.mark.parametrize(
+    ("listed", "opens"),
+    [
+        (["ppo_trainer", "_self_"], []),
+        ([{"actor@a.actor": "dp_actor"}], []),
+        ([{"override actor@a.actor": "mine"}], ["a.actor.defaults"]),
+        ([{"optional /algo": ["one", "two"]}], ["algo.defaults", "algo.defaults"]),
+        ([{"algo": None}, {"hydra/launcher": "slurm"}], []),
+        (["algo/grpo", "rollout@_global_"], ["algo.defaults", None]),
+        (["base", "_self_", "late"], [None]),
+    ],
+)
+def test_choices_in_a_files_own_list_are_said(listed: list[Any], opens: list[str | None]) -> None:
+    gaps = gaps_of_choices({"defaults": listed}, Source("run.yaml"), {"dp_actor"})
+    assert [gap.key for gap in gaps] == opens

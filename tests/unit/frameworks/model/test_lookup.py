@@ -37,6 +37,8 @@ def test_a_well_known_model_needs_no_file(name: str) -> None:
         ("./downloads/models/Qwen/Qwen2.5-7B/", "qwen2.5-7b"),
         ("$HOME/models/Qwen2.5-7B", "qwen2.5-7b"),
         ("NousResearch/Llama-3.2-1B", "llama-3.2-1b"),
+        ("/hub/models--Qwen--Qwen2.5-7B", "qwen2.5-7b"),
+        ("/hub/models--Qwen--Qwen2.5-7B/snapshots/0a1b/", "qwen2.5-7b"),
     ],
 )
 def test_a_configuration_may_name_a_directory_of_another_machine(name: str, known: str) -> None:

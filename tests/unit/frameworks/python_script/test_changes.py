@@ -357,7 +357,10 @@ def test_a_trainer_of_another_package_is_none_of_the_same_name(tmp_path: Path) -
     facts = subject.roles["train"]
     assert not {CHECKPOINTING, LOSS, "training.trainer"} & facts.keys()
     assert facts[BATCH].value == 2
-    assert [gap.facts for gap in subject.gaps] == [None]
+    assert {gap.facts is None for gap in subject.gaps} == {
+        True,
+        False,
+    }  # may set any argument, and decides what a trainer does
 
 
 @pytest.mark.parametrize(

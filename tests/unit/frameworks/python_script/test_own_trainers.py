@@ -96,3 +96,55 @@ PPOTrainer(cfgs=1).train()
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match="starts no training"):
         read_configurations(str(path), named=True)
+
+
+CHOSEN = """
+from transformers import AutoModelForCausalLM
+from trl import GRPOConfig, GRPOTrainer, ModelConfig, TrlParser
+from .trainer import OwnTrainer
+
+args, model_args = TrlParser((GRPOConfig, ModelConfig)).parse_args_and_config()
+trainer_cls = {choice}
+trainer = trainer_cls(model=model_args.model_name_or_path, args=args, reward_funcs=[len])
+trainer.train()
+"""
+WHOLE = "from transformers import Trainer\n\nclass OwnTrainer(Trainer):\n    def __init__(self, model):\n        make(model)\n"
+
+
+@pytest.mark.parametrize(
+    ("choice", "trainer", "foreign"),
+    [
+        ("OwnTrainer if args.use_vllm else GRPOTrainer", WHOLE, True),
+        ("OwnTrainer", WHOLE, True),
+        ("OwnTrainer", TRAINER, False),
+        ("GRPOTrainer", WHOLE, False),
+    ],
+)
+def test_a_class_may_be_made_by_another_name(tmp_path: Path, choice: str, trainer: str, *, foreign: bool) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "train.py").write_text(CHOSEN.format(choice=choice))
+    (tmp_path / "src" / "trainer.py").write_text(trainer)
+    (tmp_path / "run.sh").write_text(COMMAND)
+    (reading,) = read_configurations(str(tmp_path / "run.sh"), named=True)
+    documents = follow_references(reading.documents, open_rules(), {})
+    stated = {one.fact: one.value for document in documents for one in document.statements}
+    gaps = [gap for document in documents for gap in document.gaps if gap.key is None and gap.facts is not None]
+    assert stated.get("program.unread_release") == ("OwnTrainer" if foreign else None)
+    assert any("model.load_dtype" in (gap.facts or ()) for gap in gaps) is foreign
+    assert ("training.trainer" in stated) is True  # the command's options are those of one of TRL's
+
+
+def test_a_package_whose_name_begins_like_trls_is_none_of_it(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "trl_own.py").write_text(WHOLE.replace("OwnTrainer", "GRPOTrainer"))
+    text = (
+        CHOSEN.format(choice="GRPOTrainer")
+        .replace(", GRPOTrainer,", ",")
+        .replace("from .trainer import OwnTrainer", "from trl_own import GRPOTrainer")
+    )
+    (tmp_path / "train.py").write_text(text)
+    (tmp_path / "run.sh").write_text(COMMAND.replace("src/", ""))
+    (reading,) = read_configurations(str(tmp_path / "run.sh"), named=True)
+    documents = follow_references(reading.documents, open_rules(), {})
+    assert any(one.fact == "program.unread_release" for document in documents for one in document.statements)

@@ -73,9 +73,12 @@ def test_a_batch_is_prompts_times_completions() -> None:
 
 def test_search_r1_trains_on_the_first_prompt_and_what_is_appended() -> None:
     found = read(
-        "data.max_start_length=2048", "data.max_prompt_length=4096", "data.max_response_length=500", "max_turns=4"
+        "data.max_start_length=2048", "data.max_prompt_length=4096", "data.max_response_length=500", "do_search=true"
     )
     assert value(subject(found), "actor", "training.sequence_length") == 6144
+    others = read("data.max_start_length=2048", "data.max_prompt_length=4096", "data.max_response_length=500")
+    assert value(subject(others), "actor", "training.sequence_length") is None
+    assert [one.key for one in others.unresolved] == ["data.max_start_length"]
 
 
 def test_micro_batches_are_global_or_per_device_by_their_key() -> None:
@@ -142,6 +145,7 @@ def test_sequences_of_one_step(mini: int, batch: int, n: int | None, agents: int
 def test_forks_are_told_by_their_own_keys_or_projects() -> None:
     assert read(f"{R}n_agent=5").reader == "search-r1"
     assert read("retriever.topk=3").reader == "search-r1"
+    assert read("max_turns=3", "data.max_start_length=1", "data.max_obs_length=1").reader == "verl"  # SimpleTIR's too
     assert read("trainer.project_name=GRPO_logic_KK", f"{A}ppo_micro_batch_size=64").reader == "logic-rl"
     assert read("trainer.project_name=TinyZero").reader == "tinyzero"
     assert read("trainer.project_name=TinyZero", f"{A}ppo_micro_batch_size_per_gpu=1").reader == "verl"
