@@ -284,9 +284,10 @@ def _take_adapter(call: Call, found: Findings) -> None:
     for key, usual in _OF_PEFT.items() if call.name == "LoraConfig" and not call.is_open else ():
         if key not in call.keywords and not call.positional:
             found.take(_LORA[key], Given(usual, call.line), call)
+    rank = "init_r" if call.name == "AdaLoraConfig" else "r"  # peft 0.19.0 to 0.21.2 adalora/config.py: `r` is not used
     for key, given in call.keywords.items():
-        if key in _LORA:
-            found.take(_LORA[key], given, call)
+        if key == rank or (key in _LORA and key != "r"):
+            found.take(_LORA["r" if key == rank else key], given, call)
 
 
 def _take_quantization(call: Call, found: Findings) -> None:
