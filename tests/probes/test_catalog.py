@@ -150,7 +150,7 @@ def test_every_rule_s_evidence_can_be_made_again() -> None:
             find_probe(one.probe).complete(one.parameters)
             assert one.probe_hash != UNKNOWN, name
             assert one.command is not None, name
-            assert set(find_probe(one.probe).module.PACKAGES) <= set(one.versions), name
+            assert set(find_probe(one.probe).needs(one.parameters)) <= set(one.versions), name
 
 
 def test_most_of_what_is_stored_was_measured_with_the_probes_of_today() -> None:

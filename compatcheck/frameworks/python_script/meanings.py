@@ -23,7 +23,7 @@ from compatcheck.frameworks.python_script.changes import (
 )
 from compatcheck.frameworks.python_script.lightning import Lightning, find_package
 from compatcheck.frameworks.python_script.nodes import dotted_name, words_of
-from compatcheck.frameworks.python_script.objects import Kind, is_whole_model
+from compatcheck.frameworks.python_script.objects import ADAPTER_CONFIGS, Kind, is_whole_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -279,14 +279,15 @@ def _leave_open(call: Call, keys: Iterable[str], found: Findings, into: dict[str
 
 
 def _take_adapter(call: Call, found: Findings) -> None:
-    found.take("use_peft", Given(True, call.line), call)
+    found.take("use_peft", Given(ADAPTER_CONFIGS[call.name], call.line), call)
     _leave_open(call, (_LORA[key] for key in _LORA if key not in call.keywords), found)
     for key, usual in _OF_PEFT.items() if call.name == "LoraConfig" and not call.is_open else ():
         if key not in call.keywords and not call.positional:
             found.take(_LORA[key], Given(usual, call.line), call)
+    rank = "init_r" if call.name == "AdaLoraConfig" else "r"  # peft 0.19.0 to 0.21.2 adalora/config.py: `r` is not used
     for key, given in call.keywords.items():
-        if key in _LORA:
-            found.take(_LORA[key], given, call)
+        if key == rank or (key in _LORA and key != "r"):
+            found.take(_LORA["r" if key == rank else key], given, call)
 
 
 def _take_quantization(call: Call, found: Findings) -> None:
@@ -664,7 +665,7 @@ def _take_fsdp_plugin(call: Call, found: Findings) -> None:
 TAKERS: dict[str, Callable[[Call, Findings], None]] = {
     **dict.fromkeys(ARGUMENTS, _take_arguments),
     **dict.fromkeys(TRAINERS, _take_trainer),
-    **dict.fromkeys(("LoraConfig", "AdaLoraConfig"), _take_adapter),
+    **dict.fromkeys(ADAPTER_CONFIGS, _take_adapter),
     "BitsAndBytesConfig": _take_quantization,
     "from_pretrained": _take_model,
     "get_peft_model": _take_wrapped,
@@ -681,7 +682,7 @@ TAKERS: dict[str, Callable[[Call, Findings], None]] = {
 """Names of classes and functions, and what a call of them says."""
 _TAKEN: dict[str, Iterable[str]] = {
     **dict.fromkeys(ARGUMENTS, ("",)),
-    **dict.fromkeys(("LoraConfig", "AdaLoraConfig"), tuple(_LORA.values())),
+    **dict.fromkeys(ADAPTER_CONFIGS, tuple(_LORA.values())),
     "Accelerator": ("mixed_precision",),
 }
 """Arguments that each of them takes; an empty name stands for those that no other takes."""

@@ -42,6 +42,8 @@ _ROUNDS = 4
 """Objects are followed through assignments and the script's own functions; longer chains than this are not made."""
 
 
+ADAPTER_CONFIGS = {"LoraConfig": True, "AdaLoraConfig": "adalora", "BOFTConfig": "boft", "ShiraConfig": "shira"}
+"""Classes of peft whose keywords are read, and what each says of ``use_peft``."""
 OF_TRAINERS = ("transformers", "trl", "unsloth")
 """Packages whose classes of trainers and arguments are read by their names."""
 
@@ -346,7 +348,7 @@ class Objects:
         """Tell whether one of some expressions is a configuration of adapters that is read where it is made."""
         for value in values:
             one = scope.find(value.id) if isinstance(value, ast.Name) else value
-            if isinstance(one, ast.Call) and self.last_name(one) in {"LoraConfig", "AdaLoraConfig"}:
+            if isinstance(one, ast.Call) and self.last_name(one) in ADAPTER_CONFIGS:
                 return True
         return False
 

@@ -316,6 +316,21 @@ def test_any_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, t
         assert error.hint
 
 
+@pytest.mark.parametrize(
+    ("made", "method", "rank"),
+    [
+        ("LoraConfig(r=4)", "lora", 4),
+        ("AdaLoraConfig(r=4, init_r=12, total_step=9)", "adalora", 12),
+        ("BOFTConfig(boft_block_size=4)", "boft", None),
+        ("ShiraConfig(r=4)", "shira", 4),
+    ],
+)
+def test_classes_of_adapters(tmp_path: Path, made: str, method: str, rank: int | None) -> None:
+    text = f"from peft import *\nfrom trl import SFTConfig, SFTTrainer\nSFTTrainer('m', args=SFTConfig(), peft_config={made})\n"
+    found = facts(read(tmp_path, text))
+    assert (found["training.peft"], found.get("training.lora_rank")) == (method, rank)
+
+
 def test_an_adapter_may_be_decomposed(tmp_path: Path) -> None:
     text = "from peft import LoraConfig\nfrom trl import SFTConfig, SFTTrainer\nc = LoraConfig(r=16, use_dora=True)\n"
     documents = read(tmp_path, text + 'SFTTrainer(model="m", args=SFTConfig(output_dir="o"), peft_config=c)\n')
