@@ -30,6 +30,11 @@ def _compute_dtype(precision: str) -> Value:
     return {"bf16": "bfloat16", "fp16": "float16", "fp8": "float8"}.get(precision)
 
 
+def _weights_dtype(precision: str, dtype: str, sharding: str, quantization: str | None) -> Value:
+    """Dtype of what weights are multiplied with where no autocast converts it and no engine of DeepSpeed has a word in it."""
+    return dtype if precision == "no" and sharding != "zero" and quantization is None else None
+
+
 def _precision_of(dtype: str, sharding: str) -> Value:
     """Mixed precision that a stated parameter dtype means under ZeRO."""
     if sharding != "zero":
@@ -89,6 +94,12 @@ DERIVATIONS = (
     ),
     Derivation("training.compute_dtype", ("training.mixed_precision",), _compute_dtype, "mixed precision"),
     Derivation("training.compute_dtype", ("training.param_dtype",), lambda dtype: dtype, "dtype of the parameters"),
+    Derivation(
+        "training.compute_dtype",
+        ("training.mixed_precision", "model.load_dtype", "training.sharding", "model.quantization"),
+        _weights_dtype,
+        "dtype of the weights, without mixed precision",
+    ),
     Derivation(
         "model.trainable_parameters",
         ("model.parameters", "training.trained_share"),

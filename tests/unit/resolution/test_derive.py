@@ -158,6 +158,23 @@ def test_sharding_and_dtypes() -> None:
     assert "training.sharding" not in derived(training__fsdp_version=None)
 
 
+@pytest.mark.parametrize(
+    ("more", "dtype"),
+    [
+        ({}, "bfloat16"),
+        ({"training__sharding": "zero"}, "float32"),  # of the parameters that DeepSpeed casts
+        ({"training__mixed_precision": "bf16"}, "bfloat16"),
+        ({"model__quantization": "nf4"}, None),
+    ],
+)
+def test_without_mixed_precision_a_run_computes_in_the_dtype_of_its_weights(
+    more: dict[str, str], dtype: str | None
+) -> None:
+    run = {"training__mixed_precision": "no", "training__sharding": "ddp", "model__load_dtype": "bfloat16"}
+    found = derived(**{**run, "model__quantization": None, **more})
+    assert found.get("training.compute_dtype") == dtype
+
+
 def test_full_fine_tuning_trains_every_parameter_and_an_adapter_says_nothing() -> None:
     assert derived(model__parameters=7, training__peft=None)["model.trainable_parameters"] == 7
     assert "model.trainable_parameters" not in derived(model__parameters=7, training__peft="lora")
