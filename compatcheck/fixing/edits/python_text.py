@@ -11,6 +11,7 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.fix import TextEdit
 from compatcheck.frameworks.python_script.calls import parse_script
 from compatcheck.frameworks.python_script.meanings import keyword_of
+from compatcheck.frameworks.python_script.nodes import dotted_name
 from compatcheck.resolution.spelling import as_python
 
 if TYPE_CHECKING:
@@ -43,9 +44,10 @@ def edit_argument(path: str, text: str, key: str, value: Value, line: int | None
     calls = [node for node in nodes if isinstance(node, ast.Call) and node not in placeless]
     script = _Text(text)
     outer, _, inner = key.partition(".")
+    names = {call: keyword_of(dotted_name(call.func), outer) for call in calls}
     for call in calls:
         for keyword in call.keywords:
-            if keyword.arg == keyword_of(ast.unparse(call.func), outer):
+            if keyword.arg == names[call]:
                 given = _entry(keyword.value, inner) if inner else keyword.value
                 if given is not None:
                     start, end = script.span(given)
@@ -55,7 +57,7 @@ def edit_argument(path: str, text: str, key: str, value: Value, line: int | None
                     at = script.span(last[0])[1] if last else script.span(keyword.value)[0] + 1
                     yield TextEdit(path, at, at, f"{', ' if last else ''}{json.dumps(inner)}: {_write(value, '')}")
     for call in calls if "." not in inner else ():
-        name = keyword_of(ast.unparse(call.func), outer)
+        name = names[call]
         if call.lineno == line and name not in {keyword.arg for keyword in call.keywords}:
             written = (
                 _write(value, _torch(outer, text)) if not inner else f"{{{json.dumps(inner)}: {_write(value, '')}}}"
@@ -110,7 +112,7 @@ def _entry(mapping: ast.expr, key: str) -> ast.expr | None:
     if isinstance(mapping, ast.Dict):
         keys = (one.value if isinstance(one, ast.Constant) else None for one in mapping.keys)
         entries = list(zip(keys, mapping.values, strict=True))
-    elif isinstance(mapping, ast.Call) and ast.unparse(mapping.func) == "dict":
+    elif isinstance(mapping, ast.Call) and dotted_name(mapping.func) == "dict":
         entries = [(one.arg, one.value) for one in mapping.keywords]
     found = next((value for name_, value in entries if name_ == name), None)
     return found if found is None or not inner else _entry(found, inner)
