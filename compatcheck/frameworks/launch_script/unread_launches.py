@@ -33,7 +33,9 @@ _IN_LIST = re.compile(r"""["'](?:,\s*[\[(]?\s*|\)\s*\.\w+\()["']""")
 _END = re.compile(r"[\"'`;|&()\[\]{}]+")
 _SAYS = re.compile(r"\s*(?:#|(?:echo|print|printf)\b)")
 """What begins a line that starts nothing."""
-_OPTION = re.compile(r"[-@$]|[\w.+~/@]+=|.*\.(?:ya?ml|json|toml|py)$|[\w.-]+/[\w./-]+$|[A-Za-z][\w.]*-[\w.-]*\d[\w.-]*$")
+_OPTION = re.compile(
+    r"[-@$]|[\w.+~/@]+=|.*\.(?:ya?ml|json|toml|py)$|[\w.-]+/[\w./-]+$|[A-Za-z][\w.]*-[\w.-]*\d[\w.-]*$"
+)
 """What words of a command look like that are no words of a sentence: options, files, names of models."""
 
 
@@ -51,8 +53,7 @@ def find_unread_launches(commands: Iterable[Command], files: Mapping[str, str]) 
         given = [word.text for word in (*command.words, *([command.stdin] if command.stdin else [])) if word.text]
         texts = [text for text in (*given, *(files[text] for text in given if text in files)) if text not in seen]
         seen.update(texts)
-        launch = remove_launchers(command)
-        starts = launch is not None and (launch.kind != "module" or bool(read_launch(launch)))
+        starts = remove_launchers(command) is not None
         named = None if starts else _find_among(others, command) or _find_handed(others, command)
         if named is None and not starts and find_unknown_program(command):
             asked += 1
@@ -140,6 +141,30 @@ def _shell_of(cell: Sequence[tuple[int, str]]) -> Iterator[tuple[int, str]]:
         elif begins is not None:
             yield number, f"{'python ' if begins['run'] else ''}{line[begins.end() :]}"
         goes_on = (goes_on or begins is not None) and _GOES_ON.search(line) is not None
+
+
+_CELL = re.compile(r"#[ \t]*%%(?!.*\[markdown\])(?P<shell>.*\b(?:bash|sh)\b)?|(?P<other>#[ \t]*%%)")
+_COMMENT = re.compile(r"#[ \t]?")
+
+
+def find_in_comments(path: str, text: str) -> Skipped | None:
+    """Say that a cell of a notebook that is kept as a script of Python starts a training: its commands are comments there."""
+    if "# %%" not in text:
+        return None
+    cell: list[tuple[int, str]] = []
+    lines: list[tuple[int, str]] = []
+    for number, line in enumerate([*text.split("\n"), "# %%"], 1):
+        begins = _CELL.match(line)
+        if begins is None:
+            if cell and line.startswith("#"):
+                cell.append((number, _COMMENT.sub("", line, count=1)))
+            continue
+        lines += _shell_of(cell[1:] if len(cell) > 1 and not cell[0][1] else cell) if cell else ()
+        cell = [] if begins["other"] else [(number, "%%bash" if begins["shell"] else "")]
+    for number, line in _join_continued(lines):
+        if names_launcher(line) and (found := find_in_line(line, path, number, alone=True)) is not None:
+            return found
+    return None
 
 
 def find_in_line(line: str, path: str, number: int, *, alone: bool = False) -> Skipped | None:
