@@ -102,7 +102,8 @@ def test_a_program_that_is_not_known_is_a_training_that_nobody_reads(tmp_path: P
         "accelerate test", "ds_report", "torchrun --help", "grep -n deepspeed train.py", "pkill -f 'deepspeed train.py'",
         "kill $(pgrep -f 'torchrun train.py')", "pytest -k deepspeed tests/test_a.py", "git add deepspeed train.py",
         "scp deepspeed train.py h:", "log 'starting CMD'", "git commit -m 'run CMD'", "python -c 'print(\"CMD\")'",
-        "black train.py --check", "scp train.py h:", "alias py='python train.py'", "sed -i 's/deepspeed train.py/x/' a", "cat > README.md <<EOF\nCMD\nEOF", "train() { CMD; }", "cd deepspeed && make",
+        "black train.py --check", "scp train.py h:", "alias py='python train.py'",
+        "sed -i 's/deepspeed train.py/x/' a", "cat > README.md <<EOF\nCMD\nEOF", "train() { CMD; }", "cd deepspeed && make",
     ],
 )  # fmt: skip
 def test_what_only_mentions_a_training_is_not_listed(tmp_path: Path, text: str) -> None:
