@@ -406,8 +406,8 @@ def _walk(root: Any, lines: list[str], room: _Room) -> Iterator[_Found]:  # noqa
             pending.extend((inner, exported) for inner in reversed([*left]))
         elif isinstance(value, YamlList):
             if _is_words(value) and _is_command(value):
-                texts = _of_words(list(zip(value.lines, value, strict=True)), room)
-                yield from (_Found(line, exported, _TEMPLATE.sub(_blank(""), text)) for line, text in texts)
+                for line, text in _of_words(list(zip(value.lines, value, strict=True)), room):
+                    yield _Found(line, exported, _TEMPLATE.sub(_blank(""), text))
             pending.extend((inner, exported) for inner in reversed(value))
 
 
