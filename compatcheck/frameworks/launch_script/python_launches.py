@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from compatcheck.core.python_code import parse_python
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.launch_script.launchers import is_launcher, names_launcher
-from compatcheck.frameworks.launch_script.unread_launches import find_in_comments, find_in_line
+from compatcheck.frameworks.launch_script.unread_launches import Trials, find_in_comments, find_in_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,9 +34,9 @@ def find_in_python(path: str, text: str) -> Skipped | None:
     if (found := find_in_comments(path, text)) is not None:
         return found
     try:
-        tree = parse_python(text)
+        tree, left = parse_python(text), Trials()
         for line, number in _Commands(tree).find():
-            if names_launcher(line) and (found := find_in_line(line, path, number)):
+            if names_launcher(line) and (found := find_in_line(line, path, number, left)):
                 return found
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None  # its reader says what is wrong where its name tells that it trains

@@ -20,6 +20,7 @@ from compatcheck.frameworks.launch_script.launchers import (
     remove_launchers,
 )
 from compatcheck.frameworks.python_script import notebook
+from compatcheck.shell.wrappers import MAX_LAYERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,7 +29,9 @@ _MOST_UNKNOWN = 1000
 """Commands of one script whose options are asked what they are for."""
 _MAX_TRIALS = 5
 """Words of one command at which a training is looked for."""
-_IN_LIST = re.compile(r"""["'](?:,\s*[\[(]?\s*|\)\s*\.\w+\()["']""")
+_MOST_IN_FILE = 10_000
+"""Commands of one file in another language that are asked whether they train: about a second."""
+_IN_LIST = re.compile(r"""["'](?:,\s*(?:[\[(]\s*)?|\)\s*\.\w+\()["']""")
 """What stands between two words of a list, one that begins behind a program, or what a call for each adds."""
 _END = re.compile(r"[\"'`;|&()\[\]{}]+")
 _SAYS = re.compile(r"\s*(?:#|(?:echo|print|printf)\b)")
@@ -47,7 +50,7 @@ def find_unread_launches(commands: Iterable[Command], files: Mapping[str, str]) 
         files: files the script itself writes, by path.
     """
     seen: set[str] = set()
-    asked = 0
+    asked, left = 0, Trials()
     for command in commands:
         first, *others = command.words
         given = [word.text for word in (*command.words, *([command.stdin] if command.stdin else [])) if word.text]
@@ -64,7 +67,11 @@ def find_unread_launches(commands: Iterable[Command], files: Mapping[str, str]) 
                 yield Skipped(command.source, reason, "name the script that starts the training")
             named = _find_behind(command) if asked <= _MOST_UNKNOWN else None
         for text in texts if named is None else ():
-            named = named or _find_in_text(text, command)
+            named = named or _find_in_text(text, command, left)
+        end = left.tell_end(command.source.path, command.source.line or 1)
+        if named is None and end is not None:
+            yield end
+            return
         if named is not None:
             program = os.path.basename(first.text or leave_out_words(first.written))
             reason = f"names a training that {program} may start, which is not read: {named}"
@@ -94,20 +101,41 @@ def find_in_file(path: str, text: str) -> Skipped | None:
     if path.lower().endswith(notebook.SUFFIX):
         with suppress(InputError):
             lines = [line for cell in notebook.find_cells(path, text) for line in _shell_of(cell)]
+    left = Trials()
     for number, line in _join_continued(lines):
         said = _KEY.sub("", _FILLED_IN.sub("$X", line))
         if (
             _REMARK.match(said) is None
             and (names_launcher(said) or _STANDS_APART.search(said) is not None)
-            and (found := find_in_line(said, path, number, alone=True)) is not None
+            and (found := find_in_line(said, path, number, left, alone=True)) is not None
         ):
             return found
     return None
 
 
+class Trials:
+    """How many commands of one file are still asked whether they train."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_IN_FILE
+
+    def take(self) -> bool:
+        """Take one; tell whether there was one left."""
+        self._left -= 1
+        return self._left >= 0
+
+    def tell_end(self, path: str, number: int) -> Skipped | None:
+        """Say that a file holds more, where it does, behind a line."""
+        if self._left >= 0:
+            return None
+        reason = f"holds more than {_MOST_IN_FILE:,} commands that may train; the rest is not read"
+        return Skipped(Source(path, line=number), reason, "name the script that starts it")
+
+
 def _join_continued(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
     """Yield lines with the number of the first, those that a sign continues as one, and a list in several also as one."""
-    begin, joined, first, listed = 1, "", 1, ""
+    begin, joined, first, size = 1, "", 1, 0
+    listed: list[str] = []
     for number, line in chain(lines, ((0, ""),)):
         begin = begin if joined else number
         goes_on = _GOES_ON.search(line)
@@ -115,11 +143,15 @@ def _join_continued(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str
         if goes_on is not None and len(joined) < _MOST_CHARACTERS:
             continue
         first = first if listed else begin
-        of_list = _IN_LINES.search(joined) is not None and len(listed) < _MOST_CHARACTERS
+        of_list = _IN_LINES.search(joined) is not None and size < _MOST_CHARACTERS
         if listed and not of_list:
-            yield first, listed + joined
+            yield first, " ".join([*listed, joined])
         yield begin, joined
-        listed, joined = f"{listed}{joined} " if of_list else "", ""
+        listed = listed if of_list else []
+        size = size + len(joined) if of_list else 0
+        if of_list:
+            listed.append(joined)
+        joined = ""
 
 
 _SHELL_CELL = re.compile(r"\s*%%(?:bash|sh|script|system|sx|!|(?:write)?file\b(?!.*\.py['\"]?\s*$))")
@@ -161,25 +193,27 @@ def find_in_comments(path: str, text: str) -> Skipped | None:
             continue
         lines += _shell_of(cell[1:] if len(cell) > 1 and not cell[0][1] else cell) if cell else ()
         cell = [] if begins["other"] else [(number, "%%bash" if begins["shell"] else "")]
+    left = Trials()
     for number, line in _join_continued(lines):
-        if names_launcher(line) and (found := find_in_line(line, path, number, alone=True)) is not None:
+        if names_launcher(line) and (found := find_in_line(line, path, number, left, alone=True)) is not None:
             return found
     return None
 
 
-def find_in_line(line: str, path: str, number: int, *, alone: bool = False) -> Skipped | None:
+def find_in_line(line: str, path: str, number: int, left: Trials, *, alone: bool = False) -> Skipped | None:
     """Say that a command, with its line in a file, starts a training in a way that is not read; None where it does not.
 
     Args:
         line: its text.
         path: the file.
         number: of the line.
+        left: how many commands of the file are still looked at; where there are none, that is said.
         alone: whether a launcher with nothing but a program is one, too: its options may stand in the lines behind it.
     """
     command = Command((), {}, Source(path, line=number))
-    program = _find_in_text(line, command, alone=alone)
+    program = _find_in_text(line, command, left, alone=alone)
     if program is None:
-        return None
+        return left.tell_end(path, number)
     reason = f"starts a training in a way that is not read: {program}"
     return Skipped(
         command.source, reason, "write its command into a launch script, or state what it sets in a facts file"
@@ -226,7 +260,7 @@ _SOME_PROGRAM = "program.py"
 """Stands for a script whose name is not known."""
 
 
-def _find_in_text(text: str, command: Command, *, alone: bool = False) -> str | None:
+def _find_in_text(text: str, command: Command, left: Trials, *, alone: bool = False) -> str | None:
     """Look for a training where a command may begin in a text; a message that mentions one holds words before it."""
     text = text.replace("\\\n", " ")
     for written in dict.fromkeys((_IN_LIST.sub(" ", text), text)):
@@ -236,10 +270,16 @@ def _find_in_text(text: str, command: Command, *, alone: bool = False) -> str | 
                     given = [Word(None if word[0] == "$" else word, command.source, word) for word in words]
                     found = None
                     if len(given) > 1:
+                        if any(map(_may_start, words[:MAX_LAYERS])) and not left.take():
+                            return None
                         found = _name(given, command, alone=alone) or _find_behind(command._replace(words=tuple(given)))
                     if found is not None:
-                        return f"{words[2]} …" if found == _SOME_PROGRAM else found
+                        return f"{words[2].partition('=')[0]} …" if found == _SOME_PROGRAM else found
     return None
+
+
+def _may_start(word: str) -> bool:
+    return word[0] == "$" or word.endswith(".py") or is_launcher(os.path.basename(word))
 
 
 _OF_RANKS = re.compile(r"--(?:nproc[-_]per[-_]node|nnodes|standalone|num[-_](?:processes|gpus|machines|nodes))\b")

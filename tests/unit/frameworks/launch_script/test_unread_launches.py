@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 CMD = "deepspeed --num_gpus 8 train.py --model_name_or_path Qwen/Qwen2.5-7B-Instruct --deepspeed ds.json --output_dir o"
 
 
-SCRIPT = "train.py --per_device_train_batch_size 4 --bf16 True --output_dir o"
+PROGRAM = "train.py --per_device_train_batch_size 4 --bf16 True --output_dir o"
 
 
 def read(folder: Path, text: str) -> list[TrainingCommand]:
-    text = text.replace("CMD", CMD).replace("SCRIPT", SCRIPT)
+    text = text.replace("CMD", CMD).replace("PROGRAM", PROGRAM)
     (folder / "run.sh").write_text(f"#!/bin/bash\n{text}\n")
     return [run for _, run in read_launch_script(str(folder / "run.sh"), named=False)]
 
@@ -42,8 +42,8 @@ def read(folder: Path, text: str) -> list[TrainingCommand]:
         'if [ -n "$RUN" ]; then retry CMD; fi', "x=$(retry CMD)",
         "$PY train.py --per_device_train_batch_size 4 --output_dir o",
         "$L --module openrlhf.cli.train_sft --bf16",
-        "retry torchrun --nproc_per_node 8 train.py $ARGS", "coverage run SCRIPT", "viztracer -- SCRIPT",
-        "torchx run dist.ddp -j 1x8 --script SCRIPT", "alias go='torchrun --nproc_per_node 8'\ngo SCRIPT", "alias go='CMD'\ngo",
+        "retry torchrun --nproc_per_node 8 train.py $ARGS", "coverage run PROGRAM", "viztracer -- PROGRAM",
+        "torchx run dist.ddp -j 1x8 --script PROGRAM", "alias go='torchrun --nproc_per_node 8'\ngo PROGRAM", "alias go='CMD'\ngo",
         'submit --command="CMD"', "at now <<EOF\nHF_HOME=/x CMD\nEOF",
     ],
 )  # fmt: skip
@@ -197,6 +197,19 @@ def test_words_and_options_that_stand_apart_are_those_of_a_command(name: str) ->
 )
 def test_words_that_are_no_command_are_not_named(name: str, text: str) -> None:
     assert (find_in_python if name.endswith(".py") else find_in_file)(name, text) is None
+
+
+@pytest.mark.parametrize("line", ["(python a.py --b) ", "python a.py --b\n", '"--a-b c --d"\n'])
+def test_commands_without_end_are_given_up_and_said(line: str) -> None:
+    found = find_in_file("a.fish", "python\n" + line * 10_100)
+    assert found is not None
+    assert "more than 10,000 commands" in found.reason
+
+
+def test_the_value_of_an_option_is_not_said() -> None:
+    found = find_in_file("a.run.xml", f'<option SCRIPT="train.py" value="--hub_token=SECRETWORD {OPTIONS}" />\n')
+    assert found is not None
+    assert "SECRETWORD" not in str(found)
 
 
 def test_a_command_that_goes_on_in_a_notebook_is_one() -> None:
