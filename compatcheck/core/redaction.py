@@ -53,7 +53,10 @@ _STATED = (
     rf"(?:(?<=ENV )|(?<=setenv ))([A-Z]\w*)([ \t]+[\"']?){_VALUE}",
 )
 """A name, what stands between, and a value, as scripts, configurations and code have them; an option and the value behind it."""
-_HARMLESS_VALUES = r"[-+]?[\d.]+|[$<{(\[].*|(?i:true|false|none|null|auto|str|int|float|bool|optional|any|lambda)\b.*"
+_HARMLESS_VALUES = (
+    r"[-+]?[\d.]+|[$<{(\[].*|[A-Za-z_]\w*[.(\[].*"
+    r"|(?i:true|false|none|null|auto|str|int|float|bool|optional|any|lambda)\b.*"
+)
 """Numbers, switches, what stands for a value elsewhere, types, and code."""
 _USER_OPTIONS = frozenset({"-u", "--user"})
 """Of curl and others: a name and a password."""
