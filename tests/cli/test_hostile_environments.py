@@ -162,7 +162,8 @@ def test_a_pipe_among_the_models_of_the_hub_is_not_waited_for(
 def test_endless_digits_of_a_version_end_no_command(environment: Path) -> None:
     import tarfile
 
-    (environment / PLACES["metadata"]).write_text(f"Metadata-Version: 2.1\nName: numpy\nVersion: {'1' * 5000}\n")
+    metadata = environment / SITE / "torch-2.3.0.dist-info/METADATA"
+    metadata.write_text(f"Metadata-Version: 2.1\nName: torch\nVersion: {'1' * 5000}\n")
     (environment / "pyvenv.cfg").write_text("version = 3.11.0\n")
     with tarfile.open(environment / "image.tar", "w") as archive:
         archive.add(environment / "lib", "opt/v/lib")
