@@ -220,7 +220,14 @@ _INFERENCE = {
     "max_num_seqs": 1024,
     "enforce_eager": True,
 }
-"""Settings of a teacher's engine where they are left out (trainer/config/distillation/distillation.yaml, the same in 0.8.0 to 0.9.1)."""
+"""Settings of a teacher's engine where they are left out: trainer/config/distillation/distillation.yaml of 0.8.0 to 0.9.1."""
+
+
+def _left_out_of_inference(options: Mapping[str, Argument]) -> Iterator[Statement]:
+    keys = {f"{_SOLE}inference.{name}": value for name, value in _INFERENCE.items()} if has_teacher(options) else {}
+    for key, value in keys.items():
+        if key not in options:
+            yield Statement(TABLE[key][0].fact, key + LEFT_OUT, value, TEACHER)
 
 
 def table_for(options: Mapping[str, Argument], base: str) -> tuple[Table, dict[str, str]]:
@@ -397,11 +404,7 @@ def infer(
     for role in frozen:
         yield from state_forward_only(role)
         yield Statement("training.peft", "(only run forward)", None, role)
-    if has_teacher(options):
-        for name, value in _INFERENCE.items():
-            key = f"{_SOLE}inference.{name}"
-            if key not in options:
-                yield Statement(TABLE[key][0].fact, key + LEFT_OUT, value, TEACHER)
+    yield from _left_out_of_inference(options)
     yield from _left_out_tokens(options, (*roles, *frozen))
     sequences = _per_step(options)
     once = tuple(key for key in (_R + "n", _R + "n_agent") if key not in options)
