@@ -309,6 +309,7 @@ def _take_adapter(call: Call, found: Findings) -> None:
 def _take_quantization(call: Call, found: Findings) -> None:
     if not any(key.startswith("load_in_") for key in call.keywords):
         _leave_open(call, ("load_in_4bit", "load_in_8bit"), found)
+    found.of_arguments |= call.keywords.keys() & _LOADING  # its own, whichever release's from_pretrained has them too
     for key, given in call.keywords.items():
         if key == "load_in_4bit" and not call.is_open:
             _take_four_bits(call, given, found)
