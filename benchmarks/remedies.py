@@ -3,7 +3,8 @@
     python -m benchmarks.remedies --draw 40 --seed 1 --output FILE.jsonl
 
 A training is drawn by chance: a trainer, adapters, dtypes, options, and a release of TRL beside the packages of its day; with
-``--trainer deepspeed`` a loop over DeepSpeed's engine and a file of its settings, on two ranks over gloo.
+``--trainer deepspeed`` a loop over DeepSpeed's engine and a file of its settings, on one rank over gloo: on two, only the
+first has the probe's model.
 It is written as a script with pinned requirements, and the product is asked: `fix`'s plan, the remedies of every finding and what
 `estimate --suggest` tries. Each is written into the files, as `fix --apply` would, and what the script then says is run by
 the probe ``configured_run`` in the pinned releases, on a tiny model. A change that stops a run which started without it is wrong;
@@ -127,11 +128,6 @@ class Training(NamedTuple):
     settings: Mapping[str, Any] = {}
     """What DeepSpeed's own file says."""
 
-    @property
-    def ranks(self) -> int:
-        """Return the ranks it runs on."""
-        return 2 if self.settings else 1
-
     def files(self) -> dict[str, str]:
         """Return the training as files."""
         if not self.settings:
@@ -155,7 +151,7 @@ class Training(NamedTuple):
             'engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config="ds.json")',
             "",
         ]
-        run = f"deepspeed --num_gpus {self.ranks} train.py\n"
+        run = "deepspeed --num_gpus 1 train.py\n"
         return {"train.py": "\n".join(loop), "ds.json": json.dumps(self.settings, indent=2), "run.sh": run}
 
     def script(self) -> str:
@@ -246,7 +242,6 @@ def parameters_of(training: Training, files: Mapping[str, str]) -> dict[str, Any
             "dtype": _dtype_of(said["loading"]),
             "adapter": training.adapter,
             "options": "+".join(_items("", told)),
-            "world_size": training.ranks,
         }
     options = dict(said["options"])
     if elsewhere := [name for name in _ELSEWHERE if options.get(name)]:
@@ -344,10 +339,10 @@ class Proposal(NamedTuple):
     pins: Mapping[str, str | None]
 
 
-def propose(folder: Path, pins: Mapping[str, str | None], gpu: str) -> Iterator[Proposal]:
+def propose(folder: Path, pins: Mapping[str, str | None]) -> Iterator[Proposal]:
     """Ask the product about a project; yield each change that it proposes."""
     rules = open_rules()
-    request = Request(paths=(str(folder),), gpu=gpu, settings=("training.sequence_length=1024",), here=False)
+    request = Request(paths=(str(folder),), gpu="A10-24GB", settings=("training.sequence_length=1024",), here=False)
     inspection = as_inspection(request)
     criteria = open_criteria(inspection, rules, Checks())
     (subject,) = gather_all(inspection, rules, {}).subjects
@@ -400,7 +395,7 @@ def play(training: Training, bench: Bench) -> dict[str, Any]:
             Path(folder, name).write_text(text, encoding="utf-8")
         lines = (f"{name}=={release}\n" for name, release in {**pins, "torch": "2.13.0"}.items())
         Path(folder, "requirements.txt").write_text("".join(lines), encoding="utf-8")
-        proposals = list(propose(Path(folder), pins, f"{training.ranks}xA10-24GB"))
+        proposals = list(propose(Path(folder), pins))
     for one in proposals:
         line: dict[str, Any] = {"source": one.source, "what": one.what}
         kind = (
