@@ -236,6 +236,8 @@ def parameters_of(training: Training, files: Mapping[str, str]) -> dict[str, Any
     said = read_script(files["train.py"])
     if training.settings:
         told = json.loads(files["ds.json"])
+        if files["ds.json"].count("offload") > json.dumps(training.settings).count("offload"):
+            raise ValueError("what is moved to the host stays in the one memory of a CPU")
         return {
             "trainer": "deepspeed",
             "batch": told.pop("train_micro_batch_size_per_gpu"),
@@ -415,6 +417,9 @@ def play(training: Training, bench: Bench) -> dict[str, Any]:
             )
         except (ValueError, CompatcheckError) as error:
             line |= {"status": "elsewhere", "reason": str(error)}
+            continue
+        if (found.reason or "").startswith("could not be installed"):
+            line |= {"status": "elsewhere", "reason": "a pin is younger than the release's day"}
             continue
         if "object has no attribute 'apply'" in (found.reason or ""):
             line |= {"status": "elsewhere", "reason": "the fused head of TRL needs a GPU"}
