@@ -390,7 +390,7 @@ class Group:
             found = [] if package is None else self.files.edits(package, change)
             edits, places = tuple(edit for _, edit in found), tuple(place for place, _ in found)
             note = NATIVE_NOTE if any(edit.path in native for edit in edits) else None
-            command = None if edits else self.files.command({change.name: change.release or ""})
+            command = None if edits else self.files.command({change.name: change.version})
             described.append(change._replace(clears=clears, edits=edits, places=places, note=note, command=command))
         return tuple(described)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
+from compatcheck.core.builds import label_of, with_label
 from compatcheck.core.effects import OTHER_RELEASE
 from compatcheck.core.fix import VERSION, Change, install_command
 from compatcheck.core.report import FindingRemedy
@@ -138,7 +139,8 @@ def _try_releases(
         elif (brings := _brings(finding, changes, evaluation)) is not None:
             followers = [change for change in evaluation.complete(changes) if change.follows]
             more = {change.name: change.release or "" for change in followers}
-            written = write_remedy(rule, remedy, scope, {**chosen, **more})
+            labelled = {change.name: change.version for change in (*changes, *followers)}
+            written = write_remedy(rule, remedy, scope, labelled)
             if written is None:
                 return None
             written = written._replace(releases=tuple({**chosen, **more}.items()))
@@ -160,8 +162,7 @@ def _try_releases(
 
 def _release(finding: Finding, name: str, release: str, scope: FactScope) -> Change:
     package = scope.package(name)
-    label = (package.version or "").partition("+")[2] if package is not None else ""
-    value = f"{release}+{label}" if label else release
+    value = with_label(release, label_of(package.version)) if package is not None else release
     before = None if package is None else package.version
     subjects = frozenset({finding.subject})
     return Change(VERSION, name, before, value, subjects, OTHER_RELEASE, (0,), "a rule's remedy", release=release)

@@ -48,7 +48,11 @@ def match(
     folded: dict[str, int] = {}
     waiting = 0
     relevant = RelevantRules.of(subject, rules)
-    generating = (next(iter(subject.roles), ""), "rollout")  # the policy, first of all roles, and its engine
+    engines = (
+        next(iter(subject.roles), ""),
+        "rollout",
+        "teacher",
+    )  # the policy, first of all roles, its engine, a teacher's
     for role, facts in subject.roles.items():
         scope = open_scope(subject, role, rules)
         stated = states_run(facts)
@@ -56,7 +60,7 @@ def match(
         recall = None if memory is None else memory.open(frame, facts, subject.environment, rules, scope.opened)
         decided = []
         for rule in relevant.rules:
-            if not selects(rule.id) or (rule.phase == "rollout" and role not in generating):
+            if not selects(rule.id) or (role not in engines if rule.phase == "rollout" else role == "teacher"):
                 continue
             try:
                 decides = partial(relevant.decide, rule, stated=stated)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from compatcheck.core.builds import label_beside, with_label, write_install
 from compatcheck.core.report import FindingRemedy
 from compatcheck.core.versions import compile_specifier, contains, nearest_release
 from compatcheck.resolution.binaries import with_same_build
@@ -171,7 +172,8 @@ def _word(value: object) -> str:
 def _change_release(
     rule: CompiledRule, verb: str, target: Mapping[str, Any], scope: FactScope, releases: Mapping[str, str]
 ) -> tuple[str, str | None] | None:
-    words, pins = [], []
+    words, allowed, pins = [], [], {}
+    torch = scope.package("torch")
     for name, specifier in target.items():
         package = scope.package(name)
         current = package.version if package is not None else None
@@ -183,16 +185,17 @@ def _change_release(
             return None
         if nearest is None:
             words.append(f"{name} to {specifier}")
-            pins.append(f"'{name}{specifier}'")
+            allowed.append(f"'{name}{specifier}'")
         else:
             words.append(f"{name} to {nearest} (nearest good release)")
-            pins.append(f"'{name}=={nearest}'")
+            label = label_beside(name, current, None if torch is None else torch.version)
+            pins[name] = nearest if "+" in nearest else with_label(nearest, label)
     if any(name in COMPONENT_FACTS for name in target):
         return f"{verb} {' and '.join(words)}", None
-    pins += [f"'{name}=={release}'" for name, release in releases.items() if name not in target]
+    pins = {**releases, **pins}
     installers = {package.details.get("installer") for package in map(scope.package, target) if package is not None}
     tool = "uv pip install" if installers == {"uv"} else "pip install"
-    return f"{verb} {' and '.join(words)}", f"{tool} {' '.join(pins)}"
+    return f"{verb} {' and '.join(words)}", write_install(pins, allowed, tool)
 
 
 def _leads_back(specifier: str, verb: str, current: str | None, releases: Sequence[str]) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.fix import TextEdit
+from compatcheck.frameworks.keys import Expression
 from compatcheck.frameworks.python_script.calls import parse_script
 from compatcheck.frameworks.python_script.meanings import keyword_of
 from compatcheck.frameworks.python_script.nodes import dotted_name
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from compatcheck.core.facts import Value
 
 _MARK = "\ufeff"
+_IMPORTED = r"^from [\w.]+ import .*\b{}\b"
 
 
 def edit_argument(path: str, text: str, key: str, value: Value, line: int | None) -> Iterator[TextEdit]:
@@ -43,6 +45,8 @@ def edit_argument(path: str, text: str, key: str, value: Value, line: int | None
     placeless = {inner for node in nodes if isinstance(node, ast.JoinedStr) for inner in ast.walk(node)}
     calls = [node for node in nodes if isinstance(node, ast.Call) and node not in placeless]
     script = _Text(text)
+    if isinstance(value, Expression) and not re.search(_IMPORTED.format(value.partition("(")[0]), text, re.MULTILINE):
+        return  # two edits that need each other
     outer, _, inner = key.partition(".")
     names = {call: keyword_of(dotted_name(call.func), outer) for call in calls}
     mappings = [node for node in nodes if isinstance(node, ast.Dict) and node not in placeless]

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.architectures.adapters import ALL_ATTENTION, ALL_MLP, OF_TOWER
 from compatcheck.core.document import Document, Gap, Statement, Unresolved
 from compatcheck.core.setting_names import is_elsewhere
+from compatcheck.frameworks.conversions import ByWords
+from compatcheck.frameworks.keys import Expression, Key, Table
 from compatcheck.frameworks.python_script.calls import Call, Given
 from compatcheck.frameworks.python_script.changes import (
     ADAPTERS,
@@ -60,6 +62,20 @@ _LOADING = {
     "use_cache",
     "output_attentions",
 }
+
+
+def of_loading(found: Findings) -> Table:
+    """Return what the arguments about 4 bits mean where transformers loads the model: fp4 where none says which kind."""
+    half = found.values.get("fp16")
+    dtype = "float16" if half is not None and half.value is True else "bfloat16"
+    asked = f'BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype="{dtype}")'
+    kinds: dict[str, object] = {Expression(asked, "transformers"): "nf4"}
+    return {
+        "load_in_4bit": (Key("model.quantization", ByWords({"true": "fp4"}, "leave")),),
+        "quantization_config": (Key("model.quantization", ByWords(kinds, "leave")),),
+    }
+
+
 _OF_TRAINER = {
     "max_seq_length",
     "packing",
@@ -293,6 +309,7 @@ def _take_adapter(call: Call, found: Findings) -> None:
 def _take_quantization(call: Call, found: Findings) -> None:
     if not any(key.startswith("load_in_") for key in call.keywords):
         _leave_open(call, ("load_in_4bit", "load_in_8bit"), found)
+    found.of_arguments |= call.keywords.keys() & _LOADING  # its own, whichever release's from_pretrained has them too
     for key, given in call.keywords.items():
         if key == "load_in_4bit" and not call.is_open:
             _take_four_bits(call, given, found)
@@ -468,7 +485,7 @@ def _take_model(call: Call, found: Findings) -> None:
         found.heads.setdefault(call.owner.endswith(HEADS), call.line)
     if len(found.models) > 1:
         return  # a second model: what it is loaded with says nothing about the first
-    found.calls.update(dict.fromkeys(sorted(_LOADING), call.line))
+    found.calls.update(dict.fromkeys((*sorted(_LOADING), "quantization_config"), call.line))
     if not call.owner.startswith("Fast"):
         found.of_loading |= _LOADING
     dtype = "dtype" if "dtype" in call.keywords else "torch_dtype"
