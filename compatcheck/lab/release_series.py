@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from compatcheck.lab.attribution import Attribution, HeldPair
+    from compatcheck.lab.recheck import Recheck
 
 RELATIVE_TOLERANCE = 0.005
 """Smaller changes are not reported: no regression anyone would file, and more than any probe varies by."""
@@ -52,11 +53,23 @@ class SeriesChange:
     after: str
     attribution: Attribution | None = None
     """Whose it is; None until both sides were measured with all else held."""
+    recheck: Recheck | None = None
+    """What a second look at a growth showed; None where there was none."""
 
     @property
     def is_own(self) -> bool:
-        """Whether the change was shown to be that of the package whose releases these are."""
+        """Whether the change was shown to be that of the package whose releases these are, and nothing speaks against it."""
+        return self._is_own_held and (self.recheck is None or self.recheck.holds)
+
+    @property
+    def _is_own_held(self) -> bool:
         return self.attribution is not None and self.attribution.is_own
+
+    @property
+    def shown_held(self) -> HeldPair | None:
+        """The first pair with all else held that shows the change as the package's own; None where nothing else moved."""
+        held = self.attribution.held if self.attribution is not None and self._is_own_held else ()
+        return next(filter(self.shown_by, held), None)
 
     def shown_by(self, pair: HeldPair) -> bool | None:
         """Tell whether two measurements of the same task differ as this change does; None where one has no result."""
@@ -68,8 +81,7 @@ class SeriesChange:
     @property
     def sides(self) -> tuple[float, float]:
         """Values before and after; of what is the package's own, with all else held, so that no neighbour's share is in them."""
-        held = self.attribution.held if self.attribution is not None and self.is_own else ()
-        for pair in filter(self.shown_by, held):
+        if (pair := self.shown_held) is not None:
             return pair.before.metric(self.series.metric) or 0.0, pair.after.metric(self.series.metric) or 0.0
         return self.series.values[self.before], self.series.values[self.after]
 

@@ -61,8 +61,13 @@ class Look:
 
     @property
     def grown(self) -> tuple[SeriesChange, ...]:
-        """What grew, and is the package's own."""
+        """What grew, is the package's own, and lasts."""
         return tuple(change for change in self.changes if change.is_own and is_growth(change))
+
+    @property
+    def dropped(self) -> tuple[SeriesChange, ...]:
+        """What grew by the package's own doing, and only in this run."""
+        return tuple(one for one in self.changes if one.recheck and not one.recheck.holds and is_growth(one))
 
     @property
     def doubtful(self) -> tuple[SeriesChange, ...]:
