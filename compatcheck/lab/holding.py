@@ -26,16 +26,21 @@ if TYPE_CHECKING:
 def find_moved(
     package: str, before: Interpreter, after: Interpreter, first: Sequence[str] = ()
 ) -> dict[str, tuple[str | None, str | None]]:
-    """Return the other distributions that differ between two environments; those of ``first`` are named first."""
+    """Return the other distributions that differ between two environments; those of ``first`` are named first.
+
+    One of the same number on both sides has other files there: an index put something else under it.
+    """
     names = sorted(
         {*before.versions, *after.versions} - {package, "python"}, key=lambda name: (name not in first, name)
     )
     pairs = {name: (before.versions.get(name), after.versions.get(name)) for name in names}
+    one, other = before.contents(), after.contents()
+    rewritten = {name for name in one.keys() & other.keys() if one[name] != other[name]}
     # What torch brings along is part of a release of torch.
     return {
         name: pair
         for name, pair in pairs.items()
-        if pair[0] != pair[1] and not (package == "torch" and is_shared(name))
+        if (pair[0] != pair[1] or name in rewritten) and not (package == "torch" and is_shared(name))
     }
 
 
@@ -60,6 +65,9 @@ def attribute(
     moved = find_moved(laboratory.package, sides[before], sides[after], used)
     if not moved:
         return [Attribution(cause="package", moved={})] * len(tasks)
+    if any(one == other for one, other in moved.values()):
+        # No number installs again what one of the sides has.
+        return [Attribution(cause="unknown", moved=moved)] * len(tasks)
     distinct = list({id(task): task for task in tasks}.values())
     position = {id(task): index for index, task in enumerate(distinct)}
     measured = {beside: measure_held(laboratory, before, after, distinct, beside, moved) for beside in (before, after)}

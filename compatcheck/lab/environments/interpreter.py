@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 
 from compatcheck.core.programs import trusted_path
 from compatcheck.lab.cache import cache_directory, make_folder, unwritable
+from compatcheck.lab.environments.installed import hash_installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -69,6 +70,14 @@ class Interpreter:
         for one in distributions(path=list(self.paths)) if self.paths else ():
             if canonicalize_name(one.metadata["Name"] or "") in self.requested:
                 yield from (Path(str(one.locate_file(file))) for file in one.files or () if file.suffix == ".py")
+
+    def contents(self) -> dict[str, str]:
+        """Return distribution → digest of its files of Python, of all that is laid over the interpreter."""
+        return {
+            canonicalize_name(one.metadata["Name"]): hash_installed(one, suffix=".py")
+            for one in (distributions(path=list(self.paths)) if self.paths else ())
+            if one.metadata["Name"]
+        }
 
     def environment(self) -> dict[str, str]:
         """Return the variables of a process of it: no network for the libraries, no compiling, one thread."""
