@@ -8,7 +8,7 @@ from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.lab.holding import attribute
-from compatcheck.lab.recheck import recheck
+from compatcheck.lab.rechecking import recheck
 from compatcheck.lab.release_series import Series, SeriesChange
 
 if TYPE_CHECKING:
