@@ -36,7 +36,7 @@ def recheck(laboratory: Laboratory, changes: Sequence[SeriesChange], tasks: Sequ
 
     Args:
         laboratory: has measured both.
-        changes: what grew, the package's own.
+        changes: what grew, the package's own or doubtful.
         tasks: of each, by which it was measured.
     """
     if not changes:
@@ -44,17 +44,21 @@ def recheck(laboratory: Laboratory, changes: Sequence[SeriesChange], tasks: Sequ
     before, after = changes[0].before, changes[0].after
     sides = [laboratory.interpreter(version) for version in (before, after)]
     unknown = {id(task): find_unknown_options(task.parameters, *sides) for task in tasks}
-    beside = [before if one.shown_held is None else one.shown_held.beside for one in changes]
-    longer: dict[str, dict[int, Task]] = {}
+    beside = [None if one.shown_held is None else one.shown_held.beside for one in changes]
+    longer: dict[str | None, dict[int, Task]] = {}
     for task, side in zip(tasks, beside, strict=True):
         if LENGTH in task.parameters and not unknown[id(task)]:
             longer.setdefault(side, {})[id(task)] = lengthen(task)
-    pairs: dict[tuple[str, int], HeldPair] = {}
-    for side, several in longer.items():
-        moved = next(one.attribution.moved for one in changes if one.attribution is not None)
-        measured = measure_held(laboratory, before, after, list(several.values()), side, moved)
-        for key, one, other in zip(several, *measured, strict=True):
-            pairs[side, key] = HeldPair(beside=side, before=one, after=other)
+    pairs: dict[tuple[str | None, int], HeldPair] = {}
+    for side, runs in longer.items():
+        several = list(runs.values())
+        if side is None:
+            measured = [laboratory.measure(version, several) for version in (before, after)]
+        else:
+            moved = next(one.attribution.moved for one in changes if one.attribution is not None)
+            measured = measure_held(laboratory, before, after, several, side, moved)
+        for key, one, other in zip(runs, *measured, strict=True):
+            pairs[side, key] = HeldPair(beside=side or "", before=one, after=other)
     found = []
     for change, task, side in zip(changes, tasks, beside, strict=True):
         pair = pairs.get((side, id(task)))

@@ -100,7 +100,8 @@ def attribute_changes(
         for index, attribution in zip(chosen, attribute(laboratory, before, after, wanted, shown), strict=True):
             found[index] = replace(changes[index], attribution=attribution)
         # What a prediction judges needs no second look.
-        grown = [i for i in chosen if found[i].is_own and found[i].difference > 0 and found[i].series.predicted is None]
+        grown = [i for i in chosen if found[i].difference > 0 and found[i].series.predicted is None]
+        grown = [index for index in grown if found[index].is_own or found[index].is_doubtful]
         several = [found[index] for index in grown]
         seconds = recheck(laboratory, several, [task_of(one.series, tasks) for one in several])
         for index, second in zip(grown, seconds, strict=True):

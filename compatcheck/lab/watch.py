@@ -66,17 +66,13 @@ class Look:
 
     @property
     def dropped(self) -> tuple[SeriesChange, ...]:
-        """What grew by the package's own doing, and only in this run."""
-        return tuple(one for one in self.changes if one.recheck and not one.recheck.holds and is_growth(one))
+        """What grew in this run alone."""
+        return tuple(change for change in self.changes if not change.lasts and is_growth(change))
 
     @property
     def doubtful(self) -> tuple[SeriesChange, ...]:
         """What grew, and may be the package's own or that of what came with it."""
-        return tuple(
-            change
-            for change in self.changes
-            if change.attribution is not None and change.attribution.cause in {"both", "unknown"} and is_growth(change)
-        )
+        return tuple(change for change in self.changes if change.is_doubtful and is_growth(change))
 
     @property
     def measured(self) -> bool:

@@ -102,6 +102,20 @@ def test_an_option_that_the_older_release_reads_over_makes_another_run(
     assert ("no flag" in ran.out) is (code == 0)
 
 
+def test_what_is_not_told_from_a_neighbour_is_looked_at_twice_too(watch: Tool, index: Path) -> None:
+    pack(index, "helper", "2.0", "NEW = True\n")
+    publish(index, ("1.0", "1024 * length"), ("2.0", "1024 * 128"))
+    for version, held, helper, wants in (
+        ("1.0", "1024 * length", "1.0", "not hasattr(helper, 'NEW')"),
+        ("2.0", "1024 * 128", "2.0", "helper.NEW"),
+    ):
+        module = f"import helper\nassert {wants}\n\ndef hold(length, options):\n    return {held}\n"
+        pack(index, "leaky", version, module, (f"helper=={helper}",))
+    ran = watch()
+    assert ran.code == 0, ran.err
+    assert "no flag: with rows 8 times as long 256.0 KiB → 128.0 KiB: the change does not last" in ran.out
+
+
 def test_a_sweep_says_it_and_drafts_nothing(base: Base, index: Path, rows: str, tmp_path: Path) -> None:
     publish(index, ("1.0", "1024 * length"), ("2.0", "1024 * 128"))
     arguments = ("sweep", rows, "--package", "leaky", "--python", base.python, "--exclude-newer", "never", "-q")
