@@ -65,17 +65,18 @@ class Look:
 
     @property
     def grown(self) -> tuple[SeriesChange, ...]:
-        """What grew, and is the package's own."""
+        """What grew, is the package's own, and lasts."""
         return tuple(change for change in self.changes if change.is_own and is_growth(change))
+
+    @property
+    def dropped(self) -> tuple[SeriesChange, ...]:
+        """What grew in this run alone."""
+        return tuple(change for change in self.changes if not change.lasts and is_growth(change))
 
     @property
     def doubtful(self) -> tuple[SeriesChange, ...]:
         """What grew, and may be the package's own or that of what came with it."""
-        return tuple(
-            change
-            for change in self.changes
-            if change.attribution is not None and change.attribution.cause in {"both", "unknown"} and is_growth(change)
-        )
+        return tuple(change for change in self.changes if change.is_doubtful and is_growth(change))
 
     @property
     def measured(self) -> bool:

@@ -137,6 +137,16 @@ def test_pre_releases_are_looked_at_where_they_are_asked_for(watch: Watch, index
     assert "leaky 1.0 -> 2.0: " in ran.out
 
 
+def test_a_threshold_of_ones_own_bisects_what_goes_from_bad_to_worse(base: Base, index: Path, probe: str) -> None:
+    publish(index, ("1.0", 4, "1.0"), ("1.1", 4, "1.0"), ("1.2", 8, "1.0"))
+    options = ("--package", "leaky", "--python", base.python, "--exclude-newer", "never", "-q", "--format", "json")
+    found = json.loads(run("bisect", probe, *options, "--threshold", "5").out)
+    assert [(one["kind"], one["before"], one["after"]) for one in found["transitions"]] == [
+        ("introduced", "1.1", "1.2")
+    ]
+    assert json.loads(run("bisect", probe, *options).out)["transitions"] == [], "every release is bad by the prediction"
+
+
 def test_new_releases_that_cannot_be_measured_are_exit_3(watch: Watch, index: Path) -> None:
     publish(index, ("1.0", 8, "1.0"), ("2.0", 8, "9.9"))
     assert watch().code == 3
