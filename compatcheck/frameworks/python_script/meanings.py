@@ -52,6 +52,8 @@ _LORA = {
 """Keywords of LoraConfig and the names they have as script arguments."""
 _OF_PEFT = {"r": 8, "lora_dropout": 0.0}
 """What ``LoraConfig`` takes where nobody says otherwise (peft 0.3.0, 0.21.2): TRL's own options have other defaults."""
+_CAST = "autocast_adapter_dtype"
+"""Keyword of ``peft.get_peft_model``: whether it makes adapters in 16 bit float32."""
 _LOADING = {
     "torch_dtype",
     "dtype",
@@ -444,7 +446,13 @@ def _take_wrapped(call: Call, found: Findings) -> None:
         if not call.is_open and not towers and usual_ones:
             found.state("program.calls_4bit_linears", "lora_dropout", value=False, call=call)
         _take_fast_checkpointing(call, found)
-    elif not found.objects.is_lora([*call.node.args[1:], *(word.value for word in call.node.keywords)], call.scope):
+        return
+    cast = call.keywords.get(_CAST)
+    if cast is not None and cast.why is not None:
+        found.unresolved.append(Unresolved(f"training.{_CAST}", _CAST, cast.why))
+    elif cast is not None:
+        found.state(f"training.{_CAST}", _CAST, bool(cast.value), call)
+    if not found.objects.is_lora([*call.node.args[1:], *(word.value for word in call.node.keywords)], call.scope):
         found.open(call, ADAPTERS, "gives the model adapters in a way that is not read")
     elif call.condition is not None:
         found.open(call, ADAPTERS, f"gives the model adapters only if {call.condition}", since=math.inf)
