@@ -129,6 +129,8 @@ class Findings:
         """Keys whose value nobody can tell and that the script computes itself: no command line says what they hold."""
         self.of_loading: set[str] = set()
         """Keys that transformers takes where it loads the model."""
+        self.of_quantization: set[str] = set()
+        """Keys that a configuration of a quantization states: they have the names of older ones of the loading."""
         self.values: dict[str, Given] = {}
         self.accelerate: dict[str, Given] = {}
         self.lightning = Lightning()
@@ -293,6 +295,7 @@ def _take_adapter(call: Call, found: Findings) -> None:
 def _take_quantization(call: Call, found: Findings) -> None:
     if not any(key.startswith("load_in_") for key in call.keywords):
         _leave_open(call, ("load_in_4bit", "load_in_8bit"), found)
+    found.of_quantization |= call.keywords.keys()
     for key, given in call.keywords.items():
         if key == "load_in_4bit" and not call.is_open:
             _take_four_bits(call, given, found)

@@ -416,7 +416,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         gaps=(*main.gaps, *found.gaps),
         calls=found.calls,
         of_code=frozenset(known.keys() | found.of_code),
-        of_others=frozenset(found.of_loading - found.of_arguments),
+        of_others=frozenset(found.of_loading - found.of_arguments - found.of_quantization),
         table={key: meanings for key, meanings in main.table.items() if _is_taken(key, meanings, found)},
         own_options=frozenset(script.options.values.keys() & script.names() if script.options and launched else ()),
     )

@@ -156,6 +156,17 @@ def test_a_program_that_a_release_is_without_is_none_of_it(rules: RuleSet, versi
         ("dtype=torch.bfloat16", {"trl": "0.20.0", "transformers": "4.55.0"}, "unknown to transformers 4.55.0"),
         ("load_in_4bit=True", {"trl": "0.20.0", "transformers": "4.55.0"}, None),
         ("load_in_4bit=True", {"trl": "1.10.0", "transformers": "5.0.0"}, "unknown to transformers 5.0.0"),
+        # the configuration's own word, which stays
+        (
+            "quantization_config=BitsAndBytesConfig(load_in_4bit=True)",
+            {"trl": "1.10.0", "transformers": "5.0.0"},
+            None,
+        ),
+        (
+            "quantization_config=BitsAndBytesConfig(load_in_8bit=True)",
+            {"trl": "1.10.0", "transformers": "5.0.0"},
+            None,
+        ),
     ],
 )
 def test_what_loads_a_model_takes_what_its_own_release_has(
@@ -163,7 +174,7 @@ def test_what_loads_a_model_takes_what_its_own_release_has(
 ) -> None:
     script = tmp_path / "train.py"
     script.write_text(
-        "import torch\nfrom transformers import AutoModelForCausalLM\nfrom trl import SFTConfig, SFTTrainer\n"
+        "import torch\nfrom transformers import AutoModelForCausalLM, BitsAndBytesConfig\nfrom trl import SFTConfig, SFTTrainer\n"
         f'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-8B", {argument})\n'
         'SFTTrainer(model=model, args=SFTConfig(output_dir="out")).train()\n'
     )
