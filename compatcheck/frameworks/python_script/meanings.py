@@ -501,8 +501,22 @@ def _take_model(call: Call, found: Findings) -> None:
     _take_engine(call, found)
     _take_fast(call, found)
     _take_loading(call, found)
+    if not call.is_open and call.condition is None and not call.owner.startswith("Fast"):
+        _take_left_out(call, found)
     if not call.is_open and not _NAMES_ATTENTION.search(ast.unparse(found.objects.script.tree)):
         found.of_code.add("attn_implementation")  # whatever a command says, for nobody hands it on
+
+
+def _take_left_out(call: Call, found: Findings) -> None:
+    """Take that a model is loaded by a call that is seen whole: what it leaves out is transformers' own choice."""
+    found.statements[_LOADED] = (Statement(None, f"({_LOADED})", value=True), call.line)
+    if "device_map" not in call.keywords and not _PLACES.search(ast.unparse(found.objects.script.tree)):
+        found.state("model.device_map", f"({_LOADED})", None, call)
+
+
+_LOADED = "from_pretrained"
+_PLACES = re.compile(r"set_default_device|torch\.device\(.*:$", re.MULTILINE)
+"""What a script has that places a model where no device map does."""
 
 
 def _take_loading(call: Call, found: Findings) -> None:

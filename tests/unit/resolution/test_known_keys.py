@@ -161,6 +161,11 @@ def test_a_program_that_a_release_is_without_is_none_of_it(rules: RuleSet, versi
             {"trl": "1.10.0", "transformers": "5.0.0"},
             None,
         ),
+        (
+            "quantization_config=BitsAndBytesConfig(load_in_8bit=True)",
+            {"trl": "1.10.0", "transformers": "5.0.0"},
+            None,
+        ),
     ],
 )
 def test_what_loads_a_model_takes_what_its_own_release_has(
