@@ -427,10 +427,23 @@ def _take_wrapped(call: Call, found: Findings) -> None:
         if not call.is_open and not towers and usual_ones:
             found.state("program.calls_4bit_linears", "lora_dropout", value=False, call=call)
         _take_fast_checkpointing(call, found)
-    elif not found.objects.is_lora([*call.node.args[1:], *(word.value for word in call.node.keywords)], call.scope):
+        return
+    _take_adapter_dtype(call, found)
+    if not found.objects.is_lora([*call.node.args[1:], *(word.value for word in call.node.keywords)], call.scope):
         found.open(call, ADAPTERS, "gives the model adapters in a way that is not read")
     elif call.condition is not None:
         found.open(call, ADAPTERS, f"gives the model adapters only if {call.condition}", since=math.inf)
+
+
+def _take_adapter_dtype(call: Call, found: Findings) -> None:
+    fact, key = "training.autocast_adapter_dtype", "autocast_adapter_dtype"
+    given = call.keywords.get(key)
+    if given is None:
+        return
+    if given.why is None:
+        found.state(fact, key, value=bool(given.value), call=call)
+    else:
+        found.unresolved.append(Unresolved(fact, key, given.why))
 
 
 def _targets_of(call: Call) -> Given:
