@@ -178,7 +178,15 @@ def test_a_remedy_that_is_the_plan_is_not_said_twice() -> None:
         FindingRemedy(f"to {one}", None, "safe", releases=(("deepspeed", one),)) for one in ("0.16.8", "0.15.4")
     )
     change = Change(
-        VERSION, "deepspeed", "0.16.4", "0.16.8", frozenset({finding.subject}), PATCH_RELEASE, (0,), "", release="0.16.8"
+        VERSION,
+        "deepspeed",
+        "0.16.4",
+        "0.16.8",
+        frozenset({finding.subject}),
+        PATCH_RELEASE,
+        (0,),
+        "",
+        release="0.16.8",
     )
     plan = Plan((finding.subject,), (change,), (), Resolution(NOT_CHECKED), (finding,), ())
     (after,) = agree_with(plan, [finding._replace(remedies=(down, up))])
