@@ -1,10 +1,10 @@
 """Search changes after which nothing fails: the nearest good value of each lever, then pairs that help only together.
 
-A lever is a package or a setting; its changes are looked at from the nearest to the farthest, and the first one that clears what
-the findings blame the lever for is its step. Of a series that is not its own the first and the last release are looked at before
-the others: where these change nothing, so do those. The best steps are made one upon the other. Where none helps, each lever is moved
-first though it helps nothing by itself, and what fails then is cleared in the same way. Every combination is judged whole, and at
-the end no change is left that could be taken back.
+A lever is a package or a setting; its changes are looked at from the nearest to the farthest, and the first one that clears
+what the findings blame the lever for is its step. Of a series that is not its own the first and the last release are looked at
+before the others: where these change nothing, so do those. The best steps are made one upon the other. Where none helps, each
+lever is moved first though it helps nothing by itself, and what fails then is cleared in the same way. Every combination is
+judged whole, and at the end no change is left that could be taken back.
 """
 
 from __future__ import annotations
