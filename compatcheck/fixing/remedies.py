@@ -189,11 +189,14 @@ def agree_with(plan: Plan, findings: Sequence[Finding]) -> tuple[Finding, ...]:
         if not goes(finding):
             return finding
         settings = tuple(fact for change in plan.changes for fact in change.facts)
+        steps = {*moves.items(), *settings}
         if changing and all(map(agrees, changing)):
-            steps = {*moves.items(), *settings}
             planned_first = sorted(finding.remedies, key=lambda one: not {*one.releases, *one.settings} & steps)
             return finding._replace(remedies=tuple(planned_first))
         kept = () if finding.is_about_fit else tuple(remedy for remedy in finding.remedies if agrees(remedy))
+        same = [remedy for remedy in kept if {*remedy.releases, *remedy.settings} == steps]
+        if same:  # the plan is one of them
+            return finding._replace(remedies=(*same, *(remedy for remedy in kept if remedy not in same)))
         words = ", ".join(change.instruction for change in plan.changes)
         command = install_command(plan.changes)
         safety = "safe" if all(change.safe for change in plan.changes) else "unsafe"

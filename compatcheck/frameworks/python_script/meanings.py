@@ -52,8 +52,6 @@ _LORA = {
 """Keywords of LoraConfig and the names they have as script arguments."""
 _OF_PEFT = {"r": 8, "lora_dropout": 0.0}
 """What ``LoraConfig`` takes where nobody says otherwise (peft 0.3.0, 0.21.2): TRL's own options have other defaults."""
-_CAST = "autocast_adapter_dtype"
-"""Keyword of ``peft.get_peft_model``: whether it makes adapters in 16 bit float32."""
 _LOADING = {
     "torch_dtype",
     "dtype",
@@ -447,11 +445,7 @@ def _take_wrapped(call: Call, found: Findings) -> None:
             found.state("program.calls_4bit_linears", "lora_dropout", value=False, call=call)
         _take_fast_checkpointing(call, found)
         return
-    cast = call.keywords.get(_CAST)
-    if cast is not None and cast.why is not None:
-        found.unresolved.append(Unresolved(f"training.{_CAST}", _CAST, cast.why))
-    elif cast is not None:
-        found.state(f"training.{_CAST}", _CAST, bool(cast.value), call)
+    _state_literal(call, found, "autocast_adapter_dtype", "training.autocast_adapter_dtype")
     if not found.objects.is_lora([*call.node.args[1:], *(word.value for word in call.node.keywords)], call.scope):
         found.open(call, ADAPTERS, "gives the model adapters in a way that is not read")
     elif call.condition is not None:
