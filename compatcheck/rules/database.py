@@ -9,12 +9,12 @@ name. A rule about a package that is not there costs nothing, one about other re
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
-from operator import and_
+from operator import and_, or_
 from typing import Any, BinaryIO, NamedTuple
 
 from compatcheck.core.errors import RuleError
 from compatcheck.core.source import Source
-from compatcheck.core.versions import Bounds, Membership, Verdict, contains, judge
+from compatcheck.core.versions import Bounds, Membership, Verdict, allowed_releases, contains, judge
 from compatcheck.rules.expression import Code
 
 FORMAT = 4
@@ -225,8 +225,9 @@ class RuleSet:
         """Take the databases; data sections of a later one win."""
         self.databases = databases
         self._judged: dict[tuple[str, str, int], tuple[Bounds, Verdict]] = {}
-        self._held: dict[tuple[str, int], tuple[Bounds | str, int]] = {}
-        self._sides: dict[tuple[str, ...], int] = {}
+        self._allowed: dict[tuple[str, str], int | None] = {}
+        self._splits: dict[tuple[str, int], tuple[Bounds, tuple[int, int]]] = {}
+        self._sides: dict[tuple[str, ...], tuple[int, int]] = {}
         self._contained: dict[tuple[str, int], tuple[Bounds, Membership]] = {}
         self._dates: dict[str, Mapping[str, str]] = {}
 
@@ -291,16 +292,31 @@ class RuleSet:
     def judge(self, bounds: Bounds, package: str, specifier: str) -> Verdict:
         """Tell how many of the known releases of a package that a requirement allows lie in a range, as `versions.judge`.
 
-        Many subjects ask the same; an answer is kept with its range, so that no other takes the range's place.
+        Many subjects ask the same, and many ranges share their bounds.
 
         Raises:
             InvalidSpecifierError: ``specifier`` is not PEP 440.
         """
+        allowed = self._allow(package, specifier)
+        if allowed is not None:
+            inside, outside = self._split(bounds, package)
+            if not allowed & ~inside:
+                return "all"
+            return "some" if allowed & ~outside else "none"
         key = package, specifier, id(bounds)
         kept = self._judged.get(key)
         if kept is None:
             kept = self._judged[key] = bounds, judge(bounds, specifier, self.releases(package))
         return kept[1]
+
+    def _allow(self, package: str, specifier: str) -> int | None:
+        """Return the known releases that a requirement allows, as `held`; None where it allows none of them, or others too."""
+        key = package, specifier
+        if key not in self._allowed:
+            bits = {name: 1 << place for place, name in enumerate(self.releases(package))}
+            allowed = allowed_releases(specifier, bits)
+            self._allowed[key] = sum(bits[name] for name in allowed) or None if bits.keys() >= set(allowed) else None
+        return self._allowed[key]
 
     def contains(self, bounds: Bounds, version: str) -> Membership:
         """Tell whether a range holds a version, as `versions.contains`; kept as by `judge`."""
@@ -310,23 +326,32 @@ class RuleSet:
         return kept[1]
 
     def held(self, bounds: Bounds | str, package: str) -> int:
-        """Return the known releases of a package that lie in a range, the oldest as the lowest bit; kept as by `judge`."""
-        kept = self._held.get((package, id(bounds)))
+        """Return the known releases of a package that lie in a range, the oldest as the lowest bit."""
+        return (1 << len(self.releases(package))) - 1 if isinstance(bounds, str) else self._split(bounds, package)[0]
+
+    def _split(self, bounds: Bounds, package: str) -> tuple[int, int]:
+        """Return the known releases of a package in a range and those outside; a build of a bound's own is on neither side.
+
+        An answer is kept with its range, so that no other takes the range's place.
+        """
+        kept = self._splits.get((package, id(bounds)))
         if kept is None:
-            found = every = (1 << len(self.releases(package))) - 1
-            if not isinstance(bounds, str):
-                found = 0
-                for clauses in bounds:
-                    found |= reduce(and_, (self._held_by(package, *clause) for clause in clauses), every)
-            kept = self._held[package, id(bounds)] = bounds, found
+            every = (1 << len(self.releases(package))) - 1
+            inside, outside = 0, every
+            for clauses in bounds:
+                sides = [self._sides_of(package, *clause) for clause in clauses]
+                inside |= reduce(and_, (yes for yes, _ in sides), every)
+                outside &= reduce(or_, (no for _, no in sides), 0)
+            kept = self._splits[package, id(bounds)] = bounds, (inside, outside)
         return kept[1]
 
-    def _held_by(self, package: str, *clause: str) -> int:
-        """Return the known releases on one side of a bound, which many ranges share."""
+    def _sides_of(self, package: str, *clause: str) -> tuple[int, int]:
+        """Return the known releases on the two sides of a bound, which many ranges share."""
         key = package, *clause
         if key not in self._sides:
-            bits = ("1" if contains([[clause]], name) == "yes" else "0" for name in reversed(self.releases(package)))
-            self._sides[key] = int("".join(bits) or "0", 2)
+            answers = [contains([[clause]], name) for name in reversed(self.releases(package))]
+            yes, no = ("".join("1" if one == side else "0" for one in answers) for side in ("yes", "no"))
+            self._sides[key] = int(yes or "0", 2), int(no or "0", 2)
         return self._sides[key]
 
     def dates(self, package: str) -> Mapping[str, str]:
