@@ -65,6 +65,7 @@ FOUND = {
     "launch script, nodes of a variable": ("launch_script", b"NNODES=" + DIGITS + b" swift sft --model a"),
     "launch script, Hydra": ("launch_script", b"python -m verl.trainer.main_ppo data.train_batch_size=" + DIGITS),
     "conda list, blank lines": ("conda_list", b"# packages in environment at /a:\n" + b"\n" * 150_000 + b"torch 2.5 py"),
+    "Hydra, a default that is no value": ("hydra", b"a=${oc.select:b,{c}}\nd=${add:1,{e}}\nf=${mul:'g,2}"),
     "facts, packages that are one word": ("configuration", b"compatcheck: 1\npackages: ."),
     "facts, a package without a name": ("configuration", b"compatcheck: 1\npackages: {1}"),
     "facts, a package without a release": ("configuration", b"compatcheck: 1\npackages: {torch: [1]}"),
