@@ -8,14 +8,13 @@ name. A rule about a package that is not there costs nothing, one about other re
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import reduce
-from operator import and_, or_
 from typing import Any, BinaryIO, NamedTuple
 
 from compatcheck.core.errors import RuleError
 from compatcheck.core.source import Source
-from compatcheck.core.versions import Bounds, Membership, Verdict, allowed_releases, contains, judge
+from compatcheck.core.versions import Bounds, Membership, Verdict, contains, judge
 from compatcheck.rules.expression import Code
+from compatcheck.rules.release_bits import ReleaseBits
 
 FORMAT = 4
 INDEPENDENT = "*"
@@ -225,9 +224,7 @@ class RuleSet:
         """Take the databases; data sections of a later one win."""
         self.databases = databases
         self._judged: dict[tuple[str, str, int], tuple[Bounds, Verdict]] = {}
-        self._allowed: dict[tuple[str, str], int | None] = {}
-        self._splits: dict[tuple[str, int], tuple[Bounds, tuple[int, int]]] = {}
-        self._sides: dict[tuple[str, ...], tuple[int, int]] = {}
+        self._known: dict[str, ReleaseBits] = {}
         self._contained: dict[tuple[str, int], tuple[Bounds, Membership]] = {}
         self._dates: dict[str, Mapping[str, str]] = {}
 
@@ -297,26 +294,14 @@ class RuleSet:
         Raises:
             InvalidSpecifierError: ``specifier`` is not PEP 440.
         """
-        allowed = self._allow(package, specifier)
-        if allowed is not None:
-            inside, outside = self._split(bounds, package)
-            if not allowed & ~inside:
-                return "all"
-            return "some" if allowed & ~outside else "none"
+        known = self._bits(package).judge(bounds, specifier)
+        if known is not None:
+            return known
         key = package, specifier, id(bounds)
         kept = self._judged.get(key)
         if kept is None:
             kept = self._judged[key] = bounds, judge(bounds, specifier, self.releases(package))
         return kept[1]
-
-    def _allow(self, package: str, specifier: str) -> int | None:
-        """Return the known releases that a requirement allows, as `held`; None where it allows none of them, or others too."""
-        key = package, specifier
-        if key not in self._allowed:
-            bits = {name: 1 << place for place, name in enumerate(self.releases(package))}
-            allowed = allowed_releases(specifier, bits)
-            self._allowed[key] = sum(bits[name] for name in allowed) or None if bits.keys() >= set(allowed) else None
-        return self._allowed[key]
 
     def contains(self, bounds: Bounds, version: str) -> Membership:
         """Tell whether a range holds a version, as `versions.contains`; kept as by `judge`."""
@@ -327,32 +312,14 @@ class RuleSet:
 
     def held(self, bounds: Bounds | str, package: str) -> int:
         """Return the known releases of a package that lie in a range, the oldest as the lowest bit."""
-        return (1 << len(self.releases(package))) - 1 if isinstance(bounds, str) else self._split(bounds, package)[0]
+        known = self._bits(package)
+        return known.every if isinstance(bounds, str) else known.split(bounds)[0]
 
-    def _split(self, bounds: Bounds, package: str) -> tuple[int, int]:
-        """Return the known releases of a package in a range and those outside; a build of a bound's own is on neither side.
-
-        An answer is kept with its range, so that no other takes the range's place.
-        """
-        kept = self._splits.get((package, id(bounds)))
-        if kept is None:
-            every = (1 << len(self.releases(package))) - 1
-            inside, outside = 0, every
-            for clauses in bounds:
-                sides = [self._sides_of(package, *clause) for clause in clauses]
-                inside |= reduce(and_, (yes for yes, _ in sides), every)
-                outside &= reduce(or_, (no for _, no in sides), 0)
-            kept = self._splits[package, id(bounds)] = bounds, (inside, outside)
-        return kept[1]
-
-    def _sides_of(self, package: str, *clause: str) -> tuple[int, int]:
-        """Return the known releases on the two sides of a bound, which many ranges share."""
-        key = package, *clause
-        if key not in self._sides:
-            answers = [contains([[clause]], name) for name in reversed(self.releases(package))]
-            yes, no = ("".join("1" if one == side else "0" for one in answers) for side in ("yes", "no"))
-            self._sides[key] = int(yes or "0", 2), int(no or "0", 2)
-        return self._sides[key]
+    def _bits(self, package: str) -> ReleaseBits:
+        known = self._known.get(package)
+        if known is None:
+            known = self._known[package] = ReleaseBits(self.releases(package))
+        return known
 
     def dates(self, package: str) -> Mapping[str, str]:
         """Return release → ISO date of its first upload, as far as the snapshot knows them."""
