@@ -16,7 +16,6 @@ every version.
 from __future__ import annotations
 
 import operator
-from bisect import bisect_left
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
@@ -412,40 +411,7 @@ def _beyond(specifier: str, known: Iterable[str]) -> tuple[str, ...]:
 _MAX_RELEASE = 10**6
 
 
-def nearest_release(
-    bounds: Bounds, version: str, releases: Sequence[str], *, above: bool, allowed: Bounds | None = None
-) -> str | None:
-    """Find the final release nearest to a version, below or above it, that a range does not hold.
-
-    Args:
-        bounds: the compiled range of a rule.
-        version: the version to look around.
-        releases: the known releases, oldest first.
-        above: look for a newer release, else for an older one.
-        allowed: a range the found release must lie in.
-
-    Returns:
-        The release; None where there is none or where ``version`` is not PEP 440.
-    """
-    here = _order_of(version)
-    if here is None:
-        return None
-    finals = _select_finals(tuple(releases))
-    split = bisect_left(finals, here, key=lambda release: plain_release(release) or ((), 0))
-    for release in finals[split:] if above else reversed(finals[:split]):
-        good = contains(bounds, release) == "no" and (allowed is None or contains(allowed, release) == "yes")
-        if good and plain_release(release) != here:
-            return release
-    return None
-
-
-@lru_cache(maxsize=64)  # every remedy about a package asks
-def _select_finals(releases: tuple[str, ...]) -> list[str]:
-    """Select final and post releases cheaply: digits and dots, and perhaps ``.post1``."""
-    return [release for release in releases if release.replace(".post", "").replace(".", "").isdigit()]
-
-
-def _order_of(text: str) -> tuple[tuple[int, ...], float] | None:
+def order_of(text: str) -> tuple[tuple[int, ...], float] | None:
     """Return a key that orders a version among final and post releases; a pre-release stands just before its release."""
     plain = plain_release(text.strip().partition("+")[0])
     if plain is not None:

@@ -294,7 +294,7 @@ class RuleSet:
         Raises:
             InvalidSpecifierError: ``specifier`` is not PEP 440.
         """
-        known = self._bits(package).judge(bounds, specifier)
+        known = self.known(package).judge(bounds, specifier)
         if known is not None:
             return known
         key = package, specifier, id(bounds)
@@ -312,10 +312,11 @@ class RuleSet:
 
     def held(self, bounds: Bounds | str, package: str) -> int:
         """Return the known releases of a package that lie in a range, the oldest as the lowest bit."""
-        known = self._bits(package)
+        known = self.known(package)
         return known.every if isinstance(bounds, str) else known.split(bounds)[0]
 
-    def _bits(self, package: str) -> ReleaseBits:
+    def known(self, package: str) -> ReleaseBits:
+        """Return the known releases of a package as bits."""
         known = self._known.get(package)
         if known is None:
             known = self._known[package] = ReleaseBits(self.releases(package))

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from functools import reduce
+from itertools import accumulate
 from operator import and_, or_
 from typing import TYPE_CHECKING
 
-from compatcheck.core.versions import OPERATORS, allowed_releases, contains, plain_release
+from compatcheck.core.versions import OPERATORS, allowed_releases, contains, order_of, plain_release
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from compatcheck.core.versions import Bounds, Verdict
 
@@ -27,16 +28,30 @@ class ReleaseBits:
         """Take the releases, oldest first."""
         self.names = names
         self.every = (1 << len(names)) - 1
-        plain = [plain_release(name) for name in names]
-        keys = [key for key in plain if key is not None]
-        ordered = keys == sorted(keys)
-        self._keys = keys if ordered else []
-        self._places = [place for place, key in enumerate(plain) if key is not None and ordered]
-        self._others = [place for place, key in enumerate(plain) if key is None or not ordered]
-        self._plain = self.every - sum(1 << place for place in self._others)
+        keyed = [(key, place) for place, name in enumerate(names) if (key := plain_release(name)) is not None]
+        keyed.sort()
+        self._keys = [key for key, _ in keyed]
+        self._places = [place for _, place in keyed]
+        self._below = list(accumulate((1 << place for place in self._places), or_, initial=0))
+        """The first final and post releases, so many."""
+        self._plain = self._below[-1]
+        self._others = [place for place in range(len(names)) if not self._plain >> place & 1]
         self._sides: dict[tuple[str, ...], tuple[int, int]] = {}
         self._splits: dict[int, tuple[Bounds, tuple[int, int]]] = {}
         self._allowed: dict[str, int | None] = {}
+
+    def beyond(self, version: str, *, above: bool, avoided: Iterable[Bounds], allowed: Bounds) -> Iterator[str]:
+        """Yield the releases above or below a version in a range and outside of others, the nearest first; no pre-release."""
+        here = order_of(version)
+        if here is None:
+            return
+        good = reduce(and_, (self.split(bounds)[1] for bounds in avoided), self.split(allowed)[0])
+        places = (
+            self._places[bisect_right(self._keys, here) :] if above else self._places[: bisect_left(self._keys, here)]
+        )
+        for place in places if above else reversed(places):
+            if good >> place & 1:
+                yield self.names[place]
 
     def judge(self, bounds: Bounds, specifier: str) -> Verdict | None:
         """Tell how many releases that a requirement allows lie in a range, as `versions.judge`.
@@ -92,12 +107,8 @@ class ReleaseBits:
 
     def _hold(self, comparison: str, bound: tuple[tuple[int, ...], int]) -> int:
         """Return the final and post releases on one side of a bound that is one, too."""
-        before, through = self._below(bisect_left(self._keys, bound)), self._below(bisect_right(self._keys, bound))
+        before, through = self._below[bisect_left(self._keys, bound)], self._below[bisect_right(self._keys, bound)]
         if comparison == ">" and bound[1] < 0:  # PEP 440: ">1.0" leaves out 1.0.post1
-            through = self._below(bisect_right(self._keys, (bound[0], _ANY_POST)))
+            through = self._below[bisect_right(self._keys, (bound[0], _ANY_POST))]
         found = {"<": before, "<=": through, ">=": ~before, ">": ~through, "==": through ^ before}
         return self._plain & found.get(comparison, ~(through ^ before))
-
-    def _below(self, number: int) -> int:
-        """Return the first final and post releases, so many."""
-        return self._plain if number == len(self._places) else self._plain & ((1 << self._places[number]) - 1)
