@@ -100,8 +100,9 @@ class Recall:
         while isinstance(node, _Read):
             path.append(node.name)
             ways, there = node.ways, self._look_up(node.name)
-            for value, node in ways:  # nearly always the same object
+            for value, after in ways:  # nearly always the same object
                 if value is there:
+                    node = after
                     break
             else:
                 node = next((after for value, after in ways if value == there), None)
