@@ -28,7 +28,7 @@ _SOURCE = "BASH_SOURCE"
 _SCRIPT = re.compile(r"[^\s]\.(sh|bash|slurm|sbatch)$")
 _OWN_DIRECTORY = re.compile(r"BASH_SOURCE|\$\{?0|pwd|PWD|SLURM_SUBMIT_DIR|--show-toplevel")
 _ENTERED = re.compile(r"\bcd\s+(?:--\s+)?(?=\S*\$)")
-_TOLD = re.compile(r"&&\s*pwd")
+_TOLD = re.compile(r"\n|&&\s*pwd")
 _BENEATH = re.compile(r"(?:/[\w.-]+)+(?=\"?$)")
 
 
@@ -256,7 +256,7 @@ def _name_entered(piece: Piece) -> str:
     entered, told = _ENTERED.search(piece.name), None
     if entered is not None:
         told = _TOLD.search(piece.name, entered.end())
-    if entered is None or told is None:
+    if entered is None or told is None or told[0] == "\n":
         return ""
     words, redirected, _ = piece.name[entered.end() : told.start()].partition(">")
     beneath = _BENEATH.search(re.sub(r"[\d&]$", "", words).rstrip() if redirected else words.rstrip())
