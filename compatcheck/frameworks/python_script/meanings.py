@@ -157,6 +157,8 @@ class Findings:
         self.models: dict[str, Given] = {}
         self.causal: Given | None = None
         """The model that is loaded with a head for causal language modelling."""
+        self.own_model: tuple[str, int] | None = None
+        """The class of the project that loads the model, with its line."""
         self.heads: dict[bool, int] = {}
         """Line of the first model that is loaded with a head of a few labels, and of the first with another one."""
         self.is_plain = False
@@ -482,6 +484,9 @@ def _take_model(call: Call, found: Findings) -> None:
     name = call.positional[0] if call.positional else call.keywords.get("pretrained_model_name_or_path")
     name = name or call.keywords.get("model_name")
     if name is not None:
+        owner = call.node.func.value if isinstance(call.node.func, ast.Attribute) else call.node.func
+        if found.own_model is None and found.objects.is_of_project(owner):
+            found.own_model = call.owner.rpartition(".")[2], call.line
         found.models.setdefault(str(name.value) if name.why is None else "", name)
         found.causal = name if call.owner.endswith("ForCausalLM") else found.causal
         found.heads.setdefault(call.owner.endswith(HEADS), call.line)

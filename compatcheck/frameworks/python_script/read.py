@@ -493,6 +493,9 @@ def _is_taken(key: str, meanings: tuple[Key, ...], found: Findings) -> bool:
     return key in fields or key in found.calls or key in found.values or meanings is SILENT
 
 
+_OF_PROJECT = "is a class of another module, which was not read"
+
+
 def _tell_trainer(found: Findings, trainers: Mapping[str, int]) -> list[Statement]:
     """Say what trains: a trainer of TRL, one that nobody read, or the Trainer itself."""
     told: list[Statement] = []
@@ -507,9 +510,13 @@ def _tell_trainer(found: Findings, trainers: Mapping[str, int]) -> list[Statemen
         found.of_code.add(name)
     elif found.foreign and not found.trainers:
         name, line = next(iter(found.foreign.items()))
-        why = "is a class of another module, which was not read"
-        found.unresolved.append(Unresolved("training.trainer", name, why))
-        found.gaps.append(Gap(found.source._replace(line=line, key=name), why, facts=_OF_TRAINER))
+        found.unresolved.append(Unresolved("training.trainer", name, _OF_PROJECT))
+        found.gaps.append(Gap(found.source._replace(line=line, key=name), _OF_PROJECT, facts=_OF_TRAINER))
+        told.append(Statement("program.unread_release", name, name))
+        found.lines[name] = line
+    elif found.own_model is not None:
+        name, line = found.own_model
+        found.gaps.append(Gap(found.source._replace(line=line, key=name), _OF_PROJECT, facts=KERNELS))
         told.append(Statement("program.unread_release", name, name))
         found.lines[name] = line
     elif found.is_plain and not trainers and found.causal is not None:

@@ -486,3 +486,9 @@ def test_what_loading_patches_decides_where_unsloths_models_with_towers_keep_act
 def test_unsloths_adapters_have_float32_also_on_a_4_bit_base(tmp_path: Path) -> None:
     facts = read(tmp_path, VISION.format(load="", more=""), unsloth="2025.9.1", trl="0.22.2").roles["train"]
     assert facts["program.adapter_dtype"].value == "float32"
+
+
+def test_a_method_that_is_bound_to_a_model_changes_nothing_by_itself() -> None:
+    saved = "(lambda self, *_, **__: get_peft_model_state_dict(self, old())).__get__(model, type(model))"
+    assert changes(f"{HEAD}old = model.state_dict\nmodel.state_dict = {saved}\n{TRAIN}") == []
+    assert changes(f"{HEAD}model.forward = (lambda self: wrap(self)).__get__(model, type(model))\n{TRAIN}") != []
