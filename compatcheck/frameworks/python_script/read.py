@@ -52,7 +52,7 @@ from compatcheck.frameworks.python_script.meanings import (
 )
 from compatcheck.frameworks.python_script.nodes import PARSERS, defaults_of, dotted_name
 from compatcheck.frameworks.python_script.notebook import read_source
-from compatcheck.frameworks.python_script.objects import Kind, Objects, import_lines
+from compatcheck.frameworks.python_script.objects import ADAPTER_CONFIGS, Kind, Objects, import_lines
 from compatcheck.frameworks.python_script.own_options import find_own_options
 from compatcheck.frameworks.python_script.parsed_classes import (
     ParsedClass,
@@ -443,6 +443,10 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         statements.append(
             Statement("run.inputs_require_gradients", "(inputs require gradients)", _gives_gradients(script))
         )
+    elif _trains_as_loaded(found, script):
+        (model,) = found.models.values()
+        found.lines[_NO_ADAPTERS] = model.line
+        statements.append(Statement("training.peft", _NO_ADAPTERS, None))
     yield main._replace(
         reader=reader,
         source=found.source,
@@ -485,6 +489,21 @@ def _gives_gradients(script: Script) -> bool:
         "gradient_checkpointing_enable" in lines
         and lines["gradient_checkpointing_enable"] < lines.get("get_peft_model", 0)
     )
+
+
+_NO_ADAPTERS = "(no adapters)"
+_GIVE_ADAPTERS = {"get_peft_model", "get_peft_config", "PeftModel", "add_adapter", "load_adapter", *ADAPTER_CONFIGS}
+
+
+def _trains_as_loaded(found: Findings, script: Script) -> bool:
+    """Tell whether a Trainer is given a model that is loaded here, and nothing in the script gives it adapters or may."""
+    if len(found.models) != 1 or not found.trainers or found.unread or found.foreign or found.own_model:
+        return False
+    if found.values.keys() & {"use_peft", "peft_config"} or any(
+        "training.peft" in (one.facts or ()) for one in found.changes
+    ):
+        return False
+    return _GIVE_ADAPTERS.isdisjoint(script.names())
 
 
 def _is_taken(key: str, meanings: tuple[Key, ...], found: Findings) -> bool:

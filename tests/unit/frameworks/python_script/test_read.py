@@ -392,3 +392,33 @@ def test_what_a_loading_leaves_out_is_the_librarys_choice(
     stated = subject.roles["train"]
     found = [stated[name].value if name in stated else "unknown" for name in ("model.load_dtype", "model.device_map")]
     assert found == [dtype, device_map]
+
+
+PLAIN = """
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+from lib import prepare, OwnForCausalLM, make_config
+{}
+Trainer(model=model, args=TrainingArguments(output_dir="o")).train()
+"""
+LOADED = 'model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B")'
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        (LOADED, True),
+        (LOADED.replace("model = ", "model = prepare(") + ")", False),
+        (f"{LOADED}\nprepare(model)", False),
+        (f"{LOADED}\nmodel.add_adapter(make_config())", False),
+        (LOADED.replace("AutoModel", "Own"), False),
+        (f"{LOADED}\nother = OwnForCausalLM.from_pretrained('meta-llama/Llama-3.2-1B')", False),
+        (
+            f"{LOADED}\nfrom peft import get_peft_model\nif flag:\n    model = get_peft_model(model, make_config())",
+            False,
+        ),
+    ],
+)
+def test_a_model_that_is_trained_as_it_is_loaded_has_no_adapters(tmp_path: Path, model: str, *, told: bool) -> None:
+    found = facts(read(tmp_path, PLAIN.format(model)))
+    assert ("training.peft" in found) is told
+    assert found.get("training.peft") is None
