@@ -165,7 +165,7 @@ def test_attention_is_open_without_a_model_or_a_release(rules: RuleSet) -> None:
 
 @pytest.mark.parametrize(
     "said",
-    [{"attn_implementation": "kernels-community/flash-attn3"}, {"model_init_kwargs": {"attn_implementation": "paged"}}],
+    [{"attn_implementation": "someone/attention"}, {"model_init_kwargs": {"attn_implementation": "paged"}}],
 )
 def test_attention_that_is_said_in_words_not_known_is_open(rules: RuleSet, said: dict[str, Any]) -> None:
     documents = [
