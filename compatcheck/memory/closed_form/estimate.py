@@ -101,6 +101,8 @@ def estimate_run(run: Run, assumptions: tuple[Assumption, ...] = ()) -> Estimate
         verdict = _doubt_reading(run, verdict, phases)
     if verdict.outcome == "fits" and run.attention_open:
         verdict = _doubt_attention(run, verdict)
+    if verdict.outcome == "fits" and run.keeps_long_rows:
+        verdict = _doubt_limit(run, verdict)
     if run.optimizer is not None and verdict.outcome in {"fits", "marginal"}:  # what does not fit hangs on nothing
         verdict = verdict._replace(least=_least(run))
     return Estimate("closed_form", phases, verdict, assumptions, tuple(_unmodelled(run)))
@@ -214,6 +216,29 @@ def _doubt_lengths(run: Run, verdict: Verdict) -> Verdict:
     return verdict._replace(outcome="marginal", condition=condition, verify=verification(run), unless=_SHORTER)
 
 
+def _doubt_limit(run: Run, verdict: Verdict) -> Verdict:
+    """Return a verdict that does not rest on a limit of tokens which samples are neither cut nor dropped at."""
+
+    def fits(length: int) -> bool:
+        return judge(training_phases(run._replace(sequence=length)), run.limit).outcome == "fits"
+
+    least, most = run.sequence, max(run.sequence, run.positions or _LONGEST)
+    if run.optimizer is None or fits(most):
+        return verdict
+    while most - least > least // 64:
+        middle = (most + least) // 2
+        least, most = (middle, most) if fits(middle) else (least, middle)
+    condition = (
+        f"samples longer than {run.sequence:,} tokens are neither cut nor dropped: it fits where the longest has up to "
+        f"{least:,} tokens"
+    )
+    return verdict._replace(outcome="marginal", condition=condition, verify=verification(run))
+
+
+_LONGEST = 2**20
+"""Tokens that a sample may have where nobody says how many positions the model was built for."""
+
+
 def _condition(phases: tuple[Phase, ...]) -> str:
     size = max((phase.size for phase in phases), key=lambda size: size.expected)
     return (
@@ -284,13 +309,17 @@ def _batches(
 ) -> tuple[tuple[Parts, ...], ...]:
     """Return the instants of the first micro batch and those of a later one, where the longest sequence comes first.
 
-    Gradients and outputs of another micro batch meet shorter sequences only, which are taken to be as long as the middle between
-    the least and the most that they may be.
+    Gradients and outputs of another micro batch meet shorter sequences only (`later_length`).
     """
     if not run.longest_first:
         return ()
-    later = run._replace(sequence=max(1, int(run.sequence * (1 + _SHORTEST) / 2)))
+    later = run._replace(sequence=later_length(run.sequence))
     return (instants(run._replace(first_batch=True), always), instants(later, always))
+
+
+def later_length(longest: int) -> int:
+    """Return the tokens of micro batches after that of the longest: the middle between the least and the most they may have."""
+    return max(1, int(longest * (1 + _SHORTEST) / 2))
 
 
 def _evaluation(run: Run, always: Parts) -> tuple[Phase, ...]:
