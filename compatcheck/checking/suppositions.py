@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import UsageError
 from compatcheck.core.summary import range_text, value_text
-from compatcheck.memory.regressions import is_worse, widen
+from compatcheck.memory.regressions import counts_apart, is_worse, widen
 from compatcheck.rules.values import list_values
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     Find = Callable[[Subject], Sequence[Finding]]
     """Gives the findings on a variant of a run."""
+    Excludes = Callable[[Subject, Finding, Mapping[str, Value]], bool]
+    """Tells whether a run with more stated has no such finding, whatever follows from the statement."""
     Price = Callable[[Subject, Sequence[Finding]], Estimate]
     """Gives what a variant needs with its findings."""
     State = Callable[[Subject, Mapping[str, Value]], Subject]
@@ -33,7 +35,13 @@ _COMES = " (comes with "
 
 
 def suppose_worst(
-    subject: Subject, findings: Sequence[Finding], estimate: Estimate, state: State, find: Find, price: Price
+    subject: Subject,
+    findings: Sequence[Finding],
+    estimate: Estimate,
+    state: State,
+    find: Find,
+    price: Price,
+    excludes: Excludes,
 ) -> Estimate:
     """Leave open whether a run fits that would not where a possible finding about it were certain.
 
@@ -46,6 +54,7 @@ def suppose_worst(
         estimate: what it needs as it is described; one that does not fit cannot get worse.
         state: states more of the run.
         find: matches the run with more stated.
+        excludes: spares what need not be stated in full.
         price: prices it; only where the finding is certain, which most of what is stated makes it not.
     """
     waiting = sorted((one for one in findings if _waits(one)), key=_size, reverse=True)
@@ -53,7 +62,7 @@ def suppose_worst(
     stated: tuple[str, ...] = ()
     for finding in waiting:
         worst = None
-        for words, variant in _suppose(finding, subject, state):
+        for words, variant in _suppose(finding, subject, state, excludes):
             certain, sure = find(variant), (finding.rule_id, finding.role, "affected")
             if not any((one.rule_id, one.role, one.status) == sure for one in certain):
                 continue
@@ -79,10 +88,9 @@ def suppose_worst(
 
 def _waits(finding: Finding) -> bool:
     """Tell whether settings of the run, or unselected extras, alone keep something from being certain that takes memory."""
-    impact = finding.impact
-    if finding.status != "possible" or finding.suppressed is not None or finding.folded or impact is None:
+    if finding.status != "possible" or finding.suppressed is not None or finding.folded or not counts_apart(finding):
         return False
-    if (impact.effect, impact.memory, impact.scope) != ("memory", "device", "rank"):
+    if finding.impact is None or finding.impact.formula is None:  # no statement gives it a size
         return False
     return all(list_values(need) if need.startswith(_SETTINGS) else _COMES in need for need in finding.needs)
 
@@ -93,7 +101,9 @@ def _size(finding: Finding) -> float:
     return float("inf") if size is None else size
 
 
-def _suppose(finding: Finding, subject: Subject, state: State) -> Iterator[tuple[tuple[str, ...], Subject]]:
+def _suppose(
+    finding: Finding, subject: Subject, state: State, excludes: Excludes
+) -> Iterator[tuple[tuple[str, ...], Subject]]:
     """Yield the ways in which everything is stated that a finding waits for, in words and as a variant of the run."""
     extras = [need for need in finding.needs if _COMES in need]
     names = [need for need in finding.needs if _COMES not in need]
@@ -106,5 +116,6 @@ def _suppose(finding: Finding, subject: Subject, state: State) -> Iterator[tuple
     ways = list(product(*map(list_values, names)))
     for values in ways[:_MOST]:
         facts: dict[str, Value] = dict(zip(names, values, strict=True))
-        words = (*brought, *(f"{name} is {value_text(value)}" for name, value in facts.items()))
-        yield words, state(subject, facts)
+        if not excludes(subject, finding, facts):
+            words = (*brought, *(f"{name} is {value_text(value)}" for name, value in facts.items()))
+            yield words, state(subject, facts)

@@ -17,7 +17,7 @@ from compatcheck.core.source import Source
 from compatcheck.core.versions import Bounds, Membership, Verdict, contains, judge
 from compatcheck.rules.expression import Code
 
-FORMAT = 4
+FORMAT = 5
 INDEPENDENT = "*"
 """Index key of rules that depend on no package."""
 INACTIVE = "#inactive"
@@ -57,6 +57,7 @@ class CompiledRule(NamedTuple):
     expected: Code | None
     low: Code | None
     high: Code | None
+    passing: Code | None
     debunks: tuple[str, ...]
     former_ids: tuple[str, ...]
     text: tuple[int, int]
@@ -213,7 +214,7 @@ class Database:
 
 def _rule(record: list[Any]) -> CompiledRule:
     record[5] = tuple(CompiledClause(packages, when) for packages, when in record[5])
-    for index in (16, 17, 18):
+    for index in (17, 18, 19):
         record[index] = tuple(record[index])
     return CompiledRule._make((*record, 0))
 
