@@ -52,7 +52,7 @@ def judge(
     estimate, work = None, len(subject.roles)
     if describes_run(subject):
         from compatcheck.checking.fit import is_beside_peak, price, rate_deciding, state_estimate  # noqa: PLC0415 (only where a run is described)
-        from compatcheck.checking.suppositions import suppose_worst  # noqa: PLC0415 (as above)
+        from compatcheck.checking.suppositions import Means, suppose_worst  # noqa: PLC0415 (as above)
         from compatcheck.matching.memory import Memory  # noqa: PLC0415 (as above)
         from compatcheck.memory.regressions import find_deciding  # noqa: PLC0415 (as above)
         from compatcheck.memory.suggest import overlay  # noqa: PLC0415 (as above)
@@ -73,7 +73,7 @@ def judge(
             estimate = price(subject, found)
             if estimate.verdict.outcome in doubted:
                 state = state or Resolutions(criteria.rules)
-                estimate = suppose_worst(subject, found, estimate, state, find_in_variant, price, excludes)
+                estimate = suppose_worst(subject, found, estimate, Means(state, excludes, find_in_variant, price))
         except UsageError:
             pass  # `compatcheck estimate` says which size makes no sense
         else:

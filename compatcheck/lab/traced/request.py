@@ -224,7 +224,7 @@ def _own_outputs_kept(read: _Reader) -> Value:
 
 
 def _shorter(read: _Reader, mask: str) -> int | None:
-    """Return how long all micro batches but the first are, where the longest sequence comes first; None where they are as long."""
+    """Return how long micro batches after the longest are, where that is the first; None where all are as long."""
     if not read.get("run.longest_first") or read.get("training.sequence_length") is None:
         return None
     if mask != "none":

@@ -187,7 +187,9 @@ def conclude(result: Mapping[str, Any], request: StepRequest, facts: Mapping[str
     settings = allocator_settings(facts)
     free = replay(events, marks, settings)
     last: dict[str, PhasePeak] = {}
-    for phase in free.phases:  # the last step counts, or the highest of micro batches that are not as long as each other
+    for (
+        phase
+    ) in free.phases:  # the last step counts, or the highest of micro batches that are not as long as each other
         if request.program.get("shorter") is None or phase.allocated >= last.get(phase.name, phase).allocated:
             last[phase.name] = phase
     phases = []

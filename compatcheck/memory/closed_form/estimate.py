@@ -315,9 +315,7 @@ def training_phases(run: Run) -> tuple[Phase, ...]:
     )
 
 
-def _batches(
-    run: Run, always: Parts, instants: Callable[[Run, Parts], Instants]
-) -> tuple[Instants, ...]:
+def _batches(run: Run, always: Parts, instants: Callable[[Run, Parts], Instants]) -> tuple[Instants, ...]:
     """Return the instants of the first micro batch and those of a later one, where the longest sequence comes first.
 
     Gradients and outputs of another micro batch meet shorter sequences only (`later_length`).
@@ -550,9 +548,7 @@ def _second_embedding_gradient(run: Run, embedding: float) -> Parts:
     )  # fmt: skip
 
 
-def _phase(
-    name: str, run: Run, instants: Instants, held: Held | None, batches: tuple[Instants, ...] = ()
-) -> Phase:
+def _phase(name: str, run: Run, instants: Instants, held: Held | None, batches: tuple[Instants, ...] = ()) -> Phase:
     """Return the instant with the largest expected size; the range covers that of all instants.
 
     Args:

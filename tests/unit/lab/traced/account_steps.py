@@ -20,6 +20,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 
+LATER = 30
+"""Tokens of all batches but the first."""
+
+
 class Live(TorchDispatchMode):
     """Bytes of storages that operators have returned and that are alive."""
 
