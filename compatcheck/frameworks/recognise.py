@@ -502,8 +502,8 @@ def follow_references(
                         skipped = [entry for entry in skipped if not entry.by_run]  # whose options nobody reads
                 extra.extend(found)
                 decided.update(other for one in found if one.of_code is not None for other, _, _ in one.references)
-                if kind == "program" and references.lacks(name, document):
-                    gaps.append(_unread_script(name, place))
+                if kind == "program":
+                    gaps += references.tell_unread(name, document, place)
                 if kind == "program" and any(gap.anew for one in found for gap in one.gaps):
                     document = _leave_to_code(document)
                 if kind == "program" and any(one.statements for one in found):  # it says what it trains
@@ -529,20 +529,6 @@ def follow_references(
         )
         pending[:0] = extra
     return tuple(result)
-
-
-def _unread_script(name: str, place: Source) -> Gap:
-    """Say that the script which a command starts does not lie here: what it makes of a model is its own."""
-    from compatcheck.frameworks.python_script.changes import (  # noqa: PLC0415 (only where a script is missing)
-        OF_MODEL,
-        OF_OPTIMIZER,
-        OF_STEP,
-        SHARDING,
-    )
-
-    # how states are sharded is told by launchers and by the arguments of the Trainer, which wraps the model itself
-    source = place._replace(key=redact(name))
-    return Gap(source, "is not here, and was not read", facts=(OF_MODEL | OF_OPTIMIZER | OF_STEP) - SHARDING)
 
 
 def _without_defaults(found: Document, document: Document) -> Document:
@@ -625,6 +611,8 @@ class _ReferenceReader:
         self.rules = rules
         self.environ = environ
         self.present = {files.resolve(document.source.path) for document in documents}
+        self.silent: set[str] = set()
+        """Scripts that start something and say nothing of it."""
         self.models: dict[str | None, str | None] = {}
         if any(document.reader == "model" for document in documents):
             self.models[None] = None
@@ -656,6 +644,8 @@ class _ReferenceReader:
             _read_kind(kind, file, self.files, passed) if self.files.exists(file) else _read_shipped(kind, name, place)
         )
         found = found or _read_kind(kind, file, self.files, passed)
+        if kind == "program" and not any(map(_says_of_run, found)) and _starts_something(file, self.files):
+            self.silent.add(real)
         if kind == "config" and any(one.reader in _bases(document.reader) for one in found):
             found = _read_kind(document.reader, file, self.files) or found
         self.present.add(real)
@@ -668,15 +658,22 @@ class _ReferenceReader:
             reason = f"names {name!r}, which is not here: {taken} is assumed"
             yield Skipped(place, reason, "give the file that is meant", passes=True)
 
-    def lacks(self, name: str, document: Document) -> bool:
-        """Tell whether the script that a command starts is one's own, for a library that it calls, and does not lie here.
+    def tell_unread(self, name: str, document: Document, place: Source) -> Iterator[Gap]:
+        """Say that a script which a command starts was not read, or none of its run: what it makes of a model is its own.
 
-        One that lies in the folder of the library itself is the library's.
+        So is one for a library that it calls; one that lies in the folder of the library itself is the library's.
         """
         program = find_program(document.reader)
         if not program.of_scripts or program.packages[0] in os.path.dirname(name).split("/"):
-            return False
-        return not self.files.is_file(self.find("program", name, document)[0])
+            return
+        file, real = self.find("program", name, document)
+        there = self.files.is_file(file)
+        if there and real not in self.silent:
+            return
+        from compatcheck.frameworks.python_script.changes import OF_SCRIPT  # noqa: PLC0415 (only where one is not read)
+
+        why = "hands its run on to code that was not read" if there else "is not here, and was not read"
+        yield Gap(place._replace(key=redact(name)), why, facts=OF_SCRIPT)
 
     def find(self, kind: str, name: str, document: Document) -> tuple[str, str]:
         """Return the path of what a document names, and the same without links; a module may be a package (``__main__.py``)."""
@@ -749,6 +746,18 @@ class _ReferenceReader:
         if role is None:
             return (found,)
         return (found._replace(statements=tuple(entry._replace(role=role) for entry in found.statements)),)
+
+
+def _says_of_run(document: Document) -> bool:
+    """Tell whether a script says more of its run than what classes of arguments have for fields that are left out."""
+    said = document.statements, document.doubtful, document.gaps, document.unresolved, document.references
+    return not document.of_fields and any(said)
+
+
+def _starts_something(file: str, files: Files) -> bool:
+    from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for Python scripts)
+
+    return python_script.starts_something(file, files)
 
 
 def _composing(file: str, files: Files) -> frozenset[str]:

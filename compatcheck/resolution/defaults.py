@@ -227,13 +227,16 @@ def _count_batch(facts: dict[str, Fact]) -> None:
 STEPS = "training.gradient_accumulation_steps"
 
 
-def apply_traits(scope: FactScope, facts: dict[str, Fact], readers: Iterable[str] = ()) -> None:
+def apply_traits(
+    scope: FactScope, facts: dict[str, Fact], readers: Iterable[str] = (), by_script: Iterable[str] = ()
+) -> None:
     """Add what the code of the program that trains does by itself, as far as somebody has read it.
 
-    One that runs the loop of another, whose name ``training.framework`` has, is asked first (``readers``).
+    One that runs the loop of another, whose name ``training.framework`` has, is asked first (``readers``). What a script that
+    was not read decides (``by_script``) stays unknown.
     """
     framework = facts.get("training.framework")
-    undecided: set[str] = set()
+    undecided = set(by_script)
     names = () if framework is None else (*_of_loop(str(framework.value), readers), str(framework.value))
     found = {program.name: program for name in (*names, ANY) for program in lineage(name)}
     for program in found.values():

@@ -273,7 +273,7 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
     if FRAMEWORK in facts or any(find_program(document.reader).kind == "engine" for document in documents):
         from compatcheck.resolution.defaults import apply_traits  # noqa: PLC0415 (only where a program is known)
 
-        apply_traits(scope, facts, readers)
+        apply_traits(scope, facts, readers, {fact for gap in inputs.gaps for fact in gap.facts or ()})
     derive_from_code(facts, undecided)
     derive(facts, undecided, opened)
     entries[:0] = [(name, merged.automatic[name], why) for name, why in unresolved.items()]

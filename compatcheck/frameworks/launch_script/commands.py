@@ -9,6 +9,7 @@ from compatcheck.core.document import TAKEN_AS_EMPTY, Document, Gap, Statement, 
 from compatcheck.core.errors import InputError
 from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.redaction import redact
+from compatcheck.core.setting_names import words_about_memory
 from compatcheck.core.source import Skipped
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.deepspeed import syntax
@@ -133,7 +134,7 @@ def read_launch(
     references = (*_program_reference(launch), *_named_files(launch))
     command = Document("script", source, (), references=references, is_command=True, passed=_passed(launch))
     command = command._replace(gaps=(_may_set_all(launch),))
-    if not _MANY_RANKS & set(launch.launchers):
+    if not _MANY_RANKS & set(launch.launchers) and not _sets_a_training(launch):
         return (command,) if references and not _is_of_framework(launch) else ()
     what = "whose options this release does not read" if launch.arguments else "which does not say what it trains"
     about = (
@@ -144,6 +145,17 @@ def read_launch(
     hint = f"{hint}; if their names say it: {suggested}" if suggested else hint
     skip = Skipped(source, f"starts {launch.program}, {what}", hint, by_run=True, fact=about)
     return (command._replace(skipped=(skip,)), *launch.documents)
+
+
+_FEW = 2
+"""Words about memory that the options of anything may hold."""
+
+
+def _sets_a_training(launch: Launch) -> bool:
+    """Tell whether the options of a program that nobody knows are a training's: a learning rate, and more about memory."""
+    names = parse_flags(launch.arguments).options.keys()
+    words = frozenset().union(*map(words_about_memory, names))
+    return len(words) > _FEW and not names.isdisjoint({"lr", "learning_rate"})
 
 
 def _is_of_framework(launch: Launch) -> bool:

@@ -22,7 +22,7 @@ _FACTS = ("training.sequence_length", "training.micro_batch_size")
 """What an estimate asks for beside a model."""
 _NEARLY_ALL = 0.8
 """Part of the programs; `batch_size` is that of a rank in two of three, and of all ranks in the third."""
-_MODELS = (*MODELS, "model", "model_path", "base_model")
+_MODELS = (*MODELS, "model", "model_path", "base_model", "pretrain")
 
 
 def suggest(launch: Launch) -> str:

@@ -15,7 +15,15 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.python_code import parse_python
 from compatcheck.core.source import Source
 from compatcheck.frameworks.python_script.literals import NoLiteralError, compare, compute, convert, negate
-from compatcheck.frameworks.python_script.nodes import assigned_by, dotted_name, is_one, parses, targets_of, words_of
+from compatcheck.frameworks.python_script.nodes import (
+    assigned_by,
+    dotted_name,
+    is_one,
+    joined_by,
+    parses,
+    targets_of,
+    words_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -283,8 +291,8 @@ def _attributes_set(nodes: Iterable[ast.AST]) -> set[tuple[str, str]]:
             ):
                 found.add((name, ""))  # made anew of itself: `args = merge(vars(args), more)`
             case ast.Assign(
-                targets=[ast.Name(id=name)], value=ast.Call(func=func, keywords=[*_, ast.keyword(arg=None)])
-            ) if dotted_name(func).endswith("Namespace"):
+                targets=[ast.Name(id=name)], value=ast.Call(func=func, keywords=[*_, ast.keyword(arg=None)]) as call
+            ) if dotted_name(func).endswith("Namespace") and not joined_by(call):
                 found.add((name, ""))
     return found
 

@@ -56,6 +56,8 @@ OF_MODEL = ADAPTERS | CHECKPOINTING | KERNELS | DTYPES | SHARDING | {
     "model.attn_implementation", "model.quantization", "model.use_cache", "training.compile",
 }  # fmt: skip
 """Facts that each kind of object decides, and parts of them."""
+OF_SCRIPT = (OF_MODEL | OF_OPTIMIZER | OF_STEP | {"program.makes_logits"}) - SHARDING
+"""What a script decides of its run; how states are sharded is told by launchers and by the arguments of the Trainer."""
 
 _METHODS: Mapping[str, frozenset[str]] = {
     "requires_grad_": TRAINABLE,

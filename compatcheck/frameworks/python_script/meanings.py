@@ -483,6 +483,8 @@ def _take_model(call: Call, found: Findings) -> None:
 def _take_loading(call: Call, found: Findings) -> None:
     """Take what a model is loaded with."""
     for key, given in call.keywords.items():
+        if key.startswith("load_in_") and "quantization_config" in call.written:
+            continue  # of that, where both are given
         if key == "load_in_4bit" and key in found.of_loading:
             _take_four_bits(call, given, found)
         elif key in _LOADING:

@@ -102,6 +102,14 @@ def is_one(node: ast.AST, names: Collection[str]) -> bool:
     return isinstance(node, ast.Name | ast.Attribute) and dotted_name(node) in names
 
 
+def joined_by(node: ast.Call) -> list[ast.expr]:
+    """Return the objects whose attributes a call joins and gives nothing beside: ``Namespace(**vars(one), **vars(other))``."""
+    if dotted_name(node.func).rpartition(".")[2] != "Namespace" or node.args:
+        return []
+    owners = [_of_attributes(word.value) if word.arg is None else None for word in node.keywords]
+    return [one for one in owners if one is not None] if None not in owners else []
+
+
 def dotted_name(node: ast.AST) -> str:
     """Return names joined by dots; what is called or indexed on the way is empty."""
     parts: list[str] = []

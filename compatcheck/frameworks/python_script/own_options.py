@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.frameworks.python_script.nodes import defaults_of, dotted_name
+from compatcheck.frameworks.python_script.nodes import defaults_of, dotted_name, joined_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -241,7 +241,9 @@ def _namespaces(nodes: Iterable[ast.AST], names: Iterable[str] = ()) -> set[str]
     def is_one(node: ast.AST | None) -> bool:
         if isinstance(node, ast.Call):
             name = dotted_name(node.func)
-            return name.endswith(".parse_args") or name in makers
+            joined = joined_by(node)
+            joins = bool(joined) and all(map(is_one, joined))
+            return joins or name.endswith(".parse_args") or name in makers
         return isinstance(node, ast.Name) and node.id in found
 
     for _ in range(_ROUNDS):  # a function may stand behind the one that calls it

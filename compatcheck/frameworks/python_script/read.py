@@ -35,7 +35,12 @@ from compatcheck.frameworks.python_script.changes import (
     Change,
     Changes,
 )
-from compatcheck.frameworks.python_script.handed_on import HandedOn, find_handed_on, parse_started
+from compatcheck.frameworks.python_script.handed_on import (
+    HandedOn,
+    find_handed_on,
+    parse_started,
+    read_imported,
+)
 from compatcheck.frameworks.python_script.meanings import ARGUMENTS, TAKERS, TRAINERS, TRL_CONFIGS, Findings, take_call
 from compatcheck.frameworks.python_script.nodes import PARSERS, defaults_of, dotted_name
 from compatcheck.frameworks.python_script.notebook import read_source
@@ -128,6 +133,15 @@ def starts_training(path: str, files: Files = LOCAL, *, told: bool) -> bool:
     content = read_bytes(path, files)
     trains = _TRAINS.search(content) or (told and _LOOPS.search(content))
     return bool(trains) and _STARTS.search(content) is not None
+
+
+def starts_something(path: str, files: Files = LOCAL) -> bool:
+    """Tell whether a script calls anything: one that does, and of whose run nothing is read, hands it on.
+
+    Raises:
+        InputError: not readable, or no Python.
+    """
+    return next(_parse(path, files)[0].calls(), None) is not None
 
 
 def read(
@@ -329,26 +343,44 @@ def _own_defaults(script: Script, objects: Objects, path: str, files: Files) -> 
     """
     parsed = find_parsed_classes(script.tree, path, files)
     known = [one for one in parsed if one.nodes or one.roots & ARGUMENTS]
+    unused = _Unused(path, files)
     if not any(one.roots & ARGUMENTS for one in known):
         for name, node in objects.classes.items():
             if (base := objects.base_of(name, ARGUMENTS)) is not None:
-                yield from _defaults_in(node, base, script, Source(path))
+                yield from _defaults_in(node, base, script, Source(path), unused)
     for one in known:
         for base in sorted(one.roots & ARGUMENTS)[:1]:
             replaced: set[str] = set()
             for file, node in reversed(one.nodes):  # a field of a class wins over those that it is built on
                 of = script if file == path else _parse(file, files)[0]
-                yield from _defaults_in(node, base, of, Source(file), replaced)
+                yield from _defaults_in(node, base, of, Source(file), unused, replaced)
                 replaced.update(name for name, _ in defaults_of(node))
 
 
+class _Unused:
+    """Which fields of a project's own classes nothing in it asks for: what they hold decides nothing."""
+
+    def __init__(self, path: str, files: Files) -> None:
+        self._place = path, files
+        self._texts: tuple[str, ...] | None = None
+
+    def __contains__(self, name: str) -> bool:
+        if self._texts is None:
+            path, files = self._place
+            self._texts = tuple(read_imported(path, read_source(path, files), files))
+        asks = re.compile(rf"(?:\.|[\"']){re.escape(name)}\b|\*\*vars\(|asdict\(")
+        return not any(map(asks.search, self._texts))
+
+
 def _defaults_in(
-    node: ast.ClassDef, base: str, script: Script, source: Source, replaced: Container[str] = ()
+    node: ast.ClassDef, base: str, script: Script, source: Source, unused: _Unused, replaced: Container[str] = ()
 ) -> Iterator[Document]:
+    table = hf_trainer.TRL_TABLE if base in TRL_CONFIGS else TRAINER_TABLE
+    fields = {"deepspeed", *_DECIDES, *(key.partition(".")[0] for key in table)}
     own = {
         key: script.read(value, script.module)
         for key, value in defaults_of(node)
-        if key in _OPTIONS and key not in replaced
+        if key in _OPTIONS and key not in replaced and (key in fields or key not in unused)
     }
     reader, lines = trl if base in TRL_CONFIGS else hf_trainer, {key: given.line for key, given in own.items()}
     known = {key: given.value for key, given in own.items() if given.why is None}

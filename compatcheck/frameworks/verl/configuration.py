@@ -12,7 +12,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.core.document import BENEATH, DEFAULTS, LEFT_OUT, Document, Gap, Statement
+from compatcheck.core.document import BENEATH, DEFAULTS, LEFT_OUT, Document, Gap, Statement, enclosing_keys
 from compatcheck.core.source import Source
 from compatcheck.frameworks.composition import merge_options, retell, retell_counted
 from compatcheck.frameworks.conversions import LEAVE, opens
@@ -63,6 +63,7 @@ CONVERSIONS = {"engine": _engine, "resolved": _resolved, "optimizer_class": _opt
 TABLE = KeyTable(__file__, conversions=CONVERSIONS)
 """Key → meaning, over verl 0.1 to 0.9.1 and its forks."""
 _NAMES = Names(__file__)
+_INNER = Names(__file__, "sections.txt")
 """Last parts of verl's keys."""
 
 
@@ -466,6 +467,8 @@ def is_plain(key: str) -> bool:
         }
     if ".override_config." in key:  # of the model's own configuration
         return f"model.{key.rpartition('.')[2]}" not in vocabulary()
-    if is_name(key) or any(part in key for part in _FREE):
+    if any(part in key for part in _FREE):
         return True
+    if is_name(key):
+        return all(outer.rpartition(".")[2] in _INNER for outer in enclosing_keys(key))
     return not key.startswith((*_SECTIONS, "algorithm.", "data.")) and nearest(key, list(TABLE)) is None

@@ -197,3 +197,18 @@ def test_the_launcher_of_torch_is_known_by_any_name(text: str) -> None:
 )
 def test_sentences_about_programs_are_no_commands(name: str, text: str) -> None:
     assert find_in_file(name, f'description = "{text}"\n{text}\n') is None
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--pretrain Qwen/Qwen2.5-7B --learning_rate 1e-6 --zero-stage 2 --bf16 --flash-attn", True),
+        ("--lr 1e-3 --lora_rank 8 --dtype bf16", True),
+        ("--lr 1e-3 --epochs 3 --batch-size 8", False),  # of anything
+        ("--model a/b --tensor_parallel 4 --max_tokens 512 --batch_size 8", False),  # of no training
+    ],
+)
+def test_a_program_that_nobody_knows_is_a_training_by_its_options(tmp_path: Path, words: str, *, told: bool) -> None:
+    runs = read(tmp_path, f"python zero_math.py {words}")
+    said = [skip.reason for run in runs for one in run.documents for skip in one.skipped]
+    assert said == (["starts zero_math.py, whose options this release does not read"] if told else [])

@@ -187,6 +187,35 @@ def test_a_default_of_the_scripts_own_class_holds_where_the_command_says_nothing
 
 
 @pytest.mark.parametrize(
+    "use", ["", "from data import load\nload(args)", "len(args.max_seq_length)", "{'max_seq_length': 1}"]
+)
+def test_a_field_of_an_own_class_that_nothing_asks_for_says_nothing(tmp_path: Path, use: str) -> None:
+    (tmp_path / "data.py").write_text("def load(args):\n    return args.max_seq_length\n", encoding="utf-8")
+    script = OWN.replace("{}", "max_seq_length: int = 32768") + f"{use}\n"
+    facts = launched(tmp_path, script, "--output_dir o").roles["train"]
+    length = facts.get("training.sequence_length")
+    assert (length and length.value) == (32768 if use else None)
+
+
+def test_a_script_that_hands_its_run_on_leaves_it_open(tmp_path: Path) -> None:
+    script = """\
+from transformers import HfArgumentParser, TrainingArguments
+from lib.runner import Runner
+def main():
+    args, = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+    Runner(args=args).run()
+main()
+"""
+    subject = launched(tmp_path, script)
+    assert [gap.why for gap in subject.gaps] == ["hands its run on to code that was not read"]
+    facts = subject.roles["train"]
+    assert facts[MICRO].value == 1
+    assert not facts.keys() & {"program.makes_logits", "training.peft", "model.load_dtype"}
+    idle = "from transformers import Trainer, TrainingArguments, HfArgumentParser\n"
+    assert launched(tmp_path, idle).roles["train"]["program.makes_logits"].value is True
+
+
+@pytest.mark.parametrize(
     "line", ["from own import TrainingArguments", "from .own import TrainingArguments", "import own"]
 )
 def test_a_class_of_arguments_in_a_module_beside_the_script_is_read(tmp_path: Path, line: str) -> None:

@@ -315,3 +315,37 @@ def test_a_script_whose_options_are_all_read_is_not_said_to_have_others(
     assert any("does not read" in skip.reason for one in documents for skip in one.skipped) is said
     if not said:
         assert {one.value for document in documents for one in document.statements} >= {"m", 1e-4}
+
+
+JOINED = """\
+from dataclasses import dataclass
+import argparse, torch, transformers
+@dataclass
+class ModelArguments:
+    bits: int = 8
+    quant_type: str = "fp4"
+@dataclass
+class TrainingArguments(transformers.Seq2SeqTrainingArguments):
+    lora_r: int = 16
+def load(args):
+    return transformers.AutoModelForCausalLM.from_pretrained("gpt2", load_in_4bit=args.bits == 4,
+        quantization_config=transformers.BitsAndBytesConfig(load_in_4bit=args.bits == 4, bnb_4bit_quant_type=args.quant_type))
+def train():
+    parser = transformers.HfArgumentParser((ModelArguments, TrainingArguments))
+    model_args, training_args = parser.parse_args_into_dataclasses()
+    args = argparse.Namespace(**vars(model_args), **vars(training_args){})
+    transformers.Seq2SeqTrainer(model=load(args), args=training_args).train()
+train()
+"""
+
+
+@pytest.mark.parametrize(("more", "told"), [("", "nf4"), (", bits=16", None), (", **read_more()", None)])
+def test_options_of_several_classes_may_be_joined(tmp_path: Path, more: str, told: str | None) -> None:
+    (tmp_path / "train.py").write_text(JOINED.replace("{}", more), encoding="utf-8")
+    (tmp_path / "run.sh").write_text("python train.py --bits 4 --quant_type nf4 --output_dir o\n", encoding="utf-8")
+    (reading,) = read_configurations(str(tmp_path / "run.sh"), named=True)
+    followed = follow_references(reading.documents, open_rules(()), {})
+    stated = [
+        entry.value for document in followed for entry in document.statements if entry.fact == "model.quantization"
+    ]
+    assert [one for one in stated if one is not None] == ([told] if told else [])

@@ -188,6 +188,12 @@ def test_misspelt_keys_are_unread_and_known_ones_are_not() -> None:
     }
 
 
+def test_a_key_of_a_section_that_verl_does_not_have_is_unread_whatever_its_name() -> None:
+    own = f"{A}adaptive_entropy.enabled"
+    found = read(f"{own}=True", f"{A}policy_loss.loss_mode=x", f"{A}optim.lr=1", f"{F}rollout.val_kwargs.top_p=1")
+    assert [key for key, _ in found.unread] == [own]
+
+
 def test_defaults_are_of_the_release_and_the_role() -> None:
     found = read("algorithm.adv_estimator=grpo", f"{A}use_kl_loss=True", f"{F}fsdp_config.param_offload=False")
     early, late = subject(found, verl="0.3.0.post1"), subject(found, verl="0.9.1")
