@@ -40,7 +40,7 @@ DYNAMIC = {
     "lab/probes/worker/__main__.py": {"'probe_worker'", "'probe_worker.main'"},
     "lab/probes/worker/main.py": {"'probe_under_test'"},
     "lab/probes/worker/recorder.py": {"key"},
-    "lab/traced/program/__main__.py": {"name", "'traced_program.run'", "f'{name}.{attribute}'"},  # the last: submodules of torch's
+    "lab/traced/program/__main__.py": {"name", "'traced_program.run'"},
     "lab/traced/program/run.py": {"name"},
     "matching/remedies.py": {"f'compatcheck.frameworks.{program.name}.configuration'"},
 }

@@ -7,7 +7,6 @@ import importlib.util
 import json
 import os
 import sys
-from typing import Any
 
 
 def _load(name: str, folder: str) -> None:
@@ -22,39 +21,6 @@ def _load(name: str, folder: str) -> None:
     spec.loader.exec_module(module)
 
 
-def _defer_compiler() -> None:
-    """Let torch.compile's package be run where something of it is asked for, and not by whoever is only to stay out of it.
-
-    Fake tensors read its settings, and `torch._disable_dynamo` asks it to leave functions alone, which costs a second of
-    imports and a call around every operator. Nothing is compiled here: what it would leave alone is run as it is.
-    """
-    import torch
-
-    name = "torch._dynamo"
-    spec = importlib.util.find_spec(name)
-    if name in sys.modules or spec is None or spec.loader is None:
-        return
-    package = importlib.util.module_from_spec(spec)
-    loader = spec.loader
-
-    def run(attribute: str) -> object:
-        if attribute.startswith("__"):
-            raise AttributeError(attribute)
-        try:
-            return importlib.import_module(f"{name}.{attribute}")
-        except ModuleNotFoundError:
-            del package.__getattr__
-            loader.exec_module(package)
-            return getattr(package, attribute)
-
-    def as_it_is(function: Any = None, *_: object, **__: object) -> Any:
-        return function if function is not None else as_it_is
-
-    words = ("allow_in_graph", "disable", "graph_break")
-    vars(package).update(dict.fromkeys(words, as_it_is), __getattr__=run)
-    sys.modules[name] = torch._dynamo = package
-
-
 def main(request_path: str, result_path: str) -> int:
     """Trace and write what was found; 0 whatever it is."""
     folder = os.path.dirname(os.path.abspath(__file__))
@@ -62,7 +28,6 @@ def main(request_path: str, result_path: str) -> int:
     with open(request_path, encoding="utf-8") as file:
         request = json.load(file)
     _load("probe_worker", request["worker"])
-    _defer_compiler()
     _load("traced_program", folder)
     run = importlib.import_module("traced_program.run").run
     with open(result_path, "w", encoding="utf-8") as file:
