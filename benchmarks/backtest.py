@@ -12,7 +12,12 @@ is taken from the store.
 plays runs of a file. Those that `compatcheck watch` takes are ``compatcheck/lab/probes/catalog/configured_run.txt``, where three
 values are together. With a stride above 1 only each so many-th release is measured at first, and between two that differ what
 differs is halved down to neighbours: a growth that was undone between two measured ones is not seen. With ``--draw N``
-only N releases that chance chooses (``--seed``) are played, each with the one before.
+only N releases that chance chooses (``--seed``) are played, each with the one before. With ``--shuffle`` chance orders the
+releases of all packages, those of ``--without FILE`` left out, and they are played one after the other, each to its end:
+
+    python -m benchmarks.backtest --matrix compatcheck/lab/probes/catalog/configured_run.txt --shuffle --seed 6 \
+        --without benchmarks/inputs/backtest-drawn.txt --every-release deepspeed --output FOLDER \
+        accelerate:1 deepspeed:1 peft:1 transformers:1 trl:1
 """
 
 from __future__ import annotations
@@ -66,7 +71,9 @@ class Game:
             beside = tuple(name for name in dict.fromkeys(needed) if name != self.package)
         axis = choose_releases(open_rules(), self.package, None, ask=True)
         self.axis = (
-            axis if given.patches else axis._replace(names=tuple(minor[0] for minor in group_minors(axis.names)))
+            axis
+            if given.patches or self.package in given.every_release
+            else axis._replace(names=tuple(minor[0] for minor in group_minors(axis.names)))
         )
         self.pairs = choose_pairs(self.axis, None, given.since)
         if given.draw is not None:
@@ -136,17 +143,32 @@ class Game:
                 tasks = self.tasks
             if not tasks:
                 continue
-            found = look(self.laboratory, (before, after), tasks, older)
-            if not any(is_growth(change) for change in found.changes):
-                continue
-            write_look(found, str(output), tasks, self.laboratory)
-            line = {"package": self.package, "before": found.before, "after": after, "date": self.axis.dates.get(after)}
-            with (output / "grown.jsonl").open("a", encoding="utf-8") as file:
-                file.write(json.dumps({**line, "changes": [_tell(one) for one in found.changes]}) + "\n")
-            sys.stderr.write(f"{self.package} {found.before} -> {after}: {len(found.grown)} grew by its own doing\n")
+            self.play((before, after), tasks, older, output)
+
+    def play(self, pair: tuple[str, str], tasks: Sequence[Task], older: Sequence[str], output: Path) -> None:
+        """Look at a release beside the one before, and write what grew."""
+        after = pair[1]
+        found = look(self.laboratory, pair, tasks, older)
+        count = Counter(one.status for several in found.results.values() for one in several)
+        sys.stderr.write(
+            f"{self.package} {found.before} -> {after}: {dict(count)}, {len(found.grown)} grew by its own doing, "
+            f"{len(found.dropped)} in that run alone, {len(found.doubtful)} not told\n"
+        )
+        if not any(is_growth(change) for change in found.changes):
+            return
+        write_look(found, str(output), tasks, self.laboratory)
+        line = {"package": self.package, "before": found.before, "after": after, "date": self.axis.dates.get(after)}
+        with (output / "grown.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps({**line, "changes": [_tell(one) for one in found.changes]}) + "\n")
 
     def _grew(self, before: str, after: str, number: int) -> bool:
         return after in self.found and self._differ(before, after, number)
+
+
+def shuffle(games: Sequence[Game], without: frozenset[str], seed: int) -> list[tuple[Game, tuple[str, str]]]:
+    """Return the releases of all packages in an order that chance chooses, but those that a file names."""
+    left = [(game, pair) for game in games for pair in game.pairs if f"{game.package} {pair[1]}" not in without]
+    return random.Random(seed).sample(left, len(left))  # noqa: S311 (no secret)
 
 
 def read_matrix(path: Path, together: int, package: str) -> list[Task]:
@@ -166,6 +188,8 @@ def _tell(one: SeriesChange) -> dict[str, object]:
         "grew": is_growth(one),
         "cause": one.attribution and one.attribution.cause,
         "moved": list(one.attribution.moved) if one.attribution else [],
+        "lasts": None if one.recheck is None else one.recheck.holds,
+        "share": None if one.recheck is None else one.recheck.share,
     }
 
 
@@ -183,11 +207,19 @@ if __name__ == "__main__":
     )
     parser.add_argument("--draw", type=int, help="how many releases chance chooses; every one without it")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--shuffle", action="store_true", help="the releases of all packages in an order of chance")
+    parser.add_argument("--without", type=Path, help="a file of `PACKAGE RELEASE` that are left out of it")
+    parser.add_argument("--every-release", nargs="*", default=[], metavar="PACKAGE")
     parser.add_argument("--jobs", type=int, default=1, help="releases measured at a time")
     parser.add_argument("packages", nargs="+")
     given = parser.parse_args()
     given.output.mkdir(parents=True, exist_ok=True)
     games = [Game(spec, given) for spec in given.packages]
+    if given.shuffle:
+        known = frozenset(given.without.read_text(encoding="utf-8").splitlines()) if given.without else frozenset()
+        for game, pair in shuffle(games, known, given.seed):
+            game.play(pair, game.tasks, game.axis.names[: game.axis.names.index(pair[0])], given.output)
+        sys.exit()
     for game in games:
         game.measure(given.output)
     for game in games:

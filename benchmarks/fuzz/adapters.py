@@ -48,6 +48,52 @@ def read_launches(path: str) -> None:
     read_configurations(path, named=True)
 
 
+def read_notebook(path: str) -> None:
+    """Look through a notebook as a program is, and read what its cells install."""
+    from compatcheck.checking.notebook_environment import read_installed  # noqa: PLC0415 (one target)
+    from compatcheck.core.files import LOCAL  # noqa: PLC0415 (one target)
+
+    read_installed(path, LOCAL)
+    read_launches(path)
+
+
+def read_blocks(path: str) -> None:
+    """Lay the blocks of a pasted text over a tree."""
+    from compatcheck.checking.pasted_blocks import open_blocks  # noqa: PLC0415 (one target)
+    from compatcheck.core.files import LOCAL  # noqa: PLC0415 (one target)
+
+    open_blocks(path, LOCAL)
+
+
+def read_overrides(data: bytes) -> None:
+    """Read words of a command as Hydra does, and what their values refer to."""
+    from compatcheck.core.command import Word  # noqa: PLC0415 (one target)
+    from compatcheck.core.source import Source  # noqa: PLC0415 (one target)
+    from compatcheck.frameworks.launch.hydra import gaps_of_groups, parse_overrides  # noqa: PLC0415 (one target)
+    from compatcheck.frameworks.launch.interpolation import follow_all  # noqa: PLC0415 (one target)
+
+    place = Source("run.sh", line=1)
+    overrides = parse_overrides(Word(word, place, word) for word in data.decode("utf-8", "replace").splitlines())
+    follow_all(overrides.values)
+    gaps_of_groups(overrides, place)
+
+
+def edit_script(data: bytes) -> None:
+    """Change arguments of the calls in a script of Python."""
+    from compatcheck.fixing.edits.python_text import edit_argument  # noqa: PLC0415 (one target)
+    from compatcheck.fixing.edits.text import apply_edits  # noqa: PLC0415 (one target)
+
+    text = data.decode("utf-8", "replace")
+    for key, value, line in (
+        ("bf16", False, None),
+        ("torch_dtype", "bfloat16", None),
+        ("gradient_checkpointing_kwargs.use_reentrant", False, None),
+        ("max_length", 512, 2),
+    ):
+        for edit in edit_argument("train.py", text, key, value, line):
+            apply_edits({"train.py": text}, [edit])
+
+
 def read_recipes(path: str) -> None:
     """Read the commands in a file of make, a container or an editor."""
     from compatcheck.frameworks.recognise import read_embedded  # noqa: PLC0415 (one target)

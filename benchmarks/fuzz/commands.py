@@ -66,7 +66,7 @@ def _tree(folder: Path) -> dict[str, bytes]:
 @cache
 def _trees() -> tuple[dict[str, bytes], ...]:
     folders = [*sorted((ROOT / "fixtures/cases").iterdir()), *sorted((ROOT / "fixtures/environments").iterdir())]
-    folders += [ROOT / "fixtures/configs/project"]
+    folders += [*sorted((ROOT / "fixtures/scripts").iterdir()), ROOT / "fixtures/configs/project"]
     policy = (ROOT / "fixtures/fuzz/policy/compatcheck.toml").read_bytes()
     found = [tree for folder in folders if folder.is_dir() and (tree := _tree(folder))]
     return (*found, {**found[0], "compatcheck.toml": policy})
@@ -76,6 +76,7 @@ def _trees() -> tuple[dict[str, bytes], ...]:
 def _single() -> tuple[tuple[str, bytes], ...]:
     places = [*(ROOT / "fixtures/configs").rglob("*"), *(ROOT / "fixtures/environments").rglob("*")]
     places += [*(ROOT / "fixtures/fuzz").rglob("*"), *(ROOT / "fixtures/cases").rglob("*")]
+    places += [*(ROOT / "fixtures/programs").iterdir(), *(ROOT / "fixtures/scripts").rglob("*")]
     return tuple(
         (path.name, path.read_bytes()) for path in sorted(places) if path.is_file() and path.stat().st_size <= _LARGEST
     )
@@ -104,7 +105,8 @@ def _logs() -> list[bytes]:
         ("1.95 GiB", "Qwen/Qwen2.5-32B"),
     )
     return [
-        (ROOT / "fixtures/fuzz/messages/log.txt").read_bytes(),
+        *(path.read_bytes() for path in sorted((ROOT / "fixtures/fuzz").glob("[am]*/log.txt"))),
+        (ROOT / "fixtures/guides/train.log").read_bytes(),
         *(path.read_bytes() for path in sorted((ROOT / "fixtures/fuzz/reports").iterdir())),
         *(_MESSAGE.format(size=size, model=model).encode() for size, model in told),
     ]
@@ -251,6 +253,31 @@ def _own_rules() -> list[Seed]:
     return [Seed(("check", ".", "--rules", "own"), files) for files in own]
 
 
+def _baselines() -> list[Seed]:
+    report = (ROOT / "fixtures/fuzz/baseline/report.json").read_bytes()
+    files = {"report.json": report, "requirements.txt": _PACKAGES}
+    return 8 * [Seed(("check", "requirements.txt", "--baseline", "report.json"), files, ((), ("--format", "json")))]
+
+
+def _fleet() -> list[Seed]:
+    """Make comparisons of nodes: what a launcher wrote of all of them, and a directory with a file for each."""
+    nodes = [path.read_bytes() for path in sorted((ROOT / "fixtures/fuzz/node_dump").iterdir())]
+    files = {f"dumps/{number}.json": line for one in nodes for number, line in enumerate(one.splitlines(keepends=True))}
+    formats = tuple(("--format", name) for name in SHORT)
+    return [
+        Seed(("fleet", "merge", "dumps"), files, formats),
+        Seed(("fleet", "merge", "all.txt"), {"all.txt": nodes[0]}, formats),
+        Seed(("fleet", "merge", "dumps", "--expect", "names"), {**files, "names": b"node-0\nnode-1\nnode-9\n"}),
+        Seed(("check", "all.txt"), {"all.txt": nodes[0]}),
+    ]
+
+
+def _bulk() -> list[Seed]:
+    inputs = {name: data for name, data in _single() if name.endswith((".txt", ".lock", ".toml", ".sh"))}
+    names = "".join(f"{name}\n" for name in list(inputs)[:6]).encode()
+    return [Seed(("bulk", "--jobs", "1", "--list", "names"), {"names": names, **dict(list(inputs.items())[:6])})]
+
+
 def _evidence() -> list[Seed]:
     places = [*(ROOT / "fixtures/measurements").glob("*/*.json"), *(ROOT / "fixtures/measurements").glob("*/*.jsonl")]
     files = [(path.name, path.read_bytes()) for path in sorted(places) if path.stat().st_size <= _LARGEST]
@@ -348,8 +375,11 @@ def _embedded() -> list[Seed]:
 
 COMMANDS: Mapping[str, Callable[[], list[Seed]]] = {
     "bare": _bare,
+    "bulk": _bulk,
     "check": lambda: (
-        _over_files("check", (), ("-vv",), *(("--format", name) for name in REPORTS), ("--strict",)) + _own_rules()
+        _over_files("check", (), ("-vv",), *(("--format", name) for name in REPORTS), ("--strict",))
+        + _own_rules()
+        + _baselines()
     ),
     "diff": _diff,
     "embedded": _embedded,
@@ -363,7 +393,10 @@ COMMANDS: Mapping[str, Callable[[], list[Seed]]] = {
         for one, path in zip(_over_files("explain"), 9 * sorted((ROOT / "rules").glob("[a-z]*/*.yaml")), strict=False)
     ],
     "facts": lambda: _over_files("facts", (), ("--format", "json"), ("--format", "yaml")),
-    "fix": lambda: _over_files("fix", ("--offline",), ("--offline", "--format", "json")),
+    "fix": lambda: _over_files(
+        "fix", *(("--offline", *more) for more in ((), ("--format", "json"), ("--apply",), ("--apply", "--unsafe")))
+    ),
+    "fleet": _fleet,
     "image": _image,
     "oom": _oom,
     "rules": _rules,

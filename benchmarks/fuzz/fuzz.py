@@ -62,11 +62,14 @@ def _collector(module: str, function: str, name: str, *seeds: str) -> Target:
 
 TARGETS: Mapping[str, Target] = {
     "account": Target("adapters:read_account", takes_bytes=True),
+    "baseline": Target("checking.baseline:read_baseline", name="report.json", form="json"),
     "conda_environment": _collector("conda.environment_yml", "read_conda_environment", "environment.yml"),
     "conda_list": _collector("conda.listing", "read_conda_list", "list.txt"),
     "conda_lock": _collector("conda.lock", "read_conda_lock", "conda-lock.yml"),
     "configuration": Target(
-        "adapters:read_configuration", ("fixtures/configs/*/*.*", "fixtures/configs/*.*"), "config.yaml"
+        "adapters:read_configuration",
+        ("fixtures/configs/*/*.*", "fixtures/configs/*.*", "fixtures/programs/*.yaml"),
+        "config.yaml",
     ),
     "cyclonedx_json": _collector("sbom.cyclonedx", "read_cyclonedx_json", "bom.json"),
     "dockerfile": _collector("dockerfile.read", "read_dockerfile", "Dockerfile"),
@@ -74,6 +77,7 @@ TARGETS: Mapping[str, Target] = {
     "dpkg": Target("adapters:read_dpkg", takes_bytes=True),
     "environment_variables": Target("collectors.machine.variables:read_env_file", name="run.env"),
     "expression": Target("adapters:parse_expression", takes_bytes=True),
+    "hydra": Target("adapters:read_overrides", takes_bytes=True),
     "hjson": Target("adapters:parse_hjson", ("fixtures/configs/deepspeed/*",), takes_bytes=True),
     "json": Target("adapters:parse_json", ("fixtures/configs/*/*.json",), takes_bytes=True),
     "jobs": Target("adapters:read_recipes", name="job.json"),
@@ -87,7 +91,9 @@ TARGETS: Mapping[str, Target] = {
     "metadata": Target("adapters:read_metadata", name="METADATA"),
     "makefile": Target("adapters:read_recipes", name="Makefile"),
     "messages": Target("adapters:read_oom", takes_bytes=True),
-    "notebook": Target("adapters:read_launches", name="a.ipynb"),
+    "node_dump": Target("collectors.machine.dump:read_nodes", name="nodes.txt"),
+    "notebook": Target("adapters:read_notebook", name="a.ipynb"),
+    "pasted_blocks": Target("adapters:read_blocks", ("fixtures/fuzz/reports/*",), "thread.md"),
     "pdm_lock": _collector("locks.pdm_lock", "read_pdm_lock", "pdm.lock", "fixtures/environments/*/pdm.lock"),
     "pip_inspect": _collector(
         "requirements.pip_list", "read_pip_inspect", "inspect.json", "fixtures/environments/*/pip-inspect.json"
@@ -109,6 +115,7 @@ TARGETS: Mapping[str, Target] = {
     "pyproject": _collector(
         "requirements.pyproject", "read_pyproject", "pyproject.toml", "fixtures/environments/*/pyproject.toml"
     ),
+    "python_edit": Target("adapters:edit_script", ("fixtures/scripts/*/train.py",), takes_bytes=True),
     "python_launches": Target("adapters:read_launches", name="job.py"),
     "recognise": Target("collectors.recognise:recognise_content", ("fixtures/environments/*/*",), takes_bytes=True),
     "reports": _collector("reports.find", "read_reports", "issue.txt"),
@@ -128,7 +135,9 @@ TARGETS: Mapping[str, Target] = {
     "spdx": _collector("sbom.spdx", "read_spdx", "sbom.spdx"),
     "syft_json": _collector("sbom.syft", "read_syft_json", "syft.json"),
     "toml": Target("adapters:parse_toml", ("fixtures/**/*.toml", "fixtures/**/uv.lock"), takes_bytes=True),
-    "training_script": Target("adapters:read_configuration", name="train.py"),
+    "training_script": Target(
+        "adapters:read_configuration", ("fixtures/scripts/**/*.py", "fixtures/programs/*.py"), "train.py"
+    ),
     "uv_lock": _collector("locks.uv_lock", "read_uv_lock", "uv.lock", "fixtures/environments/*/uv.lock"),
     "yaml": Target("adapters:parse_yaml", ("fixtures/configs/**/*.y*ml", "fixtures/fuzz/**/*.yml"), takes_bytes=True),
 }

@@ -92,15 +92,18 @@ def measure(series: Series, run: Callable[[Case], Outcome]) -> tuple[float, floa
         least = math.inf
         for _ in range(times):
             _forget()
-            least = min(least, run(case).seconds)
+            outcome = run(case)
+            if outcome.found is not None:  # it was stopped, so its time says nothing
+                return math.inf
+            least = min(least, outcome.seconds)
         return least
 
     base = cost(0, 2)
     largest = cost(BYTES, 1) - base
     if largest >= _SECONDS:
         largest = min(largest, cost(BYTES, 2) - base)
-    if largest < _SECONDS:
-        return largest, 0
+    if largest < _SECONDS or math.isinf(largest):
+        return largest, 0 if largest < _SECONDS else largest
     exponent = math.log2(largest / max(0.001, cost(BYTES // 4, 3) - base)) / 2
     if exponent > LIMIT:
         twice = cost(2 * BYTES, 5) - base

@@ -77,7 +77,8 @@ def list_inputs(inputs: Sequence[str], list_file: str | None) -> Iterator[str]:
     try:
         file = open_standard_input() if list_file == "-" else open(list_file, "rb")  # noqa: SIM115 (read as it is needed)
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", source=Source(list_file)) from None
+        hint = "name a file with an input on each line, or - for standard input"
+        raise InputError(f"cannot be read: {error.strerror}", source=Source(list_file), hint=hint) from None
     return read_names(file, list_file)
 
 

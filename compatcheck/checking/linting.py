@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.core.errors import CompatcheckError, RuleError, UsageError
 from compatcheck.core.progress import follow
 from compatcheck.core.source import Source
+from compatcheck.core.textfile import read_bytes
 from compatcheck.matching.examples import check_rule
 from compatcheck.rules.load import load_rule, rule_files
 from compatcheck.rules.locate import CHECKOUT, is_checkout, open_rules
@@ -69,11 +70,12 @@ def lint(
     check_evidence = find_evidence_check(rules)
     problems: list[str] = []
     for file, root in follow(files, "checking rules"):
-        problems += [
-            f"{Source(str(file), key, line)}: the skeleton's placeholder stands here: {words or 'give your own'}"
-            for line, key, words in find_placeholders(file.read_text(encoding="utf-8", errors="replace"))
-        ]
         try:
+            text = read_bytes(str(file)).decode("utf-8", "replace")
+            problems += [
+                f"{Source(str(file), key, line)}: the skeleton's placeholder stands here: {words or 'give your own'}"
+                for line, key, words in find_placeholders(text)
+            ]
             found = check_rule(load_rule(file, root), rules, root.parent, check_evidence)
         except CompatcheckError as error:
             problems.append(str(error))

@@ -16,7 +16,7 @@ from compatcheck.cli.output import Output, parse_outputs, terminal_width, write_
 from compatcheck.cli.progress import show_progress, showing_progress
 from compatcheck.core.errors import UsageError
 from compatcheck.core.programs import is_named
-from compatcheck.core.redaction import redact
+from compatcheck.core.redaction import redact_lines
 from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def format_as(name: str, fix: Fix, output: Output, *, color: bool) -> str:
     from compatcheck.reporters import fix as reporter  # noqa: PLC0415 (beside its use)
 
     whole = unified_diff(fix.files)
-    diff = redact(whole)
+    diff = redact_lines(whole)
     if name == "diff":
         if diff != whole:
             click.echo("the diff hides a credential of the files and cannot be applied: use --apply", err=True)

@@ -54,7 +54,7 @@ def looks_like_requirements(head: bytes) -> bool:
     return not lines or 2 * fitting > len(lines)
 
 
-_STATES_RANGE = lazy_compile(rb"[=<>~!]=|[<>]\s*\d|^\s*-[rce]\s", re.MULTILINE)
+_STATES_RANGE = lazy_compile(rb"[=<>~!]=|[<>]\s*\d|^[ \t]*-[rce]\s", re.MULTILINE)
 """What one line at least says in requirements whose file name says nothing; a single word is anything."""
 
 

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import MAX_DEPTH
 
-ROLES = ("actor", "critic", "reference", "reward", "rollout")
-"""What a model is for in reinforcement learning, the trained policy first."""
+ROLES = ("actor", "critic", "reference", "reward", "rollout", "teacher")
+"""What a model is for in reinforcement learning, the trained policy first; a teacher scores in an engine of its own."""
 
 
 SECTION = "#"

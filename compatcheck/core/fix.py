@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.core.builds import write_install
 from compatcheck.core.effects import SAFE
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS
 
@@ -106,6 +107,11 @@ class Change(NamedTuple):
         return self.kind == VERSION and str(self.value)[:1] in set("<>=!~")
 
     @property
+    def version(self) -> str:
+        """Return the version that a package gets, with its label; of a range the lowest one."""
+        return (self.release or "") if self.ranged else str(self.value)
+
+    @property
     def stays_in_series(self) -> bool:
         """Return whether only the third number of a version changes."""
         return (self.move or "").startswith("patch")
@@ -150,9 +156,9 @@ def write_value(value: object) -> str:
 
 def install_command(changes: Sequence[Change]) -> str | None:
     """Return the command that installs what changes move or need; None where they need none."""
-    named = [f"'{one.name}=={one.release}'" for one in changes if one.kind == VERSION]
-    named += dict.fromkeys(name for one in changes for name in one.installs)
-    return f"pip install {' '.join(named)}" if named else None
+    pins = {one.name: one.version for one in changes if one.kind == VERSION}
+    needed = dict.fromkeys(name for one in changes for name in one.installs)
+    return write_install(pins, needed) if pins or needed else None
 
 
 class Resolution(NamedTuple):

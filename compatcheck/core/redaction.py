@@ -46,8 +46,21 @@ _SECRET_WORDS = frozenset(
         "DSN",
     ]
 )
+_VALUE = r"((?<=\")[^\"\n]+|(?<=')[^'\n]+|[^\s\"',;)}\]]+)"
+_STATED = (
+    rf"(?<![\w-])(-{{0,2}}[A-Za-z_][\w-]*)([\"']?\]?[ \t]*[:=][ \t]*[\"']?){_VALUE}",
+    rf"(?<!\S)(--[A-Za-z][\w-]*)([ \t]+[\"']?)(?!-){_VALUE}",
+    rf"(?:(?<=ENV )|(?<=setenv ))([A-Z]\w*)([ \t]+[\"']?){_VALUE}",
+)
+"""A name, what stands between, and a value, as scripts, configurations and code have them; an option and the value behind it."""
+_HARMLESS_VALUES = (
+    r"[-+]?[\d.]+|[$<{(\[].*|[A-Za-z_]\w*[.(\[].*"
+    r"|(?i:true|false|none|null|auto|str|int|float|bool|optional|any|lambda)\b.*"
+)
+"""Numbers, switches, what stands for a value elsewhere, types, and code."""
 _USER_OPTIONS = frozenset({"-u", "--user"})
 """Of curl and others: a name and a password."""
+_OF_USERS = r"((?<!\S)(?:-u|--user)[ \t=]+[\"']?[^\s:\"']+:)(?!\d+(?!\S))[^\s\"'/][^\s\"']*"
 _FORM_WORDS = frozenset({"ID", "VALUE", "B64", "BASE64"})
 """Words behind the one that tells: ``AWS_ACCESS_KEY_ID``."""
 _ENDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "APIKEY", "CONNECTION_STRING")
@@ -91,6 +104,31 @@ def redact_variable(name: str, value: str) -> str:
     if value and tells and name not in _HARMLESS_NAMES:
         return REDACTED
     return redact(value)
+
+
+def redact_lines(text: str) -> str:
+    """Return lines of a file, each as long as it was but for the values of secret variables, options, keys and arguments.
+
+    >>> redact_lines("HF_TOKEN=abc train.py  --hf-token abc --max_tokens 1")
+    'HF_TOKEN=[redacted] train.py  --hf-token [redacted] --max_tokens 1'
+    """
+
+    def hide(match: re.Match[str]) -> str:
+        name, between, value = match.groups()
+        plain = name.lstrip("-").replace("-", "_")
+        one_word = plain.upper() in {"KEY", "PASS", "PAT", "AUTH"} and re.search(r"=[ \t]*[\"']", between) is None
+        if (
+            (one_word and not name.startswith("-"))
+            or re.fullmatch(_HARMLESS_VALUES, value)
+            or redact_variable(plain, "value") != REDACTED
+        ):
+            return match[0]
+        return f"{name}{between}{REDACTED}"
+
+    text = re.sub(_OF_USERS, rf"\1{REDACTED}", redact(text))
+    for stated in _STATED:
+        text = re.sub(stated, hide, text)
+    return text
 
 
 def redact_command(text: str) -> str:

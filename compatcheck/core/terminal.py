@@ -27,7 +27,7 @@ def escape_lines(text: str) -> str:
 
 def disarm(text: str) -> str:
     """Write what a runner of GitHub would take for a command so that it takes it for none: the name of a file may be one."""
-    return re.sub(r"(?m)^(\s*):(?=:)", r"\1: ", text).replace("##[", "# #[")
+    return re.sub(r"(?m)^([^\S\n]*):(?=:)", r"\1: ", text).replace("##[", "# #[")
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -133,7 +133,8 @@ def _find_beside(path: str, files: Files) -> str:
 
     folder, name = os.path.split(path)
     try:
-        names = [] if leads_out(path) else files.list_names(folder or os.curdir)
+        listed = [] if leads_out(path) else files.list_names(folder or os.curdir)
+        names = [one for one in listed if one != name]  # a link that leads nowhere
     except (OSError, ValueError):
         names = []
     near = find_nearest(name, names)

@@ -16,7 +16,6 @@ every version.
 from __future__ import annotations
 
 import operator
-from bisect import bisect_left
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
@@ -124,7 +123,7 @@ def _compile_clause(text: str) -> list[list[str]]:
         if any(character.isspace() or character in ";)" for character in operand):
             raise _invalid(text, "a literal version holds no blank")
         return [["===", operand.lower().partition("+")[0]]]
-    if comparison in OPERATORS and _plain_release(operand) is not None:
+    if comparison in OPERATORS and plain_release(operand) is not None:
         return [[comparison, operand]]
     wildcard = operand.endswith(".*")
     try:
@@ -187,7 +186,7 @@ def contains(bounds: Iterable[Iterable[Sequence[str]]], version: str) -> Members
 
 
 @lru_cache(maxsize=8192)
-def _plain_release(text: str) -> tuple[tuple[int, ...], int] | None:
+def plain_release(text: str) -> tuple[tuple[int, ...], int] | None:
     """Return the numbers of a final or post release, without trailing zeros, and its post number, -1 for a final one.
 
     Returns:
@@ -206,7 +205,7 @@ def _plain_release(text: str) -> tuple[tuple[int, ...], int] | None:
 def read_final_release(text: str) -> tuple[int, ...] | None:
     """Return the numbers of a final or post release; None for a pre-release, and for what is not PEP 440."""
     public = text.partition("+")[0]
-    if _plain_release(public) is not None:
+    if plain_release(public) is not None:
         return tuple(map(int, public.partition(".post")[0].split(".")))
     version = parse_version(text)
     return None if version is None or version.is_prerelease else version.release
@@ -221,14 +220,14 @@ def _contains_plain(bounds: Iterable[Iterable[Sequence[str]]], version: str) -> 
     text = version
     if "+" in text and not is_source_build(text):
         text = text.partition("+")[0]
-    release = _plain_release(text)
+    release = plain_release(text)
     if release is None:
         return None
     held = False
     for clauses in bounds:
         fits = True
         for clause in clauses:
-            bound = _plain_release(clause[1])
+            bound = plain_release(clause[1])
             compare = OPERATORS.get(clause[0])
             if bound is None or compare is None:
                 return None
@@ -412,42 +411,9 @@ def _beyond(specifier: str, known: Iterable[str]) -> tuple[str, ...]:
 _MAX_RELEASE = 10**6
 
 
-def nearest_release(
-    bounds: Bounds, version: str, releases: Sequence[str], *, above: bool, allowed: Bounds | None = None
-) -> str | None:
-    """Find the final release nearest to a version, below or above it, that a range does not hold.
-
-    Args:
-        bounds: the compiled range of a rule.
-        version: the version to look around.
-        releases: the known releases, oldest first.
-        above: look for a newer release, else for an older one.
-        allowed: a range the found release must lie in.
-
-    Returns:
-        The release; None where there is none or where ``version`` is not PEP 440.
-    """
-    here = _order_of(version)
-    if here is None:
-        return None
-    finals = _select_finals(tuple(releases))
-    split = bisect_left(finals, here, key=lambda release: _plain_release(release) or ((), 0))
-    for release in finals[split:] if above else reversed(finals[:split]):
-        good = contains(bounds, release) == "no" and (allowed is None or contains(allowed, release) == "yes")
-        if good and _plain_release(release) != here:
-            return release
-    return None
-
-
-@lru_cache(maxsize=64)  # every remedy about a package asks
-def _select_finals(releases: tuple[str, ...]) -> list[str]:
-    """Select final and post releases cheaply: digits and dots, and perhaps ``.post1``."""
-    return [release for release in releases if release.replace(".post", "").replace(".", "").isdigit()]
-
-
-def _order_of(text: str) -> tuple[tuple[int, ...], float] | None:
+def order_of(text: str) -> tuple[tuple[int, ...], float] | None:
     """Return a key that orders a version among final and post releases; a pre-release stands just before its release."""
-    plain = _plain_release(text.strip().partition("+")[0])
+    plain = plain_release(text.strip().partition("+")[0])
     if plain is not None:
         return plain
     version = parse_version(text)

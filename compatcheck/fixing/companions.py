@@ -88,7 +88,7 @@ class Companions:
         """Yield the pins that hold no more; one that did not hold before is the person's own choice."""
         for holder, rows in self._holders.items():
             release = moves.get(holder, self._versions[holder])
-            requires = rows.get(release) or {}
+            requires = _required(release, rows)
             for package in requires if holder in moves else moves.keys() & requires.keys():
                 specifier, version = requires[package], moves.get(package, self._versions.get(package))
                 if version is None or (
@@ -154,3 +154,11 @@ class Companions:
             return True
         made, other = self._rules.dates(holder).get(release), self._rules.dates(package).get(wanted)
         return made is None or other is None or made >= other
+
+
+def _required(release: str, rows: Mapping[str, Mapping[str, str]]) -> Mapping[str, str]:
+    """Return what a release requires; of one that came after all that were read, what the newest of these does."""
+    read = {one: version for one in rows if (version := parse_version(one)) is not None}
+    here, newest = parse_version(release), max(read, key=read.__getitem__, default=None)
+    is_later = here is not None and newest is not None and here > read[newest]
+    return rows[newest] if newest is not None and is_later else rows.get(release) or {}

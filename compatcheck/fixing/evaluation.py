@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from compatcheck.collectors.python.pinned_build import rebuild
+from compatcheck.core.builds import OF_PYTORCH, label_beside, label_of, with_label
 from compatcheck.core.effects import OTHER_RELEASE, PATCH_RELEASE
 from compatcheck.core.environment import Package
 from compatcheck.core.fix import SETTING, VERSION, Change
@@ -14,12 +15,13 @@ from compatcheck.core.versions import exact_version
 from compatcheck.fixing.companions import Companions
 from compatcheck.fixing.moves import PATCH, describe_move
 from compatcheck.fixing.rereading import reread, reread_variables
+from compatcheck.resolution.binaries import with_same_build
 from compatcheck.resolution.defaults import UNREAD
 from compatcheck.resolution.pins import Pin
 from compatcheck.resolution.resolve import resolve_with
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.core.document import Document
     from compatcheck.core.environment import Environment
@@ -108,8 +110,9 @@ class Evaluation:
         found: dict[tuple[str, str], Change] = {}
         for subject in self.subjects:
             moved = self._follow(subject, changes)
+            torch = self._torch_after(subject, changes, moved) if not isinstance(moved, Pin) else None
             for name, (release, pin) in moved.items() if not isinstance(moved, Pin) else ():
-                change = self._follower(subject, name, release, pin)
+                change = self._follower(subject, name, release, pin, torch)
                 same = found.get((name, release), change)
                 found[name, release] = same._replace(subjects=same.subjects | change.subjects)
         return (*(change for change in changes if not change.follows), *found.values())
@@ -143,16 +146,30 @@ class Evaluation:
             return {}
         return self._companions[subject.id].complete(moves)
 
-    def _follower(self, subject: Subject, name: str, release: str, pin: Pin) -> Change:
+    def _torch_after(
+        self, subject: Subject, changes: Sequence[Change], moved: Mapping[str, tuple[str, Pin]]
+    ) -> str | None:
+        """Return torch's version after changes, with the label of its build where that release was built so."""
+        torch = None if subject.environment is None else subject.environment.packages.get("torch")
+        own = next((one.version for one in changes if one.name == "torch" and subject.id in one.subjects), None)
+        if torch is None or torch.version is None or own is not None or "torch" not in moved:
+            return own or (None if torch is None else torch.version)
+        release = moved["torch"][0]
+        built = with_same_build("torch", torch.version, (release,), self.rules)
+        return with_label(release, label_of(torch.version)) if built else release
+
+    @staticmethod
+    def _follower(subject: Subject, name: str, release: str, pin: Pin, torch: str | None) -> Change:
         assert subject.environment is not None  # noqa: S101 (a package of it moves)
         package = subject.environment.packages[name]
         before = package.version or ""
+        version = with_label(release, label_beside(name, before, torch)) if name in OF_PYTORCH else release
         move = describe_move(before, release)
         effect = PATCH_RELEASE if move == PATCH else OTHER_RELEASE
         why = f"{pin}; this release allows another" if pin.holder == name else str(pin)
         subjects = frozenset({subject.id})
         return Change(
-            VERSION, name, before, release, subjects, effect, (), why, release=release, move=move, follows=True
+            VERSION, name, before, version, subjects, effect, (), why, release=release, move=move, follows=True
         )
 
     def judged(self, changes: Sequence[Change], *, whole: bool = True) -> list[tuple[Subject, Judged]]:

@@ -7,11 +7,18 @@ import re
 import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.core.builds import label_of, write_install
 from compatcheck.core.errors import InputError
 from compatcheck.core.fix import RESOLVED, VERSION, FileChange, TextEdit
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.requirement import Requirement, is_ruled_out
-from compatcheck.core.versions import InvalidSpecifierError, all_ordered, compile_specifier, parse_version
+from compatcheck.core.versions import (
+    InvalidSpecifierError,
+    all_ordered,
+    compile_specifier,
+    exact_version,
+    parse_version,
+)
 from compatcheck.fixing.edits.configuration_text import change_value
 from compatcheck.fixing.edits.project import MANIFEST, is_lock, lock_command, read_project, roots_of
 from compatcheck.fixing.edits.requirement_text import RequirementStatement, find_statement, find_statements
@@ -144,18 +151,20 @@ class EditableFiles:
 
     def edits(self, package: Package, change: Change) -> list[tuple[str, TextEdit]]:
         """Return the edits that move a package, each with its place."""
-        release = change.release or ""
+        release, version = change.release or "", change.version
+        relabelled = label_of(version) != label_of(package.version)
         found = self.statements.get(package.name, [])
         if not found:
             return self._edit_elsewhere(package, change.after, release)
-        excluding = [one for one in found if not _allows(one, release)]
+        excluding = [one for one in found if relabelled or not _allows(one, release)]
         if not excluding and package.version is None:
             excluding = [one for one in found if one.specifier == (package.specifier or "")] or found[:1]
         edits = []
         for one in excluding:
             text = self.text(one.path)
             if text is not None and not one.hashed:
-                new = rewrite(one.specifier, release) if one.specifier else f">={release}"
+                pinned = relabelled and exact_version(one.specifier) is not None
+                new = f"=={version}" if pinned else rewrite(one.specifier, release) if one.specifier else f">={release}"
                 edits.append((one.place, one.edit(new, text)))
         return edits
 
@@ -210,12 +219,11 @@ class EditableFiles:
         """Return the command that moves packages where no text edit does."""
         if self.locks:
             return lock_command(self.locks[0], targets)
-        pins = " ".join(f"'{name}=={version}'" for name, version in targets.items())
         upgrades = " ".join(f"--upgrade-package {name}=={version}" for name, version in targets.items())
         hashed = next((one for name in targets for one in self.statements.get(name, ()) if one.hashed), None)
         if hashed is not None:
             return compile_command(self.text(hashed.path) or "", hashed.path, upgrades)
-        return f"uv pip install {pins}" if self.installed else None
+        return write_install(targets, tool="uv pip install") if self.installed else None
 
     def write(self, changes: Sequence[Change], resolver: UvResolver | None) -> Written:
         """Write changes into the texts, and let uv renew its lock in a copy of the project; another lock needs a command."""

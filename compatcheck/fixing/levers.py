@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.core.effects import CHANGES_TRAINING, EFFECTS, OTHER_RELEASE, PATCH_RELEASE, worst_effect
+from compatcheck.core.builds import OF_PYTORCH, label_beside, with_label
+from compatcheck.core.effects import CHANGES_TRAINING, EFFECTS, OTHER_RELEASE, PATCH_RELEASE, SAME_RESULT, worst_effect
 from compatcheck.core.fix import VERSION, Change
 from compatcheck.core.versions import allowed_releases, compile_specifier, contains, parse_version
 from compatcheck.fixing.companions import Companions
@@ -13,12 +14,12 @@ from compatcheck.fixing.moves import PATCH, Distances, describe_move, rewrite
 from compatcheck.fixing.search import Changes
 from compatcheck.fixing.settings import find_settings, find_smaller_settings
 from compatcheck.resolution.binaries import KIND as MISFIT
-from compatcheck.resolution.binaries import with_same_build
+from compatcheck.resolution.binaries import built_with, with_same_build
 from compatcheck.resolution.pins import KIND as BY_PINS
 from compatcheck.resolution.scope import COMPONENT_FACTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.core.environment import Package
     from compatcheck.core.report import Finding
@@ -111,7 +112,11 @@ def find_levers(
         packages[name] = package
         if known:
             releases[name], ids = known, frozenset(subject for subject, _ in found)
-            changes[name] = partial(_moves, package, known, ids, advised_against.get(name, ()))
+            torch = stated["torch"][0][1].version if "torch" in stated else None
+            label = label_beside(name, package.version, torch)
+            minor = ".".join((torch or "").split(".")[:2])
+            beside = frozenset(one for one in known if name in OF_PYTORCH and built_with(name, one, rules) == minor)
+            changes[name] = partial(_moves, package, known, ids, advised_against.get(name, ()), label, beside)
     settings: dict[str, dict[str, Change]] = {}
     advised: dict[tuple[str, str], set[str]] = {}
     for subject in subjects:
@@ -143,21 +148,37 @@ def _sorted(changes: Iterable[Change]) -> list[Change]:
 
 
 def _moves(
-    package: Package, releases: Sequence[str], subjects: frozenset[str], advised_against: Sequence[Any]
+    package: Package,
+    releases: Sequence[str],
+    subjects: frozenset[str],
+    advised_against: Sequence[Any],
+    label: str,
+    beside: Collection[str],
 ) -> Iterator[Change]:
-    """Yield every move of a package: of a pin to each release, of a range to each floor."""
+    """Yield every move of a package: of a pin to each release, of a range to each floor.
+
+    A pin gets the label of the build that goes with the torch beside it; the same release with that label is the nearest.
+
+    Args:
+        package: that moves.
+        releases: that it can move to.
+        subjects: that it is of.
+        advised_against: ranges that a rule says change more than memory.
+        label: that a release gets.
+        beside: the releases that were built with the torch beside it.
+    """
     written = package.version or package.specifier or ""
     current = package.version or next(reversed(allowed_releases(written, releases) or [None]), None)
     if current is None or parse_version(current) is None:
         return  # an installer takes the newest release of a range: moves are counted from there
-    label = current.partition("+")[2] if package.version is not None else ""
     seen, distances = {written, current}, Distances(current, releases)
     for release in releases:
         if package.version is not None:
-            value = f"{release}+{label}" if label else release
+            value = with_label(release, label)
         else:
             value = rewrite(written, release) if written else f">={release}"
-        if value in seen or parse_version(release) == parse_version(current):
+        same = parse_version(release) == parse_version(current)
+        if value in seen or (same and package.version is None):
             continue
         seen.add(value)
         move = describe_move(current, release)
@@ -167,6 +188,8 @@ def _moves(
             effect, why = CHANGES_TRAINING, "a rule says that this release changes more than memory"
         elif move == PATCH:
             why = "a newer release of the same series"
+        if release in beside:
+            effect, why = SAME_RESULT, "built as the torch beside it"
         distance = distances.to(release)
         yield Change(
             VERSION, package.name, written or None, value, subjects, effect, distance, why, release=release, move=move

@@ -167,6 +167,7 @@ class Group:
         """Whether a run is to fit at worst, not only by what is expected of it."""
         self.nearest: tuple[Change, ...] = ()
         """What brings a run nearest to fitting that nothing makes fit."""
+        self._blamed: dict[tuple[bool, bool, tuple[Change, ...]], Mapping[Hashable, frozenset[str]]] = {}
         self._effects: dict[Change, str | None] = {}
         self._own: dict[Change, Change] = {}
 
@@ -182,6 +183,12 @@ class Group:
 
     def __call__(self, changes: Sequence[Change]) -> Mapping[Hashable, frozenset[str]]:
         """Return what fails after some changes, each with the levers it blames: the problem that is searched."""
+        key = self.at_worst, self.shortage, tuple(changes)
+        if key not in self._blamed:  # a search comes back to what it has tried again and again
+            self._blamed[key] = self._blame(changes)
+        return self._blamed[key]
+
+    def _blame(self, changes: Sequence[Change]) -> Mapping[Hashable, frozenset[str]]:
         pin = self.evaluation.obstacle(changes)
         if pin is not None:
             moved = frozenset(change.lever for change in changes if change.kind == VERSION)
@@ -390,7 +397,7 @@ class Group:
             found = [] if package is None else self.files.edits(package, change)
             edits, places = tuple(edit for _, edit in found), tuple(place for place, _ in found)
             note = NATIVE_NOTE if any(edit.path in native for edit in edits) else None
-            command = None if edits else self.files.command({change.name: change.release or ""})
+            command = None if edits else self.files.command({change.name: change.version})
             described.append(change._replace(clears=clears, edits=edits, places=places, note=note, command=command))
         return tuple(described)
 

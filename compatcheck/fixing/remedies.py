@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
+from compatcheck.core.builds import label_of, with_label
 from compatcheck.core.effects import OTHER_RELEASE
 from compatcheck.core.fix import VERSION, Change, install_command
 from compatcheck.core.report import FindingRemedy
@@ -138,7 +139,8 @@ def _try_releases(
         elif (brings := _brings(finding, changes, evaluation)) is not None:
             followers = [change for change in evaluation.complete(changes) if change.follows]
             more = {change.name: change.release or "" for change in followers}
-            written = write_remedy(rule, remedy, scope, {**chosen, **more})
+            labelled = {change.name: change.version for change in (*changes, *followers)}
+            written = write_remedy(rule, remedy, scope, labelled)
             if written is None:
                 return None
             written = written._replace(releases=tuple({**chosen, **more}.items()))
@@ -160,8 +162,7 @@ def _try_releases(
 
 def _release(finding: Finding, name: str, release: str, scope: FactScope) -> Change:
     package = scope.package(name)
-    label = (package.version or "").partition("+")[2] if package is not None else ""
-    value = f"{release}+{label}" if label else release
+    value = with_label(release, label_of(package.version)) if package is not None else release
     before = None if package is None else package.version
     subjects = frozenset({finding.subject})
     return Change(VERSION, name, before, value, subjects, OTHER_RELEASE, (0,), "a rule's remedy", release=release)
@@ -188,11 +189,14 @@ def agree_with(plan: Plan, findings: Sequence[Finding]) -> tuple[Finding, ...]:
         if not goes(finding):
             return finding
         settings = tuple(fact for change in plan.changes for fact in change.facts)
+        steps = {*moves.items(), *settings}
         if changing and all(map(agrees, changing)):
-            steps = {*moves.items(), *settings}
             planned_first = sorted(finding.remedies, key=lambda one: not {*one.releases, *one.settings} & steps)
             return finding._replace(remedies=tuple(planned_first))
         kept = () if finding.is_about_fit else tuple(remedy for remedy in finding.remedies if agrees(remedy))
+        same = [remedy for remedy in kept if {*remedy.releases, *remedy.settings} == steps]
+        if same:  # the plan is one of them
+            return finding._replace(remedies=(*same, *(remedy for remedy in kept if remedy not in same)))
         words = ", ".join(change.instruction for change in plan.changes)
         command = install_command(plan.changes)
         safety = "safe" if all(change.safe for change in plan.changes) else "unsafe"

@@ -1,10 +1,10 @@
 """Search changes after which nothing fails: the nearest good value of each lever, then pairs that help only together.
 
-A lever is a package or a setting; its changes are looked at from the nearest to the farthest, and the first one that clears what
-the findings blame the lever for is its step. Of a series that is not its own the newest release is looked at first: where that
-changes nothing, so do the others. The best steps are made one upon the other. Where none helps, each lever is moved
-first though it helps nothing by itself, and what fails then is cleared in the same way. Every combination is judged whole, and at
-the end no change is left that could be taken back.
+A lever is a package or a setting; its changes are looked at from the nearest to the farthest, and the first one that clears
+what the findings blame the lever for is its step. Of a series that is not its own the first and the last release are looked at
+before the others: where these change nothing, so do those. The best steps are made one upon the other. Where none helps, each
+lever is moved first though it helps nothing by itself, and what fails then is cleared in the same way. Every combination is
+judged whole, and at the end no change is left that could be taken back.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class Search:
         return best
 
     def _promising(self, state: State, lever: str, clearing: State | None) -> Iterator[Change]:
-        """Yield the changes of a lever while evaluations are left, without series whose newest release changes nothing.
+        """Yield the changes of a lever while evaluations are left, without series whose first and last release change nothing.
 
         Where a state is known that leaves nothing, none follows the series of the last one that may come to a better one.
         """
@@ -218,9 +218,9 @@ class Search:
             while groups and all(State(_with(state, one), {}).rank > clearing.rank for one in groups[-1]):
                 groups.pop()
         for group in groups:
-            newest = group[-1] if group[0].ranged else group[0]
-            alike = len(group) > 1 and newest.release is not None and not newest.stays_in_series
-            if not self.spent and alike and self.with_change(state, newest).blamed == state.blamed:
+            alike = len(group) > 1 and group[0].release is not None and not group[0].stays_in_series
+            ends = (group[0], group[-1])
+            if alike and not any(self.spent or self.with_change(state, end).blamed != state.blamed for end in ends):
                 continue
             for change in group:
                 if self.spent:

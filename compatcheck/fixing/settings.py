@@ -21,7 +21,7 @@ from compatcheck.fixing.edits.configuration_text import (
 from compatcheck.fixing.edits.python_text import edit_argument
 from compatcheck.fixing.evaluation import resolve_changed
 from compatcheck.fixing.rereading import is_of_allocator, reread, reread_variables
-from compatcheck.frameworks.keys import find_keys
+from compatcheck.frameworks.keys import Expression, find_keys
 from compatcheck.matching.engine import never_runs
 from compatcheck.matching.remedies import condition_of
 from compatcheck.resolution.pins import read_pins
@@ -321,7 +321,8 @@ def _spell_by_hand(
     place = source.path if source.line is None else f"{source.path}:{source.line}"
     inside = _is_inside(spelled.key, spelled.document)
     if source.path.endswith(".py"):
-        return place, "=".join(spelled.written)
+        needed = f", and {spelled.value.imports}" if isinstance(spelled.value, Expression) else ""
+        return place, "=".join(spelled.written) + needed
     if _takes_options(spelled.document, files) and not inside:
         return place, f"--{spelled.key} {write_value(spelled.value)}"
     sign = "=" if spelled.document.is_command and not inside else ": "

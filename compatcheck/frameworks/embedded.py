@@ -29,7 +29,7 @@ _MOST_GROWTH = 1 << 21
 """Characters that variables and aliases put into the commands of one file."""
 _LEVELS = 10
 
-_MAKEFILE = lazy_compile(r"(?:gnu)?makefile(?:\.[\w.-]+)?|.+\.mk")
+_MAKEFILE = lazy_compile(r"(?:gnu)?makefile(?:\.(?!toml$)[\w.-]+)?|.+\.mk")
 _JUSTFILE = lazy_compile(r"\.?justfile|.+\.just")
 _TREES = (".yaml", ".yml", ".json", "mlproject")
 """Ends of the names of files of keys and values in which commands stand; JSON is YAML."""
@@ -357,6 +357,7 @@ _HOOKS = tuple(
 """Keys of what a development container runs: a line for a shell, the words of a command, or several of them by name."""
 _SHELL_KEYS = ("run", "script", "scripts", "commands", "cmds", "before_script")
 """Keys of lines for a shell."""
+_READ = frozenset({*_EXECUTED, *_HOOKS, *_SHELL_KEYS})
 _ENVIRONMENTS = ("env", "envs", "environment", "variables")
 _DIRECTORIES = ("workingDir", "working_dir", "working-directory", "workdir", "cwd")
 """Keys of the directory that a command beside them starts in."""
@@ -401,9 +402,27 @@ def _walk(root: Any, lines: list[str], room: _Room) -> Iterator[_Found]:  # noqa
                 *(piece for key in _SHELL_KEYS for piece in _of_shell(value, key, lines)),
             )
             yield from (_Found(line, exported, _TEMPLATE.sub(_blank(""), text)) for line, text in texts if text.strip())
-            pending.extend((inner, exported) for inner in reversed(value.values()))
+            left = (inner for key, inner in value.items() if not (key in _READ and _is_words(inner)))
+            pending.extend((inner, exported) for inner in reversed([*left]))
         elif isinstance(value, YamlList):
+            if _is_words(value) and _is_command(value):
+                for line, text in _of_words(list(zip(value.lines, value, strict=True)), room):
+                    yield _Found(line, exported, _TEMPLATE.sub(_blank(""), text))
             pending.extend((inner, exported) for inner in reversed(value))
+
+
+def _is_words(value: Any) -> bool:  # noqa: ANN401 (YAML)
+    return isinstance(value, YamlList) and all(isinstance(word, str) for word in value)
+
+
+def _is_command(words: YamlList) -> bool:
+    """Tell whether words are those of a command, whatever key they stand under: a launcher, and what a program is given."""
+    from compatcheck.frameworks.launch_script.launchers import is_launcher  # noqa: PLC0415 (few files are of this kind)
+
+    first, *others = words or [""]
+    return is_launcher(os.path.basename(first)) and any(
+        word.startswith("--") or word.endswith(".py") for word in others
+    )
 
 
 _TEMPLATE = re.compile(r"\$?\{\{(?:(?!\{\{|\}\}).)*\}\}")

@@ -47,6 +47,24 @@ Table = dict[str, tuple[Key, ...]]
 """Key → its meanings."""
 
 
+class Expression(str):
+    """What a script gives an argument where it is no literal: a call of a class, which the script has to import."""
+
+    __slots__ = ("module",)
+    module: str
+
+    def __new__(cls, text: str, module: str) -> Expression:  # noqa: PYI034 (typing has Self from 3.11 on)
+        """Take the text and where the class of the call is imported from."""
+        made = super().__new__(cls, text)
+        made.module = module
+        return made
+
+    @property
+    def imports(self) -> str:
+        """Return the statement that imports the class."""
+        return f"from {self.module} import {self.partition('(')[0]}"
+
+
 def find_keys(
     table: Mapping[str, tuple[Key, ...]], fact: str, value: object, role: str
 ) -> Iterator[tuple[str, object]]:

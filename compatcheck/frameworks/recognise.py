@@ -203,6 +203,7 @@ def read_pieces(
 
 def _read_python(path: str, files: Files, *, named: bool) -> tuple[Reading, ...]:
     from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for Python scripts)
+    from compatcheck.frameworks.python_script.environ import find_variables  # noqa: PLC0415 (as above)
 
     if is_settings(path, files):
         reading = read_configuration(path, files, named=named)
@@ -210,7 +211,7 @@ def _read_python(path: str, files: Files, *, named: bool) -> tuple[Reading, ...]
     if named:
         return tuple(_read_documented(path, files)) or (_read_named_code(path, files),)
     documents = python_script.read(path, files, named=_tells_training(path)) if starts_training(path, files) else ()
-    return (Reading(documents),) if documents else ()
+    return (Reading(documents, variables=find_variables(path, {}, files)),) if documents else ()
 
 
 def _read_named_code(path: str, files: Files) -> Reading:
@@ -220,6 +221,7 @@ def _read_named_code(path: str, files: Files) -> Reading:
         InputError: as `python_script.read.read`; the first such process where it trains nothing itself.
     """
     from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for Python)
+    from compatcheck.frameworks.python_script.environ import find_variables  # noqa: PLC0415 (as above)
 
     unread = find_unread_launch(path, files)
     try:
@@ -228,7 +230,8 @@ def _read_named_code(path: str, files: Files) -> Reading:
         if unread is None or error.source != Source(path):
             raise
         raise InputError(unread.reason, source=unread.source, hint=unread.hint) from None
-    return Reading((*documents, *([] if unread is None else [Document("shell", Source(path), (), skipped=(unread,))])))
+    about = [] if unread is None else [Document("shell", Source(path), (), skipped=(unread,))]
+    return Reading((*documents, *about), variables=find_variables(path, {}, files))
 
 
 def find_unread_launch(path: str, files: Files) -> Skipped | None:

@@ -49,7 +49,10 @@ class Attribution:
         """
         if not self.moved:
             return ""
-        moves = [f"{name} {before or 'absent'} → {after or 'absent'}" for name, (before, after) in self.moved.items()]
+        moves = [
+            f"{name} {before or 'absent'} → {after or 'absent'}{' with other files' if before == after else ''}"
+            for name, (before, after) in self.moved.items()
+        ]
         named = moves[:_NAMED] + ([f"{len(moves) - _NAMED} more"] if len(moves) > _NAMED else [])
         tried = [
             f"with those of {one.beside} on both sides {show(one.before)} → {show(one.after)}" for one in self.held

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.lab.evidence.files import write_measurements
+from compatcheck.lab.evidence.files import write_measurements, write_whole
 from compatcheck.lab.sweep import group_changes
 
 if TYPE_CHECKING:
@@ -60,11 +60,9 @@ def write_drafts(
         what = f"grows-in-{change.after}" if change.difference > 0 else f"is-higher-until-{change.after}"
         slug = _slug(f"{series.probe}-{series.metric.removesuffix('_bytes')}-{what}")
         evidence = Path("fixtures") / "measurements" / series.probe / f"{slug}.jsonl"
-        (Path(directory) / evidence).parent.mkdir(parents=True, exist_ok=True)
         write_measurements(str(Path(directory) / evidence), _supporting(group, span, results))
         rule = Path(directory) / "rules" / package / f"{slug}.yaml"
-        rule.parent.mkdir(parents=True, exist_ok=True)
-        rule.write_text(_rule(package, group, change, span, evidence.as_posix()), encoding="utf-8")
+        write_whole(str(rule), _rule(package, group, change, span, evidence.as_posix()))
         written.append(str(rule))
     return written
 

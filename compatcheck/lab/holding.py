@@ -26,16 +26,21 @@ if TYPE_CHECKING:
 def find_moved(
     package: str, before: Interpreter, after: Interpreter, first: Sequence[str] = ()
 ) -> dict[str, tuple[str | None, str | None]]:
-    """Return the other distributions that differ between two environments; those of ``first`` are named first."""
+    """Return the other distributions that differ between two environments; those of ``first`` are named first.
+
+    One of the same number on both sides has other files there: an index put something else under it.
+    """
     names = sorted(
         {*before.versions, *after.versions} - {package, "python"}, key=lambda name: (name not in first, name)
     )
     pairs = {name: (before.versions.get(name), after.versions.get(name)) for name in names}
+    one, other = before.contents(), after.contents()
+    rewritten = {name for name in one.keys() & other.keys() if one[name] != other[name]}
     # What torch brings along is part of a release of torch.
     return {
         name: pair
         for name, pair in pairs.items()
-        if pair[0] != pair[1] and not (package == "torch" and is_shared(name))
+        if (pair[0] != pair[1] or name in rewritten) and not (package == "torch" and is_shared(name))
     }
 
 
@@ -60,15 +65,12 @@ def attribute(
     moved = find_moved(laboratory.package, sides[before], sides[after], used)
     if not moved:
         return [Attribution(cause="package", moved={})] * len(tasks)
+    if any(one == other for one, other in moved.values()):
+        # No number installs again what one of the sides has.
+        return [Attribution(cause="unknown", moved=moved)] * len(tasks)
     distinct = list({id(task): task for task in tasks}.values())
     position = {id(task): index for index, task in enumerate(distinct)}
-    measured = {
-        beside: [
-            _measure_held(laboratory, version, distinct, _hold(laboratory, version, sides[beside], sides[other], moved))
-            for version in (before, after)
-        ]
-        for beside, other in ((before, after), (after, before))
-    }
+    measured = {beside: measure_held(laboratory, before, after, distinct, beside, moved) for beside in (before, after)}
     found = []
     for task, shows in zip(tasks, is_there, strict=True):
         index = position[id(task)]
@@ -86,14 +88,27 @@ def attribute(
     return found
 
 
-def _measure_held(
-    laboratory: Laboratory, version: str, tasks: Sequence[Task], environment: Interpreter | None
-) -> list[Measurement]:
-    if environment is None:
-        reason = "could not be installed beside the packages of the other side"
-        options = laboratory.choice.options
-        return [unbuildable(task, {laboratory.package: version}, reason, options) for task in tasks]
-    return laboratory.measure(version, tasks, environment=environment)
+def measure_held(
+    laboratory: Laboratory,
+    before: str,
+    after: str,
+    tasks: Sequence[Task],
+    beside: str,
+    moved: Mapping[str, object],
+) -> list[list[Measurement]]:
+    """Measure both releases with the neighbours that one of them has, those named in ``moved`` among them."""
+    side = laboratory.interpreter(beside)
+    other = laboratory.interpreter(after if beside == before else before)
+    found = []
+    for version in (before, after):
+        environment = _hold(laboratory, version, side, other, moved)
+        if environment is None:
+            versions, options = {laboratory.package: version}, laboratory.choice.options
+            reason = "could not be installed beside the packages of the other side"
+            found.append([unbuildable(task, versions, reason, options) for task in tasks])
+        else:
+            found.append(laboratory.measure(version, tasks, environment=environment))
+    return found
 
 
 def _hold(

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from compatcheck.lab.attribution import Attribution, HeldPair
+    from compatcheck.lab.recheck import Recheck
 
 RELATIVE_TOLERANCE = 0.005
 """Smaller changes are not reported: no regression anyone would file, and more than any probe varies by."""
@@ -52,11 +53,28 @@ class SeriesChange:
     after: str
     attribution: Attribution | None = None
     """Whose it is; None until both sides were measured with all else held."""
+    recheck: Recheck | None = None
+    """What a second look at a growth showed; None where there was none."""
 
     @property
     def is_own(self) -> bool:
-        """Whether the change was shown to be that of the package whose releases these are."""
-        return self.attribution is not None and self.attribution.is_own
+        """Whether the change was shown to be that of the package whose releases these are, and nothing speaks against it."""
+        return self.attribution is not None and self.attribution.is_own and self.lasts
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it may be the package's own or that of what came with it, and nothing speaks against it."""
+        return self.attribution is not None and self.attribution.cause in {"both", "unknown"} and self.lasts
+
+    @property
+    def lasts(self) -> bool:
+        """Whether a second look showed nothing that speaks against the change, or there was none."""
+        return self.recheck is None or self.recheck.holds
+
+    @property
+    def shown_held(self) -> HeldPair | None:
+        """The first pair with all else held that shows the change; None where there is none."""
+        return next(filter(self.shown_by, self.attribution.held if self.attribution else ()), None)
 
     def shown_by(self, pair: HeldPair) -> bool | None:
         """Tell whether two measurements of the same task differ as this change does; None where one has no result."""
@@ -68,8 +86,8 @@ class SeriesChange:
     @property
     def sides(self) -> tuple[float, float]:
         """Values before and after; of what is the package's own, with all else held, so that no neighbour's share is in them."""
-        held = self.attribution.held if self.attribution is not None and self.is_own else ()
-        for pair in filter(self.shown_by, held):
+        own = self.attribution is not None and self.attribution.is_own
+        if own and (pair := self.shown_held) is not None:
             return pair.before.metric(self.series.metric) or 0.0, pair.after.metric(self.series.metric) or 0.0
         return self.series.values[self.before], self.series.values[self.after]
 

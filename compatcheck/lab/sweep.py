@@ -8,6 +8,7 @@ from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.lab.holding import attribute
+from compatcheck.lab.rechecking import recheck
 from compatcheck.lab.release_series import Series, SeriesChange
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def find_changes(series: Sequence[Series]) -> list[SeriesChange]:
 def attribute_changes(
     changes: Sequence[SeriesChange], tasks: Sequence[Task], laboratory: Laboratory
 ) -> list[SeriesChange]:
-    """Find out whose each change is, those between the same releases at once."""
+    """Find out whose each change is, those between the same releases at once, and whether what grew lasts."""
     found = list(changes)
     sides = dict.fromkeys((change.before, change.after) for change in changes)
     for before, after in sides:
@@ -98,12 +99,20 @@ def attribute_changes(
         shown = [changes[index].shown_by for index in chosen]
         for index, attribution in zip(chosen, attribute(laboratory, before, after, wanted, shown), strict=True):
             found[index] = replace(changes[index], attribution=attribution)
+        # What a prediction judges needs no second look.
+        grown = [i for i in chosen if found[i].difference > 0 and found[i].series.predicted is None]
+        grown = [index for index in grown if found[index].is_own or found[index].is_doubtful]
+        several = [found[index] for index in grown]
+        seconds = recheck(laboratory, several, [task_of(one.series, tasks) for one in several])
+        for index, second in zip(grown, seconds, strict=True):
+            found[index] = replace(found[index], recheck=second)
     return found
 
 
 def list_held(changes: Sequence[SeriesChange]) -> list[Measurement]:
-    """Return what was measured with all else held, each once."""
-    pairs = (pair for change in changes if change.attribution for pair in change.attribution.held)
+    """Return what was measured with all else held or with longer rows, each once."""
+    pairs = [pair for change in changes if change.attribution for pair in change.attribution.held]
+    pairs += [change.recheck.longer for change in changes if change.recheck and change.recheck.longer]
     return list({id(one): one for pair in pairs for one in (pair.before, pair.after)}.values())
 
 

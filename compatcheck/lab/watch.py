@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 from packaging.version import Version
 
 from compatcheck.core.errors import InputError
+from compatcheck.core.json_file import parse_json
 from compatcheck.core.source import Source
+from compatcheck.core.textfile import read_text
+from compatcheck.core.versions import parse_version
 from compatcheck.lab.drafts import write_drafts
-from compatcheck.lab.evidence.files import write_measurements
+from compatcheck.lab.evidence.files import write_measurements, write_whole
 from compatcheck.lab.history import find_repository
 from compatcheck.lab.matrix import choose_rows
 from compatcheck.lab.measurement_files import read_measurements
@@ -61,17 +65,18 @@ class Look:
 
     @property
     def grown(self) -> tuple[SeriesChange, ...]:
-        """What grew, and is the package's own."""
+        """What grew, is the package's own, and lasts."""
         return tuple(change for change in self.changes if change.is_own and is_growth(change))
+
+    @property
+    def dropped(self) -> tuple[SeriesChange, ...]:
+        """What grew in this run alone."""
+        return tuple(change for change in self.changes if not change.lasts and is_growth(change))
 
     @property
     def doubtful(self) -> tuple[SeriesChange, ...]:
         """What grew, and may be the package's own or that of what came with it."""
-        return tuple(
-            change
-            for change in self.changes
-            if change.attribution is not None and change.attribution.cause in {"both", "unknown"} and is_growth(change)
-        )
+        return tuple(change for change in self.changes if change.is_doubtful and is_growth(change))
 
     @property
     def measured(self) -> bool:
@@ -93,22 +98,23 @@ class State:
         Raises:
             InputError: it is none of this program's.
         """
-        self.path = Path(path)
+        self.path = path
         self.looked: dict[str, str] = {}
-        if self.path.exists():
-            try:
-                self.looked = dict(json.loads(self.path.read_text(encoding="utf-8"))["looked"])
-            except (ValueError, KeyError, TypeError):
-                message = "holds no state of `compatcheck watch`"
-                raise InputError(message, source=Source(path), hint="name another file, or remove it") from None
+        if not os.path.exists(path):
+            return
+        data = parse_json(read_text(path), path)
+        looked = data.get("looked") if isinstance(data, dict) else None
+        if not isinstance(looked, dict) or not all(
+            isinstance(one, str) and parse_version(one) for one in looked.values()
+        ):
+            message = "holds no state of `compatcheck watch`"
+            raise InputError(message, source=Source(path), hint="name another file, or remove it")
+        self.looked = dict(looked)
 
     def keep(self, package: str, version: str) -> None:
         """Note that a release was looked at, at once and whole."""
         self.looked[package] = version
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        scratch = self.path.with_name(f"{self.path.name}.new")
-        scratch.write_text(json.dumps({"looked": self.looked}, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-        scratch.replace(self.path)
+        write_whole(self.path, json.dumps({"looked": self.looked}, indent=1, sort_keys=True) + "\n")
 
 
 def choose_pairs(axis: Axis, looked: str | None, since: str | None) -> list[tuple[str, str]]:
@@ -211,14 +217,12 @@ def write_look(found: Look, directory: str, tasks: Sequence[Task], laboratory: L
     held = [one for one in list_held(found.changes) if one.device != "none"]
     for kept, several in ((f"{name}.jsonl", measured), (f"{name}.held.jsonl", held)):
         path = folder / "measurements" / found.package / kept
-        path.parent.mkdir(parents=True, exist_ok=True)
         if several:
             write_measurements(str(path), several)
     if found.grown:
         paths += write_drafts(directory, found.package, found.grown, found.results, (found.before, found.after))
         page = folder / "reports" / f"{name}.md"
-        page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(_report(found, tasks, laboratory), encoding="utf-8")
+        write_whole(str(page), _report(found, tasks, laboratory))
         paths.append(str(page))
     return paths
 

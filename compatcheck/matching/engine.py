@@ -48,7 +48,11 @@ def match(
     folded: dict[str, int] = {}
     waiting = 0
     relevant = RelevantRules.of(subject, rules)
-    generating = (next(iter(subject.roles), ""), "rollout")  # the policy, first of all roles, and its engine
+    engines = (
+        next(iter(subject.roles), ""),
+        "rollout",
+        "teacher",
+    )  # the policy, first of all roles, its engine, a teacher's
     for role, facts in subject.roles.items():
         scope = open_scope(subject, role, rules)
         stated = states_run(facts)
@@ -56,7 +60,7 @@ def match(
         recall = None if memory is None else memory.open(frame, facts, subject.environment, rules, scope.opened)
         decided = []
         for rule in relevant.rules:
-            if not selects(rule.id) or (rule.phase == "rollout" and role not in generating):
+            if not selects(rule.id) or (role not in engines if rule.phase == "rollout" else role == "teacher"):
                 continue
             try:
                 decides = partial(relevant.decide, rule, stated=stated)
@@ -241,23 +245,26 @@ def _name_roles(findings: Sequence[Finding]) -> Iterator[Finding]:
 def _has_evidence(rule: CompiledRule, decision: Decision, scope: FactScope) -> bool:
     """Tell whether anything speaks for an undecided rule.
 
-    A release known to be bad speaks for itself, and so do two that are known not to go together. A pitfall of every release,
+    A release known to be bad speaks for itself, and so do two that are known not to go together, or may be where nothing else is
+    open. A pitfall of every release,
     what two settings do to each other, or a rule about no package needs at least one of its conditions to hold; otherwise every
     environment would be told of every pitfall.
     """
     if rule.kind == "regression" and any(name not in COMPONENT_FACTS for name in decision.packages):
         return True
-    if rule.kind == "incompatibility" and _is_pair(decision, scope):
+    if rule.kind == "incompatibility" and _is_of_pair(decision, scope):
         return True
     texts = (rule.when, decision.clause.when if decision.clause is not None else None)
     return any(truth(evaluate(part, scope)) for text in texts if text is not None for part in conjuncts(text))
 
 
-def _is_pair(decision: Decision, scope: FactScope) -> bool:
-    """Tell whether releases of several packages are known to be the ones that do not go together."""
+def _is_of_pair(decision: Decision, scope: FactScope) -> bool:
+    """Tell whether releases of several packages do not go together, or one is of such a pair and nothing but releases is open."""
     ranges = {} if decision.clause is None else decision.clause.packages
     stated = [name for name, bounds in ranges.items() if not isinstance(bounds, str)]
-    return len(stated) > 1 and all(scope.in_range(name, ranges[name]) == "yes" for name in stated)
+    known = [name for name in stated if scope.in_range(name, ranges[name]) == "yes"]
+    open_ones = {scope.package_need(name) for name in stated if name not in known}
+    return len(stated) > 1 and (known == stated or (bool(known) and open_ones.issuperset(decision.needs)))
 
 
 def _implied(subject: Subject, known: set[str]) -> tuple[str, ...]:

@@ -100,7 +100,12 @@ class Recall:
         while isinstance(node, _Read):
             path.append(node.name)
             ways, there = node.ways, self._look_up(node.name)
-            node = next((after for value, after in ways if value is there or value == there), None)
+            for value, after in ways:  # nearly always the same object
+                if value is there:
+                    node = after
+                    break
+            else:
+                node = next((after for value, after in ways if value == there), None)
         if node is not None:
             return node.result  # type: ignore[no-any-return]  # as it was given
         reads: _Reads = {}

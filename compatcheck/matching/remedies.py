@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from compatcheck.core.builds import label_beside, with_label, write_install
 from compatcheck.core.report import FindingRemedy
-from compatcheck.core.versions import compile_specifier, contains, nearest_release
+from compatcheck.core.versions import compile_specifier, contains
 from compatcheck.resolution.binaries import with_same_build
 from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
 from compatcheck.resolution.spelling import find_spellings, is_own_code
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from compatcheck.rules.database import CompiledRule, Texts
     from compatcheck.rules.expression import Code
     from compatcheck.rules.program import Program
+    from compatcheck.rules.release_bits import ReleaseBits
 
 
 def write_remedies(
@@ -171,31 +173,33 @@ def _word(value: object) -> str:
 def _change_release(
     rule: CompiledRule, verb: str, target: Mapping[str, Any], scope: FactScope, releases: Mapping[str, str]
 ) -> tuple[str, str | None] | None:
-    words, pins = [], []
+    words, allowed, pins = [], [], {}
+    torch = scope.package("torch")
     for name, specifier in target.items():
         package = scope.package(name)
         current = package.version if package is not None else None
         nearest = releases.get(name) or next(good_releases(rule, name, target, verb, scope), None)
         if nearest is None and (
-            _leads_back(str(specifier), verb, current, scope.rules.releases(name))
+            _leads_back(str(specifier), verb, current, scope.rules.known(name))
             or next(_free_releases(rule, name, target, verb, scope), None) is not None
         ):
             return None
         if nearest is None:
             words.append(f"{name} to {specifier}")
-            pins.append(f"'{name}{specifier}'")
+            allowed.append(f"'{name}{specifier}'")
         else:
             words.append(f"{name} to {nearest} (nearest good release)")
-            pins.append(f"'{name}=={nearest}'")
+            label = label_beside(name, current, None if torch is None else torch.version)
+            pins[name] = nearest if "+" in nearest else with_label(nearest, label)
     if any(name in COMPONENT_FACTS for name in target):
         return f"{verb} {' and '.join(words)}", None
-    pins += [f"'{name}=={release}'" for name, release in releases.items() if name not in target]
+    pins = {**releases, **pins}
     installers = {package.details.get("installer") for package in map(scope.package, target) if package is not None}
     tool = "uv pip install" if installers == {"uv"} else "pip install"
-    return f"{verb} {' and '.join(words)}", f"{tool} {' '.join(pins)}"
+    return f"{verb} {' and '.join(words)}", write_install(pins, allowed, tool)
 
 
-def _leads_back(specifier: str, verb: str, current: str | None, releases: Sequence[str]) -> bool:
+def _leads_back(specifier: str, verb: str, current: str | None, known: ReleaseBits) -> bool:
     """Tell whether the known releases that a remedy allows all lie on the other side of the installed one, or are it."""
     if current is None:
         return False
@@ -203,11 +207,11 @@ def _leads_back(specifier: str, verb: str, current: str | None, releases: Sequen
         allowed = compile_specifier(specifier)
     except ValueError:
         return False
-    upwards = verb == "upgrade"
-    if nearest_release([], current, releases, above=upwards, allowed=allowed) is not None:
-        return False
-    behind = nearest_release([], current, releases, above=not upwards, allowed=allowed)
-    return behind is not None or contains(allowed, current) == "yes"
+    ahead, behind = (
+        any(known.beyond(current, above=above, avoided=(), allowed=allowed))
+        for above in (verb == "upgrade", verb != "upgrade")
+    )
+    return not ahead and (behind or contains(allowed, current) == "yes")
 
 
 def good_releases(
@@ -245,12 +249,9 @@ def _free_releases(
         allowed = compile_specifier(str(target[name]))
     except ValueError:
         return
-    held = [part for bounds in bad for part in bounds]
-    known = with_same_build(name, current, scope.rules.releases(name), scope.rules)
-    while current is not None:
-        current = nearest_release(held, current, known, above=verb == "upgrade", allowed=allowed)
-        if current is not None:
-            yield current
+    built = with_same_build(name, current, scope.rules.releases(name), scope.rules)
+    found = scope.rules.known(name).beyond(current, above=verb == "upgrade", avoided=bad, allowed=allowed)
+    yield from (release for release in found if release in built)
 
 
 def _leaves(name: str, bounds: Bounds | str, target: Mapping[str, Any], scope: FactScope) -> bool:

@@ -50,6 +50,15 @@ def with_same_build(name: str, version: str | None, releases: Sequence[str], rul
     return [release for release in releases if contains(bounds, release) != "no"]
 
 
+def built_with(name: str, release: str, rules: RuleSet) -> str | None:
+    """Return the minor release of torch that a release pins and was built with; None where it pins none or nobody knows."""
+    try:
+        found = rules.look_up(TABLE, (name, release))
+    except KeyError:
+        return None
+    return found if isinstance(found, str) else None
+
+
 def find_misfits(scope: FactScope) -> Iterator[Damage]:
     """Compare what is built for one torch with the torch that is there; what is not pinned fits, a resolver sees to it.
 

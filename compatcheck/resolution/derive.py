@@ -47,6 +47,11 @@ def _steps(batch: int, micro: int, world: int) -> Value:
     return batch // (micro * world) or None
 
 
+def _share_of_node(world: int, nodes: int) -> Value:
+    """Devices of a node, of which each rank has one; a process alone may see more than it is given."""
+    return world // nodes if world > 1 and nodes > 0 and world % nodes == 0 else None
+
+
 SPLIT_SEQUENCES = ("training.tensor_parallel", "training.pipeline_parallel", "training.context_parallel")
 """Ranks that work on the same sequences; with several of them a rank is not a data-parallel rank."""
 
@@ -64,6 +69,12 @@ DERIVATIONS = (
         ("hardware.gpus_per_node", "hardware.nodes"),
         lambda gpus, nodes: gpus * nodes,
         "gpus_per_node × nodes",
+    ),
+    Derivation(
+        "hardware.gpus_per_node",
+        ("hardware.world_size", "hardware.nodes"),
+        _share_of_node,
+        "ranks ÷ nodes",
     ),
     Derivation("hardware.single_rank", ("hardware.world_size",), lambda world: world == 1, "ranks of the job"),
     Derivation(

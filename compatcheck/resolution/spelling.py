@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.frameworks.keys import find_keys
+from compatcheck.frameworks.keys import Expression, find_keys
 from compatcheck.resolution.known_keys import name_of, releases_of_keys
 from compatcheck.rules.programs import find_program, lineage
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 def as_python(value: object) -> str:
-    """Return a value as a literal of Python."""
+    """Return a value as Python has it."""
+    if isinstance(value, Expression):
+        return str(value)
     if isinstance(value, str):
         return json.dumps(value)
     return str(list(value)) if isinstance(value, tuple) else repr(value)

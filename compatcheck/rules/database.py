@@ -8,14 +8,13 @@ name. A rule about a package that is not there costs nothing, one about other re
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import reduce
-from operator import and_
 from typing import Any, BinaryIO, NamedTuple
 
 from compatcheck.core.errors import RuleError
 from compatcheck.core.source import Source
 from compatcheck.core.versions import Bounds, Membership, Verdict, contains, judge
 from compatcheck.rules.expression import Code
+from compatcheck.rules.release_bits import ReleaseBits
 
 FORMAT = 5
 INDEPENDENT = "*"
@@ -226,8 +225,7 @@ class RuleSet:
         """Take the databases; data sections of a later one win."""
         self.databases = databases
         self._judged: dict[tuple[str, str, int], tuple[Bounds, Verdict]] = {}
-        self._held: dict[tuple[str, int], tuple[Bounds | str, int]] = {}
-        self._sides: dict[tuple[str, ...], int] = {}
+        self._known: dict[str, ReleaseBits] = {}
         self._contained: dict[tuple[str, int], tuple[Bounds, Membership]] = {}
         self._dates: dict[str, Mapping[str, str]] = {}
 
@@ -292,11 +290,14 @@ class RuleSet:
     def judge(self, bounds: Bounds, package: str, specifier: str) -> Verdict:
         """Tell how many of the known releases of a package that a requirement allows lie in a range, as `versions.judge`.
 
-        Many subjects ask the same; an answer is kept with its range, so that no other takes the range's place.
+        Many subjects ask the same, and many ranges share their bounds.
 
         Raises:
             InvalidSpecifierError: ``specifier`` is not PEP 440.
         """
+        known = self.known(package).judge(bounds, specifier)
+        if known is not None:
+            return known
         key = package, specifier, id(bounds)
         kept = self._judged.get(key)
         if kept is None:
@@ -311,24 +312,16 @@ class RuleSet:
         return kept[1]
 
     def held(self, bounds: Bounds | str, package: str) -> int:
-        """Return the known releases of a package that lie in a range, the oldest as the lowest bit; kept as by `judge`."""
-        kept = self._held.get((package, id(bounds)))
-        if kept is None:
-            found = every = (1 << len(self.releases(package))) - 1
-            if not isinstance(bounds, str):
-                found = 0
-                for clauses in bounds:
-                    found |= reduce(and_, (self._held_by(package, *clause) for clause in clauses), every)
-            kept = self._held[package, id(bounds)] = bounds, found
-        return kept[1]
+        """Return the known releases of a package that lie in a range, the oldest as the lowest bit."""
+        known = self.known(package)
+        return known.every if isinstance(bounds, str) else known.split(bounds)[0]
 
-    def _held_by(self, package: str, *clause: str) -> int:
-        """Return the known releases on one side of a bound, which many ranges share."""
-        key = package, *clause
-        if key not in self._sides:
-            bits = ("1" if contains([[clause]], name) == "yes" else "0" for name in reversed(self.releases(package)))
-            self._sides[key] = int("".join(bits) or "0", 2)
-        return self._sides[key]
+    def known(self, package: str) -> ReleaseBits:
+        """Return the known releases of a package as bits."""
+        known = self._known.get(package)
+        if known is None:
+            known = self._known[package] = ReleaseBits(self.releases(package))
+        return known
 
     def dates(self, package: str) -> Mapping[str, str]:
         """Return release → ISO date of its first upload, as far as the snapshot knows them."""

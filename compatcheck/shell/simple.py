@@ -90,16 +90,26 @@ class SimpleCommands(StartedShells):
                     self.state.variables[name] = variable
 
     def _dispatch(
-        self, values: list[tuple[Value, Raw]], extra: dict[str, Variable], raw: str, line: int, streams: Streams
+        self,
+        values: list[tuple[Value, Raw]],
+        extra: dict[str, Variable],
+        raw: str,
+        line: int,
+        streams: Streams,
+        *,
+        itself: bool = False,
     ) -> Flow:
+        """Read a command by its name, which is no function's behind ``command``."""
         name = text_of(values[0][0])
         if (
             name in {"command", "builtin", "time", "-p"}
             and len(values) > 1
             and not (text_of(values[1][0]) or "").startswith("-")
         ):
-            return self._dispatch(values[1:], extra, raw, line, streams)
-        functions = self.state.functions.get(name or "")
+            return self._dispatch(
+                values[1:], extra, raw, line, streams, itself=itself or name in {"command", "builtin"}
+            )
+        functions = None if itself else self.state.functions.get(name or "")
         if functions:
             branches: list[Branch] = [
                 (
@@ -118,6 +128,8 @@ class SimpleCommands(StartedShells):
             self._start_or_record(values[1:], extra, raw, line)
             self.note_exit()
             return Flow.EXIT
+        if name == "alias":
+            self._record_query(values, extra, line)  # what it stands for is not followed
         if name in BUILTINS:
             return BUILTINS[name](self, arguments, line)
         if name in {"cat", "tee"}:

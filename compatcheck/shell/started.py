@@ -27,7 +27,8 @@ MAX_DEPTH = 8
 _SOURCE = "BASH_SOURCE"
 _SCRIPT = re.compile(r"[^\s]\.(sh|bash|slurm|sbatch)$")
 _OWN_DIRECTORY = re.compile(r"BASH_SOURCE|\$\{?0|pwd|PWD|SLURM_SUBMIT_DIR|--show-toplevel")
-_ENTERED = re.compile(r"\bcd\s+(?:--\s+)?(?=\S*\$)(.*?)\s*(?:(?:\d?>|&>)\s*\S+\s*)*&&\s*pwd")
+_ENTERED = re.compile(r"\bcd\s+(?:--\s+)?(?=\S*\$)")
+_TOLD = re.compile(r"\n|&&\s*pwd")
 _BENEATH = re.compile(r"(?:/[\w.-]+)+(?=\"?$)")
 
 
@@ -252,8 +253,13 @@ class StartedShells(ScriptReading):
 
 def _name_entered(piece: Piece) -> str:
     """Name what ``$(cd "$SCRIPT_DIR/../slime" && pwd)`` adds to the directory that is not known: ``/../slime``."""
-    entered = _ENTERED.search(piece.name)
-    beneath = _BENEATH.search(entered[1]) if entered is not None else None
+    entered, told = _ENTERED.search(piece.name), None
+    if entered is not None:
+        told = _TOLD.search(piece.name, entered.end())
+    if entered is None or told is None or told[0] == "\n":
+        return ""
+    words, redirected, _ = piece.name[entered.end() : told.start()].partition(">")
+    beneath = _BENEATH.search(re.sub(r"[\d&]$", "", words).rstrip() if redirected else words.rstrip())
     return "" if beneath is None else beneath[0]
 
 

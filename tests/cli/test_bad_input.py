@@ -209,6 +209,13 @@ def test_pipes_are_not_waited_for(arguments: list[str], capsys: pytest.CaptureFi
     assert any("is not a regular file" in entry["reason"] for entry in report["skipped"])
 
 
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_rule_file_that_never_ends_is_refused(kind: str) -> None:
+    os.mkfifo("x.yaml") if kind == "pipe" else os.symlink("/dev/zero", "x.yaml")
+    ran = run_here("rules", "lint", "x.yaml")
+    assert (ran.code, "x.yaml" in ran.out + ran.err) == (1, True)
+
+
 def test_pipe_among_own_rules_is_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
     Path("r/acme").mkdir(parents=True)
     os.mkfifo("r/acme/x.yaml")

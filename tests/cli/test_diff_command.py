@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.run_cli import run
+from tests.effort import at_most
 
 OLD = "deepspeed==0.15.4\ntransformers==4.45.2\naccelerate==1.0.0\ntorch==2.5.1\n"
 NEW = "deepspeed==0.16.4\ntransformers==5.1.0\naccelerate==1.0.0\ntorch==2.5.1\nnumpy==2.0.0\n"
@@ -249,6 +250,16 @@ def test_a_revision_with_too_many_files_is_refused() -> None:
     git("commit", "-qm", "one")
     ran = run("diff", "HEAD:a.txt", "old.txt")
     assert (ran.code, "HEAD:a.txt: includes more than 100 files" in ran.err) == (4, True)
+
+
+def test_blank_lines_of_a_revision_cost_what_they_are() -> None:
+    git("init", "-q")
+    Path("a.txt").write_text("\n" * 150_000 + "torch==2.6.0\n")
+    git("add", "-A")
+    git("commit", "-qm", "one")
+    with at_most(20):
+        ran = run("diff", "HEAD:a.txt", "old.txt", "--no-policy")
+    assert ran.code in {0, 1}, ran.err
 
 
 def test_standard_input_is_read_once() -> None:

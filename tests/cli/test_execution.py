@@ -96,6 +96,7 @@ def test_the_programs_of_an_active_environment_are_named_and_not_run(trap: Trap)
         ("estimate", *PAIR[:2], "--trace"),
         ("estimate", *PAIR[:2], "--module", "nowhere.model:build"),
         ("bisect", "zero3_release", "--package", "deepspeed", "--no-store"),
+        ("sweep", "zero3_release", "--package", "deepspeed", "--no-store"),
         ("confirm", PAIR[-1], "--no-store"),
     ],
 )

@@ -148,6 +148,32 @@ def test_endless_digits_of_variables_and_devices_are_refused(environment: Path) 
     assert run("env", "--prefix", environment, "--gpu", f"{digits}xH100-80GB").code == 2
 
 
+def test_a_pipe_among_the_models_of_the_hub_is_not_waited_for(
+    environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refs = environment / "hub/models--a--b/refs"
+    refs.mkdir(parents=True)
+    os.mkfifo(refs / "main")
+    monkeypatch.setenv("HF_HUB_CACHE", str(environment / "hub"))
+    ran = run("env", "--prefix", environment, "--model", "a/b")
+    assert (ran.code, "a/b" in ran.out) == (4, True)
+
+
+def test_endless_digits_of_a_version_end_no_command(environment: Path) -> None:
+    import tarfile
+
+    metadata = environment / SITE / "torch-2.3.0.dist-info/METADATA"
+    metadata.write_text(f"Metadata-Version: 2.1\nName: torch\nVersion: {'1' * 5000}\n")
+    (environment / "pyvenv.cfg").write_text("version = 3.11.0\n")
+    with tarfile.open(environment / "image.tar", "w") as archive:
+        archive.add(environment / "lib", "opt/v/lib")
+        archive.add(environment / "pyvenv.cfg", "opt/v/pyvenv.cfg")
+    assert run("image", environment / "image.tar", "--no-cache").code in {0, 1}
+    for name, version in (("before", "1" * 5000), ("after", "2.5.0")):
+        (environment / f"{name}.txt").write_text(f"torch=={version}\n")
+    assert run("diff", environment / "before.txt", environment / "after.txt").code in {0, 1, 4}
+
+
 def test_a_pipe_is_no_side_of_a_comparison(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     ran = run("diff", tmp_path / "pipe", tmp_path / "pipe")

@@ -28,6 +28,15 @@ def test_a_diff_hides_the_credentials_beside_it(form: str) -> None:
     assert Path("requirements.txt").read_text().startswith(f"--extra-index-url {URL}\n")
 
 
+@pytest.mark.parametrize("form", ["text", "json", "markdown", "diff"])
+def test_a_diff_hides_secrets_by_the_names_beside_them(form: str) -> None:
+    Path("facts.yaml").write_text(FACTS)
+    Path("requirements.txt").write_text(f"# HF_TOKEN=SECRETWORD go --hub_token SECRETWORD\n{REQUIREMENTS}")
+    ran = run("fix", *PAIR, "--set", "training.use_reentrant=false", "--offline", "--format", form)
+    assert "# HF_TOKEN=[redacted] go --hub_token [redacted]" in ran.out
+    assert "SECRETWORD" not in ran.out + ran.err
+
+
 @pytest.mark.parametrize("way", ["include", "link"])
 def test_a_file_elsewhere_is_not_shown(tmp_path: Path, way: str) -> None:
     (tmp_path / "netrc").write_text("machine h login me password hunter2\n")

@@ -151,3 +151,28 @@ def test_the_numbers_of_drawn_releases_are_both_sides_of_one_run(title: str, cou
             assert found
             assert {(release, *pair) for pair in found} <= pairs, release
         assert len(rows) == count
+
+
+def test_the_numbers_of_the_second_look_are_both_sides_of_one_run() -> None:
+    section = LATER.partition("## The sixth round")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (\w+) (\d+\.\d+\.\d+) \| (.+) \|$", section, re.MULTILINE)
+    seen = 0
+    for package, release, cells in rows:
+        found = re.findall(r"(\d+\.\d\d) → (\d+\.\d\d) MB", cells)
+        runs: dict[tuple[str, ...], dict[str, set[str]]] = {}
+        measured = ROOT / "fixtures" / "backtest" / "sixth-round" / f"{package}.jsonl"
+        for one in read_measurements(str(measured)) if found else ():
+            assert one.probe_hash == find_probe("configured_run").hash
+            for metric in find_probe("configured_run").compared:
+                if (value := one.metric(metric)) is not None and Version(one.versions[package]) <= Version(release):
+                    run = runs.setdefault((metric, *sorted(map(str, one.parameters.items()))), {})
+                    run.setdefault(one.versions[package], set()).add(f"{value / 1e6:.2f}")
+        for before, after in found:
+            assert any(
+                before in run[earlier] and after in run[release]
+                for run in runs.values()
+                for earlier, last in pairwise(sorted(run, key=Version))
+                if last == release
+            ), (release, before, after)
+            seen += 1
+    assert seen >= 15

@@ -86,7 +86,7 @@ def command(
         write_files([(f"--html {html}", html, page)])
     if drafts is not None:
         written = write_drafts(drafts, package, changes, results, axis.known)
-        nothing = f"no change is {package}'s own" if changes else "no number grew"
+        nothing = f"no change is {package}'s own and lasts" if changes else "no number grew"
         for path in written or [f"no draft was written: {nothing}"]:
             click.echo(path, err=True)
     formats = {"text": reporter.format_text, "json": reporter.format_json, "markdown": reporter.format_markdown}

@@ -94,7 +94,7 @@ def command(
             progress.close()
             measured += found.measured
             grown += bool(found.grown or found.doubtful)
-            for change in (*found.grown, *found.doubtful):
+            for change in (*found.grown, *found.doubtful, *found.dropped):
                 defaults = next(one.probe.module.DEFAULTS for one in tasks if one.probe.name == change.series.probe)
                 click.echo(f"{package} {found.before} -> {found.after}: {describe_change(change, defaults)}")
             for path in write_look(found, output, tasks, laboratory):

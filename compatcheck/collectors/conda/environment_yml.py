@@ -12,6 +12,7 @@ from compatcheck.collectors.conda.packages import LINUX, Record, build_environme
 from compatcheck.collectors.conda.spec import InvalidSpecError, MatchSpec, parse_match_spec
 from compatcheck.collectors.machine.variables import attach, collect_variables
 from compatcheck.collectors.requirements.lines import read_requirement_lines, with_index
+from compatcheck.core.environment import TOGETHER, Environment
 from compatcheck.core.errors import InputError
 from compatcheck.core.expected_shapes import as_table
 from compatcheck.core.files import LOCAL, Files
@@ -24,7 +25,6 @@ from compatcheck.core.yaml import YamlList, YamlMap, YamlValue, read_yaml
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from compatcheck.core.environment import Environment
     from compatcheck.core.markers import MarkerEnvironment
 
 _SELECTOR = re.compile(r"#\s*\[([^\]]*)\]\s*$")
@@ -47,10 +47,15 @@ def read_conda_environment(path: str, files: Files = LOCAL) -> Environment:
     combined = combine(lines.requirements, _describe(python), constraints=lines.constraints)
     pinned = all(package.version is not None for package in combined.packages.values())
     lost = (*file.skipped, *lines.skipped)
+    listed = combined.packages
+    if not file.is_export:  # what was installed was settled; else one command of pip takes the list
+        listed = {
+            name: one._replace(details={**one.details, TOGETHER: f"pip of {path}"}) for name, one in listed.items()
+        }
     environment = build_environment(
         path,
         records,
-        pip=with_index(combined.packages, lines.indexes),
+        pip=with_index(listed, lines.indexes),
         complete=file.is_export and pinned and not lost,
         damage=combined.damage,
         skipped=lost,

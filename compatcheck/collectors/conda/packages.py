@@ -111,11 +111,17 @@ def _leading_version(condition: str | None) -> str | None:
     return None if match is None else match[1]
 
 
-def _is_another(known: Package, version: str) -> bool:
-    """Tell whether a version is none of those that are asked of conda: ``pytorch=2.3.1`` is a prefix to it, not a pin."""
-    if known.version:
-        return not same_version(known.version, version)
-    return bool(known.specifier) and contains(compile_specifier(known.specifier or ""), version) == "no"
+def _is_another(known: Package, package: Package) -> bool:
+    """Tell whether pip installs none of those that are asked of conda: ``pytorch=2.3.1`` is a prefix to it, not a pin."""
+    if package.version and known.version:
+        return not same_version(known.version, package.version)
+    if package.version:
+        return bool(known.specifier) and contains(compile_specifier(known.specifier or ""), package.version) == "no"
+    asked = known.version or _leading_version(known.specifier) or ""
+    is_release = known.version is not None or asked.count(".") > 1
+    return (
+        bool(package.specifier) and is_release and contains(compile_specifier(package.specifier or ""), asked) == "no"
+    )
 
 
 def build_environment(  # noqa: PLR0913 (what a file may say beside its packages)
@@ -135,9 +141,10 @@ def build_environment(  # noqa: PLR0913 (what a file may say beside its packages
     conda = dict(assembled.conda)
     for name, package in (pip or {}).items():
         known = packages.get(name)
-        if known is not None and package.version and _is_another(known, package.version):
-            asked = f"installs {known.version}" if known.version else f"is asked for {known.specifier}"
-            detail = f"conda {asked}, pip writes {package.version} over it"
+        if known is not None and _is_another(known, package):
+            wanted = _leading_version(known.specifier) or known.specifier
+            asked = f"installs {known.version}" if known.version else f"is asked for {wanted}"
+            detail = f"conda {asked}, pip writes {package.version or package.specifier} over it"
             damages.append(Damage("pip_over_conda", name, detail, (known.source, package.source)))
         if known is not None and name == "torch":
             conda = {key: item for key, item in conda.items() if key not in (*_TORCH, "pytorch-cuda", "cpuonly")}

@@ -104,7 +104,7 @@ def _split_condition(text: str) -> tuple[str | None, str | None]:
         text = text[1:-1].strip()
     if not text:
         return None, None
-    text = re.sub(r"\s*([,|])\s*", r"\1", text)
+    text = "|".join(",".join(map(str.strip, part.split(","))) for part in text.split("|"))
     text = re.sub(r"([<>=!~])\s+", r"\1", text)
     version, blank, build = text.partition(" ")
     if blank:

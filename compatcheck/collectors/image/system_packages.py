@@ -160,7 +160,8 @@ def read_dpkg(text: str, path: str) -> list[Package]:
     """Read a status file of dpkg; packages that were removed and left their configuration are not installed."""
     packages = []
     for stanza in re.split(r"\n[ \t]*\n", text):
-        fields = dict(re.findall(r"(?m)^(Package|Version|Status):[ \t]*(.*?)[ \t]*$", stanza))
+        stated = re.findall(r"(?m)^(Package|Version|Status):(.*)$", stanza)
+        fields = {name: value.strip(" \t") for name, value in stated}
         if "Package" in fields and "Version" in fields:
             installed = fields.get("Status", "install ok installed").endswith(" installed")
             if installed and _is_wanted(fields["Package"]):

@@ -14,7 +14,7 @@ from compatcheck.core.units import GIB, MIB
 from compatcheck.rules.locate import open_builtin
 
 _VENDORS = ("nvidia", "geforce", "tesla", "quadro", "amd", "instinct")
-_DECLARED = r"\s*(?:(\d{1,9})\s*[x×*]\s*)?(\S.*?)\s*"
+_DECLARED = r"(?:(\d{1,9})\s*[x×*]\s*)?(\S.*)"
 _LONGEST_NAME = 200
 _SIZE = r"(\d{1,9})\s*gi?b"
 _TOLERANCE = 0.12
@@ -90,7 +90,7 @@ def parse_gpu(text: str, *, source: Source | None = None) -> Hardware:
     """
     source = source or Source("--gpu")
     catalogue = load_catalogue()
-    match = re.fullmatch(_DECLARED, text)
+    match = re.fullmatch(_DECLARED, text.strip())
     if match is None:
         raise UsageError("no device is named", source=source, hint="for example 8xH100-80GB")
     count = int(match[1]) if match[1] else None

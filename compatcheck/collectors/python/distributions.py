@@ -12,7 +12,7 @@ import re
 from compatcheck.core.files import LOCAL, Files
 
 _EGG_TAIL = r"-py\d+(?:\.\d+)*(?:-.+)?$"
-_HEADER = r"(?im)^(name|version):[ \t]*(\S.*?)[ \t]*$"
+_HEADER = r"(?im)^(name|version):[ \t]*(\S.*)$"
 
 
 def canonical_name(name: str) -> str:
@@ -53,7 +53,7 @@ def read_name_and_version(path: str, files: Files = LOCAL) -> tuple[str, str] | 
     headers = files.read_text(path).partition("\n\n")[0]
     found: dict[str, str] = {}
     for match in re.finditer(_HEADER, headers):
-        found.setdefault(match[1].lower(), match[2])
+        found.setdefault(match[1].lower(), match[2].rstrip(" \t"))
     if "name" not in found or "version" not in found:
         return None
     return found["name"], found["version"]

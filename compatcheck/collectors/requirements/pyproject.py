@@ -406,7 +406,7 @@ def _read_editable(location: str, source: Source) -> Requirement:
 def _python_marker(specifier: str) -> str:
     alternatives = []
     for part in specifier.split("||"):
-        clauses = [re.fullmatch(r"\s*([<>=!~]+)\s*(.+?)\s*", clause) for clause in part.split(",")]
+        clauses = [re.fullmatch(r"([<>=!~]+)\s*(.+)", clause.strip()) for clause in part.split(",")]
         joined = " and ".join(f'python_full_version {match[1]} "{match[2]}"' for match in clauses if match)
         alternatives.append(f"({joined})" if joined else "")
     return "" if "" in alternatives else "(" + " or ".join(alternatives) + ")"

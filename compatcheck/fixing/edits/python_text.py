@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.fix import TextEdit
+from compatcheck.frameworks.keys import Expression
 from compatcheck.frameworks.python_script.calls import parse_script
 from compatcheck.frameworks.python_script.meanings import keyword_of
 from compatcheck.frameworks.python_script.nodes import dotted_name
 from compatcheck.resolution.spelling import as_python
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from compatcheck.core.facts import Value
 
 _MARK = "\ufeff"
+_IMPORTED = r"^from [\w.]+ import .*\b{}\b"
 
 
 def edit_argument(path: str, text: str, key: str, value: Value, line: int | None) -> Iterator[TextEdit]:
@@ -43,8 +45,14 @@ def edit_argument(path: str, text: str, key: str, value: Value, line: int | None
     placeless = {inner for node in nodes if isinstance(node, ast.JoinedStr) for inner in ast.walk(node)}
     calls = [node for node in nodes if isinstance(node, ast.Call) and node not in placeless]
     script = _Text(text)
+    if isinstance(value, Expression) and not re.search(_IMPORTED.format(value.partition("(")[0]), text, re.MULTILINE):
+        return  # two edits that need each other
     outer, _, inner = key.partition(".")
     names = {call: keyword_of(dotted_name(call.func), outer) for call in calls}
+    mappings = [node for node in nodes if isinstance(node, ast.Dict) and node not in placeless]
+    for entry in (found for mapping in mappings if (found := _entry(mapping, key)) is not None):
+        start, end = script.span(entry)
+        yield TextEdit(path, start, end, _write(value, text[start:end]))
     for call in calls:
         for keyword in call.keywords:
             if keyword.arg == names[call]:
@@ -58,11 +66,44 @@ def edit_argument(path: str, text: str, key: str, value: Value, line: int | None
                     yield TextEdit(path, at, at, f"{', ' if last else ''}{json.dumps(inner)}: {_write(value, '')}")
     for call in calls if "." not in inner else ():
         name = names[call]
-        if call.lineno == line and name not in {keyword.arg for keyword in call.keywords}:
+        if (
+            call.lineno == line
+            and name not in {keyword.arg for keyword in call.keywords}
+            and not _may_be_given(call, name, nodes)
+        ):
             written = (
                 _write(value, _torch(outer, text)) if not inner else f"{{{json.dumps(inner)}: {_write(value, '')}}}"
             )
             yield from script.add(path, call, f"{name}={written}")
+
+
+def _may_be_given(call: ast.Call, name: str, nodes: Sequence[ast.AST]) -> bool:
+    """Tell whether what a call unpacks may give an argument: given twice, the script ends there."""
+    unpacked = [one.value for one in call.keywords if one.arg is None]
+    if not unpacked:
+        return any(isinstance(one, ast.Starred) for one in call.args)
+    named = {one.id for one in unpacked if isinstance(one, ast.Name)}
+    written = [
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Assign) and any(isinstance(to, ast.Name) and to.id in named for to in node.targets)
+    ]
+    if not all(map(_is_written_out, (*(one for one in unpacked if not isinstance(one, ast.Name)), *written))):
+        return True
+    if len(written) != len(named):
+        return True
+    said = {node.value for node in nodes if isinstance(node, ast.Constant)}
+    return name in said or any(isinstance(one, ast.Call) and name in {k.arg for k in one.keywords} for one in written)
+
+
+def _is_written_out(mapping: ast.expr) -> bool:
+    """Tell whether all names of a mapping stand in it."""
+    match mapping:
+        case ast.Dict(keys=keys):
+            return all(isinstance(key, ast.Constant) for key in keys)
+        case ast.Call(func=ast.Name(id="dict"), args=[], keywords=given):
+            return all(one.arg is not None for one in given)
+    return False
 
 
 class _Text:

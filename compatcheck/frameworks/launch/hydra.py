@@ -129,8 +129,8 @@ def gaps_of_choices(data: Mapping[str, object], source: Source, known: Container
     place, gaps = source._replace(key=DEFAULTS), list[Gap]()
     listed = data.get(DEFAULTS)
     left = [one for one in listed if one != "_self_"] if isinstance(listed, list) else []
-    for name in name_defaults(data):
-        left = [one for one in left if not isinstance(one, str) or one.lstrip("/").removesuffix(".yaml") != name]
+    beside = {*name_defaults(data)}
+    left = [one for one in left if not isinstance(one, str) or one.lstrip("/").removesuffix(".yaml") not in beside]
     for one in left:
         groups = one if isinstance(one, dict) else {str(one): str(one).partition("@")[0].rpartition("/")[2]}
         for group, choice in groups.items():

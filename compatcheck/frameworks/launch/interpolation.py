@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from compatcheck.frameworks.launch.hydra import parse_value
 
@@ -82,7 +82,7 @@ def _explain(written: str) -> str:
     return f"is {shown}, which only the run resolves"
 
 
-def _give_up(written: str) -> None:
+def _give_up(written: str) -> NoReturn:
     raise _UnknownError(_explain(written))
 
 
@@ -97,7 +97,6 @@ def _evaluate(text: str, place: _Place) -> object:
         end = _find_end(text, start)
         if end is None:
             _give_up(text)
-            break
         if start > at:
             parts.append(text[at:start])
         parts.append(_resolve(text[start + 2 : end], text, place))
@@ -131,7 +130,7 @@ def _resolve(inner: str, written: str, place: _Place) -> object:
     if name == "oc.select" and words:
         return _look_up(words[0], place, words[1] if len(words) > 1 else "null", absent_is_null=True)
     values = [_evaluate(word, place) for word in words] if name in _ARITHMETIC else []
-    numbers = [parse_value(value) if isinstance(value, str) else value for value in values]
+    numbers = [_parse(value) if isinstance(value, str) else value for value in values]
     if len(numbers) != 2 or not all(type(number) in {int, float} for number in numbers):
         _give_up(written)
     try:
@@ -141,6 +140,14 @@ def _resolve(inner: str, written: str, place: _Place) -> object:
     if abs(found) > _LARGEST:
         _give_up(written)
     return found
+
+
+def _parse(text: str) -> object:
+    """Read a word of a resolver, which its grammar may not hold."""
+    try:
+        return parse_value(text)
+    except ValueError:
+        return _give_up(text)
 
 
 def _split(text: str) -> Sequence[str]:
@@ -163,7 +170,7 @@ def _look_up(path: str, place: _Place, default: str = "null", *, absent_is_null:
     if name not in place.options:
         if absent_is_null or place.is_absent_null:
             found = _evaluate(default, place)
-            return parse_value(found) if found is default else found
+            return _parse(default) if found is default else found
         msg = f"is that of {name}, which is not stated"
         raise _UnknownError(msg)
     argument = _follow(place._replace(key=name))

@@ -151,9 +151,6 @@ def read_accelerate(options: Mapping[str, Argument], ranks: Ranks, *, has_file: 
         ranks.doubt(WORLD, "--num_processes (left out)", why, line)
     if world is not None and machines is None and not has_file:
         ranks.state(NODES, "--num_machines (left out)", 1, line)
-    nodes = ranks.value(NODES)
-    if world is not None and nodes and world % nodes == 0:
-        ranks.state(GPUS, "--num_processes", world // nodes, options["num_processes"].line)
 
 
 def read_lightning(options: Mapping[str, Argument], ranks: Ranks, line: int | None, doubt: str | None) -> None:

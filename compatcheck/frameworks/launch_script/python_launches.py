@@ -6,20 +6,14 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.python_code import parse_python
 from compatcheck.core.source import Skipped, Source
-from compatcheck.frameworks.launch_script.launchers import names_launcher
-from compatcheck.frameworks.launch_script.unread_launches import find_in_line
+from compatcheck.frameworks.launch_script.launchers import is_launcher, names_launcher
+from compatcheck.frameworks.launch_script.unread_launches import Trials, find_in_comments, find_in_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_CALLS = lazy_compile(
-    r"\b(?:subprocess|Popen|os\.(?:system|popen|exec\w+|spawn\w+)|pexpect|create_subprocess_\w+|submitit|nox|invoke|fabric|get_ipython"
-    r"|runpy|torch\.distributed)\b|\b(?:\w*_)?(?:cmd|command|run|actions|entry_?point)['\"]?\s*(?:\+?=|:)[^=]"
-)
-"""What starts a process, or a name of what one is started with."""
 _BEGINS = re.compile(
     r"\s*(?:[\w./~-]*/)?(?:\$X |[A-Z_]+=\S|cd |export |env |nohup |srun |torchrun|accelerate|deepspeed|python|[a-z]+(?:-cli)?[ ])"
 )
@@ -35,12 +29,14 @@ _MOST_IN_ALL = 1 << 22
 
 def find_in_python(path: str, text: str) -> Skipped | None:
     """Say that a program of Python starts a training in a process of its own; None where no call of it does."""
-    if not names_launcher(text) or _CALLS.search(text) is None:
+    if not names_launcher(text):
         return None
+    if (found := find_in_comments(path, text)) is not None:
+        return found
     try:
-        tree = parse_python(text)
+        tree, left = parse_python(text), Trials()
         for line, number in _Commands(tree).find():
-            if names_launcher(line) and (found := find_in_line(line, path, number)):
+            if names_launcher(line) and (found := find_in_line(line, path, number, left)):
                 return found
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None  # its reader says what is wrong where its name tells that it trains
@@ -96,7 +92,8 @@ class _Commands:
             case ast.Call(func=func, args=args) if args:
                 called = self._name(func)
                 line = self._join(args)
-                yield f"torchrun {line}" if _ELASTIC.search(called) else line if _BEGINS.match(line) else ""
+                name = "torchrun" if _ELASTIC.search(called) else called.rpartition(".")[2]
+                yield f"{name} {line}" if is_launcher(name) else line if _BEGINS.match(line) else ""
             case ast.List() | ast.Tuple():
                 yield self._text(node)
             case ast.Constant(value=str()) | ast.JoinedStr() | ast.BinOp():

@@ -170,21 +170,28 @@ class _Parsers:
 
 
 class _Composed:
-    """What the Python programs beside a script compose their configuration from where the command says nothing."""
+    """What the Python programs beside a script set for themselves: variables, and what they compose their configuration from."""
 
     def __init__(self, path: str, files: Files) -> None:
         self.path = path
         self.files = files
 
     def __call__(self, launch: Launch) -> Launch:
-        """Add what a program's ``@hydra.main`` names to a launch that names none; a directory is relative to the program."""
-        if any((word.text or "").startswith(_OTHER_WAYS) for word in launch.arguments):
-            return launch
+        """Add what a program sets for itself to its launch."""
         name = f"{launch.program.replace('.', '/')}.py" if launch.kind == "module" else launch.program
         file = find_started(launch.command, name, self.files)
         if not file.endswith(".py") or not self.files.is_file(file):
             return launch
-        from compatcheck.frameworks.python_script.composed import find_composed  # noqa: PLC0415 (only for a program at hand)
+        from compatcheck.frameworks.python_script.environ import find_variables  # noqa: PLC0415 (only for a program at hand)
+
+        launch = launch._replace(variables=find_variables(file, launch.variables, self.files))
+        if any((word.text or "").startswith(_OTHER_WAYS) for word in launch.arguments):
+            return launch
+        return self._compose(launch, file)
+
+    def _compose(self, launch: Launch, file: str) -> Launch:
+        """Add what its ``@hydra.main`` names where the command names none; a directory is relative to the program."""
+        from compatcheck.frameworks.python_script.composed import find_composed  # noqa: PLC0415 (as above)
 
         stated = parse_flags(launch.arguments, single=True).options
         found = find_composed(file, self.files) or ("", "")

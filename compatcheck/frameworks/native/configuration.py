@@ -132,7 +132,7 @@ def expect_section(value: Any, path: str, section: str) -> dict[str, Any]:  # no
         return {}
     if not isinstance(value, Mapping):
         msg = f"section {section!r} must be a mapping"
-        raise InputError(msg, source=Source(path, section))
+        raise InputError(msg, source=Source(path, section), hint="write a name and its value on each line below it")
     return dict(value)
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.architectures.adapters import ALL_ATTENTION, ALL_MLP, OF_TOWER
 from compatcheck.core.document import Document, Gap, Statement, Unresolved
 from compatcheck.core.setting_names import is_elsewhere
+from compatcheck.frameworks.conversions import ByWords
+from compatcheck.frameworks.keys import Expression, Key, Table
 from compatcheck.frameworks.python_script.calls import Call, Given
 from compatcheck.frameworks.python_script.changes import (
     ADAPTERS,
@@ -60,6 +62,20 @@ _LOADING = {
     "use_cache",
     "output_attentions",
 }
+
+
+def of_loading(found: Findings) -> Table:
+    """Return what the arguments about 4 bits mean where transformers loads the model: fp4 where none says which kind."""
+    half = found.values.get("fp16")
+    dtype = "float16" if half is not None and half.value is True else "bfloat16"
+    asked = f'BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype="{dtype}")'
+    kinds: dict[str, object] = {Expression(asked, "transformers"): "nf4"}
+    return {
+        "load_in_4bit": (Key("model.quantization", ByWords({"true": "fp4"}, "leave")),),
+        "quantization_config": (Key("model.quantization", ByWords(kinds, "leave")),),
+    }
+
+
 _OF_TRAINER = {
     "max_seq_length",
     "packing",
@@ -141,6 +157,8 @@ class Findings:
         self.models: dict[str, Given] = {}
         self.causal: Given | None = None
         """The model that is loaded with a head for causal language modelling."""
+        self.own_model: tuple[str, int] | None = None
+        """The class of the project that loads the model, with its line."""
         self.heads: dict[bool, int] = {}
         """Line of the first model that is loaded with a head of a few labels, and of the first with another one."""
         self.is_plain = False
@@ -293,6 +311,7 @@ def _take_adapter(call: Call, found: Findings) -> None:
 def _take_quantization(call: Call, found: Findings) -> None:
     if not any(key.startswith("load_in_") for key in call.keywords):
         _leave_open(call, ("load_in_4bit", "load_in_8bit"), found)
+    found.of_arguments |= call.keywords.keys() & _LOADING  # its own, whichever release's from_pretrained has them too
     for key, given in call.keywords.items():
         if key == "load_in_4bit" and not call.is_open:
             _take_four_bits(call, given, found)
@@ -427,7 +446,9 @@ def _take_wrapped(call: Call, found: Findings) -> None:
         if not call.is_open and not towers and usual_ones:
             found.state("program.calls_4bit_linears", "lora_dropout", value=False, call=call)
         _take_fast_checkpointing(call, found)
-    elif not found.objects.is_lora([*call.node.args[1:], *(word.value for word in call.node.keywords)], call.scope):
+        return
+    _state_literal(call, found, "autocast_adapter_dtype", "training.autocast_adapter_dtype")
+    if not found.objects.is_lora([*call.node.args[1:], *(word.value for word in call.node.keywords)], call.scope):
         found.open(call, ADAPTERS, "gives the model adapters in a way that is not read")
     elif call.condition is not None:
         found.open(call, ADAPTERS, f"gives the model adapters only if {call.condition}", since=math.inf)
@@ -463,12 +484,15 @@ def _take_model(call: Call, found: Findings) -> None:
     name = call.positional[0] if call.positional else call.keywords.get("pretrained_model_name_or_path")
     name = name or call.keywords.get("model_name")
     if name is not None:
+        owner = call.node.func.value if isinstance(call.node.func, ast.Attribute) else call.node.func
+        if found.own_model is None and found.objects.is_of_project(owner):
+            found.own_model = call.owner.rpartition(".")[2], call.line
         found.models.setdefault(str(name.value) if name.why is None else "", name)
         found.causal = name if call.owner.endswith("ForCausalLM") else found.causal
         found.heads.setdefault(call.owner.endswith(HEADS), call.line)
     if len(found.models) > 1:
         return  # a second model: what it is loaded with says nothing about the first
-    found.calls.update(dict.fromkeys(sorted(_LOADING), call.line))
+    found.calls.update(dict.fromkeys((*sorted(_LOADING), "quantization_config"), call.line))
     if not call.owner.startswith("Fast"):
         found.of_loading |= _LOADING
     dtype = "dtype" if "dtype" in call.keywords else "torch_dtype"
@@ -476,8 +500,22 @@ def _take_model(call: Call, found: Findings) -> None:
     _take_engine(call, found)
     _take_fast(call, found)
     _take_loading(call, found)
+    if not call.is_open and call.condition is None and not call.owner.startswith("Fast"):
+        _take_left_out(call, found)
     if not call.is_open and not _NAMES_ATTENTION.search(ast.unparse(found.objects.script.tree)):
         found.of_code.add("attn_implementation")  # whatever a command says, for nobody hands it on
+
+
+def _take_left_out(call: Call, found: Findings) -> None:
+    """Take that a model is loaded by a call that is seen whole: what it leaves out is transformers' own choice."""
+    found.statements[_LOADED] = (Statement(None, f"({_LOADED})", value=True), call.line)
+    if "device_map" not in call.keywords and not _PLACES.search(ast.unparse(found.objects.script.tree)):
+        found.state("model.device_map", f"({_LOADED})", None, call)
+
+
+_LOADED = "from_pretrained"
+_PLACES = re.compile(r"set_default_device|torch\.device\(.*:$", re.MULTILINE)
+"""What a script has that places a model where no device map does."""
 
 
 def _take_loading(call: Call, found: Findings) -> None:

@@ -370,6 +370,17 @@ class Objects:
         path = self.imports.get(root)
         return path if path is None or not rest else f"{path}.{rest}"
 
+    def is_of_project(self, node: ast.AST) -> bool:
+        """Tell whether a class is of the script or of a module that is no library's known here, an ``Auto…`` of any aside."""
+        name = dotted_name(node)
+        path = self.path(node)
+        if name.rpartition(".")[2].startswith("Auto") or (path is not None and is_of_trainers(path)):
+            return False
+        if path is None:
+            stars = (one for star, one in self.imports.items() if star == "*")
+            return name in self.classes or any(not is_of_trainers(one) for one in stars)
+        return not is_well_known(path)
+
     def is_of_another(self, call: ast.Call) -> bool:
         """Tell whether what is called is a class of a module of another package, whatever it is called there: ``L.Trainer``."""
         path = self.path(call.func) if isinstance(call.func, ast.Attribute) else None
@@ -391,6 +402,8 @@ class Objects:
         """Tell whether what is called is of a package that changes nothing of what it is given."""
         root = dotted_name(func).partition(".")[0]
         path = self.path(func)
+        if isinstance(func, ast.Attribute) and func.attr == "__get__":
+            return True  # a method for one object: what it is assigned to is read by itself
         if path is not None:
             if is_well_known(path) and path.rpartition(".")[2].startswith(MODEL_ASKS):
                 return True

@@ -41,7 +41,15 @@ from compatcheck.frameworks.python_script.handed_on import (
     parse_started,
     read_imported,
 )
-from compatcheck.frameworks.python_script.meanings import ARGUMENTS, TAKERS, TRAINERS, TRL_CONFIGS, Findings, take_call
+from compatcheck.frameworks.python_script.meanings import (
+    ARGUMENTS,
+    TAKERS,
+    TRAINERS,
+    TRL_CONFIGS,
+    Findings,
+    of_loading,
+    take_call,
+)
 from compatcheck.frameworks.python_script.nodes import PARSERS, defaults_of, dotted_name
 from compatcheck.frameworks.python_script.notebook import read_source
 from compatcheck.frameworks.python_script.objects import Kind, Objects, import_lines
@@ -449,7 +457,10 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         calls=found.calls,
         of_code=frozenset(known.keys() | found.of_code),
         of_others=frozenset(found.of_loading - found.of_arguments),
-        table={key: meanings for key, meanings in main.table.items() if _is_taken(key, meanings, found)},
+        table={
+            **{key: meanings for key, meanings in main.table.items() if _is_taken(key, meanings, found)},
+            **(of_loading(found) if found.of_loading else {}),
+        },
         own_options=frozenset(script.options.values.keys() & script.names() if script.options and launched else ()),
     )
     for document in (*translated[1:], *found.documents):
@@ -479,9 +490,10 @@ def _gives_gradients(script: Script) -> bool:
 def _is_taken(key: str, meanings: tuple[Key, ...], found: Findings) -> bool:
     """Tell whether a call of the script takes a key: the arguments' class, or another function that has it."""
     fields = hf_trainer.TRL_TABLE if found.is_of_trl else TRAINER_TABLE
-    if key == "load_in_4bit" and key in found.of_loading:
-        return False  # not the 4 bits that are advised: `BitsAndBytesConfig` has a word for those
     return key in fields or key in found.calls or key in found.values or meanings is SILENT
+
+
+_OF_PROJECT = "is a class of another module, which was not read"
 
 
 def _tell_trainer(found: Findings, trainers: Mapping[str, int]) -> list[Statement]:
@@ -498,9 +510,13 @@ def _tell_trainer(found: Findings, trainers: Mapping[str, int]) -> list[Statemen
         found.of_code.add(name)
     elif found.foreign and not found.trainers:
         name, line = next(iter(found.foreign.items()))
-        why = "is a class of another module, which was not read"
-        found.unresolved.append(Unresolved("training.trainer", name, why))
-        found.gaps.append(Gap(found.source._replace(line=line, key=name), why, facts=_OF_TRAINER))
+        found.unresolved.append(Unresolved("training.trainer", name, _OF_PROJECT))
+        found.gaps.append(Gap(found.source._replace(line=line, key=name), _OF_PROJECT, facts=_OF_TRAINER))
+        told.append(Statement("program.unread_release", name, name))
+        found.lines[name] = line
+    elif found.own_model is not None:
+        name, line = found.own_model
+        found.gaps.append(Gap(found.source._replace(line=line, key=name), _OF_PROJECT, facts=KERNELS))
         told.append(Statement("program.unread_release", name, name))
         found.lines[name] = line
     elif found.is_plain and not trainers and found.causal is not None:

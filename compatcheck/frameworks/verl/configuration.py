@@ -35,14 +35,20 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
 
 READER, LABEL = "verl", "verl"
-ACTOR, CRITIC, REFERENCE, REWARD = "actor", "critic", "reference", "reward"
+ACTOR, CRITIC, REFERENCE, REWARD, TEACHER = "actor", "critic", "reference", "reward", "teacher"
 _A, _M, _R, _F = (
     "actor_rollout_ref.actor.",
     "actor_rollout_ref.model.",
     "actor_rollout_ref.rollout.",
     "actor_rollout_ref.ref.",
 )
-MODELS = {_M + "path": "model", "critic.model.path": "model:critic", "reward_model.model.path": "model:reward"}
+_TEACHERS, _SOLE = "distillation.teacher_models.", "distillation.teacher_models.teacher_model."
+MODELS = {
+    _M + "path": "model",
+    "critic.model.path": "model:critic",
+    "reward_model.model.path": "model:reward",
+    _SOLE + "model_path": "model:teacher",
+}
 
 
 def _resolved(value: Any) -> Any:  # noqa: ANN401 (configuration)
@@ -202,6 +208,29 @@ def has_reward_worker(options: Mapping[str, Argument]) -> bool:
     return value_of(options, "reward_model.enable") is True and value_of(options, REWARD_LOOP) is not True
 
 
+def has_teacher(options: Mapping[str, Argument]) -> bool:
+    """Tell whether one other model scores what was generated; of several, each for data of its own, none is read."""
+    several = any(key.startswith(_TEACHERS) and not key.startswith(_SOLE) for key in options)
+    return value_of(options, "distillation.enabled") is True and not several
+
+
+_INFERENCE = {
+    "tensor_model_parallel_size": 2,
+    "gpu_memory_utilization": 0.5,
+    "max_num_batched_tokens": 8192,
+    "max_num_seqs": 1024,
+    "enforce_eager": True,
+}
+"""Settings of a teacher's engine where they are left out: trainer/config/distillation/distillation.yaml of 0.8.0 to 0.9.1."""
+
+
+def _left_out_of_inference(options: Mapping[str, Argument]) -> Iterator[Statement]:
+    keys = {f"{_SOLE}inference.{name}": value for name, value in _INFERENCE.items()} if has_teacher(options) else {}
+    for key, value in keys.items():
+        if key not in options:
+            yield Statement(TABLE[key][0].fact, key + LEFT_OUT, value, TEACHER)
+
+
 def table_for(options: Mapping[str, Argument], base: str) -> tuple[Table, dict[str, str]]:
     """Return the key table and the keys that name models, without the models this run does not have.
 
@@ -211,6 +240,8 @@ def table_for(options: Mapping[str, Argument], base: str) -> tuple[Table, dict[s
     absent = set() if has_critic(options) else {CRITIC}
     if not has_reward_worker(options):
         absent.add(REWARD)
+    if not has_teacher(options):
+        absent.add(TEACHER)
     table: Table = {
         key: tuple(meaning for meaning in meanings if meaning.role not in absent) for key, meanings in TABLE.items()
     }
@@ -374,6 +405,7 @@ def infer(
     for role in frozen:
         yield from state_forward_only(role)
         yield Statement("training.peft", "(only run forward)", None, role)
+    yield from _left_out_of_inference(options)
     yield from _left_out_tokens(options, (*roles, *frozen))
     sequences = _per_step(options)
     once = tuple(key for key in (_R + "n", _R + "n_agent") if key not in options)

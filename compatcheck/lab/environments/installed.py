@@ -62,11 +62,11 @@ def identify(distribution: Distribution) -> str:
     if commit:
         label = f"git{commit[:_DIGITS]}"
     elif "dir_info" not in origin:
-        label = f"file{_hash_installed(distribution)}"
+        label = f"file{hash_installed(distribution)}"
     elif origin["dir_info"].get("editable") and (folder := local_path(str(origin.get("url")))):
         label = f"tree{hash_tree(folder)}"
     else:
-        label = f"tree{_hash_installed(distribution)}"
+        label = f"tree{hash_installed(distribution)}"
     return f"{version}{'.' if '+' in version else '+'}{label}"
 
 
@@ -97,12 +97,17 @@ def local_path(url: str) -> str | None:
     return url2pathname(parts.path) if parts.scheme == "file" else None
 
 
-def _hash_installed(distribution: Distribution) -> str:
-    """Hash what a distribution installed, by the hashes that its ``RECORD`` has of every file."""
+def hash_installed(distribution: Distribution, *, suffix: str = "") -> str:
+    """Hash what a distribution installed, by the hashes that its ``RECORD`` has of every file.
+
+    Args:
+        distribution: that was installed.
+        suffix: of the files that are taken; all without one.
+    """
     lines = sorted(
         line
         for line in (distribution.read_text("RECORD") or "").splitlines()
-        if not line.partition(",")[0].endswith((".pyc", *_INSTALLERS_OWN))
+        if (path := line.partition(",")[0]).endswith(suffix) and not path.endswith((".pyc", *_INSTALLERS_OWN))
     )
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:_DIGITS]
 

@@ -6,14 +6,18 @@ import hashlib
 import json
 import os
 from dataclasses import dataclass, field
+from importlib.metadata import distributions
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from packaging.utils import canonicalize_name
 
 from compatcheck.core.programs import trusted_path
 from compatcheck.lab.cache import cache_directory, make_folder, unwritable
+from compatcheck.lab.environments.installed import hash_installed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping
 
 _PASSED_ON = (
     "CUDA_VISIBLE_DEVICES",
@@ -60,6 +64,20 @@ class Interpreter:
         """Return what installs again what was asked for."""
         known = {name: f"{name}=={version}" for name, version in self.versions.items()} | dict(self.pins)
         return [known[name] for name in self.requested if name in known]
+
+    def sources(self) -> Iterator[Path]:
+        """Return the files of Python of what was asked for, as far as it is laid over the interpreter."""
+        for one in distributions(path=list(self.paths)) if self.paths else ():
+            if canonicalize_name(one.metadata["Name"] or "") in self.requested:
+                yield from (Path(str(one.locate_file(file))) for file in one.files or () if file.suffix == ".py")
+
+    def contents(self) -> dict[str, str]:
+        """Return distribution → digest of its files of Python, of all that is laid over the interpreter."""
+        return {
+            canonicalize_name(one.metadata["Name"]): hash_installed(one, suffix=".py")
+            for one in (distributions(path=list(self.paths)) if self.paths else ())
+            if one.metadata["Name"]
+        }
 
     def environment(self) -> dict[str, str]:
         """Return the variables of a process of it: no network for the libraries, no compiling, one thread."""

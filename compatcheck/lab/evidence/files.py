@@ -14,6 +14,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import InputError, UsageError
+from compatcheck.core.programs import LED_ASTRAY, is_led_astray
 from compatcheck.core.source import Source
 from compatcheck.core.versions import parse_version
 from compatcheck.lab.measurement import UNKNOWN, to_json
@@ -53,10 +54,21 @@ def write_measurements(path: str, measurements: Iterable[Measurement]) -> None:
     else:
         message = f"{path} ends neither in .json nor in .jsonl"
         raise UsageError(message, hint="one measurement reads well as .json; many are small as .jsonl")
+    write_whole(path, text)
+
+
+def write_whole(path: str, text: str) -> None:
+    """Write a file with its folders, whole or not at all.
+
+    Raises:
+        UsageError: it cannot be written, or a link of a checkout leads it elsewhere.
+    """
+    if is_led_astray(path):
+        raise UsageError(f"{path} is not written: {LED_ASTRAY}", hint="name another place")
     temporary = f"{path}.{os.getpid()}.part"
     try:
         os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-        with open(temporary, "w", encoding="utf-8") as file:
+        with open(temporary, "x", encoding="utf-8") as file:  # through no link that waits there
             file.write(text)
         os.replace(temporary, path)
     except OSError as error:

@@ -40,7 +40,8 @@ def format_text(package: str, series: Sequence[Series], groups: Groups, results:
             )
             ratio = "" if change.ratio is None else f" (x{change.ratio:.3g})"
             lines.append(f"  {_parameters(change.series, varying)}: {before} -> {after}{ratio}")
-            lines += wrap_text(_attribution(package, change), "    ")
+            for said in (_attribution(package, change), _second_look(package, change)):
+                lines += wrap_text(said, "    ")
         if len(group) > _EXAMPLES:
             lines.append(f"  and {len(group) - _EXAMPLES} more")
     if groups:
@@ -83,7 +84,9 @@ def format_markdown(package: str, series: Sequence[Series], groups: Groups, resu
                 _parameters(one, varying),
                 show_quantity(one.metric, one.values[change.before]),
                 show_quantity(one.metric, one.values[change.after]),
-                _attribution(package, change) or f"{package}'s own",
+                "; ".join(
+                    filter(None, (_attribution(package, change) or f"{package}'s own", _second_look(package, change)))
+                ),
             ]
             lines.append("| " + " | ".join(cells) + " |")
     lines += ["", "## Series", "", "| probe | parameters | metric | healthy | measured |", "|---|---|---|---|---|"]
@@ -111,6 +114,7 @@ def format_json(package: str, series: Sequence[Series], groups: Groups, results:
                 "difference": change.difference,
                 "attribution": change.attribution
                 and change.attribution.to_json(partial(Measurement.metric, name=change.series.metric)),
+                "lasts": None if change.recheck is None else change.recheck.holds,
             }
             for group in groups
             for change in group
@@ -122,9 +126,15 @@ def format_json(package: str, series: Sequence[Series], groups: Groups, results:
 
 def _attribution(package: str, change: SeriesChange) -> str:
     """Say what else moved and whose the change is; empty where nothing else did."""
-    metric = change.series.metric
-    shown = change.attribution and change.attribution.describe(package, lambda one: _show(one, metric))
-    return shown or ""
+    return (
+        change.attribution.describe(package, partial(_show, metric=change.series.metric)) if change.attribution else ""
+    )
+
+
+def _second_look(package: str, change: SeriesChange) -> str:
+    """Say what a second look at a growth showed; empty where there was none."""
+    show = partial(_show, metric=change.series.metric)
+    return change.recheck.describe(f"{package} {change.before}", show) if change.recheck else ""
 
 
 def _show(measurement: Measurement, metric: str) -> str:

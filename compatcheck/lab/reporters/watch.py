@@ -22,11 +22,14 @@ _DOUBTS = {"both": "; only together with what moved beside it", "unknown": "; no
 
 
 def describe_change(change: SeriesChange, defaults: Mapping[str, object]) -> str:
-    """Say what grew, in which run, by how much, and that it may be another package's."""
+    """Say what grew, in which run, by how much, and that it may be another package's or does not last."""
+    metric = change.series.metric
     run = describe_run(change.series.parameters, defaults)
-    before, after = (show_quantity(change.series.metric, value) for value in change.sides)
+    before, after = (show_quantity(metric, value) for value in change.sides)
     doubt = _DOUBTS.get(change.attribution.cause, "") if change.attribution is not None else ""
-    return f"{change.series.probe} {run} {change.series.metric}: {before} -> {after}{doubt}"
+    if change.recheck is not None and not change.recheck.holds:
+        doubt = f"; no flag: {change.recheck.describe(change.before, partial(_show, metric=metric))}"
+    return f"{change.series.probe} {run} {metric}: {before} -> {after}{doubt}"
 
 
 def describe_run(parameters: Mapping[str, object], defaults: Mapping[str, object]) -> str:
@@ -75,6 +78,10 @@ def format_upstream(
     lines.append("")
     if attribution is not None and (said := attribution.describe(package, partial(_show, metric=series.metric))):
         lines.append(f"- With everything else held: {said}.")
+    if first.recheck is not None and (
+        said := first.recheck.describe(first.before, partial(_show, metric=series.metric))
+    ):
+        lines.append(f"- And {said}.")
     if repository:
         lines.append(f"- {repository}/compare/v{first.before}...v{first.after}")
     lines.append(f"- Measured with {describe_versions(measurement.versions)} on {measurement.device}.")

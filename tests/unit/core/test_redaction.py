@@ -1,6 +1,6 @@
 import pytest
 
-from compatcheck.core.redaction import redact, redact_command, redact_variable
+from compatcheck.core.redaction import redact, redact_command, redact_lines, redact_variable
 
 
 @pytest.mark.parametrize(
@@ -72,3 +72,39 @@ def test_tokens_of_conda_channels_are_hidden() -> None:
 )
 def test_values_of_secrets_on_a_command_line_are_hidden(text, shown):
     assert redact_command(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "retry HF_TOKEN=SECRET torchrun a.py  --hub_token SECRET --wandb_api_key='SECRET WORDS'",
+        "ENV HF_TOKEN SECRET",
+        "curl -u me:SECRET h; curl --user 'me:SECRET' h",
+        'wandb.login(key="SECRET")',
+        'os.environ["HF_TOKEN"] = "SECRET"',
+        "  hub_token: SECRET",
+        ' "api_key": "SECRET", "password" : "SECRET"',
+        "https://u:SECRET@h/x",
+    ],
+)
+def test_secrets_of_a_file_are_hidden_where_they_stand(text: str) -> None:
+    shown = redact_lines(text)
+    assert "SECRET" not in shown
+    assert "[redacted]" in shown
+    assert len(shown.split("  ")) == len(text.split("  "))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'TOKEN="$HF_TOKEN" --max_new_tokens 512 max_tokens=512 use_auth_token=True',
+        "tokenizer.pad_token = tokenizer.eos_token",
+        'pad_token="<pad>"',
+        "def load(token: str | None = None, key=len): sorted(x, key=lambda y: y)",
+        "docker run -u 1000:1000 image --token",
+        "deepspeed==0.16.4 --hash=sha256:00",
+        "A_TOKEN=\n+B=1\n--token\n+x",
+    ],
+)
+def test_what_only_looks_like_a_secret_stays(text: str) -> None:
+    assert redact_lines(text) == text

@@ -30,7 +30,9 @@ def test_unreadable_inputs(tmp_path: Path) -> None:
 
 def test_the_file_beside_it_that_was_meant_is_named(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_bytes(b"")
+    (tmp_path / "gone.lock").symlink_to("nowhere")
     for name, meant in (
+        ("gone.lock", None),
         ("requirement.txt", "requirements.txt"),
         ("Requirements.TXT", "requirements.txt"),
         ("a.yaml", None),

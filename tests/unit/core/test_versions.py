@@ -21,7 +21,6 @@ from compatcheck.core.versions import (
     exact_version,
     is_source_build,
     judge,
-    nearest_release,
 )
 
 LEGACY_PACKAGING = Version(packaging.__version__) < Version("22")  # takes what came before PEP 440
@@ -278,28 +277,6 @@ def test_requirement_is_judged_over_known_releases(specifier: str, expected: str
 def test_pre_releases_count_only_when_the_requirement_names_one() -> None:
     assert allowed_releases(">=0.16.7,<0.16.9", DEEPSPEED) == ("0.16.7", "0.16.8")
     assert allowed_releases(">=0.16.8rc1,<0.16.9", DEEPSPEED) == ("0.16.8rc1", "0.16.8")
-
-
-@pytest.mark.parametrize(
-    ("version", "expected"),
-    [
-        ("0.16.4", ("0.15.4", "0.16.8")),
-        ("0.16.8rc1", ("0.15.4", "0.16.8")),
-        ("0.14.0", (None, "0.14.5")),
-        ("0.18", ("0.17.0", None)),
-        ("0.16.4+cu128", ("0.15.4", "0.16.8")),
-        ("odd", (None, None)),
-    ],
-)
-def test_nearest_good_releases(version: str, expected: tuple[str | None, str | None]) -> None:
-    held = compile_specifier(">=0.16.0,<0.16.8")
-    assert tuple(nearest_release(held, version, DEEPSPEED, above=above) for above in (False, True)) == expected
-
-
-def test_the_nearest_release_is_one_that_is_allowed() -> None:
-    held, allowed = compile_specifier(">=0.16.0,<0.16.8"), compile_specifier(">=0.16.9")
-    assert nearest_release(held, "0.16.4", DEEPSPEED, above=True, allowed=allowed) == "0.16.9"
-    assert nearest_release(held, "0.16.4", DEEPSPEED, above=False, allowed=allowed) is None
 
 
 def test_import_stays_light() -> None:

@@ -10,6 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compatcheck.core import yaml as yaml_reader
 from compatcheck.core.errors import InputError
 from compatcheck.core.textfile import MAX_DEPTH
 from compatcheck.core.yaml import YAML_1_1, YamlList, YamlMap, locate_keys, parse_yaml
@@ -77,6 +78,12 @@ def test_aliases_that_expand_are_refused_at_once() -> None:
         text += f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n"
     with at_most(10), pytest.raises(InputError, match="values"):
         parse_yaml(text, "bomb.yml")
+
+
+def test_a_long_list_is_refused_where_it_passes_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml_reader, "MAX_VALUES", 1000)
+    with pytest.raises(InputError, match=r"a.yml:1 \(a.\d+\): holds more than 1000 values"):
+        parse_yaml(f"a: [{'1,' * 5000}1]\n", "a.yml")
 
 
 def same(ours: Any, theirs: Any) -> bool:

@@ -74,6 +74,12 @@ def test_a_range_that_the_new_holder_requires_is_met_by_the_nearest_release() ->
     assert moved(found) == {"frame": "2", "torch": "2.5.1"}
 
 
+def test_a_release_after_all_that_were_read_requires_what_the_newest_of_these_does() -> None:
+    pins = {"frame": {"1": {"engine": "<1.1"}, "2": {"engine": ">=2"}}}
+    assert moved(companions(pins, frame="1", engine="1.0").complete({"frame": "3"})) == {"engine": "2.0"}
+    assert companions(pins, frame="1", engine="1.0").complete({"frame": "0.5"}) == {}
+
+
 def test_newer_holders_go_before_older_ones() -> None:
     pins = {"frame": {"1": {"engine": ""}, "2": {"engine": "==1.0"}, "5": {"engine": "==1.1"}}}
     assert moved(companions(pins, frame="2", engine="1.0").complete({"engine": "1.1"})) == {"frame": "5"}

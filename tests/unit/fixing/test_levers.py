@@ -38,6 +38,16 @@ def test_a_label_stays_and_a_range_gets_floors() -> None:
     assert not any(one.ranged for one in found["torch"])
 
 
+@pytest.mark.parametrize(
+    ("torch", "vision", "first"),
+    [("2.6.0+cu118", "0.21.0+cu124", "0.21.0+cu118"), ("2.4.0+cu121", "0.20.1+cu124", "0.19.1+cu121")],
+)
+def test_what_is_built_with_torch_moves_to_the_build_beside_it_first(torch: str, vision: str, first: str) -> None:
+    found = levers_of(f"torch=={torch}\ntorchvision=={vision}\n").changes["torchvision"]
+    assert (found[0].after, found[0].safe) == (first, True)
+    assert {one.after.partition("+")[2] for one in found} == {torch.partition("+")[2]}
+
+
 def test_moves_that_a_remedy_advises_against_are_unsafe() -> None:
     moves = levers_of("deepspeed==0.16.4\n").changes["deepspeed"]
     assert all(one.kind == VERSION and one.why for one in moves)

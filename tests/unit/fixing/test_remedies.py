@@ -9,8 +9,11 @@ import pytest
 
 from compatcheck.checking.checks import Checks, Criteria
 from compatcheck.checking.verdict import Judgement, judge
+from compatcheck.core.effects import PATCH_RELEASE
 from compatcheck.core.fail_on import parse_threshold
-from compatcheck.fixing.remedies import try_remedies
+from compatcheck.core.fix import NOT_CHECKED, VERSION, Change, Plan, Resolution
+from compatcheck.core.report import FindingRemedy
+from compatcheck.fixing.remedies import agree_with, try_remedies
 from compatcheck.rules.locate import open_rules
 from tests.cli.test_fix_command import FACTS
 from tests.unit.fixing.test_evaluation import RULE, read
@@ -167,3 +170,26 @@ def test_what_a_remedy_brings_in_below_what_fails_is_said() -> None:
     moving, setting = (one.text for one in finding.remedies)
     assert moving.startswith("upgrade deepspeed to 0.16.8 (nearest good release); brings in deepspeed/another, ")
     assert "brings in" not in setting
+
+
+def test_a_remedy_that_is_the_plan_is_not_said_twice() -> None:
+    finding = tried("deepspeed==0.16.4\ntransformers==4.51.0\n")
+    up, down = (
+        FindingRemedy(f"to {one}", None, "safe", releases=(("deepspeed", one),)) for one in ("0.16.8", "0.15.4")
+    )
+    change = Change(
+        VERSION,
+        "deepspeed",
+        "0.16.4",
+        "0.16.8",
+        frozenset({finding.subject}),
+        PATCH_RELEASE,
+        (0,),
+        "",
+        release="0.16.8",
+    )
+    plan = Plan((finding.subject,), (change,), (), Resolution(NOT_CHECKED), (finding,), ())
+    (after,) = agree_with(plan, [finding._replace(remedies=(down, up))])
+    assert [one.text for one in after.remedies] == ["to 0.16.8"]
+    (after,) = agree_with(plan, [finding._replace(remedies=(down,))])
+    assert [one.text for one in after.remedies] == ["as planned for all findings: deepspeed 0.16.8"]

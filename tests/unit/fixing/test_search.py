@@ -156,7 +156,19 @@ def test_what_costs_more_is_made_only_for_what_is_left() -> None:
     assert [one.effect for one in state.changes] == [PATCH_RELEASE, CHANGES_TRAINING]
 
 
-def test_a_series_whose_newest_release_changes_nothing_is_passed_over() -> None:
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_series_one_of_whose_ends_changes_something_is_looked_through(order: int) -> None:
+    series = [change("a", 1)._replace(value=f"1.1.{n}", release=f"1.1.{n}") for n in range(5)][::order]
+
+    def evaluate(changes: Sequence[Change]) -> dict[Hashable, frozenset[str]]:
+        good = {f"1.1.{n}" for n in (range(2, 5) if order == 1 else range(3))}  # the nearest ones are not
+        return {} if {one.release for one in changes} & {*good, "2.2"} else {0: frozenset({"a"})}
+
+    problem = type("Problem", (), {"__call__": lambda _, changes: evaluate(changes), "count": 0, "most": 10**9})()
+    assert after(Search({"a": [*series, change("a", 2, 2)]}, problem).run()) == {"a": "1.1.2"}
+
+
+def test_a_series_whose_ends_change_nothing_is_passed_over() -> None:
     far = [change("a", 1)._replace(value=f"1.1.{n}", release=f"1.1.{n}") for n in range(9, -1, -1)]
     stays = MadeUp([])
     stays.findings = [Finding((bad(("a", {0, 1})),))]

@@ -318,6 +318,12 @@ def test_a_script_is_edited_where_its_calls_take_a_setting(transformers: str) ->
     written = {text for one in subject["suggestions"] for change in one["changes"] for text in change["written"]}
     assert "per_device_train_batch_size=2" in written
     assert not {text for text in written if text.startswith(("use_4bit", "load_in_4bit", "model_init_kwargs"))}
+    four_bits = 'BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype="bfloat16")'
+    assert f"quantization_config={four_bits}, and from transformers import BitsAndBytesConfig" in written
+    Path("train.py").write_text(OF_TRL.replace("import AutoModel", "import BitsAndBytesConfig, AutoModel"))
+    shown = run("fix", ".", *ON_24_GB, "--offline", "--unsafe").out
+    assert f", quantization_config={four_bits})" in shown
+    Path("train.py").write_text(OF_TRL)
     run("fix", ".", *ON_24_GB, "--offline", "--apply", "--unsafe")
     after = Path("train.py").read_text()
     assert "per_device_train_batch_size=2,\n    gradient_accumulation_steps=2,\n" in after

@@ -50,6 +50,8 @@ READ = {
     "compose.yml": f"services:\n  t:\n    command: >-\n      {GO}\n",
     "Dockerfile": "FROM python:3.11\nENV N=8\nRUN pip install -r requirements.txt\nCMD " + GO.replace(" 8 ", " $N "),
     "job.json": json.dumps({"jobDefinition": {"containerProperties": {"command": WORDS}}}),
+    "odd-key.yaml": f"jobs:\n- launch: {LISTED}\n",
+    "odd-key.json": json.dumps({"jobs": [{"launch": WORDS}]}),
     "submit.json": json.dumps({"entrypoint": GO, "runtime_env": {}}),
     "package.json": json.dumps({"name": "x", "scripts": {"test": "pytest", "train": GO}}, indent=2),
     "MLproject": f"name: x\nentry_points:\n  main:\n    parameters: {{n: int}}\n    command: >-\n      {GO}\n",

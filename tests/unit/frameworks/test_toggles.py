@@ -150,6 +150,7 @@ PROGRAMS = {
         (
             VERL,
             f"{VERL} reward_model.enable=True",
+            f"{VERL} distillation.enabled=True",
             *(
                 f"{VERL} actor_rollout_ref.actor.{PART}_{half} critic.{PART}_{half}"
                 for half in ("cpu_offload=True", "offload_fraction=1.0")

@@ -120,6 +120,19 @@ def test_where_neither_runs_beside_the_others_neighbours_nothing_is_said(
     assert "not known whether leaky's" in reporter.format_text("leaky", [change.series], [[change]], results)
 
 
+def test_a_neighbour_that_an_index_rewrote_under_its_number_is_not_put_down_to_the_package(
+    overlays: Overlays, index: Path, probe: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(index, ("1.0", 2, "1.0"), ("2.0", 2, "1.0"))
+    overlays.open(["leaky==1.0"])
+    pack(index, "helper", "1.0", "MORE = 100\n")
+    monkeypatch.setenv("UV_CACHE_DIR", str(index.parent / "another"))
+    (change,), results, _ = sweep(overlays, probe, ["1.0", "2.0"])
+    assert (change.difference, whose(change).cause) == (100, "unknown")
+    text = " ".join(reporter.format_text("leaky", [change.series], [[change]], results).split())
+    assert "helper 1.0 → 1.0 with other files moved, too; not known whether leaky's" in text
+
+
 def test_nothing_is_measured_again_where_nothing_else_moved(overlays: Overlays, index: Path, probe: str) -> None:
     plant(index, ("1.0", 2, "1.0"), ("2.0", 8, "1.0"))
     (change,), results, _ = sweep(overlays, probe, ["1.0", "2.0"])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from compatcheck.core.errors import UsageError
 from compatcheck.lab.environments.overlay import Base
+from compatcheck.lab.evidence.files import write_whole
 from compatcheck.lab.measurement_files import read_measurements
 from compatcheck.lab.release_series import Series, SeriesChange
 from compatcheck.lab.releases import Axis
@@ -134,6 +137,16 @@ def test_pre_releases_are_looked_at_where_they_are_asked_for(watch: Watch, index
     assert "leaky 1.0 -> 2.0: " in ran.out
 
 
+def test_a_threshold_of_ones_own_bisects_what_goes_from_bad_to_worse(base: Base, index: Path, probe: str) -> None:
+    publish(index, ("1.0", 4, "1.0"), ("1.1", 4, "1.0"), ("1.2", 8, "1.0"))
+    options = ("--package", "leaky", "--python", base.python, "--exclude-newer", "never", "-q", "--format", "json")
+    found = json.loads(run("bisect", probe, *options, "--threshold", "5").out)
+    assert [(one["kind"], one["before"], one["after"]) for one in found["transitions"]] == [
+        ("introduced", "1.1", "1.2")
+    ]
+    assert json.loads(run("bisect", probe, *options).out)["transitions"] == [], "every release is bad by the prediction"
+
+
 def test_new_releases_that_cannot_be_measured_are_exit_3(watch: Watch, index: Path) -> None:
     publish(index, ("1.0", 8, "1.0"), ("2.0", 8, "9.9"))
     assert watch().code == 3
@@ -177,8 +190,11 @@ def test_a_release_that_could_not_be_installed_is_tried_again(watch: Watch, inde
     assert State(str(tmp_path / "state.json")).looked == {"leaky": "2.0"}
 
 
-def test_a_state_of_another_program_is_refused(watch: Watch, tmp_path: Path) -> None:
-    (tmp_path / "state.json").write_text("[]")
+@pytest.mark.parametrize(
+    "text", ["[]", '{"looked": {"leaky": 5}}', '{"looked": {"leaky": "new"}}', '{"looked": []}', None]
+)
+def test_a_state_of_another_program_is_refused(watch: Watch, tmp_path: Path, text: str | None) -> None:
+    os.mkfifo(tmp_path / "state.json") if text is None else (tmp_path / "state.json").write_text(text)
     assert watch().code == 4
     assert State(str(tmp_path / "missing")).looked == {}
 
@@ -207,3 +223,16 @@ def test_what_comes_back_to_nothing_from_below_does_not_grow(
     values = {"1.0": before, "2.0": after}
     series = Series(probe="p", parameters={}, backend="cpu", metric=metric, predicted=None, values=values)
     assert is_growth(SeriesChange(series=series, before="1.0", after="2.0")) is grew
+
+
+def test_nothing_is_written_through_a_link_of_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git/config").write_text("mine")
+    monkeypatch.chdir(tmp_path)
+    for name in ("state.json.new", f"state.json.{os.getpid()}.part", "page.md"):
+        (tmp_path / name).symlink_to(".git/config")
+    with pytest.raises(UsageError):
+        State("state.json").keep("leaky", "2.0")
+    with pytest.raises(UsageError, match="leads there"):
+        write_whole("page.md", "theirs")
+    assert (tmp_path / ".git/config").read_text() == "mine"

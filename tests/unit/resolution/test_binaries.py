@@ -58,6 +58,18 @@ def test_pinned_distributions(packages: dict[str, str], names: tuple[str, ...]) 
     assert _misfits(_environment(packages))[0] == names
 
 
+def test_xformers_alone_is_imported_with_a_warning() -> None:
+    def effects(**packages: str) -> dict[str, str]:
+        found = match(resolve("lock", rules=open_rules(), environment=_environment(packages)), open_rules()).findings
+        return {one.rule_id: one.impact.effect for one in found if one.impact and "another-torch" in one.rule_id}
+
+    kernels = {"xformers/kernels-for-another-torch": "falls_back"}
+    assert effects(torch="2.6.0+cu124", xformers="0.0.28.post3") == kernels
+    assert effects(torch="2.11.0", xformers="0.0.34") == {}
+    beside = effects(torch="2.6.0+cu124", xformers="0.0.28.post3", torchvision="0.20.1")
+    assert beside == kernels | {RULE: "fails_to_start"}
+
+
 def test_a_channel_of_conda_builds_for_other_releases_of_torch_than_pypi() -> None:
     """conda-forge has torchvision 0.20.1 for torch 2.6, and 0.24.0 for 2.7, 2.8 and 2.9."""
     records = (Record("pytorch", PLACE, version="2.6.0"), Record("torchvision", PLACE, version="0.20.1"))

@@ -343,6 +343,17 @@ def test_one_process_spreads_its_model_over_the_devices_of_its_node(
     assert (None if found is None else found.value) == devices
 
 
+@pytest.mark.parametrize(("world", "nodes", "gpus"), [(16, 2, 8), (8, 1, 8), (9, 2, None), (1, 1, None)])
+def test_ranks_are_shared_out_among_nodes(world: int, nodes: int, gpus: int | None) -> None:
+    facts = {
+        f"hardware.{name}": Fact(f"hardware.{name}", value, "set")
+        for name, value in (("world_size", world), ("nodes", nodes))
+    }
+    derive(facts)
+    found = facts.get("hardware.gpus_per_node")
+    assert (None if found is None else found.value) == gpus
+
+
 def test_a_loss_that_a_patch_decides_is_not_derived() -> None:
     stated = {"training.use_liger_kernel": False, "training.trainer": "causal_lm", "training.framework": "axolotl"}
     loss = "training.loss_implementation"

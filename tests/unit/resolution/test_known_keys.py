@@ -156,6 +156,16 @@ def test_a_program_that_a_release_is_without_is_none_of_it(rules: RuleSet, versi
         ("dtype=torch.bfloat16", {"trl": "0.20.0", "transformers": "4.55.0"}, "unknown to transformers 4.55.0"),
         ("load_in_4bit=True", {"trl": "0.20.0", "transformers": "4.55.0"}, None),
         ("load_in_4bit=True", {"trl": "1.10.0", "transformers": "5.0.0"}, "unknown to transformers 5.0.0"),
+        (
+            'quantization_config=BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")',
+            {"trl": "1.10.0", "transformers": "5.0.0"},
+            None,
+        ),
+        (
+            "quantization_config=BitsAndBytesConfig(load_in_8bit=True)",
+            {"trl": "1.10.0", "transformers": "5.0.0"},
+            None,
+        ),
     ],
 )
 def test_what_loads_a_model_takes_what_its_own_release_has(

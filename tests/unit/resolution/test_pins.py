@@ -49,6 +49,8 @@ def test_the_lines_the_pin_and_the_ways_out_are_named(tmp_path: Path) -> None:
         ("dockerfile", "FROM python:3.11\nRUN pip install openrlhf==0.6.2 deepspeed==0.16.8\n", 1),
         ("dockerfile", "FROM python:3.11\nRUN pip install --no-deps openrlhf==0.6.2 deepspeed==0.16.8\n", 0),
         ("dockerfile", "FROM python:3.11\nRUN pip install openrlhf==0.6.2\nRUN pip install deepspeed==0.16.8\n", 0),
+        ("conda_environment", "dependencies:\n- python=3.11\n- pip:\n  - openrlhf==0.6.2\n  - deepspeed==0.16.8\n", 1),
+        ("conda_environment", "dependencies:\n- python=3.11\n- deepspeed=0.16.8\n- pip:\n  - openrlhf==0.6.2\n", 0),
         ("pip_list", "Package Version\n------- -------\nopenrlhf 0.6.2\ndeepspeed 0.16.8\n", 0),  # installed: it runs
     ],
 )

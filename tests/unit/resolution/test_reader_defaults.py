@@ -443,6 +443,20 @@ def test_a_model_that_liger_patches_gives_logits_to_a_loss_outside(
 
 
 @pytest.mark.parametrize(
+    ("keys", "alone"),
+    [
+        ("--use_liger_loss true", True),
+        ("--use_liger_kernel true", False),
+        ("--use_liger_loss true --use_liger_kernel true", None),
+    ],
+)
+def test_ligers_loss_alone_patches_nothing(rules: RuleSet, keys: str, alone: object) -> None:
+    command = written(f"trl dpo --model_name_or_path gpt2 {keys}\n")
+    fact = facts_of(rules, command, trl="0.18.0", transformers="4.52.4").get("run.liger_loss_alone")
+    assert (fact.value if fact is not None else None) is alone
+
+
+@pytest.mark.parametrize(
     ("launch", "stated"),
     [
         ("--config_file acc.yaml ./mine/run_all --x 1", {}),

@@ -78,6 +78,7 @@ EXPANSIONS = {
 }
 
 STATEMENTS = {
+    "functions of a command's name": 'echo() { builtin echo "a $1"; }; run $(echo b)',
     "if": 'X=a; if [ "$X" = a ]; then run 1; elif [ "$X" = b ]; then run 2; else run 3; fi; if false; then run 4; fi; run $?',
     "elif": "X=c; if [ $X = a ]; then run 1; elif [ $X = b ]; then run 2; elif [ $X == c ]; then run 3; else run 4; fi",
     "tests": 'x=5; e=; [ $x -gt 3 ] && run a; [ -z "$e" ] && run b; [ -n "$e" ] || run c; [ ! -z "$x" ] && run d; test 1 -eq 1 && run e; [ "$e" ] || run f',

@@ -27,8 +27,10 @@ def said(text: str) -> list[str]:
         "A=$A$B\n" * 4000,
         "while true; do A=$A$A; done",
         'printf -v A "%s%s" $A $A\n' * 30,
+        f"set -- {'a ' * 20_001}",
+        "---\n" * 5001,
     ],
-    ids=["appended", "doubled", "printed"],
+    ids=["appended", "doubled", "printed", "words", "commands"],
 )
 def test_what_grows_is_given_up_and_said(text: str) -> None:
     assert any("more than" in reason or "longer than" in reason for reason in said(f"{text}\ndeepspeed train.py\n"))

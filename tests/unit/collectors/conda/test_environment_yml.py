@@ -149,10 +149,28 @@ def test_a_cuda_that_is_no_version_is_no_build(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("asked", "wanted", "detail"),
+    [
+        ("pytorch=2.3.1", ">=2.6", "conda is asked for 2.3.1, pip writes >=2.6 over it"),
+        ("pytorch=2.6", ">=2.6.1", None),  # some 2.6 is no other
+        ("pytorch=2.6.1", ">=2.6", None),
+        ("pytorch>=2.3", ">=2.6", None),
+    ],
+)
+def test_a_range_of_pip_that_excludes_conda_release_writes_over_it(
+    tmp_path: Path, asked: str, wanted: str, detail: str | None
+) -> None:
+    environment = read_conda_environment(
+        write(tmp_path, f"dependencies:\n  - {asked}\n  - pip:\n    - torch{wanted}\n")
+    )
+    assert [item.detail for item in environment.damage] == ([] if detail is None else [detail])
+
+
+@pytest.mark.parametrize(
     ("asked", "detail"),
     [
-        ("pytorch=2.3.1", "conda is asked for ==2.3.1.*, pip writes 2.5.1+cu124 over it"),
-        ("pytorch=2.3", "conda is asked for ==2.3.*, pip writes 2.5.1+cu124 over it"),
+        ("pytorch=2.3.1", "conda is asked for 2.3.1, pip writes 2.5.1+cu124 over it"),
+        ("pytorch=2.3", "conda is asked for 2.3, pip writes 2.5.1+cu124 over it"),
         ("pytorch>=2.3,<2.4", "conda is asked for >=2.3,<2.4, pip writes 2.5.1+cu124 over it"),
         ("pytorch=2.3.1=py3.11_cuda12.1_cudnn8.9.2_0", "conda installs 2.3.1, pip writes 2.5.1+cu124 over it"),
         ("pytorch=2.5", None),

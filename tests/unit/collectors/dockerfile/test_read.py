@@ -250,6 +250,7 @@ def test_any_order_of_instructions_is_read(tmp_path_factory: pytest.TempPathFact
         "FROM a AS b\nRUN pip install x==1\nFROM c\nCOPY --from=b " + "a" * 500_000 + " /\n",
         "FROM a\nRUN pip install " + "a-" * 200_000 + ".tar.gz\n",
         "FROM a\nRUN <<A <<B <<C\n" + "\n" * 50_000,
+        "FROM a\nRUN true" + " && true" * 30_000,
     ],
 )
 def test_hostile_files_take_bounded_time(tmp_path: Path, text: str) -> None:

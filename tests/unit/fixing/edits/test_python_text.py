@@ -13,6 +13,7 @@ LOADED = "import torch\nm = A.from_pretrained(n)\n"
 WINDOWS = "\ufeffargs = SFTConfig(\r\n    bf16=True,\r\n)\r\n"
 INSIDE = 'True, model_init_kwargs={"dtype": "bfloat16"})'
 LINES = 'args = SFTConfig(\n    output_dir="out",  # where\n    per_device_train_batch_size=4,  # rows\n)\n'
+UNPACKED = 'kw = {"bf16": True}\nargs = SFTConfig(**kw)\n'
 NESTED = 'args = SFTConfig(gradient_checkpointing_kwargs={"use_reentrant": True}, output_dir="é")\n'
 
 
@@ -38,6 +39,8 @@ def edited(text: str, key: str, value: object, line: int | None = None) -> list[
         (LOADED, "dtype", "bfloat16", 2, LOADED.replace("(n)", "(n, dtype=torch.bfloat16)")),
         ("c = LoraConfig(r=8)\n", "lora_r", 4, 1, "c = LoraConfig(r=4)\n"),
         ("args = SFTConfig()\n", "bf16", True, 1, "args = SFTConfig(bf16=True)\n"),
+        (UNPACKED, "bf16", False, 2, UNPACKED.replace("True", "False")),
+        (UNPACKED, "fp16", True, 2, UNPACKED.replace("**kw)", "**kw, fp16=True)")),
         (WINDOWS, "fp16", False, 1, WINDOWS.replace("True,\r\n", "True,\r\n    fp16=False,\r\n")),
     ],
 )  # fmt: skip
@@ -59,3 +62,18 @@ def test_every_call_that_gives_an_argument_is_a_candidate() -> None:
 )
 def test_what_cannot_be_edited_is_left(text: str) -> None:
     assert edited(text, "bf16", True, 1) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "args = SFTConfig(**given)\n",
+        "kw = load()\nargs = SFTConfig(**kw)\n",
+        "kw = {**other}\nargs = SFTConfig(**kw)\n",
+        "kw = {}\nkw = load()\nargs = SFTConfig(**kw)\n",
+        "kw = {}\nkw['bf16'] = x\nargs = SFTConfig(**kw)\n",
+        "args = SFTConfig(*given)\n",
+    ],
+)
+def test_an_argument_that_may_be_given_already_is_not_added(text: str) -> None:
+    assert edited(text, "bf16", True, text.count("\n")) == []

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from compatcheck.core.source import Source
 from compatcheck.frameworks.launch.hydra import gaps_of_choices, gaps_of_groups, parse_overrides, parse_value
+from tests.effort import at_most
 from tests.unit.frameworks.launch_script.written_commands import word
 
 
@@ -127,3 +128,9 @@ def test_any_text_is_a_value_or_refused(text: str) -> None:
 def test_choices_in_a_files_own_list_are_said(listed: list[Any], opens: list[str | None]) -> None:
     gaps = gaps_of_choices({"defaults": listed}, Source("run.yaml"), {"dp_actor"})
     assert [gap.key for gap in gaps] == opens
+
+
+def test_a_long_list_of_files_is_gone_through_once() -> None:
+    data = {"defaults": [f"a{number}" for number in range(20_000)]}
+    with at_most(2):
+        assert gaps_of_choices(data, Source("run.yaml"), set()) == ()

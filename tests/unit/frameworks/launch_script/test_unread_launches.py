@@ -21,8 +21,12 @@ if TYPE_CHECKING:
 CMD = "deepspeed --num_gpus 8 train.py --model_name_or_path Qwen/Qwen2.5-7B-Instruct --deepspeed ds.json --output_dir o"
 
 
+PROGRAM = "train.py --per_device_train_batch_size 4 --bf16 True --output_dir o"
+
+
 def read(folder: Path, text: str) -> list[TrainingCommand]:
-    (folder / "run.sh").write_text(f"#!/bin/bash\n{text.replace('CMD', CMD)}\n")
+    text = text.replace("CMD", CMD).replace("PROGRAM", PROGRAM)
+    (folder / "run.sh").write_text(f"#!/bin/bash\n{text}\n")
     return [run for _, run in read_launch_script(str(folder / "run.sh"), named=False)]
 
 
@@ -38,6 +42,9 @@ def read(folder: Path, text: str) -> list[TrainingCommand]:
         'if [ -n "$RUN" ]; then retry CMD; fi', "x=$(retry CMD)",
         "$PY train.py --per_device_train_batch_size 4 --output_dir o",
         "$L --module openrlhf.cli.train_sft --bf16",
+        "retry torchrun --nproc_per_node 8 train.py $ARGS", "coverage run PROGRAM", "viztracer -- PROGRAM",
+        "torchx run dist.ddp -j 1x8 --script PROGRAM", "alias go='torchrun --nproc_per_node 8'\ngo PROGRAM", "alias go='CMD'\ngo",
+        'submit --command="CMD"', "at now <<EOF\nHF_HOME=/x CMD\nEOF",
     ],
 )  # fmt: skip
 def test_a_training_behind_what_is_not_known_is_listed(tmp_path: Path, text: str) -> None:
@@ -95,6 +102,7 @@ def test_a_program_that_is_not_known_is_a_training_that_nobody_reads(tmp_path: P
         "accelerate test", "ds_report", "torchrun --help", "grep -n deepspeed train.py", "pkill -f 'deepspeed train.py'",
         "kill $(pgrep -f 'torchrun train.py')", "pytest -k deepspeed tests/test_a.py", "git add deepspeed train.py",
         "scp deepspeed train.py h:", "log 'starting CMD'", "git commit -m 'run CMD'", "python -c 'print(\"CMD\")'",
+        "black train.py --check", "scp train.py h:", "alias py='python train.py'",
         "sed -i 's/deepspeed train.py/x/' a", "cat > README.md <<EOF\nCMD\nEOF", "train() { CMD; }", "cd deepspeed && make",
     ],
 )  # fmt: skip
@@ -130,6 +138,13 @@ LANGUAGES = {
     "g.ipynb": notebook("%time !CMD"),
     "noxfile.py": "import nox\n@nox.session\ndef train(session):\n    session.run(*'CMD'.split())\n",
     "start.py": "import subprocess\nsubprocess.run('CMD', shell=True)\n",
+    "flow.py": "operation(task='t', bash_command='CMD')\n",
+    "CMake.in": "add_custom_target(t COMMAND CMD)\n",
+    "Earthfile": "train:\n  RUN CMD\n",
+    "Makefile.toml": "[tasks.train]\nscript = '''\nCMD\n'''\n",
+    "cells.py": "# %%\nimport os\n\n# %%\n# !CMD\n",
+    "shell.py": '# %% language="bash"\n# cd x\n# CMD\n',
+    "magic.py": "# %%\n# %%bash\n# CMD\n",
 }
 
 
@@ -143,6 +158,58 @@ def test_commands_of_every_program_are_named_in_other_languages(name: str, comma
     assert found is not None
     lines = text.split("\n")
     assert command.split(maxsplit=1)[0] in lines[(found.source.line or 0) - 1]
+
+
+WORDS = ["torchrun", "--nproc_per_node", "8", "train.py", "--lr", "1"]
+OPTIONS = "--per_device_train_batch_size 4 --bf16 True --output_dir o"
+APART = {
+    "compact.toml": f"train = [{','.join(map(json.dumps, WORDS))}]\n",
+    "lines.toml": "train = [\n" + "".join(f"  {json.dumps(word)},\n" for word in WORDS) + "]\n",
+    "sequence.toml": 'train = ["cd x", "torchrun train.py --lr 1"]\n',
+    "spawn.js": f"spawn('torchrun', {WORDS[1:]})\n",
+    "run.rs": 'Command::new("torchrun").arg("train.py").arg("--lr").arg("1");\n',
+    "train.run.xml": f'<option name="SCRIPT_NAME" value="train.py" />\n<option name="PARAMETERS" value="{OPTIONS}" />\n',
+    "module.run.xml": '<option name="PARAMETERS" value="--nproc_per_node 8 train.py --lr 1" />\n',
+    "train.submit": f'executable = train.py\narguments = "{OPTIONS}"\n',
+    "job.nomad": 'command = "torchrun"\nargs = ["--nproc_per_node", "8", "train.py", "--lr", "1"]\n',
+    "pod.py": f"Pod(cmds=['torchrun'], arguments={WORDS[1:]})\n",
+    "local.py": f"torchrun = local['torchrun']\ntorchrun[{str(WORDS[1:])[1:-1]}]()\n",
+    "sh.py": f"import sh\nsh.torchrun({str(WORDS[1:])[1:-1]})\n",
+    "cut.bat": "torchrun train.py --lr 1 ^",
+}
+
+
+@pytest.mark.parametrize("name", APART)
+def test_words_and_options_that_stand_apart_are_those_of_a_command(name: str) -> None:
+    assert (find_in_python if name.endswith(".py") else find_in_file)(name, APART[name]) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.toml", 'launchers = ["python", "torchrun", "deepspeed"]\n'),
+        ("a.toml", 'addopts = ["--cov", "train.py", "--strict"]\n'),
+        ("a.toml", f'help = "pass {OPTIONS}"\n'),
+        ("a.ts", 'x = ["--per-page", "train.py"]\n'),
+        ("a.py", "# %% [markdown]\n# !torchrun train.py --lr 1\n# %%\nx = 1\n"),
+        ("a.py", "# !torchrun train.py --lr 1\n"),
+    ],
+)
+def test_words_that_are_no_command_are_not_named(name: str, text: str) -> None:
+    assert (find_in_python if name.endswith(".py") else find_in_file)(name, text) is None
+
+
+@pytest.mark.parametrize("line", ["(python a.py --b) ", "python a.py --b\n", '"--a-b c --d"\n'])
+def test_commands_without_end_are_given_up_and_said(line: str) -> None:
+    found = find_in_file("a.fish", "python\n" + line * 10_100)
+    assert found is not None
+    assert "more than 10,000 commands" in found.reason
+
+
+def test_the_value_of_an_option_is_not_said() -> None:
+    found = find_in_file("a.run.xml", f'<option SCRIPT="train.py" value="--hub_token=SECRETWORD {OPTIONS}" />\n')
+    assert found is not None
+    assert "SECRETWORD" not in str(found)
 
 
 def test_a_command_that_goes_on_in_a_notebook_is_one() -> None:

@@ -221,6 +221,19 @@ def test_adapters_that_are_read_open_nothing(tmp_path: Path) -> None:
     assert read(tmp_path, f"{HEAD}{config}{TRAIN}").roles["train"][PEFT].value == "lora"
 
 
+@pytest.mark.parametrize(
+    ("given", "value"), [("", True), (", autocast_adapter_dtype=False", False), (", autocast_adapter_dtype=f()", None)]
+)
+def test_the_dtype_of_adapters_is_read_of_the_call_that_makes_them(
+    tmp_path: Path,
+    given: str,
+    value: bool | None,  # noqa: FBT001
+) -> None:
+    text = f"{HEAD}model = get_peft_model(model, LoraConfig(r=8){given})\n{TRAIN}"
+    fact = read(tmp_path, text, peft="0.18.0").roles["train"].get("training.autocast_adapter_dtype")
+    assert (fact.value if fact is not None else None) is value
+
+
 LORA = "lora = LoraConfig(r=8)\n"
 
 
@@ -473,3 +486,9 @@ def test_what_loading_patches_decides_where_unsloths_models_with_towers_keep_act
 def test_unsloths_adapters_have_float32_also_on_a_4_bit_base(tmp_path: Path) -> None:
     facts = read(tmp_path, VISION.format(load="", more=""), unsloth="2025.9.1", trl="0.22.2").roles["train"]
     assert facts["program.adapter_dtype"].value == "float32"
+
+
+def test_a_method_that_is_bound_to_a_model_changes_nothing_by_itself() -> None:
+    saved = "(lambda self, *_, **__: get_peft_model_state_dict(self, old())).__get__(model, type(model))"
+    assert changes(f"{HEAD}old = model.state_dict\nmodel.state_dict = {saved}\n{TRAIN}") == []
+    assert changes(f"{HEAD}model.forward = (lambda self: wrap(self)).__get__(model, type(model))\n{TRAIN}") != []

@@ -148,3 +148,33 @@ def test_a_package_whose_name_begins_like_trls_is_none_of_it(tmp_path: Path) -> 
     (reading,) = read_configurations(str(tmp_path / "run.sh"), named=True)
     documents = follow_references(reading.documents, open_rules(), {})
     assert any(one.fact == "program.unread_release" for document in documents for one in document.statements)
+
+
+OWN_MODEL = """
+import transformers
+{line}
+model = {name}.from_pretrained("lmsys/vicuna-7b-v1.5")
+transformers.Trainer(model=model, args=transformers.TrainingArguments(output_dir="o")).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "is_own"),
+    [
+        ("from lib.model import LlavaLlamaForCausalLM", "LlavaLlamaForCausalLM", True),
+        ("from lib.model import *", "LlavaLlamaForCausalLM", True),
+        ("import lib.model as m", "m.LlavaLlamaForCausalLM", True),
+        ("class MineForCausalLM(transformers.LlamaForCausalLM): pass", "MineForCausalLM", True),
+        ("", "transformers.LlamaForCausalLM", False),
+        ("from transformers import *", "LlamaForCausalLM", False),
+        ("from modelscope import AutoModelForCausalLM", "AutoModelForCausalLM", False),
+    ],
+)
+def test_a_model_of_a_class_of_the_project_is_said(tmp_path: Path, line: str, name: str, *, is_own: bool) -> None:
+    (tmp_path / "train.py").write_text(OWN_MODEL.format(line=line, name=name))
+    (reading,) = read_configurations(str(tmp_path / "train.py"), named=True)
+    (document, *_) = reading.documents
+    told = [one.value for one in document.statements if one.fact == "program.unread_release"]
+    last = name.rpartition(".")[2]
+    assert told == ([last] if is_own else [])
+    assert [gap.source.key for gap in document.gaps] == ([last] if is_own else [])

@@ -86,6 +86,7 @@ def test_literals_of_a_training_script(tmp_path: Path) -> None:
     found = read(tmp_path, SCRIPT)
     assert found[0].reader == "trl"
     assert facts(found) == {
+        "model.device_map": None,
         "model.load_dtype": "bfloat16",
         "model.attn_implementation": "flash_attention_2",
         "model.quantization": "fp4",
@@ -365,3 +366,29 @@ def test_calls_in_one_another_are_looked_at_once(tmp_path: Path, before: str) ->
     with patch.object(Objects, "_kind_of_call", autospec=True, side_effect=Objects._kind_of_call) as looked:
         read(tmp_path, text)
     assert looked.call_count < 5_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "release", "dtype", "device_map"),
+    [
+        ('"Qwen/Qwen3-8B"', "4.57.1", "float32", None),
+        ('"Qwen/Qwen3-8B", torch_dtype="bfloat16"', "4.57.1", "bfloat16", None),
+        ('"Qwen/Qwen3-8B", device_map="cuda"', "4.57.1", "float32", "cuda"),
+        ('"Qwen/Qwen3-8B", quantization_config=BitsAndBytesConfig(load_in_8bit=True)', "4.57.1", "float16", None),
+        ('"Qwen/Qwen3-8B", **options', "4.57.1", "unknown", "unknown"),
+    ],
+)
+def test_what_a_loading_leaves_out_is_the_librarys_choice(
+    arguments: str, release: str, dtype: str, device_map: str | None, tmp_path: Path
+) -> None:
+    text = (
+        "from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments\n"
+        f"model = AutoModelForCausalLM.from_pretrained({arguments})\n"
+        'Trainer(model, TrainingArguments("out")).train()\n'
+    )
+    packages = {"transformers": Package("transformers", release, Source("requirements.txt"))}
+    environment = Environment("requirements.txt", packages, complete=False)
+    subject = resolve("x", rules=open_rules(), environment=environment, documents=read(tmp_path, text))
+    stated = subject.roles["train"]
+    found = [stated[name].value if name in stated else "unknown" for name in ("model.load_dtype", "model.device_map")]
+    assert found == [dtype, device_map]

@@ -13,6 +13,7 @@ from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
 from compatcheck.frameworks.recognise import follow_references, read_configurations
 from compatcheck.frameworks.verl import configuration as verl
+from compatcheck.matching.engine import match
 from compatcheck.resolution.defaults import keys_of
 from compatcheck.resolution.resolve import resolve
 from compatcheck.resolution.subject import Subject
@@ -51,6 +52,28 @@ def test_grpo_has_no_critic_and_ppo_has_one() -> None:
     assert facts(ppo)["training.trainer"] == "ppo"
     assert facts(ppo, "critic")["training.micro_batch_size"] == 4
     assert ("model:critic", "m", "critic.model.path") in ppo.references
+
+
+def test_a_teacher_scores_in_an_engine_of_its_own() -> None:
+    section = "distillation.teacher_models.teacher_model."
+    words = ("algorithm.adv_estimator=grpo", f"{R}name=vllm", f"{R}max_num_batched_tokens=4096")
+    told = (f"{section}model_path=Qwen/Qwen2.5-7B", f"{section}inference.max_num_batched_tokens=16384")
+    found = subject(read(*words, "distillation.enabled=True", *told), verl="0.9.1", vllm="0.20.2")
+    assert value(found, "teacher", "rollout.prompt_logprobs") is True
+    assert value(found, "teacher", "rollout.engine") == "vllm"
+    assert value(found, "teacher", "rollout.max_num_batched_tokens") == 16384
+    assert value(found, "teacher", "rollout.gpu_memory_utilization") == 0.5
+    assert value(found, "actor", "rollout.max_num_batched_tokens") == 4096
+    assert value(found, "actor", "rollout.prompt_logprobs") is None
+    outcome = match(found, open_rules())
+    assert {(one.rule_id, one.role) for one in outcome.findings if one.rule_id.startswith("vllm/prompt")} == {
+        ("vllm/prompt-logprobs-outside-the-profile", "teacher")
+    }
+    assert {one.impact.phase for one in outcome.findings if one.role == "teacher" and one.impact} == {"rollout"}
+    for off in ((), ("distillation.enabled=False",)):
+        assert "teacher" not in subject(read(*words, *off, *told), verl="0.9.1").roles
+    several = (*told, "+distillation.teacher_models.other.model_path=Qwen/Qwen2.5-7B")
+    assert "teacher" not in subject(read(*words, "distillation.enabled=True", *several), verl="0.9.1").roles
 
 
 def test_limits_in_tokens_that_are_left_out() -> None:
