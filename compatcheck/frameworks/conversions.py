@@ -110,7 +110,7 @@ def kernel(value: Any) -> Any:  # noqa: ANN401 (configuration)
 
 
 _HUB_KERNEL = re.compile(r"kernels-community/(?:vllm-)?flash-attn([234]?)(?:[@:].*)?")
-"""Flash attention of the hub, with a revision and a function where they are named (transformers 5.14.1 integrations/hub_kernels.py)."""
+"""Flash attention of the hub, perhaps with a revision and a function (transformers 5.14.1 integrations/hub_kernels.py)."""
 
 
 def lora_of_rank(rank: Any) -> Any:  # noqa: ANN401 (configuration)

@@ -388,6 +388,27 @@ def test_what_the_code_of_a_program_does(rules: RuleSet, framework: str, trainer
 
 
 @pytest.mark.parametrize(
+    ("trainer", "release", "engine", "peft", "merges"),
+    [
+        ("grpo", "0.15.0", "vllm", "lora", True),
+        ("grpo", "0.14.0", "vllm", "lora", None),
+        ("grpo", "0.15.0", "hf", "lora", None),
+        ("grpo", "0.15.0", "vllm", None, None),
+        ("rloo", "0.22.0", "vllm", "lora", True),
+        ("online_dpo", "0.23.0", "vllm", "lora", True),
+        ("sft", "0.23.0", "vllm", "lora", None),
+    ],
+)
+def test_trl_merges_adapters_for_the_engine(
+    rules: RuleSet, trainer: str, release: str, engine: str, peft: str | None, merges: object
+) -> None:
+    training = {"framework": "trl", "trainer": trainer, "peft": peft}
+    document, _ = native.read_sections({"training": training, "rollout": {"engine": engine}}, "facts.yaml")
+    fact = facts_of(rules, [document], trl=release).get("run.merges_adapter")
+    assert (None if fact is None else fact.value) is merges
+
+
+@pytest.mark.parametrize(
     ("framework", "trainer", "trl_release", "at_once"),
     [
         ("trl", "grpo", "0.16.1", "micro_batch"),
