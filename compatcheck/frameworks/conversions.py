@@ -6,6 +6,7 @@ ValueError with a hint.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -102,7 +103,14 @@ def names(value: Any) -> Any:  # noqa: ANN401 (configuration)
 
 def kernel(value: Any) -> Any:  # noqa: ANN401 (configuration)
     """Read an attention implementation; a kernel of the hub counts as what it implements."""
-    return LEAVE if value is None else str(value).removeprefix("kernels-community/")
+    if value is None:
+        return LEAVE
+    found = _HUB_KERNEL.fullmatch(str(value))
+    return str(value) if found is None else f"flash_attention_{found[1] or 2}"
+
+
+_HUB_KERNEL = re.compile(r"kernels-community/(?:vllm-)?flash-attn([234]?)(?:[@:].*)?")
+"""Flash attention of the hub, perhaps with a revision and a function (transformers 5.14.1 integrations/hub_kernels.py)."""
 
 
 def lora_of_rank(rank: Any) -> Any:  # noqa: ANN401 (configuration)

@@ -220,12 +220,19 @@ def _cannot_concern(rule: CompiledRule, decision: Decision) -> bool:
 
 
 def without_repeats(findings: Sequence[Finding]) -> list[Finding]:
-    """Leave out what a later role says again, on the same facts, of a rule that an earlier role has."""
+    """Leave out what a later role says again, on the same facts, of a rule that an earlier role has.
+
+    Memory that a role's own settings cost is its own, though another role's settings have the same values.
+    """
     seen: set[tuple[object, ...]] = set()
     kept = []
     for finding in findings:
         facts = tuple((fact.name, fact.value) for fact in finding.facts)
-        identity = (finding.rule_id, finding.status, finding.impact, finding.needs, facts)
+        costs = finding.status == AFFECTED and finding.impact is not None and finding.impact.effect == "memory"
+        identity = (
+            *(finding.rule_id, finding.status, finding.impact, finding.needs, facts),
+            finding.locations if costs else (),
+        )
         if identity not in seen:
             seen.add(identity)
             kept.append(finding)

@@ -18,6 +18,7 @@ from compatcheck.frameworks.conversions import (
     constant,
     is_off,
     is_on,
+    kernel,
     multiplied,
     opens,
     state_nothing,
@@ -80,8 +81,8 @@ def _read_checkpointing(value: Any) -> Any:  # noqa: ANN401 (configuration)
 
 
 def _attention(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    name, kernels = str(value), TABLE.words["kernels"]
-    return LEAVE if name in _OTHER_ATTENTION or ("/" in name and name not in kernels) else kernels.get(name, name)
+    name = str(kernel(value))
+    return LEAVE if name in _OTHER_ATTENTION or "/" in name else name
 
 
 def _adapter(value: Any) -> Any:  # noqa: ANN401 (configuration)

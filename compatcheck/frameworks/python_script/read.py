@@ -23,7 +23,7 @@ from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
 from compatcheck.frameworks.hf_trainer.arguments import TRAINER_TABLE
 from compatcheck.frameworks.keys import SILENT
-from compatcheck.frameworks.python_script.calls import Given, Script, parse_script, too_deep
+from compatcheck.frameworks.python_script.calls import Call, Given, Script, parse_script, too_deep
 from compatcheck.frameworks.python_script.changes import (
     ADAPTERS,
     CHECKPOINTING,
@@ -443,6 +443,10 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         statements.append(
             Statement("run.inputs_require_gradients", "(inputs require gradients)", _gives_gradients(script))
         )
+        merge = _find_merge(found, script)
+        if merge is not None:
+            found.lines[merge.name] = merge.line
+            statements.append(Statement("run.merges_adapter", merge.name, value=True))
     elif _trains_as_loaded(found, script):
         (model,) = found.models.values()
         found.lines[_NO_ADAPTERS] = model.line
@@ -489,6 +493,18 @@ def _gives_gradients(script: Script) -> bool:
         "gradient_checkpointing_enable" in lines
         and lines["gradient_checkpointing_enable"] < lines.get("get_peft_model", 0)
     )
+
+
+_MERGES = {"merge_and_unload", "merge_adapter"}
+_ELSEWHERE = re.compile(r"\bcpu\b|PeftModel")
+"""What a script has that merges on the host, or into a base that it loads anew."""
+
+
+def _find_merge(found: Findings, script: Script) -> Call | None:
+    """Return the call that surely merges the adapter into the model that was trained, where that lies."""
+    if not found.trainers or len(found.models) > 1 or _ELSEWHERE.search(ast.unparse(script.tree)):
+        return None
+    return next((call for call in script.calls() if call.name in _MERGES and call.condition is None), None)
 
 
 _NO_ADAPTERS = "(no adapters)"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from compatcheck.core.document import BENEATH, DEFAULTS, LEFT_OUT, Document, Gap, Statement, enclosing_keys
 from compatcheck.core.source import Source
 from compatcheck.frameworks.composition import merge_options, retell, retell_counted
-from compatcheck.frameworks.conversions import LEAVE, opens
+from compatcheck.frameworks.conversions import LEAVE, kernel, opens
 from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Names, Table
 from compatcheck.frameworks.launch.arguments import (
     OptionMeanings,
@@ -56,6 +56,10 @@ def _resolved(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return LEAVE if value is None or (isinstance(value, str) and "${" in value) else value
 
 
+def _attention(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    return LEAVE if _resolved(value) is LEAVE else kernel(value)
+
+
 def _engine(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return LEAVE if value is None else str(value).removesuffix("_v6").removesuffix("_async")
 
@@ -65,7 +69,7 @@ def _optimizer(name: Any) -> Any:  # noqa: ANN401 (configuration)
     return TABLE.words["optimizer"].get(str(name).lower()) or opens(name)
 
 
-CONVERSIONS = {"engine": _engine, "resolved": _resolved, "optimizer_class": _optimizer}
+CONVERSIONS = {"attention_given": _attention, "engine": _engine, "resolved": _resolved, "optimizer_class": _optimizer}
 TABLE = KeyTable(__file__, conversions=CONVERSIONS)
 """Key → meaning, over verl 0.1 to 0.9.1 and its forks."""
 _NAMES = Names(__file__)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from compatcheck.core.facts import Facts
 from compatcheck.core.report import Finding
+from compatcheck.core.source import Source
 from compatcheck.matching.engine import match
 from compatcheck.resolution.subject import Subject
 from compatcheck.rules.rule import Impact
@@ -35,6 +37,19 @@ def findings(
 def test_roles_with_the_same_facts_are_one_finding() -> None:
     (finding,) = findings(actor=KNOWN, critic=KNOWN)
     assert finding.role == "actor"
+
+
+def test_memory_that_the_same_settings_cost_each_role_is_each_roles() -> None:
+    actor = facts_of(KNOWN)
+    critic = {name: fact._replace(sources=(Source("f.yaml", f"critic.{name}"),)) for name, fact in actor.items()}
+    subject = Subject("s", stack(deepspeed="0.16.4"), {"actor": actor, "critic": Facts(critic)})
+
+    def titles(effect: str) -> list[str]:
+        impact = Impact(effect=effect, memory="device", scope="rank", phase="whole", expected="2 * model.parameters")
+        return [finding.title for finding in match(subject, rule_set(rule(impact=impact))).findings]
+
+    assert [title.rpartition(" ")[2] for title in titles("memory")] == ["(actor)", "(critic)"]
+    assert titles("fails_to_start") == [rule().title]
 
 
 def test_roles_that_differ_are_findings_of_their_own() -> None:

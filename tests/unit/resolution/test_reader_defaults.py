@@ -165,7 +165,7 @@ def test_attention_is_open_without_a_model_or_a_release(rules: RuleSet) -> None:
 
 @pytest.mark.parametrize(
     "said",
-    [{"attn_implementation": "kernels-community/flash-attn3"}, {"model_init_kwargs": {"attn_implementation": "paged"}}],
+    [{"attn_implementation": "someone/attention"}, {"model_init_kwargs": {"attn_implementation": "paged"}}],
 )
 def test_attention_that_is_said_in_words_not_known_is_open(rules: RuleSet, said: dict[str, Any]) -> None:
     documents = [
@@ -385,6 +385,27 @@ def test_what_the_code_of_a_program_does(rules: RuleSet, framework: str, trainer
     for name, value in known.items():
         fact = facts.get(f"program.{name}")
         assert (None if fact is None else fact.value) == value, name
+
+
+@pytest.mark.parametrize(
+    ("trainer", "release", "engine", "peft", "merges"),
+    [
+        ("grpo", "0.15.0", "vllm", "lora", True),
+        ("grpo", "0.14.0", "vllm", "lora", None),
+        ("grpo", "0.15.0", "hf", "lora", None),
+        ("grpo", "0.15.0", "vllm", None, None),
+        ("rloo", "0.22.0", "vllm", "lora", True),
+        ("online_dpo", "0.23.0", "vllm", "lora", True),
+        ("sft", "0.23.0", "vllm", "lora", None),
+    ],
+)
+def test_trl_merges_adapters_for_the_engine(
+    rules: RuleSet, trainer: str, release: str, engine: str, peft: str | None, merges: object
+) -> None:
+    training = {"framework": "trl", "trainer": trainer, "peft": peft}
+    document, _ = native.read_sections({"training": training, "rollout": {"engine": engine}}, "facts.yaml")
+    fact = facts_of(rules, [document], trl=release).get("run.merges_adapter")
+    assert (None if fact is None else fact.value) is merges
 
 
 @pytest.mark.parametrize(

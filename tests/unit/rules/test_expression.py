@@ -362,6 +362,10 @@ def test_states_frozen_weights_and_shards_are_counted_as_they_are() -> None:
     counts = {"micro_batch": 2, "pairs": 4, "step": 128, "step_by_64": 64}
     for at_once, count in counts.items():
         assert ask("generated_together()", program__generates_at_once=at_once, **rows) == count
+    few = rows | {"training__gradient_accumulation_steps": 4, "training__mini_batches": 4}
+    ppo: dict[str, object] = {"program__generates_at_once": "step_by_64", "training__trainer": "ppo", **few}
+    assert ask("generated_together()", trl=True, **ppo) == 32
+    assert ask("generated_together()", trl=False, **ppo) == 8
     share: dict[str, object] = {"rollout__global_batch_size": 64, "program__generates_at_once": "share"}
     assert ask("generated_together()", hardware__world_size=16, **share, **rows) == 4
     assert isinstance(ask("generated_together()", **rows), Unknown)

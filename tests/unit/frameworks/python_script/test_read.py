@@ -115,6 +115,34 @@ def test_literals_of_a_training_script(tmp_path: Path) -> None:
     assert found[0].place("per_device_train_batch_size").line == 25
 
 
+MERGED = """
+from peft import LoraConfig
+from transformers import AutoModelForCausalLM
+from trl import SFTConfig, SFTTrainer
+model = AutoModelForCausalLM.from_pretrained("m")
+trainer = SFTTrainer(model, args=SFTConfig("o"), peft_config=LoraConfig(r=8))
+trainer.train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "merges"),
+    [
+        ("trainer.model.merge_and_unload()", True),
+        ("trainer.save_model()", None),
+        ("if merge:\n    trainer.model.merge_and_unload()", None),
+        ("trainer.model.cpu().merge_and_unload()", None),
+        ("trainer.model.to('cpu').merge_and_unload()", None),
+        (
+            "base = AutoModelForCausalLM.from_pretrained('n')\nPeftModel.from_pretrained(base, 'o').merge_and_unload()",
+            None,
+        ),
+    ],
+)
+def test_an_adapter_is_merged_where_it_was_trained(tmp_path: Path, end: str, merges: object) -> None:
+    assert facts(read(tmp_path, MERGED + end)).get("run.merges_adapter") is merges
+
+
 def test_what_is_no_literal_gets_no_default(tmp_path: Path) -> None:
     found = read(tmp_path, "Trainer(args=TrainingArguments(output_dir='o', gradient_checkpointing=flags.gc))\n")
     environment = Environment("e", {"transformers": Package("transformers", "4.48.0", Source("e"))}, complete=False)
