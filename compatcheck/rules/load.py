@@ -188,8 +188,8 @@ class _Reader(StrictFile):
         data = self.mapping(value, "impact")
         self.known(data, {"effect", "memory", "scope", "phase", "bytes", "low", "high"}, "impact")
         expected = None if data.get("bytes") is None else str(data["bytes"])
-        if expected is None and (data.get("low") is not None or data.get("high") is not None):
-            raise self.error("`low` and `high` need `bytes`", "impact")
+        if expected is None and data.get("low") is not None:
+            raise self.error("`low` needs `bytes`", "impact")
         return model.Impact(
             effect=self.choice(data, "effect", model.EFFECTS, "impact"),
             memory=self.choice(data, "memory", model.MEMORIES, "impact"),
