@@ -4,7 +4,7 @@
 
 Runs of `fixtures/estimates/peaks` with a peak of allocated memory whose inputs are published, traced with the transformers and
 peft that each names and torch 2.13, in environments built under DIR when missing (the CPU build of torch is found through
-``UV_FIND_LINKS`` or ``UV_INDEX``). LitGPT's are traced with the blocks and the step of its own in a checkout at 8641822, as a
+``UV_FIND_LINKS`` or ``UV_INDEX``). LitGPT's are traced with the blocks and the step of its own in a checkout at 6178c7cc, as a
 person names them with ``--module`` (`inputs/litgpt_lora.py`). Output: for each source how many, the median error, the 95th
 percentile; how many cannot be traced, and why; the CPU seconds and the memory of the interpreter that traces.
 """
@@ -79,7 +79,7 @@ def main() -> None:
     """Trace, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--environments", type=Path, required=True)
-    parser.add_argument("--litgpt", type=Path, help="a checkout of LitGPT at 8641822")
+    parser.add_argument("--litgpt", type=Path, help="a checkout of LitGPT at 6178c7cc")
     parser.add_argument("--source", default="")
     parser.add_argument("--all", action="store_true", help="print every run")
     given = parser.parse_args()

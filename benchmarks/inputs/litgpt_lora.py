@@ -1,4 +1,4 @@
-"""What a person names with ``--module`` for finetune/lora.py of LitGPT at 8641822: its blocks, its LoRA, its loss in chunks.
+"""What a person names with ``--module`` for finetune/lora.py of LitGPT at 6178c7cc: its blocks, its LoRA, its loss in chunks.
 
 Run by an interpreter that has torch and lightning, in a checkout; never imported by compatcheck.
 """

@@ -110,7 +110,12 @@ def _doubt(found: Estimate, findings: Iterable[Finding], subject: Subject) -> Es
     unlaunched = _is_unlaunched(subject)
     if not subject.gaps and not subject.unresolved and not unlaunched:
         return found
-    found = found._replace(assumptions=tuple(_name_gap(entry, subject.gaps) for entry in found.assumptions))
+    named = tuple(_name_gap(entry, subject.gaps) for entry in found.assumptions)
+    opened = [entry for entry, before in zip(named, found.assumptions, strict=True) if entry != before]
+    found = found._replace(assumptions=named)
+    if found.verdict.outcome == "fits" and (size := next((one for one in opened if one.fact in _SIZES), None)):
+        words = f"it rests on {size.fact} = {size.value}: {size.reason}"
+        return found._replace(verdict=found.verdict._replace(outcome="marginal", condition=words))
     if found.verdict.outcome != "does_not_fit":
         return found
     roles = {role: _at_cheapest(role, facts, subject) for role, facts in subject.roles.items()}
@@ -128,6 +133,9 @@ def _doubt(found: Estimate, findings: Iterable[Finding], subject: Subject) -> Es
         verdict=found.verdict._replace(outcome="marginal", condition=found.verdict.condition or words)
     )
 
+
+_SIZES = frozenset({"training.micro_batch_size", "training.sequence_length"})
+"""Facts that the need grows with in proportion: no run surely fits that only a default of theirs lets fit."""
 
 _DOUBTFUL = "doubtful"
 """Origin of what is assumed because something states it that a part which was not read may set anew."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import UsageError
 from compatcheck.core.summary import range_text, value_text
-from compatcheck.memory.regressions import is_worse, widen
+from compatcheck.memory.regressions import counts_apart, is_worse, widen
 from compatcheck.rules.values import list_values
 
 if TYPE_CHECKING:
@@ -19,22 +19,33 @@ if TYPE_CHECKING:
     from compatcheck.resolution.subject import Subject
 
     Find = Callable[[Subject], Sequence[Finding]]
-    """Gives the findings on a variant of a run."""
+    Excludes = Callable[[Subject, Finding, Mapping[str, Value]], bool]
     Price = Callable[[Subject, Sequence[Finding]], Estimate]
-    """Gives what a variant needs with its findings."""
     State = Callable[[Subject, Mapping[str, Value]], Subject]
-    """Gives a run with more stated."""
 
 _SETTINGS = ("training.", "model.", "rollout.")
 """What the names of facts begin with that a run's own files state, as opposed to machine, builds and what its code does."""
+
+
+class Means(NamedTuple):
+    """How a run with more stated is judged."""
+
+    state: State
+    """Gives a run with more stated."""
+    excludes: Excludes
+    """Tells that a run with more stated has no such finding, before all that follows from the statement is known."""
+    find: Find
+    """Gives the findings on a variant of a run."""
+    price: Price
+    """Gives what a variant needs with its findings; asked only where the finding is certain."""
+
+
 _MOST = 64
 """Combinations of values that are tried for one finding."""
 _COMES = " (comes with "
 
 
-def suppose_worst(
-    subject: Subject, findings: Sequence[Finding], estimate: Estimate, state: State, find: Find, price: Price
-) -> Estimate:
+def suppose_worst(subject: Subject, findings: Sequence[Finding], estimate: Estimate, means: Means) -> Estimate:
     """Leave open whether a run fits that would not where a possible finding about it were certain.
 
     Each is made certain by stating what it waits for, in the way that lets the run need most, and the whole run is judged
@@ -44,21 +55,19 @@ def suppose_worst(
         subject: the run.
         findings: about it; those count that wait for settings, or packages of extras that are not selected, alone.
         estimate: what it needs as it is described; one that does not fit cannot get worse.
-        state: states more of the run.
-        find: matches the run with more stated.
-        price: prices it; only where the finding is certain, which most of what is stated makes it not.
+        means: how it is judged with more stated.
     """
     waiting = sorted((one for one in findings if _waits(one)), key=_size, reverse=True)
     found = estimate
     stated: tuple[str, ...] = ()
     for finding in waiting:
         worst = None
-        for words, variant in _suppose(finding, subject, state):
-            certain, sure = find(variant), (finding.rule_id, finding.role, "affected")
+        for words, variant in _suppose(finding, subject, means):
+            certain, sure = means.find(variant), (finding.rule_id, finding.role, "affected")
             if not any((one.rule_id, one.role, one.status) == sure for one in certain):
                 continue
             try:
-                priced = price(variant, certain)
+                priced = means.price(variant, certain)
             except UsageError:
                 continue  # no such run
             if priced.phases and (worst is None or priced.needed.high > worst[0].needed.high):
@@ -79,10 +88,9 @@ def suppose_worst(
 
 def _waits(finding: Finding) -> bool:
     """Tell whether settings of the run, or unselected extras, alone keep something from being certain that takes memory."""
-    impact = finding.impact
-    if finding.status != "possible" or finding.suppressed is not None or finding.folded or impact is None:
+    if finding.status != "possible" or finding.suppressed is not None or finding.folded or not counts_apart(finding):
         return False
-    if (impact.effect, impact.memory, impact.scope) != ("memory", "device", "rank"):
+    if finding.impact is None or finding.impact.formula is None:  # no statement gives it a size
         return False
     return all(list_values(need) if need.startswith(_SETTINGS) else _COMES in need for need in finding.needs)
 
@@ -93,7 +101,7 @@ def _size(finding: Finding) -> float:
     return float("inf") if size is None else size
 
 
-def _suppose(finding: Finding, subject: Subject, state: State) -> Iterator[tuple[tuple[str, ...], Subject]]:
+def _suppose(finding: Finding, subject: Subject, means: Means) -> Iterator[tuple[tuple[str, ...], Subject]]:
     """Yield the ways in which everything is stated that a finding waits for, in words and as a variant of the run."""
     extras = [need for need in finding.needs if _COMES in need]
     names = [need for need in finding.needs if _COMES not in need]
@@ -106,5 +114,6 @@ def _suppose(finding: Finding, subject: Subject, state: State) -> Iterator[tuple
     ways = list(product(*map(list_values, names)))
     for values in ways[:_MOST]:
         facts: dict[str, Value] = dict(zip(names, values, strict=True))
-        words = (*brought, *(f"{name} is {value_text(value)}" for name, value in facts.items()))
-        yield words, state(subject, facts)
+        if not means.excludes(subject, finding, facts):
+            words = (*brought, *(f"{name} is {value_text(value)}" for name, value in facts.items()))
+            yield words, means.state(subject, facts)

@@ -52,9 +52,10 @@ def judge(
     estimate, work = None, len(subject.roles)
     if describes_run(subject):
         from compatcheck.checking.fit import is_beside_peak, price, rate_deciding, state_estimate  # noqa: PLC0415 (only where a run is described)
-        from compatcheck.checking.suppositions import suppose_worst  # noqa: PLC0415 (as above)
+        from compatcheck.checking.suppositions import Means, suppose_worst  # noqa: PLC0415 (as above)
         from compatcheck.matching.memory import Memory  # noqa: PLC0415 (as above)
         from compatcheck.memory.regressions import find_deciding  # noqa: PLC0415 (as above)
+        from compatcheck.memory.suggest import overlay  # noqa: PLC0415 (as above)
 
         of_variants = Memory() if memory is None else memory
 
@@ -63,11 +64,16 @@ def judge(
             work += len(variant.roles)
             return _find(variant, criteria, of_variants)[1]
 
+        def excludes(variant: "Subject", finding: "Finding", stated: "Mapping[str, Value]") -> bool:
+            roles = {role: overlay(facts, stated) for role, facts in variant.roles.items()}
+            one = match(variant._replace(roles=roles), criteria.rules, lambda rule: rule == finding.rule_id)
+            return not one.findings
+
         try:
             estimate = price(subject, found)
             if estimate.verdict.outcome in doubted:
                 state = state or Resolutions(criteria.rules)
-                estimate = suppose_worst(subject, found, estimate, state, find_in_variant, price)
+                estimate = suppose_worst(subject, found, estimate, Means(state, excludes, find_in_variant, price))
         except UsageError:
             pass  # `compatcheck estimate` says which size makes no sense
         else:

@@ -28,6 +28,10 @@ class Size(NamedTuple):
             return NotImplemented
         return Size(self.low + other.low, self.expected + other.expected, self.high + other.high)
 
+    def __sub__(self, other: Size) -> Size:
+        """Return the difference, bound by bound."""
+        return Size(self.low - other.low, self.expected - other.expected, self.high - other.high)
+
 
 NOTHING = Size(0, 0, 0)
 
@@ -76,6 +80,8 @@ class Phase(NamedTuple):
     name: str
     role: str
     components: tuple[Component, ...]
+    above_block: Size = NOTHING
+    """By how much instants in a block lie below this one: what passes inside of a block adds only what is beyond it."""
 
     @property
     def size(self) -> Size:
@@ -152,6 +158,8 @@ class Regression(NamedTuple):
     """Phase of the run in which it takes the memory, or ``whole``."""
     size: Size
     """Bytes on one device."""
+    passing: Size
+    """What of it is there only while one block is computed."""
     adds: bool
     """False where the estimate has no such phase (loading, saving): then it is named and not added up."""
 

@@ -30,6 +30,8 @@ class FindingImpact(NamedTuple):
     needs: tuple[str, ...] = ()
     """Facts that would give the size."""
     formula: str | None = None
+    passing_bytes: int | None = None
+    """Bytes of ``expected_bytes`` that are there only while one block is computed."""
 
 
 class FindingRemedy(NamedTuple):

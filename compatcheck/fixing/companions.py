@@ -158,7 +158,8 @@ class Companions:
 
 def _required(release: str, rows: Mapping[str, Mapping[str, str]]) -> Mapping[str, str]:
     """Return what a release requires; of one that came after all that were read, what the newest of these does."""
+    if release in rows:
+        return rows[release] or {}
     read = {one: version for one in rows if (version := parse_version(one)) is not None}
     here, newest = parse_version(release), max(read, key=read.__getitem__, default=None)
-    is_later = here is not None and newest is not None and here > read[newest]
-    return rows[newest] if newest is not None and is_later else rows.get(release) or {}
+    return rows[newest] if here is not None and newest is not None and here > read[newest] else {}

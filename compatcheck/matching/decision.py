@@ -140,6 +140,12 @@ def size(expression: Code | None, scope: FactScope) -> tuple[int | None, tuple[s
     Raises:
         RuleError: the expression gives no finite number.
     """
+    value, needs = number(expression, scope)
+    return None if value is None else round(value), needs
+
+
+def number(expression: Code | None, scope: FactScope) -> tuple[float | None, tuple[str, ...]]:
+    """Evaluate an expression that gives a number, as `size` does one that gives bytes."""
     if expression is None:
         return None, ()
     value: Any = evaluate(expression, scope)
@@ -147,4 +153,4 @@ def size(expression: Code | None, scope: FactScope) -> tuple[int | None, tuple[s
         return None, tuple(sorted(value.needs))
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise RuleError(f"`{write(expression)}` is {value!r}, which is no size")
-    return round(value), ()
+    return value, ()

@@ -9,7 +9,7 @@ from compatcheck.core.facts import TRAITS, Fact
 from compatcheck.core.report import Finding, FindingImpact, FindingReference, MeasuredSeries
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.versions import contains
-from compatcheck.matching.decision import AFFECTED, POSSIBLE, SILENT, Decision, decide, size, truth
+from compatcheck.matching.decision import AFFECTED, POSSIBLE, SILENT, Decision, decide, number, size, truth
 from compatcheck.matching.remedies import write_remedies
 from compatcheck.matching.severity import rate
 from compatcheck.resolution.imported import FRAMEWORK, imported_packages
@@ -486,6 +486,7 @@ def _impact(rule: CompiledRule, scope: FactScope) -> tuple[FindingImpact, tuple[
         phase=rule.phase,
         needs=tuple(sorted(_name_needs(needs, scope))),
         formula=None if rule.expected is None else write(rule.expected),
+        passing_bytes=round(expected * (number(rule.passing, scope)[0] or 0)) if expected is not None else None,
     )
     return impact, assumed
 

@@ -263,7 +263,7 @@ def _merge(
             rest = (*rest, *engine.asleep)
         for phase in role.phases:
             own = role.states if phase.name == SCORING_PHASE and role.keeps_states else ()
-            yield Phase(phase.name, role.name, (*phase.components, *own, *rest))
+            yield Phase(phase.name, role.name, (*phase.components, *own, *rest), phase.above_block)
 
 
 def _get(facts: Facts, name: str) -> Value:

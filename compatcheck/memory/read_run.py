@@ -163,6 +163,8 @@ def read_run(
         pads_to_longest=bool(source.get("program.pads_to_longest"))
         and not source.get("training.packing")
         and source.get("training.trainer") != "pretrain",
+        keeps_long_rows=source.flag("training.keeps_long_rows", default=False),
+        positions=positions or None,
         response=source.integer("training.max_response_length", 0) or None,
         entropy=None if coefficient is None else bool(coefficient),
         entropy_compiled=_truth(source.get("training.entropy_compile")),

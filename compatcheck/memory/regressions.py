@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.core.estimate import WHOLE, Component, Regression, Size
+from compatcheck.core.estimate import NOTHING, WHOLE, Component, Regression, Size
 from compatcheck.memory.closed_form.verdict import judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from compatcheck.core.estimate import Estimate, Phase
-    from compatcheck.core.report import Finding
+    from compatcheck.core.report import Finding, FindingImpact
 
 COUNTED = frozenset(
     {
@@ -84,7 +84,9 @@ def widen(estimate: Estimate, possible: tuple[Regression, ...], condition: str) 
         possible: regressions that are there on the condition.
         condition: what decides it, in words.
     """
-    bounds = tuple(one._replace(size=Size(0, 0, one.size.high)) for one in possible)
+    bounds = tuple(
+        one._replace(size=Size(0, 0, one.size.high), passing=Size(0, 0, one.passing.high)) for one in possible
+    )
     phases = tuple(_fill(phase, bounds) for phase in estimate.phases)
     verdict = judge(phases, estimate.verdict.limit_bytes, estimate.verdict.verify)
     verdict = verdict._replace(outcome="marginal", condition=condition)
@@ -148,30 +150,52 @@ def is_worse(one: Estimate, other: Estimate | None) -> bool:
 
 
 def _fill(phase: Phase, regressions: tuple[Regression, ...]) -> Phase:
-    parts = tuple(
-        Component(one.rule_id, "regression", one.size, "known regression", one.rule_id, one.role)
-        for one in regressions
-        if one.adds and _is_in(one, phase)
-    )
+    """Add regressions to a phase; what passes with a block adds what is beyond the loss, where the peak is there."""
+    parts, spare = [], phase.above_block
+    for one in regressions:
+        if not one.adds or not _is_in(one, phase):
+            continue
+        size = one.size - one.passing + _beyond(one.passing, spare)
+        spare = _beyond(spare, one.passing)
+        parts.append(Component(one.rule_id, "regression", size, "known regression", one.rule_id, one.role))
     return phase._replace(components=(*phase.components, *parts)) if parts else phase
+
+
+def _beyond(size: Size, other: Size) -> Size:
+    """Return what of a size is above another, bound by bound."""
+    return Size(*(max(0, one - two) for one, two in zip(size, other, strict=True)))
 
 
 def _read(estimate: Estimate, findings: Iterable[Finding]) -> Iterable[Regression]:
     for finding in findings:
         impact = finding.impact
-        if finding.kind != "regression" and finding.rule_id not in ADDED:
+        if not counts_apart(finding) or finding.status != "affected":  # a waived one takes the memory all the same
             continue
-        if finding.status != "affected":  # a waived one takes the memory all the same
-            continue
-        if impact is None or not impact.expected_bytes or finding.rule_id in COUNTED:
-            continue
-        if impact.memory != "device" or impact.scope != "rank" or impact.effect != "memory":
+        if impact is None or not impact.expected_bytes:
             continue
         expected = impact.expected_bytes
         low, high = impact.low_bytes, impact.high_bytes
         size = Size(expected if low is None else low, expected, expected if high is None else high)
-        one = Regression(finding.rule_id, finding.role, impact.phase, size, adds=True)
+        one = Regression(finding.rule_id, finding.role, impact.phase, size, _passing(size, impact), adds=True)
         yield one._replace(adds=any(_is_in(one, phase) for phase in estimate.phases))
+
+
+def counts_apart(finding: Finding) -> bool:
+    """Tell whether a finding that is certain and has a size adds to an estimate what none of its formulas has."""
+    impact = finding.impact
+    if impact is None or finding.rule_id in COUNTED:
+        return False
+    if finding.kind != "regression" and finding.rule_id not in ADDED:
+        return False
+    return (impact.effect, impact.memory, impact.scope) == ("memory", "device", "rank")
+
+
+def _passing(size: Size, impact: FindingImpact) -> Size:
+    """Return what of a size passes with a block; all that its bounds differ in does."""
+    if not impact.passing_bytes:
+        return NOTHING
+    low, high = (impact.passing_bytes + bound - size.expected for bound in (size.low, size.high))
+    return Size(max(0, low), impact.passing_bytes, high)
 
 
 def _without_same(found: Iterable[Regression]) -> Iterable[Regression]:

@@ -235,6 +235,10 @@ class Run(NamedTuple):
     """Sequences of a batch are strung together without padding (verl's ``use_remove_padding``); None when not known."""
     pads_to_longest: bool
     """The longest sequence of a micro batch decides its length, and `sequence` is only what it may be at most."""
+    keeps_long_rows: bool
+    """Samples longer than `sequence` are neither cut nor dropped."""
+    positions: int | None
+    """Tokens that the model was built for; None when not known."""
     response: int | None
     """Tokens of a completion, at most."""
     entropy: bool | None

@@ -155,6 +155,7 @@ def _matching_part(rule: Rule) -> list[object]:
         _code(rule, "impact.bytes", impact.expected),
         _code(rule, "impact.low", impact.low),
         _code(rule, "impact.high", impact.high),
+        _code(rule, "impact.passing", impact.passing),
         rule.debunks,
         rule.former_ids,
     ]

@@ -16,7 +16,7 @@ from compatcheck.core.versions import Bounds, Membership, Verdict, contains, jud
 from compatcheck.rules.expression import Code
 from compatcheck.rules.release_bits import ReleaseBits
 
-FORMAT = 4
+FORMAT = 5
 INDEPENDENT = "*"
 """Index key of rules that depend on no package."""
 INACTIVE = "#inactive"
@@ -56,6 +56,7 @@ class CompiledRule(NamedTuple):
     expected: Code | None
     low: Code | None
     high: Code | None
+    passing: Code | None
     debunks: tuple[str, ...]
     former_ids: tuple[str, ...]
     text: tuple[int, int]
@@ -212,7 +213,7 @@ class Database:
 
 def _rule(record: list[Any]) -> CompiledRule:
     record[5] = tuple(CompiledClause(packages, when) for packages, when in record[5])
-    for index in (16, 17, 18):
+    for index in (17, 18, 19):
         record[index] = tuple(record[index])
     return CompiledRule._make((*record, 0))
 

@@ -67,7 +67,9 @@ def _messages(
 def _check_expressions(rule: Rule) -> Iterator[tuple[str, str]]:
     conditions = [("when", rule.when), ("unless", rule.unless)]
     conditions += [(f"affected.{index}.when", clause.when) for index, clause in enumerate(rule.clauses)]
-    sizes = [("impact.bytes", rule.impact.expected), ("impact.low", rule.impact.low), ("impact.high", rule.impact.high)]
+    impact = rule.impact
+    sizes = [("bytes", impact.expected), ("low", impact.low), ("high", impact.high), ("passing", impact.passing)]
+    sizes = [(f"impact.{key}", text) for key, text in sizes]
     for wanted, expressions in ((BOOL, conditions), (NUMBER, sizes)):
         for key, text in expressions:
             if text is not None:

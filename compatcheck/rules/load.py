@@ -186,10 +186,10 @@ class _Reader(StrictFile):
 
     def impact(self, value: Any) -> model.Impact:  # noqa: ANN401
         data = self.mapping(value, "impact")
-        self.known(data, {"effect", "memory", "scope", "phase", "bytes", "low", "high"}, "impact")
+        self.known(data, {"effect", "memory", "scope", "phase", "bytes", "low", "high", "passing"}, "impact")
         expected = None if data.get("bytes") is None else str(data["bytes"])
-        if expected is None and data.get("low") is not None:
-            raise self.error("`low` needs `bytes`", "impact")
+        if expected is None and any(data.get(name) is not None for name in ("low", "passing")):
+            raise self.error("`low` and `passing` need `bytes`", "impact")
         return model.Impact(
             effect=self.choice(data, "effect", model.EFFECTS, "impact"),
             memory=self.choice(data, "memory", model.MEMORIES, "impact"),
@@ -198,6 +198,7 @@ class _Reader(StrictFile):
             expected=expected,
             low=None if data.get("low") is None else str(data["low"]),
             high=None if data.get("high") is None else str(data["high"]),
+            passing=None if data.get("passing") is None else str(data["passing"]),
         )
 
     def remedies(self, value: Any) -> Iterator[model.Remedy]:  # noqa: ANN401

@@ -45,6 +45,8 @@ class Impact:
     """Expression in bytes; None when no formula is established."""
     low: str | None = None
     high: str | None = None
+    passing: str | None = None
+    """Expression, 0 to 1: the share of `expected` that is there only while one block is computed, never beside the loss."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -197,6 +197,7 @@ def _decide(
             else:
                 table[key] = (*table.get(key, ()), Key(fact, constant(value)))
     stated += _checkpoints(data, table)
+    stated += _uncut(data)
     if not all(name.removeprefix(_OWN_PLUGINS).startswith(_WITHOUT_LOSS) for name in _name_plugins(data)):
         replaced = () if any(_loss(data, [], source)) else (Key(_LOSS, opens),)
         table["plugins"] = (*table.get("plugins", ()), Key(ANYTHING, opens), *replaced)
@@ -386,6 +387,17 @@ def _checkpoints(data: Mapping[str, Any], table: Table) -> list[Statement]:
     if "disk" not in mark:
         table["gradient_checkpointing_kwargs.use_reentrant"] = (Key(_REENTRANT, state_nothing),)
     return marks
+
+
+def _uncut(data: Mapping[str, Any]) -> list[Statement]:
+    """Leave a mark for each kind of dataset that a release passes on without cutting samples at ``sequence_len``."""
+    datasets = data.get("datasets")
+    found = [one.get("type") for one in (datasets if isinstance(datasets, list) else []) if isinstance(one, Mapping)]
+    kinds = {str(kind).partition(".")[0] for kind in found if kind}
+    return [Statement(None, f"(datasets: {kind})", kind) for kind in _UNCUT if kind in kinds]
+
+
+_UNCUT = ("chat_template", "input_output")
 
 
 def _attention_flags(data: Mapping[str, Any], table: Table) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from compatcheck.core.estimate import Assumption
 from compatcheck.core.facts import Fact
 from compatcheck.core.units import canonical_dtype
+from compatcheck.memory.closed_form.estimate import later_length
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -151,6 +152,7 @@ def make_request(
         "outputs_kept": bool(read.get("run.outputs_kept") if own is None else _own_outputs_kept(read)),
         "micro_batches": 2 if accumulation and accumulation > 1 else 1,
         "steps": 2,
+        "shorter": _shorter(read, mask),
         "fsdp": fsdp,
         "module": None if own is None else {**own._asdict(), "facts": _plain_facts(facts)},
         "device": {"capability": _capability(read), "cudnn": _cudnn(read.get("runtime.cudnn"))},
@@ -219,6 +221,17 @@ def _own_outputs_kept(read: _Reader) -> Value:
     reason = "a loop keeps what its module returned until the next call of it"
     kept: Value = read.assume("run.outputs_kept", value=True, reason=reason)
     return kept
+
+
+def _shorter(read: _Reader, mask: str) -> int | None:
+    """Return how long micro batches after the longest are, where that is the first; None where all are as long."""
+    if not read.get("run.longest_first") or read.get("training.sequence_length") is None:
+        return None
+    if mask != "none":
+        reason = "a mask is declared once, for micro batches that are all as long"
+        read.assumptions.append(Assumption("run.longest_first", value=False, reason=reason))
+        return None
+    return later_length(read.get("training.sequence_length"))
 
 
 def _plain_facts(facts: Mapping[str, Fact | Value]) -> dict[str, Any]:

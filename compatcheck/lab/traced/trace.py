@@ -18,7 +18,7 @@ from compatcheck.core.process import run
 from compatcheck.core.programs import trusted_path
 from compatcheck.core.units import MIB, format_bytes
 from compatcheck.lab.traced.allocator import Settings
-from compatcheck.lab.traced.replay import Mark, Replay, replay
+from compatcheck.lab.traced.replay import Mark, PhasePeak, Replay, replay
 from compatcheck.lab.traced.request import OwnSource, StepRequest, Untraceable, make_request
 from compatcheck.memory.closed_form.context import CONTEXT, nccl_buffers
 from compatcheck.memory.closed_form.verdict import judge
@@ -186,7 +186,12 @@ def conclude(result: Mapping[str, Any], request: StepRequest, facts: Mapping[str
     outside = _outside(facts)
     settings = allocator_settings(facts)
     free = replay(events, marks, settings)
-    last = {phase.name: phase for phase in free.phases}  # the last step counts
+    last: dict[str, PhasePeak] = {}
+    for (
+        phase
+    ) in free.phases:  # the last step counts, or the highest of micro batches that are not as long as each other
+        if request.program.get("shorter") is None or phase.allocated >= last.get(phase.name, phase).allocated:
+            last[phase.name] = phase
     phases = []
     for found in result["phases"]:
         if sharded and found["name"] == "load":

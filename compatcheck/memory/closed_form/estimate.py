@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.architectures.adapters import LOW_RANK
 from compatcheck.core.estimate import (
@@ -54,6 +54,17 @@ if TYPE_CHECKING:
     from compatcheck.memory.run import Run
 
 Parts = tuple[Component, ...]
+
+
+class Instants(NamedTuple):
+    """Instants of a phase one of which is its peak."""
+
+    elsewhere: tuple[Parts, ...]
+    """In the loss, or behind all blocks."""
+    in_block: tuple[Parts, ...] = ()
+    """While one block is computed."""
+
+
 CHECKPOINTING = "training.gradient_checkpointing"
 
 
@@ -101,6 +112,8 @@ def estimate_run(run: Run, assumptions: tuple[Assumption, ...] = ()) -> Estimate
         verdict = _doubt_reading(run, verdict, phases)
     if verdict.outcome == "fits" and run.attention_open:
         verdict = _doubt_attention(run, verdict)
+    if verdict.outcome == "fits" and run.keeps_long_rows:
+        verdict = _doubt_limit(run, verdict)
     if run.optimizer is not None and verdict.outcome in {"fits", "marginal"}:  # what does not fit hangs on nothing
         verdict = verdict._replace(least=_least(run))
     return Estimate("closed_form", phases, verdict, assumptions, tuple(_unmodelled(run)))
@@ -214,6 +227,29 @@ def _doubt_lengths(run: Run, verdict: Verdict) -> Verdict:
     return verdict._replace(outcome="marginal", condition=condition, verify=verification(run), unless=_SHORTER)
 
 
+def _doubt_limit(run: Run, verdict: Verdict) -> Verdict:
+    """Return a verdict that does not rest on a limit of tokens which samples are neither cut nor dropped at."""
+
+    def fits(length: int) -> bool:
+        return judge(training_phases(run._replace(sequence=length)), run.limit).outcome == "fits"
+
+    least, most = run.sequence, max(run.sequence, run.positions or _LONGEST)
+    if run.optimizer is None or fits(most):
+        return verdict
+    while most - least > least // 64:
+        middle = (most + least) // 2
+        least, most = (middle, most) if fits(middle) else (least, middle)
+    condition = (
+        f"samples longer than {run.sequence:,} tokens are neither cut nor dropped: it fits where the longest has up to "
+        f"{least:,} tokens"
+    )
+    return verdict._replace(outcome="marginal", condition=condition, verify=verification(run))
+
+
+_LONGEST = 2**20
+"""Tokens that a sample may have where nobody says how many positions the model was built for."""
+
+
 def _condition(phases: tuple[Phase, ...]) -> str:
     size = max((phase.size for phase in phases), key=lambda size: size.expected)
     return (
@@ -271,26 +307,28 @@ def training_phases(run: Run) -> tuple[Phase, ...]:
     step = (*for_step, *complete, *step_workspace(run), *step_buffers(run))
     held = segments(_shares(run, always))
     return (
-        _phase("load", run, (load,), None),
+        _phase("load", run, Instants((load,)), None),
         _phase("forward", run, _forward(run, always), held, _batches(run, always, _forward)),
         _phase("backward", run, _backward(run, always), held, _batches(run, always, _backward)),
-        _phase("step", run, (step,), held),
+        _phase("step", run, Instants((step,)), held),
         *_evaluation(run, always),
     )
 
 
-def _batches(
-    run: Run, always: Parts, instants: Callable[[Run, Parts], tuple[Parts, ...]]
-) -> tuple[tuple[Parts, ...], ...]:
+def _batches(run: Run, always: Parts, instants: Callable[[Run, Parts], Instants]) -> tuple[Instants, ...]:
     """Return the instants of the first micro batch and those of a later one, where the longest sequence comes first.
 
-    Gradients and outputs of another micro batch meet shorter sequences only, which are taken to be as long as the middle between
-    the least and the most that they may be.
+    Gradients and outputs of another micro batch meet shorter sequences only (`later_length`).
     """
     if not run.longest_first:
         return ()
-    later = run._replace(sequence=max(1, int(run.sequence * (1 + _SHORTEST) / 2)))
+    later = run._replace(sequence=later_length(run.sequence))
     return (instants(run._replace(first_batch=True), always), instants(later, always))
+
+
+def later_length(longest: int) -> int:
+    """Return the tokens of micro batches after that of the longest: the middle between the least and the most they may have."""
+    return max(1, int(longest * (1 + _SHORTEST) / 2))
 
 
 def _evaluation(run: Run, always: Parts) -> tuple[Phase, ...]:
@@ -325,7 +363,7 @@ def _evaluation(run: Run, always: Parts) -> tuple[Phase, ...]:
         *activation_components(scoring, activations(scoring, last_stage=True)),
         *(_share_of_step(run, part) for part in logits(own, backward=False)),
     )
-    return (_phase("evaluation", run, (in_block, in_loss), None),)
+    return (_phase("evaluation", run, Instants((in_loss,), (in_block,)), None),)
 
 
 _NOT_ASKED = (2026, 10)
@@ -389,7 +427,7 @@ def _expected(parts: Parts) -> int:
     return total(part.size for part in parts).expected
 
 
-def _forward(run: Run, always: Parts) -> tuple[Parts, ...]:
+def _forward(run: Run, always: Parts) -> Instants:
     """Return the instants of forward one of which is its peak: in the loss, or in the last block."""
     grads = gradient.gradients(run)
     found, at_loss = activations(run), activations(run, last_stage=True)
@@ -410,13 +448,13 @@ def _forward(run: Run, always: Parts) -> tuple[Parts, ...]:
     )
     divergence = fused_divergence(run)
     if divergence is None:
-        return (in_loss, in_last_block)
+        return Instants((in_loss,), (in_last_block,))
     kept = activation_components(run, at_loss) if divergence.beside_kept else ()
     in_divergence = (*shared, *live_parameters(run, blocks=False), *kept, *divergence_logits(run))
-    return (in_loss, in_last_block, in_divergence)
+    return Instants((in_loss, in_divergence), (in_last_block,))
 
 
-def _backward(run: Run, always: Parts) -> tuple[Parts, ...]:
+def _backward(run: Run, always: Parts) -> Instants:
     """Return the instants of backward one of which is its peak: in the loss, the last block, the first block, at the end."""
     grads = gradient.gradients(run)
     found = activations(run)
@@ -470,7 +508,7 @@ def _backward(run: Run, always: Parts) -> tuple[Parts, ...]:
     )  # fmt: skip
     joined = joined_gradients(run)
     if not joined:
-        return (in_loss, in_last_block, in_first_block, at_the_end)
+        return Instants((in_loss, at_the_end), (in_last_block, in_first_block))
     stream = run.precision.residual * run.model.hidden * run.tokens * sequences(run)  # its gradient
     behind_last = found._replace(kept=_share(found.kept, own.layers, own.layers - 1), outside=stream)
     beside = (*always, *live, *masks(run), *joined, *unpacked)
@@ -478,7 +516,7 @@ def _backward(run: Run, always: Parts) -> tuple[Parts, ...]:
         *beside, *gradient.component(run, begun), *waiting, *weights, *activation_components(run, behind_last),
     )  # fmt: skip
     first_joined = (*beside, *gradient.component(run, nearly), *nearly_all, *offload_buffers(run))
-    return (in_loss, in_last_block, in_first_block, at_the_end, last_joined, first_joined)
+    return Instants((in_loss, at_the_end, last_joined, first_joined), (in_last_block, in_first_block))
 
 
 def scoring_phases(run: Run) -> tuple[Phase, ...]:
@@ -489,8 +527,8 @@ def scoring_phases(run: Run) -> tuple[Phase, ...]:
     in_block = (*shared, *activation_components(run, found, block="forward"), *dequantised(run, backward=False))
     scores = (*shared, *activation_components(run, found), *logits(run, backward=False))
     return (
-        _phase("load", run, (always,), None),
-        _phase("forward", run, (in_block, scores), None),
+        _phase("load", run, Instants((always,)), None),
+        _phase("forward", run, Instants((scores,), (in_block,)), None),
     )
 
 
@@ -510,9 +548,7 @@ def _second_embedding_gradient(run: Run, embedding: float) -> Parts:
     )  # fmt: skip
 
 
-def _phase(
-    name: str, run: Run, instants: tuple[Parts, ...], held: Held | None, batches: tuple[tuple[Parts, ...], ...] = ()
-) -> Phase:
+def _phase(name: str, run: Run, instants: Instants, held: Held | None, batches: tuple[Instants, ...] = ()) -> Phase:
     """Return the instant with the largest expected size; the range covers that of all instants.
 
     Args:
@@ -522,15 +558,31 @@ def _phase(
         held: what the allocator keeps.
         batches: those of the first micro batch, which is sure, and of a later one as it is expected, where the two differ.
     """
-    first, later = batches or (instants, ())
-    usual = tuple((*parts, *widen_unpriced(run, parts)) for parts in (*first, *later))
+    first, later = batches or (instants, Instants(()))
+    sure, others = _widened(run, first), _widened(run, later)
+    usual = (*sure.elsewhere, *sure.in_block, *others.elsewhere, *others.in_block)
     parts = max(usual, key=_expected)
+    most = _widened(run, instants) if batches else sure
+    bounds = _bounds((*sure.elsewhere, *sure.in_block), usual, (*most.elsewhere, *most.in_block))
     inside = _inside(parts)
-    sure = [_inside(instant) for instant in usual[: len(first)]]
-    most = [_inside((*parts, *widen_unpriced(run, parts))) for parts in instants] if batches else sure
-    bounds = Size(max(size.low for size in sure), inside.expected, max(size.high for size in (*sure, *most)))
     gradients = total(part.size for part in parts if part.kind == "gradients").expected
-    return Phase(name, run.role, (*parts, not_itemised(run, inside, bounds), reserve(run, bounds, held, gradients)))
+    every = (*parts, not_itemised(run, inside, bounds), reserve(run, bounds, held, gradients))
+    if not sure.in_block:
+        return Phase(name, run.role, every)
+    in_block = _bounds(sure.in_block, (*sure.in_block, *others.in_block), most.in_block)
+    return Phase(name, run.role, every, bounds - in_block)
+
+
+def _widened(run: Run, instants: Instants) -> Instants:
+    """Return instants with what features without a formula may change."""
+    return Instants(*(tuple((*parts, *widen_unpriced(run, parts)) for parts in group) for group in instants))
+
+
+def _bounds(sure: tuple[Parts, ...], usual: tuple[Parts, ...], most: tuple[Parts, ...]) -> Size:
+    """Return what the allocator has: at least that of the sure instants, as expected that of the usual ones, at most all."""
+    inside = max((_inside(parts) for parts in usual), key=lambda size: size.expected)
+    highest = max(_inside(parts).high for parts in (*sure, *most))
+    return Size(max(_inside(parts).low for parts in sure), inside.expected, highest)
 
 
 def _unmodelled(run: Run) -> list[Unmodelled]:

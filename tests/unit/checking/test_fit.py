@@ -48,6 +48,16 @@ def test_no_verdict_rests_on_what_a_key_that_was_not_understood_may_set() -> Non
     assert said == "off; gradient_chekpointing was not read and may set it"
 
 
+def test_nothing_surely_fits_by_the_default_of_a_size_that_an_unread_key_may_set() -> None:
+    small = {**MODEL, **STATED, "model.parameters": 10**9, "training.gradient_checkpointing": True}
+    del small["training.micro_batch_size"]
+    assert priced(stated=small).verdict.outcome == "fits"
+    found = priced("batch_sise", stated=small).verdict
+    assert found.outcome == "marginal"
+    assert "it rests on training.micro_batch_size = 1" in str(found.condition)
+    assert priced("batch_sise", stated={**small, "training.micro_batch_size": 1}).verdict.outcome == "fits"
+
+
 def test_what_does_not_fit_whatever_was_not_read_does_not_fit() -> None:
     rest = {**MODEL, **STATED}
     assert priced("gradient_chekpointing", stated=rest).verdict.outcome == "marginal"  # of the activations alone

@@ -79,6 +79,21 @@ def test_what_nobody_stated_is_doubted_with_a_regression_as_without_one(needed: 
     )
 
 
+def test_what_passes_with_a_block_adds_what_is_beyond_the_loss() -> None:
+    loss_is_higher = tuple(phase._replace(above_block=exactly(6 * GIB)) for phase in PHASES)
+    estimate = make_estimate()._replace(phases=loss_is_higher)
+
+    def needed(passing: int, *others: Finding) -> int:
+        finding = make_finding(8, "backward")
+        impact = finding.impact._replace(passing_bytes=passing * GIB)
+        return lay_over(estimate, [finding._replace(impact=impact), *others]).needed.expected // GIB
+
+    assert [needed(passing) for passing in (0, 4, 6, 8)] == [28, 24, 22, 22]
+    second = make_finding(3, "backward", rule_id="some/other")
+    also = second._replace(impact=second.impact._replace(passing_bytes=3 * GIB))
+    assert needed(8, also) == 25, "both pass in the same block"
+
+
 def test_nothing_decides_where_more_than_there_is_is_expected_without_it() -> None:
     clean = make_estimate(15, "marginal")
     doubted = clean._replace(verdict=clean.verdict._replace(unless="sequences are shorter"))

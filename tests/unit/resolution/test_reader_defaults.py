@@ -390,7 +390,8 @@ def test_what_the_code_of_a_program_does(rules: RuleSet, framework: str, trainer
 @pytest.mark.parametrize(
     ("framework", "trainer", "trl_release", "at_once"),
     [
-        ("trl", "grpo", "0.17.0", "micro_batch"),
+        ("trl", "grpo", "0.16.1", "micro_batch"),
+        ("trl", "grpo", "0.17.0", "step"),
         ("trl", "grpo", "0.18.0", "step"),
         ("axolotl", "grpo", "0.18.0", "step"),
         ("trl", "rloo", "0.9.2", "micro_batch"),

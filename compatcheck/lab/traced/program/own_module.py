@@ -124,6 +124,11 @@ def takes_checkpointing(function: Callable[..., Any] | None) -> bool:
     return function is not None and "gradient_checkpointing" in inspect.signature(function).parameters
 
 
+def takes_length(function: Callable[..., Any]) -> bool:
+    """Tell whether the person's function makes sequences as long as it is told."""
+    return "sequence_length" in inspect.signature(function).parameters
+
+
 def describe_error(error: BaseException, source: Mapping[str, Any]) -> str:
     """Say what failed, in which line of the person's, and what to do about it."""
     kind, text = type(error).__name__, " ".join(str(error).split())[:300]

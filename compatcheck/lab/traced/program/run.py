@@ -22,7 +22,7 @@ from .breakdown import describe_peak
 from .cuda_choices import CudaChoices, make_inside
 from .model import adapt, build, checkpoint, make_inputs, make_rows, moves_in_place, vocabulary
 from .optimizer import make_optimizer
-from .own_module import OnCpu, build_own, describe_error, load, takes_checkpointing
+from .own_module import OnCpu, build_own, describe_error, load, takes_checkpointing, takes_length
 from .sharding import THREADS_SECONDS, Sharding
 from .step_module import StepModule, checkpoint_blocks
 from .tracker import Tracker
@@ -104,6 +104,8 @@ class _Run:
         self.groups: dict[str, set[int]] = {}
         """Kind of component → allocations that belong to it."""
         self.highest = 0
+        self.later: Any = None
+        """Inputs of all micro batches but the first, where that one is longer."""
 
     def result(self) -> dict[str, Any]:
         """Run it.
@@ -132,6 +134,10 @@ class _Run:
                     enabled=_enabled(),
                 )
                 choices, inside = CudaChoices(device), make_inside(lambda: self.tracker, device.capability)
+            if own is not None and request.get("shorter") is not None and takes_length(own):
+                facts = {**request["module"]["facts"], "sequence_length": request["shorter"]}
+                with OnCpu():
+                    self.later = build_own(own, {**request["module"], "facts": facts}, request["dtype"]).inputs
             # The other accounting is the probes' own, of tensors that are real: that both agree is the test of this one.
             counts = StorageAccounting() if request["accounting"] == "storages" else Tracker(inside)
             self.tracker = stack.enter_context(counts)
@@ -180,6 +186,9 @@ class _Run:
         if step.inputs is None and step.step is None:
             rows = make_rows(request)
             step = step._replace(inputs=make_inputs(base, request, rows))
+            if request.get("shorter") is not None:
+                shorter = {**request, "length": request["shorter"]}
+                self.later = make_inputs(base, shorter, make_rows(shorter))
         self._note("inputs", tree_leaves(step.inputs))
         if isinstance(self.tracker, Tracker):
             stack.enter_context(self.tracker.watch(model))
@@ -188,6 +197,8 @@ class _Run:
         with decisions.apply(model):
             for _ in range(request["steps"]):
                 self._step(step, optimizer)
+                if self.later is not None:
+                    step = step._replace(inputs=self.later)
         return {
             **counts,
             "class": type(base).__name__,
@@ -223,6 +234,8 @@ class _Run:
             with self._phase("backward"), context():
                 _run_backward(loss)
                 loss = None
+            if self.later is not None:
+                step = step._replace(inputs=self.later)
             self._note("gradients", (weight.grad for weight in model.parameters() if weight.grad is not None))
         output = None
         with self._phase("step"):
@@ -232,7 +245,7 @@ class _Run:
 
     @contextlib.contextmanager
     def _phase(self, name: str) -> Iterator[None]:
-        """Measure a phase; the last of a name counts."""
+        """Measure a phase; of a name counts the last, or the highest where micro batches are not as long as each other."""
         gc.collect()
         tracker = self.tracker
         tracker.reset()
@@ -251,7 +264,9 @@ class _Run:
         phase["live_bytes"] = tracker.live()
         if tracked:
             self.marks.append((len(tracker.events), "between"))
-        self.phases[name] = phase
+        before = self.phases.get(name)
+        if self.later is None or before is None or phase["peak_bytes"] >= before["peak_bytes"]:
+            self.phases[name] = phase
         if tracked and name == "forward":
             self.groups.setdefault("activations", set()).update(tracker.live_identifiers())
 

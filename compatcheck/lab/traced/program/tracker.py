@@ -19,6 +19,9 @@ RESIZED = "UntypedStorage.resize_"
 """Stands for an operator where memory comes back to a tensor that was emptied, as FSDP does with gathered parameters."""
 
 
+_DEVICE = torch.ops.prim.device.default
+
+
 class Allocation(NamedTuple):
     """One storage, or memory that an operator takes and gives back inside."""
 
@@ -55,8 +58,16 @@ class Tracker(StorageAccounting):
         self._operator_now = ""
         self._path: list[str] = []
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Let torch wrap no call of this mode for a compiler that is not there."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator and note the storages of what it returns."""
+        if func is _DEVICE:  # asked at every turn, and no work
+            device = getattr(args[0], "fake_device", None)
+            return func(*args) if device is None else device
         self._operator_now = str(func)
         taken = [self._take(size, (), "") for size in self._inside(func, args)] if self._inside is not None else []
         result = func(*args, **(kwargs or {}))
@@ -93,7 +104,8 @@ class Tracker(StorageAccounting):
         self._take(size, (), "")
 
     def _count(self, tensor: torch.Tensor) -> None:
-        if tensor.device.type == "meta":  # numbers that a kernel hands on without memory on the device
+        device = getattr(tensor, "fake_device", None) or tensor.device  # the second of a fake tensor is an operator
+        if device.type == "meta":  # numbers that a kernel hands on without memory on the device
             return
         try:
             storage = tensor.untyped_storage()

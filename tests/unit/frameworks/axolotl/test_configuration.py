@@ -28,6 +28,13 @@ def found(**keys: Any) -> dict[str, object]:
     return facts(read(**keys))
 
 
+def test_kinds_of_datasets_that_no_release_cuts_leave_a_mark() -> None:
+    kinds = ["alpaca", "input_output.x", "chat_template"]
+    document = read(datasets=[{"path": "d", "type": kind} for kind in kinds])
+    marks = [one.key for one in document.statements if one.fact is None and one.key.startswith("(")]
+    assert marks == ["(datasets: chat_template)", "(datasets: input_output)"]
+
+
 def test_full_fine_tuning_over_zero() -> None:
     (document,) = read_file(axolotl, str(CONFIGS / "full-zero3.yaml")).documents
     assert document.reader == "axolotl"

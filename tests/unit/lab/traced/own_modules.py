@@ -51,6 +51,12 @@ def build(micro_batch_size: int = 2) -> Any:
     return Decoder(), (tokens(micro_batch_size), tokens(micro_batch_size))
 
 
+def longest_first(micro_batch_size: int = 2, sequence_length: int = 48) -> Any:
+    """Rows as long as they are told to be."""
+    rows = [tokens(micro_batch_size, sequence_length) for _ in range(2)]
+    return Decoder(), tuple(rows)
+
+
 def cast() -> Any:
     """Converted as a whole; what is tied stays tied."""
     return Decoder().to(torch.bfloat16), {"tokens": tokens(2), "labels": tokens(2)}

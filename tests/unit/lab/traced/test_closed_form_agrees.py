@@ -76,7 +76,7 @@ def test_logits_of_the_forward_pass_are_equal(row: dict[str, Any]) -> None:
 @pytest.mark.slow
 def test_the_traces_are_what_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     again = tmp_path / "components.json"
-    monkeypatch.setattr("measure_shapes.FILE", again)
+    monkeypatch.setattr("tests.unit.lab.traced.measure_shapes.FILE", again)
     main()
     found = json.loads(again.read_text(encoding="utf-8"))
     assert [row["phases"] for row in found] == [row["phases"] for row in ROWS]

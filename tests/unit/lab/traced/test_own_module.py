@@ -44,6 +44,21 @@ def test_a_step_is_traced_as_real_tensors_take_it() -> None:
         assert phases == real[name], name
 
 
+def test_the_longest_batch_is_the_first_where_that_is_stated() -> None:
+    interpreter = runtime(NEWEST)
+    command = [interpreter.python, str(FOLDER / "account_steps.py"), "longest_first"]
+    ran = subprocess.run(command, env=interpreter.environment(), capture_output=True, text=True, check=True)
+    real = json.loads(ran.stdout.splitlines()[-1])["longest_first"]
+    long = request("longest_first", facts={"sequence_length": 48})
+    first, all_long = run({**long, "shorter": 30}, long)
+    for found in (first, all_long):
+        assert found["status"] == "ok", found["reason"]
+    peaks = {phase["name"]: [phase["peak_bytes"], phase["live_bytes"]] for phase in first["phases"]}
+    assert peaks == real
+    most = {phase["name"]: phase["peak_bytes"] for phase in all_long["phases"]}
+    assert most["forward"] > peaks["forward"][0], "optimizer states are beside all batches but the first"
+
+
 def test_what_a_person_s_function_lacks_is_said_with_its_line() -> None:
     lines = FILE.read_text(encoding="utf-8").splitlines()
     names = {

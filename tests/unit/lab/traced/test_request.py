@@ -38,6 +38,13 @@ def test_what_nobody_stated_is_an_assumption() -> None:
     }
 
 
+def test_batches_after_the_longest_are_shorter_where_it_comes_first() -> None:
+    assert request().program["shorter"] is None
+    assert request(run__longest_first=True, run__attention_mask="none").program["shorter"] == 80
+    masked = request(run__longest_first=True, run__attention_mask="ones")
+    assert (masked.program["shorter"], assumed(masked)["run.longest_first"]) == (None, False)
+
+
 def test_a_fact_without_a_value_is_assumed() -> None:
     found = request(hardware__compute_capability=Fact("hardware.compute_capability", None, "detected"))
     assert found.program["device"]["capability"] == [8, 0]

@@ -241,6 +241,20 @@ def test_no_verdict_of_failure_rests_on_every_micro_batch_reaching_the_limit():
         assert estimate({**padded, **known}).verdict.outcome == "does_not_fit"
 
 
+def test_nothing_surely_fits_whose_samples_may_be_longer_than_the_limit() -> None:
+    facts = {**QWEN_7B, "training.zero_stage": 3, "hardware.world_size": 8, "training.micro_batch_size": 1}
+    assert estimate(facts).verdict.outcome == "fits"
+    kept = {**facts, "training.keeps_long_rows": True}
+    verdict = estimate(kept).verdict
+    assert verdict.outcome == "marginal"
+    longest = int(re.search(r"the longest has up to ([\d,]+) tokens", verdict.condition)[1].replace(",", ""))
+    assert longest > facts["training.sequence_length"]
+    assert estimate({**facts, "training.sequence_length": longest}).verdict.outcome == "fits"
+    assert estimate({**facts, "training.sequence_length": longest + longest // 32}).verdict.outcome != "fits"
+    built_for = {"model.max_position_embeddings": longest - 1}
+    assert estimate({**kept, **built_for}).verdict.outcome == "fits", "no sample is longer than the model takes"
+
+
 def test_sequences_without_padding_are_not_all_at_the_limit() -> None:
     facts = {**QWEN_7B, "training.zero_stage": 3, "hardware.world_size": 8, "training.micro_batch_size": 8}
     long = {**facts, "training.gradient_checkpointing": True, "training.sequence_length": 8192}
