@@ -145,7 +145,8 @@ def _brought_wheels(release: str) -> tuple[tuple[str, str], ...]:
     """Return the wheels of NVIDIA's libraries that the public wheel of a release requires exactly, each with its version."""
     from compatcheck.rules.locate import open_builtin  # noqa: PLC0415 (only where nothing else tells)
 
-    requires = next((row[1] for row in open_builtin().section("pins/torch") or () if release in row[0]), {})
+    rows = open_builtin().section("pins/torch") or ()
+    requires: dict[str, str] = next((row[1] for row in rows if release in row[0]), {})
     pins = ((name, specifier.removeprefix("==")) for name, specifier in requires.items() if name.startswith(_LIBRARIES))
     return tuple((name, version) for name, version in pins if parse_version(version) is not None)
 
