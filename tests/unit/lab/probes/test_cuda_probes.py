@@ -133,7 +133,7 @@ def test_one_name_of_the_variable_is_set_and_the_other_taken_away(variable, othe
 def test_columns_of_a_convolution():
     # 32 channels x 27 kernel positions x 8 x 64 x 64 outputs x 2 bytes
     assert predict("conv3d_workspace")["temporary_without_cudnn_bytes"] == 32 * 27 * 8 * 64 * 64 * 2
-    # One patch of Qwen2-VL, whatever the batch: nothing that torch/conv3d-half-precision-skips-cudnn should tell of.
+    # One patch of Qwen2-VL, whatever the batch: rules/_tables/conv3d-patch-columns.yaml has the same number.
     assert predict("conv3d_workspace", shape="patches", batch=64)["temporary_without_cudnn_bytes"] == 2352
 
 
