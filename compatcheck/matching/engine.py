@@ -486,7 +486,7 @@ def _impact(rule: CompiledRule, scope: FactScope) -> tuple[FindingImpact, tuple[
     impact = FindingImpact(
         expected_bytes=expected,
         low_bytes=expected if low is None else low,
-        high_bytes=expected if high is None else high,
+        high_bytes=expected if expected is None or high is None else high,
         effect=rule.effect,
         memory=rule.memory,
         scope=rule.scope,

@@ -71,6 +71,9 @@ _SETTINGS = (
     ),
 )
 """Keys that name one fact whoever reads them, as logs and pasted commands write them in lower case."""
+_EXPANDS = "allocator.expandable_segments"
+_EXPANDS_IN_VAIN = "expandable_segments not supported on this platform"
+"""torch's warning where the setting was asked for and is refused: c10/cuda/CUDAAllocatorConfig.h."""
 
 
 class Mentions(NamedTuple):
@@ -105,6 +108,8 @@ def read_mentions(log: str, models: Mapping[str, Iterable[str]]) -> Mentions:
         for match in pattern.finditer(folded):
             if not fact.startswith("training.") or not _is_word(log[match.start() - 1 : match.start()]):
                 settings.setdefault(fact, set()).add(int(match.group(1)))
+    if _EXPANDS_IN_VAIN in folded:
+        settings[_EXPANDS] = {True}
     return Mentions(
         model=next(iter(known)) if len(known) == 1 and not unknown else None,
         unknown_models=tuple(unknown),

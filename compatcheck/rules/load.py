@@ -188,8 +188,8 @@ class _Reader(StrictFile):
         data = self.mapping(value, "impact")
         self.known(data, {"effect", "memory", "scope", "phase", "bytes", "low", "high", "passing"}, "impact")
         expected = None if data.get("bytes") is None else str(data["bytes"])
-        if expected is None and any(data.get(name) is not None for name in ("low", "high", "passing")):
-            raise self.error("`low`, `high` and `passing` need `bytes`", "impact")
+        if expected is None and any(data.get(name) is not None for name in ("low", "passing")):
+            raise self.error("`low` and `passing` need `bytes`", "impact")
         return model.Impact(
             effect=self.choice(data, "effect", model.EFFECTS, "impact"),
             memory=self.choice(data, "memory", model.MEMORIES, "impact"),

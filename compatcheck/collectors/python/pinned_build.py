@@ -1,7 +1,7 @@
 """What torch is built for where only its release is known: from a lock, a requirement file, an image's build file.
 
 The label of the release (``+cu128``) tells it, the index it comes from does, and so do CUDA's own wheels beside it. A
-release that is pinned without any of these is the public wheel of that release.
+release that is pinned without any of these is the public wheel of that release, and brings the libraries that wheel requires.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from compatcheck.collectors.python.components import TorchBuild, find_components, read_torch_build
+from compatcheck.core.environment import Package
 from compatcheck.core.versions import parse_version
 
 if TYPE_CHECKING:
-    from compatcheck.core.environment import Environment, Package
+    from compatcheck.core.environment import Environment
+    from compatcheck.core.source import Source
 
 _INDEX = r"/whl/(?:\w+/)?(cpu|xpu|cu(\d+)(\d)|rocm[\d.]*)(?:/|$)"
 """Builds have an index of their own each: https://download.pytorch.org/whl/cu128."""
@@ -24,6 +26,9 @@ SEVERAL_BUILDS = "several indexes"
 
 _CUDA_WHEELS = ("cuda-toolkit", "nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime-cu11")
 """Distributions that follow CUDA's own numbers and that torch requires exactly."""
+
+_LIBRARIES = ("nvidia-cublas", "nvidia-cudnn", "nvidia-nccl")
+"""Beginnings of the names of the distributions that torch loads libraries from, beside CUDA's runtime."""
 
 _OTHER_DEVICES = ("torch-npu", "torch-mlu", "torch-musa", "torch-xla", "habana-torch-plugin")
 """Distributions that bring another kind of device to torch: which torch they run on is then another matter."""
@@ -58,7 +63,12 @@ def with_build(environment: Environment) -> Environment:
         "runtime.torch_cuda": (build.cuda, build.source),
         **environment.facts,
     }
-    components, notes = find_components(certain, {}, build)
+    brought = {
+        name: Package(name, version, build.source)
+        for name, version in (_brought_wheels(torch.version or "") if _is_public(build.source) else ())
+        if name not in environment.packages
+    }
+    components, notes = find_components({**brought, **certain}, {}, build)
     return environment._replace(
         facts=facts,
         components={**components, **environment.components},
@@ -69,11 +79,17 @@ def with_build(environment: Environment) -> Environment:
 def rebuild(environment: Environment) -> Environment:
     """Read the build anew for another release of torch, where its release alone had told it; a range tells none."""
     found = environment.facts.get("runtime.torch_build")
-    if found is None or not (found[1].key or "").startswith(_PUBLIC):
+    if found is None or not _is_public(found[1]):
         return environment
     names = ("runtime.torch_build", "runtime.torch_cuda")
     facts = {name: fact for name, fact in environment.facts.items() if name not in names}
-    return with_build(environment._replace(facts=facts))
+    components = {name: one for name, one in environment.components.items() if not _is_public(one.source)}
+    return with_build(environment._replace(facts=facts, components=components))
+
+
+def _is_public(source: Source) -> bool:
+    """Tell whether only the release of torch told it."""
+    return (source.key or "").startswith(_PUBLIC)
 
 
 def _read_build(torch: Package, environment: Environment) -> TorchBuild:
@@ -122,6 +138,17 @@ def read_index(address: str) -> tuple[str, str | None] | None:
     if match[2]:
         return "cuda", f"{match[2]}.{match[3]}"
     return ("rocm" if match[1].startswith("rocm") else match[1]), None
+
+
+@lru_cache(maxsize=256)
+def _brought_wheels(release: str) -> tuple[tuple[str, str], ...]:
+    """Return the wheels of NVIDIA's libraries that the public wheel of a release requires exactly, each with its version."""
+    from compatcheck.rules.locate import open_builtin  # noqa: PLC0415 (only where nothing else tells)
+
+    rows = open_builtin().section("pins/torch") or ()
+    requires: dict[str, str] = next((row[1] for row in rows if release in row[0]), {})
+    pins = ((name, specifier.removeprefix("==")) for name, specifier in requires.items() if name.startswith(_LIBRARIES))
+    return tuple((name, version) for name, version in pins if parse_version(version) is not None)
 
 
 @lru_cache(maxsize=256)  # `fix` asks for one release after the other, many times

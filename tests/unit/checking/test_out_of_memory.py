@@ -87,6 +87,10 @@ def test_expandable_segments_are_named_where_pieces_would_do() -> None:
     (relief, *_) = read(log).relief
     assert relief.words.startswith("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
     assert not any("expandable" in entry.words for entry in read(log, "allocator.expandable_segments=true").relief)
+    refused = (
+        "CUDAAllocatorConfig.h:28] Warning: expandable_segments not supported on this platform (function operator())\n"
+    )
+    assert not any("expandable" in entry.words for entry in read(refused + log).relief), "it was asked for already"
 
 
 def test_the_estimate_suggests_for_the_device_of_the_message(tmp_path) -> None:

@@ -56,6 +56,15 @@ def test_findings_come_worst_first_and_certain_before_possible() -> None:
     assert found == ["a/stops", "a/large", "a/small", "a/possible"]
 
 
+def test_a_bound_without_a_size_rates_it_and_is_no_size() -> None:
+    bounded = Impact(effect="memory", memory="device", scope="rank", phase="load", high="2 * model.parameters")
+    (finding,) = match(subject(KNOWN), rule_set(rule(impact=bounded))).findings
+    assert finding.impact is not None
+    assert (finding.impact.low_bytes, finding.impact.expected_bytes, finding.impact.high_bytes) == (None, None, None)
+    assert finding.severity == "high"
+    assert "size unknown, rated by the 10.0 GiB that it is at most" in finding.assumptions
+
+
 VERSIONS = st.sampled_from(
     ["0.9", "1.4", "1.5", "1.5rc1", "2.1+g1a2b3c4", "3.1", "not-a-version", ">=1,<4", "<0.5", ""]
 )

@@ -48,6 +48,14 @@ def load(text: str, root: Path, name: str = "deepspeed/slug.yaml"):
     return load_rule(path, root)
 
 
+def test_a_bound_may_stand_without_a_size(tmp_path: Path) -> None:
+    bounded = TEXT.replace('  bytes: "2 * model.parameters"\n', "")
+    impact = load(bounded, tmp_path).impact
+    assert (impact.expected, impact.high) == (None, "3 * model.parameters")
+    with pytest.raises(RuleError, match="need `bytes`"):
+        load(bounded.replace("  high:", "  low:"), tmp_path)
+
+
 def test_a_whole_rule(tmp_path: Path) -> None:
     rule = load(TEXT, tmp_path)
     assert rule.id == "deepspeed/slug"
@@ -89,7 +97,6 @@ def test_clauses_are_alternatives_with_conditions_of_their_own(tmp_path: Path) -
         ('{deepspeed: ">=0.16.0,<0.16.8"}', '{Deep_Speed: ">=1"}', "4 (affected.Deep_Speed)"),
         ('{deepspeed: ">=0.16.0,<0.16.8"}', '[{flash_attn: ">=1"}]', "4 (affected.0.flash_attn)"),
         ("effect: memory", "effect: money", "8 (impact.effect)"),
-        ('bytes: "2 * model.parameters"', "", "7 (impact)"),
         ("phase: backward", "fase: backward", "11 (impact.fase)"),
         ("verifiable: [cpu]", "verifiable: [tpu]", "15 (verifiable.0)"),
         ("verifiable: [cpu]", "verifiable: cpu", "15 (verifiable)"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compatcheck.collectors.python.pinned_build import read_index
+from compatcheck.collectors.python.pinned_build import read_index, rebuild
 from compatcheck.collectors.read import read_environments
 from compatcheck.core.environment import Environment
 from compatcheck.rules.locate import open_builtin
@@ -54,6 +54,22 @@ def test_the_public_wheel_is_named_as_the_source(tmp_path: Path) -> None:
     environment = _requirements(tmp_path, "torch==2.9.0\n")
     source = environment.facts["runtime.torch_cuda"][1]
     assert (source.key, source.line) == ("public wheel of torch 2.9.0", 1)
+
+
+def test_the_public_wheel_brings_the_libraries_it_requires(tmp_path: Path) -> None:
+    def cudnn(text: str) -> tuple[str | None, str | None] | None:
+        package = _requirements(tmp_path, text).components.get("cudnn")
+        return None if package is None else (package.version, package.source.key)
+
+    assert cudnn("torch==2.9.1\n") == ("9.10.2.21", "public wheel of torch 2.9.1")
+    assert cudnn("torch==2.9.1\nnvidia-cudnn-cu12==9.16.0.29\n") == ("9.16.0.29", None)
+    assert cudnn("torch==2.9.1\nnvidia-cudnn-cu12>=9.15\n") is None, "which one is left open"
+    assert cudnn("torch==2.9.1+cu128\n") is None, "another index's wheel"
+    assert cudnn("torch>=2.9\n") is None
+    environment = _requirements(tmp_path, "torch==2.9.1\n")
+    torch = environment.packages["torch"]._replace(version="2.8.0")
+    again = rebuild(environment._replace(packages={**environment.packages, "torch": torch}))
+    assert (again.components["nccl"].version, environment.components["nccl"].version) == ("2.27.3", "2.27.5")
 
 
 def test_a_lock_tells_by_the_wheels_it_holds(tmp_path: Path) -> None:
