@@ -662,9 +662,9 @@ class _ReferenceReader:
             yield Skipped(place, reason, "give the file that is meant", passes=True)
 
     def tell_unread(self, name: str, document: Document, place: Source) -> Iterator[Gap]:
-        """Say that a script which a command starts was not read, or none of its run: what it makes of a model is its own.
+        """Say that one's own script, for a library that it calls, was not read, or nothing of its run: what it makes is its own.
 
-        So is one for a library that it calls; one that lies in the folder of the library itself is the library's.
+        One that lies in the folder of the library itself is the library's.
         """
         program = find_program(document.reader)
         if not program.of_scripts or program.packages[0] in os.path.dirname(name).split("/"):

@@ -48,11 +48,8 @@ def match(
     folded: dict[str, int] = {}
     waiting = 0
     relevant = RelevantRules.of(subject, rules)
-    engines = (
-        next(iter(subject.roles), ""),
-        "rollout",
-        "teacher",
-    )  # the policy, first of all roles, its engine, a teacher's
+    # the policy, first of all roles, its engine, and a teacher's
+    engines = (next(iter(subject.roles), ""), "rollout", "teacher")
     for role, facts in subject.roles.items():
         scope = open_scope(subject, role, rules)
         stated = states_run(facts)
@@ -253,9 +250,8 @@ def _has_evidence(rule: CompiledRule, decision: Decision, scope: FactScope) -> b
     """Tell whether anything speaks for an undecided rule.
 
     A release known to be bad speaks for itself, and so do two that are known not to go together, or may be where nothing else is
-    open. A pitfall of every release,
-    what two settings do to each other, or a rule about no package needs at least one of its conditions to hold; otherwise every
-    environment would be told of every pitfall.
+    open. A pitfall of every release, what two settings do to each other, or a rule about no package needs at least one of its
+    conditions to hold; otherwise every environment would be told of every pitfall.
     """
     if rule.kind == "regression" and any(name not in COMPONENT_FACTS for name in decision.packages):
         return True

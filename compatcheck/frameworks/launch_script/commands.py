@@ -56,8 +56,8 @@ class TrainingCommand(NamedTuple):
 
     @property
     def is_training(self) -> bool:
-        """Whether it surely trains: a program that is known to, or one that is started on many ranks."""
-        return self.documents[0].reader != "script" or not _MANY_RANKS.isdisjoint(self.launch.launchers)
+        """Whether it surely trains: a program that is known to, or one that is started as trainings are."""
+        return self.documents[0].reader != "script" or _is_started_to_train(self.launch)
 
     @property
     def line(self) -> int | None:
@@ -134,7 +134,7 @@ def read_launch(
     references = (*_program_reference(launch), *_named_files(launch))
     command = Document("script", source, (), references=references, is_command=True, passed=_passed(launch))
     command = command._replace(gaps=(_may_set_all(launch),))
-    if not _MANY_RANKS & set(launch.launchers) and not _sets_a_training(launch):
+    if not _is_started_to_train(launch):
         return (command,) if references and not _is_of_framework(launch) else ()
     what = "whose options this release does not read" if launch.arguments else "which does not say what it trains"
     about = (
@@ -151,8 +151,10 @@ _FEW = 2
 """Words about memory that the options of anything may hold."""
 
 
-def _sets_a_training(launch: Launch) -> bool:
-    """Tell whether the options of a program that nobody knows are a training's: a learning rate, and more about memory."""
+def _is_started_to_train(launch: Launch) -> bool:
+    """Tell whether a program is started on many ranks, or with options of a training: a learning rate, and more about memory."""
+    if not _MANY_RANKS.isdisjoint(launch.launchers):
+        return True
     names = parse_flags(launch.arguments).options.keys()
     words = frozenset().union(*map(words_about_memory, names))
     return len(words) > _FEW and not names.isdisjoint({"lr", "learning_rate"})

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import ast
 import os
-import re
-from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.errors import InputError
 from compatcheck.frameworks.beside import find_beside
 from compatcheck.frameworks.python_script.calls import parse_script
-from compatcheck.frameworks.text import read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from compatcheck.core.files import Files
     from compatcheck.frameworks.python_script.calls import Script
@@ -53,30 +49,6 @@ def find_module(path: str, module: str, files: Files) -> str | None:
         if files.is_file(found):
             return found
     return None
-
-
-_IMPORTS = re.compile(
-    r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+\(?([\w, \t]*)|import[ \t]+([\w., \t]+))", re.MULTILINE
-)
-_MOST_MODULES = 40
-
-
-def read_imported(path: str, text: str, files: Files) -> Iterator[str]:
-    """Yield the text of a script and of the modules here that it imports, by way of others too; of many the nearest ones."""
-    pending, seen = [(path, text)], {files.resolve(path)}
-    while pending:
-        of, text = pending.pop(0)
-        yield text
-        for module, names, modules in _IMPORTS.findall(text):
-            inside = (f"{module.rstrip('.')}.{name.split()[0]}" for name in names.split(",") if name.strip())
-            asked = (module, *inside) if module else (one.split()[0] for one in modules.split(",") if one.strip())
-            for name in asked:
-                file = find_module(of, name, files) if name.strip(".") else None
-                if file is None or (real := files.resolve(file)) in seen or len(seen) > _MOST_MODULES:
-                    continue
-                seen.add(real)
-                with suppress(InputError):
-                    pending.append((file, read_text(file, files)))
 
 
 def find_handed_on(script: Script, objects: Objects, path: str, files: Files) -> tuple[HandedOn, ...]:

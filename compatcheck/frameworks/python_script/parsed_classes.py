@@ -16,7 +16,7 @@ from compatcheck.core.errors import InputError
 from compatcheck.frameworks.python_script.calls import parse_script
 from compatcheck.frameworks.python_script.handed_on import find_module
 from compatcheck.frameworks.python_script.nodes import PARSERS, dotted_name, targets_of
-from compatcheck.frameworks.python_script.objects import OF_TRAINERS
+from compatcheck.frameworks.python_script.objects import OF_TRAINERS, import_lines
 from compatcheck.frameworks.text import read_text
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from compatcheck.core.files import Files
 
-_MOST_CLASSES, _MOST_FILES, _MOST_BASES = 40, 6, 8
-"""Classes of one parser, files that a name is followed through, and classes beneath one that are looked at."""
+_MOST_CLASSES, _MOST_FILES, _MOST_BASES, _MOST_MODULES = 40, 6, 8, 40
+"""Classes of one parser, files that a name is followed through, classes beneath one, and modules that are looked at."""
 
 
 class ParsedClass(NamedTuple):
@@ -52,6 +52,23 @@ def find_trainer_classes(tree: ast.Module, path: str, files: Files) -> tuple[Par
     names = dict.fromkeys(name for name in named if name.endswith("Trainer") and name not in own)
     found = (_follow(name, tree, path, files) for name in islice(names, _MOST_CLASSES))
     return tuple(one for one in found if one.nodes)
+
+
+def find_imported(path: str, files: Files) -> Iterator[ast.Module]:
+    """Yield a script and the modules here that it imports, by way of others too; of many the nearest ones."""
+    pending, seen = [path], {files.resolve(path)}
+    while pending:
+        of = pending.pop(0)
+        tree = _parse(of, files)
+        if tree is None:
+            continue
+        yield tree
+        for _, name in import_lines(tree):
+            for module in (name, name.rpartition(".")[0]):  # `from a import b`: of a, or a module in it
+                file = find_module(of, module, files) if module.strip(".") else None
+                if file is not None and len(seen) < _MOST_MODULES and (real := files.resolve(file)) not in seen:
+                    seen.add(real)
+                    pending.append(file)
 
 
 def _names(tree: ast.Module) -> Iterator[str]:

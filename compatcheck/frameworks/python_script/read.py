@@ -35,12 +35,7 @@ from compatcheck.frameworks.python_script.changes import (
     Change,
     Changes,
 )
-from compatcheck.frameworks.python_script.handed_on import (
-    HandedOn,
-    find_handed_on,
-    parse_started,
-    read_imported,
-)
+from compatcheck.frameworks.python_script.handed_on import HandedOn, find_handed_on, parse_started
 from compatcheck.frameworks.python_script.meanings import (
     ARGUMENTS,
     TAKERS,
@@ -56,6 +51,7 @@ from compatcheck.frameworks.python_script.objects import ADAPTER_CONFIGS, Kind, 
 from compatcheck.frameworks.python_script.own_options import find_own_options
 from compatcheck.frameworks.python_script.parsed_classes import (
     ParsedClass,
+    find_imported,
     find_parsed_classes,
     find_trainer_classes,
 )
@@ -369,15 +365,26 @@ class _Unused:
     """Which fields of a project's own classes nothing in it asks for: what they hold decides nothing."""
 
     def __init__(self, path: str, files: Files) -> None:
-        self._place = path, files
-        self._texts: tuple[str, ...] | None = None
+        self._left = find_imported(path, files)
+        self._asked: list[frozenset[str]] = []
 
     def __contains__(self, name: str) -> bool:
-        if self._texts is None:
-            path, files = self._place
-            self._texts = tuple(read_imported(path, read_source(path, files), files))
-        asks = re.compile(rf"(?:\.|[\"']){re.escape(name)}\b|\*\*vars\(|asdict\(")
-        return not any(map(asks.search, self._texts))
+        asks = {name, *_ASK_ALL}
+        return all(map(asks.isdisjoint, self._asked)) and not any(not asks.isdisjoint(one) for one in self._more())
+
+    def _more(self) -> Iterator[frozenset[str]]:
+        """Yield what further modules ask for: attributes, and texts that may be names of some."""
+        for tree in self._left:
+            nodes = tuple(ast.walk(tree))
+            names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+            texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+            calls = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+            self._asked.append(frozenset(names | texts | (calls & _ASK_ALL)))
+            yield self._asked[-1]
+
+
+_ASK_ALL = frozenset({"asdict", "vars", "__dict__"})
+"""Functions that give every field of an object, and the attribute that holds them."""
 
 
 def _defaults_in(
