@@ -46,7 +46,7 @@ ARGUMENTS = {"TrainingArguments", "Seq2SeqTrainingArguments", *TRL_CONFIGS}
 TRAINERS = {"Trainer", "Seq2SeqTrainer", *TRL_TRAINERS}
 _LORA = {
     "r": "lora_r", "lora_dropout": "lora_dropout", "target_modules": "lora_target_modules",
-    "target_parameters": "lora_target_parameters", "use_dora": "use_dora",
+    "target_parameters": "lora_target_parameters", "exclude_modules": "lora_exclude_modules", "use_dora": "use_dora",
     "modules_to_save": "lora_modules_to_save", "lora_alpha": "lora_alpha", "use_rslora": "use_rslora",
 }  # fmt: skip
 """Keywords of LoraConfig and the names they have as script arguments."""
