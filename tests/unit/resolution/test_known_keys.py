@@ -181,3 +181,30 @@ def test_what_loads_a_model_takes_what_its_own_release_has(
     environment = Environment(origin="requirements.txt", packages=packages, complete=False)
     subject = resolve("x", rules=rules, environment=environment, documents=read_script(str(script)))
     assert [one.reason for one in subject.skipped] == ([] if unknown is None else [unknown])
+
+
+@pytest.mark.parametrize(
+    ("extra", "length", "kept"),
+    [
+        ("", 1024, None),
+        (", dataset_kwargs={'skip_prepare_dataset': True}", None, True),
+        (", max_length=2048", 2048, None),
+    ],
+)
+def test_no_default_limit_where_the_rows_are_prepared_before(
+    rules: RuleSet, tmp_path: Path, *, extra: str, length: int | None, kept: bool | None
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from trl import SFTConfig, SFTTrainer\n"
+        f"SFTTrainer(model='m/m', args=SFTConfig(output_dir='o'{extra}), train_dataset=rows).train()\n"
+    )
+    environment = Environment(
+        origin="r", packages={"trl": Package("trl", "0.20.0", Source("requirements.txt"))}, complete=False
+    )
+    facts = resolve("x", rules=rules, environment=environment, documents=read_script(str(script))).roles["train"]
+    said = [
+        facts[name].value if name in facts else None
+        for name in ("training.sequence_length", "training.keeps_long_rows")
+    ]
+    assert said == [length, kept]
