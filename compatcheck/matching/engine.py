@@ -419,7 +419,7 @@ class _WorstCase(FactScope):
     """A scope in which what is not known and has a worst value has it, for a bound on a size."""
 
     def value(self, name: str) -> object:
-        """Take float32 for an unknown dtype, every parameter for the trained ones, no checkpointing, no limit that nothing keeps."""
+        """Take float32 for an unknown dtype, all parameters for the trained, no checkpointing, no limit that nothing keeps."""
         value = super().value(name)
         if name == LENGTH and super().value("training.keeps_long_rows") is True:
             return Unknown((name,))
