@@ -208,3 +208,25 @@ def test_no_default_limit_where_the_rows_are_prepared_before(
         for name in ("training.sequence_length", "training.keeps_long_rows")
     ]
     assert said == [length, kept]
+
+
+PPO = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=a/b data.train_batch_size=64 trainer.n_gpus_per_node=8"
+ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+
+
+@pytest.mark.parametrize(
+    ("keys", "twice"),
+    [
+        (f"{ACTOR}.ppo_micro_batch_size=8 {ACTOR}.ppo_micro_batch_size_per_gpu=1", True),
+        (f"{ROLLOUT}.log_prob_micro_batch_size=8 {ROLLOUT}.log_prob_micro_batch_size_per_gpu=1", True),
+        (f"{ACTOR}.ppo_micro_batch_size=8 {ROLLOUT}.log_prob_micro_batch_size_per_gpu=1", None),
+        (f"{ACTOR}.ppo_micro_batch_size=null {ACTOR}.ppo_micro_batch_size_per_gpu=1", None),
+        (f"{ACTOR}.ppo_micro_batch_size=8 {ACTOR}.ppo_micro_batch_size_per_gpu=1 {ACTOR}.use_dynamic_bsz=True", None),
+    ],
+)
+def test_two_keys_of_one_number(rules: RuleSet, keys: str, *, twice: bool | None) -> None:
+    package = Package("verl", "0.4.1", Source("r"))
+    environment = Environment("r", {"verl": package}, complete=False)
+    facts = resolve("x", rules=rules, environment=environment, documents=documents(f"{PPO} {keys}")).roles["actor"]
+    fact = facts.get("training.micro_batch_stated_twice")
+    assert (None if fact is None else fact.value) is twice
