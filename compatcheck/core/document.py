@@ -40,6 +40,8 @@ HIDDEN = "…"
 """Stands for a key that is not said: its file lies outside of what was named."""
 BENEATH = "beneath"
 """Kind of a reference to a file in the sources of a program that says what it has for keys left out, where it is there."""
+CODE = "code"
+"""Kind of a reference to the program's own code, which says what it builds of a run, where it is there."""
 
 
 class Statement(NamedTuple):

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.core.document import BENEATH, DEFAULTS, SECTION, Document, Gap
+from compatcheck.core.document import BENEATH, CODE, DEFAULTS, SECTION, Document, Gap
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files, Overlay
 from compatcheck.core.pattern import lazy_compile
@@ -690,7 +690,7 @@ class _ReferenceReader:
         """Read commands and files together with the files that they compose from, as far as those can be read."""
         settled = [self._settle(document) for document in documents]
         found = compose([one for document in settled for one in (document, *self._read_bases(document))], self.places)
-        return tuple(self._with_beneath(document) for document in found)
+        return tuple(self._with_code(self._with_beneath(document)) for document in found)
 
     def _with_beneath(self, document: Document) -> Document:
         """Lay under a command what its program's sources beside it have for keys that it leaves out."""
@@ -712,6 +712,24 @@ class _ReferenceReader:
         held = {key for one in laid for key in one.options}
         own = frozenset(key for key, _ in document.unread if key in held)  # and so no other name of one beside it
         return document._replace(references=kept, beneath=tuple(laid), added=document.added | own)
+
+    def _with_code(self, document: Document) -> Document:
+        """Let the code that a command starts say what it builds, where it lies beside it."""
+        programs = [name for kind, name, _ in document.references if kind == CODE]
+        if not programs:
+            return document
+
+        def read(name: str) -> tuple[str, str] | None:
+            path = self.places.find(document.source.path, name)[0]
+            return (path, read_text(path, self.files)) if self.files.is_file(path) else None
+
+        from compatcheck.frameworks.python_script.roles import settle_by_code  # noqa: PLC0415 (only for such commands)
+
+        document = document._replace(references=tuple(one for one in document.references if one[0] != CODE))
+        for program in programs:
+            with suppress(InputError, RecursionError):  # what is no Python builds nothing
+                document = settle_by_code(document, program, read)
+        return document
 
     def _settle(self, file: Document, searched: tuple[str, ...] = ()) -> Document:
         """Name what a file composes from by where it lies; what its program brings itself need not lie here."""
