@@ -83,7 +83,8 @@ _UNREAD_OF_UNSLOTH = frozenset({
 """What Unsloth decides whatever TRL's arguments say, in ways nobody put down: it removes padding by itself from 2025.12 on."""
 
 
-_OF_TRAINER = ADAPTERS | DTYPES | KERNELS | OF_STEP | {"model.use_cache", "training.reference_model"}
+_LENGTHS = frozenset({"training.max_prompt_length", "training.max_response_length", "training.sequence_length"})
+_OF_TRAINER = ADAPTERS | DTYPES | KERNELS | OF_STEP | _LENGTHS | {"model.use_cache", "training.reference_model"}
 """What a trainer decides beside what the Trainer that it is built upon does with its arguments."""
 STANDBY = "UNSLOTH_VLLM_STANDBY"
 _STARTS = re.compile(
@@ -269,7 +270,8 @@ def _read(
     documents = tuple(_documents(found, script, launched=launched))
     if not launched and not PARSERS.isdisjoint(script.names()):
         return documents  # nobody knows what the command says
-    return (*documents, *_own_defaults(script, objects, path, files))
+    own = _own_defaults(script, objects, path, files)
+    return (*documents, *(map(_without_lengths, own) if found.foreign and not found.trainers else own))
 
 
 def _find(path: str, script: Script, objects: Objects, *, launched: bool) -> Findings:
@@ -359,6 +361,13 @@ def _own_defaults(script: Script, objects: Objects, path: str, files: Files) -> 
                 of = script if file == path else _parse(file, files)[0]
                 yield from _defaults_in(node, base, of, Source(file), unused, replaced)
                 replaced.update(name for name, _ in defaults_of(node))
+
+
+def _without_lengths(document: Document) -> Document:
+    """Take lengths for no more than a guess: a trainer of the project's own, which was not read, may cut nothing by them."""
+    lengths = tuple(one for one in document.statements if one.fact in _LENGTHS)
+    kept = tuple(one for one in document.statements if one not in lengths)
+    return document._replace(statements=kept, doubtful=(*document.doubtful, *lengths))
 
 
 class _Unused:

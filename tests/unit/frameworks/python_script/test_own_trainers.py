@@ -178,3 +178,35 @@ def test_a_model_of_a_class_of_the_project_is_said(tmp_path: Path, line: str, na
     last = name.rpartition(".")[2]
     assert told == ([last] if is_own else [])
     assert [gap.source.key for gap in document.gaps] == ([last] if is_own else [])
+
+
+FIELDS = """
+from dataclasses import dataclass
+from transformers import HfArgumentParser, TrainingArguments
+from .trainer import OwnTrainer
+
+@dataclass
+class OwnArguments(TrainingArguments):
+    max_length: int = 20
+    gradient_checkpointing: bool = True
+
+(args,) = HfArgumentParser((OwnArguments,)).parse_args_into_dataclasses()
+OwnTrainer(args=args).train()
+"""
+
+
+@pytest.mark.parametrize(("trainer", "counts"), [("from transformers import Trainer as OwnTrainer", True), ("", False)])
+def test_a_trainer_that_was_not_read_may_not_cut_by_lengths_of_fields(
+    tmp_path: Path, trainer: str, *, counts: bool
+) -> None:
+    (tmp_path / "train.py").write_text(
+        FIELDS.replace("from .trainer import OwnTrainer", trainer) if trainer else FIELDS
+    )
+    (tmp_path / "run.sh").write_text("torchrun --nproc_per_node 2 train.py --bf16\n")
+    (reading,) = read_configurations(str(tmp_path / "run.sh"), named=True)
+    fields = [one for one in follow_references(reading.documents, open_rules(), {}) if one.of_fields]
+    stated = {one.fact: one.value for document in fields for one in document.statements}
+    doubtful = {one.fact: one.value for document in fields for one in document.doubtful}
+    assert stated["training.gradient_checkpointing"] is True
+    assert (stated if counts else doubtful)["training.sequence_length"] == 20
+    assert "training.sequence_length" not in (doubtful if counts else stated)
