@@ -191,6 +191,7 @@ class OwnArguments(TrainingArguments):
     gradient_checkpointing: bool = True
 
 (args,) = HfArgumentParser((OwnArguments,)).parse_args_into_dataclasses()
+print(args.max_length)
 OwnTrainer(args=args).train()
 """
 
