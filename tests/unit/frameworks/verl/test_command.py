@@ -61,7 +61,7 @@ def test_what_is_generated_at_once_may_be_more_than_a_batch() -> None:
 
 
 def test_batches_of_steps_that_nobody_can_tell_are_said() -> None:
-    found = read("data.train_batch_size=8", f"{A}ppo_mini_batch_size=$(nproc)", f"{R}n=4")
+    found = read("data.train_batch_size=8", f"{A}ppo_mini_batch_size=$MINI", f"{R}n=4")
     assert ("training.global_batch_size", f"{A}ppo_mini_batch_size") in {
         (one.fact, one.key) for one in found.unresolved
     }
