@@ -157,6 +157,8 @@ class Document(NamedTuple):
     """Arguments by key as they are written, where a command and the file it composes from are read as one (`composition`)."""
     passed: Mapping[str, Any] | None = None
     """Options of a command by name, for a parser in the script that it starts; None where it may give any."""
+    own_loop: bool = False
+    """Whether it is a script that trains in a loop of its own: no Trainer takes what its command says."""
     own_options: frozenset[str] = frozenset()
     """Options of a script's own that are read where the script takes them, whatever else understands them."""
     beneath: "tuple[Document, ...]" = ()

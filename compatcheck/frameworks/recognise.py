@@ -503,6 +503,8 @@ def follow_references(
                     document = document._replace(unread=tuple(one for one in document.unread if one[0] not in own))
                     if document.reader == "script" and document.passed and document.passed.keys() <= own:
                         skipped = [entry for entry in skipped if not entry.by_run]  # whose options nobody reads
+                if any(one.own_loop for one in found) and find_program(document.reader).of_scripts:
+                    document = document._replace(reader="script")
                 extra.extend(found)
                 decided.update(other for one in found if one.of_code is not None for other, _, _ in one.references)
                 if kind == "program":

@@ -154,6 +154,8 @@ class Findings:
         self.documents: list[Document] = []
         self.skipped: list[Skipped] = []
         self.deepspeed: Given | None = None
+        self.asked: set[str] = set()
+        """Options of the script's own that are among what is read."""
         self.models: dict[str, Given] = {}
         self.causal: Given | None = None
         """The model that is loaded with a head for causal language modelling."""
@@ -199,6 +201,7 @@ class Findings:
     def take(self, key: str, given: Given, call: Call | None = None, into: dict[str, Given] | None = None) -> None:
         """Take one keyword; a second call that says otherwise, or a branch nobody can decide, makes it unknown."""
         values = self.values if into is None else into
+        self.asked |= given.options
         if call is not None and call.condition is not None and given.why is None:
             given = given._replace(why=f"is set only if {call.condition}")
         known = values.get(key)
@@ -269,6 +272,7 @@ def _take_named(call: Call, found: Findings) -> None:
         return
     if take is not None and (base in found.objects.known or base in found.objects.trainers):
         found.calls.update(dict.fromkeys(_TAKEN.get(base, ()), call.line))
+        found.asked.update(*(one.options for one in (*call.positional, *call.keywords.values())))
         take(call._replace(name=base), found)
     elif found.objects.is_unread_trainer(call.name):
         found.foreign.setdefault(call.name, call.line)

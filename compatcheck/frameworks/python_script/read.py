@@ -310,7 +310,7 @@ def _find(path: str, script: Script, objects: Objects, *, launched: bool) -> Fin
         Gap(source._replace(line=one.line), one.why, facts=one.facts, anew=one.surely)
         for one in dict.fromkeys(sorted(found.changes, key=lambda change: change.line))
     ]
-    if script.options is not None and script.asked_options and not launched:
+    if script.options is not None and script.asked and not launched:
         why = f"parses options of its own; {TAKEN_AS_EMPTY}"
         found.gaps.append(Gap(source._replace(line=script.options.line), why, assumed=True))
     return found
@@ -467,6 +467,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         (model,) = found.models.values()
         found.lines[_NO_ADAPTERS] = model.line
         statements.append(Statement("training.peft", _NO_ADAPTERS, None))
+    asked = script.names() if is_trainer or from_command else found.asked | script.decided
     yield main._replace(
         reader=reader,
         source=found.source,
@@ -485,13 +486,20 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
             **{key: meanings for key, meanings in main.table.items() if _is_taken(key, meanings, found)},
             **(of_loading(found) if found.of_loading else {}),
         },
-        own_options=frozenset(script.options.values.keys() & script.names() if script.options and launched else ()),
+        own_options=frozenset(script.options.values.keys() & asked if script.options and launched else ()),
+        own_loop=launched and not (is_trainer or found.foreign or from_command) and _has_loop(script),
     )
     for document in (*translated[1:], *found.documents):
         stands = tuple(one for one in document.statements if not _may_be_replaced(one, found))
         yield document._replace(lines=found.lines, statements=stands)
     accelerated = _accelerate(found)
     yield from (one for one in (accelerated, by_lightning) if one is not None)
+
+
+def _has_loop(script: Script) -> bool:
+    """Tell whether a script computes gradients itself, or prepares its model for that: ``accelerator.backward(loss)``."""
+    ends = (".backward", "accelerator.prepare")
+    return any(isinstance(node, ast.Call) and dotted_name(node.func).endswith(ends) for node in script.nodes)
 
 
 _GIVES_GRADIENTS = {"enable_input_require_grads", "make_inputs_require_grad", "make_inputs_require_grads"}

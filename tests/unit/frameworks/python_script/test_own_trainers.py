@@ -211,3 +211,40 @@ def test_a_trainer_that_was_not_read_may_not_cut_by_lengths_of_fields(
     assert stated["training.gradient_checkpointing"] is True
     assert (stated if counts else doubtful)["training.sequence_length"] == 20
     assert "training.sequence_length" not in (doubtful if counts else stated)
+
+
+LOOP = """
+import argparse
+from accelerate import Accelerator
+from transformers import AutoModelForCausalLM
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--model", default="gpt2")
+parser.add_argument("--rows", type=int, default=1)
+args = parser.parse_args()
+model = AutoModelForCausalLM.from_pretrained(args.model)
+accelerator = Accelerator(mixed_precision="bf16")
+for batch in loader(args.rows):
+    accelerator.backward(model(**batch).loss)
+"""
+
+
+def loop(root: Path, words: str, text: str = LOOP) -> tuple[Document, ...]:
+    (root / "sft.py").write_text(text)
+    (root / "run.sh").write_text(f"torchrun --nproc_per_node 2 sft.py {words}\n")
+    (reading,) = read_configurations(str(root / "run.sh"), named=True)
+    return follow_references(reading.documents, open_rules(), {})
+
+
+def test_a_loop_of_its_own_is_no_trainer_whatever_its_options_are_called(tmp_path: Path) -> None:
+    words = "--model gpt2 --weight_decay 0.1 --warmup_ratio 0.1 --gradient_checkpointing --lr_scheduler_type cosine"
+    assert "hf_trainer" not in {one.reader for one in loop(tmp_path, words) if one.is_command}
+    trained = LOOP.replace("accelerator.backward(model(**batch).loss)", "step(model)")
+    trained += "\nfrom transformers import Trainer\nTrainer(model).train()\n"
+    assert "hf_trainer" in {one.reader for one in loop(tmp_path, words, trained) if one.is_command}
+
+
+@pytest.mark.parametrize(("words", "said"), [("--model gpt2", False), ("--model gpt2 --rows 4", True)])
+def test_options_that_nothing_read_takes_are_not_passed_over(tmp_path: Path, words: str, *, said: bool) -> None:
+    skipped = [entry for one in loop(tmp_path, words) if one.is_command for entry in one.skipped]
+    assert any("whose options this release does not read" in entry.reason for entry in skipped) is said
