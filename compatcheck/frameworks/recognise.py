@@ -499,12 +499,8 @@ def follow_references(
                 skipped += references.tell_taken(name, place)
                 if kind == "program":
                     found = [_without_defaults(one, document) for one in found]
-                    own = {option for one in found for option in one.own_options}
-                    document = document._replace(unread=tuple(one for one in document.unread if one[0] not in own))
-                    if document.reader == "script" and document.passed and document.passed.keys() <= own:
-                        skipped = [entry for entry in skipped if not entry.by_run]  # whose options nobody reads
-                if any(one.own_loop for one in found) and find_program(document.reader).of_scripts:
-                    document = document._replace(reader="script")
+                    document, all_read = _settle_options(document, found)
+                    skipped = [entry for entry in skipped if not (all_read and entry.by_run)]
                 extra.extend(found)
                 decided.update(other for one in found if one.of_code is not None for other, _, _ in one.references)
                 if kind == "program":
@@ -534,6 +530,18 @@ def follow_references(
         )
         pending[:0] = extra
     return tuple(result)
+
+
+def _settle_options(document: Document, found: Sequence[Document]) -> tuple[Document, bool]:
+    """Take out of what a command leaves unread the options that its script reads, and tell whether these are all.
+
+    What a loop of one's own is given, no Trainer reads.
+    """
+    own = {option for one in found for option in one.own_options}
+    if any(one.own_loop for one in found) and find_program(document.reader).of_scripts:
+        document = document._replace(reader="script")
+    all_read = document.reader == "script" and bool(document.passed) and set(document.passed or ()) <= own
+    return document._replace(unread=tuple(one for one in document.unread if one[0] not in own)), all_read
 
 
 def _without_defaults(found: Document, document: Document) -> Document:
