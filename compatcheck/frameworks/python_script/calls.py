@@ -642,6 +642,10 @@ class Script:
                 self.asked.add(name)
                 self._now.add(name)
                 return self.options.values[name]
+            case ast.Subscript(value=inner, slice=ast.Constant(value=str(key))):
+                mapping = self._value(inner, scope, depth + 1)
+                if isinstance(mapping, dict) and key in mapping:
+                    return mapping[key]
             case ast.Call(func=ast.Name(id="len"), args=[inner], keywords=[]):
                 measured = self._value(inner, scope, depth + 1)
                 if isinstance(measured, str | list | dict):

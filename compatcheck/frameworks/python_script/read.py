@@ -35,6 +35,7 @@ from compatcheck.frameworks.python_script.changes import (
     Change,
     Changes,
 )
+from compatcheck.frameworks.python_script.constants import with_constants
 from compatcheck.frameworks.python_script.handed_on import HandedOn, find_handed_on, parse_started
 from compatcheck.frameworks.python_script.meanings import (
     ARGUMENTS,
@@ -44,6 +45,7 @@ from compatcheck.frameworks.python_script.meanings import (
     Findings,
     of_loading,
     take_call,
+    take_made,
 )
 from compatcheck.frameworks.python_script.nodes import PARSERS, defaults_of, dotted_name
 from compatcheck.frameworks.python_script.notebook import read_source
@@ -101,9 +103,10 @@ _TRAINS = re.compile(
 _LOOPS = re.compile(rb"\.backward\(")
 """What a loop of its own has beside."""
 _MAKES_TRAINER = re.compile(
-    r"^[ \t]*from[ \t]+(?!trl\b|transformers\b|unsloth\b)[\w.]+[ \t]+import\b[^\n]*(?:\w+Trainer\b|\()", re.MULTILINE
+    r"^[ \t]*from[ \t]+(?!trl\b|transformers\b|unsloth\b)[\w.]+[ \t]+import\b[^\n]*(?:\w+Trainer\b|\(|\b[A-Z][A-Z_]+\b)",
+    re.MULTILINE,
 )
-"""What a script has that may take a trainer from a module of its project."""
+"""What a script has that may take a trainer or a constant from a module of its project."""
 _KEPT = 1 << 16
 """The longest text, in characters, whose parsed form is kept: it takes a hundred times as much."""
 
@@ -212,7 +215,7 @@ def _parse(
 ) -> tuple[Script, Objects]:
     text = read_source(path, files)
     if passed or len(text) > _KEPT or (launched and passed is not None) or _MAKES_TRAINER.search(text):
-        tree = parse_script(text, path)
+        tree = with_constants(parse_script(text, path), path, files)
         classes, trainers = find_parsed_classes(tree, path, files), find_trainer_classes(tree, path, files)
         return _read_tree(tree, passed, launched=launched, classes=classes, trainers=trainers)
     return _parse_text(text, path, told=passed is not None)
@@ -299,6 +302,8 @@ def _find(path: str, script: Script, objects: Objects, *, launched: bool) -> Fin
             found.set(one.name, given, one.value, one)
     if found.makes_optimizer:
         found.values.pop("optim", None)
+    if not (found.trainers or found.foreign or found.has_arguments or found.is_empty) and _has_loop(script):
+        take_made(found)
     found.changes += [*Changes(objects).find(), *_of_unsloth(found)]
     _take_standby(found)
     adapters = found.values.get("use_peft")
@@ -629,6 +634,9 @@ def _deepspeed_reference(found: Findings) -> Iterator[tuple[str, str, str]]:
     elif isinstance(given.value, dict):
         try:
             found.documents.append(deepspeed.read_section(given.value, found.source.path, "deepspeed."))
+            for key, one in found.deepspeed_open:
+                facts = (meaning.fact for meaning in deepspeed.TABLE.get(key, ()))
+                found.unresolved += [Unresolved(fact, f"deepspeed.{key}", str(one.why)) for fact in facts]
         except InputError as error:
             found.skipped.append(Skipped(found.source._replace(key="deepspeed"), error.message, error.hint))
 
