@@ -124,11 +124,14 @@ def _key(node: ast.AST) -> str | None:
     return key if config else None
 
 
-def _keys(node: ast.expr) -> Iterator[str]:
-    for child in ast.walk(node):
-        key = _key(child)
-        if key is not None:
-            yield key
+def _keys(node: ast.AST) -> Iterator[str]:
+    """Yield the keys that an expression reads, each whole."""
+    key = _key(node)
+    if key is not None:
+        yield key
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _keys(child)
 
 
 def _decide(node: ast.expr, options: Mapping[str, Argument]) -> bool | None:

@@ -86,3 +86,17 @@ def test_sequences_of_a_worker_for_another_kind_of_model_are_open(tmp_path: Path
 def test_sequences_of_verls_own_worker_are_prompt_and_response(tmp_path: Path) -> None:
     words = "data.max_prompt_length=256 data.max_response_length=128 actor_rollout_ref.model.vla=openvla-oft"
     assert _facts(tmp_path, words=words)["training.sequence_length"] == 384
+
+
+def test_where_the_code_asks_no_more_than_verl_itself_its_release_decides(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    (tmp_path / "verl" / "trainer").mkdir(parents=True)
+    (tmp_path / "verl" / "trainer" / "main_ppo.py").write_text(
+        _MAIN.format(worker=_WORKER, reference="", behind=_ASKED)
+    )
+    (tmp_path / "requirements.txt").write_text("verl==0.4.0\n")
+    script.write_text("python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo actor_rollout_ref.rollout.n=2")
+    request = Request(paths=(str(script), str(tmp_path / "requirements.txt")), here=False)
+    (subject,) = gather(request, open_rules(), {}).subjects
+    reference = subject.roles["actor"]["training.reference_model"]
+    assert (reference.value, reference.origin) == (False, "reader-default")
