@@ -744,14 +744,8 @@ def _take_optimizer(call: Call, found: Findings) -> None:
 
 def take_made(found: Findings) -> None:
     """Take the optimizer of a loop of one's own and the engine that it starts beside, where each is made once."""
-    if len(found.made.optimizers) == 1:
-        (call,) = found.made.optimizers
+    for call in found.made.optimizers:  # which may be made anew on the way
         found.state("training.optimizer", call.name, _OPTIMIZERS[call.name], call)
-    elif found.made.optimizers:
-        lines = ", ".join(str(call.line) for call in found.made.optimizers)
-        found.unresolved.append(
-            Unresolved("training.optimizer", found.made.optimizers[0].name, f"is made in lines {lines}")
-        )
     if len(found.made.loads) > 1:
         lines = ", ".join(map(str, found.made.loads))
         found.unresolved.append(
