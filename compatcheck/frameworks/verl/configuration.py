@@ -416,8 +416,16 @@ def infer(
         yield Statement("training.peft", "(only run forward)", None, role)
     yield from _left_out_of_inference(options)
     yield from _left_out_tokens(options, (*roles, *frozen))
+    yield from _infer_batches(options)
+
+
+def _infer_batches(options: Mapping[str, Argument]) -> Iterator[Statement]:
+    """Say how many sequences a step and a rollout have, and how long a first prompt may be that nothing cuts."""
     sequences = _per_step(options)
     once = tuple(key for key in (_R + "n", _R + "n_agent") if key not in options)
+    start, prompt = "data.max_start_length", value_of(options, "data.max_prompt_length")
+    if tell_fork(options) == "search-r1" and start not in options and isinstance(prompt, int):
+        yield Statement("training.max_start_length", f"{start}{LEFT_OUT}", prompt)  # all that a prompt may be
     if sequences:
         yield Statement("training.global_batch_size", _MINI, sequences, ACTOR, once)
         if has_critic(options) and "critic.ppo_mini_batch_size" not in options:

@@ -100,3 +100,8 @@ def test_where_the_code_asks_no_more_than_verl_itself_its_release_decides(tmp_pa
     (subject,) = gather(request, open_rules(), {}).subjects
     reference = subject.roles["actor"]["training.reference_model"]
     assert (reference.value, reference.origin) == (False, "reader-default")
+
+
+def test_a_trainer_that_decides_in_branches_leaves_it_to_the_release(tmp_path: Path) -> None:
+    branches = "\n        self.use_reference_policy = False"
+    assert "training.reference_model" not in _facts(tmp_path, kl=False, condition=branches)
