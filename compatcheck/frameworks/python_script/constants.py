@@ -10,7 +10,7 @@ from compatcheck.frameworks.python_script.handed_on import find_module
 from compatcheck.frameworks.python_script.parsed_classes import parse_module
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from compatcheck.core.files import Files
 
@@ -18,6 +18,8 @@ _MOST_LEVELS = 8
 """Expressions and names in one another that are followed."""
 _MOST_MODULES = 16
 """Modules of one script that are looked at."""
+_MOST_PARTS = 4_096
+"""Parts of all expressions of one script that are written out: names may name one another many times over."""
 
 
 def with_constants(tree: ast.Module, path: str, files: Files) -> ast.Module:
@@ -30,6 +32,7 @@ def with_constants(tree: ast.Module, path: str, files: Files) -> ast.Module:
     """
     body: list[ast.stmt] = []
     looked: set[str] = set()
+    budget = iter(range(_MOST_PARTS))
     for node in tree.body:
         body.append(node)
         if not isinstance(node, ast.ImportFrom) or len(looked) >= _MOST_MODULES:
@@ -41,7 +44,7 @@ def with_constants(tree: ast.Module, path: str, files: Files) -> ast.Module:
         looked.add(file)
         held = _held_by(other)
         for item in node.names:
-            value = _written_out(held[item.name], held, node) if item.name in held else None
+            value = _written_out(held[item.name], held, node, budget) if item.name in held else None
             if value is not None:
                 made = ast.Assign([ast.Name(item.asname or item.name, ast.Store())], value)
                 body.append(ast.fix_missing_locations(ast.copy_location(made, node)))
@@ -60,13 +63,15 @@ def _held_by(tree: ast.Module) -> dict[str, ast.expr]:
     }
 
 
-def _written_out(node: ast.expr, held: Mapping[str, ast.expr], place: ast.stmt, depth: int = 0) -> ast.expr | None:
-    """Copy an expression of literals and of constants beside it, to another place; None where it is none."""
-    if depth > _MOST_LEVELS:
+def _written_out(
+    node: ast.expr, held: Mapping[str, ast.expr], place: ast.stmt, budget: Iterator[int], depth: int = 0
+) -> ast.expr | None:
+    """Copy an expression of literals and of constants beside it, to another place; None where it is none, or too large."""
+    if depth > _MOST_LEVELS or next(budget, None) is None:
         return None
 
     def copy(one: ast.expr) -> ast.expr | None:
-        return _written_out(one, held, place, depth + 1)
+        return _written_out(one, held, place, budget, depth + 1)
 
     made: ast.expr | None = None
     match node:

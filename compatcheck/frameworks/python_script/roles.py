@@ -95,8 +95,9 @@ def _find_roles(program: str, read: Callable[[str], tuple[str, str] | None]) -> 
 
 def _given(node: ast.AST, tests: tuple[ast.expr, ...]) -> Iterator[tuple[str, str, tuple[ast.expr, ...]]]:
     """Yield each role that is a key of a mapping, with the class of its worker, if it says one, and the conditions around it."""
+    taken = {id(one) for one in node.body} if isinstance(node, ast.If) else set()
     for child in ast.iter_child_nodes(node):
-        around = (*tests, node.test) if isinstance(node, ast.If) and child in node.body else tests
+        around = (*tests, node.test) if isinstance(node, ast.If) and id(child) in taken else tests
         pairs: list[tuple[ast.expr | None, ast.expr | None]] = []
         if isinstance(child, ast.Dict):
             pairs += zip(child.keys, child.values, strict=True)
