@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.document import Document, Statement, Unresolved
@@ -20,6 +21,8 @@ _KNOWN = frozenset({"actor_rollout_ref.actor.use_kl_loss", "algorithm.use_kl_in_
 """Keys that verl itself asks from 0.4 on, where releases tell the rest."""
 
 
+_MOST_TRAINERS = 4
+"""Modules of trainers that a program imports and that are looked at."""
 _ELSEWHERE = {"ActorRolloutRef", "add_ref_policy_worker", "need_reference_policy"}
 """Names by which verl itself decides from 0.5.1 on, in functions of its own and in one worker for both."""
 
@@ -86,7 +89,7 @@ def _find_roles(program: str, read: Callable[[str], tuple[str, str] | None]) -> 
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and any("Trainer" in name.name for name in node.names)
     )
-    for module in trainers:
+    for module in islice(dict.fromkeys(trainers), _MOST_TRAINERS):
         beside = read(f"{module.replace('.', '/')}.py") if module else None
         if beside is not None:
             shortest += tuple(_of_trainer(parse_script(beside[1], beside[0])))
