@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 _FACT = "training.reference_model"
 _KNOWN = frozenset({"actor_rollout_ref.actor.use_kl_loss", "algorithm.use_kl_in_reward"})
 """Keys that verl itself asks from 0.4 on, where releases tell the rest."""
-
-
 _MOST_TRAINERS = 4
 """Modules of trainers that a program imports and that are looked at."""
 _ELSEWHERE = {"ActorRolloutRef", "add_ref_policy_worker", "need_reference_policy"}
@@ -45,6 +43,7 @@ def settle_by_code(document: Document, program: str, read: Callable[[str], tuple
     found = _find_roles(program, read)
     if found is None or "ActorRollout" not in found.roles:
         return document
+    document = _leave_to_worker(document, program, found.roles["ActorRollout"])
     key, why = f"({program})", None
     built: bool | None = "RefPolicy" in found.roles
     options = {**{key: one for file in document.beneath for key, one in file.options.items()}, **document.options}
@@ -56,7 +55,6 @@ def settle_by_code(document: Document, program: str, read: Callable[[str], tuple
         if holds is None:
             why = f"{program} builds it by {', '.join(sorted(asked))}"
         built = built and holds if holds is not False else False
-    document = _leave_to_worker(document, program, found.roles["ActorRollout"])
     kept = tuple(one for one in document.statements if one.fact != _FACT and one.key != "(no KL term)")
     if built is None:
         return document._replace(statements=kept, unresolved=(*document.unresolved, Unresolved(_FACT, key, str(why))))
