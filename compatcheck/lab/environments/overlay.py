@@ -29,7 +29,7 @@ from compatcheck.lab.environments.installer import (
     find_installer,
 )
 from compatcheck.lab.environments.interpreter import Interpreter
-from compatcheck.lab.environments.sources import ResolvedSource, requirement_of, resolve_source
+from compatcheck.lab.environments.sources import ResolvedSource, asked_for, requirement_of, resolve_source
 from compatcheck.services.pip_index import uv_variables
 
 if TYPE_CHECKING:
@@ -121,11 +121,11 @@ class Overlays:
         if not requirements:
             return self.base.interpreter
         sources = [resolve_source(text) for text in self._pin(requirements, exclude_newer)]
-        folder = self.directory / self.key(sources, exclude_newer, alone=alone)
-        manifest = folder / MANIFEST
-        if not manifest.exists():
-            self._build(folder, sources, exclude_newer, alone=alone)
-        held = json.loads(manifest.read_text(encoding="utf-8"))
+        folder, held = self._find_or_build(sources, (), exclude_newer, alone=alone)
+        brought = [ResolvedSource(*one) for one in held.get("brought", ())]
+        now = [resolve_source(text) for text in held.get("brought_as", ())]
+        if now != brought:
+            folder, held = self._find_or_build(sources, now, exclude_newer, alone=alone)
         return Interpreter(
             python=self.base.python,
             paths=(str(folder),),
@@ -147,8 +147,37 @@ class Overlays:
             pinned.append(str(wanted))
         return pinned
 
+    def _find_or_build(
+        self,
+        sources: Sequence[ResolvedSource],
+        brought: Sequence[ResolvedSource],
+        exclude_newer: str | None,
+        *,
+        alone: bool,
+    ) -> tuple[Path, dict[str, Any]]:
+        """Return the folder of an overlay and what its manifest says.
+
+        Args:
+            sources: what was asked for.
+            brought: the commits and trees that these brought along, where they are others than at the first time.
+            exclude_newer: ISO date.
+            alone: see `open`.
+        """
+        folder = self.directory / self.key([*sources, *brought], exclude_newer, alone=alone)
+        manifest = folder / MANIFEST
+        if not manifest.exists():
+            self._build(folder, sources, brought, exclude_newer, alone=alone)
+        held: dict[str, Any] = json.loads(manifest.read_text(encoding="utf-8"))
+        return folder, held
+
     def _build(
-        self, folder: Path, sources: Sequence[ResolvedSource], exclude_newer: str | None, *, alone: bool
+        self,
+        folder: Path,
+        sources: Sequence[ResolvedSource],
+        brought: Sequence[ResolvedSource],
+        exclude_newer: str | None,
+        *,
+        alone: bool,
     ) -> None:
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -159,6 +188,7 @@ class Overlays:
             target = scratch / "overlay"
             requirements = [source.requirement for source in sources]
             # A local tree that is named to them is built anew by uv and pip; no cache of theirs answers for it.
+            requirements += [source.requirement for source in brought if source.content]
             self.installer.install(
                 requirements, target, python=self.base.python, exclude_newer=exclude_newer, alone=alone
             )
@@ -167,8 +197,12 @@ class Overlays:
                 for one in distributions(path=[str(target)])
                 if one.metadata["Name"]
             }
+            named = {canonicalize_name(Requirement(source.requirement).name) for source in sources}
+            others = [text for name, one in sorted(found.items()) if name not in named and (text := asked_for(one))]
             data = {
                 "requirements": requirements,
+                "brought_as": others,
+                "brought": [resolve_source(text) for text in others],
                 "exclude_newer": exclude_newer,
                 "versions": {name: installed.identify(one) for name, one in sorted(found.items())},
                 "pins": {name: requirement_of(one) for name, one in sorted(found.items())},

@@ -43,6 +43,42 @@ def test_a_branch_that_moved_is_built_anew(overlays: Overlays, tree: Tree) -> No
     assert overlays.open([branch]).requirements() == [f"leaky @ git+{tree.folder.as_uri()}@{commit}"]
 
 
+@pytest.mark.parametrize("how", ["branch", "head", "tree"])
+def test_what_a_tree_brings_along_is_what_it_is_today(overlays: Overlays, tree: Tree, tmp_path: Path, how: str) -> None:
+    """A branch or a tree that only the tree itself names."""
+    helper = Tree(tmp_path / "helper")
+    where = {"branch": f"git+{helper.folder.as_uri()}@main", "head": f"git+{helper.folder.as_uri()}"}
+    needs = f"helper @ {where.get(how, helper.folder.as_uri())}"
+
+    def write(more: int) -> None:
+        (helper.folder / "release.py").write_text("NAME, VERSION, NEEDS = 'helper', '1.0', ()\n", encoding="utf-8")
+        (helper.folder / "helper.py").write_text(f"MORE = {more}\n", encoding="utf-8")
+        helper.git("add", ".")
+        helper.git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "-m", "work")
+
+    tree.write(2)
+    (tree.folder / "release.py").write_text(f"NAME, VERSION, NEEDS = 'leaky', '1.0', ({needs!r},)\n", encoding="utf-8")
+    seen = set()
+    for more in (8, 16, 24):
+        write(more)
+        interpreter = overlays.open([tree.requirement])
+        assert Path(interpreter.paths[0], "helper.py").read_text(encoding="utf-8") == f"MORE = {more}\n"
+        assert overlays.open([tree.requirement]) == interpreter
+        seen.add(interpreter.fingerprint)
+    assert len(seen) == 3
+
+
+def test_an_archive_elsewhere_is_known_by_its_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`main.zip` of a repository is another one after each commit."""
+    monkeypatch.setattr("compatcheck.lab.environments.sources.fetch_file", lambda _: content)
+    url = "leaky @ https://host.example/archive/main.zip"
+    content = b"one"
+    first = resolve_source(url)
+    content = b"two"
+    assert resolve_source(url) != first
+    assert resolve_source(f"{url}#sha256={'0' * 64}").content == "", "what is in it is stated"
+
+
 def test_a_branch_is_the_one_of_its_whole_name(tree: Tree) -> None:
     """A clone lists the main that it last saw elsewhere, too, and branches whose names end in main."""
     seen = tree.commit(8)
