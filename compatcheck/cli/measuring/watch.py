@@ -62,7 +62,7 @@ def command(
     if not dry_run:
         announce("watch", settings.environment, quiet=settings.quiet)
         overlays = settings.environment.overlays()
-    measured, grown, new = 0, 0, 0
+    measured, grown, new, asked, unknown = 0, 0, 0, 0, 0
     for package in packages or PACKAGES:
         tasks, beside = choose_tasks(names, package, backend, axes)
         if not tasks:
@@ -72,13 +72,16 @@ def command(
         try:
             axis = choose_releases(rules, package, ">=0.dev0" if pre else None, ask=True)
         except CompatcheckError as error:
+            unknown += 1
             write_notice(f"{package}: {error}")
             continue
+        asked += axis.note is None
         if axis.note is not None:
-            write_notice(axis.note)
+            unknown += 1
+            write_notice(f"{package}: {axis.note}")
         pairs = [
             pair
-            for pair in choose_pairs(axis, looked.looked.get(package), since)
+            for pair in choose_pairs(axis, looked.looked.get(package), since, looked.again(package))
             if until is None or axis.dates.get(pair[1], "") <= until
         ]
         new += len(pairs)
@@ -99,15 +102,15 @@ def command(
                 click.echo(f"{package} {found.before} -> {found.after}: {describe_change(change, defaults)}")
             for path in write_look(found, output, tasks, laboratory):
                 click.echo(f"wrote {path}", err=True)
-            if found.installed:
-                looked.keep(package, pair[1])
-            else:
-                reason = found.results[pair[1]][0].reason
-                write_notice(f"{package} {pair[1]}: {reason}; with no newer one, the next look tries it again")
+            looked.keep(package, pair[1], axis, installed=found.installed)
+            if not found.measured:
+                again = "; the next look tries it again" if pair[1] in looked.again(package) else ""
+                write_notice(f"{package} {found.before} -> {pair[1]}: nothing was compared; {found.reason}{again}")
             _write_page(output, names)
     if grown:
         return EXIT_FINDINGS
-    return EXIT_CLEAN if measured or dry_run or not new else EXIT_NOTHING_TO_CHECK
+    lacking = new or (unknown and not asked)
+    return EXIT_NOTHING_TO_CHECK if lacking and not measured and not dry_run else EXIT_CLEAN
 
 
 def _write_page(output: str, names: tuple[str, ...]) -> None:
