@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from compatcheck.core.builds import index_of
 from compatcheck.core.errors import UsageError
 from compatcheck.core.process import run
 from compatcheck.core.programs import find_program, small_environment
@@ -227,7 +228,8 @@ def build_base(torch: str, *, python: str | None = None) -> Base:
     """Build, once, an interpreter with a release of torch.
 
     Args:
-        torch: the exact release, local label included (``2.13.0+cpu``): without one an index may give the CUDA build.
+        torch: the exact release, local label included (``2.13.0+cpu``): without one an index may give the CUDA build. A build
+            that the index of the person does not have is taken from PyTorch's own.
         python: interpreter or version for uv; uv's choice by default.
 
     Raises:
@@ -244,26 +246,18 @@ def build_base(torch: str, *, python: str | None = None) -> Base:
         make_folder("bases")
         environ = {**small_environment(), **uv_variables()}
         which = ["--python", os.path.abspath(python) if os.path.exists(python) else python] if python else []
-        steps = (
-            [uv, "venv", "--quiet", "--clear", *which, str(folder)],
-            [
-                uv,
-                "pip",
-                "install",
-                "--quiet",
-                "--python",
-                str(program),
-                f"torch=={torch}",
-                "numpy",
-                "psutil",
-                "setuptools",
-                "wheel",
-            ],
-        )
-        for step in steps:
-            done = run(step, timeout_seconds=TIMEOUT_SECONDS, environ=environ)
-            if not done.succeeded:
+        install = [uv, "pip", "install", "--quiet", "--python", str(program), f"torch=={torch}"]
+        install += ["numpy", "psutil", "setuptools", "wheel"]
+        own = index_of(torch)
+        from_own = [[*install, "--index", own, "--index-strategy", "unsafe-best-match"]] if own else []
+        for ways in ([[uv, "venv", "--quiet", "--clear", *which, str(folder)]], [install, *from_own]):
+            tried = []
+            for step in ways:
+                tried.append(run(step, timeout_seconds=TIMEOUT_SECONDS, environ=environ))
+                if tried[-1].succeeded:
+                    break
+            else:
                 shutil.rmtree(folder, ignore_errors=True)
-                raise UnbuildableError(f"torch {torch}: {explain_failure(done)}")
+                raise UnbuildableError(f"torch {torch}: {explain_failure(tried[0])}")
         done_mark.touch()
     return Base(str(program))

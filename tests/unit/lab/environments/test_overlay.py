@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from compatcheck.lab.environments.installed import hash_tree, list_versions
 from compatcheck.lab.environments.installer import Pip, UnbuildableError
-from compatcheck.lab.environments.overlay import Base, Overlays
+from compatcheck.lab.environments.overlay import Base, Overlays, build_base
 from compatcheck.lab.environments.sources import resolve_source
 from tests.unit.lab.local_packages import Tree, leaky
 from tests.unit.lab.pack_wheel import pack
@@ -150,6 +151,22 @@ def test_a_range_means_the_release_of_the_day(overlays: Overlays, index: Path) -
     pack(index, "leaky", "1.1", leaky(8), ("helper",))
     assert held(overlays, "leaky") == ("1.1", "BYTES = 8")
     assert held(overlays, "leaky<1.1") == ("1.0", "BYTES = 2")
+
+
+def test_a_build_that_the_index_lacks_is_taken_from_pytorchs_own(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("compatcheck.lab.environments.overlay.uv_variables", dict)
+    for name in ("numpy", "psutil", "setuptools", "wheel"):
+        pack(index, name, "1.0", "")
+    with pytest.raises(UnbuildableError, match=r"torch 1\.0\+own: "):
+        build_base("1.0+own", python=sys.executable)
+    page = tmp_path / "builds" / "torch" / "index.html"
+    page.parent.mkdir(parents=True)
+    wheel = pack(page.parent, "torch", "1.0+cpu", "")
+    page.write_text(f'<a href="{wheel.as_uri()}">{wheel.name}</a>', encoding="utf-8")
+    monkeypatch.setattr("compatcheck.lab.environments.overlay.index_of", lambda _: (tmp_path / "builds").as_uri())
+    assert build_base("1.0+cpu", python=sys.executable).versions["torch"] == "1.0+cpu"
 
 
 def test_a_branch_that_is_not_there_is_said(overlays: Overlays, tree: Tree) -> None:
