@@ -304,4 +304,5 @@ def _report(found: Look, tasks: Sequence[Task], laboratory: Laboratory) -> str:
         find_repository(laboratory, found.after),
         # Halfway: a script counts storages where the allocator was counted, which differs by what operators take inside.
         make_script(task, brief=True, healthy=(first.metric, sum(changes[0].sides) / 2)),
+        title=task.probe.title,
     )
