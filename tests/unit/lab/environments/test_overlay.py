@@ -145,6 +145,16 @@ def test_a_package_that_is_called_build_is_part_of_a_tree(tree: Tree) -> None:
         assert (hash_tree(str(tree.folder)) != first) == differs
 
 
+def test_a_large_library_of_a_tree_is_taken_by_its_content(tree: Tree) -> None:
+    tree.write(2)
+    for name, differs in (("kernel.so", True), ("rows.bin", False)):
+        file = tree.folder / name
+        file.write_bytes(bytes(5 * 2**20))
+        first = hash_tree(str(tree.folder))
+        file.write_bytes(bytes([1]) * 5 * 2**20)
+        assert (hash_tree(str(tree.folder)) != first) == differs
+
+
 def test_a_range_means_the_release_of_the_day(overlays: Overlays, index: Path) -> None:
     pack(index, "leaky", "1.0", leaky(2), ("helper",))
     assert held(overlays, "leaky")[0] == "1.0"
