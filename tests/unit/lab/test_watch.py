@@ -15,8 +15,9 @@ from compatcheck.lab.evidence.files import write_whole
 from compatcheck.lab.measurement_files import read_measurements
 from compatcheck.lab.release_series import Series, SeriesChange
 from compatcheck.lab.releases import Axis
-from compatcheck.lab.watch import MOST_TRIES, State, choose_pairs, is_growth
+from compatcheck.lab.watch import MOST_TRIES, PACKAGES, State, choose_pairs, choose_tasks, is_growth
 from compatcheck.rules.load import load_rule
+from tests import ROOT
 from tests.cli.run_cli import Ran, run
 from tests.unit.lab.local_packages import leaky
 from tests.unit.lab.pack_wheel import pack
@@ -273,3 +274,13 @@ def test_nothing_is_written_through_a_link_of_a_checkout(tmp_path: Path, monkeyp
     with pytest.raises(UsageError, match="leads there"):
         write_whole("page.md", "theirs")
     assert (tmp_path / ".git/config").read_text() == "mine"
+
+
+def test_the_packages_that_probes_use_are_those_that_the_page_names() -> None:
+    used = {
+        backend: [name for name in PACKAGES if choose_tasks([], name, backend, {})[0]] for backend in ("cpu", "cuda")
+    }
+    page = " ".join((ROOT / "docs" / "measuring.md").read_text(encoding="utf-8").split())
+    assert f"Ten of the thirty are used by probes that run on a CPU: {', '.join(used['cpu'])};" in page
+    assert used["cuda"] == [*used["cpu"][:5], "torch", "verl", "flash-attn"]
+    assert (len(PACKAGES), len(used["cpu"]), len(used["cuda"])) == (30, 10, 8)
