@@ -122,11 +122,13 @@ class Overlays:
         if not requirements:
             return self.base.interpreter
         sources = [resolve_source(text) for text in self._pin(requirements, exclude_newer)]
-        folder, held = self._find_or_build(sources, (), exclude_newer, alone=alone)
-        brought = [ResolvedSource(*one) for one in held.get("brought", ())]
-        now = [resolve_source(text) for text in held.get("brought_as", ())]
-        if now != brought:
-            folder, held = self._find_or_build(sources, now, exclude_newer, alone=alone)
+        now: list[ResolvedSource] | None = None
+        while True:
+            folder, held = self._find_or_build(sources, now or (), exclude_newer, alone=alone)
+            then, before = [ResolvedSource(*one) for one in held.get("brought", ())], now
+            now = [resolve_source(text) for text in held.get("brought_as", ())]
+            if now in (then, before):
+                break
         return Interpreter(
             python=self.base.python,
             paths=(str(folder),),

@@ -69,6 +69,31 @@ def test_what_a_tree_brings_along_is_what_it_is_today(overlays: Overlays, tree: 
     assert len(seen) == 3
 
 
+def test_what_is_brought_along_may_bring_along_more(overlays: Overlays, tree: Tree, tmp_path: Path) -> None:
+    """A branch of a branch moves."""
+    deep, helper = Tree(tmp_path / "deep"), Tree(tmp_path / "helper")
+
+    def write(where: Tree, name: str, more: str, needs: str) -> None:
+        (where.folder / "release.py").write_text(
+            f"NAME, VERSION, NEEDS = {name!r}, '1.0', ({needs})\n", encoding="utf-8"
+        )
+        (where.folder / f"{name}.py").write_text(f"MORE = {more}\n", encoding="utf-8")
+        where.git("add", ".")
+        where.git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "-m", "work")
+
+    tree.write(2)
+    needs = f"helper @ git+{helper.folder.as_uri()}@main"
+    (tree.folder / "release.py").write_text(f"NAME, VERSION, NEEDS = 'leaky', '1.0', ({needs!r},)\n", encoding="utf-8")
+    write(helper, "helper", "1", "")
+    assert "deep" not in overlays.open([tree.requirement]).versions
+    for more in ("8", "16", "24"):
+        write(deep, "deep", more, "")
+        if more == "8":
+            write(helper, "helper", "2", f"'deep @ git+{deep.folder.as_uri()}@main',")
+        interpreter = overlays.open([tree.requirement])
+        assert Path(interpreter.paths[0], "deep.py").read_text(encoding="utf-8") == f"MORE = {more}\n"
+
+
 def test_an_archive_elsewhere_is_known_by_its_content(monkeypatch: pytest.MonkeyPatch) -> None:
     """`main.zip` of a repository is another one after each commit."""
     monkeypatch.setattr("compatcheck.lab.environments.sources.fetch_file", lambda _: content)
