@@ -18,6 +18,7 @@ from compatcheck.core.versions import parse_version
 from compatcheck.lab.drafts import write_drafts
 from compatcheck.lab.evidence.files import write_measurements, write_whole
 from compatcheck.lab.history import find_repository
+from compatcheck.lab.holding import measure_beside
 from compatcheck.lab.matrix import choose_rows
 from compatcheck.lab.measurement_files import read_measurements
 from compatcheck.lab.probes.probe import find_probe, probe_names
@@ -206,7 +207,7 @@ def look(laboratory: Laboratory, pair: tuple[str, str], tasks: Sequence[Task], o
             break
         before = version
         results = {version: laboratory.measure(version, tasks), **results}
-    series = collect_series(tasks, results, every_metric=False)
+    series = collect_series(tasks, _hold_neighbours(laboratory, before, after, tasks, results), every_metric=False)
     changes = find_changes(series)
     grown = [change for change in changes if is_growth(change)]
     attributed = attribute_changes(grown, tasks, laboratory)
@@ -221,6 +222,17 @@ def look(laboratory: Laboratory, pair: tuple[str, str], tasks: Sequence[Task], o
         changes=tuple(replaced.get(id(change), change) for change in changes),
         results=results,
     )
+
+
+def _hold_neighbours(
+    laboratory: Laboratory, before: str, after: str, tasks: Sequence[Task], results: Mapping[str, Sequence[Measurement]]
+) -> dict[str, list[Measurement]]:
+    """Return both sides beside the packages of the new release, as far as the one before runs beside them."""
+    sides = {version: list(results[version]) for version in (before, after)}
+    if all(any(one.device != "none" for one in several) for several in sides.values()):
+        held = measure_beside(laboratory, before, after, tasks) or sides[before]
+        sides[before] = [one if one.succeeded else own for one, own in zip(held, sides[before], strict=True)]
+    return sides
 
 
 def is_growth(change: SeriesChange) -> bool:

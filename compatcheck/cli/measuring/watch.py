@@ -91,7 +91,7 @@ def command(
             continue
         chosen = settings._replace(beside=(*settings.beside, *beside))
         for pair in pairs:
-            progress = Progress(2 * len(tasks), quiet=settings.quiet, varying=find_varying(tasks))
+            progress = Progress(3 * len(tasks), quiet=settings.quiet, varying=find_varying(tasks))
             laboratory = open_laboratory(chosen, package, axis, progress=progress, overlays=overlays)
             found = look(laboratory, pair, tasks, axis.names[: axis.names.index(pair[0])])
             progress.close()

@@ -76,6 +76,18 @@ def test_what_a_neighbour_did_is_no_flag(watch: Watch, index: Path, tmp_path: Pa
     assert not (tmp_path / "out" / "reports").exists()
 
 
+def test_what_a_neighbour_gives_back_hides_nothing(watch: Watch, index: Path, tmp_path: Path) -> None:
+    pack(index, "helper", "2.0", f"MORE = {64 * KIB}\n")
+    publish(index, ("1.0", 8 * KIB, "2.0"), ("2.0", 72 * KIB, "1.0"))
+    ran = watch()
+    assert ran.code == 1, ran.err
+    assert "leaky 1.0 -> 2.0: held_by_leaky (defaults) held_bytes: 72.0 KiB -> 136.0 KiB\n" in ran.out
+    kept = read_measurements(str(tmp_path / "out" / "measurements" / "leaky" / "leaky-2.0.jsonl"))
+    assert [one.results for one in kept] == [{"held_bytes": 72 * KIB}] * 2, (
+        "as they are beside the packages of their days"
+    )
+
+
 def test_what_grew_by_a_neighbour_and_by_a_trifle_of_its_own_is_no_flag(watch: Watch, index: Path) -> None:
     pack(index, "helper", "2.0", f"MORE = {64 * KIB}\n")
     publish(index, ("1.0", 100 * KIB, "1.0"), ("2.0", 101 * KIB, "2.0"))
