@@ -94,6 +94,12 @@ class Look:
         return any(one.device != "none" for one in self.results[self.after])
 
     @property
+    def lost(self) -> list[Measurement]:
+        """What ran in the release before and does not in the new one."""
+        pairs = zip(self.results[self.before], self.results[self.after], strict=True)
+        return [after for before, after in pairs if before.succeeded and not after.succeeded]
+
+    @property
     def reason(self) -> str:
         """Why nothing could be compared."""
         for version in (self.after, self.before):

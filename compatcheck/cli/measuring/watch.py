@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -28,6 +28,9 @@ from compatcheck.lab.settings import Settings, open_laboratory
 from compatcheck.lab.sweep import find_changes, find_varying, group_changes
 from compatcheck.lab.watch import PACKAGES, State, choose_pairs, choose_tasks, look, read_series, write_look
 from compatcheck.rules.locate import open_rules
+
+if TYPE_CHECKING:
+    from compatcheck.lab.watch import Look
 
 
 @click.command("watch", cls=Command)
@@ -103,14 +106,23 @@ def command(
             for path in write_look(found, output, tasks, laboratory):
                 click.echo(f"wrote {path}", err=True)
             looked.keep(package, pair[1], axis, installed=found.installed)
-            if not found.measured:
-                again = "; the next look tries it again" if pair[1] in looked.again(package) else ""
-                write_notice(f"{package} {found.before} -> {pair[1]}: nothing was compared; {found.reason}{again}")
+            _say_what_is_missing(found, len(tasks), tried_again=pair[1] in looked.again(package))
             _write_page(output, names)
     if grown:
         return EXIT_FINDINGS
     lacking = new or (unknown and not asked)
     return EXIT_NOTHING_TO_CHECK if lacking and not measured and not dry_run else EXIT_CLEAN
+
+
+def _say_what_is_missing(found: Look, runs: int, *, tried_again: bool) -> None:
+    """Say what could not be compared, and why."""
+    releases = f"{found.package} {found.before} -> {found.after}"
+    if not found.measured:
+        again = "; the next look tries it again" if tried_again else ""
+        write_notice(f"{releases}: nothing was compared; {found.reason}{again}")
+    elif found.lost:
+        count = f"{len(found.lost)} of {runs} runs end there and did not before"
+        write_notice(f"{releases}: {count}; {found.lost[0].reason}")
 
 
 def _write_page(output: str, names: tuple[str, ...]) -> None:

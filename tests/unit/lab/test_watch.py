@@ -224,6 +224,18 @@ def test_a_release_in_which_nothing_runs_is_said(watch: Watch, index: Path) -> N
     assert "leaky 1.0 -> 2.0: nothing was compared; 2.0: RuntimeError: broken" in " ".join(ran.err.split())
 
 
+def test_runs_that_a_release_ends_are_said(watch: Watch, index: Path, probe: str, tmp_path: Path) -> None:
+    publish(index, ("1.0", 8 * KIB, "1.0"), ("2.0", 8 * KIB, "1.0"))
+    pack(index, "leaky", "1.0", leaky(8 * KIB) + "hold_more = hold\n", ("helper==1.0",))
+    other = tmp_path / "more_of_leaky.py"
+    text = Path(probe).read_text(encoding="utf-8")
+    other.write_text(text.replace("leaky.hold()", "leaky.hold_more()"), encoding="utf-8")
+    ran = watch(str(other))
+    assert ran.code == 0, ran.err
+    said = " ".join(ran.err.split())
+    assert "leaky 1.0 -> 2.0: 1 of 2 runs end there and did not before; AttributeError: " in said
+
+
 def test_an_index_that_does_not_answer_is_exit_3(watch: Watch, index: Path) -> None:
     publish(index, ("1.0", 8 * KIB, "1.0"))
     (index.parent / "nothing" / "leaky" / "index.html").unlink()
