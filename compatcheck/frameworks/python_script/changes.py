@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 ADAPTERS = frozenset({
     "training.peft", "training.lora_rank", "training.lora_dropout", "training.lora_target_modules",
-    "training.lora_target_parameters", "training.lora_modules_to_save",
+    "training.lora_exclude_modules", "training.lora_target_parameters", "training.lora_modules_to_save",
     "model.trainable_parameters",
 })  # fmt: skip
 NOTHING = frozenset[str]()

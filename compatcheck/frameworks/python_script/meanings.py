@@ -46,7 +46,7 @@ ARGUMENTS = {"TrainingArguments", "Seq2SeqTrainingArguments", *TRL_CONFIGS}
 TRAINERS = {"Trainer", "Seq2SeqTrainer", *TRL_TRAINERS}
 _LORA = {
     "r": "lora_r", "lora_dropout": "lora_dropout", "target_modules": "lora_target_modules",
-    "target_parameters": "lora_target_parameters", "use_dora": "use_dora",
+    "target_parameters": "lora_target_parameters", "exclude_modules": "lora_exclude_modules", "use_dora": "use_dora",
     "modules_to_save": "lora_modules_to_save", "lora_alpha": "lora_alpha", "use_rslora": "use_rslora",
 }  # fmt: skip
 """Keywords of LoraConfig and the names they have as script arguments."""
@@ -477,7 +477,7 @@ def _targets_of(call: Call) -> Given:
 def _take_model(call: Call, found: Findings) -> None:
     if "Peft" in call.owner:
         found.open(call, ADAPTERS, "loads adapters, whose configuration lies beside them")
-    if not is_whole_model(call.owner):
+    if not is_whole_model(call.owner) or _is_teacher(call, found.objects.script.tree):
         return
     if "LigerKernel" in call.owner:
         found.open(call, KERNELS, "loads a model whose loss and layers are Liger's where it knows the type")
@@ -504,6 +504,18 @@ def _take_model(call: Call, found: Findings) -> None:
         _take_left_out(call, found)
     if not call.is_open and not _NAMES_ATTENTION.search(ast.unparse(found.objects.script.tree)):
         found.of_code.add("attn_implementation")  # whatever a command says, for nobody hands it on
+
+
+def _is_teacher(call: Call, tree: ast.AST) -> bool:
+    """Tell whether a model is loaded into a name that is handed on as ``teacher_model`` alone: it is not the one that trains."""
+    handed: dict[str, set[str | None]] = {}
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and isinstance(node.value, ast.Name):
+            handed.setdefault(node.value.id, set()).add(node.arg)
+        elif isinstance(node, ast.Assign) and node.value is call.node:
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return bool(names) and all(handed.get(name) == {"teacher_model"} for name in names)
 
 
 def _take_left_out(call: Call, found: Findings) -> None:
