@@ -158,3 +158,13 @@ def test_a_key_that_may_change_anything_widens_the_range_on_both_sides() -> None
     assert "use kernels" in [one.name for one in found.unmodelled]
     assert found.needed.expected == plain.needed.expected
     assert found.needed.low < plain.needed.low < plain.needed.high < found.needed.high
+
+
+def test_no_run_is_refused_whose_trainer_tries_smaller_batches() -> None:
+    large = {**MODEL, **STATED, "model.parameters": 10**9, "training.micro_batch_size": 512}
+    assert priced(stated=large).verdict.outcome == "does_not_fit"
+    found = priced(stated={**large, "training.auto_find_batch_size": True}).verdict
+    assert found.outcome == "marginal"
+    assert str(found.condition).startswith("the trainer tries smaller batches")
+    none_fits = {**MODEL, **STATED, "training.auto_find_batch_size": True, "training.sequence_length": 131072}
+    assert priced(stated=none_fits).verdict.outcome == "does_not_fit"
