@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from weakref import WeakKeyDictionary
 from typing import Literal, overload
 
 from compatcheck.core.encodings import is_text_encoding
@@ -54,12 +55,31 @@ def parse_python(code: str | bytes, mode: str = "exec") -> ast.AST:
         warnings.simplefilter("ignore")
         tree = ast.parse(code, mode=mode)
     if may_be_long(text):
-        for node in ast.walk(tree):
+        for node in nodes_of(tree):
             refuse_long(getattr(node, "value", None))
     return tree
 
 
+_WALKED: WeakKeyDictionary[ast.AST, tuple[ast.AST, ...]] = WeakKeyDictionary()
+
+
+def nodes_of(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """Return what stands in a tree, in the order of `ast.walk`; of one tree it is gathered once, so nothing may change it after."""
+    found = _WALKED.get(tree)
+    if found is None:
+        nodes = [*ast.iter_child_nodes(tree)]
+        for node in nodes:  # grows on the way
+            for name in node._fields:
+                value = getattr(node, name, None)
+                if isinstance(value, list):
+                    nodes += [one for one in value if isinstance(one, ast.AST)]
+                elif isinstance(value, ast.AST):
+                    nodes.append(value)
+        found = _WALKED[tree] = tuple(nodes)
+    return found
+
+
 def find_calls(tree: ast.AST, name: str) -> list[ast.Call]:
     """Return the calls of a function, whatever module it is called of."""
-    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    calls = (node for node in nodes_of(tree) if isinstance(node, ast.Call))
     return [call for call in calls if name in (getattr(call.func, "attr", None), getattr(call.func, "id", None))]

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import InputError
-from compatcheck.core.python_code import parse_python
+from compatcheck.core.python_code import nodes_of, parse_python
 from compatcheck.core.source import Source
 from compatcheck.frameworks.python_script.literals import NoLiteralError, compare, compute, convert, negate
 from compatcheck.frameworks.python_script.nodes import (
@@ -96,12 +97,20 @@ _MOST_CHARACTERS, _MOST_NODES = 1 << 20, 100_000
 30,290. Reading takes 50 µs and 0.5 KB for each node, and the parser needs a hundred bytes for each character."""
 
 
+KEPT = 1 << 16
+"""The longest text, in characters, whose parsed form is kept: it takes a hundred times as much."""
+
+
 def parse_script(text: str, path: str) -> ast.Module:
-    """Parse a script.
+    """Parse a script; of a short one the same tree is returned again, so nothing may change it.
 
     Raises:
         InputError: it is no Python this release can parse, or larger than any training script is.
     """
+    return _parse_again(text, path) if len(text) > KEPT else _parse_once(text, path)
+
+
+def _parse_again(text: str, path: str) -> ast.Module:
     code = text if len(text) <= _MOST_CHARACTERS else re.sub(r"^[ \t]*\n", "", text, flags=re.MULTILINE)
     if len(code) > _MOST_CHARACTERS:
         raise _too_large(path, f"{_MOST_CHARACTERS >> 20} MiB of code")
@@ -117,9 +126,12 @@ def parse_script(text: str, path: str) -> ast.Module:
         raise InputError(msg, source=Source(path), hint="check that this is the file you mean") from None
     except (RecursionError, MemoryError):
         raise too_deep(path) from None
-    if sum(1 for _ in ast.walk(tree)) > _MOST_NODES:
+    if len(nodes_of(tree)) > _MOST_NODES:
         raise _too_large(path, f"{_MOST_NODES:,} parts of statements")
     return tree
+
+
+_parse_once = lru_cache(maxsize=8)(_parse_again)
 
 
 def _too_large(path: str, limit: str) -> InputError:
@@ -361,7 +373,7 @@ class Script:
         self.asked_options = False
         """Whether a value was taken from its own options."""
         self._left, self._left_in_all, self._left_named = _MOST_STEPS, _MOST_STEPS_IN_ALL, _MOST_NAMED
-        self.nodes = tuple(ast.walk(tree))
+        self.nodes = nodes_of(tree)
         """All of it, walked through once."""
         self.aliases: dict[str, str] = {}
         for node in self.nodes:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from compatcheck.core.document import TAKEN_AS_EMPTY, Document, Gap, Statement, Unresolved
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
+from compatcheck.core.python_code import nodes_of
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import read_bytes
 from compatcheck.frameworks.accelerate import configuration as accelerate
@@ -23,7 +24,7 @@ from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
 from compatcheck.frameworks.hf_trainer.arguments import TRAINER_TABLE
 from compatcheck.frameworks.keys import SILENT
-from compatcheck.frameworks.python_script.calls import Call, Given, Script, parse_script, too_deep
+from compatcheck.frameworks.python_script.calls import KEPT, Call, Given, Script, parse_script, too_deep
 from compatcheck.frameworks.python_script.changes import (
     ADAPTERS,
     CHECKPOINTING,
@@ -103,8 +104,6 @@ _MAKES_TRAINER = re.compile(
     r"^[ \t]*from[ \t]+(?!trl\b|transformers\b|unsloth\b)[\w.]+[ \t]+import\b[^\n]*(?:\w+Trainer\b|\()", re.MULTILINE
 )
 """What a script has that may take a trainer from a module of its project."""
-_KEPT = 1 << 16
-"""The longest text, in characters, whose parsed form is kept: it takes a hundred times as much."""
 
 
 _SPEAKS = re.compile(
@@ -210,7 +209,7 @@ def _parse(
     path: str, files: Files, passed: Mapping[str, object] | None = None, *, launched: bool = False
 ) -> tuple[Script, Objects]:
     text = read_source(path, files)
-    if passed or len(text) > _KEPT or (launched and passed is not None) or _MAKES_TRAINER.search(text):
+    if passed or len(text) > KEPT or (launched and passed is not None) or _MAKES_TRAINER.search(text):
         tree = parse_script(text, path)
         classes, trainers = find_parsed_classes(tree, path, files), find_trainer_classes(tree, path, files)
         return _read_tree(tree, passed, launched=launched, classes=classes, trainers=trainers)
@@ -239,7 +238,7 @@ def _read_tree(
     trainers: tuple[ParsedClass, ...] = (),
 ) -> tuple[Script, Objects]:
     filled = {one.name: [node for _, node in one.nodes] for one in classes}
-    script = Script(tree, find_own_options(tuple(ast.walk(tree)), passed, launched=launched, classes=filled))
+    script = Script(tree, find_own_options(nodes_of(tree), passed, launched=launched, classes=filled))
     elsewhere = [(one.name, one.roots, [node for _, node in one.nodes]) for one in trainers]
     known = TAKERS.keys()
     return script, Objects(script, trainers=TRAINERS, arguments=ARGUMENTS, known=known, elsewhere=elsewhere)
@@ -375,7 +374,7 @@ class _Unused:
     def _more(self) -> Iterator[frozenset[str]]:
         """Yield what further modules ask for: attributes, and texts that may be names of some."""
         for tree in self._left:
-            nodes = tuple(ast.walk(tree))
+            nodes = nodes_of(tree)
             names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
             texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
             calls = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
