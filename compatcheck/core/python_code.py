@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from weakref import WeakKeyDictionary
 from typing import Literal, overload
+from weakref import WeakKeyDictionary
 
 from compatcheck.core.encodings import is_text_encoding
 from compatcheck.core.integers import may_be_long, refuse_long
@@ -64,7 +64,7 @@ _WALKED: WeakKeyDictionary[ast.AST, tuple[ast.AST, ...]] = WeakKeyDictionary()
 
 
 def nodes_of(tree: ast.AST) -> tuple[ast.AST, ...]:
-    """Return what stands in a tree, in the order of `ast.walk`; of one tree it is gathered once, so nothing may change it after."""
+    """Return what stands in a tree, in the order of `ast.walk`; it is gathered once, so that nothing may change it after."""
     found = _WALKED.get(tree)
     if found is None:
         nodes = [*ast.iter_child_nodes(tree)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -408,6 +408,11 @@ class Script:
         if options is not None:
             self._forget_dead(others)
 
+    @cached_property
+    def code(self) -> str:
+        """All of it without its comments."""
+        return ast.unparse(self.tree)
+
     def _forget_dead(self, others: Mapping[str, set[str]]) -> None:
         """Leave out changes in branches that the script's own options decide against."""
         alive = {id(node) for node, _, _ in self.visited}
@@ -427,10 +432,14 @@ class Script:
         found |= {node.attr for node in self.nodes if isinstance(node, ast.Attribute)}
         return {self.aliases.get(name, name) for name in found}
 
-    def calls(self) -> Iterator[Call]:
-        """Yield the calls in the order they are written."""
+    def calls(self) -> tuple[Call, ...]:
+        """Return the calls in the order they are written."""
+        return self._calls
+
+    @cached_property
+    def _calls(self) -> tuple[Call, ...]:
         found = (self._call(node, scope, test) for node, scope, test in self.visited if isinstance(node, ast.Call))
-        yield from sorted(found, key=lambda call: call.line)
+        return tuple(sorted(found, key=lambda call: call.line))
 
     def assignments(self) -> Iterator[Assignment]:
         """Yield what attributes are assigned: ``model.config.use_cache = False``."""

@@ -144,7 +144,7 @@ def starts_something(path: str, files: Files = LOCAL) -> bool:
     Raises:
         InputError: not readable, or no Python.
     """
-    return next(_parse(path, files)[0].calls(), None) is not None
+    return bool(_parse(path, files)[0].calls())
 
 
 def read(
@@ -180,6 +180,9 @@ def find_parsed(path: str, files: Files = LOCAL) -> str | None:
         InputError: not readable, or no Python.
     """
     try:
+        plain = _find_parsed_plainly(path, files)
+        if plain is not None:
+            return plain
         script, objects = _parse(path, files)
         if PARSERS & script.names():
             return _find_parsed(script, objects) or _find_parsed_elsewhere(script, path, files)
@@ -188,6 +191,19 @@ def find_parsed(path: str, files: Files = LOCAL) -> str | None:
         return next(filter(None, started), None)
     except RecursionError:
         raise too_deep(path) from None
+
+
+def _find_parsed_plainly(path: str, files: Files) -> str | None:
+    """Return the reader of arguments whose classes alone tell it, without following what the script does."""
+    text = read_source(path, files)
+    if not any(name in text for name in PARSERS):
+        return None
+    tree = parse_script(text, path)
+    bases = {base for one in find_parsed_classes(tree, path, files) for base in one.roots}
+    if bases & TRL_CONFIGS.keys():
+        return trl.READER
+    of_trl = any(path.partition(".")[0] == trl.READER for _, path in import_lines(tree))
+    return hf_trainer.READER if bases & ARGUMENTS and not of_trl else None
 
 
 def _find_parsed(script: Script, objects: Objects) -> str | None:
@@ -508,9 +524,10 @@ _ELSEWHERE = re.compile(r"\bcpu\b|PeftModel")
 
 def _find_merge(found: Findings, script: Script) -> Call | None:
     """Return the call that surely merges the adapter into the model that was trained, where that lies."""
-    if not found.trainers or len(found.models) > 1 or _ELSEWHERE.search(ast.unparse(script.tree)):
+    merges = next((call for call in script.calls() if call.name in _MERGES and call.condition is None), None)
+    if merges is None or not found.trainers or len(found.models) > 1 or _ELSEWHERE.search(script.code):
         return None
-    return next((call for call in script.calls() if call.name in _MERGES and call.condition is None), None)
+    return merges
 
 
 _NO_ADAPTERS = "(no adapters)"
