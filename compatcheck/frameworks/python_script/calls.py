@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import InputError
-from compatcheck.core.python_code import nodes_of, parse_python
+from compatcheck.core.python_code import children_of, nodes_of, parse_python
 from compatcheck.core.source import Source
 from compatcheck.frameworks.python_script.literals import NoLiteralError, compare, compute, convert, negate
 from compatcheck.frameworks.python_script.nodes import (
@@ -184,7 +184,7 @@ def _branches_of(node: ast.AST, scope: Scope, decide: Callable[[ast.expr, Scope]
     """Return the children of a node, of a branch that options of the script decide those that are reached."""
     truth = decide(node.test, scope) if isinstance(node, ast.If) else None
     if truth is None or not isinstance(node, ast.If):
-        return ast.iter_child_nodes(node)
+        return children_of(node)
     return (node.test, *(node.body if truth else node.orelse))
 
 
@@ -426,11 +426,12 @@ class Script:
             left = [node for node in self.nodes if id(node) not in dead]
             self.changed = frozenset(_of_others({*_changed(left)}, others, set(self.entered)))
 
-    def names(self) -> set[str]:
-        """Return every name and attribute the script mentions."""
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Every name and attribute the script mentions."""
         found = {node.id for node in self.nodes if isinstance(node, ast.Name)}
         found |= {node.attr for node in self.nodes if isinstance(node, ast.Attribute)}
-        return {self.aliases.get(name, name) for name in found}
+        return frozenset(self.aliases.get(name, name) for name in found)
 
     def calls(self) -> tuple[Call, ...]:
         """Return the calls in the order they are written."""
@@ -494,7 +495,7 @@ class Script:
             condition = (
                 "something is raised" if isinstance(node, ast.ExceptHandler) else f"it is {words_of(node.pattern)}"
             )
-        for child in ast.iter_child_nodes(node):
+        for child in children_of(node):
             yield from self._visit(child, inner, condition, depth + 1)
 
     def _branches(

@@ -147,10 +147,16 @@ def _filled_from_a_file(nodes: Iterable[ast.AST]) -> Iterator[int]:
     """Yield what runs only where the command is one file: ``if len(sys.argv) == 2 and sys.argv[1].endswith(".json")``."""
     for node in nodes:
         match node:
-            case ast.If(test=test, body=body) if "endswith" in ast.unparse(test):
-                parts = getattr(test, "values", [test])
-                if any(ast.unparse(part) == "len(sys.argv) == 2" for part in parts):
+            case ast.If(test=test, body=body) if any(map(_counts_words, getattr(test, "values", [test]))):
+                if "endswith" in ast.unparse(test):
                     yield from (id(inner) for one in body for inner in ast.walk(one))
+
+
+def _counts_words(test: ast.expr) -> bool:
+    match test:
+        case ast.Compare(left=ast.Call(func=ast.Name(id="len"))):
+            return ast.unparse(test) == "len(sys.argv) == 2"
+    return False
 
 
 def _is_plain(node: ast.ClassDef) -> bool:

@@ -184,7 +184,7 @@ def find_parsed(path: str, files: Files = LOCAL) -> str | None:
         if plain is not None:
             return plain
         script, objects = _parse(path, files)
-        if PARSERS & script.names():
+        if PARSERS & script.names:
             return _find_parsed(script, objects) or _find_parsed_elsewhere(script, path, files)
         handed = find_handed_on(script, objects, path, files)
         started = (_find_parsed(*_parse_handed(one, files)) for one in handed)
@@ -282,7 +282,7 @@ def _read(
             raise InputError(msg, source=Source(path), hint=hint)
         return ()
     documents = tuple(_documents(found, script, launched=launched))
-    if not launched and not PARSERS.isdisjoint(script.names()):
+    if not launched and not PARSERS.isdisjoint(script.names):
         return documents  # nobody knows what the command says
     return (*documents, *_own_defaults(script, objects, path, files))
 
@@ -423,7 +423,7 @@ def _defaults_in(
 
 def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[Document]:
     trainers = {name: line for name, line in found.trainers.items() if name}
-    from_command = not PARSERS.isdisjoint(script.names())
+    from_command = not PARSERS.isdisjoint(script.names)
     if found.given is not None and not found.has_arguments and not from_command:
         found.gaps.append(
             Gap(
@@ -491,7 +491,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
             **{key: meanings for key, meanings in main.table.items() if _is_taken(key, meanings, found)},
             **(of_loading(found) if found.of_loading else {}),
         },
-        own_options=frozenset(script.options.values.keys() & script.names() if script.options and launched else ()),
+        own_options=frozenset(script.options.values.keys() & script.names if script.options and launched else ()),
     )
     for document in (*translated[1:], *found.documents):
         stands = tuple(one for one in document.statements if not _may_be_replaced(one, found))
@@ -506,7 +506,7 @@ _GIVES_GRADIENTS = {"enable_input_require_grads", "make_inputs_require_grad", "m
 
 def _gives_gradients(script: Script) -> bool:
     """Tell whether a script has what the embeddings give require a gradient, or peft do it as checkpoints are there before."""
-    if not _GIVES_GRADIENTS.isdisjoint(script.names()):
+    if not _GIVES_GRADIENTS.isdisjoint(script.names):
         return True
     lines: dict[str, int] = {}
     for call in script.calls():
@@ -542,7 +542,7 @@ def _trains_as_loaded(found: Findings, script: Script) -> bool:
         "training.peft" in (one.facts or ()) for one in found.changes
     ):
         return False
-    return _GIVE_ADAPTERS.isdisjoint(script.names())
+    return _GIVE_ADAPTERS.isdisjoint(script.names)
 
 
 def _is_taken(key: str, meanings: tuple[Key, ...], found: Findings) -> bool:
