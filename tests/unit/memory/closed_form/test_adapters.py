@@ -38,3 +38,25 @@ def test_full_fine_tuning_has_no_adapters(make_run):
     run = make_run()
     assert run.adapters == 0
     assert kept_per_token(run) == 0
+
+
+@pytest.mark.parametrize(
+    ("release", "dropout", "facts", "each"),
+    [  # bytes that one output of an adapted layer of DoRA keeps more than LoRA's, counted on a CPU: see _kept_of_low_rank
+        ("0.21.2", 0.0, {}, 4 + 2),
+        ("0.21.2", 0.1, {}, 4 + 4),
+        ("0.13.2", 0.0, {}, 4 + 4),
+        ("0.21.2", 0.1, {"training__mixed_precision": "bf16"}, 2 + 2),
+        ("0.21.2", 0.0, {"training__autocast_adapter_dtype": False}, 2 + 2),
+    ],
+)
+def test_the_magnitude_of_dora_keeps_both_results(make_run, release, dropout, facts, each):
+    def kept(method):
+        return kept_per_token(
+            make_run(
+                {"peft": release}, training__peft=method, training__lora_rank=8, training__lora_dropout=dropout,
+                training__lora_target_modules=("q_proj", "v_proj"), model__load_dtype="bfloat16", **facts,
+            )
+        )  # fmt: skip
+
+    assert kept("dora") - kept("lora") == each * 2 * 4096
