@@ -27,7 +27,9 @@ def kept_per_token(run: Run) -> float:
         return _kept_of_listed(run)
     shapes = target_shapes(run.model, run.targets)
     compute, own = run.precision.compute, run.adapter_bytes
-    inputs = sum(width for _, width, _ in shapes)
+    inputs, outputs = (sum(one[side] for one in shapes) for side in (1, 2))
+    if run.peft == "vera":  # of shared factors that are frozen, both products are kept for the vectors that scale them
+        return _product_bytes(run) * (run.rank * len(shapes) + outputs)
     if (
         run.peft == "ia3"
     ):  # scales the input of ``down`` in float32 and the output of others in theirs (peft tuners/ia3/layer.py)
@@ -39,20 +41,25 @@ def kept_per_token(run: Run) -> float:
             own * inputs
         )  # each multiplies or rotates a tensor of that width, and keeps it for the gradient of its factor
     once = sum({feed: width for feed, width, _ in shapes}.values())
-    outputs = sum(width for _, _, width in shapes)
     return _kept_of_low_rank(run, inputs, once, run.rank * len(shapes), outputs)
 
 
+def _product_bytes(run: Run) -> float:
+    """Return bytes of a value that an adapter multiplies out."""
+    compute, own = run.precision.compute, run.adapter_bytes
+    return own if own > compute and not run.mixed else compute
+
+
 _REUSES = (0, 14)
-"""Release of peft from which DoRA takes the base's own result, where no dropout stands before the adapter (tuners/lora/dora.py)."""
+"""Release of peft from which DoRA takes the base's own result, without dropout before the adapter (tuners/lora/dora.py)."""
 
 
 def _kept_of_low_rank(run: Run, inputs: float, once: float, ranks: float, outputs: float) -> float:
     """Return bytes per token of so many inputs, with shared ones counted ``once``, and of products with the first factors.
 
     DoRA's magnitude multiplies the results of the base and of the update, and keeps both for its gradient, in the dtype of the
-    product: 2 and 4 B an output with float32 adapters, 4 and 4 where the base is multiplied anew, 2 and 2 in 16 bits. Counted with
-    peft 0.13.2, 0.15.2 and 0.21.2 on a CPU, exact in all of dropout, autocast and cast adapters.
+    product: 2 and 4 B an output with float32 adapters, 4 and 4 where the base is multiplied anew, 2 and 2 in 16 bits. Counted in
+    peft 0.13.2, 0.15.2 and 0.21.2 on a CPU: exact in all of dropout, autocast and cast adapters.
     """
     compute, own = run.precision.compute, run.adapter_bytes
     shared = run.mixed and run.model.quantization is not None and run.precision.residual <= compute
@@ -63,7 +70,7 @@ def _kept_of_low_rank(run: Run, inputs: float, once: float, ranks: float, output
     else:
         kept = compute * (once + ranks)
     if run.peft == "dora":
-        product = own if own > compute and not run.mixed else compute
+        product = _product_bytes(run)
         reuses = not run.lora_dropout and run.versions.get("peft", _REUSES) >= _REUSES
         kept += outputs * (product + (compute if reuses else product))
     return kept + (inputs if run.lora_dropout else 0)
