@@ -69,3 +69,9 @@ def test_vera_keeps_the_products_with_its_frozen_factors(make_run):
     )  # fmt: skip
     # counted on a CPU: 1,664 B a token where queries are 256 wide and values 128
     assert kept_per_token(run) == 4 * (2 * 16 + 2 * 4096)
+
+
+def test_the_tokens_of_a_prompt_stand_before_those_of_the_data(make_run):
+    told = make_run(training__peft="prompt_tuning", model__trainable_parameters=200 * 4096)
+    assert told.sequence == 1024 + 200
+    assert make_run(training__peft="prompt_tuning").sequence == 1024
