@@ -27,7 +27,7 @@ def kept_per_token(run: Run) -> float:
         return _kept_of_listed(run)
     shapes = target_shapes(run.model, run.targets)
     compute, own = run.precision.compute, run.adapter_bytes
-    inputs, outputs = (sum(one[side] for one in shapes) for side in (1, 2))
+    inputs, outputs = sum(width for _, width, _ in shapes), sum(width for _, _, width in shapes)
     if run.peft == "vera":  # of shared factors that are frozen, both products are kept for the vectors that scale them
         return _product_bytes(run) * (run.rank * len(shapes) + outputs)
     if (
