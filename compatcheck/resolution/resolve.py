@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from compatcheck.core.document import Gap
     from compatcheck.core.environment import Damage, Environment
     from compatcheck.core.hardware import Hardware
+    from compatcheck.resolution.defaults import Defaults
     from compatcheck.rules.database import RuleSet
 
 TRAIN = "train"
@@ -253,6 +254,7 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
     undecided = open_facts | {name for name in (*SPLIT_SEQUENCES, SHARDING, PEFT) if _may_be_set(name, inputs.gaps)}
     replicates = _start_replicas(documents, readers, environment)
     stated = {name: fact for name, fact in facts.items() if fact.origin in {"script", "configuration"}}
+    defaults: Defaults | None = None
     for _ in range(_ROUNDS):
         before = len(facts)
         if merged.automatic:
@@ -261,9 +263,11 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
                 facts.setdefault(name, fact)
         derive(facts, undecided, opened)
         if readers or "model.model_type" in facts:
-            from compatcheck.resolution.defaults import apply_defaults  # noqa: PLC0415 (only where a program is known)
+            if defaults is None:
+                from compatcheck.resolution.defaults import Defaults  # noqa: PLC0415 (only where a program is known)
 
-            hidden, found = apply_defaults(readers, drop_unowned(documents, facts), scope, facts, role, open_facts)
+                defaults = Defaults(readers, scope, facts, role)
+            hidden, found = defaults.apply(drop_unowned(documents, facts), open_facts)
             undecided |= hidden
             by_release |= found
         if len(facts) == before and not derive_unsharded(facts, undecided, opened, replicates=replicates):
