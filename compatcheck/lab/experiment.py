@@ -155,7 +155,12 @@ def _releases(rule: CompiledRule, clause: CompiledClause, own: Trial, rules: Rul
     if own.package == "torch":
         return [own.suspect]  # it is not laid over an interpreter
     bounds = [clause.packages.get(own.package, "absent")]
-    bounds += [found for code in _expressions(rule, clause, rules.texts(rule).sizes) for name, found in ranges(code) if name == own.package]
+    bounds += [
+        found
+        for code in _expressions(rule, clause, rules.texts(rule).sizes)
+        for name, found in ranges(code)
+        if name == own.package
+    ]
     chosen = {own.suspect, own.baseline} - {None}
     for each in bounds:
         inside = set(_inside(each, known))

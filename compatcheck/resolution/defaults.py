@@ -170,13 +170,13 @@ class Defaults:
         written, idle = [keys_of(document) for document in documents], find_idle(documents)
         tables: list[_Table] = []
         for name in chain:
-            rows = [
-                row for row in self._scope.rules.section(f"defaults/{name}") or () if _concerns(row, self._role)
-            ]
+            rows = [row for row in self._scope.rules.section(f"defaults/{name}") or () if _concerns(row, self._role)]
             if rows:
                 program, part = owners.get(name) or (find_program(name), None)
                 label = f"default of {program.label if part is None else part.label}"
-                about_all = part is not None and part.model_left_alone  # whoever says it says it in words of transformers
+                about_all = (
+                    part is not None and part.model_left_alone
+                )  # whoever says it says it in words of transformers
                 keys = set().union(*written) if about_all else _keys_for(program, documents, written)
                 origin = "library-default" if program.order else "reader-default"
                 gaps = _gaps_for(program, documents, everything=about_all)

@@ -233,8 +233,7 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
     readers = _readers(documents, facts)
     conflicts = (*merged.conflicts, *_contradicted(claims, facts))
     _describe_gaps(inputs.gaps, facts)
-    unknown_device = _describe_gpu(facts, rules)
-    scope = FactScope(facts, environment, rules, others=others)
+    unknown_device, scope = _describe_gpu(facts, rules), FactScope(facts, environment, rules, others=others)
     if environment is not None:
         _describe_damage(_find_damage(environment, scope), facts)
     unresolved: dict[str, str] = {}
@@ -263,10 +262,7 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
                 facts.setdefault(name, fact)
         derive(facts, undecided, opened)
         if readers or "model.model_type" in facts:
-            if defaults is None:
-                from compatcheck.resolution.defaults import Defaults  # noqa: PLC0415 (only where a program is known)
-
-                defaults = Defaults(readers, scope, facts, role)
+            defaults = defaults or _open_defaults(readers, scope, facts, role)
             hidden, found = defaults.apply(drop_unowned(documents, facts), open_facts)
             undecided |= hidden
             by_release |= found
@@ -290,6 +286,12 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
         unknown_device,
         {k: v for k, v in by_release.items() if k not in facts},
     )
+
+
+def _open_defaults(readers: Sequence[str], scope: FactScope, facts: dict[str, Fact], role: str) -> "Defaults":
+    from compatcheck.resolution.defaults import Defaults  # noqa: PLC0415 (only where a program is known)
+
+    return Defaults(readers, scope, facts, role)
 
 
 def _find_pending(
