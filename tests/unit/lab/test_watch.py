@@ -191,7 +191,9 @@ def test_a_release_that_could_not_be_installed_is_tried_again(watch: Watch, inde
 
 
 @pytest.mark.parametrize(
-    "text", ["[]", '{"looked": {"leaky": 5}}', '{"looked": {"leaky": "new"}}', '{"looked": []}', None]
+    "text",
+    ["[]", '{"looked": {"leaky": 5}}', '{"looked": {"leaky": "new"}}', '{"looked": []}', '{"looked": ' * 100_000, None],
+    ids=["list", "number", "word", "wrong", "deeper than Python recurses", "pipe"],
 )
 def test_a_state_of_another_program_is_refused(watch: Watch, tmp_path: Path, text: str | None) -> None:
     os.mkfifo(tmp_path / "state.json") if text is None else (tmp_path / "state.json").write_text(text)
