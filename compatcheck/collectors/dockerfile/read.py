@@ -99,6 +99,7 @@ def read_dockerfile(path: str, files: Files = LOCAL, selection: Selection = DEFA
         complete=False,
         python=chosen.python,
         facts=chosen.facts,
+        damage=tuple(chosen.damage.values()),
         skipped=tuple(chosen.skipped),
         notes=tuple(dict.fromkeys(notes)),
     )
@@ -215,7 +216,7 @@ class _Reader:
         )
         self.stages.append(stage)
         if earlier is not None:
-            for field in ("packages", "facts", "variables"):
+            for field in ("packages", "facts", "variables", "damage"):
                 setattr(stage, field, dict(getattr(earlier, field)))
             stage.python, stage.directory, stage.is_posix = earlier.python, earlier.directory, earlier.is_posix
             stage.is_cut_off = earlier.is_cut_off
@@ -294,6 +295,7 @@ class _Reader:
         ):
             return
         stage.packages = {**stage.packages, **other.packages}
+        stage.damage = {**stage.damage, **other.damage}
         stage.facts = {**stage.facts, **{k: v for k, v in other.facts.items() if k != "runtime.cuda_compat"}}
         stage.python = stage.python or other.python
         stage.skipped += [entry for entry in other.skipped if entry not in stage.skipped]

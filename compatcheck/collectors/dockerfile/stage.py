@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from compatcheck.collectors.conda.packages import find_written_over
 from compatcheck.collectors.python.pinned_build import read_index
 from compatcheck.core.environment import TOGETHER, Package
 from compatcheck.core.markers import canonical_name, describe_machine
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from compatcheck.collectors.dockerfile.install_commands import Install
+    from compatcheck.core.environment import Damage
     from compatcheck.core.requirement import Requirement
     from compatcheck.core.source import Source
 
@@ -61,6 +63,8 @@ class Stage:
         """What commands leave in files that they write or change, by absolute path; None where nobody can tell."""
         self.skipped: list[Skipped] = []
         self.notes: list[str] = []
+        self.damage: dict[str, Damage] = {}
+        """What pip wrote over packages of conda, by package."""
         self.commands = 0
         """Commands that installed something, so far."""
 
@@ -115,12 +119,18 @@ class Stage:
     def put(self, name: str, package: Package, install: Install, index: str | None) -> None:
         """Install one distribution over what is there."""
         present = self.packages.get(name)
+        if install.kind == "conda":
+            self.damage.pop(name, None)
         if present is not None and not install.upgrade and _satisfies(present, package):
             return
         if index is not None:
             package = package._replace(details={**package.details, "index": index})
         if not install.certain:
             package = _either(present, package)
+        elif present is not None and "conda" in present.details and install.kind == "pip":
+            written = find_written_over(name, present, package)
+            if written is not None:
+                self.damage[name] = written
         self.packages[name] = package
         if name == "torch":
             self.forget_build(package, install.certain)
