@@ -93,8 +93,10 @@ def _find(subject: "Subject", criteria: "Criteria", memory: "Memory | None") -> 
 
     A variant is often asked for what fails first, and priced next: what was found of it then is in its memory.
     """
+    found: tuple[Outcome, tuple[Finding, ...]]
     if memory is not None and memory.latest is not None and memory.latest[0] is subject:
-        return memory.latest[1]
+        found = memory.latest[1]
+        return found
     outcome = match(subject, criteria.rules, criteria.checks.selects, memory)
     kept = _waive((one for one in outcome.findings if not _costs_nothing(one)), subject, criteria)
     found = outcome, tuple(one._replace(folded=_is_folded(one, subject)) for one in kept)
