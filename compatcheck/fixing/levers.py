@@ -6,7 +6,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.builds import OF_PYTORCH, label_beside, with_label
-from compatcheck.core.effects import CHANGES_TRAINING, EFFECTS, OTHER_RELEASE, PATCH_RELEASE, SAME_RESULT, worst_effect
+from compatcheck.core.effects import (
+    CHANGES_TRAINING,
+    EFFECTS,
+    OLDER_RELEASE,
+    OTHER_RELEASE,
+    PATCH_RELEASE,
+    SAME_RESULT,
+    worst_effect,
+)
 from compatcheck.core.fix import VERSION, Change
 from compatcheck.core.versions import allowed_releases, compile_specifier, contains, parse_version
 from compatcheck.fixing.companions import Companions
@@ -195,7 +203,7 @@ def _moves(
         effect = PATCH_RELEASE if move == PATCH else OTHER_RELEASE
         why = f"{'an older' if move.endswith('down') else 'a newer'} {move.partition(' ')[0]} release"
         if advice.upwards and move.endswith("down"):
-            effect, why = CHANGES_TRAINING, "an older release, where a rule knows a newer one"
+            effect, why = OLDER_RELEASE, "an older release, where a rule knows a newer one"
         elif move == PATCH and any(contains(bounds, release) == "yes" for bounds in advice.against):
             effect, why = CHANGES_TRAINING, "a rule says that this release changes more than memory"
         elif move == PATCH:

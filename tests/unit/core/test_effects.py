@@ -7,11 +7,13 @@ from compatcheck.core.effects import (
     CHANGES_TRAINING,
     EFFECTS,
     MORE_HARDWARE,
+    OLDER_RELEASE,
     OTHER_RELEASE,
     PATCH_RELEASE,
     SAFE,
     SAME_RESULT,
     SLOWER,
+    UNTIMED,
     worst_effect,
 )
 
@@ -22,8 +24,10 @@ def test_what_can_alter_results_costs_more_than_what_cannot() -> None:
     assert EFFECTS == (
         SAME_RESULT,
         PATCH_RELEASE,
+        UNTIMED,
         SLOWER,
         OTHER_RELEASE,
+        OLDER_RELEASE,
         CHANGES_TRAINING,
         CHANGES_SERVICE,
         MORE_HARDWARE,
