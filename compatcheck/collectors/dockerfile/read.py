@@ -99,6 +99,7 @@ def read_dockerfile(path: str, files: Files = LOCAL, selection: Selection = DEFA
         complete=False,
         python=chosen.python,
         facts=chosen.facts,
+        damage=tuple(chosen.damage),
         skipped=tuple(chosen.skipped),
         notes=tuple(dict.fromkeys(notes)),
     )
@@ -220,6 +221,7 @@ class _Reader:
             stage.python, stage.directory, stage.is_posix = earlier.python, earlier.directory, earlier.is_posix
             stage.is_cut_off = earlier.is_cut_off
             stage.copies, stage.skipped, stage.notes = list(earlier.copies), list(earlier.skipped), list(earlier.notes)
+            stage.damage = list(earlier.damage)
             return
         source = Source(self.path, "FROM", instruction.line)
         if image is None:

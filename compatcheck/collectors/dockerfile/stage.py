@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from compatcheck.collectors.dockerfile.install_commands import Install
+    from compatcheck.core.environment import Damage
     from compatcheck.core.requirement import Requirement
     from compatcheck.core.source import Source
 
@@ -61,6 +62,8 @@ class Stage:
         """What commands leave in files that they write or change, by absolute path; None where nobody can tell."""
         self.skipped: list[Skipped] = []
         self.notes: list[str] = []
+        self.damage: list[Damage] = []
+        """Requirements of one command that exclude each other: no such image is built."""
         self.commands = 0
         """Commands that installed something, so far."""
 
@@ -95,6 +98,8 @@ class Stage:
             details = {**details, "conda": name} if install.kind == "conda" else details
             self.put(name, package._replace(details=details), install, index if name == "torch" else None)
         self.notes += combined.notes
+        if install.kind == "pip" and install.certain:
+            self.damage += combined.damage
         if install.dependencies and _ENGINES & set(combined.packages):
             for name in _MOVED_BY_ENGINES & set(self.packages):
                 asked = combined.packages.get(name)
