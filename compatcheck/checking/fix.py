@@ -18,7 +18,7 @@ from compatcheck.fixing.remedies import agree_with
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from compatcheck.checking.checks import Checks, Criteria
+    from compatcheck.checking.checks import Criteria
     from compatcheck.checking.inspection import Inspection
     from compatcheck.core.report import Report
     from compatcheck.fixing.plan import Ways
@@ -44,7 +44,7 @@ def find_fix(inspection: Inspection, criteria: Criteria, environ: Mapping[str, s
     ]
     if not failing:
         return Fix(report, (), applied=False)
-    plans, evaluations = find_plans(gathered.subjects, failing, criteria.rules, variants, ways)
+    plans, evaluations = find_plans(gathered.subjects, failing, criteria.rules, variants.of_all_rules(), ways)
     texts = {file.path: file.after.encode("utf-8") for plan in plans for file in plan.files}
     read = report
     if texts:
@@ -59,10 +59,6 @@ def find_fix(inspection: Inspection, criteria: Criteria, environ: Mapping[str, s
         )
         done = build_report(written._replace(subjects=subjects), criteria) if by_hand else read
         plans = _prove(plans, report, done)
-        if criteria.checks.select and plans:
-            every = criteria._replace(checks=criteria.checks._replace(select=()))
-            after = build_report(written._replace(subjects=subjects), every)
-            plans = _say_unselected(plans, build_report(gathered, every), after, criteria.checks)
     still = targets_of(one for one in read.findings if one.fails or not fails)
     plans = [one._replace(waiting=tuple(f for f in one.cleared if target_of(f) in still)) for one in plans]
     for plan in plans if fails else ():
@@ -83,18 +79,6 @@ def require_safe(fix: Fix) -> None:
         raise UsageError(
             f"the plan can alter results: {names}", hint="look at it, then add --unsafe; nothing was written"
         )
-
-
-def _say_unselected(plans: list[Plan], before: Report, after: Report, checks: Checks) -> list[Plan]:
-    """Say what plans bring in that was not selected: it happens all the same."""
-    certain = [one for one in after.findings if one.status == "affected" and one.suppressed is None and not one.folded]
-    new = targets_of(one for one in certain if not checks.selects(one.rule_id)) - targets_of(before.findings)
-    said = []
-    for plan in plans:
-        rules = dict.fromkeys(target.rule for target in sorted(new) if target.subject in plan.subjects)
-        notes = (f"the changes bring in {', '.join(rules)}, which --select leaves out",) if rules else ()
-        said.append(plan._replace(notes=(*plan.notes, *notes)))
-    return said
 
 
 def _prove(plans: list[Plan], report: Report, after: Report) -> list[Plan]:

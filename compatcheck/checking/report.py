@@ -110,7 +110,7 @@ def add_plans(report: Report, gathered: Gathered, criteria: Criteria, variants: 
 
     subjects = [subject for subject in gathered.subjects if subject.id not in gathered.aside]
     ways = Ways(None, why_not="`compatcheck fix` asks one")
-    plans, _ = find_plans(subjects, failing, criteria.rules, variants, ways, most=MOST_PLANNED)
+    plans, _ = find_plans(subjects, failing, criteria.rules, variants.of_all_rules(), ways, most=MOST_PLANNED)
     findings = report.findings
     for plan in plans:
         findings = agree_with(plan, findings)

@@ -84,7 +84,7 @@ class Evaluation:
     def __init__(
         self, subjects: Sequence[Subject], rules: RuleSet, judge: Judge, goals: frozenset[Target] = frozenset()
     ) -> None:
-        """Judge the subjects as they are; goals are findings that are to be cleared though they do not fail."""
+        """Judge the subjects as they are; goals are findings that are to be cleared, all that fail unless they are said."""
         self.goals = goals
         self.subjects = subjects
         self.rules = rules
@@ -103,7 +103,12 @@ class Evaluation:
     @property
     def targets(self) -> frozenset[Target]:
         """What is to be cleared."""
-        return self._failed | self.goals
+        return self.goals or self._failed
+
+    def counts(self, finding: Finding) -> bool:
+        """Tell whether a finding is to be cleared, or not to be brought in; one that nobody asked about may stay."""
+        target = target_of(finding)
+        return target in self.targets or (finding.fails and target not in self._failed)
 
     def complete(self, changes: Sequence[Change]) -> tuple[Change, ...]:
         """Return changes with what has to move along because releases require it; where a pin is in the way, they alone."""
@@ -232,9 +237,9 @@ class Evaluation:
         """
         judged = self.judged(changes, whole=whole)
         every = (one for _, verdict in judged for one in verdict.findings)
-        found = [one for one in every if one.fails or target_of(one) in self.targets]
+        found = [one for one in every if self.counts(one)]
         sized = {subject.id for subject, one in judged if one.estimate is not None and one.estimate.phases}
-        lost = [one for one in self.before if one.is_about_fit and one.fails and one.subject not in sized]
+        lost = [one for one in self.before if one.is_about_fit and self.counts(one) and one.subject not in sized]
         return [*found, *lost] if changes else found
 
 

@@ -234,9 +234,7 @@ class Group:
             self.evaluation.count += sum(one.work for one in verdicts)
             every = (one for verdict in verdicts for one in verdict.findings)
             self._matched[key] = {
-                target_of(one): self.levers.blamed(one)
-                for one in every
-                if one.fails or target_of(one) in self.evaluation.targets
+                target_of(one): self.levers.blamed(one) for one in every if self.evaluation.counts(one)
             }
         return self._matched[key]
 

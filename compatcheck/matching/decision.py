@@ -86,7 +86,7 @@ def _decide_clause(
             for part in disjuncts(rule.unless):
                 open_part = _evaluate_once(part, scope, found)
                 if isinstance(open_part, Unknown) and _is_unstated(part, open_part, scope):
-                    notes.append(f"not ({write(part)})")
+                    notes.append(_opposite(part, scope))
                 elif isinstance(open_part, Unknown) and not needs:
                     open_exceptions |= open_part.needs
         elif value:
@@ -109,6 +109,27 @@ def _is_unstated(exception: Code, value: Unknown, scope: FactScope) -> bool:
     if unnamed:
         return not any(truth(evaluate(one, scope)) for one in parts if one not in unnamed)
     return all(name.startswith(UNSTATED) for name in value.needs)
+
+
+def _opposite(exception: Code, scope: FactScope) -> str:
+    """Say that an exception does not hold, without what is known of it."""
+    from compatcheck.rules.words import say  # noqa: PLC0415 (only where something is taken for granted)
+
+    return say(_open_part(exception, scope), holds=False).replace("`", "")
+
+
+def _open_part(code: Code, scope: FactScope) -> Code:
+    """Return what of an expression of unknown value is unknown itself; what is known beside it decides nothing."""
+    kind, *parts = code
+    if kind in {"and", "or"}:
+        left = [_open_part(part, scope) for part in parts if isinstance(evaluate(part, scope), Unknown)]
+        return left[0] if len(left) == 1 else [kind, *left]
+    if kind == "not":
+        return ["not", _open_part(parts[0], scope)]
+    if kind == "if":
+        test = evaluate(parts[0], scope)
+        return code if isinstance(test, Unknown) else _open_part(parts[1] if test else parts[2], scope)
+    return code
 
 
 def _uncertainty(name: str, verdict: str, scope: FactScope) -> str | None:

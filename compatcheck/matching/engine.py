@@ -421,14 +421,17 @@ class _FullTuning(FactScope):
 
 
 TRAINABLE = "model.trainable_parameters"
+LENGTH = "training.sequence_length"
 
 
 class _WorstCase(FactScope):
     """A scope in which what is not known and has a worst value has it, for a bound on a size."""
 
     def value(self, name: str) -> object:
-        """Take float32 for an unknown dtype, every parameter for the trained ones, and no checkpointing."""
+        """Take float32 for an unknown dtype, all parameters for the trained, no checkpointing, no limit that nothing keeps."""
         value = super().value(name)
+        if name == LENGTH and super().value("training.keeps_long_rows") is True:
+            return Unknown((name,))
         if not isinstance(value, Unknown):
             return value
         if name == TRAINABLE:
@@ -515,7 +518,7 @@ def _used_facts(
             )
     condition = decision.clause.when if decision.clause is not None else None
     names: dict[str, None] = {}
-    for expression in (condition, rule.when, rule.unless, rule.expected):
+    for expression in (condition, rule.when, rule.unless, rule.expected or rule.high):
         if expression is not None:
             names.update(dict.fromkeys(sorted(fact_names(expression))))
     used.extend(_with_meaning(facts[name]) for name in names if name in facts)

@@ -19,10 +19,10 @@ from compatcheck.rules.locate import CHECKOUT
 from compatcheck.rules.named_rule import list_rules
 from compatcheck.rules.syntax import functions
 from compatcheck.rules.vocabulary import meaning_of
+from compatcheck.rules.words import find_functions, list_conditions, list_exceptions, say
 from docs.generator.page import escape_prose, fold, link, make_page, write_code, write_table
 from docs.generator.steps import write_measured
 from docs.generator.timelines import clause_text, list_ranges, write_releases
-from docs.generator.words import find_functions, list_conditions, list_exceptions, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -20,13 +20,13 @@ from compatcheck.cli.group import group
 from compatcheck.rules.locate import open_rules
 from compatcheck.rules.named_rule import list_rules
 from compatcheck.rules.vocabulary import vocabulary
+from compatcheck.rules.words import find_functions, list_conditions, say
 from docs.build import make_pages, tell_language, write_pages
 from docs.generator import navigation
 from docs.generator.documents import find_page, list_documents, list_pictures
 from docs.generator.page import Page, escape_prose, link, write_table
 from docs.generator.rule_pages import FOLKLORE, ID, KNOWN, rule_path
 from docs.generator.strips import Band, Strip, draw_strips
-from docs.generator.words import find_functions, list_conditions, say
 from tests import ROOT
 
 LINK = re.compile(r"\[[^\[\]]*\]\(([^()\s]+)\)")

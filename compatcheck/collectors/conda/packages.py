@@ -124,6 +124,16 @@ def _is_another(known: Package, package: Package) -> bool:
     )
 
 
+def find_written_over(name: str, known: Package, package: Package) -> Damage | None:
+    """Return the damage of a package of conda that pip replaces by another release."""
+    if not _is_another(known, package):
+        return None
+    wanted = _leading_version(known.specifier) or known.specifier
+    asked = f"installs {known.version}" if known.version else f"is asked for {wanted}"
+    detail = f"conda {asked}, pip writes {package.version or package.specifier} over it"
+    return Damage("pip_over_conda", name, detail, (known.source, package.source))
+
+
 def build_environment(  # noqa: PLR0913 (what a file may say beside its packages)
     origin: str,
     records: Sequence[Record],
@@ -141,11 +151,9 @@ def build_environment(  # noqa: PLR0913 (what a file may say beside its packages
     conda = dict(assembled.conda)
     for name, package in (pip or {}).items():
         known = packages.get(name)
-        if known is not None and _is_another(known, package):
-            wanted = _leading_version(known.specifier) or known.specifier
-            asked = f"installs {known.version}" if known.version else f"is asked for {wanted}"
-            detail = f"conda {asked}, pip writes {package.version or package.specifier} over it"
-            damages.append(Damage("pip_over_conda", name, detail, (known.source, package.source)))
+        written = None if known is None else find_written_over(name, known, package)
+        if written is not None:
+            damages.append(written)
         if known is not None and name == "torch":
             conda = {key: item for key, item in conda.items() if key not in (*_TORCH, "pytorch-cuda", "cpuonly")}
         packages[name] = package

@@ -99,7 +99,7 @@ def read_dockerfile(path: str, files: Files = LOCAL, selection: Selection = DEFA
         complete=False,
         python=chosen.python,
         facts=chosen.facts,
-        damage=tuple(chosen.damage),
+        damage=(*chosen.damage.values(), *chosen.contradictions),
         skipped=tuple(chosen.skipped),
         notes=tuple(dict.fromkeys(notes)),
     )
@@ -216,12 +216,12 @@ class _Reader:
         )
         self.stages.append(stage)
         if earlier is not None:
-            for field in ("packages", "facts", "variables"):
+            for field in ("packages", "facts", "variables", "damage"):
                 setattr(stage, field, dict(getattr(earlier, field)))
             stage.python, stage.directory, stage.is_posix = earlier.python, earlier.directory, earlier.is_posix
             stage.is_cut_off = earlier.is_cut_off
             stage.copies, stage.skipped, stage.notes = list(earlier.copies), list(earlier.skipped), list(earlier.notes)
-            stage.damage = list(earlier.damage)
+            stage.contradictions = list(earlier.contradictions)
             return
         source = Source(self.path, "FROM", instruction.line)
         if image is None:
@@ -296,6 +296,7 @@ class _Reader:
         ):
             return
         stage.packages = {**stage.packages, **other.packages}
+        stage.damage = {**stage.damage, **other.damage}
         stage.facts = {**stage.facts, **{k: v for k, v in other.facts.items() if k != "runtime.cuda_compat"}}
         stage.python = stage.python or other.python
         stage.skipped += [entry for entry in other.skipped if entry not in stage.skipped]

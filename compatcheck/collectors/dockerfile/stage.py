@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from compatcheck.collectors.conda.packages import find_written_over
 from compatcheck.collectors.python.pinned_build import read_index
 from compatcheck.core.environment import TOGETHER, Package
 from compatcheck.core.markers import canonical_name, describe_machine
@@ -62,7 +63,9 @@ class Stage:
         """What commands leave in files that they write or change, by absolute path; None where nobody can tell."""
         self.skipped: list[Skipped] = []
         self.notes: list[str] = []
-        self.damage: list[Damage] = []
+        self.damage: dict[str, Damage] = {}
+        """What pip wrote over packages of conda, by package."""
+        self.contradictions: list[Damage] = []
         """Requirements of one command that exclude each other: no such image is built."""
         self.commands = 0
         """Commands that installed something, so far."""
@@ -99,7 +102,7 @@ class Stage:
             self.put(name, package._replace(details=details), install, index if name == "torch" else None)
         self.notes += combined.notes
         if install.kind == "pip" and install.certain:
-            self.damage += combined.damage
+            self.contradictions += combined.damage
         if install.dependencies and _ENGINES & set(combined.packages):
             for name in _MOVED_BY_ENGINES & set(self.packages):
                 asked = combined.packages.get(name)
@@ -120,12 +123,18 @@ class Stage:
     def put(self, name: str, package: Package, install: Install, index: str | None) -> None:
         """Install one distribution over what is there."""
         present = self.packages.get(name)
+        if install.kind == "conda":
+            self.damage.pop(name, None)
         if present is not None and not install.upgrade and _satisfies(present, package):
             return
         if index is not None:
             package = package._replace(details={**package.details, "index": index})
         if not install.certain:
             package = _either(present, package)
+        elif present is not None and "conda" in present.details and install.kind == "pip":
+            written = find_written_over(name, present, package)
+            if written is not None:
+                self.damage[name] = written
         self.packages[name] = package
         if name == "torch":
             self.forget_build(package, install.certain)

@@ -330,21 +330,29 @@ def test_a_script_is_edited_where_its_calls_take_a_setting(transformers: str) ->
     assert 'AutoTokenizer.from_pretrained("meta-llama/Llama-3.1-8B")\n' in after  # let alone
 
 
-def test_a_plan_says_what_it_brings_in_outside_of_the_selection() -> None:
-    """Whole logits, where the chunked loss ends in its first step."""
+def test_a_plan_brings_in_nothing_that_fails_outside_of_the_selection() -> None:
+    """From 1.7 label smoothing means whole logits where the loss is not chunked, at fault of a release; before it is advice."""
     Path("requirements.txt").write_text("torch==2.8.0\ntrl==1.8.0\ntransformers==5.12.0\naccelerate==1.13.0\n")
     Path("train.py").write_text(
         "from trl import SFTConfig, SFTTrainer\n"
         'args = SFTConfig(output_dir="out", label_smoothing_factor=0.1, per_device_train_batch_size=4, bf16=True)\n'
         'SFTTrainer(model="meta-llama/Llama-3.1-8B", args=args).train()\n'
     )
-    command = ("fix", ".", "--gpu", "1xH200", "--no-policy", "--offline", "--format", "json")
-    (plan,) = json.loads(run(*command, "--select", "trl/label-smoothing-stops-chunked-loss").out)["plans"]
-    assert plan["notes"] == [
-        "the changes bring in trl/sft-loss-materialises-logits, which --select leaves out"
-    ]  # fmt: skip
-    (whole,) = json.loads(run(*command).out)["plans"]
-    assert not [note for note in whole["notes"] if "--select" in note]
+    options = (
+        ".",
+        "--gpu",
+        "1xH200",
+        "--no-policy",
+        "--format",
+        "json",
+        "--select",
+        "trl/label-smoothing-stops-chunked-loss",
+    )
+    (fix,) = json.loads(run("fix", "--offline", *options).out)["plans"]
+    (plan,) = json.loads(run("check", *options).out)["plans"]
+    for one in (fix, plan):
+        assert one["brings"] == ["trl/sft-loss-materialises-logits"], "which fails at 1.15.0"
+        assert [change["after"] for change in one["changes"]] == ["1.6.0"]
 
 
 def test_a_setting_is_placed_where_code_decides_behind_the_command() -> None:

@@ -69,10 +69,27 @@ def test_only_what_no_file_states_is_taken_for_granted() -> None:
     mixed = rule(unless="training.packing or run.outputs_kept or env('A') == '1'")
     open_case = decided(mixed, {**KNOWN, "training.packing": False})
     assert open_case.status == "affected"
-    assert open_case.assumptions == ("not (run.outputs_kept)", "not (env('A') == '1')")
+    assert open_case.assumptions == ("run.outputs_kept is false", "the variable A is not 1")
     assert decided(mixed, KNOWN).needs == ("training.packing",)
     together = rule(unless="run.outputs_kept and training.packing")
     assert decided(together, KNOWN).needs == ("run.outputs_kept", "training.packing")
+
+
+@pytest.mark.parametrize(
+    ("unless", "said"),
+    [
+        ("training.zero_stage == 3 and run.outputs_kept", "run.outputs_kept is false"),
+        ("(run.outputs_kept if declared('training.zero_stage') else True)", "run.outputs_kept is false"),
+        (
+            "env('A') in {'1', 'y'} and run.outputs_kept",
+            "the variable A is none of 1 or y or run.outputs_kept is false",
+        ),
+        ("not (training.zero_stage == 3 and runtime.torch_build == 'rocm')", "runtime.torch_build is rocm"),
+    ],
+)
+def test_of_an_exception_only_what_is_open_is_said(unless: str, said: str) -> None:
+    decision = decided(rule(unless=unless), KNOWN)
+    assert decision.assumptions == (said,)
 
 
 def test_the_clause_that_is_nearest_to_decided_is_shown() -> None:

@@ -65,6 +65,16 @@ def test_a_bound_without_a_size_rates_it_and_is_no_size() -> None:
     assert "size unknown, rated by the 10.0 GiB that it is at most" in finding.assumptions
 
 
+def test_a_limit_that_no_sample_is_held_to_bounds_nothing() -> None:
+    bound = Impact(
+        effect="memory", memory="device", scope="rank", phase="load", high="training.sequence_length * 2**20"
+    )
+    for kept, said in ((False, "rated by the 1.00 GiB that it is at most"), (True, "nothing known bounds it")):
+        known = {**KNOWN, "training.sequence_length": 1024, "training.keeps_long_rows": kept}
+        (finding,) = match(subject(known), rule_set(rule(impact=bound))).findings
+        assert said in " ".join(finding.assumptions)
+
+
 VERSIONS = st.sampled_from(
     ["0.9", "1.4", "1.5", "1.5rc1", "2.1+g1a2b3c4", "3.1", "not-a-version", ">=1,<4", "<0.5", ""]
 )

@@ -181,3 +181,52 @@ def test_what_loads_a_model_takes_what_its_own_release_has(
     environment = Environment(origin="requirements.txt", packages=packages, complete=False)
     subject = resolve("x", rules=rules, environment=environment, documents=read_script(str(script)))
     assert [one.reason for one in subject.skipped] == ([] if unknown is None else [unknown])
+
+
+@pytest.mark.parametrize(
+    ("extra", "length", "kept"),
+    [
+        ("", 1024, None),
+        (", dataset_kwargs={'skip_prepare_dataset': True}", None, True),
+        (", max_length=2048", 2048, None),
+    ],
+)
+def test_no_default_limit_where_the_rows_are_prepared_before(
+    rules: RuleSet, tmp_path: Path, *, extra: str, length: int | None, kept: bool | None
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from trl import SFTConfig, SFTTrainer\n"
+        f"SFTTrainer(model='m/m', args=SFTConfig(output_dir='o'{extra}), train_dataset=rows).train()\n"
+    )
+    environment = Environment(
+        origin="r", packages={"trl": Package("trl", "0.20.0", Source("requirements.txt"))}, complete=False
+    )
+    facts = resolve("x", rules=rules, environment=environment, documents=read_script(str(script))).roles["train"]
+    said = [
+        facts[name].value if name in facts else None
+        for name in ("training.sequence_length", "training.keeps_long_rows")
+    ]
+    assert said == [length, kept]
+
+
+PPO = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=a/b data.train_batch_size=64 trainer.n_gpus_per_node=8"
+ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+
+
+@pytest.mark.parametrize(
+    ("keys", "twice"),
+    [
+        (f"{ACTOR}.ppo_micro_batch_size=8 {ACTOR}.ppo_micro_batch_size_per_gpu=1", True),
+        (f"{ROLLOUT}.log_prob_micro_batch_size=8 {ROLLOUT}.log_prob_micro_batch_size_per_gpu=1", True),
+        (f"{ACTOR}.ppo_micro_batch_size=8 {ROLLOUT}.log_prob_micro_batch_size_per_gpu=1", None),
+        (f"{ACTOR}.ppo_micro_batch_size=null {ACTOR}.ppo_micro_batch_size_per_gpu=1", None),
+        (f"{ACTOR}.ppo_micro_batch_size=8 {ACTOR}.ppo_micro_batch_size_per_gpu=1 {ACTOR}.use_dynamic_bsz=True", None),
+    ],
+)
+def test_two_keys_of_one_number(rules: RuleSet, keys: str, *, twice: bool | None) -> None:
+    package = Package("verl", "0.4.1", Source("r"))
+    environment = Environment("r", {"verl": package}, complete=False)
+    facts = resolve("x", rules=rules, environment=environment, documents=documents(f"{PPO} {keys}")).roles["actor"]
+    fact = facts.get("training.micro_batch_stated_twice")
+    assert (None if fact is None else fact.value) is twice

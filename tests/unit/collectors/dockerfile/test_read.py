@@ -140,6 +140,28 @@ def test_conda_says_its_cuda_apart(tmp_path: Path) -> None:
     assert _cuda(environment) == "12.1"
 
 
+@pytest.mark.parametrize(
+    ("commands", "details"),
+    [
+        (
+            "conda install pytorch=2.5.1\nRUN pip install torch==2.6.0",
+            ["conda installs 2.5.1, pip writes 2.6.0 over it"],
+        ),
+        ("conda install pytorch=2.5.1 && pip install 'torch>=2.6'", ["conda installs 2.5.1, pip writes >=2.6 over it"]),
+        ("conda install pytorch=2.5.1 && pip install 'torch>=2.5' peft", []),
+        ("pip install torch==2.6.0 && conda install pytorch=2.5.1", []),
+        ("conda install pytorch=2.5.1 && pip install torch==2.6.0 && conda install pytorch=2.6.0", []),
+        ("conda install pytorch=2.5.1 && if [ -f a ]; then pip install torch==2.6.0; fi", []),
+    ],
+)
+def test_pip_writes_over_what_conda_installed(tmp_path: Path, commands: str, details: list[str]) -> None:
+    for text in (f"FROM x\nRUN {commands}\n", f"FROM x AS first\nRUN {commands}\nFROM first\nRUN true\n"):
+        environment = _read(tmp_path, text)
+        assert [(entry.kind, entry.detail) for entry in environment.damage] == [
+            ("pip_over_conda", text) for text in details
+        ]
+
+
 def test_a_package_of_conda_brings_no_torch_of_pypis(tmp_path: Path) -> None:
     environment = _read(tmp_path, "FROM x\nRUN pip install torch==2.6.0\nRUN conda install torchvision=0.20.1\n")
     assert _versions(environment)["torch"] == "2.6.0"

@@ -42,9 +42,9 @@ def list_exceptions(code: Code) -> list[str]:
     return [say(part) for part in disjuncts(code)]
 
 
-def say(code: Code) -> str:
-    """Say in words when an expression holds."""
-    return _say(code, holds=True)
+def say(code: Code, *, holds: bool = True) -> str:
+    """Say in words when an expression holds, or when it does not."""
+    return _say(code, holds=holds)
 
 
 def _say(code: Code, *, holds: bool) -> str:
