@@ -431,7 +431,7 @@ class _WorstCase(FactScope):
         """Take float32 for an unknown dtype, all parameters for the trained, no checkpointing, no limit that nothing keeps."""
         value = super().value(name)
         if name == LENGTH and super().value("training.keeps_long_rows") is True:
-            return Unknown((name,))
+            return Unknown(frozenset((name,)))
         if not isinstance(value, Unknown):
             return value
         if name == TRAINABLE:

@@ -88,12 +88,12 @@ def find_misfits(scope: FactScope) -> Iterator[Damage]:
         cuda = re.search(_CUDA_LABEL, package.version or "") if name in _COMPARED else None
         if cuda is None:
             continue
-        release = ".".join(cuda.groups()[: _COMPARED[name]])
+        compared = ".".join(cuda.groups()[: _COMPARED[name]])
         if build in _WITHOUT_CUDA and name == "torchvision":
-            detail = f"{name} {package.version} is built for CUDA {release}, and torch {torch.version} without CUDA"
+            detail = f"{name} {package.version} is built for CUDA {compared}, and torch {torch.version} without CUDA"
             yield Damage(KIND, name, detail, (package.source, torch.source))
-        elif isinstance(own, str) and ".".join(own.split(".")[: _COMPARED[name]]) != release:
-            detail = f"{name} {package.version} is built for CUDA {release}, and torch for CUDA {own}"
+        elif isinstance(own, str) and ".".join(own.split(".")[: _COMPARED[name]]) != compared:
+            detail = f"{name} {package.version} is built for CUDA {compared}, and torch for CUDA {own}"
             yield Damage(KIND, name, detail, (package.source, torch.source))
     for package in scope.environment.packages.values() if scope.environment is not None else ():
         yield from _check_label(package, torch, minor, scope)
