@@ -8,6 +8,7 @@ from compatcheck.core.document import HIDDEN
 from compatcheck.core.estimate import THE_LEAST, Assumption, Estimate, Verdict
 from compatcheck.core.facts import Fact, Facts
 from compatcheck.core.report import FindingRemedy
+from compatcheck.core.setting_names import split_name
 from compatcheck.core.summary import range_text
 from compatcheck.core.units import format_bytes
 from compatcheck.memory.closed_form.estimate import CHECKPOINTING
@@ -164,6 +165,8 @@ def _with_doubtful(subject: Subject) -> tuple[Subject, tuple[Assumption, ...]]:
     roles = dict(subject.roles)
     for document in subject.documents:
         for one in document.doubtful:
+            if any(split_name(one.key) < split_name(gap.key or "") for gap in subject.gaps):
+                continue  # data_max_length beside max_length
             place = document.place(one.key)
             for role, facts in roles.items():
                 if one.fact is not None and one.fact not in facts and one.role in {None, role}:

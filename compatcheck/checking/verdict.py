@@ -147,10 +147,10 @@ class Variants:
         self._resolutions = Resolutions(criteria.rules)
 
     def of_all_rules(self) -> "Variants":
-        """Return verdicts of rules that were not selected, too: a change can bring them in all the same."""
+        """Return verdicts of rules that were not selected, too: a change can bring them in for certain all the same."""
         if not self._criteria.checks.select:
             return self
-        return Variants(self._criteria._replace(checks=self._criteria.checks._replace(select=())))
+        return Variants(self._criteria._replace(checks=self._criteria.checks._replace(select=(), strict=False)))
 
     def __call__(self, subject: "Subject") -> Judgement:
         """Return the verdict on a subject, or on what it comes to after changes."""

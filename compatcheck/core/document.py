@@ -40,6 +40,8 @@ HIDDEN = "…"
 """Stands for a key that is not said: its file lies outside of what was named."""
 BENEATH = "beneath"
 """Kind of a reference to a file in the sources of a program that says what it has for keys left out, where it is there."""
+CODE = "code"
+"""Kind of a reference to the program's own code, which says what it builds of a run, where it is there."""
 
 
 class Statement(NamedTuple):
@@ -155,6 +157,8 @@ class Document(NamedTuple):
     """Arguments by key as they are written, where a command and the file it composes from are read as one (`composition`)."""
     passed: Mapping[str, Any] | None = None
     """Options of a command by name, for a parser in the script that it starts; None where it may give any."""
+    own_loop: bool = False
+    """Whether it is a script that trains in a loop of its own: no Trainer takes what its command says."""
     own_options: frozenset[str] = frozenset()
     """Options of a script's own that are read where the script takes them, whatever else understands them."""
     beneath: "tuple[Document, ...]" = ()

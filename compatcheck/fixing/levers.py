@@ -94,7 +94,7 @@ def find_levers(
                 stated.setdefault(name, []).append((subject.id, package))
     blame = Blame(rules)
     concerned = frozenset().union(*map(blame.packages, failing))
-    advised_against = _advised_against(failing, rules)
+    against, upwards = _advised_against(failing, rules), _mended_by_newer(failing, rules)
     changes: dict[str, Callable[[], Iterable[Change]]] = {}
     packages, releases, notes = {}, {}, []
     for name, found in stated.items():
@@ -116,7 +116,8 @@ def find_levers(
             label = label_beside(name, package.version, torch)
             minor = ".".join((torch or "").split(".")[:2])
             beside = frozenset(one for one in known if name in OF_PYTORCH and built_with(name, one, rules) == minor)
-            changes[name] = partial(_moves, package, known, ids, advised_against.get(name, ()), label, beside)
+            said = _Advice(against.get(name, ()), name in upwards)
+            changes[name] = partial(_moves, package, known, ids, said, label, beside)
     settings: dict[str, dict[str, Change]] = {}
     advised: dict[tuple[str, str], set[str]] = {}
     for subject in subjects:
@@ -147,11 +148,20 @@ def _sorted(changes: Iterable[Change]) -> list[Change]:
     return sorted(changes, key=lambda change: (EFFECTS.index(change.effect), change.distance, str(change.value)))
 
 
+class _Advice(NamedTuple):
+    """What the rules about what fails say of a package's releases."""
+
+    against: Sequence[Any]
+    """Ranges that change more than memory."""
+    upwards: bool
+    """Whether newer releases are a remedy and no older ones."""
+
+
 def _moves(
     package: Package,
     releases: Sequence[str],
     subjects: frozenset[str],
-    advised_against: Sequence[Any],
+    advice: _Advice,
     label: str,
     beside: Collection[str],
 ) -> Iterator[Change]:
@@ -163,7 +173,7 @@ def _moves(
         package: that moves.
         releases: that it can move to.
         subjects: that it is of.
-        advised_against: ranges that a rule says change more than memory.
+        advice: what the rules about what fails say of its releases.
         label: that a release gets.
         beside: the releases that were built with the torch beside it.
     """
@@ -184,7 +194,9 @@ def _moves(
         move = describe_move(current, release)
         effect = PATCH_RELEASE if move == PATCH else OTHER_RELEASE
         why = f"{'an older' if move.endswith('down') else 'a newer'} {move.partition(' ')[0]} release"
-        if move == PATCH and any(contains(bounds, release) == "yes" for bounds in advised_against):
+        if advice.upwards and move.endswith("down"):
+            effect, why = CHANGES_TRAINING, "an older release, where a rule knows a newer one"
+        elif move == PATCH and any(contains(bounds, release) == "yes" for bounds in advice.against):
             effect, why = CHANGES_TRAINING, "a rule says that this release changes more than memory"
         elif move == PATCH:
             why = "a newer release of the same series"
@@ -221,6 +233,17 @@ def _advised_against(failing: Sequence[Finding], rules: RuleSet) -> dict[str, li
                 for name, specifier in remedy["target"].items():
                     found.setdefault(name, []).append(compile_specifier(str(specifier)))
     return found
+
+
+def _mended_by_newer(failing: Sequence[Finding], rules: RuleSet) -> frozenset[str]:
+    """Name the packages that remedies of what fails move up, and none moves down: what is older may lack more than the defect."""
+    moved: dict[str, set[str]] = {"upgrade": set(), "downgrade": set()}
+    for finding in failing:
+        rule = rules.find(finding.rule_id)
+        for remedy in () if rule is None else rules.texts(rule).remedies:
+            if remedy["verb"] in moved:
+                moved[remedy["verb"]].update(remedy["target"])
+    return frozenset(moved["upgrade"] - moved["downgrade"])
 
 
 def _compared(code: Any) -> Iterator[str]:  # noqa: ANN401 (a compiled expression)

@@ -6,7 +6,7 @@ import itertools
 import os
 from typing import TYPE_CHECKING
 
-from compatcheck.core.effects import CHANGES_TRAINING, SLOWER
+from compatcheck.core.effects import CHANGES_TRAINING, UNTIMED
 from compatcheck.core.fix import SETTING, Change, write_value
 from compatcheck.core.source import Source
 from compatcheck.core.summary import value_text
@@ -88,7 +88,7 @@ def find_setting(  # noqa: PLR0913, PLR0917 (a remedy, and what it is written in
         None,
         value,
         frozenset({subject.id}),
-        next(priced, SLOWER if safe else CHANGES_TRAINING),
+        next(priced, UNTIMED if safe else CHANGES_TRAINING),
         DISTANCE,
         "the rule calls it safe" if safe else "the rule says that it changes more than memory",
         facts=tuple(target.items()),

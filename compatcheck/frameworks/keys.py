@@ -10,9 +10,9 @@ A line of a key file is one meaning of one key, a key with several meanings has 
     words: sharding  fsdp=fsdp fsdp2=fsdp mcore=megatron
 
 The third word is a conversion: one of `conversions` (``on:nf4`` gives it an argument), words the file itself lists
-(``otherwise=error`` among them says what another word is, see `ByWords`), or a function that the reader hands in. The fact
-``-`` keeps a key in the table without a meaning: its reader decides about it. The fact ``*`` is any: the key names code that may
-replace what the program does, or asks for something that no fact tells.
+(another word leaves the fact open, unless ``otherwise=error`` or the like among them says what it is, see `ByWords`), or a
+function that the reader hands in. The fact ``-`` keeps a key in the table without a meaning: its reader decides about it. The
+fact ``*`` is any: the key names code that may replace what the program does, or asks for something that no fact tells.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def parse_key_file(
             _read_words(parts, words, otherwise, f"{path}:{number}")
         elif parts:
             rows.append((number, parts))
-    listed = {name: ByWords(found, otherwise.get(name, "leave")) for name, found in words.items()}
+    listed = {name: ByWords(found, otherwise.get(name, "open")) for name, found in words.items()}
     known: dict[str, Convert] = {**COMMON, **conversions, **listed}
     for number, parts in rows:
         meanings = _read_row(parts, known, f"{path}:{number}")

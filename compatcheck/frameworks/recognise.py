@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.core.document import BENEATH, DEFAULTS, SECTION, Document, Gap
+from compatcheck.core.document import BENEATH, CODE, DEFAULTS, SECTION, Document, Gap
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files, Overlay
 from compatcheck.core.pattern import lazy_compile
@@ -499,10 +499,8 @@ def follow_references(
                 skipped += references.tell_taken(name, place)
                 if kind == "program":
                     found = [_without_defaults(one, document) for one in found]
-                    own = {option for one in found for option in one.own_options}
-                    document = document._replace(unread=tuple(one for one in document.unread if one[0] not in own))
-                    if document.reader == "script" and document.passed and document.passed.keys() <= own:
-                        skipped = [entry for entry in skipped if not entry.by_run]  # whose options nobody reads
+                    document, all_read = _settle_options(document, found)
+                    skipped = [entry for entry in skipped if not (all_read and entry.by_run)]
                 extra.extend(found)
                 decided.update(other for one in found if one.of_code is not None for other, _, _ in one.references)
                 if kind == "program":
@@ -532,6 +530,18 @@ def follow_references(
         )
         pending[:0] = extra
     return tuple(result)
+
+
+def _settle_options(document: Document, found: Sequence[Document]) -> tuple[Document, bool]:
+    """Take out of what a command leaves unread the options that its script reads, and tell whether these are all.
+
+    What a loop of one's own is given, no Trainer reads.
+    """
+    own = {option for one in found for option in one.own_options}
+    if any(one.own_loop for one in found) and find_program(document.reader).of_scripts:
+        document = document._replace(reader="script")
+    all_read = document.reader == "script" and bool(document.passed) and set(document.passed or ()) <= own
+    return document._replace(unread=tuple(one for one in document.unread if one[0] not in own)), all_read
 
 
 def _without_defaults(found: Document, document: Document) -> Document:
@@ -690,7 +700,7 @@ class _ReferenceReader:
         """Read commands and files together with the files that they compose from, as far as those can be read."""
         settled = [self._settle(document) for document in documents]
         found = compose([one for document in settled for one in (document, *self._read_bases(document))], self.places)
-        return tuple(self._with_beneath(document) for document in found)
+        return tuple(self._with_code(self._with_beneath(document)) for document in found)
 
     def _with_beneath(self, document: Document) -> Document:
         """Lay under a command what its program's sources beside it have for keys that it leaves out."""
@@ -712,6 +722,24 @@ class _ReferenceReader:
         held = {key for one in laid for key in one.options}
         own = frozenset(key for key, _ in document.unread if key in held)  # and so no other name of one beside it
         return document._replace(references=kept, beneath=tuple(laid), added=document.added | own)
+
+    def _with_code(self, document: Document) -> Document:
+        """Let the code that a command starts say what it builds, where it lies beside it."""
+        programs = [name for kind, name, _ in document.references if kind == CODE]
+        if not programs:
+            return document
+
+        def read(name: str) -> tuple[str, str] | None:
+            path = self.places.find(document.source.path, name)[0]
+            return (path, read_text(path, self.files)) if self.files.is_file(path) else None
+
+        from compatcheck.frameworks.python_script.roles import settle_by_code  # noqa: PLC0415 (only for such commands)
+
+        document = document._replace(references=tuple(one for one in document.references if one[0] != CODE))
+        for program in programs:
+            with suppress(InputError, RecursionError):  # what is no Python builds nothing
+                document = settle_by_code(document, program, read)
+        return document
 
     def _settle(self, file: Document, searched: tuple[str, ...] = ()) -> Document:
         """Name what a file composes from by where it lies; what its program brings itself need not lie here."""

@@ -26,3 +26,8 @@ class Launch(NamedTuple):
     """What the launchers themselves say."""
     variables: Mapping[str, str]
     """Environment variables whose values are known."""
+
+    @property
+    def file(self) -> str:
+        """Path of what it starts, of a module by its name."""
+        return f"{self.program.replace('.', '/')}.py" if self.kind == "module" else self.program

@@ -253,8 +253,7 @@ def _named_files(launch: Launch) -> Iterator[tuple[str, str, str]]:
 
 def _program_reference(launch: Launch) -> tuple[tuple[str, str, str], ...]:
     """Name the Python script, whose literals count where the command line leaves something open; a module is one by its name."""
-    name = f"{launch.program.replace('.', '/')}.py" if launch.kind == "module" else launch.program
-    return (("program", name, "(program)"),) if launch.kind != "tool" and name.endswith(".py") else ()
+    return (("program", launch.file, "(program)"),) if launch.kind != "tool" and launch.file.endswith(".py") else ()
 
 
 def _retriever(launch: Launch) -> Document | None:

@@ -41,6 +41,8 @@ class Given(NamedTuple):
     """Why the value is not known; None when it is."""
     names: frozenset[str] = frozenset()
     """Names that a value which is not known is computed from."""
+    options: frozenset[str] = frozenset()
+    """Options of the script's own that it is computed from."""
 
 
 class Call(NamedTuple):
@@ -358,8 +360,11 @@ class Script:
         """
         self.tree = tree
         self.options = options
-        self.asked_options = False
-        """Whether a value was taken from its own options."""
+        self.asked: set[str] = set()
+        """Its own options that a value was taken from."""
+        self.decided: set[str] = set()
+        """Those of them that decide branches."""
+        self._now: set[str] = set()
         self._left, self._left_in_all, self._left_named = _MOST_STEPS, _MOST_STEPS_IN_ALL, _MOST_NAMED
         self.nodes = tuple(ast.walk(tree))
         """All of it, walked through once."""
@@ -498,6 +503,7 @@ class Script:
         if isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__":
             return True
         found = self.read(test, scope)
+        self.decided |= found.options
         return None if found.why is not None else bool(found.value)
 
     def _call(self, node: ast.Call, scope: Scope, condition: str | None) -> Call:
@@ -554,8 +560,9 @@ class Script:
 
     def read(self, node: ast.expr, scope: Scope) -> Given:
         """Return the literal an expression is, or why it is none."""
+        self._now = set()
         try:
-            return Given(self._value(node, scope, 0), node.lineno)
+            return Given(self._value(node, scope, 0), node.lineno, options=frozenset(self._now))
         except NoLiteralError:
             names = self._names(node, scope)
             words = words_of(node) if self._left_named > 0 else "an expression"
@@ -632,8 +639,13 @@ class Script:
         """Return what an option of the script's own holds, or an expression that asks literals which it is."""
         match node:
             case ast.Attribute(value=ast.Name(id=owner), attr=name) if self.options and self._is_option(owner, name):
-                self.asked_options = True
+                self.asked.add(name)
+                self._now.add(name)
                 return self.options.values[name]
+            case ast.Subscript(value=inner, slice=ast.Constant(value=str(key))):
+                mapping = self._value(inner, scope, depth + 1)
+                if isinstance(mapping, dict) and key in mapping:
+                    return mapping[key]
             case ast.Call(func=ast.Name(id="len"), args=[inner], keywords=[]):
                 measured = self._value(inner, scope, depth + 1)
                 if isinstance(measured, str | list | dict):

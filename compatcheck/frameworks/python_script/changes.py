@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 ADAPTERS = frozenset({
     "training.peft", "training.lora_rank", "training.lora_dropout", "training.lora_target_modules",
-    "training.lora_target_parameters", "training.lora_modules_to_save",
+    "training.lora_exclude_modules", "training.lora_target_parameters", "training.lora_modules_to_save",
     "model.trainable_parameters",
 })  # fmt: skip
 NOTHING = frozenset[str]()
@@ -75,6 +75,11 @@ _OVERRIDDEN: Mapping[str, frozenset[str]] = {
         ("optimizer", "create_optimizer", "create_optimizer_and_scheduler", "get_optimizer_cls_and_kwargs"), OF_OPTIMIZER
     ),
     **dict.fromkeys(("compute_loss", "training_step"), KERNELS | OF_STEP),
+    **dict.fromkeys(
+        ("_compute_loss", "_forward", "_generate_and_score_completions", "_get_per_token_logps",
+         "_get_per_token_logps_and_entropies", "_prepare_inputs", "concatenated_forward", "get_batch_loss_metrics"),
+        KERNELS | OF_STEP,
+    ),
     "compute_loss_func": KERNELS,
     **dict.fromkeys(("model", "model_wrapped", "_inner_training_loop"), OF_MODEL | OF_OPTIMIZER),
     **dict.fromkeys(
@@ -84,7 +89,7 @@ _OVERRIDDEN: Mapping[str, frozenset[str]] = {
 }  # fmt: skip
 """Attributes and methods of a Trainer that decide something where they are set or defined anew.
 
-Source: transformers 4.51.3 trainer.py.
+Source: transformers 4.51.3 trainer.py; trl 0.17.0 and 0.24.0 grpo_trainer.py, dpo_trainer.py.
 """
 _NESTED = 3
 """Lists of callbacks in one another."""
@@ -93,7 +98,8 @@ _TRAINER_ASKS = (
     "num_", "floating", "hyperparameter_search", "init_hf_repo", "store_flos", "_save", "_load", "accelerator",
 )  # fmt: skip
 _LOOKS = re.compile(
-    r"^_?(?:is_|has_|num_|print|show|count|log|save|report|check|test|plot|describe|dump|evaluate|predict|summary|summarize|visual)"
+    r"^_?(?:is_|has_|num_|print|show|count|log|save|report|check|test|plot|describe|dump|evaluate|predict|summary|summarize|visual"
+    r"|set_verbosity|(?:debug|info|warning|error|exception|critical)$)"
 )
 """How functions begin that look at what they are given."""
 _MAKES = ("get_", "load_", "build_", "make_", "create_", "init")

@@ -73,6 +73,14 @@ def compare(operator: ast.cmpop, left: object, right: object) -> bool:
             return left in right
         case ast.NotIn() if isinstance(right, list) or (isinstance(left, str) and isinstance(right, str)):
             return left not in right
+        case ast.Gt() if isinstance(left, int | float) and isinstance(right, int | float):
+            return left > right
+        case ast.GtE() if isinstance(left, int | float) and isinstance(right, int | float):
+            return left >= right
+        case ast.Lt() if isinstance(left, int | float) and isinstance(right, int | float):
+            return left < right
+        case ast.LtE() if isinstance(left, int | float) and isinstance(right, int | float):
+            return left <= right
     raise NoLiteralError
 
 

@@ -46,7 +46,7 @@ ARGUMENTS = {"TrainingArguments", "Seq2SeqTrainingArguments", *TRL_CONFIGS}
 TRAINERS = {"Trainer", "Seq2SeqTrainer", *TRL_TRAINERS}
 _LORA = {
     "r": "lora_r", "lora_dropout": "lora_dropout", "target_modules": "lora_target_modules",
-    "target_parameters": "lora_target_parameters", "use_dora": "use_dora",
+    "target_parameters": "lora_target_parameters", "exclude_modules": "lora_exclude_modules", "use_dora": "use_dora",
     "modules_to_save": "lora_modules_to_save", "lora_alpha": "lora_alpha", "use_rslora": "use_rslora",
 }  # fmt: skip
 """Keywords of LoraConfig and the names they have as script arguments."""
@@ -129,6 +129,17 @@ HEADS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnsw
 """Ends of names of classes that end in a few labels and not in the vocabulary."""
 
 
+class Made:
+    """What a script makes itself, which counts where a loop of its own trains with it."""
+
+    def __init__(self) -> None:
+        self.loads: list[int] = []
+        """Lines in which a whole model is loaded, whatever is decided before."""
+        self.engines: list[Call] = []
+        """Calls that start an engine of vLLM."""
+        self.optimizers: list[Call] = []
+
+
 class Findings:
     """What the calls of one script say, gathered by key."""
 
@@ -154,6 +165,11 @@ class Findings:
         self.documents: list[Document] = []
         self.skipped: list[Skipped] = []
         self.deepspeed: Given | None = None
+        self.deepspeed_open: list[tuple[str, Given]] = []
+        """Keys of a configuration that is written out in the script, where their values are no literals."""
+        self.made = Made()
+        self.asked: set[str] = set()
+        """Options of the script's own that are among what is read."""
         self.models: dict[str, Given] = {}
         self.causal: Given | None = None
         """The model that is loaded with a head for causal language modelling."""
@@ -199,6 +215,7 @@ class Findings:
     def take(self, key: str, given: Given, call: Call | None = None, into: dict[str, Given] | None = None) -> None:
         """Take one keyword; a second call that says otherwise, or a branch nobody can decide, makes it unknown."""
         values = self.values if into is None else into
+        self.asked |= given.options
         if call is not None and call.condition is not None and given.why is None:
             given = given._replace(why=f"is set only if {call.condition}")
         known = values.get(key)
@@ -269,9 +286,20 @@ def _take_named(call: Call, found: Findings) -> None:
         return
     if take is not None and (base in found.objects.known or base in found.objects.trainers):
         found.calls.update(dict.fromkeys(_TAKEN.get(base, ()), call.line))
+        found.asked.update(*(one.options for one in (*call.positional, *call.keywords.values())))
         take(call._replace(name=base), found)
-    elif found.objects.is_unread_trainer(call.name):
+    elif found.objects.is_unread_trainer(call.name, call.node.func):
         found.foreign.setdefault(call.name, call.line)
+        _take_foreign_arguments(call, found)
+
+
+def _take_foreign_arguments(call: Call, found: Findings) -> None:
+    """Leave open what a trainer of the project's own is given by arguments of a class that was not read either."""
+    given = next((word.value for word in call.node.keywords if word.arg == "args"), None)
+    made = None if given is None else _find(given, call)
+    if given is not None and isinstance(made, ast.Call) and found.objects.kind(given, call.scope) is None:
+        why = f"gives {call.name} arguments of {dotted_name(made.func) or 'a class'}, which was not read"
+        found.gaps.append(Gap(found.source._replace(line=call.line), why))
 
 
 def _take_arguments(call: Call, found: Findings) -> None:
@@ -477,7 +505,7 @@ def _targets_of(call: Call) -> Given:
 def _take_model(call: Call, found: Findings) -> None:
     if "Peft" in call.owner:
         found.open(call, ADAPTERS, "loads adapters, whose configuration lies beside them")
-    if not is_whole_model(call.owner):
+    if not is_whole_model(call.owner) or _is_teacher(call, found.objects.script.tree):
         return
     if "LigerKernel" in call.owner:
         found.open(call, KERNELS, "loads a model whose loss and layers are Liger's where it knows the type")
@@ -488,6 +516,7 @@ def _take_model(call: Call, found: Findings) -> None:
         if found.own_model is None and found.objects.is_of_project(owner):
             found.own_model = call.owner.rpartition(".")[2], call.line
         found.models.setdefault(str(name.value) if name.why is None else "", name)
+        found.made.loads += [call.line] if call.condition is None else []
         found.causal = name if call.owner.endswith("ForCausalLM") else found.causal
         found.heads.setdefault(call.owner.endswith(HEADS), call.line)
     if len(found.models) > 1:
@@ -504,6 +533,18 @@ def _take_model(call: Call, found: Findings) -> None:
         _take_left_out(call, found)
     if not call.is_open and not _NAMES_ATTENTION.search(ast.unparse(found.objects.script.tree)):
         found.of_code.add("attn_implementation")  # whatever a command says, for nobody hands it on
+
+
+def _is_teacher(call: Call, tree: ast.AST) -> bool:
+    """Tell whether a model is loaded into a name that is handed on as ``teacher_model`` alone: it is not the one that trains."""
+    handed: dict[str, set[str | None]] = {}
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and isinstance(node.value, ast.Name):
+            handed.setdefault(node.value.id, set()).add(node.arg)
+        elif isinstance(node, ast.Assign) and node.value is call.node:
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return bool(names) and all(handed.get(name) == {"teacher_model"} for name in names)
 
 
 def _take_left_out(call: Call, found: Findings) -> None:
@@ -669,11 +710,78 @@ def _take_compile(call: Call, found: Findings) -> None:
 def _take_initialize(call: Call, found: Findings) -> None:
     if call.owner.split(".")[0] != "deepspeed":
         return
-    config = call.keywords.get("config") or call.keywords.get("config_params")
-    if config is not None:
-        _take_deepspeed(config, call, found)
-    else:
+    if found.deepspeed is not None and not {"optimizer", "model_parameters"} & call.keywords.keys():
+        return  # a model that is only run forward
+    key = next((key for key in ("config", "config_params") if key in call.keywords), None)
+    if key is None:
         found.unresolved.append(Unresolved("training.zero_stage", "deepspeed.initialize", "stands in its arguments"))
+        return
+    config = call.keywords[key]
+    held = _take_written(call.written[key], call, found) if config.why is not None else None
+    _take_deepspeed(config if held is None else Given(held, config.line), call, found)
+
+
+def _take_written(value: ast.expr, call: Call, found: Findings, outer: str = "") -> dict[str, object] | None:
+    """Return what a mapping that is written out holds in literals, and note the rest; None where it may hold anything."""
+    script = found.objects.script
+    entries = script.entries(value, call.scope) if outer.count(".") < _SECTIONS else None
+    if entries is None:
+        return None
+    held: dict[str, object] = {}
+    for key, one in entries.items():
+        given = script.read(one, call.scope)
+        inner = None if given.why is None else _take_written(one, call, found, f"{outer}{key}.")
+        if given.why is None or inner is not None:
+            held[key] = given.value if inner is None else inner
+        else:
+            found.deepspeed_open.append((f"{outer}{key}", given))
+    return held
+
+
+_SECTIONS = 4
+"""Sections in one another that a configuration of DeepSpeed has."""
+
+
+def _take_llm(call: Call, found: Findings) -> None:
+    """Take an engine of vLLM that a script starts: ``LLM(model=…)``."""
+    if (found.objects.path(call.node.func) or "").startswith("vllm."):
+        found.made.engines.append(call)
+
+
+def _take_optimizer(call: Call, found: Findings) -> None:
+    """Take an optimizer that a loop makes itself."""
+    if (found.objects.path(call.node.func) or "").startswith(("torch.optim", "bitsandbytes", "transformers")):
+        found.made.optimizers.append(call)
+
+
+def take_made(found: Findings) -> None:
+    """Take the optimizer of a loop of one's own and the engine that it starts beside, where each is made once."""
+    for call in found.made.optimizers:  # which may be made anew on the way
+        found.state("training.optimizer", call.name, _OPTIMIZERS[call.name], call)
+    if len(found.made.loads) > 1:
+        lines = ", ".join(map(str, found.made.loads))
+        found.unresolved.append(
+            Unresolved("training.reference_model", _LOADED, f"is not told: models are loaded in lines {lines}")
+        )
+    for call in found.made.engines[:1]:
+        found.state("rollout.engine", call.name, "vllm", call)
+        found.unresolved.append(Unresolved("rollout.colocated", call.name, "is not told: its device is the script's"))
+        for key, (fact, left_out) in _OF_ENGINE.items():
+            given = call.keywords.get(key)
+            if given is not None and given.why is not None:
+                found.unresolved.append(Unresolved(fact, key, given.why))
+            elif given is not None or (left_out is not None and not call.is_open):
+                found.state(fact, key if given is not None else call.name, given.value if given else left_out, call)
+
+
+_OF_ENGINE: dict[str, tuple[str, object]] = {
+    "gpu_memory_utilization": ("rollout.gpu_memory_utilization", None),  # its default differs between releases
+    "tensor_parallel_size": ("rollout.tensor_parallel", 1),
+    "max_model_len": ("rollout.max_model_len", None),
+    "enforce_eager": ("rollout.enforce_eager", False),
+    "enable_sleep_mode": ("rollout.sleep_mode", False),
+}
+"""Arguments of vLLM's engine, with what they state, and what they are where they are left out (vllm 0.6.3 to 0.11.0 LLM)."""
 
 
 def _take_accelerator(call: Call, found: Findings) -> None:
@@ -716,6 +824,8 @@ TAKERS: dict[str, Callable[[Call, Findings], None]] = {
     "compile": _take_compile,
     "initialize": _take_initialize,
     "Accelerator": _take_accelerator,
+    "LLM": _take_llm,
+    **dict.fromkeys(_OPTIMIZERS, _take_optimizer),
     "DeepSpeedPlugin": _take_deepspeed_plugin,
     "FullyShardedDataParallelPlugin": _take_fsdp_plugin,
 }

@@ -393,9 +393,15 @@ class Objects:
         names = [dotted_name(one) for one in chosen if isinstance(one, ast.Name | ast.Attribute)]
         return tuple(dict.fromkeys(one.rpartition(".")[2] for one in names)) if len(names) == len(chosen) else ()
 
-    def is_unread_trainer(self, name: str) -> bool:
-        """Tell whether a name is that of a trainer from no package that is known by name, which does more than its base."""
-        path = self.imports.get(name) if name.endswith(_TRAINER) and name not in self.trainers else None
+    def is_unread_trainer(self, name: str, func: ast.expr | None = None) -> bool:
+        """Tell whether a name is that of a trainer from no package that is known by name, which does more than its base.
+
+        Args:
+            name: of the class.
+            func: what is called, where that is written out: ``own_trainers.OwnTrainer``.
+        """
+        path = self.imports.get(name) or (self.path(func) if isinstance(func, ast.Attribute) else None)
+        path = path if name.endswith(_TRAINER) and name not in self.trainers else None
         return path is not None and not is_of_trainers(path) and not is_well_known(path)
 
     def leaves_alone(self, func: ast.AST, scope: Scope, depth: int = 0) -> bool:

@@ -153,8 +153,19 @@ def _filled_from_a_file(nodes: Iterable[ast.AST]) -> Iterator[int]:
 
 
 def _is_plain(node: ast.ClassDef) -> bool:
-    """Tell whether the fields of a class hold what a parser gives them."""
-    return not any(isinstance(one, ast.FunctionDef) and one.name in {"__init__", "__post_init__"} for one in node.body)
+    """Tell whether the fields of a class hold what a parser gives them, whatever is done when they are filled."""
+    made = [one for one in node.body if isinstance(one, ast.FunctionDef) and one.name in {"__init__", "__post_init__"}]
+    return not any(one.name == "__init__" or _hands_on_self(one) for one in made)
+
+
+def _hands_on_self(function: ast.FunctionDef) -> bool:
+    """Tell whether a method may set a field of its object: it does anything else with it than to look at attributes."""
+    nodes = list(ast.walk(function))
+    looked = {id(one.value) for one in nodes if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Load)}
+    calls = (dotted_name(one.func) for one in nodes if isinstance(one, ast.Call))
+    return any(name.startswith(("self.", "super")) for name in calls) or any(
+        isinstance(one, ast.Name) and one.id == "self" and id(one) not in looked for one in nodes
+    )
 
 
 def _fill(argument: Any, annotation: str) -> object:  # noqa: ANN401 (of a command line)

@@ -59,7 +59,7 @@ def find_imported(path: str, files: Files) -> Iterator[ast.Module]:
     pending, seen = [path], {files.resolve(path)}
     while pending:
         of = pending.pop(0)
-        tree = _parse(of, files)
+        tree = parse_module(of, files)
         if tree is None:
             continue
         yield tree
@@ -119,7 +119,7 @@ def _find(
             module = ".".join(filter(None, (module, item.name))) if owner else module
             is_followed = module.strip(".") and module.partition(".")[0] not in OF_TRAINERS and depth < _MOST_FILES
             file = find_module(path, module, files) if is_followed else None
-            other = None if file is None else _parse(file, files)
+            other = None if file is None else parse_module(file, files)
             wanted = last if owner else item.name
             return wanted if file is None or other is None else _find(wanted, other, file, files, depth + 1)
     return last
@@ -132,7 +132,8 @@ def _statements(tree: ast.Module) -> Iterable[ast.stmt]:
         yield from getattr(node, "body", ()) if isinstance(node, ast.Try | ast.If) else ()
 
 
-def _parse(path: str, files: Files) -> ast.Module | None:
+def parse_module(path: str, files: Files) -> ast.Module | None:
+    """Parse a module of a project; None where it cannot be."""
     try:
         return _parse_text(read_text(path, files), path)
     except (InputError, RecursionError):

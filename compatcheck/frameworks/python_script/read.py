@@ -36,6 +36,7 @@ from compatcheck.frameworks.python_script.changes import (
     Change,
     Changes,
 )
+from compatcheck.frameworks.python_script.constants import with_constants
 from compatcheck.frameworks.python_script.handed_on import HandedOn, find_handed_on, parse_started
 from compatcheck.frameworks.python_script.meanings import (
     ARGUMENTS,
@@ -45,6 +46,7 @@ from compatcheck.frameworks.python_script.meanings import (
     Findings,
     of_loading,
     take_call,
+    take_made,
 )
 from compatcheck.frameworks.python_script.nodes import PARSERS, defaults_of, dotted_name
 from compatcheck.frameworks.python_script.notebook import read_source
@@ -85,7 +87,8 @@ _UNREAD_OF_UNSLOTH = frozenset({
 """What Unsloth decides whatever TRL's arguments say, in ways nobody put down: it removes padding by itself from 2025.12 on."""
 
 
-_OF_TRAINER = ADAPTERS | DTYPES | KERNELS | OF_STEP | {"model.use_cache", "training.reference_model"}
+_LENGTHS = frozenset({"training.max_prompt_length", "training.max_response_length", "training.sequence_length"})
+_OF_TRAINER = ADAPTERS | DTYPES | KERNELS | OF_STEP | _LENGTHS | {"model.use_cache", "training.reference_model"}
 """What a trainer decides beside what the Trainer that it is built upon does with its arguments."""
 STANDBY = "UNSLOTH_VLLM_STANDBY"
 _STARTS = re.compile(
@@ -102,9 +105,10 @@ _TRAINS = re.compile(
 _LOOPS = re.compile(rb"\.backward\(")
 """What a loop of its own has beside."""
 _MAKES_TRAINER = re.compile(
-    r"^[ \t]*from[ \t]+(?!trl\b|transformers\b|unsloth\b)[\w.]+[ \t]+import\b[^\n]*(?:\w+Trainer\b|\()", re.MULTILINE
+    r"^[ \t]*from[ \t]+(?!trl\b|transformers\b|unsloth\b)[\w.]+[ \t]+import\b[^\n]*(?:\w+Trainer\b|\(|\b[A-Z][A-Z_]+\b)",
+    re.MULTILINE,
 )
-"""What a script has that may take a trainer from a module of its project."""
+"""What a script has that may take a trainer or a constant from a module of its project."""
 _KEPT = 1 << 16
 """The longest text, in characters, whose parsed form is kept: it takes a hundred times as much."""
 
@@ -213,7 +217,7 @@ def _parse(
 ) -> tuple[Script, Objects]:
     text = read_source(path, files)
     if passed or len(text) > _KEPT or (launched and passed is not None) or _MAKES_TRAINER.search(text):
-        tree = parse_script(text, path)
+        tree = with_constants(parse_script(text, path), path, files)
         classes, trainers = find_parsed_classes(tree, path, files), find_trainer_classes(tree, path, files)
         return _read_tree(tree, passed, launched=launched, classes=classes, trainers=trainers)
     return _parse_text(text, path, told=passed is not None)
@@ -271,7 +275,8 @@ def _read(
     documents = tuple(_documents(found, script, launched=launched))
     if not launched and not PARSERS.isdisjoint(script.names()):
         return documents  # nobody knows what the command says
-    return (*documents, *_own_defaults(script, objects, path, files))
+    own = _own_defaults(script, objects, path, files)
+    return (*documents, *(map(_without_lengths, own) if found.foreign and not found.trainers else own))
 
 
 def _find(path: str, script: Script, objects: Objects, *, launched: bool) -> Findings:
@@ -299,6 +304,8 @@ def _find(path: str, script: Script, objects: Objects, *, launched: bool) -> Fin
             found.set(one.name, given, one.value, one)
     if found.makes_optimizer:
         found.values.pop("optim", None)
+    if not (found.trainers or found.foreign or found.has_arguments or found.is_empty) and _has_loop(script):
+        take_made(found)
     found.changes += [*Changes(objects).find(), *_of_unsloth(found)]
     _take_standby(found)
     adapters = found.values.get("use_peft")
@@ -310,7 +317,7 @@ def _find(path: str, script: Script, objects: Objects, *, launched: bool) -> Fin
         Gap(source._replace(line=one.line), one.why, facts=one.facts, anew=one.surely)
         for one in dict.fromkeys(sorted(found.changes, key=lambda change: change.line))
     ]
-    if script.options is not None and script.asked_options and not launched:
+    if script.options is not None and script.asked and not launched:
         why = f"parses options of its own; {TAKEN_AS_EMPTY}"
         found.gaps.append(Gap(source._replace(line=script.options.line), why, assumed=True))
     return found
@@ -361,6 +368,13 @@ def _own_defaults(script: Script, objects: Objects, path: str, files: Files) -> 
                 of = script if file == path else _parse(file, files)[0]
                 yield from _defaults_in(node, base, of, Source(file), unused, replaced)
                 replaced.update(name for name, _ in defaults_of(node))
+
+
+def _without_lengths(document: Document) -> Document:
+    """Take lengths for no more than a guess: a trainer of the project's own, which was not read, may cut nothing by them."""
+    lengths = tuple(one for one in document.statements if one.fact in _LENGTHS)
+    kept = tuple(one for one in document.statements if one not in lengths)
+    return document._replace(statements=kept, doubtful=(*document.doubtful, *lengths))
 
 
 class _Unused:
@@ -461,6 +475,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         (model,) = found.models.values()
         found.lines[_NO_ADAPTERS] = model.line
         statements.append(Statement("training.peft", _NO_ADAPTERS, None))
+    asked = script.names() if is_trainer or from_command else found.asked | script.decided
     yield main._replace(
         reader=reader,
         source=found.source,
@@ -479,7 +494,8 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
             **{key: meanings for key, meanings in main.table.items() if _is_taken(key, meanings, found)},
             **(of_loading(found) if found.of_loading else {}),
         },
-        own_options=frozenset(script.options.values.keys() & script.names() if script.options and launched else ()),
+        own_options=frozenset(script.options.values.keys() & asked if script.options and launched else ()),
+        own_loop=launched and not (is_trainer or found.foreign or from_command) and _has_loop(script),
     )
     for document in (*translated[1:], *found.documents):
         stands = tuple(one for one in document.statements if not _may_be_replaced(one, found))
@@ -499,6 +515,12 @@ def _tell_of_run(found: Findings, script: Script) -> Iterator[Statement]:
         yield Statement("run.adapters_through_model", own_adapter.name, value=True)
     elif found.trainers and not (found.unread or found.foreign or found.own_model) and names_none(script):
         yield Statement("run.adapters_through_model", _NO_OWN_ADAPTERS, value=False)
+
+
+def _has_loop(script: Script) -> bool:
+    """Tell whether a script computes gradients itself, or prepares its model for that: ``accelerator.backward(loss)``."""
+    ends = (".backward", "accelerator.prepare")
+    return any(isinstance(node, ast.Call) and dotted_name(node.func).endswith(ends) for node in script.nodes)
 
 
 _GIVES_GRADIENTS = {"enable_input_require_grads", "make_inputs_require_grad", "make_inputs_require_grads"}
@@ -629,6 +651,9 @@ def _deepspeed_reference(found: Findings) -> Iterator[tuple[str, str, str]]:
     elif isinstance(given.value, dict):
         try:
             found.documents.append(deepspeed.read_section(given.value, found.source.path, "deepspeed."))
+            for key, one in found.deepspeed_open:
+                facts = (meaning.fact for meaning in deepspeed.TABLE.get(key, ()))
+                found.unresolved += [Unresolved(fact, f"deepspeed.{key}", str(one.why)) for fact in facts]
         except InputError as error:
             found.skipped.append(Skipped(found.source._replace(key="deepspeed"), error.message, error.hint))
 

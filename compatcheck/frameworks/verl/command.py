@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from compatcheck.core.document import BENEATH, LEFT_OUT, Document, Gap, Statement
+from compatcheck.core.document import BENEATH, CODE, LEFT_OUT, Document, Gap, Statement
 from compatcheck.frameworks.conversions import opens
 from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Table
 from compatcheck.frameworks.launch.arguments import (
@@ -89,6 +89,8 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
         names = (f"_generated_{base}", base)  # the former from 0.5 on
         files = (f"{folder}verl/trainer/config/{name}.yaml" for folder in ("", *_VENDORED) for name in names)
         references = tuple((BENEATH, file, "--config-name") for file in files)
+    if kind == "rl":
+        references += tuple((CODE, folder + launch.file, "(program)") for folder in ("", *_VENDORED))
     composed = () if any(one[0] == "config" for one in references) else _compositions(overrides, launch, kind)
     gaps = (*composed, *_choices(overrides, launch), *_left_to_engine(overrides, launch))
     further = FurtherContent(known, references, skipped, overrides.unknown, gaps)

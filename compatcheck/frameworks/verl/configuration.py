@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from compatcheck.core.document import BENEATH, DEFAULTS, LEFT_OUT, Document, Gap, Statement, enclosing_keys
 from compatcheck.core.source import Source
 from compatcheck.frameworks.composition import merge_options, retell, retell_counted
-from compatcheck.frameworks.conversions import LEAVE, kernel, opens
+from compatcheck.frameworks.conversions import LEAVE, kernel, opens, state_nothing
 from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Names, Table
 from compatcheck.frameworks.launch.arguments import (
     OptionMeanings,
@@ -259,6 +259,11 @@ def table_for(options: Mapping[str, Argument], base: str) -> tuple[Table, dict[s
         else:  # what it decides is open with it
             table[decider] = (*table.get(decider, ()), *table[counted[0]])
         table.update(dict.fromkeys(counted, SILENT))
+    for key, fact, role in (
+        (_MINI, "training.global_batch_size", ACTOR),
+        (_PROMPTS, "rollout.global_batch_size", None),
+    ):
+        table[key] = (Key(fact, state_nothing, role),)  # open with it; `infer` says what it is with others
     for section in (_A, "critic."):
         settle_offload(table, options, section, section + "megatron.optimizer_offload")
     for key in options.keys() & table.keys():
@@ -411,16 +416,25 @@ def infer(
         yield Statement("training.peft", "(only run forward)", None, role)
     yield from _left_out_of_inference(options)
     yield from _left_out_tokens(options, (*roles, *frozen))
+    yield from _infer_batches(options)
+
+
+def _infer_batches(options: Mapping[str, Argument]) -> Iterator[Statement]:
+    """Say how many sequences a step and a rollout have, and how long a first prompt may be that nothing cuts."""
     sequences = _per_step(options)
     once = tuple(key for key in (_R + "n", _R + "n_agent") if key not in options)
+    start, prompt = "data.max_start_length", value_of(options, "data.max_prompt_length")
+    if tell_fork(options) == "search-r1" and start not in options and isinstance(prompt, int):
+        yield Statement("training.max_start_length", f"{start}{LEFT_OUT}", prompt)  # all that a prompt may be
     if sequences:
-        yield Statement("training.global_batch_size", _A + "ppo_mini_batch_size", sequences, ACTOR, once)
+        yield Statement("training.global_batch_size", _MINI, sequences, ACTOR, once)
         if has_critic(options) and "critic.ppo_mini_batch_size" not in options:
             key = "critic.ppo_mini_batch_size (left out)"
             yield Statement("training.global_batch_size", key, sequences, CRITIC, once)
-    generated = _generated(options)
+    prompts = _GENERATED_PROMPTS if _GENERATED_PROMPTS in options else _PROMPTS
+    generated = _generated(options, prompts)
     if generated:  # 0 where prompts stream to the trainer: recipe/fully_async_policy
-        yield Statement("rollout.global_batch_size", "data.train_batch_size", generated, None, once)
+        yield Statement("rollout.global_batch_size", prompts, generated, None, once)
 
 
 def _left_out_tokens(options: Mapping[str, Argument], roles: Container[str]) -> Iterator[Statement]:
@@ -447,17 +461,23 @@ def _per_step(options: Mapping[str, Argument]) -> int | None:
     ``ppo_mini_batch_size`` counts prompts and is multiplied by ``rollout.n`` (``fsdp_workers.py``); a batch holds
     ``data.train_batch_size`` × n sequences, in Search-R1 × ``n_agent`` as well.
     """
-    mini, generated = value_of(options, _A + "ppo_mini_batch_size"), _generated(options)
+    mini, generated = value_of(options, _MINI), _generated(options)
     n = 1 if _R + "n" not in options else value_of(options, _R + "n")
     if not generated or not isinstance(mini, int) or not isinstance(n, int) or isinstance(mini, bool):
         return None
     return min(mini * n, generated)
 
 
-def _generated(options: Mapping[str, Argument]) -> int | None:
+_MINI = _A + "ppo_mini_batch_size"
+_PROMPTS, _GENERATED_PROMPTS = "data.train_batch_size", "data.gen_batch_size"
+"""Prompts of a batch, and those that are generated for at once where groups are filtered or the sampler draws others
+(``verl/trainer/ppo/ray_trainer.py`` of 0.4.0 to 0.7.0, recipe/dapo)."""
+
+
+def _generated(options: Mapping[str, Argument], prompts: str = _PROMPTS) -> int | None:
     """Count the completions of one batch over all ranks: prompts × ``rollout.n``, in Search-R1 × ``n_agent`` as well."""
     count = 1
-    for key, left_out in (("data.train_batch_size", None), (_R + "n", 1), (_R + "n_agent", 1)):
+    for key, left_out in ((prompts, None), (_R + "n", 1), (_R + "n_agent", 1)):
         value = left_out if key not in options else value_of(options, key)
         if not isinstance(value, int) or isinstance(value, bool):
             return None

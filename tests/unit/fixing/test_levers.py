@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from compatcheck.core.effects import CHANGES_TRAINING, OTHER_RELEASE
 from compatcheck.core.fix import VERSION
 from compatcheck.fixing.files import EditableFiles
 from compatcheck.fixing.levers import Levers, find_levers
@@ -52,6 +53,19 @@ def test_moves_that_a_remedy_advises_against_are_unsafe() -> None:
     moves = levers_of("deepspeed==0.16.4\n").changes["deepspeed"]
     assert all(one.kind == VERSION and one.why for one in moves)
     assert {one.why for one in moves if one.safe} == {"a newer release of the same series"}
+
+
+def test_an_older_release_costs_more_where_a_rule_knows_a_newer_one() -> None:
+    Path("requirements.txt").write_text("trl==1.9.2\n")
+    Path("facts.yaml").write_text(
+        "compatcheck: 1\nmodel: {from: llama-3-8b, load_dtype: bfloat16}\n"
+        "training: {framework: trl, trainer: sft, use_liger_kernel: false, sharding: none}\n"
+    )
+    stated = read("requirements.txt", "facts.yaml")
+    failing = [one for one in findings(stated) if one.rule_id == "trl/chunked-loss-casts-the-head-to-float32"]
+    moves = find_levers((stated,), failing, criteria().rules, EditableFiles((stated,)), None).changes["trl"]
+    assert {one.effect for one in moves if one.move.endswith("down")} == {CHANGES_TRAINING}
+    assert {one.effect for one in moves if one.move == "minor"} == {OTHER_RELEASE}
 
 
 def test_what_no_index_has_is_left_alone() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compatcheck.frameworks.conversions import LEAVE
+from compatcheck.frameworks.conversions import LEAVE, OPEN
 from compatcheck.frameworks.keys import Key, KeyTable, Names, Table, parse_key_file
 
 
@@ -41,7 +41,7 @@ def test_lines_are_keys_with_their_meanings() -> None:
 def test_words_of_the_file_may_follow_the_lines_that_use_them() -> None:
     text = "strategy training.sharding sharding\nwords: sharding fsdp=fsdp\nwords: sharding fsdp2=fsdp mcore=megatron"
     assert [convert(text, word) for word in ("fsdp2", "FSDP", "mcore")] == ["fsdp", "fsdp", "megatron"]
-    assert convert(text, "ddp") is LEAVE
+    assert convert(text, "ddp") is OPEN
 
 
 @pytest.mark.parametrize(

@@ -349,3 +349,21 @@ def test_options_of_several_classes_may_be_joined(tmp_path: Path, more: str, tol
         entry.value for document in followed for entry in document.statements if entry.fact == "model.quantization"
     ]
     assert [one for one in stated if one is not None] == ([told] if told else [])
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("os.environ['PROJECT'] = self.project", True),
+        ("self.rows = 3", False),
+        ("self.names.append('q_proj')", False),
+        ("setattr(self, 'rows', 3)", False),
+        ("super().__post_init__()", False),
+    ],
+)
+def test_what_a_class_does_when_it_is_filled_may_leave_its_fields_alone(line: str, *, told: bool) -> None:
+    text = f"class A:\n    rows: int = 2\n    def __post_init__(self):\n        {line}\n"
+    text += "parser = HfArgumentParser((A,))\nargs, = parser.parse_args_into_dataclasses()\n"
+    found = find_own_options(tuple(ast.walk(ast.parse(text))), {}, launched=True)
+    assert found is not None
+    assert ("rows" in found.values) is told

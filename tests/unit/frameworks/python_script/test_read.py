@@ -455,3 +455,31 @@ def test_a_model_that_is_trained_as_it_is_loaded_has_no_adapters(tmp_path: Path,
     found = facts(read(tmp_path, PLAIN.format(model)))
     assert ("training.peft" in found) is told
     assert found.get("training.peft") is None
+
+
+TAUGHT = """
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+from trl import GKDConfig, GKDTrainer
+from peft import LoraConfig
+import torch
+
+model = AutoModelForCausalLM.from_pretrained(
+    "meta-llama/Llama-3.1-8B",
+    quantization_config=BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16),
+)
+teacher = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-32B", torch_dtype=torch.bfloat16)
+peft = LoraConfig(r=16, target_modules="all-linear", exclude_modules=["out_proj"])
+GKDTrainer(model=model, {}=teacher, args=GKDConfig(output_dir="o"), peft_config=peft).train()
+"""
+
+
+@pytest.mark.parametrize(("keyword", "told"), [("teacher_model", True), ("other", False)])
+def test_a_teacher_is_not_the_model_that_trains(tmp_path: Path, keyword: str, *, told: bool) -> None:
+    documents = read(tmp_path, TAUGHT.format(keyword))
+    assert ("model.name" in unresolved(documents)) is not told
+
+
+def test_excluded_modules_and_the_dtype_of_4_bit_products_are_read(tmp_path: Path) -> None:
+    found = facts(read(tmp_path, TAUGHT.format("teacher_model")))
+    assert found["training.lora_exclude_modules"] == ("out_proj",)
+    assert found["model.quantized_compute_dtype"] == "bfloat16"

@@ -54,6 +54,25 @@ def test_grpo_has_no_critic_and_ppo_has_one() -> None:
     assert ("model:critic", "m", "critic.model.path") in ppo.references
 
 
+def test_search_r1s_kin_that_cut_no_first_prompt_append_to_a_whole_one() -> None:
+    words = ("data.max_prompt_length=4096", "data.max_response_length=500", "do_search=true")
+    assert facts(read(*words))["training.max_start_length"] == 4096
+    assert "training.max_start_length" not in facts(read(*words[:2]))
+
+
+def test_what_is_generated_at_once_may_be_more_than_a_batch() -> None:
+    found = read("data.gen_batch_size=24", "data.train_batch_size=8", f"{A}ppo_mini_batch_size=8", f"{R}n=4")
+    assert facts(found)["rollout.global_batch_size"] == 96
+    assert facts(found, "actor")["training.global_batch_size"] == 32
+
+
+def test_batches_of_steps_that_nobody_can_tell_are_said() -> None:
+    found = read("data.train_batch_size=8", f"{A}ppo_mini_batch_size=$MINI", f"{R}n=4")
+    assert ("training.global_batch_size", f"{A}ppo_mini_batch_size") in {
+        (one.fact, one.key) for one in found.unresolved
+    }
+
+
 def test_a_teacher_scores_in_an_engine_of_its_own() -> None:
     section = "distillation.teacher_models.teacher_model."
     words = ("algorithm.adv_estimator=grpo", f"{R}name=vllm", f"{R}max_num_batched_tokens=4096")
