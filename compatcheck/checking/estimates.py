@@ -138,7 +138,8 @@ def _estimate_one(subject: Subject, criteria: Criteria, options: EstimateOptions
     model = None if options.model is None else redact(options.model)
     report = EstimateReport(describe_job(subject.roles, model) or subject.id, found)
     if not found.phases and (options.tracer is None or found.verdict.primary is not None):
-        return report._replace(walls=_find_bound(found, subject, variants, rules))
+        found, bound = _find_bound(found, subject, variants, rules)
+        return report._replace(estimate=found, walls=bound)
     if options.tracer is not None:
         report = _trace(report, subject, verdict.findings, rules, options.tracer)
     elif options.can_trace is not None and options.can_trace(subject, rules):
@@ -182,17 +183,21 @@ def _find_wall(name: str, subject: Subject, variants: Variants, rules: RuleSet, 
     return find_wall(name, subject.roles, price_with, curve=curve)
 
 
-def _find_bound(found: Estimate, subject: Subject, variants: Variants, rules: RuleSet) -> tuple[Wall, ...]:
-    """Find how long sequences may be where nobody states that and nothing else is missing."""
+def _find_bound(
+    found: Estimate, subject: Subject, variants: Variants, rules: RuleSet
+) -> tuple[Estimate, tuple[Wall, ...]]:
+    """Find how long sequences may be where nobody states that and nothing else is missing, else say what else is."""
     from compatcheck.resolution.resolve import resolve_with  # noqa: PLC0415 (only where the length is missing)
 
     fact = "training.sequence_length"
     if found.needs != (fact,):
-        return ()
+        return found, ()
     least = variants(resolve_with(subject, {fact: 1}, rules)).estimate
-    if least is None or not least.phases or least.verdict.limit_bytes is None:  # something else is missing then
-        return ()
-    return (_find_wall("sequence_length", subject, variants, rules, curve=False),)
+    if least is None or not least.phases:
+        return found._replace(needs=(fact, *(() if least is None else least.needs))), ()
+    if least.verdict.limit_bytes is None:
+        return found, ()
+    return found, (_find_wall("sequence_length", subject, variants, rules, curve=False),)
 
 
 def _supply(

@@ -82,7 +82,7 @@ def price(subject: Subject, findings: Iterable[Finding] = ()) -> Estimate:
     if not found.phases or not needs:
         said = (*found.assumptions, *_overruled(subject), *borrowed)
         found = lay_over(found._replace(assumptions=said), findings)
-        return _doubt(found, findings, subject)
+        return _retry(_doubt(found, findings, subject), findings, subject)
     return Estimate(found.method, (), Verdict("unknown", None, None), found.assumptions, (), tuple(needs))
 
 
@@ -133,6 +133,22 @@ def _doubt(found: Estimate, findings: Iterable[Finding], subject: Subject) -> Es
     return found._replace(
         verdict=found.verdict._replace(outcome="marginal", condition=found.verdict.condition or words)
     )
+
+
+def _retry(found: Estimate, findings: Iterable[Finding], subject: Subject) -> Estimate:
+    """Refuse no run whose trainer tries smaller batches where one does not fit (accelerate, find_executable_batch_size)."""
+    first = next(iter(subject.roles.values()))
+    retries = first.get("training.auto_find_batch_size")
+    if found.verdict.outcome != "does_not_fit" or retries is None or not retries.value:
+        return found
+    least = overlay(first, {"training.micro_batch_size": 1})
+    smallest = lay_over(
+        estimate_job({**subject.roles, next(iter(subject.roles)): least}, subject.environment), findings
+    )
+    if smallest.verdict.outcome == "does_not_fit":
+        return found
+    words = f"the trainer tries smaller batches (training.auto_find_batch_size); with one sequence: {range_text(smallest.needed)}"
+    return found._replace(verdict=found.verdict._replace(outcome="marginal", condition=words))
 
 
 _SIZES = frozenset({"training.micro_batch_size", "training.sequence_length"})

@@ -32,6 +32,12 @@ def label_beside(name: str, version: str | None, torch: str | None) -> str:
     return label if ours else label_of(version)
 
 
+def index_of(version: str | None) -> str | None:
+    """Return the index that has the build of a version; None where its label is none of PyTorch's."""
+    label = label_of(version)
+    return f"{_INDEX}{label}" if re.fullmatch(_LABEL, label) else None
+
+
 def write_install(pins: Mapping[str, str], others: Iterable[str] = (), tool: str = "pip install") -> str:
     """Write the command that installs releases, with the index that has their builds.
 

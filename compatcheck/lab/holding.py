@@ -88,6 +88,20 @@ def attribute(
     return found
 
 
+def measure_beside(
+    laboratory: Laboratory, before: str, after: str, tasks: Sequence[Task]
+) -> Sequence[Measurement] | None:
+    """Measure the older of two releases with the neighbours of the newer one: what a neighbour gives back hides nothing then.
+
+    Returns:
+        None where nothing else moved, or there is no such environment.
+    """
+    older, newer = laboratory.interpreter(before), laboratory.interpreter(after)
+    moved = find_moved(laboratory.package, older, newer)
+    environment = _hold(laboratory, before, newer, older, moved) if moved else None
+    return None if environment is None else laboratory.measure(before, tasks, environment=environment)
+
+
 def measure_held(
     laboratory: Laboratory,
     before: str,

@@ -18,6 +18,7 @@ from compatcheck.core.versions import parse_version
 from compatcheck.lab.drafts import write_drafts
 from compatcheck.lab.evidence.files import write_measurements, write_whole
 from compatcheck.lab.history import find_repository
+from compatcheck.lab.holding import measure_beside
 from compatcheck.lab.matrix import choose_rows
 from compatcheck.lab.measurement_files import read_measurements
 from compatcheck.lab.probes.probe import find_probe, probe_names
@@ -47,6 +48,8 @@ LEAST_GROWTH = 0.02
 """Share of a number by which it has to grow: tiny models differ by less in what no one would file."""
 LEAST_BYTES = 4096
 """Bytes by which it has to grow: less is what a run logs."""
+MOST_TRIES = 7
+"""Looks that try a release which cannot be installed: an index is back by then, a build that fails still does."""
 MOST_OLDER = 3
 """Releases that are tried in the place of one that nothing could be measured in."""
 
@@ -62,6 +65,8 @@ class Look:
     changes: tuple[SeriesChange, ...]
     """All that changed, attributed where it grew."""
     results: Mapping[str, Sequence[Measurement]]
+    known: tuple[str, ...] = ()
+    """The releases that there are from the one before to the new one, measured or not, oldest first."""
 
     @property
     def grown(self) -> tuple[SeriesChange, ...]:
@@ -88,9 +93,23 @@ class Look:
         """Whether the new release could be installed at all; the index may be away, or a disk full."""
         return any(one.device != "none" for one in self.results[self.after])
 
+    @property
+    def lost(self) -> list[Measurement]:
+        """What ran in the release before and does not in the new one."""
+        pairs = zip(self.results[self.before], self.results[self.after], strict=True)
+        return [after for before, after in pairs if before.succeeded and not after.succeeded]
+
+    @property
+    def reason(self) -> str:
+        """Why nothing could be compared."""
+        for version in (self.after, self.before):
+            if not any(one.succeeded for one in self.results[version]):
+                return f"{version}: {self.results[version][0].reason}"
+        return "no run can be measured in both"
+
 
 class State:
-    """The release of each package that was looked at last, in a file."""
+    """The release of each package that was looked at last, and those that could not be installed, in a file."""
 
     def __init__(self, path: str) -> None:
         """Read a file, if it is there.
@@ -100,40 +119,57 @@ class State:
         """
         self.path = path
         self.looked: dict[str, str] = {}
+        self.failed: dict[str, dict[str, int]] = {}
+        """Package → release that could not be installed → looks that tried."""
         if not os.path.exists(path):
             return
         data = parse_json(read_text(path), path)
         looked = data.get("looked") if isinstance(data, dict) else None
-        if not isinstance(looked, dict) or not all(
-            isinstance(one, str) and parse_version(one) for one in looked.values()
+        failed = data.get("failed", {}) if isinstance(data, dict) else None
+        if not (
+            isinstance(looked, dict)
+            and all(isinstance(one, str) and parse_version(one) for one in looked.values())
+            and isinstance(failed, dict)
+            and all(isinstance(one, dict) and all(type(n) is int for n in one.values()) for one in failed.values())
         ):
             message = "holds no state of `compatcheck watch`"
             raise InputError(message, source=Source(path), hint="name another file, or remove it")
-        self.looked = dict(looked)
+        self.looked, self.failed = dict(looked), dict(failed)
 
-    def keep(self, package: str, version: str) -> None:
-        """Note that a release was looked at, at once and whole."""
-        self.looked[package] = version
-        write_whole(self.path, json.dumps({"looked": self.looked}, indent=1, sort_keys=True) + "\n")
+    def again(self, package: str) -> list[str]:
+        """Return the releases that are tried once more."""
+        return [version for version, tries in self.failed.get(package, {}).items() if tries < MOST_TRIES]
+
+    def keep(self, package: str, version: str, axis: Axis, *, installed: bool) -> None:
+        """Note that a release was looked at, or could not be installed, at once and whole."""
+        looked, failed = self.looked.get(package), self.failed.setdefault(package, {})
+        if looked is None or _is_after(axis, version, looked):
+            self.looked[package] = version
+        tries = failed.pop(version, 0)
+        if not installed:
+            failed[version] = tries + 1
+        data = {"looked": self.looked, "failed": {name: one for name, one in self.failed.items() if one}}
+        write_whole(self.path, json.dumps(data, indent=1, sort_keys=True) + "\n")
 
 
-def choose_pairs(axis: Axis, looked: str | None, since: str | None) -> list[tuple[str, str]]:
-    """Return each new release after the one before it; with nothing looked at, those since a day, or the newest one.
+def choose_pairs(axis: Axis, looked: str | None, since: str | None, again: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """Return each new release after the one before it, in the order of their days.
 
     Args:
         axis: the releases of a package, oldest first.
-        looked: the one that was looked at last.
+        looked: the one that was looked at last; with none those since a day are new, or the newest one.
         since: ISO date, where none was.
+        again: releases that are tried once more.
     """
     pairs = list(zip(axis.names, axis.names[1:], strict=False))
     if looked is not None:
-        return sorted(
-            (pair for pair in pairs if _is_after(axis, pair[1], looked)),
-            key=lambda pair: axis.dates.get(pair[1], "9999"),
-        )
-    if since is not None:
-        return [pair for pair in pairs if axis.dates.get(pair[1], "") >= since]
-    return pairs[-1:]
+        new = {pair for pair in pairs if _is_after(axis, pair[1], looked)}
+    elif since is not None:
+        new = {pair for pair in pairs if axis.dates.get(pair[1], "") >= since}
+    else:
+        new = set(pairs[-1:])
+    new |= {pair for pair in pairs if pair[1] in again}
+    return sorted(new, key=lambda pair: (axis.dates.get(pair[1], "9999"), Version(pair[1])))
 
 
 def _is_after(axis: Axis, version: str, other: str) -> bool:
@@ -177,12 +213,14 @@ def look(laboratory: Laboratory, pair: tuple[str, str], tasks: Sequence[Task], o
             break
         before = version
         results = {version: laboratory.measure(version, tasks), **results}
-    series = collect_series(tasks, results, every_metric=False)
+    series = collect_series(tasks, _hold_neighbours(laboratory, before, after, tasks, results), every_metric=False)
     changes = find_changes(series)
     grown = [change for change in changes if is_growth(change)]
     attributed = attribute_changes(grown, tasks, laboratory)
     replaced = {id(change): found for change, found in zip(grown, attributed, strict=True)}
+    released = (*older, *(version for version in pair if version not in older))
     return Look(
+        known=tuple(released[released.index(before) :]),
         package=laboratory.package,
         before=before,
         after=after,
@@ -190,6 +228,17 @@ def look(laboratory: Laboratory, pair: tuple[str, str], tasks: Sequence[Task], o
         changes=tuple(replaced.get(id(change), change) for change in changes),
         results=results,
     )
+
+
+def _hold_neighbours(
+    laboratory: Laboratory, before: str, after: str, tasks: Sequence[Task], results: Mapping[str, Sequence[Measurement]]
+) -> dict[str, list[Measurement]]:
+    """Return both sides beside the packages of the new release, as far as the one before runs beside them."""
+    sides = {version: list(results[version]) for version in (before, after)}
+    if all(any(one.device != "none" for one in several) for several in sides.values()):
+        held = measure_beside(laboratory, before, after, tasks) or sides[before]
+        sides[before] = [one if one.succeeded else own for one, own in zip(held, sides[before], strict=True)]
+    return sides
 
 
 def is_growth(change: SeriesChange) -> bool:
@@ -220,7 +269,7 @@ def write_look(found: Look, directory: str, tasks: Sequence[Task], laboratory: L
         if several:
             write_measurements(str(path), several)
     if found.grown:
-        paths += write_drafts(directory, found.package, found.grown, found.results, (found.before, found.after))
+        paths += write_drafts(directory, found.package, found.grown, found.results, found.known)
         page = folder / "reports" / f"{name}.md"
         write_whole(str(page), _report(found, tasks, laboratory))
         paths.append(str(page))
@@ -273,4 +322,5 @@ def _report(found: Look, tasks: Sequence[Task], laboratory: Laboratory) -> str:
         find_repository(laboratory, found.after),
         # Halfway: a script counts storages where the allocator was counted, which differs by what operators take inside.
         make_script(task, brief=True, healthy=(first.metric, sum(changes[0].sides) / 2)),
+        title=task.probe.title,
     )

@@ -75,6 +75,10 @@ def read_run(
     names = tuple(str(name) for name in targets) if isinstance(targets, tuple) else ()
     found = count_adapters(source, model, peft, rank, names, versions)
     adapters, copied, trainable = _count_trainable(source, model, peft, rank, found)
+    if peft == "prompt_tuning" and source.get("model.trainable_parameters") is not None:
+        sequence += (
+            adapters // model.hidden
+        )  # each trained vector stands before the data's (peft_model.py, inputs_embeds)
     if source.needs:
         return RunReading(None, tuple(source.assumptions.values()), tuple(dict.fromkeys(source.needs)))
     width = adapter_bytes(source, precision, versions.get("peft"))

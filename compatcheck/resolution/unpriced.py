@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from compatcheck.core.document import Document
+from compatcheck.core.document import TAKEN_AS_IDLE, Document
 from compatcheck.core.facts import Fact
 from compatcheck.rules.programs import lineage
 
@@ -20,7 +20,8 @@ _OFF = (None, False, 0, "", "0", "none", "None", "null", "false", "False", "no",
 def describe_unpriced(documents: Sequence[Document], role: str, rules: "RuleSet", facts: dict[str, Fact]) -> None:
     """State which features of a run no formula has, where its documents turn on any.
 
-    A key counts that is known and has no meaning in the vocabulary, or that leaves a fact open: one with a value is priced.
+    A key counts that is known and has no meaning in the vocabulary, or that leaves a fact open: one with a value is priced. One
+    that may change anything and that no row names is a feature by its own name.
     """
     if UNPRICED in facts:
         return
@@ -28,6 +29,11 @@ def describe_unpriced(documents: Sequence[Document], role: str, rules: "RuleSet"
     cells: Mapping[str, Mapping[str, str]] = rules.section(f"tables/{TABLE}") or {}
     for document in documents:
         keys = {
+            gap.source.key: gap.source.key.rpartition(".")[2]
+            for gap in document.gaps
+            if gap.source.key and gap.why.endswith(TAKEN_AS_IDLE)
+        }
+        keys |= {
             key: word for one in reversed(lineage(document.reader)) for key, word in cells.get(one.name, {}).items()
         }
         if not keys:

@@ -178,6 +178,19 @@ def read_requirements(package: str, version: str) -> tuple[str, ...]:
     raise InputError(f"{package} {version}: no file states its requirements", hint="read them in the source tag")
 
 
+def fetch_file(url: str) -> bytes:
+    """Return what lies at an address.
+
+    Raises:
+        InputError: nothing does, or more than may.
+    """
+    try:
+        return _fetch(url, {}).body
+    except _FAILURES as error:
+        why = getattr(error, "code", None) or error
+        raise InputError(f"there is no file ({why})") from None
+
+
 class _LimitError(OSError):
     """An answer is too slow or too long."""
 

@@ -161,10 +161,10 @@ def test_progress_shows_the_parameters_that_differ(capsys: pytest.CaptureFixture
         "backend": "cpu",
         "accounting": "-",
     }
-    for task in tasks:
+    for task in (*tasks, tasks[0]):
         progress("4.57.6", Measurement(probe="masks", probe_hash="0", parameters=task.parameters, **measurement))
     lines = capsys.readouterr().err.splitlines()
-    assert lines[1] == "[2/2, about 0 s left] 4.57.6 masks mask=padding: ok"
+    assert lines[1:] == ["[2/2, about 0 s left] 4.57.6 masks mask=padding: ok", "[3] 4.57.6 masks mask=none: ok"]
 
 
 @pytest.mark.parametrize("backend", ["cpu", "cuda"])

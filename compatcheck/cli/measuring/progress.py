@@ -32,7 +32,7 @@ class Progress:
         """Start counting.
 
         Args:
-            total: how many results there will be, None when that is not known.
+            total: how many results there will be at first, None when that is not known; what grew is measured again.
             quiet: show nothing.
             varying: probe and name of each parameter that is shown, see `compatcheck.lab.sweep.find_varying`.
         """
@@ -47,6 +47,8 @@ class Progress:
     def __call__(self, version: str, measurement: Measurement) -> None:
         """Show one result."""
         self.done += 1
+        if self.total is not None and self.done > self.total:
+            self.total = None
         if self.quiet:
             return
         seconds = self._clock() - self._start

@@ -72,7 +72,6 @@ def command(
         laboratory = open_laboratory(settings, package, axis, progress=progress, place=place)
         results = dict(laboratory.measure_all(dict.fromkeys(releases, tasks)))
         series = collect_series(tasks, results, every_metric=every_metric)
-        progress.total = None
         changes = attribute_changes(find_changes(series), tasks, laboratory)
     progress.close()
     if export is not None:

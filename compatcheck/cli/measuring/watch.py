@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -28,6 +28,9 @@ from compatcheck.lab.settings import Settings, open_laboratory
 from compatcheck.lab.sweep import find_changes, find_varying, group_changes
 from compatcheck.lab.watch import PACKAGES, State, choose_pairs, choose_tasks, look, read_series, write_look
 from compatcheck.rules.locate import open_rules
+
+if TYPE_CHECKING:
+    from compatcheck.lab.watch import Look
 
 
 @click.command("watch", cls=Command)
@@ -62,7 +65,7 @@ def command(
     if not dry_run:
         announce("watch", settings.environment, quiet=settings.quiet)
         overlays = settings.environment.overlays()
-    measured, grown, new = 0, 0, 0
+    measured, grown, new, asked, unknown = 0, 0, 0, 0, 0
     for package in packages or PACKAGES:
         tasks, beside = choose_tasks(names, package, backend, axes)
         if not tasks:
@@ -72,13 +75,16 @@ def command(
         try:
             axis = choose_releases(rules, package, ">=0.dev0" if pre else None, ask=True)
         except CompatcheckError as error:
+            unknown += 1
             write_notice(f"{package}: {error}")
             continue
+        asked += axis.note is None
         if axis.note is not None:
-            write_notice(axis.note)
+            unknown += 1
+            write_notice(f"{package}: {axis.note}")
         pairs = [
             pair
-            for pair in choose_pairs(axis, looked.looked.get(package), since)
+            for pair in choose_pairs(axis, looked.looked.get(package), since, looked.again(package))
             if until is None or axis.dates.get(pair[1], "") <= until
         ]
         new += len(pairs)
@@ -88,7 +94,7 @@ def command(
             continue
         chosen = settings._replace(beside=(*settings.beside, *beside))
         for pair in pairs:
-            progress = Progress(2 * len(tasks), quiet=settings.quiet, varying=find_varying(tasks))
+            progress = Progress(3 * len(tasks), quiet=settings.quiet, varying=find_varying(tasks))
             laboratory = open_laboratory(chosen, package, axis, progress=progress, overlays=overlays)
             found = look(laboratory, pair, tasks, axis.names[: axis.names.index(pair[0])])
             progress.close()
@@ -99,15 +105,24 @@ def command(
                 click.echo(f"{package} {found.before} -> {found.after}: {describe_change(change, defaults)}")
             for path in write_look(found, output, tasks, laboratory):
                 click.echo(f"wrote {path}", err=True)
-            if found.installed:
-                looked.keep(package, pair[1])
-            else:
-                reason = found.results[pair[1]][0].reason
-                write_notice(f"{package} {pair[1]}: {reason}; with no newer one, the next look tries it again")
+            looked.keep(package, pair[1], axis, installed=found.installed)
+            _say_what_is_missing(found, len(tasks), tried_again=pair[1] in looked.again(package))
             _write_page(output, names)
     if grown:
         return EXIT_FINDINGS
-    return EXIT_CLEAN if measured or dry_run or not new else EXIT_NOTHING_TO_CHECK
+    lacking = new or (unknown and not asked)
+    return EXIT_NOTHING_TO_CHECK if lacking and not measured and not dry_run else EXIT_CLEAN
+
+
+def _say_what_is_missing(found: Look, runs: int, *, tried_again: bool) -> None:
+    """Say what could not be compared, and why."""
+    releases = f"{found.package} {found.before} -> {found.after}"
+    if not found.measured:
+        again = "; the next look tries it again" if tried_again else ""
+        write_notice(f"{releases}: nothing was compared; {found.reason}{again}")
+    elif found.lost:
+        count = f"{len(found.lost)} of {runs} runs end there and did not before"
+        write_notice(f"{releases}: {count}; {found.lost[0].reason}")
 
 
 def _write_page(output: str, names: tuple[str, ...]) -> None:

@@ -12,6 +12,7 @@ from compatcheck.core.document import Document, Gap, Statement, Unresolved
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Skipped
 from compatcheck.core.units import parse_count
+from compatcheck.frameworks.hf_trainer.arguments import TRAINER_NAMES
 from compatcheck.frameworks.launch import ranks
 from compatcheck.frameworks.launch.arguments import unresolved_options
 from compatcheck.frameworks.launch.flags import gaps_of_words, known_values, parse_flags
@@ -151,7 +152,8 @@ def _without_negation(options: Mapping[str, Argument], reader: ArgumentReader) -
     result: dict[str, Argument] = {}
     for name, argument in options.items():
         plain = name.removeprefix("no_")
-        if name != plain and plain in table and name not in table and argument.value is True:
+        known = plain in table or plain in TRAINER_NAMES
+        if name != plain and known and name not in table and argument.value is True:
             result[plain] = argument._replace(value=False)
         else:
             result[name] = argument

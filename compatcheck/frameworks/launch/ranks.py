@@ -192,6 +192,13 @@ def read_mpirun(options: Mapping[str, Argument], ranks: Ranks) -> None:
             return
 
 
+def read_only_device(ranks: Ranks, environment: Mapping[str, str], line: int | None) -> None:
+    """Read the one device that a script without a launcher may see; it is its only rank."""
+    if count_visible(environment) == 1 and not (ranks.statements or ranks.unresolved):
+        ranks.state(GPUS, "CUDA_VISIBLE_DEVICES", 1, line)
+        ranks.state(WORLD, "CUDA_VISIBLE_DEVICES", 1, line)
+
+
 def count_visible(environment: Mapping[str, str]) -> int | None:
     """Count the devices of CUDA_VISIBLE_DEVICES."""
     text = environment.get("CUDA_VISIBLE_DEVICES")

@@ -135,7 +135,7 @@ def read_launch(
     command = Document("script", source, (), references=references, is_command=True, passed=_passed(launch))
     command = command._replace(gaps=(_may_set_all(launch),))
     if not _is_started_to_train(launch):
-        return (command,) if references and not _is_of_framework(launch) else ()
+        return (command, *launch.documents) if references and not _is_of_framework(launch) else ()
     what = "whose options this release does not read" if launch.arguments else "which does not say what it trains"
     about = (
         None if launch.arguments else "training.framework"

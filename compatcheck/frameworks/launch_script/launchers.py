@@ -144,6 +144,8 @@ def _take_off(state: _Remainder) -> Launch | None:
             program, kind = found
             if not program:
                 return None  # `torchrun ''`
+            if not state.launchers and kind == "script":
+                rank_options.read_only_device(state.ranks, state.variables, state.line)
             launcher = state.ranks.document(command.source, tuple(state.references))
             documents = (*state.documents, *([launcher] if launcher is not None else []))
             return Launch(

@@ -6,10 +6,13 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from compatcheck.core.python_code import parse_python
+from compatcheck.core.errors import InputError
+from compatcheck.core.python_code import nodes_of
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.launch_script.launchers import is_launcher, names_launcher
 from compatcheck.frameworks.launch_script.unread_launches import Trials, find_in_comments, find_in_line
+from compatcheck.frameworks.python_script.calls import parse_script
+from compatcheck.frameworks.python_script.nodes import dotted_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,11 +37,11 @@ def find_in_python(path: str, text: str) -> Skipped | None:
     if (found := find_in_comments(path, text)) is not None:
         return found
     try:
-        tree, left = parse_python(text), Trials()
+        tree, left = parse_script(text, path), Trials()
         for line, number in _Commands(tree).find():
             if names_launcher(line) and (found := find_in_line(line, path, number, left)):
                 return found
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (InputError, RecursionError):
         return None  # its reader says what is wrong where its name tells that it trains
     except OverflowError:
         reason = f"puts more than {_MOST_IN_ALL >> 20} MiB of text together; whether it starts a training is not read"
@@ -50,12 +53,12 @@ class _Commands:
     """Texts and lists of words in a program, with what is added to them behind their names."""
 
     def __init__(self, tree: ast.Module) -> None:
-        self._nodes = sorted((one for one in ast.walk(tree) if hasattr(one, "lineno")), key=_place)
+        self._nodes = sorted((one for one in nodes_of(tree) if hasattr(one, "lineno")), key=_place)
         self._said = {
             id(inner)
             for node in self._nodes
             if (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant | ast.JoinedStr))
-            or (isinstance(node, ast.Call) and _SAYS_ONLY.search(ast.unparse(node.func)) is not None)
+            or (isinstance(node, ast.Call) and _SAYS_ONLY.search(dotted_name(node.func)) is not None)
             for inner in ast.walk(node)
         }
         self._modules = {
@@ -106,7 +109,7 @@ class _Commands:
             yield line if _BEGINS.match(line) else ""
 
     def _name(self, func: ast.expr) -> str:
-        name = ast.unparse(func)
+        name = dotted_name(func)
         first, dot, rest = name.partition(".")
         return f"{self._modules.get(first, first)}{dot}{rest}"
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cached_property, lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import InputError
-from compatcheck.core.python_code import parse_python
+from compatcheck.core.python_code import children_of, nodes_of, parse_python
 from compatcheck.core.source import Source
 from compatcheck.frameworks.python_script.literals import NoLiteralError, compare, compute, convert, negate
 from compatcheck.frameworks.python_script.nodes import (
@@ -98,12 +99,20 @@ _MOST_CHARACTERS, _MOST_NODES = 1 << 20, 100_000
 30,290. Reading takes 50 µs and 0.5 KB for each node, and the parser needs a hundred bytes for each character."""
 
 
+KEPT = 1 << 16
+"""The longest text, in characters, whose parsed form is kept: it takes a hundred times as much."""
+
+
 def parse_script(text: str, path: str) -> ast.Module:
-    """Parse a script.
+    """Parse a script; of a short one the same tree is returned again, so nothing may change it.
 
     Raises:
         InputError: it is no Python this release can parse, or larger than any training script is.
     """
+    return _parse_again(text, path) if len(text) > KEPT else _parse_once(text, path)
+
+
+def _parse_again(text: str, path: str) -> ast.Module:
     code = text if len(text) <= _MOST_CHARACTERS else re.sub(r"^[ \t]*\n", "", text, flags=re.MULTILINE)
     if len(code) > _MOST_CHARACTERS:
         raise _too_large(path, f"{_MOST_CHARACTERS >> 20} MiB of code")
@@ -119,9 +128,12 @@ def parse_script(text: str, path: str) -> ast.Module:
         raise InputError(msg, source=Source(path), hint="check that this is the file you mean") from None
     except (RecursionError, MemoryError):
         raise too_deep(path) from None
-    if sum(1 for _ in ast.walk(tree)) > _MOST_NODES:
+    if len(nodes_of(tree)) > _MOST_NODES:
         raise _too_large(path, f"{_MOST_NODES:,} parts of statements")
     return tree
+
+
+_parse_once = lru_cache(maxsize=8)(_parse_again)
 
 
 def _too_large(path: str, limit: str) -> InputError:
@@ -174,7 +186,7 @@ def _branches_of(node: ast.AST, scope: Scope, decide: Callable[[ast.expr, Scope]
     """Return the children of a node, of a branch that options of the script decide those that are reached."""
     truth = decide(node.test, scope) if isinstance(node, ast.If) else None
     if truth is None or not isinstance(node, ast.If):
-        return ast.iter_child_nodes(node)
+        return children_of(node)
     return (node.test, *(node.body if truth else node.orelse))
 
 
@@ -366,7 +378,7 @@ class Script:
         """Those of them that decide branches."""
         self._now: set[str] = set()
         self._left, self._left_in_all, self._left_named = _MOST_STEPS, _MOST_STEPS_IN_ALL, _MOST_NAMED
-        self.nodes = tuple(ast.walk(tree))
+        self.nodes = nodes_of(tree)
         """All of it, walked through once."""
         self.aliases: dict[str, str] = {}
         for node in self.nodes:
@@ -401,6 +413,11 @@ class Script:
         if options is not None:
             self._forget_dead(others)
 
+    @cached_property
+    def code(self) -> str:
+        """All of it without its comments."""
+        return ast.unparse(self.tree)
+
     def _forget_dead(self, others: Mapping[str, set[str]]) -> None:
         """Leave out changes in branches that the script's own options decide against."""
         alive = {id(node) for node, _, _ in self.visited}
@@ -414,16 +431,21 @@ class Script:
             left = [node for node in self.nodes if id(node) not in dead]
             self.changed = frozenset(_of_others({*_changed(left)}, others, set(self.entered)))
 
-    def names(self) -> set[str]:
-        """Return every name and attribute the script mentions."""
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Every name and attribute the script mentions."""
         found = {node.id for node in self.nodes if isinstance(node, ast.Name)}
         found |= {node.attr for node in self.nodes if isinstance(node, ast.Attribute)}
-        return {self.aliases.get(name, name) for name in found}
+        return frozenset(self.aliases.get(name, name) for name in found)
 
-    def calls(self) -> Iterator[Call]:
-        """Yield the calls in the order they are written."""
+    def calls(self) -> tuple[Call, ...]:
+        """Return the calls in the order they are written."""
+        return self._calls
+
+    @cached_property
+    def _calls(self) -> tuple[Call, ...]:
         found = (self._call(node, scope, test) for node, scope, test in self.visited if isinstance(node, ast.Call))
-        yield from sorted(found, key=lambda call: call.line)
+        return tuple(sorted(found, key=lambda call: call.line))
 
     def assignments(self) -> Iterator[Assignment]:
         """Yield what attributes are assigned: ``model.config.use_cache = False``."""
@@ -478,7 +500,7 @@ class Script:
             condition = (
                 "something is raised" if isinstance(node, ast.ExceptHandler) else f"it is {words_of(node.pattern)}"
             )
-        for child in ast.iter_child_nodes(node):
+        for child in children_of(node):
             yield from self._visit(child, inner, condition, depth + 1)
 
     def _branches(

@@ -96,6 +96,7 @@ _NESTED = 3
 _TRAINER_ASKS = (
     *ASKS, "train", "eval", "predict", "save", "log", "push", "add_callback", "pop_callback", "remove_callback", "create_",
     "num_", "floating", "hyperparameter_search", "init_hf_repo", "store_flos", "_save", "_load", "accelerator",
+    "processing_class", "tokenizer", "data_collator",
 )  # fmt: skip
 _LOOKS = re.compile(
     r"^_?(?:is_|has_|num_|print|show|count|log|save|report|check|test|plot|describe|dump|evaluate|predict|summary|summarize|visual"

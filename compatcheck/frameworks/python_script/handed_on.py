@@ -97,8 +97,7 @@ def parse_started(text: str, path: str, calls: Iterable[str]) -> ast.Module:
     for node in (inner for one in started for inner in ast.walk(one)):
         if isinstance(node, ast.expr | ast.stmt | ast.keyword):
             node.lineno = node.end_lineno = last
-    tree.body = [*(one for one in tree.body if not _is_main(one)), *started]
-    return tree
+    return ast.Module([*(one for one in tree.body if not _is_main(one)), *started], [])
 
 
 def _is_main(node: ast.stmt) -> bool:

@@ -531,7 +531,7 @@ def _take_model(call: Call, found: Findings) -> None:
     _take_loading(call, found)
     if not call.is_open and call.condition is None and not call.owner.startswith("Fast"):
         _take_left_out(call, found)
-    if not call.is_open and not _NAMES_ATTENTION.search(ast.unparse(found.objects.script.tree)):
+    if not call.is_open and not _NAMES_ATTENTION.search(found.objects.script.code):
         found.of_code.add("attn_implementation")  # whatever a command says, for nobody hands it on
 
 
@@ -550,7 +550,7 @@ def _is_teacher(call: Call, tree: ast.AST) -> bool:
 def _take_left_out(call: Call, found: Findings) -> None:
     """Take that a model is loaded by a call that is seen whole: what it leaves out is transformers' own choice."""
     found.statements[_LOADED] = (Statement(None, f"({_LOADED})", value=True), call.line)
-    if "device_map" not in call.keywords and not _PLACES.search(ast.unparse(found.objects.script.tree)):
+    if "device_map" not in call.keywords and not _PLACES.search(found.objects.script.code):
         found.state("model.device_map", f"({_LOADED})", None, call)
 
 

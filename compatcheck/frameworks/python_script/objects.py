@@ -10,6 +10,7 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from compatcheck.core.python_code import nodes_of
 from compatcheck.core.setting_names import is_elsewhere
 from compatcheck.frameworks.keys import Names
 from compatcheck.frameworks.python_script.nodes import dotted_name, parses, targets_of
@@ -459,7 +460,7 @@ def _outer_paths(path: str) -> Iterator[str]:
 
 def import_lines(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield the paths that a script imports, each with its line."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield from ((node.lineno, path) for _, path in _imports([node]))
 

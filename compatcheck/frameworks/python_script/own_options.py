@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from compatcheck.core.python_code import nodes_of
 from compatcheck.frameworks.python_script.nodes import defaults_of, dotted_name, joined_by
 
 if TYPE_CHECKING:
@@ -146,10 +147,16 @@ def _filled_from_a_file(nodes: Iterable[ast.AST]) -> Iterator[int]:
     """Yield what runs only where the command is one file: ``if len(sys.argv) == 2 and sys.argv[1].endswith(".json")``."""
     for node in nodes:
         match node:
-            case ast.If(test=test, body=body) if "endswith" in ast.unparse(test):
-                parts = getattr(test, "values", [test])
-                if any(ast.unparse(part) == "len(sys.argv) == 2" for part in parts):
+            case ast.If(test=test, body=body) if any(map(_counts_words, getattr(test, "values", [test]))):
+                if "endswith" in ast.unparse(test):
                     yield from (id(inner) for one in body for inner in ast.walk(one))
+
+
+def _counts_words(test: ast.expr) -> bool:
+    match test:
+        case ast.Compare(left=ast.Call(func=ast.Name(id="len"))):
+            return ast.unparse(test) == "len(sys.argv) == 2"
+    return False
 
 
 def _is_plain(node: ast.ClassDef) -> bool:
@@ -248,6 +255,10 @@ def _namespaces(nodes: Iterable[ast.AST], names: Iterable[str] = ()) -> set[str]
     functions = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
     found = set(names)
     makers: set[str] = set()
+    returned = {
+        name: [node.value for node in nodes_of(function) if isinstance(node, ast.Return)]
+        for name, function in functions.items()
+    }
 
     def is_one(node: ast.AST | None) -> bool:
         if isinstance(node, ast.Call):
@@ -266,9 +277,8 @@ def _namespaces(nodes: Iterable[ast.AST], names: Iterable[str] = ()) -> set[str]
                 names = [one.arg for one in functions[node.func.id].args.args]
                 found |= {name for name, value in zip(names, node.args, strict=False) if is_one(value)}
                 found |= {word.arg for word in node.keywords if word.arg and is_one(word.value)}
-        for name, function in functions.items():
-            returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
-            if returned and all(map(is_one, returned)):
+        for name, values in returned.items():
+            if values and all(map(is_one, values)):
                 makers.add(name)
         if len(found) + len(makers) == before:
             break

@@ -8,11 +8,11 @@ A class is followed through ``from x import y`` to the file that defines it, and
 from __future__ import annotations
 
 import ast
-from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import InputError
+from compatcheck.core.python_code import nodes_of
 from compatcheck.frameworks.python_script.calls import parse_script
 from compatcheck.frameworks.python_script.handed_on import find_module
 from compatcheck.frameworks.python_script.nodes import PARSERS, dotted_name, targets_of
@@ -47,8 +47,8 @@ def find_parsed_classes(tree: ast.Module, path: str, files: Files) -> tuple[Pars
 
 def find_trainer_classes(tree: ast.Module, path: str, files: Files) -> tuple[ParsedClass, ...]:
     """Return the classes of trainers that a script makes and that stand in other modules of the project."""
-    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
-    named = (dotted_name(node) for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Attribute))
+    own = {node.name for node in nodes_of(tree) if isinstance(node, ast.ClassDef)}
+    named = (dotted_name(node) for node in nodes_of(tree) if isinstance(node, ast.Name | ast.Attribute))
     names = dict.fromkeys(name for name in named if name.endswith("Trainer") and name not in own)
     found = (_follow(name, tree, path, files) for name in islice(names, _MOST_CLASSES))
     return tuple(one for one in found if one.nodes)
@@ -72,7 +72,7 @@ def find_imported(path: str, files: Files) -> Iterator[ast.Module]:
 
 
 def _names(tree: ast.Module) -> Iterator[str]:
-    nodes = tuple(ast.walk(tree))
+    nodes = nodes_of(tree)
     assigned = {
         target.id: value
         for node in nodes
@@ -135,11 +135,6 @@ def _statements(tree: ast.Module) -> Iterable[ast.stmt]:
 def parse_module(path: str, files: Files) -> ast.Module | None:
     """Parse a module of a project; None where it cannot be."""
     try:
-        return _parse_text(read_text(path, files), path)
+        return parse_script(read_text(path, files), path)
     except (InputError, RecursionError):
         return None
-
-
-@lru_cache(maxsize=8)
-def _parse_text(text: str, path: str) -> ast.Module:
-    return parse_script(text, path)

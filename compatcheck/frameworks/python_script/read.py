@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from compatcheck.core.document import TAKEN_AS_EMPTY, Document, Gap, Statement, Unresolved
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
+from compatcheck.core.python_code import nodes_of
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import read_bytes
 from compatcheck.frameworks.accelerate import configuration as accelerate
@@ -24,7 +25,7 @@ from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
 from compatcheck.frameworks.hf_trainer.arguments import TRAINER_TABLE
 from compatcheck.frameworks.keys import SILENT
 from compatcheck.frameworks.python_script.adapters import find_own_adapter, names_none
-from compatcheck.frameworks.python_script.calls import Call, Given, Script, parse_script, too_deep
+from compatcheck.frameworks.python_script.calls import KEPT, Call, Given, Script, parse_script, too_deep
 from compatcheck.frameworks.python_script.changes import (
     ADAPTERS,
     CHECKPOINTING,
@@ -109,8 +110,6 @@ _MAKES_TRAINER = re.compile(
     re.MULTILINE,
 )
 """What a script has that may take a trainer or a constant from a module of its project."""
-_KEPT = 1 << 16
-"""The longest text, in characters, whose parsed form is kept: it takes a hundred times as much."""
 
 
 _SPEAKS = re.compile(
@@ -151,7 +150,7 @@ def starts_something(path: str, files: Files = LOCAL) -> bool:
     Raises:
         InputError: not readable, or no Python.
     """
-    return next(_parse(path, files)[0].calls(), None) is not None
+    return bool(_parse(path, files)[0].calls())
 
 
 def read(
@@ -187,14 +186,30 @@ def find_parsed(path: str, files: Files = LOCAL) -> str | None:
         InputError: not readable, or no Python.
     """
     try:
+        plain = _find_parsed_plainly(path, files)
+        if plain is not None:
+            return plain
         script, objects = _parse(path, files)
-        if PARSERS & script.names():
+        if PARSERS & script.names:
             return _find_parsed(script, objects) or _find_parsed_elsewhere(script, path, files)
         handed = find_handed_on(script, objects, path, files)
         started = (_find_parsed(*_parse_handed(one, files)) for one in handed)
         return next(filter(None, started), None)
     except RecursionError:
         raise too_deep(path) from None
+
+
+def _find_parsed_plainly(path: str, files: Files) -> str | None:
+    """Return the reader of arguments whose classes alone tell it, without following what the script does."""
+    text = read_source(path, files)
+    if not any(name in text for name in PARSERS):
+        return None
+    tree = parse_script(text, path)
+    bases = {base for one in find_parsed_classes(tree, path, files) for base in one.roots}
+    if bases & TRL_CONFIGS.keys():
+        return trl.READER
+    of_trl = any(path.partition(".")[0] == trl.READER for _, path in import_lines(tree))
+    return hf_trainer.READER if bases & ARGUMENTS and not of_trl else None
 
 
 def _find_parsed(script: Script, objects: Objects) -> str | None:
@@ -216,7 +231,7 @@ def _parse(
     path: str, files: Files, passed: Mapping[str, object] | None = None, *, launched: bool = False
 ) -> tuple[Script, Objects]:
     text = read_source(path, files)
-    if passed or len(text) > _KEPT or (launched and passed is not None) or _MAKES_TRAINER.search(text):
+    if passed or len(text) > KEPT or (launched and passed is not None) or _MAKES_TRAINER.search(text):
         tree = with_constants(parse_script(text, path), path, files)
         classes, trainers = find_parsed_classes(tree, path, files), find_trainer_classes(tree, path, files)
         return _read_tree(tree, passed, launched=launched, classes=classes, trainers=trainers)
@@ -245,7 +260,7 @@ def _read_tree(
     trainers: tuple[ParsedClass, ...] = (),
 ) -> tuple[Script, Objects]:
     filled = {one.name: [node for _, node in one.nodes] for one in classes}
-    script = Script(tree, find_own_options(tuple(ast.walk(tree)), passed, launched=launched, classes=filled))
+    script = Script(tree, find_own_options(nodes_of(tree), passed, launched=launched, classes=filled))
     elsewhere = [(one.name, one.roots, [node for _, node in one.nodes]) for one in trainers]
     known = TAKERS.keys()
     return script, Objects(script, trainers=TRAINERS, arguments=ARGUMENTS, known=known, elsewhere=elsewhere)
@@ -273,7 +288,7 @@ def _read(
             raise InputError(msg, source=Source(path), hint=hint)
         return ()
     documents = tuple(_documents(found, script, launched=launched))
-    if not launched and not PARSERS.isdisjoint(script.names()):
+    if not launched and not PARSERS.isdisjoint(script.names):
         return documents  # nobody knows what the command says
     own = _own_defaults(script, objects, path, files)
     return (*documents, *(map(_without_lengths, own) if found.foreign and not found.trainers else own))
@@ -391,7 +406,7 @@ class _Unused:
     def _more(self) -> Iterator[frozenset[str]]:
         """Yield what further modules ask for: attributes, and texts that may be names of some."""
         for tree in self._left:
-            nodes = tuple(ast.walk(tree))
+            nodes = nodes_of(tree)
             names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
             texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
             calls = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
@@ -424,7 +439,7 @@ def _defaults_in(
 
 def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[Document]:
     trainers = {name: line for name, line in found.trainers.items() if name}
-    from_command = not PARSERS.isdisjoint(script.names())
+    from_command = not PARSERS.isdisjoint(script.names)
     if found.given is not None and not found.has_arguments and not from_command:
         found.gaps.append(
             Gap(
@@ -475,7 +490,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         (model,) = found.models.values()
         found.lines[_NO_ADAPTERS] = model.line
         statements.append(Statement("training.peft", _NO_ADAPTERS, None))
-    asked = script.names() if is_trainer or from_command else found.asked | script.decided
+    asked = script.names if is_trainer or from_command else found.asked | script.decided
     yield main._replace(
         reader=reader,
         source=found.source,
@@ -529,7 +544,7 @@ _GIVES_GRADIENTS = {"enable_input_require_grads", "make_inputs_require_grad", "m
 
 def _gives_gradients(script: Script) -> bool:
     """Tell whether a script has what the embeddings give require a gradient, or peft do it as checkpoints are there before."""
-    if not _GIVES_GRADIENTS.isdisjoint(script.names()):
+    if not _GIVES_GRADIENTS.isdisjoint(script.names):
         return True
     lines: dict[str, int] = {}
     for call in script.calls():
@@ -547,9 +562,10 @@ _ELSEWHERE = re.compile(r"\bcpu\b|PeftModel")
 
 def _find_merge(found: Findings, script: Script) -> Call | None:
     """Return the call that surely merges the adapter into the model that was trained, where that lies."""
-    if not found.trainers or len(found.models) > 1 or _ELSEWHERE.search(ast.unparse(script.tree)):
+    merges = next((call for call in script.calls() if call.name in _MERGES and call.condition is None), None)
+    if merges is None or not found.trainers or len(found.models) > 1 or _ELSEWHERE.search(script.code):
         return None
-    return next((call for call in script.calls() if call.name in _MERGES and call.condition is None), None)
+    return merges
 
 
 _BUILDS_ENGINE = "deepspeed.initialize"
@@ -565,7 +581,7 @@ def _trains_as_loaded(found: Findings, script: Script) -> bool:
         "training.peft" in (one.facts or ()) for one in found.changes
     ):
         return False
-    return _GIVE_ADAPTERS.isdisjoint(script.names())
+    return _GIVE_ADAPTERS.isdisjoint(script.names)
 
 
 def _is_taken(key: str, meanings: tuple[Key, ...], found: Findings) -> bool:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from packaging.requirements import InvalidRequirement, Requirement
 
+from compatcheck.core.builds import index_of
 from compatcheck.core.errors import UsageError
 from compatcheck.core.programs import find_program
 from compatcheck.lab.environments.installer import Uv, find_installer
@@ -35,6 +36,8 @@ class EnvironmentChoice(NamedTuple):
         """Say what will be run, and which index is asked, before either happens."""
         if self.torch is not None:
             where = f"an interpreter with torch {self.torch}, built by uv"
+            if own := index_of(self.torch):
+                where += f" (torch from {own} where the index has no such build)"
         else:
             where = self.python or " or ".join(_candidates()) + ", whichever has torch"
         said = f"runs the code of the packages in {where}"

@@ -33,7 +33,9 @@ _BUILT = frozenset({"build", "dist"})
 _PROJECTS = frozenset({"pyproject.toml", "setup.py", "setup.cfg"})
 _NEVER_READ = frozenset({"__pycache__", "node_modules"})
 _LARGEST_BYTES = 2**22
-"""Larger files of a tree are taken by their size: data and binaries, no code."""
+"""Larger files of a tree are taken by their size: data, no code."""
+_LIBRARIES = (".so", ".pyd", ".dll", ".dylib")
+"""Ends of names of code that is built in place; of any size."""
 
 
 def list_versions(path: list[str] | None = None) -> dict[str, str]:
@@ -118,7 +120,7 @@ def hash_tree(folder: str) -> str:
     for path in _list_files(folder):
         size = os.path.getsize(path)
         digest.update(f"{os.path.relpath(path, folder)}\0{size}\0".encode())
-        if size <= _LARGEST_BYTES:
+        if size <= _LARGEST_BYTES or path.endswith(_LIBRARIES):
             with open(path, "rb") as file:
                 digest.update(file.read())
     return digest.hexdigest()[:_DIGITS]

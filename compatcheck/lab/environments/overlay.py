@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from compatcheck.core.builds import index_of
 from compatcheck.core.errors import UsageError
 from compatcheck.core.process import run
 from compatcheck.core.programs import find_program, small_environment
@@ -29,7 +30,7 @@ from compatcheck.lab.environments.installer import (
     find_installer,
 )
 from compatcheck.lab.environments.interpreter import Interpreter
-from compatcheck.lab.environments.sources import ResolvedSource, requirement_of, resolve_source
+from compatcheck.lab.environments.sources import ResolvedSource, asked_for, requirement_of, resolve_source
 from compatcheck.services.pip_index import uv_variables
 
 if TYPE_CHECKING:
@@ -121,11 +122,13 @@ class Overlays:
         if not requirements:
             return self.base.interpreter
         sources = [resolve_source(text) for text in self._pin(requirements, exclude_newer)]
-        folder = self.directory / self.key(sources, exclude_newer, alone=alone)
-        manifest = folder / MANIFEST
-        if not manifest.exists():
-            self._build(folder, sources, exclude_newer, alone=alone)
-        held = json.loads(manifest.read_text(encoding="utf-8"))
+        now: list[ResolvedSource] | None = None
+        while True:
+            folder, held = self._find_or_build(sources, now or (), exclude_newer, alone=alone)
+            then, before = [ResolvedSource(*one) for one in held.get("brought", ())], now
+            now = [resolve_source(text) for text in held.get("brought_as", ())]
+            if now in (then, before):
+                break
         return Interpreter(
             python=self.base.python,
             paths=(str(folder),),
@@ -147,8 +150,37 @@ class Overlays:
             pinned.append(str(wanted))
         return pinned
 
+    def _find_or_build(
+        self,
+        sources: Sequence[ResolvedSource],
+        brought: Sequence[ResolvedSource],
+        exclude_newer: str | None,
+        *,
+        alone: bool,
+    ) -> tuple[Path, dict[str, Any]]:
+        """Return the folder of an overlay and what its manifest says.
+
+        Args:
+            sources: what was asked for.
+            brought: the commits and trees that these brought along, where they are others than at the first time.
+            exclude_newer: ISO date.
+            alone: see `open`.
+        """
+        folder = self.directory / self.key([*sources, *brought], exclude_newer, alone=alone)
+        manifest = folder / MANIFEST
+        if not manifest.exists():
+            self._build(folder, sources, brought, exclude_newer, alone=alone)
+        held: dict[str, Any] = json.loads(manifest.read_text(encoding="utf-8"))
+        return folder, held
+
     def _build(
-        self, folder: Path, sources: Sequence[ResolvedSource], exclude_newer: str | None, *, alone: bool
+        self,
+        folder: Path,
+        sources: Sequence[ResolvedSource],
+        brought: Sequence[ResolvedSource],
+        exclude_newer: str | None,
+        *,
+        alone: bool,
     ) -> None:
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -159,6 +191,7 @@ class Overlays:
             target = scratch / "overlay"
             requirements = [source.requirement for source in sources]
             # A local tree that is named to them is built anew by uv and pip; no cache of theirs answers for it.
+            requirements += [source.requirement for source in brought if source.content]
             self.installer.install(
                 requirements, target, python=self.base.python, exclude_newer=exclude_newer, alone=alone
             )
@@ -167,8 +200,12 @@ class Overlays:
                 for one in distributions(path=[str(target)])
                 if one.metadata["Name"]
             }
+            named = {canonicalize_name(Requirement(source.requirement).name) for source in sources}
+            others = [text for name, one in sorted(found.items()) if name not in named and (text := asked_for(one))]
             data = {
                 "requirements": requirements,
+                "brought_as": others,
+                "brought": [resolve_source(text) for text in others],
                 "exclude_newer": exclude_newer,
                 "versions": {name: installed.identify(one) for name, one in sorted(found.items())},
                 "pins": {name: requirement_of(one) for name, one in sorted(found.items())},
@@ -193,7 +230,8 @@ def build_base(torch: str, *, python: str | None = None) -> Base:
     """Build, once, an interpreter with a release of torch.
 
     Args:
-        torch: the exact release, local label included (``2.13.0+cpu``): without one an index may give the CUDA build.
+        torch: the exact release, local label included (``2.13.0+cpu``): without one an index may give the CUDA build. A build
+            that the index of the person does not have is taken from PyTorch's own.
         python: interpreter or version for uv; uv's choice by default.
 
     Raises:
@@ -210,26 +248,18 @@ def build_base(torch: str, *, python: str | None = None) -> Base:
         make_folder("bases")
         environ = {**small_environment(), **uv_variables()}
         which = ["--python", os.path.abspath(python) if os.path.exists(python) else python] if python else []
-        steps = (
-            [uv, "venv", "--quiet", "--clear", *which, str(folder)],
-            [
-                uv,
-                "pip",
-                "install",
-                "--quiet",
-                "--python",
-                str(program),
-                f"torch=={torch}",
-                "numpy",
-                "psutil",
-                "setuptools",
-                "wheel",
-            ],
-        )
-        for step in steps:
-            done = run(step, timeout_seconds=TIMEOUT_SECONDS, environ=environ)
-            if not done.succeeded:
+        install = [uv, "pip", "install", "--quiet", "--python", str(program), f"torch=={torch}"]
+        install += ["numpy", "psutil", "setuptools", "wheel"]
+        own = index_of(torch)
+        from_own = [[*install, "--index", own, "--index-strategy", "unsafe-best-match"]] if own else []
+        for ways in ([[uv, "venv", "--quiet", "--clear", *which, str(folder)]], [install, *from_own]):
+            tried = []
+            for step in ways:
+                tried.append(run(step, timeout_seconds=TIMEOUT_SECONDS, environ=environ))
+                if tried[-1].succeeded:
+                    break
+            else:
                 shutil.rmtree(folder, ignore_errors=True)
-                raise UnbuildableError(f"torch {torch}: {explain_failure(done)}")
+                raise UnbuildableError(f"torch {torch}: {explain_failure(tried[0])}")
         done_mark.touch()
     return Base(str(program))

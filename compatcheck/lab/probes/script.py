@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.lab.probes.probe import find_shared
 from compatcheck.lab.probes.shortening import shorten
+from compatcheck.lab.probes.specialising import specialise
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -91,7 +92,9 @@ def make_script(task: Task, *, brief: bool = False, healthy: tuple[str, float] |
         parts.append(_SHARED.format(sources=shared))
     parts.append(_main(task, "SharingRecorder" if shared else "Recorder", healthy))
     program = "\n".join(parts)
-    return f'"""{task.probe.title}"""\n\n{shorten(program)}' if brief else program
+    if not brief:
+        return program
+    return f'"""{task.probe.title}"""\n\n{shorten(specialise(program, "parameters", task.parameters))}'
 
 
 def _importable(packages: Sequence[str]) -> tuple[tuple[str, str], ...]:

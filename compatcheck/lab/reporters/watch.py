@@ -38,13 +38,15 @@ def describe_run(parameters: Mapping[str, object], defaults: Mapping[str, object
     return " ".join(changed) or "(defaults)"
 
 
-def format_upstream(
+def format_upstream(  # noqa: PLR0913 (what a page says)
     package: str,
     changes: Sequence[SeriesChange],
     defaults: Mapping[str, Mapping[str, object]],
     measurement: Measurement,
     repository: str | None,
     script: str,
+    *,
+    title: str,
 ) -> str:
     """Format a page for the maintainers, in Markdown: what grew, whose it is, and a script that is folded.
 
@@ -55,6 +57,7 @@ def format_upstream(
         measurement: of the newer release, of the first change.
         repository: address of the package's repository, for a comparison of the two sides.
         script: measures the first change without compatcheck.
+        title: of the probe of the first change.
     """
     first = changes[0]
     series, attribution = first.series, first.attribution
@@ -63,7 +66,7 @@ def format_upstream(
         f"# {package} {first.after}: {series.metric} of {describe_run(series.parameters, defaults[series.probe])} grew"
         + (f" by {100 * (after / before - 1):.0f} %" if before > 0 else ""),
         "",
-        f"A tiny model goes through the same run in {first.before} and in {first.after}; bytes are what tensors take.",
+        f"The same run in {first.before} and in {first.after}; bytes are what tensors take. {title}",
         "",
         f"| run | metric | {first.before} | {first.after} |",
         "|---|---|---|---|",

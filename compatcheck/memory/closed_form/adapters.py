@@ -27,7 +27,9 @@ def kept_per_token(run: Run) -> float:
         return _kept_of_listed(run)
     shapes = target_shapes(run.model, run.targets)
     compute, own = run.precision.compute, run.adapter_bytes
-    inputs = sum(width for _, width, _ in shapes)
+    inputs, outputs = sum(width for _, width, _ in shapes), sum(width for _, _, width in shapes)
+    if run.peft == "vera":  # of shared factors that are frozen, both products are kept for the vectors that scale them
+        return _product_bytes(run) * (run.rank * len(shapes) + outputs)
     if (
         run.peft == "ia3"
     ):  # scales the input of ``down`` in float32 and the output of others in theirs (peft tuners/ia3/layer.py)
@@ -39,11 +41,26 @@ def kept_per_token(run: Run) -> float:
             own * inputs
         )  # each multiplies or rotates a tensor of that width, and keeps it for the gradient of its factor
     once = sum({feed: width for feed, width, _ in shapes}.values())
-    return _kept_of_low_rank(run, inputs, once, run.rank * len(shapes))
+    return _kept_of_low_rank(run, inputs, once, run.rank * len(shapes), outputs)
 
 
-def _kept_of_low_rank(run: Run, inputs: float, once: float, ranks: float) -> float:
-    """Return bytes per token of so many inputs, with shared ones counted ``once``, and of products with the first factors."""
+def _product_bytes(run: Run) -> float:
+    """Return bytes of a value that an adapter multiplies out."""
+    compute, own = run.precision.compute, run.adapter_bytes
+    return own if own > compute and not run.mixed else compute
+
+
+_REUSES = (0, 14)
+"""Release of peft from which DoRA takes the base's own result, without dropout before the adapter (tuners/lora/dora.py)."""
+
+
+def _kept_of_low_rank(run: Run, inputs: float, once: float, ranks: float, outputs: float) -> float:
+    """Return bytes per token of so many inputs, with shared ones counted ``once``, and of products with the first factors.
+
+    DoRA's magnitude multiplies the results of the base and of the update, and keeps both for its gradient, in the dtype of the
+    product: 2 and 4 B an output with float32 adapters, 4 and 4 where the base is multiplied anew, 2 and 2 in 16 bits. Counted in
+    peft 0.13.2, 0.15.2 and 0.21.2 on a CPU: exact in all of dropout, autocast and cast adapters.
+    """
     compute, own = run.precision.compute, run.adapter_bytes
     shared = run.mixed and run.model.quantization is not None and run.precision.residual <= compute
     if own > compute and not shared:
@@ -52,13 +69,17 @@ def _kept_of_low_rank(run: Run, inputs: float, once: float, ranks: float) -> flo
         kept = compute * (inputs + ranks)
     else:
         kept = compute * (once + ranks)
+    if run.peft == "dora":
+        product = _product_bytes(run)
+        reuses = not run.lora_dropout and run.versions.get("peft", _REUSES) >= _REUSES
+        kept += outputs * (product + (compute if reuses else product))
     return kept + (inputs if run.lora_dropout else 0)
 
 
 def _kept_of_listed(run: Run) -> float:
     """Return the same where the layers of a model are listed, on average of its blocks; a token goes through some experts."""
     model = run.model
-    inputs = ranks = 0.0
+    inputs = ranks = outputs = 0.0
     feeds: dict[tuple[str, int], float] = {}
     listed = set(model.listed)
     for one in run.adapted:
@@ -72,8 +93,9 @@ def _kept_of_listed(run: Run) -> float:
             each *= model.experts_per_token / max(1, model.experts)
         inputs += each * layer.inputs
         ranks += each * run.rank
+        outputs += each * layer.outputs
         feeds[layer.path.rpartition(".")[0], layer.inputs] = each * layer.inputs
-    return _kept_of_low_rank(run, inputs, sum(feeds.values()), ranks)
+    return _kept_of_low_rank(run, inputs, sum(feeds.values()), ranks, outputs)
 
 
 def summed_experts(run: Run) -> tuple[float, float]:

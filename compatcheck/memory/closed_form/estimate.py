@@ -625,5 +625,7 @@ def _unmodelled(run: Run) -> list[Unmodelled]:
         found.append(Unmodelled("all-to-all buffers", "more", reason))
     if run.peft is not None and run.peft not in LOW_RANK and run.peft != "freeze":
         reason = f"what {run.peft} keeps for backward is taken as one tensor as wide as the input of each adapted layer"
+        if run.peft == "prompt_tuning":
+            reason = "its tokens are counted where model.trainable_parameters is stated, else left out"
         found.append(Unmodelled("adapter activations", "either", reason))
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.backtest import read_matrix
+from benchmarks.backtest_score import read_drawn, score
 from tests import ROOT
 
 MATRIX = ROOT / "benchmarks" / "inputs" / "backtest2.txt"
@@ -16,3 +17,26 @@ def test_every_run_of_the_second_round_uses_its_package_and_is_there_once(packag
     assert tasks
     assert all(package in task.probe.needs(task.parameters) for task in tasks)
     assert len({tuple(task.parameters.items()) for task in tasks}) == len(tasks)
+
+
+def test_the_page_says_what_is_counted_from_what_is_committed() -> None:
+    page = " ".join((ROOT / "docs" / "backtest.md").read_text(encoding="utf-8").split())
+    found = score()
+    assert f"Of {found['known']} regressions between releases that were played, the first round flagged" in page
+    both = found["by round"]["first"] + found["by round"]["second"]
+    assert f"flagged {found['by round']['first']}, both rounds {both}," in page
+    assert f"chosen with the list in hand, {found['seen']} ({100 * found['seen'] / found['known']:.0f} %)" in page
+    assert (
+        f"by settings that were fixed before the list was opened it remains {found['by settings fixed before']}" in page
+    )
+    assert f"Of {found['drawn']} releases that chance chose {found['flags']} are flagged" in page
+    assert f"Median lead over the first public report: {found['median lead']:g} days" in page
+    assert f"Median {found['median lead']:g} days of ten" in page
+    assert len(found["leads"]) == 10
+
+
+def test_the_drawn_releases_are_those_of_the_list() -> None:
+    lines = (ROOT / "benchmarks" / "inputs" / "backtest-drawn.txt").read_text(encoding="utf-8").splitlines()
+    drawn = read_drawn()
+    assert {one for name in ("fourth", "fifth") for one in drawn[name]} == {*lines}
+    assert not {*drawn["sixth"]} & {*lines}, "anew"

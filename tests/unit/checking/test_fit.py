@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from compatcheck.checking.fit import price
-from compatcheck.core.document import TAKEN_AS_EMPTY, Document, Gap, Statement, Unresolved
+from compatcheck.core.document import TAKEN_AS_EMPTY, TAKEN_AS_IDLE, Document, Gap, Statement, Unresolved
 from compatcheck.core.source import Source
 from compatcheck.resolution.resolve import resolve
 from compatcheck.rules.locate import open_rules
@@ -34,7 +34,7 @@ STATED = {
 
 
 def priced(*unread: str, stated: Mapping[str, object] = MODEL, gaps: tuple[Gap, ...] = ()) -> Estimate:
-    statements = tuple(Statement(fact, fact, value) for fact, value in stated.items())
+    statements = tuple(Statement(fact if "." in fact else None, fact, value) for fact, value in stated.items())
     document = Document("native", Source("c.yaml"), statements, tuple((key, None) for key in unread), gaps=gaps)
     return price(resolve("s", rules=open_rules(()), environment=None, documents=(document,)))
 
@@ -81,7 +81,7 @@ def test_arguments_that_a_script_may_be_given_leave_its_defaults_open() -> None:
 
 def test_batches_up_to_an_unknown_number_of_tokens_are_not_taken_as_one_sequence() -> None:
     stated = {fact: value for fact, value in MODEL.items() if fact != "training.micro_batch_size"}
-    statements = tuple(Statement(fact, fact, value) for fact, value in stated.items())
+    statements = tuple(Statement(fact if "." in fact else None, fact, value) for fact, value in stated.items())
     limit = Unresolved("training.micro_batch_tokens", "data.max_token_len_per_gpu", "depends on $1")
     document = Document("native", Source("c.yaml"), statements, unresolved=(limit,))
     found = price(resolve("s", rules=open_rules(()), environment=None, documents=(document,)))
@@ -135,7 +135,7 @@ def test_a_head_of_few_labels_makes_no_logits() -> None:
 
 def test_what_a_key_leaves_open_of_what_is_trained_is_asked_for() -> None:
     trained, stated = "model.trainable_parameters", MODEL | STATED
-    statements = tuple(Statement(fact, fact, value) for fact, value in stated.items())
+    statements = tuple(Statement(fact if "." in fact else None, fact, value) for fact, value in stated.items())
     document = Document("native", Source("c.yaml"), statements, unresolved=(Unresolved(trained, "frozen", "?"),))
     found = price(resolve("s", rules=open_rules(()), documents=(document,)))
     assert (found.needs, found.phases) == ((trained,), ())
@@ -149,3 +149,22 @@ def test_no_verdict_rests_on_a_fact_that_is_set_to_something_nobody_knows() -> N
     found = price(resolve("s", rules=open_rules(()), environment=None, documents=(document,)))
     assert found.verdict.outcome == "marginal"
     assert "the cheapest that my_loss, not read, may set" in str(found.verdict.condition)
+
+
+def test_a_key_that_may_change_anything_widens_the_range_on_both_sides() -> None:
+    gap = Gap(Source("c.yaml", key="use_kernels"), f"may change what the run needs; {TAKEN_AS_IDLE}", assumed=True)
+    plain = priced()
+    found = priced(stated={**MODEL, "use_kernels": True}, gaps=(gap,))
+    assert "use kernels" in [one.name for one in found.unmodelled]
+    assert found.needed.expected == plain.needed.expected
+    assert found.needed.low < plain.needed.low < plain.needed.high < found.needed.high
+
+
+def test_no_run_is_refused_whose_trainer_tries_smaller_batches() -> None:
+    large = {**MODEL, **STATED, "model.parameters": 10**9, "training.micro_batch_size": 512}
+    assert priced(stated=large).verdict.outcome == "does_not_fit"
+    found = priced(stated={**large, "training.auto_find_batch_size": True}).verdict
+    assert found.outcome == "marginal"
+    assert str(found.condition).startswith("the trainer tries smaller batches")
+    none_fits = {**MODEL, **STATED, "training.auto_find_batch_size": True, "training.sequence_length": 131072}
+    assert priced(stated=none_fits).verdict.outcome == "does_not_fit"

@@ -39,6 +39,12 @@ def test_a_label_stays_and_a_range_gets_floors() -> None:
     assert not any(one.ranged for one in found["torch"])
 
 
+def test_a_release_that_has_no_such_build_is_no_move() -> None:
+    found = {one.after for one in levers_of("torch==2.9.0+rocm6.4\n").changes["torch"]}
+    assert "2.9.1+rocm6.4" in found
+    assert "2.10.0+rocm6.4" not in found
+
+
 @pytest.mark.parametrize(
     ("torch", "vision", "first"),
     [("2.6.0+cu118", "0.21.0+cu124", "0.21.0+cu118"), ("2.4.0+cu121", "0.20.1+cu124", "0.19.1+cu121")],

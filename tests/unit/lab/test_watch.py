@@ -15,8 +15,9 @@ from compatcheck.lab.evidence.files import write_whole
 from compatcheck.lab.measurement_files import read_measurements
 from compatcheck.lab.release_series import Series, SeriesChange
 from compatcheck.lab.releases import Axis
-from compatcheck.lab.watch import State, choose_pairs, is_growth
+from compatcheck.lab.watch import MOST_TRIES, PACKAGES, State, choose_pairs, choose_tasks, is_growth
 from compatcheck.rules.load import load_rule
+from tests import ROOT
 from tests.cli.run_cli import Ran, run
 from tests.unit.lab.local_packages import leaky
 from tests.unit.lab.pack_wheel import pack
@@ -75,6 +76,18 @@ def test_what_a_neighbour_did_is_no_flag(watch: Watch, index: Path, tmp_path: Pa
     assert not (tmp_path / "out" / "reports").exists()
 
 
+def test_what_a_neighbour_gives_back_hides_nothing(watch: Watch, index: Path, tmp_path: Path) -> None:
+    pack(index, "helper", "2.0", f"MORE = {64 * KIB}\n")
+    publish(index, ("1.0", 8 * KIB, "2.0"), ("2.0", 72 * KIB, "1.0"))
+    ran = watch()
+    assert ran.code == 1, ran.err
+    assert "leaky 1.0 -> 2.0: held_by_leaky (defaults) held_bytes: 72.0 KiB -> 136.0 KiB\n" in ran.out
+    kept = read_measurements(str(tmp_path / "out" / "measurements" / "leaky" / "leaky-2.0.jsonl"))
+    assert [one.results for one in kept] == [{"held_bytes": 72 * KIB}] * 2, (
+        "as they are beside the packages of their days"
+    )
+
+
 def test_what_grew_by_a_neighbour_and_by_a_trifle_of_its_own_is_no_flag(watch: Watch, index: Path) -> None:
     pack(index, "helper", "2.0", f"MORE = {64 * KIB}\n")
     publish(index, ("1.0", 100 * KIB, "1.0"), ("2.0", 101 * KIB, "2.0"))
@@ -83,12 +96,14 @@ def test_what_grew_by_a_neighbour_and_by_a_trifle_of_its_own_is_no_flag(watch: W
 
 
 def test_what_grew_beside_a_release_that_cannot_be_measured_is_flagged_against_the_one_before_it(
-    watch: Watch, index: Path
+    watch: Watch, index: Path, tmp_path: Path
 ) -> None:
     publish(index, ("1.0", 8 * KIB, "1.0"), ("2.0", 8 * KIB, "9.9"), ("3.0", 24 * KIB, "1.0"))
     ran = watch()
     assert ran.code == 1, ran.err
     assert "leaky 1.0 -> 3.0: held_by_leaky (defaults) held_bytes: 8.00 KiB -> 24.0 KiB\n" in ran.out
+    (draft,) = (tmp_path / "out" / "rules" / "leaky").iterdir()
+    assert 'unverified: {leaky: ">1.0,<3.0"}' in draft.read_text(encoding="utf-8")
 
 
 def test_what_grew_and_cannot_be_told_from_a_neighbour_is_printed_and_no_draft(
@@ -178,20 +193,67 @@ def test_a_late_release_of_an_older_minor_version_is_new_once() -> None:
 
 
 def test_a_release_that_could_not_be_installed_is_tried_again(watch: Watch, index: Path, tmp_path: Path) -> None:
+    """Also when a newer one came out meanwhile."""
     publish(index, ("1.0", 8 * KIB, "1.0"), ("2.0", 24 * KIB, "2.0"))
     ran = watch()
     assert ran.code == 3
-    assert "leaky 2.0: " in ran.err
+    assert "leaky 1.0 -> 2.0: nothing was compared; 2.0: could not be installed: " in ran.err
     assert "the next look tries it again" in ran.err
-    assert State(str(tmp_path / "state.json")).looked == {}
+    publish(index, ("3.0", 8 * KIB, "1.0"))
+    assert watch().code == 0
+    state = State(str(tmp_path / "state.json"))
+    assert (state.looked, state.failed) == ({"leaky": "3.0"}, {"leaky": {"2.0": 2}})
     pack(index, "helper", "2.0", "MORE = 0\n")
     ran = watch()
     assert ran.code == 1, ran.err
-    assert State(str(tmp_path / "state.json")).looked == {"leaky": "2.0"}
+    assert "leaky 1.0 -> 2.0: held_by_leaky (defaults) held_bytes: 8.00 KiB -> 24.0 KiB\n" in ran.out
+    state = State(str(tmp_path / "state.json"))
+    assert (state.looked, state.failed) == ({"leaky": "3.0"}, {})
+
+
+def test_a_release_that_can_never_be_installed_is_given_up(watch: Watch, index: Path) -> None:
+    publish(index, ("1.0", 8 * KIB, "1.0"), ("2.0", 24 * KIB, "2.0"))
+    assert [watch().code for _ in range(MOST_TRIES + 1)] == [*[3] * MOST_TRIES, 0]
+
+
+def test_a_release_in_which_nothing_runs_is_said(watch: Watch, index: Path) -> None:
+    publish(index, ("1.0", 8 * KIB, "1.0"), ("2.0", 8 * KIB, "1.0"))
+    pack(index, "leaky", "2.0", "raise RuntimeError('broken')\n", ("helper==1.0",))
+    ran = watch()
+    assert ran.code == 3
+    assert "leaky 1.0 -> 2.0: nothing was compared; 2.0: RuntimeError: broken" in " ".join(ran.err.split())
+
+
+def test_runs_that_a_release_ends_are_said(watch: Watch, index: Path, probe: str, tmp_path: Path) -> None:
+    publish(index, ("1.0", 8 * KIB, "1.0"), ("2.0", 8 * KIB, "1.0"))
+    pack(index, "leaky", "1.0", leaky(8 * KIB) + "hold_more = hold\n", ("helper==1.0",))
+    other = tmp_path / "more_of_leaky.py"
+    text = Path(probe).read_text(encoding="utf-8")
+    other.write_text(text.replace("leaky.hold()", "leaky.hold_more()"), encoding="utf-8")
+    ran = watch(str(other))
+    assert ran.code == 0, ran.err
+    said = " ".join(ran.err.split())
+    assert "leaky 1.0 -> 2.0: 1 of 2 runs end there and did not before; AttributeError: " in said
+
+
+def test_an_index_that_does_not_answer_is_exit_3(watch: Watch, index: Path) -> None:
+    publish(index, ("1.0", 8 * KIB, "1.0"))
+    (index.parent / "nothing" / "leaky" / "index.html").unlink()
+    ran = watch()
+    assert ran.code == 3
+    assert "the package index did not answer" in ran.err
 
 
 @pytest.mark.parametrize(
-    "text", ["[]", '{"looked": {"leaky": 5}}', '{"looked": {"leaky": "new"}}', '{"looked": []}', None]
+    "text",
+    [
+        "[]",
+        '{"looked": {"leaky": 5}}',
+        '{"looked": {"leaky": "new"}}',
+        '{"looked": []}',
+        '{"looked": {}, "failed": {"leaky": ["2.0"]}}',
+        None,
+    ],
 )
 def test_a_state_of_another_program_is_refused(watch: Watch, tmp_path: Path, text: str | None) -> None:
     os.mkfifo(tmp_path / "state.json") if text is None else (tmp_path / "state.json").write_text(text)
@@ -232,7 +294,17 @@ def test_nothing_is_written_through_a_link_of_a_checkout(tmp_path: Path, monkeyp
     for name in ("state.json.new", f"state.json.{os.getpid()}.part", "page.md"):
         (tmp_path / name).symlink_to(".git/config")
     with pytest.raises(UsageError):
-        State("state.json").keep("leaky", "2.0")
+        State("state.json").keep("leaky", "2.0", Axis(("1.0", "2.0"), {}), installed=True)
     with pytest.raises(UsageError, match="leads there"):
         write_whole("page.md", "theirs")
     assert (tmp_path / ".git/config").read_text() == "mine"
+
+
+def test_the_packages_that_probes_use_are_those_that_the_page_names() -> None:
+    used = {
+        backend: [name for name in PACKAGES if choose_tasks([], name, backend, {})[0]] for backend in ("cpu", "cuda")
+    }
+    page = " ".join((ROOT / "docs" / "measuring.md").read_text(encoding="utf-8").split())
+    assert f"Ten of the thirty are used by probes that run on a CPU: {', '.join(used['cpu'])};" in page
+    assert used["cuda"] == [*used["cpu"][:5], "torch", "verl", "flash-attn"]
+    assert (len(PACKAGES), len(used["cpu"]), len(used["cuda"])) == (30, 10, 8)

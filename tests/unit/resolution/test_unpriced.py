@@ -2,7 +2,7 @@
 
 import pytest
 
-from compatcheck.core.document import Document, Statement
+from compatcheck.core.document import TAKEN_AS_IDLE, Document, Gap, Statement
 from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
 from compatcheck.resolution.unpriced import describe_unpriced
@@ -41,6 +41,7 @@ def test_a_program_has_the_settings_of_what_it_is_built_on():
         ("slime", "deterministic_mode", "deterministic_kernels"),
         ("torchtitan", "training.deterministic", "deterministic_kernels"),
         ("axolotl", "nvfp4_merge_aware", "simulated_quantisation"),
+        ("llamafactory", "upcast_layernorm", "float32_norms"),
     ],
 )
 def test_switches_of_programs(reader, key, word):
@@ -56,3 +57,14 @@ def test_layers_without_experts_are_counted_in_a_model_that_is_known():
     for facts, said in (({}, True), ({"model.parameters": known}, False), ({"model.expert_parameters": known}, False)):
         describe_unpriced((document,), "train", open_rules(), facts)
         assert ("training.unpriced" in facts) is said
+
+
+@pytest.mark.parametrize(
+    ("key", "word"), [("mixture_of_depths", "mixture_of_depths"), ("upcast_lmhead_output", "float32_logits")]
+)
+def test_what_may_change_anything_is_a_feature_by_its_own_name_where_no_row_names_it(key, word):
+    stated = (Statement(None, key, "convert"), Statement(None, "plot_loss", value=True))
+    gap = Gap(Source("f", key=key), f"may change what the run needs; {TAKEN_AS_IDLE}", assumed=True)
+    facts = {}
+    describe_unpriced((Document("llamafactory", Source("f"), stated, gaps=(gap,)),), "train", open_rules(), facts)
+    assert facts["training.unpriced"].value == (word,)

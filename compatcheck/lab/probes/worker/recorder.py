@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -21,6 +22,23 @@ _MOST_WAITS = 100
 
 class UnsupportedError(Exception):
     """The probe cannot be run here: a package, an option or a model type is missing in this release."""
+
+
+class _ReadAtOnce(ThreadPoolExecutor):
+    """Runs what it is given at once and in its order.
+
+    transformers 5 reads weights in several threads. Which of them is read last, and how far reading is ahead of what is made of
+    the weights, is chance, and with it the peak: here all are read first.
+    """
+
+    def submit(self, fn: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
+        """Return what is done already."""
+        done: Future[Any] = Future()
+        try:
+            done.set_result(fn(*arguments, **options))
+        except BaseException as error:  # as the pool does
+            done.set_exception(error)
+        return done
 
 
 class Recorder:
@@ -96,6 +114,8 @@ class Recorder:
     def _settle(self) -> None:
         """Collect garbage and let the threads of collective operations drop the tensors of what they have finished."""
         gc.collect()
+        if "transformers.core_model_loading" in sys.modules:
+            sys.modules["transformers.core_model_loading"].__dict__["ThreadPoolExecutor"] = _ReadAtOnce
         # One rank has a group too, under DeepSpeed.
         if self.world_size > 1 or getattr(sys.modules.get("torch.distributed"), "is_initialized", bool)():
             _await_threads()

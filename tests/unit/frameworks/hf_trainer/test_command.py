@@ -36,6 +36,11 @@ def test_a_script_on_the_trainer() -> None:
     }
 
 
+def test_switches_that_say_nothing_of_memory_are_turned_off_like_others() -> None:
+    found = read(f"torchrun --nproc_per_node 8 finetune.py {HF} --no_remove_unused_columns --no_such_switch")
+    assert [key for key, _ in found.unread] == ["no_such_switch"]
+
+
 def test_values_nobody_knows_are_listed() -> None:
     found = read(
         f"python train.py {HF} --gradient_accumulation_steps $STEPS --deepspeed $DS --bf16 $B --run_name $R $MORE"

@@ -216,3 +216,18 @@ def test_any_words_are_peeled_without_an_error(words: list[str]) -> None:
 def test_what_deepspeeds_autotuner_chooses_is_open() -> None:
     found = documents("deepspeed --autotuning run --num_gpus 8 t.py --per_device_train_batch_size 4 --output_dir o")
     assert "training.zero_stage" in {one.fact for document in found for one in document.unresolved}
+
+
+@pytest.mark.parametrize(
+    ("text", "visible", "known"),
+    [
+        ("python train.py", "0", {GPUS: 1, WORLD: 1}),
+        ("python train.py", "0,1", {}),
+        ("python train.py", "$GPU", {}),
+        ("torchrun --nproc_per_node 2 train.py", "0", {GPUS: 2, NODES: 1}),
+    ],
+)
+def test_the_one_device_that_a_script_may_see_is_its_only_rank(text: str, visible: str, known: dict[str, Any]) -> None:
+    launch = remove_launchers(command(text, CUDA_VISIBLE_DEVICES=visible))
+    assert launch is not None
+    assert {one.fact: one.value for document in launch.documents for one in document.statements} == known

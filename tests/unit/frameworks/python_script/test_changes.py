@@ -196,6 +196,7 @@ trainer = Trainer(model=model, args=args, data_collator=collator,
                   callbacks=[EarlyStoppingCallback(3), Note(), CheckpointCallback()])
 if trainer.is_world_process_zero():
     trainer.log({})
+trainer.processing_class(text, max_length=trainer.max_prompt_length)
 trainer.train(resume_from_checkpoint=True)
 trainer.save_model(args.output_dir)
 evaluate_model(model)

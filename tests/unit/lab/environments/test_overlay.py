@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from compatcheck.lab.environments.installed import hash_tree, list_versions
 from compatcheck.lab.environments.installer import Pip, UnbuildableError
-from compatcheck.lab.environments.overlay import Base, Overlays
+from compatcheck.lab.environments.overlay import Base, Overlays, build_base
 from compatcheck.lab.environments.sources import resolve_source
 from tests.unit.lab.local_packages import Tree, leaky
 from tests.unit.lab.pack_wheel import pack
@@ -41,6 +42,67 @@ def test_a_branch_that_moved_is_built_anew(overlays: Overlays, tree: Tree) -> No
         commit = tree.commit(number)
         assert held(overlays, branch) == (f"1.0+git{commit[:12]}", f"BYTES = {number}")
     assert overlays.open([branch]).requirements() == [f"leaky @ git+{tree.folder.as_uri()}@{commit}"]
+
+
+@pytest.mark.parametrize("how", ["branch", "head", "tree"])
+def test_what_a_tree_brings_along_is_what_it_is_today(overlays: Overlays, tree: Tree, tmp_path: Path, how: str) -> None:
+    """A branch or a tree that only the tree itself names."""
+    helper = Tree(tmp_path / "helper")
+    where = {"branch": f"git+{helper.folder.as_uri()}@main", "head": f"git+{helper.folder.as_uri()}"}
+    needs = f"helper @ {where.get(how, helper.folder.as_uri())}"
+
+    def write(more: int) -> None:
+        (helper.folder / "release.py").write_text("NAME, VERSION, NEEDS = 'helper', '1.0', ()\n", encoding="utf-8")
+        (helper.folder / "helper.py").write_text(f"MORE = {more}\n", encoding="utf-8")
+        helper.git("add", ".")
+        helper.git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "-m", "work")
+
+    tree.write(2)
+    (tree.folder / "release.py").write_text(f"NAME, VERSION, NEEDS = 'leaky', '1.0', ({needs!r},)\n", encoding="utf-8")
+    seen = set()
+    for more in (8, 16, 24):
+        write(more)
+        interpreter = overlays.open([tree.requirement])
+        assert Path(interpreter.paths[0], "helper.py").read_text(encoding="utf-8") == f"MORE = {more}\n"
+        assert overlays.open([tree.requirement]) == interpreter
+        seen.add(interpreter.fingerprint)
+    assert len(seen) == 3
+
+
+def test_what_is_brought_along_may_bring_along_more(overlays: Overlays, tree: Tree, tmp_path: Path) -> None:
+    """A branch of a branch moves."""
+    deep, helper = Tree(tmp_path / "deep"), Tree(tmp_path / "helper")
+
+    def write(where: Tree, name: str, more: str, needs: str) -> None:
+        (where.folder / "release.py").write_text(
+            f"NAME, VERSION, NEEDS = {name!r}, '1.0', ({needs})\n", encoding="utf-8"
+        )
+        (where.folder / f"{name}.py").write_text(f"MORE = {more}\n", encoding="utf-8")
+        where.git("add", ".")
+        where.git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "-m", "work")
+
+    tree.write(2)
+    needs = f"helper @ git+{helper.folder.as_uri()}@main"
+    (tree.folder / "release.py").write_text(f"NAME, VERSION, NEEDS = 'leaky', '1.0', ({needs!r},)\n", encoding="utf-8")
+    write(helper, "helper", "1", "")
+    assert "deep" not in overlays.open([tree.requirement]).versions
+    for more in ("8", "16", "24"):
+        write(deep, "deep", more, "")
+        if more == "8":
+            write(helper, "helper", "2", f"'deep @ git+{deep.folder.as_uri()}@main',")
+        interpreter = overlays.open([tree.requirement])
+        assert Path(interpreter.paths[0], "deep.py").read_text(encoding="utf-8") == f"MORE = {more}\n"
+
+
+def test_an_archive_elsewhere_is_known_by_its_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`main.zip` of a repository is another one after each commit."""
+    monkeypatch.setattr("compatcheck.lab.environments.sources.fetch_file", lambda _: content)
+    url = "leaky @ https://host.example/archive/main.zip"
+    content = b"one"
+    first = resolve_source(url)
+    content = b"two"
+    assert resolve_source(url) != first
+    assert resolve_source(f"{url}#sha256={'0' * 64}").content == "", "what is in it is stated"
 
 
 def test_a_branch_is_the_one_of_its_whole_name(tree: Tree) -> None:
@@ -108,12 +170,38 @@ def test_a_package_that_is_called_build_is_part_of_a_tree(tree: Tree) -> None:
         assert (hash_tree(str(tree.folder)) != first) == differs
 
 
+def test_a_large_library_of_a_tree_is_taken_by_its_content(tree: Tree) -> None:
+    tree.write(2)
+    for name, differs in (("kernel.so", True), ("rows.bin", False)):
+        file = tree.folder / name
+        file.write_bytes(bytes(5 * 2**20))
+        first = hash_tree(str(tree.folder))
+        file.write_bytes(bytes([1]) * 5 * 2**20)
+        assert (hash_tree(str(tree.folder)) != first) == differs
+
+
 def test_a_range_means_the_release_of_the_day(overlays: Overlays, index: Path) -> None:
     pack(index, "leaky", "1.0", leaky(2), ("helper",))
     assert held(overlays, "leaky")[0] == "1.0"
     pack(index, "leaky", "1.1", leaky(8), ("helper",))
     assert held(overlays, "leaky") == ("1.1", "BYTES = 8")
     assert held(overlays, "leaky<1.1") == ("1.0", "BYTES = 2")
+
+
+def test_a_build_that_the_index_lacks_is_taken_from_pytorchs_own(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("compatcheck.lab.environments.overlay.uv_variables", dict)
+    for name in ("numpy", "psutil", "setuptools", "wheel"):
+        pack(index, name, "1.0", "")
+    with pytest.raises(UnbuildableError, match=r"torch 1\.0\+own: "):
+        build_base("1.0+own", python=sys.executable)
+    page = tmp_path / "builds" / "torch" / "index.html"
+    page.parent.mkdir(parents=True)
+    wheel = pack(page.parent, "torch", "1.0+cpu", "")
+    page.write_text(f'<a href="{wheel.as_uri()}">{wheel.name}</a>', encoding="utf-8")
+    monkeypatch.setattr("compatcheck.lab.environments.overlay.index_of", lambda _: (tmp_path / "builds").as_uri())
+    assert build_base("1.0+cpu", python=sys.executable).versions["torch"] == "1.0+cpu"
 
 
 def test_a_branch_that_is_not_there_is_said(overlays: Overlays, tree: Tree) -> None:
