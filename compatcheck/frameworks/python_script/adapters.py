@@ -36,4 +36,4 @@ def find_own_adapter(script: Script, objects: Objects) -> Call | None:
 
 def names_none(script: Script) -> bool:
     """Tell whether no method is named that an adapter of the model's own needs."""
-    return ASKING.isdisjoint(script.names())
+    return ASKING.isdisjoint(script.names)

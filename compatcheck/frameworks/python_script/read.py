@@ -521,7 +521,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
 
 def _tell_of_run(found: Findings, script: Script) -> Iterator[Statement]:
     """Say what the calls of a script tell of its run: whether it builds engines again, and whose methods give it adapters."""
-    again = builds_again(script.tree, _BUILDS_ENGINE) if "initialize" in script.names() else None
+    again = builds_again(script.tree, _BUILDS_ENGINE) if "initialize" in script.names else None
     if again is not None:
         yield Statement("run.repeated_initialize", _BUILDS_ENGINE, value=again)
     own_adapter = find_own_adapter(script, found.objects)
