@@ -89,10 +89,20 @@ def judge(
 
 
 def _find(subject: "Subject", criteria: "Criteria", memory: "Memory | None") -> "tuple[Outcome, tuple[Finding, ...]]":
-    """Match a subject: what matching gave, and the findings of it, waived and told apart from what is only counted."""
+    """Match a subject: what matching gave, and the findings of it, waived and told apart from what is only counted.
+
+    A variant is often asked for what fails first, and priced next: what was found of it then is in its memory.
+    """
+    found: tuple[Outcome, tuple[Finding, ...]]
+    if memory is not None and memory.latest is not None and memory.latest[0] is subject:
+        found = memory.latest[1]
+        return found
     outcome = match(subject, criteria.rules, criteria.checks.selects, memory)
-    found = _waive((one for one in outcome.findings if not _costs_nothing(one)), subject, criteria)
-    return outcome, tuple(one._replace(folded=_is_folded(one, subject)) for one in found)
+    kept = _waive((one for one in outcome.findings if not _costs_nothing(one)), subject, criteria)
+    found = outcome, tuple(one._replace(folded=_is_folded(one, subject)) for one in kept)
+    if memory is not None:
+        memory.latest = subject, found
+    return found
 
 
 def _waive(findings: "Iterable[Finding]", subject: "Subject", criteria: "Criteria") -> "Iterable[Finding]":

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
+from compatcheck.core.pattern import lazy_compile
+
 _WIDE = "\u2e80"
 """No character before this one that is written here takes two columns."""
-_ITEM = re.compile(r".+?(?:[,;] |[，；、]|$)", re.DOTALL)
+_ITEM = lazy_compile(r".+?(?:[,;] |[，；、]|$)", re.DOTALL)
 _OPENING = "（《「『【“‘"
 _CLOSING = "，。、；：！？）》」』】”’…"
 

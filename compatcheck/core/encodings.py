@@ -5,10 +5,11 @@ Python has codecs of other kinds under the same names, some of which take time t
 """
 
 import codecs
-import re
 
-_PUNCTUATION = re.compile(r"[-_ ]+")
-_TEXT = re.compile(
+from compatcheck.core.pattern import lazy_compile
+
+_PUNCTUATION = lazy_compile(r"[-_ ]+")
+_TEXT = lazy_compile(
     r"(?:(?:iso)?latin|l)\d+|utf8(?:sig)?|u8|utf(?:16|32)(?:le|be)?|(?:us)?ascii|(?:iso)?8859\d+"
     r"|(?:cp|windows|ibm)\d{3,5}"
     r"|gb2312|gbk|936|gb18030|big5(?:hkscs|tw)?|(?:s|shift)jis(?:2004|x0213)?|euc(?:jp|kr|cn|jis2004|jisx0213)|ujis"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
+from compatcheck.core.pattern import lazy_compile
 
 _MOST_BITS = 14_000
 """Of an integer: 4,214 decimal digits; Python itself reads and writes 4,300."""
-_LONG = re.compile(r"0[xXoObB][\da-fA-F_]{3500}")
+_LONG = lazy_compile(r"0[xXoObB][\da-fA-F_]{3500}")
 
 
 def may_be_long(text: str) -> bool:

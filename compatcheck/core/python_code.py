@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import warnings
-from typing import Literal, overload
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Literal, overload
 
 from compatcheck.core.encodings import is_text_encoding
 from compatcheck.core.integers import may_be_long, refuse_long
+from compatcheck.core.pattern import lazy_compile
 
-_IMPORTED = re.compile(r"\b(?:from|import)\b[\s\\.,\w]*")
-_CODING = re.compile(
+if TYPE_CHECKING:
+    import ast
+
+_IMPORTED = lazy_compile(r"\b(?:from|import)\b[\s\\.,\w]*")
+_CODING = lazy_compile(
     rb"(?:[^\r\n]*(?:\r\n?|\n))?[ \t\f]*#[^\r\n]*?coding[:=][ \t]*([-\w.]+?)(?:-(?:unix|dos|mac))?(?![-\w.])"
 )
 """A declared encoding, in the first two lines (PEP 263)."""
@@ -23,8 +25,8 @@ _MOST_WORDS = 200_000
 take a kilobyte for each."""
 _MOST_FILLED_IN = 5_000
 """Opening braces of one line that holds a formatted text: CPython before 3.12 looks for the place of each from its beginning."""
-_FORMATTED = re.compile(r"\b[bru]?f[bru]?['\"]", re.IGNORECASE)
-_WORD = re.compile(r"\w+|[^\w\s]")
+_FORMATTED = lazy_compile(r"\b[bru]?f[bru]?['\"]", re.IGNORECASE)
+_WORD = lazy_compile(r"\w+|[^\w\s]")
 
 
 @overload
@@ -51,44 +53,12 @@ def parse_python(code: str | bytes, mode: str = "exec") -> ast.AST:
         line.count("{") > _MOST_FILLED_IN and _FORMATTED.search(line) for line in text.splitlines()
     ):
         raise ValueError(f"a line of it has more than {_MOST_FILLED_IN:,} opening braces")
+    import ast  # noqa: PLC0415 (many commands come across no Python)
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree = ast.parse(code, mode=mode)
     if may_be_long(text):
-        for node in nodes_of(tree):
+        for node in ast.walk(tree):
             refuse_long(getattr(node, "value", None))
     return tree
-
-
-_WALKED: WeakKeyDictionary[ast.AST, tuple[ast.AST, ...]] = WeakKeyDictionary()
-
-
-def nodes_of(tree: ast.AST) -> tuple[ast.AST, ...]:
-    """Return what stands in a tree, in the order of `ast.walk`; it is gathered once, so that nothing may change it."""
-    found = _WALKED.get(tree)
-    if found is None:
-        nodes = children_of(tree)
-        for node in nodes:  # grows on the way
-            nodes += children_of(node)
-        found = _WALKED[tree] = tuple(nodes)
-    return found
-
-
-def children_of(node: ast.AST) -> list[ast.AST]:
-    """Return what `ast.iter_child_nodes` does, in a third of its time, but for whether a name is loaded or stored."""
-    found: list[ast.AST] = []
-    for name in node._fields:
-        if name == "ctx":
-            continue
-        value = getattr(node, name, None)
-        if isinstance(value, list):
-            found += [one for one in value if isinstance(one, ast.AST)]
-        elif isinstance(value, ast.AST):
-            found.append(value)
-    return found
-
-
-def find_calls(tree: ast.AST, name: str) -> list[ast.Call]:
-    """Return the calls of a function, whatever module it is called of."""
-    calls = (node for node in nodes_of(tree) if isinstance(node, ast.Call))
-    return [call for call in calls if name in (getattr(call.func, "attr", None), getattr(call.func, "id", None))]

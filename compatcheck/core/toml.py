@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.integers import may_be_long, refuse_long
+from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import MAX_DEPTH, advise_mending, read_utf8
 from compatcheck.core.units import MIB
@@ -17,12 +18,12 @@ from compatcheck.core.units import MIB
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_POSITION = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
-_HEADER = re.compile(r"\[\[?([^\[\]]+)\]\]?\s*(?:#.*)?")
-_KEY = re.compile(r"""\s*(?:([\w.-]+)|"([^"]*)"|'([^']*)')\s*=""")
-_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"|\'([^\']*)\'')
-_NAME = re.compile(r"""\s*name\s*=\s*["']([^"']*)["']""")
-_VERSION = re.compile(r"""\s*version\s*=\s*["']([^"']*)["']""")
+_POSITION = lazy_compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
+_HEADER = lazy_compile(r"\[\[?([^\[\]]+)\]\]?\s*(?:#.*)?")
+_KEY = lazy_compile(r"""\s*(?:([\w.-]+)|"([^"]*)"|'([^']*)')\s*=""")
+_STRING = lazy_compile(r'"((?:[^"\\]|\\.)*)"|\'([^\']*)\'')
+_NAME = lazy_compile(r"""\s*name\s*=\s*["']([^"']*)["']""")
+_VERSION = lazy_compile(r"""\s*version\s*=\s*["']([^"']*)["']""")
 _DEEP_KEY = rf"""(?<![\w-])(?:(?:[\w-]+|"[^"]*"|'[^']*')\s*\.\s*){{{MAX_DEPTH}}}"""
 
 MAX_TOML_BYTES = 32 * MIB

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from compatcheck.core.document import Document
     from compatcheck.core.environment import Environment
     from compatcheck.core.estimate import Estimate
+    from compatcheck.core.fix import TextEdit
     from compatcheck.core.report import Finding
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
@@ -94,6 +95,8 @@ class Evaluation:
         self.most = max(MOST_IN_ALL, MOST_OF_ONE * len(subjects))
         """The count at which every search stops."""
         self._changed: dict[_Key, Subject] = {}
+        self._reread: dict[tuple[str, tuple[TextEdit, ...]], tuple[Document, ...] | None] = {}
+        """Subject and edits of its files → what is read of them then, whatever releases move beside."""
         self._known: dict[_Key, Judged] = {}
         self._companions = {one.id: companions for one, companions in _pinned_alike(subjects, rules)}
         """Subject → its pins; subjects with the same releases share them."""
@@ -223,8 +226,16 @@ class Evaluation:
             own = [change for change in changes if subject.id in change.subjects]
             key = subject.id, frozenset((change.lever, change.facts or change.value) for change in own)
             if key not in self._changed:
-                self._changed[key] = resolve_changed(subject, own, self.rules) if own else subject
+                self._changed[key] = (
+                    resolve_changed(subject, own, self.rules, self._read(subject, own)) if own else subject
+                )
             yield subject, key, self._changed[key]
+
+    def _read(self, subject: Subject, changes: Sequence[Change]) -> tuple[Document, ...] | None:
+        edits = edits_of(changes)
+        if edits and (subject.id, edits) not in self._reread:
+            self._reread[subject.id, edits] = reread(subject.as_read, edits)
+        return self._reread.get((subject.id, edits))
 
     def findings(self, changes: Sequence[Change]) -> list[Finding]:
         """Return the findings of all subjects."""
@@ -262,12 +273,17 @@ def targets_of(findings: Iterable[Finding]) -> frozenset[Target]:
     return frozenset(map(target_of, findings))
 
 
+def edits_of(changes: Iterable[Change]) -> tuple[TextEdit, ...]:
+    """Return the edits of settings: those of releases are no text that a configuration is read from."""
+    return tuple(edit for change in changes for edit in change.edits if change.kind == SETTING)
+
+
 def resolve_changed(
     subject: Subject, changes: Iterable[Change], rules: RuleSet, documents: tuple[Document, ...] | None = None
 ) -> Subject:
     """Resolve a subject anew with changes, or with what its files read as now; settings that go into files are read there."""
     changes = list(changes)
-    edits = tuple(edit for change in changes for edit in change.edits if change.kind == SETTING)
+    edits = edits_of(changes)
     if documents is None and edits:
         documents = reread(subject.as_read, edits)
     as_read = subject.as_read if documents is None else documents

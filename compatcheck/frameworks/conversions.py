@@ -6,9 +6,10 @@ ValueError with a hint.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+from compatcheck.core.pattern import lazy_compile
 
 Convert = Callable[[Any], Any]
 
@@ -109,7 +110,7 @@ def kernel(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return str(value) if found is None else f"flash_attention_{found[1] or 2}"
 
 
-_HUB_KERNEL = re.compile(r"kernels-community/(?:vllm-)?flash-attn([234]?)(?:[@:].*)?")
+_HUB_KERNEL = lazy_compile(r"kernels-community/(?:vllm-)?flash-attn([234]?)(?:[@:].*)?")
 """Flash attention of the hub, perhaps with a revision and a function (transformers 5.14.1 integrations/hub_kernels.py)."""
 
 

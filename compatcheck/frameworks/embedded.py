@@ -149,7 +149,7 @@ def find_defined(path: str, text: str) -> str:
     return "\n".join(kept)
 
 
-_MAKE_FUNCTION = re.compile(r"\$[({](?:foreach|if|or|and|eval|shell)[ \t](.*)")
+_MAKE_FUNCTION = lazy_compile(r"\$[({](?:foreach|if|or|and|eval|shell)[ \t](.*)")
 
 
 def _find_other_languages(text: str) -> str:
@@ -178,12 +178,12 @@ def _blank(name: str) -> str:
     return f"${{{name if re.fullmatch(r'[A-Za-z_][A-Za-z0-9_]*', name) else 'NOT_STATED'}}}"
 
 
-_MAKE_VARIABLE = re.compile(
+_MAKE_VARIABLE = lazy_compile(
     r"(?P<target>[^\t#:=][^#:=]*:[ \t]*)?(?P<how>(?:(?:export|override)[ \t]+)*)(?P<name>[\w.-]+)[ \t]*"
     r"(?P<sign>::?:?=|\?=|\+=|=)(?P<value>.*)"
 )
-_CONDITION = re.compile(r"[ \t]*(?P<word>ifeq|ifneq|ifdef|ifndef|endif|define|endef)\b")
-_MAKE_REFERENCE = re.compile(r"\$(?:\$|\((?P<round>[^()$]*)\)|\{(?P<curly>[^{}$]*)\}|(?P<sign>.))?")
+_CONDITION = lazy_compile(r"[ \t]*(?P<word>ifeq|ifneq|ifdef|ifndef|endif|define|endef)\b")
+_MAKE_REFERENCE = lazy_compile(r"\$(?:\$|\((?P<round>[^()$]*)\)|\{(?P<curly>[^{}$]*)\}|(?P<sign>.))?")
 
 
 def _read_makefile(text: str, included: str) -> Iterator[_Found]:
@@ -281,8 +281,8 @@ def _expand_make(text: str, variables: Mapping[str, str | None], target: str) ->
     return re.sub(r"\$", "", text[:_MOST_CHARACTERS]).replace(dollar, "$")
 
 
-_MAKE_CALL = re.compile(r"call[ \t]+([\w.-]+)[ \t]*(?:,[ \t]*(.*))?$", re.DOTALL)
-_MAKE_PARAMETER = re.compile(r"\$(?:\(([1-9])\)|\{([1-9])\}|([1-9]))")
+_MAKE_CALL = lazy_compile(r"call[ \t]+([\w.-]+)[ \t]*(?:,[ \t]*(.*))?$", re.DOTALL)
+_MAKE_PARAMETER = lazy_compile(r"\$(?:\(([1-9])\)|\{([1-9])\}|([1-9]))")
 
 
 def _call_make(value: str | None, arguments: list[str]) -> str | None:
@@ -297,14 +297,14 @@ def _call_make(value: str | None, arguments: list[str]) -> str | None:
     return _MAKE_PARAMETER.sub(replace, value)
 
 
-_OF_A_SHELL = re.compile(r"\b(?:ba|z|k|da)?sh\b")
-_JUST_VARIABLE = re.compile(
+_OF_A_SHELL = lazy_compile(r"\b(?:ba|z|k|da)?sh\b")
+_JUST_VARIABLE = lazy_compile(
     r"(?P<export>export[ \t]+)?(?P<name>[\w-]+)[ \t]*:=[ \t]*(?P<quote>['\"])(?P<value>[^'\"]*)(?P=quote)[ \t]*$"
 )
-_JUST_DEFINITION = re.compile(r"(?:export[ \t]+)?[\w-]+[ \t]*:=[ \t]*(?P<value>\S.*)")
+_JUST_DEFINITION = lazy_compile(r"(?:export[ \t]+)?[\w-]+[ \t]*:=[ \t]*(?P<value>\S.*)")
 _JUST_BLOCKS = ('"""', "'''", "```")
-_JUST_REFERENCE = re.compile(r"\{\{((?:(?!\{\{|\}\}).)*)\}\}")
-_JUST_HEAD = re.compile(r"@?[A-Za-z_][\w-]*(?:[ \t][^:=]*(?:=[^:]*)?)?:(?!=)")
+_JUST_REFERENCE = lazy_compile(r"\{\{((?:(?!\{\{|\}\}).)*)\}\}")
+_JUST_HEAD = lazy_compile(r"@?[A-Za-z_][\w-]*(?:[ \t][^:=]*(?:=[^:]*)?)?:(?!=)")
 
 
 def _read_justfile(text: str, room: _Room) -> Iterator[_Found]:
@@ -381,7 +381,7 @@ def _read_yaml(text: str, path: str, room: _Room) -> Iterator[_Found]:
         begin = end + 1 if end < len(lines) and not lines[end][3:].strip() else end
 
 
-_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*|/\*(?:.*?\*/|.*)', re.DOTALL)
+_COMMENT = lazy_compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*|/\*(?:.*?\*/|.*)', re.DOTALL)
 """A text of JSON, or a comment, as editors take it."""
 
 
@@ -425,9 +425,9 @@ def _is_command(words: YamlList) -> bool:
     )
 
 
-_TEMPLATE = re.compile(r"\$?\{\{(?:(?!\{\{|\}\}).)*\}\}")
+_TEMPLATE = lazy_compile(r"\$?\{\{(?:(?!\{\{|\}\}).)*\}\}")
 """What a program fills in before a shell gets a command: ``{{ lr }}``."""
-_OF_EDITORS = re.compile(r"(\$\{[^{}]*\})")
+_OF_EDITORS = lazy_compile(r"(\$\{[^{}]*\})")
 
 
 def _of_program(mapping: YamlMap, lines: list[str]) -> list[tuple[int, str]]:

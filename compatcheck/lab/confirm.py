@@ -98,9 +98,10 @@ def predicted_sizes(
 
 def rule_sizes(rule: CompiledRule, scope: FactScope) -> tuple[float | None, float | None, float | None]:
     """Evaluate the rule's low, formula and high; None is one whose facts are missing."""
-    expected = size(rule.expected, scope)[0]
-    low = size(rule.low, scope)[0] if rule.low is not None else expected
-    high = size(rule.high, scope)[0] if rule.high is not None else expected
+    sizes = scope.rules.texts(rule).sizes
+    expected = size(sizes.expected, scope)[0]
+    low = size(sizes.low, scope)[0] if sizes.low is not None else expected
+    high = size(sizes.high, scope)[0] if sizes.high is not None else expected
     return low, expected, high
 
 

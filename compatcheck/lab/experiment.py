@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from compatcheck.lab.pairs import Trial
     from compatcheck.lab.probes.probe import Probe
-    from compatcheck.rules.database import CompiledClause, CompiledRule, RuleSet
+    from compatcheck.rules.database import CompiledClause, CompiledRule, RuleSet, Sizes
     from compatcheck.rules.expression import Code
 
 MOST_LITERALS = 3
@@ -61,7 +61,7 @@ def design(rule: CompiledRule, rules: RuleSet) -> Experiment:
             own = _own_trial(rule, clause, trials, rules)
             if own is None:
                 continue
-            axes, left = _axes(rule, clause, own, trials)
+            axes, left = _axes(rule, clause, own, trials, rules.texts(rule).sizes)
             untried.update(left)
             releases = _releases(rule, clause, own, rules)
             for parameters in _rows(own, axes):
@@ -155,7 +155,12 @@ def _releases(rule: CompiledRule, clause: CompiledClause, own: Trial, rules: Rul
     if own.package == "torch":
         return [own.suspect]  # it is not laid over an interpreter
     bounds = [clause.packages.get(own.package, "absent")]
-    bounds += [found for code in _expressions(rule, clause) for name, found in ranges(code) if name == own.package]
+    bounds += [
+        found
+        for code in _expressions(rule, clause, rules.texts(rule).sizes)
+        for name, found in ranges(code)
+        if name == own.package
+    ]
     chosen = {own.suspect, own.baseline} - {None}
     for each in bounds:
         inside = set(_inside(each, known))
@@ -165,23 +170,23 @@ def _releases(rule: CompiledRule, clause: CompiledClause, own: Trial, rules: Rul
     return sorted(chosen & set(known), key=Version)  # type: ignore[arg-type]
 
 
-def _expressions(rule: CompiledRule, clause: CompiledClause) -> list[Code]:
-    parts = (clause.when, rule.when, rule.unless, rule.expected, rule.low, rule.high)
+def _expressions(rule: CompiledRule, clause: CompiledClause, sizes: Sizes) -> list[Code]:
+    parts = (clause.when, rule.when, rule.unless, sizes.expected, sizes.low, sizes.high)
     return [part for part in parts if part is not None]
 
 
 def _axes(
-    rule: CompiledRule, clause: CompiledClause, own: Trial, trials: Sequence[Trial]
+    rule: CompiledRule, clause: CompiledClause, own: Trial, trials: Sequence[Trial], sizes: Sizes
 ) -> tuple[dict[str, list[Any]], set[str]]:
     """Return parameter → values, its own first, and what no parameter varies."""
     probe, parameters = own.probe, own.parameters
     known = _facts(probe, parameters, own.metric) or {}
-    asked = {name for code in _expressions(rule, clause) for name in fact_names(code)}
+    asked = {name for code in _expressions(rule, clause, sizes) for name in fact_names(code)}
     conditions = {
         name for code in (clause.when, rule.when, rule.unless) if code is not None for name in fact_names(code)
     }
     wanted: dict[str, list[Any]] = {}
-    for code in (clause.when, rule.when, rule.unless, rule.expected):
+    for code in (clause.when, rule.when, rule.unless, sizes.expected):
         for name, value in () if code is None else literals(code):
             wanted.setdefault(name, []).append(value)
     varied: Mapping[str, Sequence[Any]] = getattr(probe.module, "VARIED", {})

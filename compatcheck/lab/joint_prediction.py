@@ -104,7 +104,7 @@ class JointPrediction:
         family = self._members.get(f"{cell.probe.name} {cell.metric}", {})
         for rule in self._rules.rules_about(found.versions):
             about = not cell.probe.module.PACKAGES or set(cell.probe.module.PACKAGES) & set(packages_of(rule))
-            if about and rule.id not in family and rule.expected is not None:
+            if about and rule.id not in family and self._rules.texts(rule).sizes.expected is not None:
                 status, _, most = self._claim(rule, cell, found)
                 if status == AFFECTED if most is None else most >= least:
                     return rule.id

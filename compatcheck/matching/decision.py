@@ -29,16 +29,16 @@ class Decision(NamedTuple):
     clause: CompiledClause | None = None
 
 
-def decide(rule: CompiledRule, scope: FactScope) -> Decision:
-    """Decide a rule.
+def decide(rule: CompiledRule, scope: FactScope, known: dict[int, object] | None = None) -> Decision:
+    """Decide a rule; what its conditions come to is kept in ``known``, as `evaluate` does.
 
     Raises:
         RuleError: an expression of the rule does not fit the values.
     """
     best = Decision(SILENT)
-    found: dict[int, object] = {}
+    known = {} if known is None else known
     for clause in rule.clauses:
-        outcome = _decide_clause(rule, clause, scope, (), found)
+        outcome = _decide_clause(rule, clause, scope, (), known)
         if outcome.status == AFFECTED:
             return outcome
         if outcome.status == POSSIBLE and (best.status == SILENT or len(outcome.needs) < len(best.needs)):
@@ -46,7 +46,7 @@ def decide(rule: CompiledRule, scope: FactScope) -> Decision:
     if best.status == SILENT and rule.unverified:
         clause = CompiledClause(rule.unverified, None)
         outcome = _decide_clause(
-            rule, clause, scope, ("between a release known bad and one known good, not checked",), found
+            rule, clause, scope, ("between a release known bad and one known good, not checked",), known
         )
         if outcome.status != SILENT:
             return outcome._replace(status=POSSIBLE)
@@ -58,9 +58,9 @@ def _decide_clause(
     clause: CompiledClause,
     scope: FactScope,
     assumptions: tuple[str, ...],
-    found: dict[int, object],
+    known: dict[int, object],
 ) -> Decision:
-    """Decide one alternative; what the conditions that all share come to is kept in ``found``."""
+    """Decide one alternative."""
     needs: frozenset[str] = frozenset()
     notes = list(assumptions)
     for name, bounds in clause.packages.items():
@@ -74,17 +74,17 @@ def _decide_clause(
                 notes.append(note)
     for condition in (clause.when, rule.when):
         if condition is not None:
-            value = _evaluate_once(condition, scope, found)
+            value = evaluate(condition, scope, known)
             if isinstance(value, Unknown):
                 needs |= value.needs
             elif not value:
                 return Decision(SILENT)
     open_exceptions: frozenset[str] = frozenset()  # asked about once the conditions hold
     if rule.unless is not None:
-        value = _evaluate_once(rule.unless, scope, found)
+        value = evaluate(rule.unless, scope, known)
         if isinstance(value, Unknown):
             for part in disjuncts(rule.unless):
-                open_part = _evaluate_once(part, scope, found)
+                open_part = evaluate(part, scope, known)
                 if isinstance(open_part, Unknown) and _is_unstated(part, open_part, scope):
                     notes.append(_opposite(part, scope))
                 elif isinstance(open_part, Unknown) and not needs:
@@ -94,12 +94,6 @@ def _decide_clause(
     needs |= open_exceptions
     status = POSSIBLE if needs else AFFECTED
     return Decision(status, tuple(sorted(needs)), tuple(notes), tuple(clause.packages), clause)
-
-
-def _evaluate_once(code: Code, scope: FactScope, found: dict[int, object]) -> object:
-    if id(code) not in found:
-        found[id(code)] = evaluate(code, scope)
-    return found[id(code)]
 
 
 def _is_unstated(exception: Code, value: Unknown, scope: FactScope) -> bool:

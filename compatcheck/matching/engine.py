@@ -15,7 +15,7 @@ from compatcheck.matching.severity import rate
 from compatcheck.resolution.imported import FRAMEWORK, imported_packages
 from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
 from compatcheck.resolution.subject import Subject
-from compatcheck.rules.database import CompiledRule, RuleSet, Texts
+from compatcheck.rules.database import CompiledRule, RuleSet, Sizes, Texts
 from compatcheck.rules.expression import Code, Unknown, conjuncts, evaluate, fact_names, write
 from compatcheck.rules.programs import find_program
 
@@ -144,7 +144,8 @@ class RelevantRules(NamedTuple):
         Raises:
             RuleError: an expression of the rule does not fit the values.
         """
-        decision = decide(rule, scope)
+        known: dict[int, object] = {}
+        decision = decide(rule, scope, known)
         if decision.status == AFFECTED and rule.phase in WORK and rule.effect == "memory" and not stated:
             decision = decision._replace(status=POSSIBLE, needs=(FRAMEWORK,))
         if decision.status == SILENT or (not keeps_graph(scope) and _cannot_concern(rule, decision)):
@@ -173,7 +174,7 @@ class RelevantRules(NamedTuple):
         folded = tuple(name for name in unknown if name in self.implied or name in self.contradictory)
         if any(name not in COMPONENT_FACTS for name in unknown):
             return RuleOutcome(folded=folded)
-        if decision.status == POSSIBLE and not _has_evidence(rule, decision, scope):
+        if decision.status == POSSIBLE and not _has_evidence(rule, decision, scope, known):
             return RuleOutcome(folded=folded, waits=True)
         return RuleOutcome(decision, folded)
 
@@ -246,7 +247,7 @@ def _name_roles(findings: Sequence[Finding]) -> Iterator[Finding]:
         yield finding._replace(title=f"{finding.title} ({finding.role})") if several else finding
 
 
-def _has_evidence(rule: CompiledRule, decision: Decision, scope: FactScope) -> bool:
+def _has_evidence(rule: CompiledRule, decision: Decision, scope: FactScope, known: dict[int, object]) -> bool:
     """Tell whether anything speaks for an undecided rule.
 
     A release known to be bad speaks for itself, and so do two that are known not to go together, or may be where nothing else is
@@ -258,7 +259,7 @@ def _has_evidence(rule: CompiledRule, decision: Decision, scope: FactScope) -> b
     if rule.kind == "incompatibility" and _is_of_pair(decision, scope):
         return True
     texts = (rule.when, decision.clause.when if decision.clause is not None else None)
-    return any(truth(evaluate(part, scope)) for text in texts if text is not None for part in _conditions(text))
+    return any(truth(evaluate(part, scope, known)) for text in texts if text is not None for part in _conditions(text))
 
 
 def _conditions(text: Code) -> Iterator[Code]:
@@ -329,9 +330,9 @@ def build(
     """Build the finding of a rule that is not silent."""
     facts = scope.facts
     texts = scope.rules.texts(rule)
-    impact, assumed = _impact(rule, scope)
+    impact, assumed = _impact(rule, texts.sizes, scope)
     device, host = facts.get("hardware.memory_bytes"), facts.get("hardware.host_memory_bytes")
-    worst = _bound(rule, scope) if impact.expected_bytes is None else None
+    worst = _bound(texts.sizes, scope) if impact.expected_bytes is None else None
     # what adapters train is little, as far as nobody says how much
     regression = rule.kind == "regression" and not (TRAINABLE in impact.needs and _has_adapters(scope))
     severity, remark = rate(impact, _integer(device), _integer(host), worst, regression=regression)
@@ -463,11 +464,11 @@ def _has_adapters(scope: FactScope) -> bool:
     return fact is not None and fact.value not in {None, "freeze"}
 
 
-def _bound(rule: CompiledRule, scope: FactScope) -> int | None:
+def _bound(sizes: Sizes, scope: FactScope) -> int | None:
     """Return the most that a rule of unknown size can cost, None where nothing known bounds it."""
     worst = _WorstCase(scope.facts, scope.environment, scope.rules)
     return max(
-        (found for found in (size(rule.high, worst)[0], size(rule.expected, worst)[0]) if found is not None),
+        (found for found in (size(sizes.high, worst)[0], size(sizes.expected, worst)[0]) if found is not None),
         default=None,
     )
 
@@ -480,17 +481,17 @@ class _ForwardOnly(FactScope):
         return True if name == CHECKPOINTING else super().value(name)
 
 
-def _impact(rule: CompiledRule, scope: FactScope) -> tuple[FindingImpact, tuple[str, ...]]:
+def _impact(rule: CompiledRule, sizes: Sizes, scope: FactScope) -> tuple[FindingImpact, tuple[str, ...]]:
     if not keeps_graph(scope):
         scope = _ForwardOnly(scope.facts, scope.environment, scope.rules, scope.opened)
-    expected, needs = size(rule.expected, scope)
+    expected, needs = size(sizes.expected, scope)
     assumed: tuple[str, ...] = ()
     if needs == (TRAINABLE,) and "training.peft" not in scope.facts and "model.parameters" in scope.facts:
         scope = _FullTuning(scope.facts, scope.environment, scope.rules, scope.opened)
-        expected, needs = size(rule.expected, scope)
+        expected, needs = size(sizes.expected, scope)
         assumed = ("for the size, that every parameter is trained: no input configures an adapter",)
-    low, _ = size(rule.low, scope)
-    high, _ = size(rule.high, scope)
+    low, _ = size(sizes.low, scope)
+    high, _ = size(sizes.high, scope)
     impact = FindingImpact(
         expected_bytes=expected,
         low_bytes=expected if low is None else low,
@@ -500,8 +501,8 @@ def _impact(rule: CompiledRule, scope: FactScope) -> tuple[FindingImpact, tuple[
         scope=rule.scope,
         phase=rule.phase,
         needs=tuple(sorted(_name_needs(needs, scope))),
-        formula=None if rule.expected is None else write(rule.expected),
-        passing_bytes=round(expected * (number(rule.passing, scope)[0] or 0)) if expected is not None else None,
+        formula=None if sizes.expected is None else write(sizes.expected),
+        passing_bytes=round(expected * (number(sizes.passing, scope)[0] or 0)) if expected is not None else None,
     )
     return impact, assumed
 
@@ -518,7 +519,8 @@ def _used_facts(
             )
     condition = decision.clause.when if decision.clause is not None else None
     names: dict[str, None] = {}
-    for expression in (condition, rule.when, rule.unless, rule.expected or rule.high):
+    sizes = scope.rules.texts(rule).sizes
+    for expression in (condition, rule.when, rule.unless, sizes.expected or sizes.high):
         if expression is not None:
             names.update(dict.fromkeys(sorted(fact_names(expression))))
     used.extend(_with_meaning(facts[name]) for name in names if name in facts)

@@ -87,7 +87,7 @@ def _run(rule: CompiledRule, example: Mapping[str, Any], wanted: str, rules: Rul
         if sorted(example["needs"]) != list(decision.needs):
             return f"expected needs {sorted(example['needs'])}, got {list(decision.needs)}"
     if "impact_gib" in example:
-        expected, missing = size(rule.expected, scope)
+        expected, missing = size(rules.texts(rule).sizes.expected, scope)
         if expected is None:
             return f"no size: needs {', '.join(missing) or 'a formula'}"
         if not _is_list_of(example["impact_gib"], (int, float)) or len(example["impact_gib"]) != _BOUNDS:

@@ -57,10 +57,11 @@ def explain(rule: CompiledRule, subject: Subject, rules: RuleSet, locate: Locate
     """
     for role in subject.roles:
         scope = open_scope(subject, role, rules)
-        expected, needs = size(rule.expected, scope)
+        texts = rules.texts(rule)
+        expected, needs = size(texts.sizes.expected, scope)
         yield Explanation(
             rule=rule,
-            texts=rules.texts(rule),
+            texts=texts,
             subject=subject.id,
             role=role,
             decision=decide(rule, scope),
@@ -70,7 +71,7 @@ def explain(rule: CompiledRule, subject: Subject, rules: RuleSet, locate: Locate
             conditions=tuple(_conditions(rule.when, scope, locate)),
             exceptions=tuple(_conditions(rule.unless, scope, locate)),
             expected_bytes=expected,
-            size_facts=_facts(rule.expected, scope, locate) if rule.expected else (),
+            size_facts=_facts(texts.sizes.expected, scope, locate) if texts.sizes.expected else (),
             size_needs=needs,
         )
 

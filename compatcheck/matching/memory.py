@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from compatcheck.core.environment import Environment
     from compatcheck.core.facts import Fact
     from compatcheck.resolution.gaps import Opened
+    from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
 
 _Reads = dict[tuple[int, str], object]
@@ -40,6 +41,8 @@ class Memory:
 
     def __init__(self) -> None:
         """Remember nothing."""
+        self.latest: tuple[Subject, Any] | None = None
+        """The last variant, and all that was found of it."""
         self._frames: list[tuple[object, dict[Hashable, _Read | _Answer]]] = []
 
     def open(

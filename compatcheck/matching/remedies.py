@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.builds import label_beside, with_label, write_install
@@ -259,10 +258,10 @@ def _leaves(name: str, bounds: Bounds | str, target: Mapping[str, Any], scope: F
     if name not in target or isinstance(bounds, str):
         return False
     try:
-        given = _allowed(str(target[name]), tuple(scope.rules.releases(name)))
+        given = _allowed(str(target[name]), name, scope)
     except ValueError:
         return False
-    return bool(given) and all(contains(bounds, release) == "no" for release in given)
+    return bool(given) and not given & ~scope.rules.known(name).split(bounds)[1]
 
 
 def _is_refuted(condition: Code | None, target: Mapping[str, Any], scope: FactScope) -> bool:
@@ -280,24 +279,23 @@ def _narrower(rule: CompiledRule, name: str, target: Mapping[str, Any], verb: st
         for other in scope.rules.texts(rule).remedies
         if other["verb"] == verb and other["target"].keys() == target.keys() and other["target"] != target
     ]
-    known = tuple(scope.rules.releases(name)) if others else ()
     try:
+        here = _allowed(str(target[name]), name, scope) if others else 0
         return [
             compile_specifier(str(other["target"][name]))
             for other in others
-            if _allowed(str(other["target"][name]), known) < _allowed(str(target[name]), known)
+            if (theirs := _allowed(str(other["target"][name]), name, scope)) != here
+            and not theirs & ~here
             and (isinstance(condition := condition_of(other, scope), Unknown) or condition)
         ]
     except ValueError:
         return []
 
 
-@lru_cache(maxsize=1024)
-def _allowed(specifier: str, known: tuple[str, ...]) -> frozenset[str]:
-    """Return the releases that a specifier allows.
+def _allowed(specifier: str, name: str, scope: FactScope) -> int:
+    """Return the known releases of a package that a specifier allows, as bits.
 
     Raises:
         ValueError: it is none.
     """
-    bounds = compile_specifier(specifier)
-    return frozenset(release for release in known if contains(bounds, release) == "yes")
+    return scope.rules.held(compile_specifier(specifier), name)

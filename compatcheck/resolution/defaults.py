@@ -27,7 +27,7 @@ from compatcheck.rules.expression import Unknown, evaluate
 from compatcheck.rules.programs import find_program, lineage, programs
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.core.document import Document
     from compatcheck.rules.program import Program
@@ -108,53 +108,85 @@ def apply_defaults(
     role: str = "train",
     open_facts: frozenset[str] = frozenset(),
 ) -> Applied:
-    """Add the default of every fact that no document states; return what they leave open.
+    """Add the default of every fact that no document states; return what they leave open, as `Defaults` does."""
+    return Defaults(readers, scope, facts, role).apply(documents, open_facts)
 
-    Args:
-        readers: the programs that read this run's configuration, strongest first.
-        documents: their documents; a program that only a facts file names has none.
-        scope: a scope over ``facts``.
-        facts: grown in place.
-        role: whose facts they are; ``train`` gets the actor's rows too.
-        open_facts: facts that are set to something nobody knows, whatever the key: they get no default.
-    """
-    readers = tuple(readers)
-    chain = reader_chain(readers, documents)
-    owners = {part.name: (program, part) for program in programs().values() for part in program.parts}
-    if all(find_program(reader).leaves_model_alone for reader in readers):
-        chain += [name for name, (_, part) in owners.items() if part.model_left_alone]
-    open_to_all = find_open_facts(documents, None, facts)
-    written, idle = [keys_of(document) for document in documents], find_idle(documents)
-    tables: list[_Table] = []
-    for name in chain:
-        rows = [row for row in scope.rules.section(f"defaults/{name}") or () if _concerns(row, role)]
-        if rows:
-            program, part = owners.get(name) or (find_program(name), None)
-            label = f"default of {program.label if part is None else part.label}"
-            about_all = part is not None and part.model_left_alone  # whoever says it says it in words of transformers
-            keys = set().union(*written) if about_all else _keys_for(program, documents, written)
-            origin = "library-default" if program.order else "reader-default"
-            gaps = _gaps_for(program, documents, everything=about_all)
-            table = _Table(
-                [dict(row, idle=_is_at_default(row, idle)) for row in rows], keys, scope, facts, (label, origin), gaps
-            )
-            table.places, table.open_to_all = _places_of(rows, documents), open_to_all
-            tables.append(table)
-    undecided, hidden = _left_to_others(chain, documents, scope) | open_facts, set[str]()
-    by_release: dict[str, tuple[Any, str]] = {}
-    for index, table in enumerate(tables):
-        table.beneath = tables[index + 1 :]
-        hidden |= table.hidden
-        undecided |= table.apply(undecided)
-        by_release = {**table.by_release, **by_release}
-    of_others = (
-        {name for table in tables for name in table.find_of_others()}
-        if any(one.beneath for one in documents)
-        else set()
-    )
-    left = (undecided | by_release.keys() | of_others) - hidden - open_facts - facts.keys()
-    _take_beneath(documents, left, scope, facts, role)
-    return Applied(frozenset(hidden), {name: one for name, one in by_release.items() if name not in facts})
+
+class Defaults:
+    """The default rows of a run's programs over its facts; what its documents alone decide of them is asked once."""
+
+    def __init__(self, readers: Iterable[str], scope: FactScope, facts: dict[str, Fact], role: str = "train") -> None:
+        """Take what the rows are asked with.
+
+        Args:
+            readers: the programs that read this run's configuration, strongest first.
+            scope: a scope over ``facts``.
+            facts: grown in place.
+            role: whose facts they are; ``train`` gets the actor's rows too.
+        """
+        self._readers = tuple(readers)
+        self._scope = scope
+        self._facts = facts
+        self._role = role
+        self._documents: Sequence[Document] | None = None
+        self._chain: Sequence[str] = ()
+        self._tables: Sequence[_Table] = ()
+
+    def apply(self, documents: Sequence[Document], open_facts: frozenset[str] = frozenset()) -> Applied:
+        """Add the default of every fact that no document states; return what they leave open.
+
+        Args:
+            documents: those of the readers; a program that only a facts file names has none.
+            open_facts: facts that are set to something nobody knows, whatever the key: they get no default.
+        """
+        if self._documents is None or [*map(id, self._documents)] != [*map(id, documents)]:
+            self._documents = documents
+            self._chain, self._tables = self._collect(documents)
+        scope, facts = self._scope, self._facts
+        open_to_all = find_open_facts(documents, None, facts)
+        undecided, hidden = _left_to_others(self._chain, documents, scope) | open_facts, set[str]()
+        for table in self._tables:  # before any of them states what another may be asked for
+            table.begin(open_to_all)
+        by_release: dict[str, tuple[Any, str]] = {}
+        for table in self._tables:
+            hidden |= table.hidden
+            undecided |= table.apply(undecided)
+            by_release = {**table.by_release, **by_release}
+        of_others = (
+            {name for table in self._tables for name in table.find_of_others()}
+            if any(one.beneath for one in documents)
+            else set()
+        )
+        left = (undecided | by_release.keys() | of_others) - hidden - open_facts - facts.keys()
+        _take_beneath(documents, left, scope, facts, self._role)
+        return Applied(frozenset(hidden), {name: one for name, one in by_release.items() if name not in facts})
+
+    def _collect(self, documents: Sequence[Document]) -> tuple[Sequence[str], Sequence[_Table]]:
+        """Return the tables that apply, each with what the documents write of its keys."""
+        chain = reader_chain(self._readers, documents)
+        owners = {part.name: (program, part) for program in programs().values() for part in program.parts}
+        if all(find_program(reader).leaves_model_alone for reader in self._readers):
+            chain += [name for name, (_, part) in owners.items() if part.model_left_alone]
+        written, idle = [keys_of(document) for document in documents], find_idle(documents)
+        tables: list[_Table] = []
+        for name in chain:
+            rows = [row for row in self._scope.rules.section(f"defaults/{name}") or () if _concerns(row, self._role)]
+            if rows:
+                program, part = owners.get(name) or (find_program(name), None)
+                label = f"default of {program.label if part is None else part.label}"
+                about_all = (
+                    part is not None and part.model_left_alone
+                )  # whoever says it says it in words of transformers
+                keys = set().union(*written) if about_all else _keys_for(program, documents, written)
+                origin = "library-default" if program.order else "reader-default"
+                gaps = _gaps_for(program, documents, everything=about_all)
+                marked = [dict(row, idle=True) if _is_at_default(row, idle) else row for row in rows]
+                table = _Table(marked, keys, self._scope, self._facts, (label, origin), gaps)
+                table.places = _places_of(rows, documents)
+                tables.append(table)
+        for index, table in enumerate(tables):
+            table.beneath = tables[index + 1 :]
+        return chain, tables
 
 
 def _take_beneath(
@@ -362,8 +394,18 @@ class _Table:
         """Package → its releases that any row with a range of them is about."""
         self.by_release: dict[str, tuple[Any, str]] = {}
         """Facts that are left open because releases differ: value in the newest one that is possible, and whose it is."""
-        self.hidden = {row["fact"] for row in rows if row["fact"] not in facts and self.may_be_set(row)}
+        self.hidden: set[str] = set()
         """Facts of rows that rest on keys which something that was not read may set."""
+        self._fitting: dict[int, str] = {}
+        """Row → whether its releases are those that are here."""
+        self._by_keys: dict[tuple[int, bool], bool] = {}
+        """Row, and whether it is asked what was not read → the answer; what the documents write stays as it is."""
+
+    def begin(self, open_to_all: frozenset[str]) -> None:
+        """Look at the facts as they are now: which of them something that was not read may set, for this model or for any."""
+        self.open_to_all = open_to_all
+        self.by_release = {}
+        self.hidden = {row["fact"] for row in self.rows if row["fact"] not in self.facts and self.may_be_set(row)}
 
     def apply(self, undecided: set[str]) -> set[str]:
         """Apply the rows until nothing new follows; return the facts whose rows apply but cannot be told apart or evaluated."""
@@ -500,15 +542,29 @@ class _Table:
 
     def fits_keys(self, row: Mapping[str, Any]) -> bool:
         """Tell whether the documents leave out what the row needs left out, and write what it needs written."""
-        own = row["key"] is None or row["forced"] or row.get("idle")
-        left_out = [*row["absent"], *([] if own else [row["key"]])]
-        return not any(map(self.may_stand, left_out)) and all(self.is_there(section) for section in row["present"])
+        return self._ask_once(row, self._fits_keys, open_keys=False)
 
     def may_be_set(self, row: Mapping[str, Any]) -> bool:
         """Tell whether something that was not read may set a key that a row needs left out, or that it needs and nobody writes.
 
         What is written stays so: a row that needs it left out does not hold whatever else may be set.
         """
+        return self._ask_once(row, self._may_be_set, open_keys=True)
+
+    def _ask_once(self, row: Mapping[str, Any], ask: Callable[[Mapping[str, Any]], bool], *, open_keys: bool) -> bool:
+        if self.keys is None:  # facts say which sections are there
+            return ask(row)
+        key = id(row), open_keys
+        if key not in self._by_keys:
+            self._by_keys[key] = ask(row)
+        return self._by_keys[key]
+
+    def _fits_keys(self, row: Mapping[str, Any]) -> bool:
+        own = row["key"] is None or row["forced"] or row.get("idle")
+        left_out = [*row["absent"], *([] if own else [row["key"]])]
+        return not any(map(self.may_stand, left_out)) and all(self.is_there(section) for section in row["present"])
+
+    def _may_be_set(self, row: Mapping[str, Any]) -> bool:
         own = row["key"] is None or row["forced"] or row.get("idle")
         left_out = [*row["absent"], *([] if own else [row["key"]])]
         if self.keys is not None and not self.keys.isdisjoint(left_out):
@@ -534,20 +590,26 @@ class _Table:
 
     def is_possible(self, row: Mapping[str, Any]) -> bool:
         """Tell whether a release that is possible here is one that a row is about."""
-        return all(self.scope.in_range(name, bounds) != "no" for name, bounds in row["ranges"].items())
+        return self._fit(row) != _NO
+
+    def _fit(self, row: Mapping[str, Any]) -> str:
+        """Tell whether the releases that are here are those of a row: certain, maybe or no; they stay as they are."""
+        known = self._fitting.get(id(row))
+        if known is None:
+            answers = {self.scope.in_range(name, bounds) for name, bounds in row["ranges"].items()}
+            known = _NO if "no" in answers else _CERTAIN if answers <= {"yes"} else _MAYBE
+            self._fitting[id(row)] = known
+        return known
 
     def verdict(self, row: Mapping[str, Any]) -> str:
         """Tell whether a row's releases and condition hold: certain, maybe or no."""
-        answers = [self.scope.in_range(name, bounds) for name, bounds in row["ranges"].items()]
-        if "no" in answers:
-            return _NO
-        if row["when"] is not None:
-            condition = evaluate(row["when"], self.scope)
-            if isinstance(condition, Unknown):
-                return _MAYBE
-            if not condition:
-                return _NO
-        return _CERTAIN if all(answer == "yes" for answer in answers) else _MAYBE
+        fit = self._fit(row)
+        if fit == _NO or row["when"] is None:
+            return fit
+        condition = evaluate(row["when"], self.scope)
+        if isinstance(condition, Unknown):
+            return _MAYBE
+        return fit if condition else _NO
 
     def value(self, row: Mapping[str, Any]) -> Any:  # noqa: ANN401 (a vocabulary value, or Unknown)
         """Return the row's value, or Unknown; that of another model's fact where the row follows it."""

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from compatcheck.core.document import Gap
     from compatcheck.core.environment import Damage, Environment
     from compatcheck.core.hardware import Hardware
+    from compatcheck.resolution.defaults import Defaults
     from compatcheck.rules.database import RuleSet
 
 TRAIN = "train"
@@ -232,8 +233,7 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
     readers = _readers(documents, facts)
     conflicts = (*merged.conflicts, *_contradicted(claims, facts))
     _describe_gaps(inputs.gaps, facts)
-    unknown_device = _describe_gpu(facts, rules)
-    scope = FactScope(facts, environment, rules, others=others)
+    unknown_device, scope = _describe_gpu(facts, rules), FactScope(facts, environment, rules, others=others)
     if environment is not None:
         _describe_damage(_find_damage(environment, scope), facts)
     unresolved: dict[str, str] = {}
@@ -253,6 +253,7 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
     undecided = open_facts | {name for name in (*SPLIT_SEQUENCES, SHARDING, PEFT) if _may_be_set(name, inputs.gaps)}
     replicates = _start_replicas(documents, readers, environment)
     stated = {name: fact for name, fact in facts.items() if fact.origin in {"script", "configuration"}}
+    defaults: Defaults | None = None
     for _ in range(_ROUNDS):
         before = len(facts)
         if merged.automatic:
@@ -261,9 +262,8 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
                 facts.setdefault(name, fact)
         derive(facts, undecided, opened)
         if readers or "model.model_type" in facts:
-            from compatcheck.resolution.defaults import apply_defaults  # noqa: PLC0415 (only where a program is known)
-
-            hidden, found = apply_defaults(readers, drop_unowned(documents, facts), scope, facts, role, open_facts)
+            defaults = defaults or _open_defaults(readers, scope, facts, role)
+            hidden, found = defaults.apply(drop_unowned(documents, facts), open_facts)
             undecided |= hidden
             by_release |= found
         if len(facts) == before and not derive_unsharded(facts, undecided, opened, replicates=replicates):
@@ -286,6 +286,12 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
         unknown_device,
         {k: v for k, v in by_release.items() if k not in facts},
     )
+
+
+def _open_defaults(readers: Sequence[str], scope: FactScope, facts: dict[str, Fact], role: str) -> "Defaults":
+    from compatcheck.resolution.defaults import Defaults  # noqa: PLC0415 (only where a program is known)
+
+    return Defaults(readers, scope, facts, role)
 
 
 def _find_pending(

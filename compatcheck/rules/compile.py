@@ -152,10 +152,6 @@ def _matching_part(rule: Rule) -> list[object]:
         impact.memory,
         impact.scope,
         impact.phase,
-        _code(rule, "impact.bytes", impact.expected),
-        _code(rule, "impact.low", impact.low),
-        _code(rule, "impact.high", impact.high),
-        _code(rule, "impact.passing", impact.passing),
         rule.debunks,
         rule.former_ids,
     ]
@@ -178,6 +174,7 @@ def _code(rule: Rule, key: str, text: str | None) -> Code | None:
 
 
 def _text_part(rule: Rule) -> list[object]:
+    impact = rule.impact
     return [
         rule.what,
         rule.why,
@@ -197,7 +194,13 @@ def _text_part(rule: Rule) -> list[object]:
         rule.reason,
         rule.when,
         rule.unless,
-        rule.impact.expected,
+        impact.expected,
+        [
+            _code(rule, "impact.bytes", impact.expected),
+            _code(rule, "impact.low", impact.low),
+            _code(rule, "impact.high", impact.high),
+            _code(rule, "impact.passing", impact.passing),
+        ],
     ]
 
 

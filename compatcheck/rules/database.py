@@ -16,7 +16,7 @@ from compatcheck.core.versions import Bounds, Membership, Verdict, contains, jud
 from compatcheck.rules.expression import Code
 from compatcheck.rules.release_bits import ReleaseBits
 
-FORMAT = 5
+FORMAT = 6
 INDEPENDENT = "*"
 """Index key of rules that depend on no package."""
 INACTIVE = "#inactive"
@@ -53,10 +53,6 @@ class CompiledRule(NamedTuple):
     memory: str
     scope: str
     phase: str
-    expected: Code | None
-    low: Code | None
-    high: Code | None
-    passing: Code | None
     debunks: tuple[str, ...]
     former_ids: tuple[str, ...]
     text: tuple[int, int]
@@ -65,8 +61,18 @@ class CompiledRule(NamedTuple):
     """Which database of a `RuleSet` it came from."""
 
 
+class Sizes(NamedTuple):
+    """What a rule says of bytes."""
+
+    expected: Code | None
+    low: Code | None
+    high: Code | None
+    passing: Code | None
+    """Share of it that is taken only while one block is computed."""
+
+
 class Texts(NamedTuple):
-    """The part of a rule that people read."""
+    """The part of a rule that a finding needs."""
 
     what: str
     why: str
@@ -90,6 +96,7 @@ class Texts(NamedTuple):
     unless: str | None
     formula: str | None
     """Size as the rule writes it, in bytes."""
+    sizes: Sizes
     measured: Mapping[str, Any] | None
     """``{"package", "metric", "probe", "backend", "parameters", "points"}``: bytes over releases, the oldest first."""
 
@@ -196,6 +203,7 @@ class Database:
             record[4] = tuple((packages, when) for packages, when in record[4])
             for index in (7, 8, 9, 11):
                 record[index] = tuple(record[index])
+            record[_SIZES] = Sizes(*record[_SIZES])
             self._texts[span] = Texts._make(record)
         return self._texts[span]
 
@@ -211,9 +219,12 @@ class Database:
         return [name for name in self._header["sections"] if name.startswith(prefix)]
 
 
+_SIZES = Texts._fields.index("sizes")
+
+
 def _rule(record: list[Any]) -> CompiledRule:
     record[5] = tuple(CompiledClause(packages, when) for packages, when in record[5])
-    for index in (17, 18, 19):
+    for index in (13, 14, 15):
         record[index] = tuple(record[index])
     return CompiledRule._make((*record, 0))
 

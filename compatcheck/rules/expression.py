@@ -191,8 +191,13 @@ def disjuncts(code: Code) -> list[Code]:
     return code[1:] if code[0] == "or" else [code]
 
 
-def evaluate(code: Code, scope: "Scope") -> object:
+def evaluate(code: Code, scope: "Scope", known: dict[int, object] | None = None) -> object:
     """Evaluate an expression.
+
+    Args:
+        code: the expression.
+        scope: what its names are.
+        known: expression, by its identity → what it came to on this scope; each that `and` and `or` join is evaluated once.
 
     Returns:
         A value of the vocabulary's types, or Unknown with the facts that would decide it.
@@ -201,9 +206,16 @@ def evaluate(code: Code, scope: "Scope") -> object:
         RuleError: its types do not fit the values (``"a" * 2``).
     """
     try:
-        return _evaluate(code, scope)
+        return _evaluate(code, scope) if known is None else _evaluate_once(code, scope, known)
     except (TypeError, ValueError, ArithmeticError) as error:
         raise RuleError(f"cannot evaluate `{write(code)}`: {error}") from None
+
+
+def _evaluate_once(code: Code, scope: "Scope", known: dict[int, object]) -> object:
+    if id(code) not in known:
+        joined = code[0] in {"and", "or"}
+        known[id(code)] = _combine(code, scope, known) if joined else _evaluate(code, scope)
+    return known[id(code)]
 
 
 def _evaluate(code: Code, scope: "Scope") -> object:
@@ -215,7 +227,7 @@ def _evaluate(code: Code, scope: "Scope") -> object:
     if kind == "range":
         return code[2]
     if kind in {"and", "or"}:
-        return _combine(code[1:], scope, deciding=kind == "or")
+        return _combine(code, scope)
     if kind == "not":
         value = _evaluate(code[1], scope)
         return _over_choices(operator.not_, value) if isinstance(value, Unknown) else not value
@@ -260,10 +272,11 @@ def _join(unknown: Unknown, *results: object) -> object:
     return Unknown(unknown.needs, results)
 
 
-def _combine(parts: list[Code], scope: "Scope", *, deciding: bool) -> object:
+def _combine(code: Code, scope: "Scope", known: dict[int, object] | None = None) -> object:
+    deciding = code[0] == "or"
     needs: frozenset[str] = frozenset()
-    for part in parts:
-        value = _evaluate(part, scope)
+    for part in code[1:]:
+        value = _evaluate(part, scope) if known is None else _evaluate_once(part, scope, known)
         if isinstance(value, Unknown) and value.choices:
             value = _over_choices(bool, value)
         if isinstance(value, Unknown):

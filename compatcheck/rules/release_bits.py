@@ -11,7 +11,15 @@ from itertools import accumulate
 from operator import and_, or_
 from typing import TYPE_CHECKING
 
-from compatcheck.core.versions import OPERATORS, allowed_releases, contains, order_of, plain_release
+from compatcheck.core.versions import (
+    OPERATORS,
+    allowed_releases,
+    compile_specifier,
+    contains,
+    exact_version,
+    order_of,
+    plain_release,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -74,8 +82,12 @@ class ReleaseBits:
 
     def _allow(self, specifier: str) -> int | None:
         bits = {name: 1 << place for place, name in enumerate(self.names)}
-        allowed = allowed_releases(specifier, self.names)
-        return sum(bits[name] for name in allowed) or None if all(name in bits for name in allowed) else None
+        named = allowed_releases(specifier, (self.names[place] for place in self._others))  # pins too
+        if not all(name in bits for name in named):
+            return None
+        ranges = [part for part in specifier.split("||") if exact_version(part) is None]
+        ordered = reduce(or_, (self.split(compile_specifier(part))[0] for part in ranges), 0) & self._plain
+        return ordered | sum(bits[name] for name in named) or None
 
     def split(self, bounds: Bounds) -> tuple[int, int]:
         """Return the releases in a range and those outside; a build of a bound's own release is on neither side.

@@ -195,22 +195,22 @@ def _meaning(name: str) -> str:
 
 
 def _write_cost(one: _Known, rules: RuleSet, page: str) -> Iterator[str]:
-    rule = one.rule
+    rule, expected = one.rule, rules.texts(one.rule).sizes.expected
     if rule.effect != "memory":
         yield f"It {_EFFECTS.get(rule.effect, rule.effect.replace('_', ' '))}" + (
-            ", and takes memory as well." if rule.expected is not None else "."
+            ", and takes memory as well." if expected is not None else "."
         )
     where = {"device": "of the device", "host": "of the host", "shm": "of `/dev/shm`"}[rule.memory]
-    if rule.expected is None:
+    if expected is None:
         if rule.effect == "memory":
             yield f"Memory {where}, per {rule.scope}; no formula is known for how much."
         return
     yield f"Memory {where}, per {rule.scope}, in the phase *{rule.phase}*, in bytes:"
-    yield _fence([write(rule.expected)])
+    yield _fence([write(expected)])
     worked = _work_out(one, rules)
     facts = worked[1] if worked else {}
-    rows = [(_name_fact(name, page), _meaning(name), facts.get(name, "")) for name in sorted(fact_names(rule.expected))]
-    rows += [(f"`{name}()`", functions()[name].meaning, "") for name in sorted(find_functions(rule.expected))]
+    rows = [(_name_fact(name, page), _meaning(name), facts.get(name, "")) for name in sorted(fact_names(expected))]
+    rows += [(f"`{name}()`", functions()[name].meaning, "") for name in sorted(find_functions(expected))]
     if rows:
         yield write_table(("name", "what it is", "in the example"), rows)
     if worked:
@@ -228,12 +228,13 @@ _EFFECTS = {
 
 def _work_out(one: _Known, rules: RuleSet) -> tuple[str, Mapping[str, str], int] | None:
     """Return model, facts and bytes of the first of the rule's examples with a size; one with a known model before others."""
-    assert one.rule.expected is not None  # noqa: S101 (asked by the caller)
+    expected = rules.texts(one.rule).sizes.expected
+    assert expected is not None  # noqa: S101 (asked by the caller)
     for example in sorted(one.file.examples.match, key=lambda one: not isinstance(one.get("model"), str)):
         scope = example_scope(example, rules, one.rule.id)
-        total, _ = size(one.rule.expected, scope)
+        total, _ = size(expected, scope)
         if total:
-            facts = {name: scope.facts[name].value for name in fact_names(one.rule.expected) if name in scope.facts}
+            facts = {name: scope.facts[name].value for name in fact_names(expected) if name in scope.facts}
             model = example.get("model")
             packages = ", ".join(f"{name} {version}" for name, version in (example.get("packages") or {}).items())
             named = f"`{model}`" if isinstance(model, str) else "the example in the table"

@@ -163,7 +163,7 @@ def test_a_plan_clears_what_it_says_and_brings_in_none_that_fails(run: Run) -> N
 
 def ask_about(rule: CompiledRule) -> frozenset[str]:
     """Return the facts that decide a rule, or its size."""
-    codes = (rule.when, rule.unless, rule.expected, *(clause.when for clause in rule.clauses))
+    codes = (rule.when, rule.unless, RULES.texts(rule).sizes.expected, *(clause.when for clause in rule.clauses))
     return frozenset().union(*(fact_names(code) for code in codes if code is not None))
 
 

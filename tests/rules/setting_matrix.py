@@ -69,7 +69,8 @@ def answer(rule: CompiledRule, example: Mapping[str, Any], rules: RuleSet) -> An
     except CompatcheckError:
         return None
     decision = decide(rule, scope)
-    return Answer(decision.status, decision.needs, None if decision.status == SILENT else size(rule.expected, scope)[0])
+    expected = None if decision.status == SILENT else size(rules.texts(rule).sizes.expected, scope)[0]
+    return Answer(decision.status, decision.needs, expected)
 
 
 def cells(rule: Rule, rules: RuleSet) -> Iterator[tuple[str, str, Answer | None]]:

@@ -14,7 +14,8 @@ from compatcheck.collectors.python.version_files import read_assignments
 from compatcheck.core.environment import DEVELOPMENT, Package
 from compatcheck.core.errors import CompatcheckError
 from compatcheck.core.markers import canonical_name
-from compatcheck.core.python_code import find_calls, parse_python
+from compatcheck.core.python_code import parse_python
+from compatcheck.core.python_tree import find_calls
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import read_bytes
 from compatcheck.core.toml import read_toml

@@ -13,7 +13,8 @@ from compatcheck.collectors.requirements.pyproject import Stated
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name
-from compatcheck.core.python_code import find_calls, parse_python
+from compatcheck.core.python_code import parse_python
+from compatcheck.core.python_tree import find_calls
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, parse_requirement
 from compatcheck.core.selection import DEFAULT, Selection
 from compatcheck.core.source import Skipped, Source

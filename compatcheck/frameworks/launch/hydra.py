@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.document import DEFAULTS, Gap, enclosing_keys
+from compatcheck.core.pattern import lazy_compile
 from compatcheck.frameworks.launch.values import MAX_DIGITS, Argument, explain, unknown_argument
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from compatcheck.core.command import Word
     from compatcheck.core.source import Source
 
-_KEY = re.compile(r"(\+\+|\+|~)?([A-Za-z_][\w./@\-]*)(?:=(.*))?$", re.DOTALL)
+_KEY = lazy_compile(r"(\+\+|\+|~)?([A-Za-z_][\w./@\-]*)(?:=(.*))?$", re.DOTALL)
 _OPTIONS = {
     "--config-path",
     "-cp",
@@ -302,8 +303,8 @@ def _read_items(text: str, at: int, close: str, read_item: Callable[[int], int])
     raise ValueError(msg)
 
 
-_INTEGER = re.compile(r"[+-]?(0|[1-9](_?\d)*)$")
-_FLOAT = re.compile(r"[+-]?(\d(_?\d)*\.(\d(_?\d)*)?|\.\d(_?\d)*|\d(_?\d)*)([eE][+-]?\d(_?\d)*)?$")
+_INTEGER = lazy_compile(r"[+-]?(0|[1-9](_?\d)*)$")
+_FLOAT = lazy_compile(r"[+-]?(\d(_?\d)*\.(\d(_?\d)*)?|\.\d(_?\d)*|\d(_?\d)*)([eE][+-]?\d(_?\d)*)?$")
 
 
 def _bare(text: str) -> object:

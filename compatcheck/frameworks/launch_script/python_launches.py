@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import InputError
-from compatcheck.core.python_code import nodes_of
+from compatcheck.core.python_tree import nodes_of
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.launch_script.launchers import is_launcher, names_launcher
 from compatcheck.frameworks.launch_script.unread_launches import Trials, find_in_comments, find_in_line

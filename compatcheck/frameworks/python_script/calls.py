@@ -13,7 +13,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import InputError
-from compatcheck.core.python_code import children_of, nodes_of, parse_python
+from compatcheck.core.python_code import parse_python
+from compatcheck.core.python_tree import children_of, nodes_of
 from compatcheck.core.source import Source
 from compatcheck.frameworks.python_script.literals import NoLiteralError, compare, compute, convert, negate
 from compatcheck.frameworks.python_script.nodes import (

@@ -60,7 +60,7 @@ def read_source(path: str, files: Files) -> str:
 
 
 _COMMAND = lazy_compile(r"([ \t]*)((?:[A-Za-z_][\w, ]*=)?)[ \t]*!!?(.*)", re.DOTALL)
-_FILLED_IN = re.compile(r"\{([^{}]+)\}|\$([A-Za-z_]\w*)")
+_FILLED_IN = lazy_compile(r"\{([^{}]+)\}|\$([A-Za-z_]\w*)")
 
 _MOST_FILLED_IN = 500
 """Expressions of one command: CPython's parser looks for the place of each from the beginning of the text on."""

@@ -10,7 +10,7 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from compatcheck.core.python_code import nodes_of
+from compatcheck.core.python_tree import nodes_of
 from compatcheck.core.setting_names import is_elsewhere
 from compatcheck.frameworks.keys import Names
 from compatcheck.frameworks.python_script.nodes import dotted_name, parses, targets_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.core.python_code import nodes_of
+from compatcheck.core.python_tree import nodes_of
 from compatcheck.frameworks.python_script.nodes import defaults_of, dotted_name, joined_by
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import InputError
-from compatcheck.core.python_code import nodes_of
+from compatcheck.core.python_tree import nodes_of
 from compatcheck.frameworks.python_script.calls import parse_script
 from compatcheck.frameworks.python_script.handed_on import find_module
 from compatcheck.frameworks.python_script.nodes import PARSERS, dotted_name, targets_of

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from compatcheck.core.document import TAKEN_AS_EMPTY, Document, Gap, Statement, Unresolved
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
-from compatcheck.core.python_code import nodes_of
+from compatcheck.core.python_tree import nodes_of
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import read_bytes
 from compatcheck.frameworks.accelerate import configuration as accelerate

@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 from compatcheck.core import python_code
-from compatcheck.core.python_code import find_calls, parse_python
+from compatcheck.core.python_code import parse_python
 
 
 def test_warnings_about_the_code_are_not_shown() -> None:
@@ -65,8 +65,3 @@ def test_a_text_with_thousands_of_expressions_is_not_parsed() -> None:
     with pytest.raises(ValueError, match="more than 5,000 opening braces"):
         parse_python("x = f'" + "{a} " * 5_001 + "'\n")
     assert parse_python("x = [" + "{}, " * 5_001 + "]\n")
-
-
-def test_a_function_is_called_by_its_name_alone_or_of_a_module() -> None:
-    tree = parse_python("setup(1)\nsetuptools.setup(2)\nsetup.other(3)\nf().setup(4)\nfirst_setup(5)\n")
-    assert sorted(call.lineno for call in find_calls(tree, "setup")) == [1, 2, 4]

@@ -252,8 +252,10 @@ def test_an_index_that_does_not_answer_is_exit_3(watch: Watch, index: Path) -> N
         '{"looked": {"leaky": "new"}}',
         '{"looked": []}',
         '{"looked": {}, "failed": {"leaky": ["2.0"]}}',
+        '{"looked": ' * 100_000,
         None,
     ],
+    ids=["list", "number", "word", "wrong", "failed", "deeper than Python recurses", "pipe"],
 )
 def test_a_state_of_another_program_is_refused(watch: Watch, tmp_path: Path, text: str | None) -> None:
     os.mkfifo(tmp_path / "state.json") if text is None else (tmp_path / "state.json").write_text(text)
