@@ -10,6 +10,8 @@ from compatcheck.core.source import Source
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from compatcheck.core.environment import Damage
+
 
 def with_variables(
     environment: Environment,
@@ -35,13 +37,19 @@ def merge_environments(base: Environment | None, declared: Environment) -> Envir
         variables=base.variables if declared.variables is None else {**(base.variables or {}), **declared.variables},
         variables_complete=base.variables_complete or declared.variables_complete,
         hardware=declared.hardware or base.hardware,
-        damage=(*base.damage, *declared.damage),
+        damage=(*(one for one in base.damage if not _is_settled(one, declared)), *declared.damage),
         skipped=(*base.skipped, *declared.skipped),
         notes=(*base.notes, *declared.notes),
         offered=base.offered | declared.offered,
         to_resolve=base.to_resolve and not declared.packages,
         facts={**base.facts, **declared.facts},
     )
+
+
+def _is_settled(damage: Damage, declared: Environment) -> bool:
+    """Tell whether requirements exclude each other on a package whose release is declared."""
+    package = declared.packages.get(damage.package)
+    return damage.kind == "contradictory" and package is not None and package.version is not None
 
 
 def environment_of(

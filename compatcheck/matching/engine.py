@@ -16,7 +16,7 @@ from compatcheck.resolution.imported import FRAMEWORK, imported_packages
 from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
 from compatcheck.resolution.subject import Subject
 from compatcheck.rules.database import CompiledRule, RuleSet, Sizes, Texts
-from compatcheck.rules.expression import Unknown, conjuncts, evaluate, fact_names, write
+from compatcheck.rules.expression import Code, Unknown, conjuncts, evaluate, fact_names, write
 from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
@@ -259,7 +259,16 @@ def _has_evidence(rule: CompiledRule, decision: Decision, scope: FactScope, know
     if rule.kind == "incompatibility" and _is_of_pair(decision, scope):
         return True
     texts = (rule.when, decision.clause.when if decision.clause is not None else None)
-    return any(truth(evaluate(part, scope, known)) for text in texts if text is not None for part in conjuncts(text))
+    return any(truth(evaluate(part, scope, known)) for text in texts if text is not None for part in _conditions(text))
+
+
+def _conditions(text: Code) -> Iterator[Code]:
+    """Yield the atoms of a condition; of one that holds only where a fact is there, what it asks then."""
+    for part in conjuncts(text):
+        if part[0] == "if" and part[3] == ["value", False]:
+            yield from _conditions(part[2])
+        else:
+            yield part
 
 
 def _is_of_pair(decision: Decision, scope: FactScope) -> bool:

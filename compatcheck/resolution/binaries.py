@@ -31,7 +31,12 @@ TABLE = "torch-minor-of-binaries"
 BUILDS = "builds-by-label"
 """The table of releases of which a build with a label was published."""
 _LABEL = r"\+(?:cu(\d+))?torch(\d+\.\d+)(?:\.\d+)?(?:cxx11abi(true|false))?"
-_CUDA_LABEL = r"\+cu(\d\d)\d"
+_CUDA_LABEL = r"\+cu(\d\d)(\d)"
+_COMPARED = {"torchvision": 1, "torchaudio": 2}
+"""Distributions that refuse a torch of another CUDA, with how much of its release they compare.
+
+Source: _check_cuda_version() in torchvision/extension.py and in torchaudio/_extension/utils.py (2.0.2 to 2.11.0 alike).
+"""
 _WITHOUT_CUDA = ("cpu", "rocm", "xpu")
 """Builds of torch without the libraries that compiled code for CUDA is linked with (libtorch_cuda, libc10_cuda)."""
 _CUDA_LENGTH = 2
@@ -80,15 +85,15 @@ def find_misfits(scope: FactScope) -> Iterator[Damage]:
             detail = f"{name} {package.version} is built for torch {wanted}, and torch is {torch.version}"
             yield Damage(KIND, name, detail, (package.source, torch.source))
             continue
-        cuda = re.search(_CUDA_LABEL, package.version or "") if name == "torchvision" else None
+        cuda = re.search(_CUDA_LABEL, package.version or "") if name in _COMPARED else None
         if cuda is None:
             continue
-        if build in _WITHOUT_CUDA:
-            detail = f"{name} {package.version} is built for CUDA {cuda[1]}, and torch {torch.version} without CUDA"
+        compared = ".".join(cuda.groups()[: _COMPARED[name]])
+        if build in _WITHOUT_CUDA and name == "torchvision":
+            detail = f"{name} {package.version} is built for CUDA {compared}, and torch {torch.version} without CUDA"
             yield Damage(KIND, name, detail, (package.source, torch.source))
-        elif isinstance(own, str) and own.partition(".")[0] != cuda[1]:
-            # https://github.com/pytorch/vision/blob/main/torchvision/extension.py (_check_cuda_version)
-            detail = f"{name} {package.version} is built for CUDA {cuda[1]}, and torch for CUDA {own}"
+        elif isinstance(own, str) and ".".join(own.split(".")[: _COMPARED[name]]) != compared:
+            detail = f"{name} {package.version} is built for CUDA {compared}, and torch for CUDA {own}"
             yield Damage(KIND, name, detail, (package.source, torch.source))
     for package in scope.environment.packages.values() if scope.environment is not None else ():
         yield from _check_label(package, torch, minor, scope)

@@ -99,7 +99,7 @@ def read_dockerfile(path: str, files: Files = LOCAL, selection: Selection = DEFA
         complete=False,
         python=chosen.python,
         facts=chosen.facts,
-        damage=tuple(chosen.damage.values()),
+        damage=(*chosen.damage.values(), *chosen.contradictions),
         skipped=tuple(chosen.skipped),
         notes=tuple(dict.fromkeys(notes)),
     )
@@ -221,6 +221,7 @@ class _Reader:
             stage.python, stage.directory, stage.is_posix = earlier.python, earlier.directory, earlier.is_posix
             stage.is_cut_off = earlier.is_cut_off
             stage.copies, stage.skipped, stage.notes = list(earlier.copies), list(earlier.skipped), list(earlier.notes)
+            stage.contradictions = list(earlier.contradictions)
             return
         source = Source(self.path, "FROM", instruction.line)
         if image is None:

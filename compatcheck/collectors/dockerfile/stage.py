@@ -65,6 +65,8 @@ class Stage:
         self.notes: list[str] = []
         self.damage: dict[str, Damage] = {}
         """What pip wrote over packages of conda, by package."""
+        self.contradictions: list[Damage] = []
+        """Requirements of one command that exclude each other: no such image is built."""
         self.commands = 0
         """Commands that installed something, so far."""
 
@@ -99,6 +101,8 @@ class Stage:
             details = {**details, "conda": name} if install.kind == "conda" else details
             self.put(name, package._replace(details=details), install, index if name == "torch" else None)
         self.notes += combined.notes
+        if install.kind == "pip" and install.certain:
+            self.contradictions += combined.damage
         if install.dependencies and _ENGINES & set(combined.packages):
             for name in _MOVED_BY_ENGINES & set(self.packages):
                 asked = combined.packages.get(name)

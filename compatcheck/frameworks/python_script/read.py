@@ -24,6 +24,7 @@ from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
 from compatcheck.frameworks.hf_trainer.arguments import TRAINER_TABLE
 from compatcheck.frameworks.keys import SILENT
+from compatcheck.frameworks.python_script.adapters import find_own_adapter, names_none
 from compatcheck.frameworks.python_script.calls import KEPT, Call, Given, Script, parse_script, too_deep
 from compatcheck.frameworks.python_script.changes import (
     ADAPTERS,
@@ -58,6 +59,7 @@ from compatcheck.frameworks.python_script.parsed_classes import (
     find_parsed_classes,
     find_trainer_classes,
 )
+from compatcheck.frameworks.python_script.repeated import builds_again
 from compatcheck.frameworks.translation import translate
 from compatcheck.frameworks.trl import configuration as trl
 
@@ -474,6 +476,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
     found.unresolved += _not_literal(open_values, hf_trainer.TABLE)
     if from_command and not launched:
         found.unresolved += _left_to_command(found)
+    statements += _tell_of_run(found, script)
     has_adapters = any(stated.fact == "training.peft" for stated in statements)
     if has_adapters:
         statements.append(
@@ -516,6 +519,19 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
     yield from (one for one in (accelerated, by_lightning) if one is not None)
 
 
+def _tell_of_run(found: Findings, script: Script) -> Iterator[Statement]:
+    """Say what the calls of a script tell of its run: whether it builds engines again, and whose methods give it adapters."""
+    again = builds_again(script.tree, _BUILDS_ENGINE) if "initialize" in script.names else None
+    if again is not None:
+        yield Statement("run.repeated_initialize", _BUILDS_ENGINE, value=again)
+    own_adapter = find_own_adapter(script, found.objects)
+    if own_adapter is not None:
+        found.lines[own_adapter.name] = own_adapter.line
+        yield Statement("run.adapters_through_model", own_adapter.name, value=True)
+    elif found.trainers and not (found.unread or found.foreign or found.own_model) and names_none(script):
+        yield Statement("run.adapters_through_model", _NO_OWN_ADAPTERS, value=False)
+
+
 def _has_loop(script: Script) -> bool:
     """Tell whether a script computes gradients itself, or prepares its model for that: ``accelerator.backward(loss)``."""
     ends = (".backward", "accelerator.prepare")
@@ -552,7 +568,8 @@ def _find_merge(found: Findings, script: Script) -> Call | None:
     return merges
 
 
-_NO_ADAPTERS = "(no adapters)"
+_BUILDS_ENGINE = "deepspeed.initialize"
+_NO_ADAPTERS, _NO_OWN_ADAPTERS = "(no adapters)", "(no adapters of the model's own)"
 _GIVE_ADAPTERS = {"get_peft_model", "get_peft_config", "PeftModel", "add_adapter", "load_adapter", *ADAPTER_CONFIGS}
 
 

@@ -287,3 +287,11 @@ def test_what_does_not_start_does_not_start_beside_a_torch_without_devices_eithe
     found = run("check", str(tmp_path), "--no-policy")
     assert found.code == 1
     assert "_stack/built-for-another-torch" in found.out
+
+
+@pytest.mark.parametrize(("stage", "said"), [(3, ["a/guarded"]), (2, [])])
+def test_a_condition_that_is_asked_where_a_fact_is_stated_is_evidence(stage: int, said: list[str]) -> None:
+    when = "(training.packing and training.zero_stage == 3) if declared('model.parameters') else False"
+    guarded = rule(id="a/guarded", kind="pitfall", when=when)
+    stated = {**KNOWN, "training.zero_stage": stage}
+    assert [finding.rule_id for finding in match(subject(stated), rule_set(guarded)).findings] == said

@@ -95,6 +95,14 @@ def test_torchvision_compares_cuda_major_releases(torchvision: str, names: tuple
 
 
 @pytest.mark.parametrize(
+    ("torchaudio", "names"),
+    [("2.6.0+cu118", ("torchaudio",)), ("2.6.0+cu126", ("torchaudio",)), ("2.6.0+cu124", ()), ("2.6.0", ())],
+)
+def test_torchaudio_compares_cuda_minor_releases(torchaudio: str, names: tuple[str, ...]) -> None:
+    assert _misfits(_environment({"torch": "2.6.0+cu124", "torchaudio": torchaudio}, "12.4"))[0] == names
+
+
+@pytest.mark.parametrize(
     ("torch", "cuda", "flash", "said"),
     [
         ("2.6.0", "12.4", "2.7.4.post1+cu12torch2.6cxx11abiFALSE", None),

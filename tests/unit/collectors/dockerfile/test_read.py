@@ -394,3 +394,22 @@ def test_what_easy_install_installs_is_there(tmp_path: Path) -> None:
 def test_an_install_when_the_container_starts_is_said(tmp_path: Path, command: str) -> None:
     skipped = _read(tmp_path, f"FROM python:3.11\nRUN pip install torch==2.6.0\nCMD {command}\n").skipped
     assert [(entry.source.line, "when the container starts" in entry.reason) for entry in skipped] == [(3, True)]
+
+
+@pytest.mark.parametrize(
+    ("commands", "names"),
+    [
+        ("RUN pip install 'torch==2.6.0' 'torch<2.6'\n", ["torch"]),
+        ("RUN pip install -r requirements.txt -c limits.txt\n", ["torch"]),
+        ("RUN pip install torch==2.6.0\nRUN pip install 'torch<2.6'\n", []),
+        ("RUN pip install -r requirements.txt\nRUN pip install -r limits.txt\n", []),
+        ("RUN test -d x && pip install 'torch==2.6.0' 'torch<2.6'\n", []),
+        ("RUN pip install 'torch==2.6.0' 'torch<2.6'\nFROM python:3.11\n", []),
+        ("AS one\nRUN pip install 'torch==2.6.0' 'torch<2.6'\nFROM one\n", ["torch"]),
+    ],
+)
+def test_one_command_asks_for_releases_that_exclude_each_other(tmp_path: Path, commands: str, names: list[str]) -> None:
+    (tmp_path / "requirements.txt").write_text("torch>=2.0\n")
+    (tmp_path / "limits.txt").write_text("torch<2.0\n")
+    start = "FROM python:3.11" + (" " if commands.startswith("AS") else "\nCOPY . .\n")
+    assert [damage.package for damage in _read(tmp_path, start + commands).damage] == names

@@ -86,6 +86,7 @@ def test_literals_of_a_training_script(tmp_path: Path) -> None:
     found = read(tmp_path, SCRIPT)
     assert found[0].reader == "trl"
     assert facts(found) == {
+        "run.adapters_through_model": False,
         "model.device_map": None,
         "model.load_dtype": "bfloat16",
         "model.attn_implementation": "flash_attention_2",
@@ -174,6 +175,7 @@ def test_a_trainer_means_training(tmp_path: Path) -> None:
         "training.trainer": "dpo",
         "training.kl_coefficient": 0.2,
         "training.sequence_length": 512,
+        "run.adapters_through_model": False,
     }
     assert read(tmp_path, "Trainer(model=m, compute_metrics=score)")[0].reader == "hf_trainer"
 
@@ -242,7 +244,10 @@ def test_two_calls_that_differ_leave_a_fact_open(tmp_path: Path) -> None:
             "FSDP(m)\ntorch.compile(m)",
             {"training.sharding": "fsdp", "training.fsdp_version": 1, "training.compile": True},
         ),
-        ("deepspeed.initialize(model=m, config={'zero_optimization': {'stage': 2}})", {"training.zero_stage": 2}),
+        (
+            "deepspeed.initialize(model=m, config={'zero_optimization': {'stage': 2}})",
+            {"training.zero_stage": 2, "run.repeated_initialize": False},
+        ),
     ],
 )
 def test_sharding_without_a_trainer(tmp_path: Path, text: str, expected: dict[str, Any]) -> None:
