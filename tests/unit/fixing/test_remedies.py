@@ -59,6 +59,22 @@ def test_the_nearest_good_release_is_advised() -> None:
     assert releases(tried("deepspeed==0.16.4\n")) == [{"deepspeed": "0.16.8"}]
 
 
+@pytest.mark.parametrize(
+    ("release", "loss", "good"),
+    [("0.15.2", "", "1.7.0"), ("1.6.0", "", "1.7.0"), ("1.6.0", "  loss_type: nll\n", "1.15.0")],
+)
+def test_a_default_is_that_of_the_release_that_is_tried(release: str, loss: str, good: str) -> None:
+    """An unset loss_type is no fact of TRL 0.15.2, nll in 1.6.0 and the chunked loss in 1.7.0."""
+    Path("requirements.txt").write_text(f"trl=={release}\n")
+    Path("facts.yaml").write_text(
+        f"compatcheck: 1\ntraining:\n  framework: trl\n  trainer: sft\n  use_liger_kernel: false\n{loss}"
+    )
+    subject = read("requirements.txt", "facts.yaml")
+    found = try_remedies(subject, judge(subject, CRITERIA).findings, RULES, lambda one: judge(one, CRITERIA))
+    (finding,) = (one for one in found if one.rule_id == "trl/sft-loss-materialises-logits")
+    assert releases(finding) == [{"trl": good}]
+
+
 def test_a_release_that_brings_in_what_fails_gives_way_to_the_next() -> None:
     finding = tried("deepspeed==0.16.4\n", bad=frozenset({"0.16.8"}))
     assert releases(finding) == [{"deepspeed": "0.16.9"}]
