@@ -286,25 +286,25 @@ class _OtherReleases(FactScope):
         self.open: set[str] = set()
 
     def value(self, name: str) -> object:
-        """Take no default that the changed packages have a say in for known."""
+        """Take no default that another release of the changed packages may have otherwise for known."""
         fact = self.facts.get(name)
-        if (fact is None or fact.origin not in STATED) and name in _that_follow(self._target, self):
+        if (fact is None or fact.origin not in STATED) and any(
+            fact is None or row["expression"] is not None or row.get("follows") or row["value"] != fact.value
+            for row in self._by_release(name)
+        ):
             self.open.add(name)
             return Unknown(frozenset((name,)))
         return super().value(name)
 
-
-def _that_follow(target: Mapping[str, Any], scope: FactScope) -> set[str]:
-    """Return the facts that the programs of this run have a default of by the release of a package that is changed."""
-    named = (scope.facts.get(name) for name in (FRAMEWORK, "rollout.engine"))
-    readers = dict.fromkeys(one.name for fact in named if fact is not None for one in lineage(str(fact.value)))
-    return {
-        row["fact"]
-        for reader in (*readers, ANY)
-        for kind in ("defaults", "traits")
-        for row in scope.rules.section(f"{kind}/{reader}") or ()
-        if not target.keys().isdisjoint(row["ranges"])
-    }
+    def _by_release(self, name: str) -> Iterator[Mapping[str, Any]]:
+        """Yield the rows of this run's programs that state a fact by the release of a package that is changed."""
+        named = (self.facts.get(one) for one in (FRAMEWORK, "rollout.engine"))
+        readers = dict.fromkeys(one.name for fact in named if fact is not None for one in lineage(str(fact.value)))
+        for reader in (*readers, ANY):
+            for kind in ("defaults", "traits"):
+                for row in self.rules.section(f"{kind}/{reader}") or ():
+                    if row["fact"] == name and not self._target.keys().isdisjoint(row["ranges"]):
+                        yield row
 
 
 def _narrower(rule: CompiledRule, name: str, target: Mapping[str, Any], verb: str, scope: FactScope) -> list[Bounds]:
