@@ -8,12 +8,18 @@ import pytest
 
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
+from compatcheck.frameworks.launch_script.commands import read_commands
 from compatcheck.resolution.resolve import resolve
 from compatcheck.rules.locate import open_rules
+from compatcheck.shell import read_script
 from tests.unit.frameworks.python_script.test_read import read
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
+
+    from compatcheck.core.document import Document
+    from compatcheck.core.facts import Fact
 
 TARGETS = "training.lora_target_modules"
 TRAINER = 'Trainer(model=model, args=TrainingArguments("out"), train_dataset=ds).train()'
@@ -31,6 +37,13 @@ def targets(tmp_path: Path, text: str, model_type: str = "llama", peft: str | No
     imports += "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
     imports += "from trl import SFTConfig, SFTTrainer\n" if "SFT" in text else ""
     documents = read(tmp_path, imports + 'model = AutoModelForCausalLM.from_pretrained("m")\n' + text)
+    fact = resolved(documents, model_type, peft).get(TARGETS)
+    return None if fact is None else fact.value
+
+
+def resolved(
+    documents: tuple[Document, ...], model_type: str = "llama", peft: str | None = "0.18.1"
+) -> Mapping[str, Fact]:
     releases = {"transformers": "4.57.6", "trl": "0.26.0", **({} if peft is None else {"peft": peft})}
     packages = {name: Package(name, version, Source("env")) for name, version in releases.items()}
     subject = resolve(
@@ -41,8 +54,7 @@ def targets(tmp_path: Path, text: str, model_type: str = "llama", peft: str | No
         settings={"model.model_type": (model_type, Source("--set"))},
     )
     (facts,) = subject.roles.values()
-    fact = facts.get(TARGETS)
-    return None if fact is None else fact.value
+    return facts
 
 
 @pytest.mark.parametrize("text", [GIVEN.format("r=16") + TRAINER, GIVEN.format("r=16") + LOOP, TRL])
@@ -84,3 +96,12 @@ def test_what_the_configuration_says_goes_first(tmp_path: Path, given: str, name
 
 def test_other_methods_have_tables_of_their_own(tmp_path: Path) -> None:
     assert targets(tmp_path, "model = get_peft_model(model, AdaLoraConfig(init_r=8))\n" + TRAINER) is None
+
+
+@pytest.mark.parametrize(
+    ("option", "names"), [("", ("q_proj", "v_proj")), (" --lora_target_modules k_proj", ("k_proj",))]
+)
+def test_a_command_of_trl_hands_on_that_none_is_named(option: str, names: tuple[str, ...]) -> None:
+    command = f"trl sft --model_name_or_path m --dataset_name d --use_peft{option}"
+    (run,) = read_commands(read_script("run.sh", command).commands, {})
+    assert resolved(run.documents)[TARGETS].value == names
