@@ -116,7 +116,7 @@ _OF_UNSLOTH = {
 """What ``FastLanguageModel.get_peft_model`` takes where nobody says otherwise (unsloth 2025.2.5 models/llama.py)."""
 _WITH_TOWERS = frozenset({"FastVisionModel", "FastModel", "FastTextModel"})
 """Classes of Unsloth that adapt towers, too, and whose linears are peft's (unsloth 2025.3.19, 2026.10.9 models/vision.py)."""
-_TARGETS = "target_modules"
+_TARGETS, _CONFIGURED = "target_modules", "LoraConfig"
 _PARTS = {"finetune_language_layers": "", "finetune_vision_layers": OF_TOWER}
 _LAYERS = {"finetune_attention_modules": ALL_ATTENTION, "finetune_mlp_modules": ALL_MLP}
 """Which parts, and which of their layers, those classes adapt unless they are told not to."""
@@ -330,6 +330,9 @@ def _take_adapter(call: Call, found: Findings) -> None:
     for key, usual in _OF_PEFT.items() if call.name == "LoraConfig" and not call.is_open else ():
         if key not in call.keywords and not call.positional:
             found.take(_LORA[key], Given(usual, call.line), call)
+    named = call.keywords.get(_TARGETS, Given(None, call.line))
+    if call.name == _CONFIGURED and not (call.is_open or call.positional or named.why or named.value):
+        found.statements[_CONFIGURED] = (Statement(None, f"({_CONFIGURED})", value=True), call.line)
     rank = "init_r" if call.name == "AdaLoraConfig" else "r"  # peft 0.19.0 to 0.21.2 adalora/config.py: `r` is not used
     for key, given in call.keywords.items():
         if key == rank or (key in _LORA and key != "r"):
