@@ -13,7 +13,7 @@ from compatcheck.core.summary import size_text
 from compatcheck.fixing.evaluation import Evaluation, target_of, targets_of
 from compatcheck.fixing.files import EditableFiles
 from compatcheck.fixing.settings import find_setting
-from compatcheck.matching.remedies import good_releases, write_remedy
+from compatcheck.matching.remedies import condition_of, good_releases, write_remedy
 from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _UNTRIED = frozenset({"env", "note"})
 """What a remedy asks for that is neither a release nor a setting."""
+_RELEASES = frozenset({"upgrade", "downgrade"})
 _MOST_TRIED = 8
 """Releases of a package that are tried for one remedy."""
 
@@ -62,14 +63,14 @@ def _try_all(finding: Finding, subject: Subject, rules: RuleSet, evaluation: Eva
     texts = set()
     for remedy in remedies:
         written = write_remedy(rule, remedy, scope, documents=subject.documents, role=finding.role)
-        if written is None or remedy["verb"] in _UNTRIED:
+        if remedy["verb"] in _RELEASES:  # also where no release is sure to be good: trying tells
+            tried = _try_releases(finding, rule, remedy, scope, evaluation) or _without_version(remedy, scope, written)
+        elif written is None or remedy["verb"] in _UNTRIED:
             tried = written
-        elif remedy["verb"] == "set":
+        else:
             target, safety = remedy["target"], remedy["safety"]
             change = find_setting(subject, finding.role, target, safety, remedy["note"], rules, files)
             tried = None if change is None else _try_setting(finding, written, change, evaluation)
-        else:
-            tried = _try_releases(finding, rule, remedy, scope, evaluation) or _without_version(remedy, scope, written)
         if tried is not None and tried.text not in texts:  # two ranges may lead to one release
             texts.add(tried.text)
             yield tried
@@ -110,7 +111,9 @@ def _say_brings(remedy: FindingRemedy, brings: Iterable[Finding]) -> FindingReme
     return remedy._replace(text=f"{remedy.text}; brings in {'; '.join(said)}") if said else remedy
 
 
-def _without_version(remedy: Mapping[str, Any], scope: FactScope, written: FindingRemedy) -> FindingRemedy | None:
+def _without_version(
+    remedy: Mapping[str, Any], scope: FactScope, written: FindingRemedy | None
+) -> FindingRemedy | None:
     """Keep a change of something that has no one release here, or is no package: it cannot be tried."""
     names = remedy["target"]
     untried = any(
@@ -123,14 +126,16 @@ def _try_releases(
     finding: Finding, rule: CompiledRule, remedy: Mapping[str, Any], scope: FactScope, evaluation: Evaluation
 ) -> FindingRemedy | None:
     """Return the remedy with the nearest releases that hold what it promises, or with the pin that is in their way."""
-    names = list(remedy["target"])
-    series = [
-        itertools.islice(good_releases(rule, name, remedy["target"], remedy["verb"], scope), _MOST_TRIED)
-        for name in names
-    ]
+    if not condition_of(remedy, scope):  # what is not known does not speak against it
+        return None
+    names, target, verb = list(remedy["target"]), remedy["target"], remedy["verb"]
+    series = (
+        zip(*(good_releases(rule, name, target, verb, scope, sure=sure) for name in names), strict=False)
+        for sure in (False, True)
+    )
     blocked: tuple[Pin, Mapping[str, str]] | None = None
     costly: FindingRemedy | None = None
-    for releases in zip(*series, strict=False):
+    for releases in itertools.chain.from_iterable(itertools.islice(one, _MOST_TRIED) for one in series):
         chosen = dict(zip(names, releases, strict=True))
         changes = tuple(_release(finding, name, release, scope) for name, release in chosen.items())
         pin = evaluation.obstacle(changes)

@@ -8,7 +8,9 @@ from compatcheck.core.builds import label_beside, with_label, write_install
 from compatcheck.core.report import FindingRemedy
 from compatcheck.core.versions import compile_specifier, contains
 from compatcheck.resolution.binaries import with_same_build
-from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
+from compatcheck.resolution.defaults import ANY
+from compatcheck.resolution.imported import FRAMEWORK
+from compatcheck.resolution.scope import COMPONENT_FACTS, STATED, FactScope
 from compatcheck.resolution.spelling import find_spellings, is_own_code
 from compatcheck.rules.expression import Unknown, evaluate, ranges
 from compatcheck.rules.programs import lineage
@@ -214,21 +216,22 @@ def _leads_back(specifier: str, verb: str, current: str | None, known: ReleaseBi
 
 
 def good_releases(
-    rule: CompiledRule, name: str, target: Mapping[str, Any], verb: str, scope: FactScope
+    rule: CompiledRule, name: str, target: Mapping[str, Any], verb: str, scope: FactScope, *, sure: bool = True
 ) -> Iterator[str]:
     """Yield the releases that a rule does not hold and its remedy allows, from the nearest to the installed one on.
 
     A clause that asks for another release of a package that stays as it is holds none, nor does one that is false here.
-    What a narrower remedy of the rule allows as well is that one's to name, with its own words.
+    One that is decided by a default which comes with the release is open: it holds those of which this is to be ``sure``, and
+    none where each is tried. What a narrower remedy of the rule allows as well is that one's to name, with its own words.
     """
     narrower = _narrower(rule, name, target, verb, scope)
-    for release in _free_releases(rule, name, target, verb, scope):
+    for release in _free_releases(rule, name, target, verb, scope, sure=sure):
         if not any(contains(bounds, release) == "yes" for bounds in narrower):
             yield release
 
 
 def _free_releases(
-    rule: CompiledRule, name: str, target: Mapping[str, Any], verb: str, scope: FactScope
+    rule: CompiledRule, name: str, target: Mapping[str, Any], verb: str, scope: FactScope, *, sure: bool = True
 ) -> Iterator[str]:
     package = scope.package(name)
     current = package.version if package is not None else None
@@ -240,7 +243,7 @@ def _free_releases(
         and not isinstance(bounds, str)
         and not any(scope.in_range(*other) == "no" for other in clause.packages.items() if other[0] not in target)
         and not any(_leaves(other, bounds, target, scope) for other, bounds in clause.packages.items() if other != name)
-        and not _is_refuted(clause.when, target, scope)
+        and not _is_refuted(clause.when, target, scope, sure=sure)
     ]
     if current is None or not bad:
         return
@@ -264,12 +267,44 @@ def _leaves(name: str, bounds: Bounds | str, target: Mapping[str, Any], scope: F
     return bool(given) and not given & ~scope.rules.known(name).split(bounds)[1]
 
 
-def _is_refuted(condition: Code | None, target: Mapping[str, Any], scope: FactScope) -> bool:
-    """Tell whether the condition of a clause is false here, whichever release the target is changed to."""
+def _is_refuted(condition: Code | None, target: Mapping[str, Any], scope: FactScope, *, sure: bool) -> bool:
+    """Tell whether the condition of a clause is false here, whichever release the target is changed to, or may then be."""
     if condition is None or any(package in target for package, _ in ranges(condition)):
         return False
-    value = evaluate(condition, scope)
-    return not isinstance(value, Unknown) and not value
+    value = evaluate(condition, other := _OtherReleases(target, scope))
+    if isinstance(value, Unknown):
+        return not sure and not value.needs.isdisjoint(other.open)
+    return not value
+
+
+class _OtherReleases(FactScope):
+    """A scope in which nobody knows a default that comes with the release of a package which is changed."""
+
+    def __init__(self, target: Mapping[str, Any], scope: FactScope) -> None:
+        super().__init__(scope.facts, scope.environment, scope.rules, scope.opened, scope.others)
+        self._target = target
+        self.open: set[str] = set()
+
+    def value(self, name: str) -> object:
+        """Take no default that another release of the changed packages may have otherwise for known."""
+        fact = self.facts.get(name)
+        if (fact is None or fact.origin not in STATED) and any(
+            fact is None or row["expression"] is not None or row.get("follows") or row["value"] != fact.value
+            for row in self._by_release(name)
+        ):
+            self.open.add(name)
+            return Unknown(frozenset((name,)))
+        return super().value(name)
+
+    def _by_release(self, name: str) -> Iterator[Mapping[str, Any]]:
+        """Yield the rows of this run's programs that state a fact by the release of a package that is changed."""
+        named = (self.facts.get(one) for one in (FRAMEWORK, "rollout.engine"))
+        readers = dict.fromkeys(one.name for fact in named if fact is not None for one in lineage(str(fact.value)))
+        for reader in (*readers, ANY):
+            for kind in ("defaults", "traits"):
+                for row in self.rules.section(f"{kind}/{reader}") or ():
+                    if row["fact"] == name and not self._target.keys().isdisjoint(row["ranges"]):
+                        yield row
 
 
 def _narrower(rule: CompiledRule, name: str, target: Mapping[str, Any], verb: str, scope: FactScope) -> list[Bounds]:

@@ -59,6 +59,31 @@ def test_the_nearest_good_release_is_advised() -> None:
     assert releases(tried("deepspeed==0.16.4\n")) == [{"deepspeed": "0.16.8"}]
 
 
+SFT = "  framework: trl\n  trainer: sft\n  use_liger_kernel: false\n"
+ACCUMULATES = "  framework: verl\n  sharding: fsdp\n  fsdp_version: 2\n  gradient_accumulation_steps: 8\n"
+
+
+@pytest.mark.parametrize(
+    ("requirement", "training", "rule_id", "good"),
+    [
+        ("trl==0.15.2", SFT, "trl/sft-loss-materialises-logits", {"trl": "1.7.0"}),
+        ("trl==1.6.0", SFT, "trl/sft-loss-materialises-logits", {"trl": "1.7.0"}),
+        ("trl==1.6.0", f"{SFT}  loss_type: nll\n", "trl/sft-loss-materialises-logits", {"trl": "1.15.0"}),
+        ("verl==0.9.0", ACCUMULATES, "verl/no-sync-keeps-unsharded-gradients", {"verl": "0.9.1"}),
+    ],
+)
+def test_a_default_is_that_of_the_release_that_is_tried(
+    requirement: str, training: str, rule_id: str, good: dict[str, str]
+) -> None:
+    """An unset loss_type is no fact of TRL 0.15.2, nll in 1.6.0 and the chunked loss in 1.7.0."""
+    Path("requirements.txt").write_text(f"{requirement}\n")
+    Path("facts.yaml").write_text(f"compatcheck: 1\ntraining:\n{training}hardware:\n  world_size: 8\n")
+    subject = read("requirements.txt", "facts.yaml")
+    found = try_remedies(subject, judge(subject, CRITERIA).findings, RULES, lambda one: judge(one, CRITERIA))
+    (finding,) = (one for one in found if one.rule_id == rule_id)
+    assert releases(finding) == [good]
+
+
 def test_a_release_that_brings_in_what_fails_gives_way_to_the_next() -> None:
     finding = tried("deepspeed==0.16.4\n", bad=frozenset({"0.16.8"}))
     assert releases(finding) == [{"deepspeed": "0.16.9"}]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from compatcheck.core.environment import Environment
 from compatcheck.core.report import FindingRemedy
 from compatcheck.core.versions import compile_specifier, contains, parse_version
-from compatcheck.matching.remedies import write_remedies
+from compatcheck.matching.remedies import good_releases, write_remedies
 from compatcheck.resolution.scope import FactScope
 from compatcheck.rules.locate import open_rules
 from compatcheck.rules.rule import Clause, Remedy, Rule
@@ -275,6 +275,24 @@ def test_a_clause_that_does_not_hold_here_holds_no_release() -> None:
     ]
     ends = [contains(compile_specifier(">=0.16.0,<0.16.8"), text.split()[3]) for text in texts]
     assert ends == ["yes", "no"]
+
+
+@pytest.mark.parametrize(
+    ("origin", "sure", "nearest"),
+    [("configuration", True, "1.8.0"), ("reader-default", False, "1.8.0"), ("reader-default", True, None)],
+)
+def test_a_default_of_the_release_that_is_there_refutes_no_clause_about_others(
+    origin: str, *, sure: bool, nearest: str | None
+) -> None:
+    """A chunked loss that is stated stays one; by default there is one in some releases only."""
+    rules = open_rules(())
+    made = rules.find("trl/sft-loss-materialises-logits")
+    assert made is not None
+    facts = {**facts_of({"training.framework": "trl", "training.loss_type": "chunked_nll"})}
+    facts["training.loss_type"] = facts["training.loss_type"]._replace(origin=origin)
+    here = FactScope(facts, stack(trl="1.9.0"), rules)
+    found = good_releases(made, "trl", {"trl": ">=1.4"}, "downgrade", here, sure=sure)
+    assert next(found, None) == nearest
 
 
 def test_a_release_is_named_by_the_narrowest_remedy_that_allows_it() -> None:
