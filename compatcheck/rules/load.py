@@ -210,6 +210,11 @@ class _Reader(StrictFile):
             if len(verbs) != 1 or (verbs == ["note"] and "note" not in data):
                 raise self.error(f"needs exactly one of {', '.join(model.REMEDY_VERBS)}", *where)
             target = {} if verbs == ["note"] else self.mapping(data[verbs[0]], *where, verbs[0])
+            for name, set_to in target.items():
+                if isinstance(set_to, list | dict):
+                    raise self.error(
+                        "needs one value, no list or mapping: no plan writes those", *where, verbs[0], name
+                    )
             yield model.Remedy(
                 verb=verbs[0],
                 target=target,

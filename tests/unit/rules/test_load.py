@@ -102,6 +102,7 @@ def test_clauses_are_alternatives_with_conditions_of_their_own(tmp_path: Path) -
         ("verifiable: [cpu]", "verifiable: cpu", "15 (verifiable)"),
         ("safety: safe}", "safety: maybe}", "19 (remedies.0.safety)"),
         ('{upgrade: {deepspeed: ">=0.16.8"}, safety: safe}', "{safety: safe}", "19 (remedies.0)"),
+        ('{upgrade: {deepspeed: ">=0.16.8"}', "{set: {a.b: [x, z]}", "19 (remedies.0.set.a.b)"),
         ('{upgrade: {deepspeed: ">=0.16.8"}', '{set: {a: 1}, upgrade: {deepspeed: ">=0.16.8"}', "19 (remedies.0)"),
         ("https://example.invalid/1", "http://example.invalid/1", "22 (references.0.url)"),
         ("type: FIX", "type: FIXED", "22 (references.0.type)"),
