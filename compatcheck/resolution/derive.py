@@ -399,16 +399,15 @@ def derive_frozen_inputs(facts: dict[str, Fact], undecided: Collection[str] = ()
     if any(name in undecided and name not in facts for name in asked):
         return
     shape = _read_widths(facts, _UNEQUAL)
-    if shape is None:
-        return
-    from compatcheck.architectures.adapters import default_targets, measure_frozen_inputs  # noqa: PLC0415 (as above)
-
     targets, dropout, attention, activation = (facts[name].value if name in facts else None for name in asked)
-    named = tuple(map(str, targets)) if isinstance(targets, tuple) else default_targets(shape.linears)
+    if shape is None or not isinstance(targets, tuple):
+        return
+    from compatcheck.architectures.adapters import measure_frozen_inputs  # noqa: PLC0415 (as above)
+
     width = measure_frozen_inputs(
         shape,
         str(method.value),
-        named,
+        tuple(map(str, targets)),
         dropout=bool(dropout),
         eager=attention == "eager",
         activation=str(activation or ""),
@@ -416,10 +415,7 @@ def derive_frozen_inputs(facts: dict[str, Fact], undecided: Collection[str] = ()
     sources = tuple(
         dict.fromkeys(source for name in ("training.peft", *asked) if name in facts for source in facts[name].sources)
     )
-    note = (
-        "inputs that no adapter takes" if targets is not None else "inputs that no adapter takes, with peft's targets"
-    )
-    facts[FROZEN_INPUTS] = Fact(FROZEN_INPUTS, width, "derived", sources, note)
+    facts[FROZEN_INPUTS] = Fact(FROZEN_INPUTS, width, "derived", sources, "inputs that no adapter takes")
 
 
 def derive_own_weights(facts: dict[str, Fact]) -> None:
