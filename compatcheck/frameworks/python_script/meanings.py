@@ -350,6 +350,17 @@ def _take_quantization(call: Call, found: Findings) -> None:
             found.take(key, given, call)
 
 
+_QUANTISING = ("replace_parameter_4bit", "Linear4bit", "LinearFP4", "LinearNF4", "Linear8bitLt", "quantize_")
+"""Functions and classes by which a script quantises layers of a model itself: bitsandbytes ``nn`` and torchao ``quantization``."""
+
+
+def _take_quantised_layers(call: Call, found: Findings) -> None:
+    """Leave open how weights are kept where a script quantises some itself, whatever the model's configuration says of them."""
+    if not (found.objects.path(call.node.func) or "").startswith(("transformers", "peft")):
+        found.lines.setdefault(call.name, call.line)
+        found.unresolved.append(Unresolved("model.quantization", call.name, "is decided layer by layer"))
+
+
 def _take_four_bits(call: Call, given: Given, found: Findings) -> None:
     """Take which 4 bits weights have: fp4 where nobody says nf4 (transformers 4.57.1 BitsAndBytesConfig.bnb_4bit_quant_type)."""
     kind = call.keywords.get("bnb_4bit_quant_type", Given("fp4", call.line))
@@ -850,6 +861,7 @@ TAKERS: dict[str, Callable[[Call, Findings], None]] = {
     "prepare_model_for_kbit_training": _take_checkpointing,
     **dict.fromkeys(("FullyShardedDataParallel", "FSDP", "fully_shard"), _take_fsdp),
     **dict.fromkeys(("DistributedDataParallel", "DDP"), _take_ddp),
+    **dict.fromkeys(_QUANTISING, _take_quantised_layers),
     "compile": _take_compile,
     "initialize": _take_initialize,
     "Accelerator": _take_accelerator,

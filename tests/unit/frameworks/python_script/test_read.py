@@ -303,6 +303,20 @@ def test_what_is_compiled(tmp_path: Path, before: str, behind: str, compiled: ob
     assert (facts(found).get("training.compile"), opened) == (None if compiled == "open" else compiled, compiled == "open")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from bitsandbytes.nn.parametrize import replace_parameter_4bit\nfor layer in model.model.layers:\n    replace_parameter_4bit(layer.mlp, 'w')",
+        "import bitsandbytes as bnb\nmodel.lm_head = bnb.nn.Linear4bit(8, 8)",
+        "from torchao.quantization import int4_weight_only, quantize_\nquantize_(model, int4_weight_only())",
+    ],
+)
+def test_layers_that_a_script_quantises_itself(tmp_path: Path, text: str) -> None:
+    script = 'from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\nmodel = AutoModelForCausalLM.from_pretrained("m")\n'
+    script += text + '\nTrainer(model=model, args=TrainingArguments("o"), train_dataset=ds).train()\n'
+    assert unresolved(read(tmp_path, script))["model.quantization"] == "is decided layer by layer"
+
+
 def test_an_argument_that_is_set_again_leaves_its_fact_open(tmp_path: Path) -> None:
     text = "a = TrainingArguments(bf16=True, gradient_checkpointing=False)\na.gradient_checkpointing = True\na.report_to = 'x'\n"
     found = read(tmp_path, text)
