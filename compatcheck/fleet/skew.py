@@ -153,7 +153,7 @@ _KINDS = ("component", "hardware", "package", "files", "configuration", "variabl
 
 
 def is_of_sizes(skew: Skew) -> bool:
-    """Tell whether ranks may differ so: in devices of another kind, and how much memory there is, not in whether there is a device."""
+    """Tell whether ranks may differ so: in the kind of device and the size of memory, not in whether there is a device."""
     return skew.kind == "hardware" and skew.name in _SIZES and all(value != ABSENT for value, _ in skew.values)
 
 

@@ -79,6 +79,8 @@ def read_run(
         sequence += (
             adapters // model.hidden
         )  # each trained vector stands before the data's (peft_model.py, inputs_embeds)
+    taught = trains and source.get("training.trainer") == "gkd" and source.get("program.code") == "trl"
+    teacher = source.positive("training.teacher_parameters") if taught else 0
     if source.needs:
         return RunReading(None, tuple(source.assumptions.values()), tuple(dict.fromkeys(source.needs)))
     width = adapter_bytes(source, precision, versions.get("peft"))
@@ -182,6 +184,7 @@ def read_run(
             *(("stored_otherwise",) if _is_stored_otherwise(source) else ()),
         ),
         known=frozenset(facts),
+        teacher=teacher,
     )
     return RunReading(run, tuple(source.assumptions.values()), ())
 

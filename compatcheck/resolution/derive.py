@@ -29,7 +29,7 @@ def _param_dtype(precision: str, sharding: str) -> Value:
 def _loaded_dtype(precision: str, sharding: str, stage: int, dtype: str, quantization: str | None) -> Value:
     """Dtype of parameters that no engine casts: DeepSpeed without fp16 and bf16 takes a model as it was loaded.
 
-    Source: DeepSpeed 0.10.1 to 0.19.8 ``runtime/engine.py`` ``_configure_distributed_model()``; stage 3 makes float32 where it loads.
+    Source: DeepSpeed 0.10.1 to 0.19.8 ``runtime/engine.py`` ``_configure_distributed_model()``; stage 3 loads in float32.
     """
     return dtype if precision == "no" and sharding == "zero" and stage in {1, 2} and quantization is None else None
 
@@ -107,7 +107,13 @@ DERIVATIONS = (
     ),
     Derivation(
         "training.param_dtype",
-        ("training.mixed_precision", "training.sharding", "training.zero_stage", "model.load_dtype", "model.quantization"),
+        (
+            "training.mixed_precision",
+            "training.sharding",
+            "training.zero_stage",
+            "model.load_dtype",
+            "model.quantization",
+        ),
         _loaded_dtype,
         "dtype of the weights as they were loaded, which nothing casts",
     ),

@@ -1,8 +1,9 @@
 """Which drivers a container starts on: ``NVIDIA_REQUIRE_CUDA``, which NVIDIA's images set and its container runtime enforces.
 
 So it does with every other variable of that beginning but ``NVIDIA_REQUIRE_JETPACK``, and the container starts where all of them
-are met (NVIDIA Container Toolkit 1.18 ``internal/config/image/cuda_image.go`` ``GetRequirements()``). A value holds alternatives apart by blanks, each a list of conditions joined by commas:
-``cuda>=12.8 brand=tesla,driver>=535,driver<536``. The container starts where one of them holds.
+are met (NVIDIA Container Toolkit 1.18 ``internal/config/image/cuda_image.go`` ``GetRequirements()``). A value holds alternatives
+apart by blanks, each a list of conditions joined by commas: ``cuda>=12.8 brand=tesla,driver>=535,driver<536``. The container
+starts where one of them holds.
 https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/internal/requirements/requirements.go
 """
 
@@ -32,9 +33,13 @@ def read_requirements(environ: Mapping[str, str]) -> tuple[str, tuple[str, ...]]
 
     A variable that is not understood is left out, so that the range is never too narrow.
     """
-    texts = {name: value for name, value in environ.items() if name.startswith(REQUIRES) and not name.startswith(_OF_JETSON)}
+    texts = {
+        name: value for name, value in environ.items() if name.startswith(REQUIRES) and not name.startswith(_OF_JETSON)
+    }
     found = {name: text for name in texts if (text := read_driver_requirement(texts[name])) is not None}
-    together = {",".join(clauses) for clauses in itertools.islice(itertools.product(*_split(found)), _MOST_ALTERNATIVES + 1)}
+    together = {
+        ",".join(clauses) for clauses in itertools.islice(itertools.product(*_split(found)), _MOST_ALTERNATIVES + 1)
+    }
     if not found or len(together) > _MOST_ALTERNATIVES:
         return None
     return next(iter(found.values())) if len(found) == 1 else " || ".join(sorted(together)), tuple(found)

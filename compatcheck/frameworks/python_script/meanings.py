@@ -355,7 +355,7 @@ _QUANTISING = ("replace_parameter_4bit", "Linear4bit", "LinearFP4", "LinearNF4",
 
 
 def _take_quantised_layers(call: Call, found: Findings) -> None:
-    """Leave open how weights are kept where a script quantises some itself, whatever the model's configuration says of them."""
+    """Leave open how weights are kept where a script quantises some itself, whatever the model's configuration says."""
     if not (found.objects.path(call.node.func) or "").startswith(("transformers", "peft")):
         found.lines.setdefault(call.name, call.line)
         found.unresolved.append(Unresolved("model.quantization", call.name, "is decided layer by layer"))
@@ -728,7 +728,9 @@ def _take_compile(call: Call, found: Findings) -> None:
     """
     func, disabled = call.node.func, call.keywords.get("disable")
     owner = found.objects.kind(func.value, call.scope) if isinstance(func, ast.Attribute) else None
-    if (call.owner != "torch" and owner not in {Kind.MODEL, Kind.PART}) or (disabled is not None and disabled.value is True):
+    if (call.owner != "torch" and owner not in {Kind.MODEL, Kind.PART}) or (
+        disabled is not None and disabled.value is True
+    ):
         return
     backend = call.keywords.get("backend")
     if owner is Kind.PART or (call.owner == "torch" and not _is_of_model(call, found.objects)):

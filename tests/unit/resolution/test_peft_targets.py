@@ -108,10 +108,12 @@ def test_a_command_of_trl_hands_on_that_none_is_named(option: str, names: tuple[
 
 
 @pytest.mark.parametrize(
-    ("given", "left"), [("r=16", True), ('target_modules=["k_proj"]', None), ("target_modules=find(model)", None), ("**options", None)]
+    ("given", "left"),
+    [("r=16", True), ('target_modules=["k_proj"]', None), ("target_modules=find(model)", None), ("**options", None)],
 )
-def test_what_is_left_to_peft_is_told(tmp_path: Path, given: str, left: bool | None) -> None:
-    imports = "import torch\nfrom peft import LoraConfig, get_peft_model\nfrom transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+def test_what_is_left_to_peft_is_told(tmp_path: Path, given: str, left: object) -> None:
+    imports = "import torch\nfrom peft import LoraConfig, get_peft_model\n"
+    imports += "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
     text = 'model = AutoModelForCausalLM.from_pretrained("m")\n' + GIVEN.format(given) + TRAINER
     fact = resolved(read(tmp_path, imports + text), "qwen3", "0.15.2").get("training.lora_targets_by_peft")
     assert (None if fact is None else fact.value) == left

@@ -269,7 +269,8 @@ def compute_loss(logits, labels):
 
 model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B")
 {before}
-engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config={{"zero_optimization": {{"stage": 2}}}})
+weights = model.parameters()
+engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=weights, config={{"zero_optimization": {{"stage": 2}}}})
 {behind}
 for batch in loader:
     loss = engine(**batch).loss
@@ -298,22 +299,31 @@ for batch in loader:
 def test_what_is_compiled(tmp_path: Path, before: str, behind: str, compiled: object) -> None:
     found = read(tmp_path, LOOP.format(before=before, behind=behind))
     opened = "training.compile" in unresolved(found) or any(
-        change.facts is not None and "training.compile" in change.facts for document in found for change in document.gaps
+        change.facts is not None and "training.compile" in change.facts
+        for document in found
+        for change in document.gaps
     )
-    assert (facts(found).get("training.compile"), opened) == (None if compiled == "open" else compiled, compiled == "open")
+    assert (facts(found).get("training.compile"), opened) == (
+        None if compiled == "open" else compiled,
+        compiled == "open",
+    )
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "from bitsandbytes.nn.parametrize import replace_parameter_4bit\nfor layer in model.model.layers:\n    replace_parameter_4bit(layer.mlp, 'w')",
+        "from bitsandbytes.nn.parametrize import replace_parameter_4bit\nreplace_parameter_4bit(model.model.layers[0].mlp, 'w')",
         "import bitsandbytes as bnb\nmodel.lm_head = bnb.nn.Linear4bit(8, 8)",
         "from torchao.quantization import int4_weight_only, quantize_\nquantize_(model, int4_weight_only())",
     ],
 )
 def test_layers_that_a_script_quantises_itself(tmp_path: Path, text: str) -> None:
-    script = 'from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\nmodel = AutoModelForCausalLM.from_pretrained("m")\n'
-    script += text + '\nTrainer(model=model, args=TrainingArguments("o"), train_dataset=ds).train()\n'
+    script = "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    script += (
+        'model = AutoModelForCausalLM.from_pretrained("m")\n'
+        + text
+        + '\nTrainer(model=model, args=TrainingArguments("o"), train_dataset=ds).train()\n'
+    )
     assert unresolved(read(tmp_path, script))["model.quantization"] == "is decided layer by layer"
 
 
