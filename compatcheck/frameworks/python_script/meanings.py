@@ -351,11 +351,11 @@ def _take_quantization(call: Call, found: Findings) -> None:
 
 
 _QUANTISING = ("replace_parameter_4bit", "Linear4bit", "LinearFP4", "LinearNF4", "Linear8bitLt", "quantize_")
-"""Functions and classes by which a script quantises layers of a model itself: bitsandbytes ``nn`` and torchao ``quantization``."""
+"""Functions and classes by which a script quantises layers itself: bitsandbytes ``nn`` and torchao ``quantization``."""
 
 
 def _take_quantised_layers(call: Call, found: Findings) -> None:
-    """Leave open how weights are kept where a script quantises some itself, whatever the model's configuration says."""
+    """Leave open how weights are kept where a script quantises some, whatever its configuration says."""
     if not (found.objects.path(call.node.func) or "").startswith(("transformers", "peft")):
         found.lines.setdefault(call.name, call.line)
         found.unresolved.append(Unresolved("model.quantization", call.name, "is decided layer by layer"))
