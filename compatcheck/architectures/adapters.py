@@ -97,19 +97,6 @@ def _meanings() -> Mapping[str, str]:
     return {name: next(iter(kinds)) for name, kinds in found.items() if len(kinds) == 1}
 
 
-def default_targets(names: str) -> tuple[str, ...]:
-    """Return the targets that peft takes for a type where none is named: queries and values, or what has both in one.
-
-    Source: peft 0.18.1 utils/constants.py TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING; for phi it adds the MLP; for
-    nemotron_h all of attention (0.21.2).
-    """
-    if names == "nemotron_h":
-        return ("q_proj", "k_proj", "v_proj", "o_proj")
-    listed = list_linears(names) or list_linears("") or {}
-    kinds = {"query", "value", "qkv", *(("up", "down") if names == "phi" else ())}
-    return tuple(path.rpartition(".")[2] for path, kind in listed.items() if kind in kinds)
-
-
 def _find_kinds(names: str, targets: tuple[str, ...]) -> list[str]:
     """Return what the adapted layers of a block project; a target matches a path, or its end behind a dot, as in peft."""
     listed = list_linears(names)

@@ -14,7 +14,7 @@ TOGETHER = "resolved_with"
 """Detail of a package: the command that installs it, one resolution for all that it names."""
 
 
-UNLIKE = "unlike_other_nodes"
+UNLIKE, UNEQUAL = "unlike_other_nodes", "unequal_to_other_nodes"
 """Kind of damage of an environment that is not that of the other nodes of its job."""
 
 
@@ -48,7 +48,7 @@ class Damage(NamedTuple):
     """``duplicated`` (two dist-infos of one distribution), ``mismatched`` (metadata, the name of its
     directory and version file disagree), ``pip_over_conda``,
     ``contradictory`` (requirements that no release satisfies), ``built_for_another_torch``, ``refused_by_pins``,
-    ``unlike_other_nodes`` (`UNLIKE`)."""
+    ``unlike_other_nodes`` (`UNLIKE`), ``unequal_to_other_nodes`` (`UNEQUAL`)."""
     package: str
     detail: str
     """The two versions, in words."""

@@ -11,11 +11,11 @@ from compatcheck.checking.request import Gathered
 from compatcheck.checking.shared import read_shared
 from compatcheck.checking.subjects import build_subject
 from compatcheck.checking.verdict import Variants
-from compatcheck.core.environment import UNLIKE, Damage
+from compatcheck.core.environment import UNEQUAL, UNLIKE, Damage
 from compatcheck.core.errors import NothingToCheckError, UsageError
 from compatcheck.core.fleet import Fleet, Skew
 from compatcheck.core.source import Skipped, Source
-from compatcheck.fleet.skew import differing_files, find_skews, natural
+from compatcheck.fleet.skew import differing_files, find_skews, is_of_sizes, natural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -131,7 +131,7 @@ def _find_damage(skews: Sequence[Skew], nodes: Sequence[Node]) -> Mapping[str, l
     for skew in skews:
         if skew.why is None:
             continue
-        files = ""
+        files, kind = "", UNEQUAL if is_of_sizes(skew) else UNLIKE
         if skew.kind == "files":
             paths = differing_files(nodes, skew.name)
             files = f" ({', '.join(paths[:MOST_FILES])}{f' and {len(paths) - MOST_FILES} more' if paths[MOST_FILES:] else ''})"
@@ -143,7 +143,7 @@ def _find_damage(skews: Sequence[Skew], nodes: Sequence[Node]) -> Mapping[str, l
             rest[MOST_VALUES:] = [f"{left} more values"] if left > 0 else []
             detail = f"{skew.name} {value} here{files}, {', '.join(rest)} of {skew.nodes} nodes"
             for name in names:
-                found.setdefault(name, []).append(Damage(UNLIKE, skew.name, detail, (Source(name),)))
+                found.setdefault(name, []).append(Damage(kind, skew.name, detail, (Source(name),)))
     return found
 
 

@@ -21,6 +21,9 @@ ABSENT, UNSET, NO_FILE = "absent", "not set", "no such file"
 _TOLERANCE = 0.02
 """Sizes of memory that differ by less are one: what a kernel keeps for itself is never the same twice."""
 
+_SIZES = frozenset({"device", "device memory", "host memory"})
+_PYTHON = ("component", "python")
+
 Trait = tuple[str, str]
 """Kind and name of what a node has a value of, see `Skew`."""
 
@@ -123,8 +126,12 @@ def _devices(node: Node) -> Iterator[tuple[Trait, str | int]]:
 
 
 def find_skews(nodes: Sequence[Node], rules: RuleSet) -> tuple[Skew, ...]:
-    """Compare nodes; what matters comes first, then by kind and name."""
-    weights = Weights(rules)
+    """Compare nodes; what matters comes first, then by kind and name.
+
+    Patch releases of Python run the same bytecode and read each other's pickles; Ray alone refuses workers of another one
+    (python/ray/_private/utils.py check_version_info, ``python_version_match_level="patch"``).
+    """
+    weights, with_ray = Weights(rules), any("ray" in node.environment.packages for node in nodes)
     traits = [read_traits(node) for node in nodes]
     every = dict.fromkeys(trait for one in traits for trait in one.values)
     skews = []
@@ -136,11 +143,18 @@ def find_skews(nodes: Sequence[Node], rules: RuleSet) -> tuple[Skew, ...]:
         for name, value in held:
             groups.setdefault(value, []).append(name)
         values = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
-        skews.append(Skew(*trait, tuple((value, tuple(names)) for value, names in values), weights.why(trait)))
+        alike = trait == _PYTHON and not with_ray and len({value.rpartition(".")[0] for value in groups}) == 1
+        why = None if alike else weights.why(trait)
+        skews.append(Skew(*trait, tuple((value, tuple(names)) for value, names in values), why))
     return tuple(sorted(skews, key=lambda skew: (skew.why is None, _KINDS.index(skew.kind), skew.name)))
 
 
 _KINDS = ("component", "hardware", "package", "files", "configuration", "variable", "tool")
+
+
+def is_of_sizes(skew: Skew) -> bool:
+    """Tell whether ranks may differ so: in the kind of device and the size of memory, not in whether there is a device."""
+    return skew.kind == "hardware" and skew.name in _SIZES and all(value != ABSENT for value, _ in skew.values)
 
 
 def _values_of(trait: Trait, nodes: Sequence[Node], traits: Sequence[Traits]) -> Iterator[tuple[str, str]]:

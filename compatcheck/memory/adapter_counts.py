@@ -125,3 +125,9 @@ def _holds(of: str, model_type: str, release: tuple[int, ...]) -> bool:
     rows = (open_builtin().section("tables/expert-parameters") or {}).get(of) or {}
     text = rows.get(model_type, rows.get("*", "==0"))
     return contains(compile_specifier(text), ".".join(map(str, release))) == "yes"
+
+
+def usual_targets(model_type: str) -> tuple[str, ...]:
+    """Return the layers that peft adapts for a model type where nobody names any; all linear ones of a type that it refuses."""
+    names = (open_builtin().section("tables/peft-lora-targets") or {}).get("names") or {}
+    return tuple(names.get(model_type, ("all-linear",)))

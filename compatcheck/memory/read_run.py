@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.architectures.adapters import LOW_RANK, OF_TOWER, default_targets, name_linears
+from compatcheck.architectures.adapters import LOW_RANK, OF_TOWER, name_linears
 from compatcheck.architectures.heads import has_vocabulary
 from compatcheck.core.estimate import Assumption
-from compatcheck.memory.adapter_counts import AdapterCount, count_adapters
+from compatcheck.memory.adapter_counts import AdapterCount, count_adapters, usual_targets
 from compatcheck.memory.asked_facts import Given
 from compatcheck.memory.precision import adapter_bytes, copy_bytes, read_precision
 from compatcheck.memory.run import EVALUATED_BY_LOSS, Model, Parallelism, Precision, Run, RunReading, read_numbers
@@ -69,8 +69,8 @@ def read_run(
     if peft in LOW_RANK and not isinstance(targets, tuple):
         targets = source.assume(
             "training.lora_target_modules",
-            default_targets(model.linears),
-            "query and value projections, peft's default for most types",
+            usual_targets(model.linears or "llama"),
+            "what peft adapts for the model type, or all linear layers where it has no default",
         )
     names = tuple(str(name) for name in targets) if isinstance(targets, tuple) else ()
     found = count_adapters(source, model, peft, rank, names, versions)
@@ -79,6 +79,8 @@ def read_run(
         sequence += (
             adapters // model.hidden
         )  # each trained vector stands before the data's (peft_model.py, inputs_embeds)
+    taught = trains and source.get("training.trainer") == "gkd" and source.get("program.code") == "trl"
+    teacher = source.positive("training.teacher_parameters") if taught else 0
     if source.needs:
         return RunReading(None, tuple(source.assumptions.values()), tuple(dict.fromkeys(source.needs)))
     width = adapter_bytes(source, precision, versions.get("peft"))
@@ -182,6 +184,7 @@ def read_run(
             *(("stored_otherwise",) if _is_stored_otherwise(source) else ()),
         ),
         known=frozenset(facts),
+        teacher=teacher,
     )
     return RunReading(run, tuple(source.assumptions.values()), ())
 

@@ -260,6 +260,8 @@ class Run(NamedTuple):
     """The longest sequence of the data is in the first micro batch of the run, and in no other."""
     first_batch: bool = False
     """What is priced is that micro batch: no gradients and outputs of one before are there."""
+    teacher: int = 0
+    """Parameters of a frozen model that is distilled, on this device."""
     references: Size = NOTHING
     """Frozen copies of the model beside it, 0 to 1, where the reference is no role of its own."""
 

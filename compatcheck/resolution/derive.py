@@ -26,6 +26,14 @@ def _param_dtype(precision: str, sharding: str) -> Value:
     return {"bf16": "bfloat16", "fp16": "float16", "no": "float32"}.get(precision)
 
 
+def _loaded_dtype(precision: str, sharding: str, stage: int, dtype: str, quantization: str | None) -> Value:
+    """Dtype of parameters that no engine casts: DeepSpeed without fp16 and bf16 takes a model as it was loaded.
+
+    Source: DeepSpeed 0.10.1 to 0.19.8 ``runtime/engine.py`` ``_configure_distributed_model()``; stage 3 loads in float32.
+    """
+    return dtype if precision == "no" and sharding == "zero" and stage in {1, 2} and quantization is None else None
+
+
 def _compute_dtype(precision: str) -> Value:
     return {"bf16": "bfloat16", "fp16": "float16", "fp8": "float8"}.get(precision)
 
@@ -96,6 +104,18 @@ DERIVATIONS = (
         ("training.param_dtype", "training.sharding"),
         _precision_of,
         "dtype of the parameters under ZeRO",
+    ),
+    Derivation(
+        "training.param_dtype",
+        (
+            "training.mixed_precision",
+            "training.sharding",
+            "training.zero_stage",
+            "model.load_dtype",
+            "model.quantization",
+        ),
+        _loaded_dtype,
+        "dtype of the weights as they were loaded, which nothing casts",
     ),
     Derivation(
         "training.param_dtype",
@@ -385,16 +405,15 @@ def derive_frozen_inputs(facts: dict[str, Fact], undecided: Collection[str] = ()
     if any(name in undecided and name not in facts for name in asked):
         return
     shape = _read_widths(facts, _UNEQUAL)
-    if shape is None:
-        return
-    from compatcheck.architectures.adapters import default_targets, measure_frozen_inputs  # noqa: PLC0415 (as above)
-
     targets, dropout, attention, activation = (facts[name].value if name in facts else None for name in asked)
-    named = tuple(map(str, targets)) if isinstance(targets, tuple) else default_targets(shape.linears)
+    if shape is None or not isinstance(targets, tuple):
+        return
+    from compatcheck.architectures.adapters import measure_frozen_inputs  # noqa: PLC0415 (as above)
+
     width = measure_frozen_inputs(
         shape,
         str(method.value),
-        named,
+        tuple(map(str, targets)),
         dropout=bool(dropout),
         eager=attention == "eager",
         activation=str(activation or ""),
@@ -402,10 +421,7 @@ def derive_frozen_inputs(facts: dict[str, Fact], undecided: Collection[str] = ()
     sources = tuple(
         dict.fromkeys(source for name in ("training.peft", *asked) if name in facts for source in facts[name].sources)
     )
-    note = (
-        "inputs that no adapter takes" if targets is not None else "inputs that no adapter takes, with peft's targets"
-    )
-    facts[FROZEN_INPUTS] = Fact(FROZEN_INPUTS, width, "derived", sources, note)
+    facts[FROZEN_INPUTS] = Fact(FROZEN_INPUTS, width, "derived", sources, "inputs that no adapter takes")
 
 
 def derive_own_weights(facts: dict[str, Fact]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.document import LEFT_OUT, NOT_UNDERSTOOD, ROLES, SPREADING, Document
-from compatcheck.core.environment import UNLIKE
+from compatcheck.core.environment import UNEQUAL, UNLIKE
 from compatcheck.core.facts import Fact, Facts, Value
 from compatcheck.core.source import Skipped, Source
 from compatcheck.resolution.auto import drop_unowned, fill_in
@@ -645,12 +645,12 @@ def _claim_environment(environment: "Environment", claims: dict[str, list[Claim]
     if environment.complete and "peft" not in environment.packages and "transformers" in environment.packages:
         claim("training.peft", None, Source(f"peft is not in {environment.origin}"))
     for kind in DAMAGE:
-        known = environment.complete or kind in {"contradictory", MISFIT, BY_PINS, UNLIKE}
+        known = environment.complete or kind in {"contradictory", MISFIT, BY_PINS, UNLIKE, UNEQUAL}
         if known and not any(damage.kind == kind for damage in environment.damage):
             claim(f"environment.{kind}", (), place)
 
 
-DAMAGE = ("duplicated", "mismatched", "pip_over_conda", "contradictory", MISFIT, BY_PINS, UNLIKE)
+DAMAGE = ("duplicated", "mismatched", "pip_over_conda", "contradictory", MISFIT, BY_PINS, UNLIKE, UNEQUAL)
 """Kinds of damage that are facts."""
 
 

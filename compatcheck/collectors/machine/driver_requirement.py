@@ -1,14 +1,24 @@
 """Which drivers a container starts on: ``NVIDIA_REQUIRE_CUDA``, which NVIDIA's images set and its container runtime enforces.
 
-The value holds alternatives apart by blanks, each a list of conditions joined by commas:
-``cuda>=12.8 brand=tesla,driver>=535,driver<536``. The container starts where one of them holds.
+So it does with every other variable of that beginning but ``NVIDIA_REQUIRE_JETPACK``, and the container starts where all of them
+are met (NVIDIA Container Toolkit 1.18 ``internal/config/image/cuda_image.go`` ``GetRequirements()``). A value holds alternatives
+apart by blanks, each a list of conditions joined by commas: ``cuda>=12.8 brand=tesla,driver>=535,driver<536``. The container
+starts where one of them holds.
 https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/internal/requirements/requirements.go
 """
 
 from __future__ import annotations
 
+import itertools
 import re
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+REQUIRES = "NVIDIA_REQUIRE_"
+_OF_JETSON = "NVIDIA_REQUIRE_JETPACK"
+_MOST_ALTERNATIVES = 1_000
 _CONDITION = r"(cuda|driver|arch|brand)(>=|<=|!=|=|<|>)([\w.]+)"
 _COMPAT = r"cuda-compat-(\d+)-(\d+)"
 _LONGEST = 20_000
@@ -16,6 +26,27 @@ _LONGEST = 20_000
 
 NATIVE_DRIVERS = "cuda-native-driver"
 """The table of the first driver of each CUDA release."""
+
+
+def read_requirements(environ: Mapping[str, str]) -> tuple[str, tuple[str, ...]] | None:
+    """Return the drivers that all variables of an image let it start on, and which variables say so.
+
+    A variable that is not understood is left out, so that the range is never too narrow.
+    """
+    texts = {
+        name: value for name, value in environ.items() if name.startswith(REQUIRES) and not name.startswith(_OF_JETSON)
+    }
+    found = {name: text for name in texts if (text := read_driver_requirement(texts[name])) is not None}
+    together = {
+        ",".join(clauses) for clauses in itertools.islice(itertools.product(*_split(found)), _MOST_ALTERNATIVES + 1)
+    }
+    if not found or len(together) > _MOST_ALTERNATIVES:
+        return None
+    return next(iter(found.values())) if len(found) == 1 else " || ".join(sorted(together)), tuple(found)
+
+
+def _split(found: Mapping[str, str]) -> list[list[str]]:
+    return [text.split(" || ") for text in found.values()]
 
 
 def read_driver_requirement(text: str) -> str | None:

@@ -23,8 +23,9 @@ _WORDS = read_words(__file__, "variables")
 NAMES = frozenset({*ALLOCATOR_VARIABLES, *(word for word in _WORDS if not word.endswith("*"))})
 PREFIXES = tuple(word[:-1] for word in _WORDS if word.endswith("*"))
 
-DRIVER_VARIABLES = ("NVIDIA_REQUIRE_CUDA", "NV_CUDA_COMPAT_PACKAGE")
-"""What NVIDIA's images set about the driver: what they start on, and the libraries for older ones they bring."""
+COMPAT_PACKAGE = "NV_CUDA_COMPAT_PACKAGE"
+DRIVER_VARIABLES = ("NVIDIA_REQUIRE_", COMPAT_PACKAGE)
+"""Beginnings of what NVIDIA's images set about the driver: what they start on, and the libraries for older ones they bring."""
 
 _BOOLEANS = {"True": True, "False": False}
 _OPTIONS = {
@@ -111,26 +112,26 @@ def collect_variables(environ: Mapping[str, str], source: Source) -> Variables:
         asked and not skipped
     ):  # what is left out is off, also where a program would turn it on if there were no variable
         facts.setdefault("allocator.expandable_segments", (False, asked[0]))
-    for name in DRIVER_VARIABLES:
-        if name in environ:
-            facts.update(_read_driver_variable(name, environ[name], Source(source.path, key=name)))
+    facts.update(_read_driver_variables(environ, source.path))
     return Variables(values, facts, tuple(skipped), source)
 
 
-def _read_driver_variable(name: str, value: str, source: Source) -> dict[str, tuple[object, Source]]:
+def _read_driver_variables(environ: Mapping[str, str], path: str) -> dict[str, tuple[object, Source]]:
     """Read what NVIDIA's images say about the driver they need."""
+    if not any(name.startswith(DRIVER_VARIABLES) for name in environ):
+        return {}
     from compatcheck.collectors.machine.driver_requirement import (  # noqa: PLC0415 (only in images)
         read_compat_package,
-        read_driver_requirement,
+        read_requirements,
     )
 
-    read, fact = (
-        (read_driver_requirement, "runtime.driver_required")
-        if name == "NVIDIA_REQUIRE_CUDA"
-        else (read_compat_package, "runtime.cuda_compat")
-    )
-    found = read(value)
-    return {} if found is None else {fact: (found, source)}
+    found: dict[str, tuple[object, Source]] = {}
+    required, compat = read_requirements(environ), read_compat_package(environ.get(COMPAT_PACKAGE, ""))
+    if required is not None:
+        found["runtime.driver_required"] = (required[0], Source(path, key=required[1][0]))
+    if compat is not None:
+        found["runtime.cuda_compat"] = (compat, Source(path, key=COMPAT_PACKAGE))
+    return found
 
 
 def attach(environment: Environment, variables: Variables, *, complete: bool) -> Environment:

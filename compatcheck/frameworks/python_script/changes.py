@@ -67,7 +67,6 @@ _METHODS: Mapping[str, frozenset[str]] = {
          "merge_and_unload", "merge_adapter", "unload"), ADAPTERS,
     ),
     "gradient_checkpointing_disable": CHECKPOINTING,
-    "compile": frozenset({"training.compile"}),
 }  # fmt: skip
 """Methods of a model that change a part of it."""
 _OVERRIDDEN: Mapping[str, frozenset[str]] = {

@@ -350,6 +350,17 @@ def _take_quantization(call: Call, found: Findings) -> None:
             found.take(key, given, call)
 
 
+_QUANTISING = ("replace_parameter_4bit", "Linear4bit", "LinearFP4", "LinearNF4", "Linear8bitLt", "quantize_")
+"""Functions and classes by which a script quantises layers itself: bitsandbytes ``nn`` and torchao ``quantization``."""
+
+
+def _take_quantised_layers(call: Call, found: Findings) -> None:
+    """Leave open how weights are kept where a script quantises some, whatever its configuration says."""
+    if not (found.objects.path(call.node.func) or "").startswith(("transformers", "peft")):
+        found.lines.setdefault(call.name, call.line)
+        found.unresolved.append(Unresolved("model.quantization", call.name, "is decided layer by layer"))
+
+
 def _take_four_bits(call: Call, given: Given, found: Findings) -> None:
     """Take which 4 bits weights have: fp4 where nobody says nf4 (transformers 4.57.1 BitsAndBytesConfig.bnb_4bit_quant_type)."""
     kind = call.keywords.get("bnb_4bit_quant_type", Given("fp4", call.line))
@@ -705,9 +716,37 @@ def _take_ddp(call: Call, found: Findings) -> None:
     _state_literal(call, found, "gradient_as_bucket_view", "training.gradient_as_bucket_view")
 
 
+_COMPILED = frozenset({"training.compile"})
+_MAKES_NO_CODE = frozenset({"eager", "aot_eager"})
+"""Backends of torch.compile that run a model's operators as they are."""
+
+
 def _take_compile(call: Call, found: Findings) -> None:
-    if call.owner == "torch":
-        found.state("training.compile", "torch.compile", True, call)
+    """Take a model that is compiled: ``torch.compile(model)``, or ``compile()`` of a module or of DeepSpeed's engine.
+
+    Source: torch 2.9.0 ``nn/modules/module.py`` ``Module.compile()``; DeepSpeed 0.19.8 ``runtime/engine.py`` ``compile()``.
+    """
+    func, disabled = call.node.func, call.keywords.get("disable")
+    owner = found.objects.kind(func.value, call.scope) if isinstance(func, ast.Attribute) else None
+    if (call.owner != "torch" and owner not in {Kind.MODEL, Kind.PART}) or (
+        disabled is not None and disabled.value is True
+    ):
+        return
+    backend = call.keywords.get("backend")
+    if owner is Kind.PART or (call.owner == "torch" and not _is_of_model(call, found.objects)):
+        found.open(call, _COMPILED, "compiles a part")
+    elif disabled is not None or (backend is not None and (backend.why is not None or backend.value in _MAKES_NO_CODE)):
+        found.open(call, _COMPILED, "may compile nothing")
+    else:
+        found.state("training.compile", f"{call.owner}.compile", True, call)
+
+
+def _is_of_model(call: Call, objects: Objects) -> bool:
+    """Tell whether what is compiled is a model: no function, and no part of one."""
+    given = call.node.args[0] if call.node.args else call.written.get("model")
+    if given is None or isinstance(given, ast.Lambda) or objects.kind(given, call.scope) is Kind.PART:
+        return False  # without an argument it is a decorator
+    return dotted_name(given) not in objects.functions and objects.path(given) is None
 
 
 def _take_initialize(call: Call, found: Findings) -> None:
@@ -824,6 +863,7 @@ TAKERS: dict[str, Callable[[Call, Findings], None]] = {
     "prepare_model_for_kbit_training": _take_checkpointing,
     **dict.fromkeys(("FullyShardedDataParallel", "FSDP", "fully_shard"), _take_fsdp),
     **dict.fromkeys(("DistributedDataParallel", "DDP"), _take_ddp),
+    **dict.fromkeys(_QUANTISING, _take_quantised_layers),
     "compile": _take_compile,
     "initialize": _take_initialize,
     "Accelerator": _take_accelerator,

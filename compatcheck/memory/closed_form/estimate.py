@@ -37,7 +37,7 @@ from compatcheck.memory.closed_form.optimizer_states import optimizer_states, st
 from compatcheck.memory.closed_form.parallel import held as held_parameters
 from compatcheck.memory.closed_form.parameters import dequantised, parameters
 from compatcheck.memory.closed_form.policy_logits import POLICY_TRAINERS
-from compatcheck.memory.closed_form.reference import count_references, reference_parameters
+from compatcheck.memory.closed_form.reference import count_references, reference_parameters, teacher_parameters
 from compatcheck.memory.closed_form.reserve import Held, Shares, not_itemised, reserve, segments
 from compatcheck.memory.closed_form.trl_logits import fused_divergence, takes_tiles
 from compatcheck.memory.closed_form.unpriced import name_unpriced, widen_unpriced
@@ -291,7 +291,8 @@ def verification(run: Run) -> str | None:
 def resident(run: Run) -> Parts:
     """Return what is on the device in every phase once training runs, the allocator's cache apart."""
     return (
-        *parameters(run), *reference_parameters(run), *optimizer_states(run), *lasting_buffers(run), *workspaces(run),
+        *parameters(run), *reference_parameters(run), *teacher_parameters(run),
+        *optimizer_states(run), *lasting_buffers(run), *workspaces(run),
         *context(run),
     )  # fmt: skip
 
@@ -301,7 +302,7 @@ def training_phases(run: Run) -> tuple[Phase, ...]:
     for_step = resident(run)
     always = tuple(part for part in for_step if not (run.states_for_step and part.kind == "optimizer_states"))
     grads = gradient.gradients(run)
-    load = (*parameters(run), *reference_parameters(run), *context(run))
+    load = (*parameters(run), *reference_parameters(run), *teacher_parameters(run), *context(run))
     left = grads.complete if grads.at_step is None else grads.at_step
     complete = (*gradient.component(run, left), *gradient.beside(run, between=False))
     step = (*for_step, *complete, *step_workspace(run), *step_buffers(run))

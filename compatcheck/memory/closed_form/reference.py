@@ -66,6 +66,24 @@ def count_references(facts: Mapping[str, Fact | Value], trl: tuple[int, ...] | N
     return NONE
 
 
+def teacher_parameters(run: Run) -> tuple[Component, ...]:
+    """Return the parameters of the model that TRL's GKDTrainer distils; its dtype is the script's: 2 or 4 bytes each.
+
+    DeepSpeed shards it at stage 3; every other preparation leaves it whole (GKDTrainer.__init__ of TRL 0.26.0 and 1.16.0).
+    """
+    if not run.teacher:
+        return ()
+    parallel = run.parallel
+    ranks = parallel.shard if parallel.sharding == "zero" and parallel.stage == 3 else 1
+    each = 2 if run.precision.frozen <= 2 else 4
+    whole = run.teacher / ranks
+    text = f"{each:g} B × {run.teacher:,}" + (f" / {ranks} ranks" if ranks > 1 else "")
+    size = Size(int(2 * whole), int(each * whole), int(4 * whole))
+    return (
+        Component("teacher's parameters", "parameters", size, text, SOURCE, run.role, ("training.teacher_parameters",)),
+    )
+
+
 def reference_parameters(run: Run) -> tuple[Component, ...]:
     """Return the parameters of the reference.
 

@@ -10,7 +10,6 @@ from compatcheck.architectures.adapters import (
     PARALLEL,
     count_adapters,
     count_tower_adapters,
-    default_targets,
     list_linears,
     measure_frozen_inputs,
     name_linears,
@@ -18,6 +17,7 @@ from compatcheck.architectures.adapters import (
 )
 from compatcheck.architectures.parts import LinearLayer, read_linear_layer
 from compatcheck.architectures.towers import LINEARS, TOWERS
+from compatcheck.memory.adapter_counts import usual_targets
 from compatcheck.memory.closed_form.layers import RECIPES
 
 
@@ -87,7 +87,7 @@ def test_dora_adds_a_magnitude_per_output() -> None:
 )
 def test_each_type_has_linear_layers_of_its_own(shape: Shape, every: int, usual: int | None, seven: int) -> None:
     assert count_adapters(shape, 8, ALL) == every
-    assert usual is None or count_adapters(shape, 8, default_targets(shape.linears)) == usual
+    assert usual is None or count_adapters(shape, 8, usual_targets(shape.linears)) == usual
     assert count_adapters(shape, 8, SEVEN) == seven
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compatcheck.core.fleet import Skew
 from compatcheck.core.node import Node
-from compatcheck.fleet.skew import Weights, differing_files, find_skews, natural
+from compatcheck.fleet.skew import Weights, differing_files, find_skews, is_of_sizes, natural
 from compatcheck.rules.locate import open_rules
 from tests.unit.fleet.drawn_nodes import HARDWARE, draw
 
@@ -95,3 +95,29 @@ def test_names_are_sorted_as_people_count():
     assert sorted(["node10", "node9", "gpu-2", "10.0.0.2"], key=natural) == ["10.0.0.2", "gpu-2", "node9", "node10"]
     odd = ["n²", "n" + "9" * 5000, "n07", "n7", "n09", "n1", "٣"]
     assert sorted(odd, key=natural) == ["n1", "n07", "n7", "n09", "n" + "9" * 5000, "n²", "٣"]
+
+
+def test_patch_releases_of_python_matter_to_ray_alone():
+    def found(*pythons: str, ray: str | None) -> list[str | None]:
+        nodes = [draw(python, {"ray": ray}) for python in pythons]
+        nodes = [
+            node._replace(environment=node.environment._replace(python=python))
+            for node, python in zip(nodes, pythons, strict=True)
+        ]
+        return [skew.why for skew in find_skews(nodes, open_rules(()))]
+
+    assert found("3.11.9", "3.11.10", ray=None) == [None]
+    assert found("3.11.9", "3.11.10", ray="2.60.0") == ["ranks run one stack"]
+    assert found("3.11.9", "3.12.1", ray=None) == ["ranks run one stack"]
+
+
+def test_unequal_memory_is_another_matter_than_a_lost_device():
+    def sizes(**changed: object) -> list[bool]:
+        found = skews_of(draw("a"), draw("b"), draw("c", hardware=HARDWARE._replace(**changed)))
+        return [is_of_sizes(skew) for skew in found.values()]
+
+    assert sizes(host_memory_bytes=HARDWARE.host_memory_bytes * 95 // 100) == [True]
+    assert sizes(gpu="A100-SXM4-80GB") == [True]
+    assert sizes(gpus_per_node=7) == [False]
+    assert sizes(driver="535.54.03") == [False]
+    assert not any(sizes(gpu=None, memory_bytes=None))

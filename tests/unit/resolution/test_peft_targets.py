@@ -105,3 +105,15 @@ def test_a_command_of_trl_hands_on_that_none_is_named(option: str, names: tuple[
     command = f"trl sft --model_name_or_path m --dataset_name d --use_peft{option}"
     (run,) = read_commands(read_script("run.sh", command).commands, {})
     assert resolved(run.documents)[TARGETS].value == names
+
+
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [("r=16", True), ('target_modules=["k_proj"]', None), ("target_modules=find(model)", None), ("**options", None)],
+)
+def test_what_is_left_to_peft_is_told(tmp_path: Path, given: str, left: object) -> None:
+    imports = "import torch\nfrom peft import LoraConfig, get_peft_model\n"
+    imports += "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    text = 'model = AutoModelForCausalLM.from_pretrained("m")\n' + GIVEN.format(given) + TRAINER
+    fact = resolved(read(tmp_path, imports + text), "qwen3", "0.15.2").get("training.lora_targets_by_peft")
+    assert (None if fact is None else fact.value) == left

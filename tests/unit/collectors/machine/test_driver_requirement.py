@@ -65,3 +65,22 @@ def test_variables_of_an_image_become_facts() -> None:
         "runtime.driver_required": ">=570",
         "runtime.cuda_compat": "12.8",
     }
+
+
+@pytest.mark.parametrize(
+    ("environ", "drivers"),
+    [
+        ({"NVIDIA_REQUIRE_CUDA": "cuda>=12.4", "NVIDIA_REQUIRE_DRIVER": "driver>=560"}, ">=550,>=560"),
+        (
+            {"NVIDIA_REQUIRE_CUDA": "cuda>=12.4 driver>=470,driver<471", "NVIDIA_REQUIRE_DRIVER": "driver!=555"},
+            ">=470,<471,!=555 || >=550,!=555",
+        ),
+        ({"NVIDIA_REQUIRE_CUDA": "cuda>=12.4", "NVIDIA_REQUIRE_ARCH": "arch>=8.0"}, ">=550"),
+        ({"NVIDIA_REQUIRE_CUDA": "cuda>=12.4", "NVIDIA_REQUIRE_JETPACK": "cuda>=13.0"}, ">=550"),
+        ({"NVIDIA_REQUIRE_CUDA": "memory>3", "NVIDIA_REQUIRE_DRIVER": "driver>=560"}, ">=560"),
+        ({"NVIDIA_REQUIRE_ARCH": "arch>=8.0"}, None),
+    ],
+)
+def test_all_variables_of_an_image_count(environ: dict[str, str], drivers: str | None) -> None:
+    fact = collect_variables(environ, Source("image")).facts.get("runtime.driver_required")
+    assert (None if fact is None else fact[0]) == drivers

@@ -256,6 +256,77 @@ def test_sharding_without_a_trainer(tmp_path: Path, text: str, expected: dict[st
     assert {document.reader for document in found} <= {"script", "deepspeed"}
 
 
+LOOP = """
+import deepspeed
+import torch
+from transformers import AutoModelForCausalLM
+from torch.nn.attention.flex_attention import flex_attention
+
+
+def compute_loss(logits, labels):
+    return logits.mean()
+
+
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B")
+{before}
+weights = model.parameters()
+engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=weights, config={{"zero_optimization": {{"stage": 2}}}})
+{behind}
+for batch in loader:
+    loss = engine(**batch).loss
+    engine.backward(loss)
+    engine.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "compiled"),
+    [
+        ("", "engine.compile()", True),
+        ("", "engine.compile(backend='inductor')", True),
+        ("model.compile()", "", True),
+        ("model = torch.compile(model)", "", True),
+        ("", "engine.compile(backend='eager')", "open"),
+        ("model.compile(disable=True)", "", None),
+        ("model.model.compile()", "", "open"),
+        ("for layer in model.model.layers:\n    layer.compile()", "", "open"),
+        ("compute_loss = torch.compile(compute_loss)", "", "open"),
+        ("flex_attention = torch.compile(flex_attention)", "", "open"),
+        ("import re\npattern = re.compile('a')", "", None),
+        ("", "", None),
+    ],
+)
+def test_what_is_compiled(tmp_path: Path, before: str, behind: str, compiled: object) -> None:
+    found = read(tmp_path, LOOP.format(before=before, behind=behind))
+    opened = "training.compile" in unresolved(found) or any(
+        change.facts is not None and "training.compile" in change.facts
+        for document in found
+        for change in document.gaps
+    )
+    assert (facts(found).get("training.compile"), opened) == (
+        None if compiled == "open" else compiled,
+        compiled == "open",
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from bitsandbytes.nn.parametrize import replace_parameter_4bit\nreplace_parameter_4bit(model.model.layers[0].mlp, 'w')",
+        "import bitsandbytes as bnb\nmodel.lm_head = bnb.nn.Linear4bit(8, 8)",
+        "from torchao.quantization import int4_weight_only, quantize_\nquantize_(model, int4_weight_only())",
+    ],
+)
+def test_layers_that_a_script_quantises_itself(tmp_path: Path, text: str) -> None:
+    script = "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    script += (
+        'model = AutoModelForCausalLM.from_pretrained("m")\n'
+        + text
+        + '\nTrainer(model=model, args=TrainingArguments("o"), train_dataset=ds).train()\n'
+    )
+    assert unresolved(read(tmp_path, script))["model.quantization"] == "is decided layer by layer"
+
+
 def test_an_argument_that_is_set_again_leaves_its_fact_open(tmp_path: Path) -> None:
     text = "a = TrainingArguments(bf16=True, gradient_checkpointing=False)\na.gradient_checkpointing = True\na.report_to = 'x'\n"
     found = read(tmp_path, text)

@@ -8,6 +8,7 @@ import pytest
 
 from compatcheck.memory.closed_form.estimate import training_phases
 from compatcheck.memory.closed_form.logits import divergence_logits, hole, logits, sequences
+from compatcheck.memory.closed_form.reference import teacher_parameters
 from compatcheck.memory.closed_form.trl_logits import fused_divergence, trl_logits
 
 MEASUREMENTS = Path(__file__).parents[4] / "fixtures" / "measurements"
@@ -145,8 +146,18 @@ def test_unpaired_samples_are_one_sequence_each(make_run, trainer):
     assert sequences(make_run(training__trainer=trainer)) == 1
 
 
+def test_a_teacher_has_parameters_of_its_own(make_run):
+    gkd = {**TRL, "training__trainer": "gkd", "training__teacher_parameters": 10**9}
+    (alone,) = teacher_parameters(make_run(**gkd))
+    (shared,) = teacher_parameters(
+        make_run(**gkd, training__zero_stage=3, training__sharding="zero", hardware__world_size=4)
+    )
+    assert (alone.size.low, alone.size.high, 4 * shared.size.high) == (2 * 10**9, 4 * 10**9, alone.size.high)
+    assert teacher_parameters(make_run(**{**gkd, "training__trainer": "sft"})) == ()
+
+
 def test_distillation_takes_both_models_log_probabilities(make_run):
-    gkd = {**TRL, "training__trainer": "gkd"}
+    gkd = {**TRL, "training__trainer": "gkd", "training__teacher_parameters": 10**9}
     assert trl_logits(make_run(**gkd)) == (18, 34, 34)
     assert trl_logits(make_run(**gkd, **BF16)).expected == 68
 
