@@ -46,6 +46,7 @@ from compatcheck.frameworks.python_script.meanings import (
     TRL_CONFIGS,
     Findings,
     of_loading,
+    take_adapter_change,
     take_call,
     take_made,
 )
@@ -317,6 +318,8 @@ def _find(path: str, script: Script, objects: Objects, *, launched: bool) -> Fin
                 found.set(one.name, given, one.value, one)
         elif kind is Kind.ARGUMENTS:
             found.set(one.name, given, one.value, one)
+        else:
+            take_adapter_change(one, found)
     if found.makes_optimizer:
         found.values.pop("optim", None)
     if not (found.trainers or found.foreign or found.has_arguments or found.is_empty) and _has_loop(script):
@@ -581,7 +584,8 @@ def _trains_as_loaded(found: Findings, script: Script) -> bool:
         "training.peft" in (one.facts or ()) for one in found.changes
     ):
         return False
-    return _GIVE_ADAPTERS.isdisjoint(script.names)
+    unused = ADAPTER_CONFIGS.keys() if found.adapters == frozenset() else ()
+    return (_GIVE_ADAPTERS - set(unused)).isdisjoint(script.names)
 
 
 def _is_taken(key: str, meanings: tuple[Key, ...], found: Findings) -> bool:

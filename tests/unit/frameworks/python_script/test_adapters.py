@@ -35,3 +35,92 @@ Trainer(model=model, args=TrainingArguments("out"), train_dataset=ds).train()
 )
 def test_a_model_takes_an_adapter_itself(tmp_path: Path, line: str, own: object) -> None:
     assert facts(read(tmp_path, _SCRIPT.format(line))).get("run.adapters_through_model") is own
+
+
+_TWO = """from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+from trl import DPOConfig, DPOTrainer, ModelConfig, SFTConfig, SFTTrainer, get_peft_config
+model = AutoModelForCausalLM.from_pretrained("m")
+small = LoraConfig(r=8, target_modules=["q_proj", "v_proj"])
+big = LoraConfig(r=64, target_modules="all-linear")
+{}
+trainer = SFTTrainer(model, args=SFTConfig("o"){})
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "given", "rank"),
+    [
+        ("", ", peft_config=big", 64),
+        ("model = get_peft_model(model, big)", "", 64),
+        ("model.add_adapter('own', big)", "", 64),
+        ("every = {'a': small, 'b': big}", ", peft_config=every['b']", 64),
+        ("chosen = big", ", peft_config=chosen", 64),
+        ("def make(rank):\n    return LoraConfig(r=rank)", ", peft_config=make(32)", 32),
+        (
+            "class Own:\n    def make(self):\n        self.adapter = big\n        return self.adapter",
+            ", peft_config=big",
+            64,
+        ),
+        ("LARGE = True", ", peft_config=big if LARGE else small", 64),
+        ("options = {'peft_config': big}", ", **options", 64),
+        ("big = LoraConfig(r=16)", ", peft_config=big", None),  # which of two is not told
+        ("", ", peft_config=every[name]", None),
+        ("", ", peft_config=big if large else small", None),
+        ("DPOTrainer(model, args=DPOConfig('o'), peft_config=small)", ", peft_config=big", None),
+        ("big.r = 16", ", peft_config=big", None),  # changed on the way
+        ("small.r = 16", ", peft_config=big", 64),
+    ],
+)
+def test_the_adapter_is_that_of_the_configuration_which_is_given(
+    tmp_path: Path, lines: str, given: str, rank: int | None
+) -> None:
+    documents = read(tmp_path, _TWO.format(lines, given))
+    assert facts(documents).get("training.lora_rank") == rank
+    assert facts(documents)["training.peft"] == "lora"
+    is_open = any(one.fact == "training.lora_rank" for document in documents for one in document.unresolved)
+    assert is_open is (rank is None)
+
+
+def test_a_configuration_that_nothing_is_given_makes_no_adapters(tmp_path: Path) -> None:
+    text = """from peft import LoraConfig
+from transformers import AutoModelForCausalLM
+from trl import SFTConfig, SFTTrainer
+model = AutoModelForCausalLM.from_pretrained("m")
+peft_config = LoraConfig(r=8)
+{}
+trainer = SFTTrainer(model, args=SFTConfig("o"))
+"""
+    stated = facts(read(tmp_path, text.format("")))
+    assert (stated["training.peft"], "training.lora_rank" in stated) == (None, False)
+    assert facts(read(tmp_path, text.format("print(peft_config)")))["training.lora_rank"] == 8
+    assert (
+        facts(read(tmp_path, "from peft import LoraConfig\npeft_config = LoraConfig(r=8)\n"))["training.peft"] == "lora"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("ModelConfig(use_peft=True)", ("lora", None)),
+        ("ModelConfig(use_peft=True, lora_r=32)", ("lora", 32)),
+        ("ModelConfig(use_peft=True, lora_r=32, use_dora=True)", ("dora", 32)),
+        ("ModelConfig(lora_r=32)", (None, 32)),
+        ("ModelConfig(**options)", (None, None)),
+        ("ModelConfig(use_peft=large)", (None, None)),
+    ],
+)
+def test_adapters_are_those_of_the_options_that_trl_is_given(
+    tmp_path: Path, options: str, expected: tuple[str | None, int | None]
+) -> None:
+    documents = read(tmp_path, _TWO.format(f"own = {options}", ", peft_config=get_peft_config(own)"))
+    stated = facts(documents)
+    assert (stated.get("training.peft"), stated.get("training.lora_rank")) == expected
+    told = "use_peft=large" not in options and "**" not in options
+    assert any(one.fact == "training.peft" for document in documents for one in document.unresolved) is not told
+
+
+def test_options_that_are_changed_before_trl_is_given_them_are_not_told(tmp_path: Path) -> None:
+    lines = "own = ModelConfig(use_peft=True, lora_r=32)\nown.lora_r = 8"
+    stated = facts(read(tmp_path, _TWO.format(lines, ", peft_config=get_peft_config(own)")))
+    assert (stated["training.peft"], "training.lora_rank" in stated) == ("lora", False)
