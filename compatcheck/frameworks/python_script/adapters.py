@@ -118,8 +118,8 @@ def find_configs(node: ast.expr | None, scope: Scope, objects: Objects, depth: i
                 scope = script.scopes[function]
                 chosen = [one.value for one in ast.walk(function) if isinstance(one, ast.Return)] or [None]
     found: tuple[ast.Call, ...] = ()
-    for one in chosen:
-        inner = None if one is None or depth > _MOST_STEPS else find_configs(one, scope, objects, depth + 1)
+    for value in chosen:
+        inner = None if value is None or depth > _MOST_STEPS else find_configs(value, scope, objects, depth + 1)
         if inner is None or (not inner and len(chosen) > 1):  # adapters or none
             return None
         found += inner
