@@ -22,8 +22,10 @@ ASKING = frozenset({
 
 Source: transformers 5.23.0 integrations/peft.py.
 """
+MODEL_OPTIONS = "ModelConfig"
+"""TRL's options about the model and its adapters."""
 OF_OPTIONS = "get_peft_config"
-"""TRL's function that makes a configuration of the options of a ``ModelConfig`` (trl 0.9.6 to 1.16.0 trainer/utils.py)."""
+"""TRL's function that makes a configuration of them (trl 0.9.6 to 1.16.0 trainer/utils.py)."""
 _KEYWORDS = ("peft_config", "adapter_config")
 _PLACES = {"get_peft_model": 1, "inject_adapter_in_model": 0, "PeftModel": 1, "PeftModelForCausalLM": 1}
 """Where functions and classes take a configuration that is not named (peft 0.21.2)."""
@@ -131,7 +133,9 @@ def find_options(node: ast.Call, scope: Scope, objects: Objects) -> ast.Call | N
     values = given_to(node)
     made = scope.find(values[0].id) if values and isinstance(values[0], ast.Name) else next(iter(values), None)
     path = (objects.path(made.func) or "") if isinstance(made, ast.Call) else ""
-    return made if isinstance(made, ast.Call) and path.startswith("trl.") and path.endswith(".ModelConfig") else None
+    return (
+        made if isinstance(made, ast.Call) and path.startswith("trl.") and path.endswith(f".{MODEL_OPTIONS}") else None
+    )
 
 
 def find_own_adapter(script: Script, objects: Objects) -> Call | None:

@@ -137,6 +137,8 @@ class Made:
     def __init__(self) -> None:
         self.loads: list[int] = []
         """Lines in which a whole model is loaded, whatever is decided before."""
+        self.models: list[Call] = []
+        """Calls that load the model which trains."""
         self.engines: list[Call] = []
         """Calls that start an engine of vLLM."""
         self.optimizers: list[Call] = []
@@ -577,8 +579,7 @@ def _take_model(call: Call, found: Findings) -> None:
     _take_loading(call, found)
     if not call.is_open and call.condition is None and not call.owner.startswith("Fast"):
         _take_left_out(call, found)
-    if not call.is_open and not _NAMES_ATTENTION.search(found.objects.script.code):
-        found.of_code.add("attn_implementation")  # whatever a command says, for nobody hands it on
+    found.made.models.append(call)
 
 
 def _is_teacher(call: Call, tree: ast.AST) -> bool:
@@ -628,8 +629,24 @@ def _take_loading(call: Call, found: Findings) -> None:
             found.take("attn_implementation", given._replace(value="flash_attention_2"), call)
 
 
-_NAMES_ATTENTION = re.compile(r"attn|flash_?att|\bconfig=", re.IGNORECASE)
-"""What a script has that tells a model how attention is computed."""
+_HANDED_ON = {
+    frozenset({"attn_implementation"}): re.compile(r"attn|flash_?att|\bconfig=", re.IGNORECASE),
+    frozenset({"dtype", "torch_dtype"}): re.compile(r"\bconfig=|set_default_dtype"),
+    frozenset({"load_in_4bit", "load_in_8bit"}): re.compile(r"\bconfig=|quantiz|[48]bit|bnb|kbit", re.IGNORECASE),
+}
+"""What a model is loaded with, and what a script has that tells it by other means than the keywords of the call."""
+
+
+def leave_to_loading(found: Findings) -> None:
+    """Leave to the code what no call that loads the model is given: whatever a command says of it, nobody hands it on."""
+    loads, code = found.made.models, found.objects.script.code
+    if loads and not any(call.is_open for call in loads):
+        given = {key for call in loads for key in call.written}
+        for keys, elsewhere in _HANDED_ON.items():
+            if not given & keys and not elsewhere.search(code):
+                found.of_code |= keys
+                key = f"(no {min(keys)})"
+                found.statements[key] = (Statement(None, key, value=True), loads[0].line)
 
 
 def _take_fast(call: Call, found: Findings) -> None:

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from compatcheck.checking import Request, gather
+from compatcheck.rules.locate import open_rules
 from tests.unit.frameworks.python_script.test_read import facts, read
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 _SCRIPT = """from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
@@ -124,3 +127,80 @@ def test_options_that_are_changed_before_trl_is_given_them_are_not_told(tmp_path
     lines = "own = ModelConfig(use_peft=True, lora_r=32)\nown.lora_r = 8"
     stated = facts(read(tmp_path, _TWO.format(lines, ", peft_config=get_peft_config(own)")))
     assert (stated["training.peft"], "training.lora_rank" in stated) == ("lora", False)
+
+
+_PARSED = """from peft import LoraConfig
+from transformers import AutoModel, AutoModelForCausalLM, HfArgumentParser
+from trl import ModelConfig, SFTConfig, SFTTrainer, get_peft_config
+{}
+if __name__ == "__main__":
+    training_args, model_args = HfArgumentParser((SFTConfig, {})).parse_args_into_dataclasses()
+    {}
+    SFTTrainer(model, args=training_args, peft_config=get_peft_config(model_args)).train()
+"""
+
+
+def _run(
+    tmp_path: Path,
+    load: str,
+    *,
+    words: str = "",
+    above: str = "",
+    options: str = "ModelConfig",
+    transformers: str = "5.0.0",
+) -> Mapping[str, object]:
+    """Return the facts of a run of a script that parses TRL's options."""
+    (tmp_path / "train.py").write_text(_PARSED.format(above, options, load), encoding="utf-8")
+    command = f"python train.py --model_name_or_path Qwen/Qwen2.5-0.5B-Instruct --output_dir o --use_peft {words}\n"
+    (tmp_path / "run.sh").write_text(command, encoding="utf-8")
+    (tmp_path / "requirements.txt").write_text(f"trl==1.0.0\ntransformers=={transformers}\n", encoding="utf-8")
+    paths = str(tmp_path / "run.sh"), str(tmp_path / "requirements.txt")
+    (subject,) = gather(Request(paths=paths, here=False), open_rules(), {}).subjects
+    return {name: fact.value for name, fact in subject.roles["train"].items()}
+
+
+_BY_NAME = "model = AutoModelForCausalLM.from_pretrained(model_args.model_name_or_path{})"
+
+
+@pytest.mark.parametrize(
+    ("given", "words", "expected"),
+    [
+        ("", "--load_in_4bit", None),  # nobody makes a configuration of it
+        ("", "", None),
+        (", quantization_config=trl.get_quantization_config(model_args)", "--load_in_4bit", "nf4"),
+    ],
+)
+def test_bits_count_where_a_script_hands_them_on(tmp_path: Path, given: str, words: str, expected: str | None) -> None:
+    command = '"""train.py --load_in_4bit"""'
+    assert _run(tmp_path, _BY_NAME.format(given), words=words, above=command)["model.quantization"] == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "words", "transformers", "expected"),
+    [
+        ("", "", "5.0.0", "bfloat16"),  # what the model's own file states
+        ("", "", "4.57.1", "float32"),
+        ("", "--dtype float16", "5.0.0", "bfloat16"),
+        (", dtype=model_args.dtype", "", "5.0.0", "float32"),  # TRL's own
+        (", dtype=model_args.dtype", "--dtype float16", "5.0.0", "float16"),
+        (", **options", "--dtype float16", "5.0.0", "float16"),
+    ],
+)
+def test_the_dtype_of_a_model_is_what_its_call_is_given(
+    tmp_path: Path, given: str, words: str, transformers: str, expected: str
+) -> None:
+    load = _BY_NAME.format(given) + '; embedding = AutoModel.from_pretrained("a/b", dtype=torch.float16)'
+    found = _run(tmp_path, load, words=words, transformers=transformers)
+    assert found["model.load_dtype"] == expected
+
+
+def test_fields_of_a_class_of_ones_own_replace_those_of_trl(tmp_path: Path) -> None:
+    own = 'class Own(ModelConfig):\n    lora_r: int = 4\n    dtype: str = "bfloat16"\n'
+    load = _BY_NAME.format(", dtype=model_args.dtype")
+    found = _run(tmp_path, load, above=own, options="Own", words="--lora_target_modules q_proj")
+    assert (found["training.lora_rank"], found["model.load_dtype"], found["training.lora_dropout"]) == (
+        4,
+        "bfloat16",
+        0.05,
+    )
+    assert _run(tmp_path, load, above=own, options="Own", words="--lora_r 8")["training.lora_rank"] == 8
