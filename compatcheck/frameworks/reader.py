@@ -70,7 +70,11 @@ class CommandReader(Protocol):
     """``command.py`` of a program's folder."""
 
     def recognise(self, launch: Launch) -> str | None:
-        """Tell which of the program's kinds of training a launch starts; None for other programs."""
+        """Tell which of the program's kinds of training a launch starts; empty for one that is known and not read.
+
+        Returns:
+            None for other programs.
+        """
 
     def read(self, launch: Launch, kind: str) -> tuple[Document, ...]:
         """Translate a launch of that kind; what its own options say comes first."""

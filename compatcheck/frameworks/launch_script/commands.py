@@ -113,12 +113,14 @@ def read_launch(
     program of that parser is built, which has them, too.
     """
     told = ((folder, kind) for folder in command_folders() if (kind := folder.command.recognise(launch)) is not None)
-    folder, kind = next(told, (None, ""))
-    if folder is None or any(one.inherits == kind for one in programs().values()):
+    folder, kind = next(told, (None, None))
+    if kind == "":  # known, and not read: its keys and configuration are those of another one
+        folder = None
+    elif folder is None or any(one.inherits == kind for one in programs().values()):
         asked, its_kind = _ask_script(launch, find_parsed)
         if asked is not None and (folder is None or find_program(its_kind).inherits == kind):
             folder, kind = asked, its_kind
-    if folder is None:
+    if kind is None:
         folder, kind = _ask_configuration(launch, find_parsed)
     if folder is not None:
         own = launch.kind == "script" or find_program(kind).of_scripts  # a module of a framework is its own

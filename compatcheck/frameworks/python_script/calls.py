@@ -416,8 +416,10 @@ class Script:
 
     @cached_property
     def code(self) -> str:
-        """All of it without its comments."""
-        return ast.unparse(self.tree)
+        """All of it without its comments and the texts that stand between its statements."""
+        texts = (one for one in self.tree.body if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
+        left_out = {id(one) for one in texts}
+        return "\n".join(ast.unparse(one) for one in self.tree.body if id(one) not in left_out)
 
     def _forget_dead(self, others: Mapping[str, set[str]]) -> None:
         """Leave out changes in branches that the script's own options decide against."""

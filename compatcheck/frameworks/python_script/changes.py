@@ -15,6 +15,7 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.setting_names import is_about_memory, is_elsewhere, split_name, words_about_memory
+from compatcheck.frameworks.python_script.adapters import find_configs
 from compatcheck.frameworks.python_script.nodes import assigned_by, dotted_name, words_of
 from compatcheck.frameworks.python_script.objects import (
     ASKS,
@@ -243,7 +244,7 @@ class Changes:
             words = [*map(dotted_name, call.args), *(str(word.arg) for word in call.keywords)]
             facts = DTYPES if any(_is_dtype(word) for word in words) else None
         if (facts is DTYPES and owner == Kind.PART) or (
-            name == "add_adapter" and self.objects.is_lora(given_to(call), scope)
+            name == "add_adapter" and any(find_configs(one, scope, self.objects) for one in given_to(call))
         ):
             return
         if facts is not None:

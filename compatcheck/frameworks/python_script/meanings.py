@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.architectures.adapters import ALL_ATTENTION, ALL_MLP, OF_TOWER
@@ -12,6 +13,7 @@ from compatcheck.core.document import Document, Gap, Statement, Unresolved
 from compatcheck.core.setting_names import is_elsewhere
 from compatcheck.frameworks.conversions import ByWords
 from compatcheck.frameworks.keys import Expression, Key, Table
+from compatcheck.frameworks.python_script.adapters import OF_OPTIONS, find_configs, find_options, find_used
 from compatcheck.frameworks.python_script.calls import Call, Given
 from compatcheck.frameworks.python_script.changes import (
     ADAPTERS,
@@ -28,7 +30,7 @@ from compatcheck.frameworks.python_script.nodes import dotted_name, words_of
 from compatcheck.frameworks.python_script.objects import ADAPTER_CONFIGS, Kind, is_whole_model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from compatcheck.core.source import Skipped, Source
     from compatcheck.frameworks.python_script.calls import Assignment
@@ -135,6 +137,8 @@ class Made:
     def __init__(self) -> None:
         self.loads: list[int] = []
         """Lines in which a whole model is loaded, whatever is decided before."""
+        self.models: list[Call] = []
+        """Calls that load the model which trains."""
         self.engines: list[Call] = []
         """Calls that start an engine of vLLM."""
         self.optimizers: list[Call] = []
@@ -193,6 +197,11 @@ class Findings:
         self.has_arguments = False
         self.given: Given | None = None
         """What a Trainer is given as its arguments."""
+
+    @cached_property
+    def adapters(self) -> Collection[ast.Call] | None:
+        """Calls that make configurations of adapters which something is given; None where any may be."""
+        return find_used(self.objects)
 
     @property
     def is_empty(self) -> bool:
@@ -324,7 +333,41 @@ def _leave_open(call: Call, keys: Iterable[str], found: Findings, into: dict[str
             found.take(key, Given(None, call.line, why), into=into)
 
 
+def _is_unused(node: ast.Call, found: Findings) -> bool:
+    """Tell whether nothing is given the adapters that a call describes."""
+    return found.adapters is not None and node not in found.adapters
+
+
+def take_adapter_change(one: Assignment, found: Findings) -> None:
+    """Take what a configuration of adapters is told after it was made: ``peft_config.r = 64``."""
+    made = find_configs(one.owner, one.scope, found.objects) or () if one.name in _LORA else ()
+    if any(not _is_unused(node, found) for node in made):
+        found.take(_LORA[one.name], one.given)
+
+
+def _take_options(call: Call, found: Findings) -> None:
+    """Take adapters that TRL makes of a ``ModelConfig``, where the script makes that: it has the names of its own options."""
+    made = find_options(call.node, call.scope, found.objects)
+    if made is None or _is_unused(call.node, found):
+        return
+    script, name = found.objects.script, next(iter(call.node.args), call.node)
+    words = script.keywords(made, call.scope)
+    is_open = any(word.arg is None for word in made.keywords) and len(words) < len(made.keywords)
+    changed = {key for owner, key in script.attributes if owner and owner == dotted_name(name)}
+    for key in ("use_peft", *dict.fromkeys(_LORA.values())):
+        if is_open or made.args or key in changed or "" in changed:
+            why = f"may be set in the {dotted_name(made.func)} that {OF_OPTIONS} is given"
+            found.take(key, Given(None, call.line, why), call)
+        elif key in words or key == "use_peft":
+            value = script.read(words[key], call.scope) if key in words else Given(False, call.line)
+            found.take(key, value, call)
+    if "lora_target_modules" not in found.values:
+        found.statements[_CONFIGURED] = (Statement(None, f"({_CONFIGURED})", value=True), call.line)
+
+
 def _take_adapter(call: Call, found: Findings) -> None:
+    if _is_unused(call.node, found):
+        return
     found.take("use_peft", Given(ADAPTER_CONFIGS[call.name], call.line), call)
     _leave_open(call, (_LORA[key] for key in _LORA if key not in call.keywords), found)
     for key, usual in _OF_PEFT.items() if call.name == "LoraConfig" and not call.is_open else ():
@@ -401,7 +444,8 @@ def _take_trainer(call: Call, found: Findings) -> None:
     adapters = call.keywords.get("peft_config")
     if adapters is not None and adapters.why is not None:
         found.take("peft_config", adapters)
-        if isinstance(_find(call.written["peft_config"], call), ast.IfExp):
+        given = call.written["peft_config"]
+        if isinstance(_find(given, call), ast.IfExp) and find_configs(given, call.scope, found.objects) is None:
             found.open(
                 call, ADAPTERS, f"gives the Trainer adapters or none: peft_config {adapters.why}", since=math.inf
             )
@@ -490,7 +534,8 @@ def _take_wrapped(call: Call, found: Findings) -> None:
         _take_fast_checkpointing(call, found)
         return
     _state_literal(call, found, "autocast_adapter_dtype", "training.autocast_adapter_dtype")
-    if not found.objects.is_lora([*call.node.args[1:], *(word.value for word in call.node.keywords)], call.scope):
+    values = (*call.node.args[1:], *(word.value for word in call.node.keywords))
+    if not any(find_configs(one, call.scope, found.objects) for one in values):
         found.open(call, ADAPTERS, "gives the model adapters in a way that is not read")
     elif call.condition is not None:
         found.open(call, ADAPTERS, f"gives the model adapters only if {call.condition}", since=math.inf)
@@ -545,8 +590,7 @@ def _take_model(call: Call, found: Findings) -> None:
     _take_loading(call, found)
     if not call.is_open and call.condition is None and not call.owner.startswith("Fast"):
         _take_left_out(call, found)
-    if not call.is_open and not _NAMES_ATTENTION.search(found.objects.script.code):
-        found.of_code.add("attn_implementation")  # whatever a command says, for nobody hands it on
+    found.made.models.append(call)
 
 
 def _is_teacher(call: Call, tree: ast.AST) -> bool:
@@ -596,8 +640,24 @@ def _take_loading(call: Call, found: Findings) -> None:
             found.take("attn_implementation", given._replace(value="flash_attention_2"), call)
 
 
-_NAMES_ATTENTION = re.compile(r"attn|flash_?att|\bconfig=", re.IGNORECASE)
-"""What a script has that tells a model how attention is computed."""
+_HANDED_ON = {
+    frozenset({"attn_implementation"}): re.compile(r"attn|flash_?att|\bconfig=", re.IGNORECASE),
+    frozenset({"dtype", "torch_dtype"}): re.compile(r"\bconfig=|set_default_dtype"),
+    frozenset({"load_in_4bit", "load_in_8bit"}): re.compile(r"\bconfig=|quantiz|[48]bit|bnb|kbit", re.IGNORECASE),
+}
+"""What a model is loaded with, and what a script has that tells it by other means than the keywords of the call."""
+
+
+def leave_to_loading(found: Findings) -> None:
+    """Leave to the code what no call that loads the model is given: whatever a command says of it, nobody hands it on."""
+    loads, code = found.made.models, found.objects.script.code
+    if loads and not any(call.is_open for call in loads):
+        given = {key for call in loads for key in call.written}
+        for keys, elsewhere in _HANDED_ON.items():
+            if not given & keys and not elsewhere.search(code):
+                found.of_code |= keys
+                key = f"(no {min(keys)})"
+                found.statements[key] = (Statement(None, key, value=True), loads[0].line)
 
 
 def _take_fast(call: Call, found: Findings) -> None:
@@ -856,6 +916,7 @@ TAKERS: dict[str, Callable[[Call, Findings], None]] = {
     **dict.fromkeys(ARGUMENTS, _take_arguments),
     **dict.fromkeys(TRAINERS, _take_trainer),
     **dict.fromkeys(ADAPTER_CONFIGS, _take_adapter),
+    OF_OPTIONS: _take_options,
     "BitsAndBytesConfig": _take_quantization,
     "from_pretrained": _take_model,
     "get_peft_model": _take_wrapped,

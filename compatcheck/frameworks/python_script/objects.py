@@ -345,14 +345,6 @@ class Objects:
                 found[inner] = range(own.lineno, (own.end_lineno or own.lineno) + 1), last
         return found
 
-    def is_lora(self, values: Iterable[ast.expr], scope: Scope) -> bool:
-        """Tell whether one of some expressions is a configuration of adapters that is read where it is made."""
-        for value in values:
-            one = scope.find(value.id) if isinstance(value, ast.Name) else value
-            if isinstance(one, ast.Call) and self.last_name(one) in ADAPTER_CONFIGS:
-                return True
-        return False
-
     def classes_in(self, nodes: Iterable[ast.AST], scope: Scope, wanted: Collection[str]) -> Iterator[str]:
         """Yield which of some classes expressions name, themselves or by a class of the script that derives from one."""
         for node in (inner for one in nodes for inner in ast.walk(one) if isinstance(inner, ast.Name | ast.Attribute)):

@@ -24,7 +24,7 @@ from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
 from compatcheck.frameworks.hf_trainer.arguments import TRAINER_TABLE
 from compatcheck.frameworks.keys import SILENT
-from compatcheck.frameworks.python_script.adapters import find_own_adapter, names_none
+from compatcheck.frameworks.python_script.adapters import MODEL_OPTIONS, find_own_adapter, names_none
 from compatcheck.frameworks.python_script.calls import KEPT, Call, Given, Script, parse_script, too_deep
 from compatcheck.frameworks.python_script.changes import (
     ADAPTERS,
@@ -45,7 +45,9 @@ from compatcheck.frameworks.python_script.meanings import (
     TRAINERS,
     TRL_CONFIGS,
     Findings,
+    leave_to_loading,
     of_loading,
+    take_adapter_change,
     take_call,
     take_made,
 )
@@ -300,6 +302,7 @@ def _find(path: str, script: Script, objects: Objects, *, launched: bool) -> Fin
     found = Findings(source, objects)
     for call in script.calls():
         take_call(call, found)
+    leave_to_loading(found)
     if _find_parsed(script, objects) is not None:
         found.calls.pop("", None)
     parsed = script.parsed()
@@ -317,6 +320,8 @@ def _find(path: str, script: Script, objects: Objects, *, launched: bool) -> Fin
                 found.set(one.name, given, one.value, one)
         elif kind is Kind.ARGUMENTS:
             found.set(one.name, given, one.value, one)
+        else:
+            take_adapter_change(one, found)
     if found.makes_optimizer:
         found.values.pop("optim", None)
     if not (found.trainers or found.foreign or found.has_arguments or found.is_empty) and _has_loop(script):
@@ -371,13 +376,14 @@ def _own_defaults(script: Script, objects: Objects, path: str, files: Files) -> 
     """
     parsed = find_parsed_classes(script.tree, path, files)
     known = [one for one in parsed if one.nodes or one.roots & ARGUMENTS]
+    of_model = frozenset({MODEL_OPTIONS}) if any(one.roots & TRL_CONFIGS.keys() for one in known) else frozenset[str]()
     unused = _Unused(path, files)
     if not any(one.roots & ARGUMENTS for one in known):
         for name, node in objects.classes.items():
             if (base := objects.base_of(name, ARGUMENTS)) is not None:
                 yield from _defaults_in(node, base, script, Source(path), unused)
     for one in known:
-        for base in sorted(one.roots & ARGUMENTS)[:1]:
+        for base in sorted(one.roots & (ARGUMENTS | of_model))[:1]:
             replaced: set[str] = set()
             for file, node in reversed(one.nodes):  # a field of a class wins over those that it is built on
                 of = script if file == path else _parse(file, files)[0]
@@ -421,14 +427,15 @@ _ASK_ALL = frozenset({"asdict", "vars", "__dict__"})
 def _defaults_in(
     node: ast.ClassDef, base: str, script: Script, source: Source, unused: _Unused, replaced: Container[str] = ()
 ) -> Iterator[Document]:
-    table = hf_trainer.TRL_TABLE if base in TRL_CONFIGS else TRAINER_TABLE
+    is_trl = base in TRL_CONFIGS or base == MODEL_OPTIONS
+    table = hf_trainer.TRL_TABLE if is_trl else TRAINER_TABLE
     fields = {"deepspeed", *_DECIDES, *(key.partition(".")[0] for key in table)}
     own = {
         key: script.read(value, script.module)
         for key, value in defaults_of(node)
-        if key in _OPTIONS and key not in replaced and (key in fields or key not in unused)
+        if key in _OPTIONS and key not in replaced and (key in fields or base == MODEL_OPTIONS or key not in unused)
     }
-    reader, lines = trl if base in TRL_CONFIGS else hf_trainer, {key: given.line for key, given in own.items()}
+    reader, lines = trl if is_trl else hf_trainer, {key: given.line for key, given in own.items()}
     known = {key: given.value for key, given in own.items() if given.why is None}
     for document in reader.read(known, source.path).documents if known else ():
         yield document._replace(lines=lines, of_fields=True)
@@ -581,7 +588,8 @@ def _trains_as_loaded(found: Findings, script: Script) -> bool:
         "training.peft" in (one.facts or ()) for one in found.changes
     ):
         return False
-    return _GIVE_ADAPTERS.isdisjoint(script.names)
+    unused = ADAPTER_CONFIGS.keys() if found.adapters == frozenset() else ()
+    return (_GIVE_ADAPTERS - set(unused)).isdisjoint(script.names)
 
 
 def _is_taken(key: str, meanings: tuple[Key, ...], found: Findings) -> bool:

@@ -32,13 +32,15 @@ ENGINE_TABLE = KeyTable(__file__, "sft_engine_keys.txt", verl.CONVERSIONS)
 
 
 def recognise(launch: Launch) -> str | None:
-    """Tell which trainer of verl a launch starts: ``rl``, ``sft`` (on FSDP alone), ``sft-engine``, or None.
+    """Tell which trainer of verl a launch starts: ``rl``, ``sft`` (on FSDP alone), ``sft-engine``, one not read (empty), or None.
 
     Of the other programs in ``verl/trainer`` of v0.1 to v0.9.0, two generate with the configuration of a trainer, or with one of
     their own (``main_generation_server``, ``main_generation``); ``main_eval`` has no model.
     """
     name = launch.program.removesuffix(".py").rpartition("verl/trainer/")[2].rpartition("verl.trainer.")[2]
-    if name.startswith("main_generation") or re.split(r"[./]", name)[-1] in _OF_OTHER_ROLES:
+    if re.split(r"[./]", name)[-1] in _OF_OTHER_ROLES:
+        return ""
+    if name.startswith("main_generation"):
         return None
     words = [word.text or word.written for word in launch.arguments]
     if any(word.lstrip("+~'\"").startswith("actor_rollout_ref.") for word in words):

@@ -231,7 +231,7 @@ PROGRAMS = {
     "accelerate": Program(({"compute_environment": "LOCAL_MACHINE", "distributed_type": "FSDP", "num_processes": 8},)),
     "deepspeed": Program(({"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 1},)),
     "hf_trainer": Program((HF,)),
-    "hf_trainer, trl": Program((HF | {"max_length": 128},), ("script_keys.txt",), ("trl_names.txt",)),
+    "hf_trainer, trl": Program((HF | {"max_length": 128},), ("script_keys.txt", "trl_keys.txt"), ("trl_names.txt",)),
     "megatron": Program(
         (
             "torchrun pretrain_gpt.py --num-layers 2 --hidden-size 8 --num-attention-heads 2 --seq-length 8 --micro-batch-size 1",

@@ -41,7 +41,11 @@ def test_a_program_has_the_settings_of_what_it_is_built_on():
         ("slime", "deterministic_mode", "deterministic_kernels"),
         ("torchtitan", "training.deterministic", "deterministic_kernels"),
         ("axolotl", "nvfp4_merge_aware", "simulated_quantisation"),
+        ("axolotl", "peft_layers_to_transform", "changing_adapters"),
         ("llamafactory", "upcast_layernorm", "float32_norms"),
+        ("llamafactory", "ref_model_quantization_bit", "stored_otherwise"),
+        ("trl", "cast_lm_head_to_fp32", "float32_logits"),
+        ("trl", "reward_model_path", "reward_model"),
     ],
 )
 def test_switches_of_programs(reader, key, word):

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
+from compatcheck.checking import Request, gather
 from compatcheck.resolution.resolve import resolve
 from compatcheck.rules.locate import open_rules
 from tests.unit.frameworks.launch_script.written_commands import documents, facts, runs
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 RL = "uv run --isolated --extra fsdp -m skyrl.train.entrypoints.main_base"
 SFT = "uv run --isolated --extra megatron python -m skyrl.train.main_sft"
@@ -78,6 +84,22 @@ def test_what_is_left_out_is_as_the_dataclasses_have_it() -> None:
     assert documents(f"{RL} trainer.placement.colocate_all=true")[0].references == (
         ("model", "Qwen/Qwen2.5-1.5B-Instruct", "trainer.policy.model.path (left out)"),
     )
+
+
+@pytest.mark.parametrize(
+    ("model", "words", "kernel"),
+    [
+        ("openai/gpt-oss-20b", "trainer.flash_attn=false", "flex_attention"),  # patched in, whatever is said
+        ("Qwen/Qwen3-8B", "trainer.flash_attn=false", "sdpa"),
+        ("Qwen/Qwen3-8B", "", "flash_attention_2"),
+    ],
+)
+def test_attention_of_a_patched_model_is_that_of_the_patch(tmp_path: Path, model: str, words: str, kernel: str) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(f"{RL} {WORDS.replace('Qwen/Qwen3-8B', model)} {words}\n", encoding="utf-8")
+    (subject,) = gather(Request(paths=(str(script),), here=False), open_rules(), {}).subjects
+    actor = subject.roles["actor"]
+    assert (actor["model.attn_implementation"].value, actor["program.compiles_flex_attention"].value) == (kernel, True)
 
 
 @pytest.mark.parametrize(

@@ -719,6 +719,21 @@ def test_programs_of_verl(program: str, reader: str | None) -> None:
         assert not any(one.gaps for one in found)
 
 
+@pytest.mark.parametrize(("program", "read"), [("main_gkd", False), ("main_dance", False), ("main_own", True)])
+def test_a_program_of_other_roles_is_not_read_by_the_configuration_beside_it(
+    tmp_path: Path, program: str, *, read: bool
+) -> None:
+    (tmp_path / "mine.yaml").write_text("actor_rollout_ref: {rollout: {n: 4}}\n", encoding="utf-8")
+    script = tmp_path / "train.sh"
+    script.write_text(f"python3 -m {program} --config-path=. --config-name=mine {M}path=m\n", encoding="utf-8")
+    if program == "main_own":
+        script.write_text(
+            f"python3 -m {program} --config-path=. --config-name=mine trainer.nnodes=2\n", encoding="utf-8"
+        )
+    found = [one for reading in read_configurations(str(script), named=True) for one in reading.documents]
+    assert any(one.reader.startswith("verl") for one in found) is read
+
+
 def test_ray_starts_the_ranks_of_one_trainer_and_torchrun_those_of_the_other() -> None:
     words = "model.path=m", "trainer.n_gpus_per_node=8", "trainer.nnodes=2", "model.lora.rank=16"
     started = facts(alone("verl.trainer.sft_trainer_ray", *words))
