@@ -223,7 +223,8 @@ def _find_unread(file: str, kind: str | None, files: Files, *, named: bool) -> I
         head = files.read_bytes(file, _HEAD_BYTES)
         is_text = b"\0" not in head or head.startswith(_UTF_16)
         if told and not is_text:
-            yield Skipped(Source(file), "is no text", "save it as a notebook again", named=named)
+            hint = "save it as UTF-8 text, or check that this is the file you mean"
+            yield Skipped(Source(file), "holds NUL bytes, so it is not a text file", hint, named=named)
         if not is_text or (files.size_bytes(file) > MAX_WALKED_BYTES and not told):
             return
     except OSError as error:  # nothing but the name tells that it may be an input

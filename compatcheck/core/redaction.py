@@ -17,7 +17,7 @@ _ISSUED = (
     r"\b(?:hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{20,}|glpat-[\w-]{16,}|pypi-[\w-]{16,}|"
     r"sk-[\w-]{16,}|xox[abprs]-[\w-]{10,}|nvapi-[\w-]{16,}|AKIA[A-Z0-9]{12,}|AIza[\w-]{30,})"
 )
-_WEB_TOKEN = r"(?<![\w-])(?=((?:[\w-]*?-)??)(eyJ[\w-]{10,}))\1\2\.[\w-]{10,}\.[\w-]+"
+_SIGNED_WORD = r"(?<![\w-])(?=((?:[\w-]*?-)??)(eyJ[\w-]{10,}))\1\2\.[\w-]{10,}\.[\w-]+"
 """Tried once for each word: what is looked ahead for is not taken back, and ``-eyJ-eyJ-eyJ`` is no work for each of them."""
 _ISSUED_STARTS = ("hf_", "gh", "glpat-", "pypi-", "sk-", "xox", "nvapi-", "AKIA", "AIza")
 _CONDA_CHANNEL = r"(?<=/t/)[^/\s'\"]+(?=/)"
@@ -98,7 +98,7 @@ def redact(text: str) -> str:
     if any(start in text for start in _ISSUED_STARTS):
         text = re.sub(_ISSUED, REDACTED, text)
     if "eyJ" in text:
-        text = re.sub(_WEB_TOKEN, rf"\1{REDACTED}", text)
+        text = re.sub(_SIGNED_WORD, rf"\1{REDACTED}", text)
     return text
 
 
