@@ -211,16 +211,21 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 def _find_unread(file: str, kind: str | None, files: Files, *, named: bool) -> Iterator[Skipped]:
     """Yield that a text in any other language, which is not read, starts a training."""
+    told = file.lower().endswith(SUFFIX)  # no other file is called so, and pictures make many a notebook large
     if (
         file.lower().endswith(_STARTS_NONE)
         or kind in {DOCKERFILE, *LOCKS}
-        or not files.is_file(file)
+        or not (told or files.is_file(file))
         or is_launch_script(file, files)
     ):
         return
     try:
         head = files.read_bytes(file, _HEAD_BYTES)
-        if files.size_bytes(file) > MAX_WALKED_BYTES or (b"\0" in head and not head.startswith(_UTF_16)):
+        is_text = b"\0" not in head or head.startswith(_UTF_16)
+        if told and not is_text:
+            hint = "save it as UTF-8 text, or check that this is the file you mean"
+            yield Skipped(Source(file), "holds NUL bytes, so it is not a text file", hint, named=named)
+        if not is_text or (files.size_bytes(file) > MAX_WALKED_BYTES and not told):
             return
     except OSError as error:  # nothing but the name tells that it may be an input
         if file.lower().endswith((SUFFIX, ".py")):

@@ -91,7 +91,7 @@ def write_formatted(
         with speaking(os.environ, name):
             coloured = name == "text" and wants_color(output.color, os.environ)
             text = format_as(name, coloured)
-        if name in {"text", "markdown"} and "GITHUB_ACTIONS" in os.environ:
+        if name not in {"json", "sarif", "github"} and "GITHUB_ACTIONS" in os.environ:
             text = disarm(text)
         sys.stdout.write(printable(text, sys.stdout.encoding or "utf-8", coloured=coloured))
     contents = []

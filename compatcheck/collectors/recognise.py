@@ -97,13 +97,19 @@ def has_script_block(head: bytes) -> bool:
 
 def states_requirements(head: bytes) -> bool:
     """Tell whether a ``setup.py`` says itself what it requires; many only start the build; a broken one may have said it."""
-    stated = not head or b"install_requires" in head or b"extras_require" in head
+    stated = _may_say_more(head) or b"install_requires" in head or b"extras_require" in head
     return stated or (b"setup(" in head and _is_broken(head))
 
 
 def states_options(head: bytes) -> bool:
     """Tell whether a ``setup.cfg`` says what is required: most only configure tools."""
-    return re.search(rb"install[-_]requires", head) is not None or b"[options.extras_require]" in head
+    stated = re.search(rb"install[-_]requires", head) is not None or b"[options.extras_require]" in head
+    return stated or (bool(head) and _may_say_more(head))
+
+
+def _may_say_more(head: bytes) -> bool:
+    """Tell whether the beginning of a file leaves open what it says: nothing, no text, or not all of it."""
+    return not head or b"\0" in head or len(head) >= SNIFFED_BYTES
 
 
 def _is_broken(head: bytes) -> bool:

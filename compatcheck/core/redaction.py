@@ -15,10 +15,11 @@ _QUERY = (
 )
 _ISSUED = (
     r"\b(?:hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{20,}|glpat-[\w-]{16,}|pypi-[\w-]{16,}|"
-    r"sk-[\w-]{16,}|xox[abprs]-[\w-]{10,}|nvapi-[\w-]{16,}|AKIA[A-Z0-9]{12,}|AIza[\w-]{30,}|"
-    r"eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]+)"
+    r"sk-[\w-]{16,}|xox[abprs]-[\w-]{10,}|nvapi-[\w-]{16,}|AKIA[A-Z0-9]{12,}|AIza[\w-]{30,})"
 )
-_ISSUED_STARTS = ("hf_", "gh", "glpat-", "pypi-", "sk-", "xox", "nvapi-", "AKIA", "AIza", "eyJ")
+_SIGNED_WORD = r"(?<![\w-])(?=((?:[\w-]*?-)??)(eyJ[\w-]{10,}))\1\2\.[\w-]{10,}\.[\w-]+"
+"""Tried once for each word: what is looked ahead for is not taken back, and ``-eyJ-eyJ-eyJ`` is no work for each of them."""
+_ISSUED_STARTS = ("hf_", "gh", "glpat-", "pypi-", "sk-", "xox", "nvapi-", "AKIA", "AIza")
 _CONDA_CHANNEL = r"(?<=/t/)[^/\s'\"]+(?=/)"
 """A token of a conda channel: ``https://conda.anaconda.org/t/TOKEN/channel``."""
 _BEARER = r"(?i)\b(bearer|basic)\s+[A-Za-z0-9+/._=-]{8,}"
@@ -72,7 +73,11 @@ def leave_out_words(written: str) -> str:
     """Return a word of a shell without the words of commands in it, which may be credentials: ``$(curl …)``."""
     if "(" not in written and "`" not in written:
         return written
-    shown = re.sub(r"([$<>]\()\s*([^\s()]+).*\)", r"\1\2 …)", written, flags=re.DOTALL)
+    shown = written
+    last = written.rfind(")")  # of the first that begins; what stands between is not looked through for each other one
+    begins = re.search(r"[$<>]\(\s*([^\s()]+)", written[: max(last, 0)])
+    if begins is not None:
+        shown = f"{written[: begins.start() + 2]}{begins[1]} …{written[last:]}"
     return re.sub(r"`\s*([^\s`]+)[^`]*`", r"`\1 …`", shown)
 
 
@@ -92,6 +97,8 @@ def redact(text: str) -> str:
         text = re.sub(_BEARER, rf"\1 {REDACTED}", text)
     if any(start in text for start in _ISSUED_STARTS):
         text = re.sub(_ISSUED, REDACTED, text)
+    if "eyJ" in text:
+        text = re.sub(_SIGNED_WORD, rf"\1{REDACTED}", text)
     return text
 
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 _POSITION = lazy_compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
 _HEADER = lazy_compile(r"\[\[?([^\[\]]+)\]\]?\s*(?:#.*)?")
 _KEY = lazy_compile(r"""\s*(?:([\w.-]+)|"([^"]*)"|'([^']*)')\s*=""")
-_STRING = lazy_compile(r'"((?:[^"\\]|\\.)*)"|\'([^\']*)\'')
+_STRING = lazy_compile(r'"((?:[^"\\]|\\.?)*)(?:"|$)|\'([^\']*)\'')
+"""One that is not closed, as a line of a longer text may hold, goes to the end: it would be tried from each of its quotes."""
 _NAME = lazy_compile(r"""\s*name\s*=\s*["']([^"']*)["']""")
 _VERSION = lazy_compile(r"""\s*version\s*=\s*["']([^"']*)["']""")
 _DEEP_KEY = rf"""(?<![\w-])(?:(?:[\w-]+|"[^"]*"|'[^']*')\s*\.\s*){{{MAX_DEPTH}}}"""

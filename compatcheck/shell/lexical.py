@@ -15,7 +15,8 @@ ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[(?:[^\]]|\](?=[^=+]))*\])?(
 OPERATOR = re.compile(r"<<<|<<-?|<&|<>|<|>>|>&|>\||>|&>>|&>")
 _PLAIN = re.compile(r"[^ \t\n;&|()<>\\'\"$`]+")
 _PLAIN_IN_QUOTES = re.compile(r"[^\"\\$`]+")
-_PARAMETER = re.compile(r"!?(?:[A-Za-z_0-9]+|[@*#?$!-])(?:\[[^\]]*\])?")
+_PARAMETER = re.compile(r"!?(?:[A-Za-z_0-9]+|[@*#?$!-])(?:\[[^\]]{0,256}\])?")
+"""With the index of an array, which is not looked for to the end of the text for each that is not closed."""
 _SPECIAL = "@*#?-$!_0123456789"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import tarfile
@@ -16,6 +17,11 @@ PIN = "deepspeed==0.16.4\n"
 PROJECT = '[project]\nname = "x"\nversion = "1"\ndependencies = ["torch==2.9.0"]\n'
 HTML = "<!DOCTYPE html>\n<html><head><title>x</title></head>\n<body>\n<p>hello</p>\n</body></html>\n"
 MERGE = f"<<<<<<< a\n{PIN}=======\ndeepspeed==0.16.3\n>>>>>>> b\n"
+SETUP_PY = 'from setuptools import setup\nsetup(name="x", install_requires=["deepspeed==0.16.4"])\n'
+SETUP_CFG = "[metadata]\nname = x\n[options]\ninstall_requires =\n    deepspeed==0.16.4\n"
+NOTEBOOK = json.dumps(
+    {"cells": [{"cell_type": "code", "source": ["!deepspeed train.py --deepspeed ds.json"]}], "metadata": {"a": "PAD"}}
+)
 QUOTE = '#!/bin/bash\necho "hi\ndeepspeed train.py --deepspeed ds.json\n'
 
 
@@ -93,6 +99,13 @@ UNREAD: dict[str, tuple[str, Callable[[Path], None]]] = {
     "PBS": ("train.pbs", holding(QUOTE)),
     "zsh": ("train.zsh", holding(QUOTE)),
     "large": ("train.sh", holding("deepspeed train.py\n" + "\n" * (3 << 20))),
+    "large notebook": ("train.ipynb", holding(NOTEBOOK.replace("PAD", "x" * (3 << 20)))),
+    "notebook that is no text": ("train.ipynb", holding("\0" + NOTEBOOK)),
+    "notebook of wide signs": ("train.ipynb", holding(NOTEBOOK.encode("utf-16-le"))),
+    "setup.cfg that is no text": ("setup.cfg", holding(gzip.compress(SETUP_CFG.encode()))),
+    "setup.py that is no text": ("setup.py", holding(gzip.compress(SETUP_PY.encode()))),
+    "late setup.cfg": ("setup.cfg", holding("#" * (2 << 20) + "\n" + SETUP_CFG)),
+    "late setup.py": ("setup.py", holding("#" * (2 << 20) + "\n" + SETUP_PY)),
     "loud": ("TRAIN.SH", holding(QUOTE)),
     "dangling": ("requirements.txt", dangling),
     "device": ("requirements.txt", device),
@@ -121,7 +134,7 @@ UNREAD |= {
         *("conda-linux-64.lock", "sbom.json", "bom.xml", "compatcheck.toml"),
     )
     for make in (pipe, dangling, loop, device, no_memory, link_to_directory, Path.mkdir)
-}
+} | {f"{make.__name__} train.ipynb": ("train.ipynb", make) for make in (pipe, dangling, loop, device, no_memory)}
 UNREAD |= {
     "policy that is no TOML": ("sub/compatcheck.toml", holding("{{")),
     "policy with an unknown key": ("sub/compatcheck.toml", holding("nope = 1\n")),
@@ -153,6 +166,13 @@ def test_what_is_found_and_not_read_is_said_and_a_gate_can_fail_for_it(directory
         failed = run("check", directory, "--no-policy", "--fail-on", "never", option, "--format", "json")
         assert failed.code == 4
     assert all(entry["named"] for entry in json.loads(failed.out)["skipped"])
+
+
+@pytest.mark.parametrize(("name", "content"), [("setup.py", SETUP_PY), ("setup.cfg", SETUP_CFG)])
+def test_what_stands_behind_a_long_comment_is_read(directory: Path, name: str, content: str) -> None:
+    (directory / name).write_text(f"{'# long' * 20_000}\n{content}")
+    report = json.loads(run("check", directory, "--no-policy", "--fail-on", "never", "--format", "json").out)
+    assert "deepspeed" in {package["name"] for one in report["subjects"] for package in one["environment"]["packages"]}
 
 
 @pytest.mark.parametrize("name", ["a\nb/requirements.txt", "a\rb/requirements.txt", "\u202ex/uv.d/requirements.txt"])

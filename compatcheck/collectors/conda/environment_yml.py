@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from compatcheck.core.markers import MarkerEnvironment
 
-_SELECTOR = re.compile(r"#\s*\[([^\]]*)\]\s*$")
+_SELECTOR = re.compile(r"#\s*\[([^][#]*)\]\s*$")
 _CONDITION = re.compile(r"sel\(\s*(!?)\s*([\w-]+)\s*\)")
 _HERE = {"linux", "linux64", "unix", "linux-64", "x86_64"}
 _ELSEWHERE = {"win", "win32", "win64", "osx", "osx64", "arm64", "osx-arm64", "osx-64", "win-64"}

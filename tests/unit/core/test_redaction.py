@@ -1,6 +1,7 @@
 import pytest
 
-from compatcheck.core.redaction import redact, redact_command, redact_lines, redact_variable
+from compatcheck.core.redaction import leave_out_words, redact, redact_command, redact_lines, redact_variable
+from tests.effort import at_most
 
 
 @pytest.mark.parametrize(
@@ -108,3 +109,31 @@ def test_secrets_of_a_file_are_hidden_where_they_stand(text: str) -> None:
 )
 def test_what_only_looks_like_a_secret_stays(text: str) -> None:
     assert redact_lines(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("$(curl -H SECRET x)/a $(b SECRET)", "$(curl …)"),
+        ("a<(cat SECRET", "a<(cat SECRET"),
+        ("a) $(cat SECRET", "a) $(cat SECRET"),
+        ("x>( tee SECRET)y`id SECRET`", "x>(tee …)y`id …`"),
+        ("$(SECRET)", "$(SECRET …)"),
+    ],
+)
+def test_of_a_command_in_a_word_its_program_stays(text: str, shown: str) -> None:
+    assert leave_out_words(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text", ["eyJaaaaaaaaaa.bbbbbbbbbb.c-", "-eyJ-eyJaaaaaaaaaa.bbbbbbbbbb.c", "x.eyJaaaaaaaaaa.bbbbbbbbbb.eyJa"]
+)
+def test_a_web_token_is_hidden_whole_wherever_its_word_begins(text: str) -> None:
+    assert redact(text).removeprefix("x.").removeprefix("-") == "[redacted]"
+
+
+@pytest.mark.parametrize("unit", ["-eyJaaaaaaaaaa", "eyJ", "-eyJaaaaaaaaaa.", "$(a ", "<(a", "`a "])
+def test_a_long_word_is_looked_through_once(unit: str) -> None:
+    with at_most(2):
+        redact(unit * 20_000)
+        leave_out_words(f"){unit * 20_000}")

@@ -6,6 +6,7 @@ import pytest
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.toml import locate_entries, locate_key, parse_toml
+from tests.effort import at_most
 
 TEXT = """\
 version = 1 # [[package]]
@@ -75,3 +76,12 @@ def test_an_integer_of_thousands_of_digits_is_refused_however_it_is_written(text
     assert parse_toml(f"x = '0x{'1' * 30_000}'", "a.toml")  # a text
     with pytest.raises(InputError, match="integer of thousands of digits"):
         parse_toml(text.format("1" * 15_000), "a.toml")
+
+
+@pytest.mark.parametrize("unit", ['"\\', "\\", "'\"", '"', '\\"'])
+def test_a_string_without_end_in_a_longer_text_is_looked_through_once(unit: str) -> None:
+    end = '[project]\ndependencies = [\n  \'torch\',\n  "x\\"y"\n]\n'
+    text = f"a = '''\n{unit * 100_000}\n'''\n{end}"
+    with at_most(6):
+        assert locate_key(text, "project", "dependencies", "torch") == 6
+        assert locate_key(text, "project", "dependencies", 'x"y') == 7

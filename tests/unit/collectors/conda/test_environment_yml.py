@@ -8,6 +8,7 @@ import pytest
 
 from compatcheck.collectors.conda.environment_yml import read_conda_environment
 from compatcheck.core.errors import InputError
+from tests.effort import at_most
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -183,3 +184,11 @@ def test_pip_writes_over_what_conda_is_asked_for(tmp_path: Path, asked: str, det
     text = f"dependencies:\n  - {asked}\n  - pip:\n    - torch==2.5.1+cu124\n"
     environment = read_conda_environment(write(tmp_path, text))
     assert [item.detail for item in environment.damage] == ([] if detail is None else [detail])
+
+
+def test_a_comment_of_many_selectors_is_looked_through_once(tmp_path: Path) -> None:
+    path = tmp_path / "environment.yml"
+    path.write_text(f"name: x\ndependencies:\n  - torch=2.9.0  {'#[' * 100_000}\n  - jax  # [] # [win]\n")
+    with at_most(4):
+        read = read_conda_environment(str(path))
+    assert list(read.packages) == ["torch"]
