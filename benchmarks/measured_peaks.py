@@ -5,7 +5,7 @@ facts rest on), `packages`, `facts` of all runs, `models` (dimensions without th
 what is `set` beside the shared facts, releases of its own, and what was measured in bytes (`allocated`, `reserved`,
 `device_use`; `forward` and `backward` of a step) or its `outcome`. `apart` says which input of its runs is not published; such
 sources do not enter the headline. `frozen` is the commit of the model that none of its runs had been held against when they were
-gathered.
+gathered. `unclear` says why a run's outcome is told and not counted: it is priced and printed, and enters no table.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ class Measured(NamedTuple):
     """Which input is not published; empty where the facts are those of the run."""
     frozen: str
     """Commit of the model before the source was gathered; empty where runs of it were known."""
+    unclear: str
+    """Why the outcome is not counted; empty where it is."""
 
 
 def read_peaks(folder: Path = FOLDER) -> Iterator[Measured]:
@@ -72,6 +74,7 @@ def read_peaks(folder: Path = FOLDER) -> Iterator[Measured]:
                 counted,
                 source.get("apart", ""),
                 source.get("frozen", ""),
+                run.get("unclear", ""),
             )
 
 

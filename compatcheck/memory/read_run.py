@@ -158,6 +158,8 @@ def read_run(
         or source.flag("program.trains_with_expandable_segments", default=False),
         gathers_ahead=_gathers_ahead(source, versions),
         sequence_parallel=_splits_sequences(source, parallel),
+        # DeepSpeed's engine lets go of them in its step (runtime/engine.py)
+        clears_late=bool(source.get("program.clears_gradients_late")) and parallel.sharding != "zero",
         longest_first=source.flag("run.longest_first", default=False),
         outputs_kept=source.flag("run.outputs_kept", not loop_read, "" if loop_read or not trains else kept),
         use_cache=source.flag("model.use_cache", False),

@@ -431,7 +431,8 @@ def _forward(run: Run, always: Parts) -> Instants:
     """Return the instants of forward one of which is its peak: in the loss, or in the last block."""
     grads = gradient.gradients(run)
     found, at_loss = activations(run), activations(run, last_stage=True)
-    earlier = gradient.component(run, max(grads.before, grads.persistent))
+    of_last_step = grads.complete if run.clears_late and not run.first_batch else 0.0
+    earlier = gradient.component(run, max(grads.before, grads.persistent, of_last_step))
     waiting = () if run.first_batch else gradient.beside(run, between=True)
     shared = (*always, *earlier, *waiting, *autocast_weights(run), *masks(run))
     in_loss = (

@@ -231,6 +231,8 @@ class _Run:
                 loss = step.find_loss(output)
                 if not request["outputs_kept"]:
                     output = None
+            if number == 0 and request.get("clears_late"):
+                optimizer.zero_grad()
             with self._phase("backward"), context():
                 _run_backward(loss)
                 loss = None
@@ -241,7 +243,8 @@ class _Run:
         with self._phase("step"):
             optimizer.step()
         self._note("optimizer_states", (value for state in optimizer.state.values() for value in state.values()))
-        optimizer.zero_grad()
+        if not request.get("clears_late"):
+            optimizer.zero_grad()
 
     @contextlib.contextmanager
     def _phase(self, name: str) -> Iterator[None]:
