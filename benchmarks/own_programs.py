@@ -56,7 +56,10 @@ def read_runs() -> tuple[Mapping[str, Program], list[Run]]:
     """Read `inputs/own_programs.yaml`."""
     found = load_strict(INPUTS / "own_programs.yaml")[0]
     programs = {name: Program(one["folder"], tuple(one["packages"])) for name, one in found["programs"].items()}
-    runs = [Run(one["program"], one["run"], one["sizes"], one.get("set", {}), one.get("options", {})) for one in found["runs"]]
+    runs = [
+        Run(one["program"], one["run"], one["sizes"], one.get("set", {}), one.get("options", {}))
+        for one in found["runs"]
+    ]
     return programs, runs
 
 
@@ -104,7 +107,10 @@ def measure(run: Run, program: Program, given: argparse.Namespace) -> dict[str, 
     phases = trace(run, python, folder)
     counted = count(run, python, folder)
     name, most = max(phases.items(), key=lambda phase: phase[1])
-    print(f"{run.program} {run.name}: {counted:,} counted, {most:,} traced in {name}, {most / counted - 1:+.3%}", flush=True)
+    print(
+        f"{run.program} {run.name}: {counted:,} counted, {most:,} traced in {name}, {most / counted - 1:+.3%}",
+        flush=True,
+    )
     return {**run._asdict(), "counted": counted, "traced": most, "phase": name}
 
 

@@ -81,7 +81,14 @@ def loop(
         max_steps=2 if lora else None, epochs=9, max_tokens=2 * batch * sequence_length, max_seq_length=sequence_length, max_norm=None if lora else 1.0,
     )  # fmt: skip
     judge = EvalArgs(interval=100, max_iters=1, initial_validation=False, final_validation=False)
-    shared = {"fabric": fabric, "devices": 1, "train_dataloader": data, "val_dataloader": data, "train": train, "eval": judge}
+    shared = {
+        "fabric": fabric,
+        "devices": 1,
+        "train_dataloader": data,
+        "val_dataloader": data,
+        "train": train,
+        "eval": judge,
+    }
     with tempfile.TemporaryDirectory() as folder:
         if not lora:
             state = {"model": model, "optimizer": optimizer, "iter_num": 0, "step_count": 0}

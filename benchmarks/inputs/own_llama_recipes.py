@@ -22,7 +22,9 @@ def _make(*, lora: bool) -> Any:  # noqa: ANN401
     if lora:
         model = get_peft_model(
             model,
-            LoraConfig(r=8, lora_alpha=32, target_modules=["q_proj", "v_proj"], lora_dropout=0.05, task_type="CAUSAL_LM"),
+            LoraConfig(
+                r=8, lora_alpha=32, target_modules=["q_proj", "v_proj"], lora_dropout=0.05, task_type="CAUSAL_LM"
+            ),
         )
     return model.train()
 

@@ -461,7 +461,7 @@ def _backward(run: Run, always: Parts) -> Instants:
     found = activations(run)
     earlier = gradient.component(run, max(grads.before, grads.persistent))
     weights = autocast_weights(run, "blocks")
-    live = live_parameters(run)
+    live, behind = live_parameters(run), live_parameters(run, given_back=True)
     kept = activation_components(run, activations(run, last_stage=True))
     outside = live_parameters(run, blocks=False)
     waiting, last = gradient.beside(run, between=True), gradient.beside(run, between=run.accumulation > 1)
@@ -495,7 +495,7 @@ def _backward(run: Run, always: Parts) -> Instants:
         *always,
         *gradient.component(run, nearly),
         *nearly_all,
-        *live,
+        *behind,
         *activation_components(run, one, block="backward"),
         *masks(run),
         *reducing,
@@ -504,7 +504,8 @@ def _backward(run: Run, always: Parts) -> Instants:
     )
     root = joined_gradients(run, root=True)
     at_the_end = (
-        *always, *gradient.component(run, max(begun, grads.complete)), *last, *(outside if root else live),
+        *always, *gradient.component(run, max(begun, grads.complete)), *last,
+        *(live_parameters(run, blocks=False, given_back=True) if root else behind),
         *_second_embedding_gradient(run, own.embedding), *(root or reducing), *offload_buffers(run), *kept_outputs(run),
     )  # fmt: skip
     joined = joined_gradients(run)
@@ -512,11 +513,11 @@ def _backward(run: Run, always: Parts) -> Instants:
         return Instants((in_loss, at_the_end), (in_last_block, in_first_block))
     stream = run.precision.residual * run.model.hidden * run.tokens * sequences(run)  # its gradient
     behind_last = found._replace(kept=_share(found.kept, own.layers, own.layers - 1), outside=stream)
-    beside = (*always, *live, *masks(run), *joined, *unpacked)
+    beside = (*always, *masks(run), *joined, *unpacked)
     last_joined = (
-        *beside, *gradient.component(run, begun), *waiting, *weights, *activation_components(run, behind_last),
+        *beside, *live, *gradient.component(run, begun), *waiting, *weights, *activation_components(run, behind_last),
     )  # fmt: skip
-    first_joined = (*beside, *gradient.component(run, nearly), *nearly_all, *offload_buffers(run))
+    first_joined = (*beside, *behind, *gradient.component(run, nearly), *nearly_all, *offload_buffers(run))
     return Instants((in_loss, at_the_end, last_joined, first_joined), (in_last_block, in_first_block))
 
 

@@ -35,7 +35,7 @@ class Live(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         for value in result if isinstance(result, (tuple, list)) else (result,):
-            if isinstance(value, torch.Tensor):
+            if isinstance(value, torch.Tensor) and value.device.type != "meta":  # which take no memory
                 storage = value.untyped_storage()
                 if storage._cdata not in self.sizes:
                     self.sizes[storage._cdata] = storage.nbytes()
