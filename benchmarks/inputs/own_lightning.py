@@ -81,4 +81,4 @@ def loop_fabric(micro_batch_size: int, sequence_length: int, precision: str = "3
         optimizer.zero_grad()
 
 
-build_trainer, build_guide = partial(build, _SMALL), partial(build, _GUIDE)
+build_trainer, transformer = partial(build, _SMALL), partial(build, _GUIDE)

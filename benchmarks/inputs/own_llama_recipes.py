@@ -7,7 +7,6 @@ from typing import Any
 from unittest import mock
 
 import torch
-from llama_cookbook.configs import train_config
 from peft import LoraConfig, get_peft_model
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -41,6 +40,7 @@ def build(micro_batch_size: int, sequence_length: int, *, lora: bool) -> Any:  #
 
 def loop(micro_batch_size: int, sequence_length: int, accumulation: int = 1, *, lora: bool) -> None:
     """Run `train` of utils/train_utils.py for two optimizer steps."""
+    from llama_cookbook.configs import train_config
     from llama_cookbook.utils import train_utils
 
     model = _make(lora=lora)
@@ -55,3 +55,12 @@ def loop(micro_batch_size: int, sequence_length: int, accumulation: int = 1, *, 
 
 build_full, loop_full = (partial(one, lora=False) for one in (build, loop))
 build_lora, loop_lora = (partial(one, lora=True) for one in (build, loop))
+
+
+def llama_2_7b(micro_batch_size: int, sequence_length: int) -> Any:  # noqa: ANN401
+    """Return the model of llama_finetuning.py at e5970e2e, in bfloat16 before it has adapters, and a micro batch of packed samples."""
+    model = LlamaForCausalLM(LlamaConfig()).to(torch.bfloat16)
+    adapters = LoraConfig(
+        r=8, lora_alpha=32, target_modules=["q_proj", "v_proj"], lora_dropout=0.05, task_type="CAUSAL_LM"
+    )
+    return get_peft_model(model, adapters).train(), _batch(micro_batch_size, sequence_length)

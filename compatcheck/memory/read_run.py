@@ -162,7 +162,9 @@ def read_run(
         clears_late=bool(source.get("program.clears_gradients_late")) and parallel.sharding != "zero",
         longest_first=source.flag("run.longest_first", default=False),
         outputs_kept=source.flag("run.outputs_kept", not loop_read, "" if loop_read or not trains else kept),
-        use_cache=source.flag("model.use_cache", False),
+        # where blocks are checkpointed by transformers itself, it makes none
+        use_cache=source.flag("model.use_cache", False)
+        and not source.flag("training.gradient_checkpointing", default=False),
         other_resident=source.integer("run.other_resident_bytes", 0),
         limit=source.integer("hardware.memory_bytes", 0) or None,
         unpadded=True if source.get("training.padding_free") and not source.get("training.packing") else _truth(packed),

@@ -229,6 +229,7 @@ class Run(NamedTuple):
     """Tensor-parallel ranks split norms and residual stream along the sequence, as Megatron and torchtitan do."""
     outputs_kept: bool
     use_cache: bool
+    """The model makes a cache of keys and values while it trains."""
     other_resident: int
     limit: int | None
     unpadded: bool | None

@@ -30,7 +30,15 @@ from compatcheck.memory.closed_form.communication import (
 from compatcheck.memory.closed_form.context import context, workspaces
 from compatcheck.memory.closed_form.layers import RECIPES
 from compatcheck.memory.closed_form.live_parameters import autocast_weights, live_parameters
-from compatcheck.memory.closed_form.logits import divergence_logits, hole, is_loss_read, kept_outputs, logits, sequences
+from compatcheck.memory.closed_form.logits import (
+    cached_keys,
+    divergence_logits,
+    hole,
+    is_loss_read,
+    kept_outputs,
+    logits,
+    sequences,
+)
 from compatcheck.memory.closed_form.masks import masks
 from compatcheck.memory.closed_form.offload import offload_buffers
 from compatcheck.memory.closed_form.optimizer_states import optimizer_states, step_workspace
@@ -434,7 +442,7 @@ def _forward(run: Run, always: Parts) -> Instants:
     of_last_step = grads.complete if run.clears_late and not run.first_batch else 0.0
     earlier = gradient.component(run, max(grads.before, grads.persistent, of_last_step))
     waiting = () if run.first_batch else gradient.beside(run, between=True)
-    shared = (*always, *earlier, *waiting, *autocast_weights(run), *masks(run))
+    shared = (*always, *earlier, *waiting, *autocast_weights(run), *masks(run), *cached_keys(run))
     in_loss = (
         *shared,
         *live_parameters(run, blocks=False),
@@ -471,6 +479,7 @@ def _backward(run: Run, always: Parts) -> Instants:
         waiting = ()
         nearly_all = gradient.beside(run, between=run.accumulation > 1, blocks=max(0, own.layers - 2))
     for_loss = (*outside, *autocast_weights(run, "loss"), *kept, *masks(run), *logits(run, backward=True))
+    for_loss = (*for_loss, *(cached_keys(run) if run.outputs_kept else ()))
     in_loss = (*always, *earlier, *waiting, *for_loss)
     reducing = backward_buffers(run)
     head = 0.0

@@ -51,6 +51,11 @@ def build(micro_batch_size: int = 2) -> Any:
     return Decoder(), (tokens(micro_batch_size), tokens(micro_batch_size))
 
 
+def cleared_late(micro_batch_size: int = 8) -> Any:
+    """A step whose gradients live until the next forward pass is through."""
+    return build(micro_batch_size)
+
+
 def longest_first(micro_batch_size: int = 2, sequence_length: int = 48) -> Any:
     """Rows as long as they are told to be."""
     rows = [tokens(micro_batch_size, sequence_length) for _ in range(2)]
