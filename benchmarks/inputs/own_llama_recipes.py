@@ -8,6 +8,7 @@ from unittest import mock
 
 import torch
 from peft import LoraConfig, get_peft_model
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointImpl, checkpoint_wrapper
 from transformers import LlamaConfig, LlamaForCausalLM
 
 
@@ -57,10 +58,13 @@ build_full, loop_full = (partial(one, lora=False) for one in (build, loop))
 build_lora, loop_lora = (partial(one, lora=True) for one in (build, loop))
 
 
-def llama_2_7b(micro_batch_size: int, sequence_length: int) -> Any:  # noqa: ANN401
-    """Return the model of llama_finetuning.py at e5970e2e, in bfloat16 before it has adapters, and a micro batch of packed samples."""
+def llama_2_7b(micro_batch_size: int, sequence_length: int, *, gradient_checkpointing: bool) -> Any:  # noqa: ANN401
+    """Return the model of llama_finetuning.py at e5970e2e: in bfloat16 before it has adapters, its blocks in wrappers of torch's."""
+    assert gradient_checkpointing
     model = LlamaForCausalLM(LlamaConfig()).to(torch.bfloat16)
-    adapters = LoraConfig(
-        r=8, lora_alpha=32, target_modules=["q_proj", "v_proj"], lora_dropout=0.05, task_type="CAUSAL_LM"
-    )
-    return get_peft_model(model, adapters).train(), _batch(micro_batch_size, sequence_length)
+    adapters = LoraConfig(r=8, lora_alpha=32, target_modules=["q_proj", "v_proj"], lora_dropout=0.05, task_type="CAUSAL_LM")
+    adapted = get_peft_model(model, adapters).train()
+    layers = model.model.layers
+    for index, layer in enumerate(layers):
+        layers[index] = checkpoint_wrapper(layer, checkpoint_impl=CheckpointImpl.NO_REENTRANT)
+    return adapted, _batch(micro_batch_size, sequence_length)
