@@ -62,7 +62,9 @@ def llama_2_7b(micro_batch_size: int, sequence_length: int, *, gradient_checkpoi
     """Return the model of llama_finetuning.py at e5970e2e: in bfloat16 before it has adapters, its blocks in wrappers of torch's."""
     assert gradient_checkpointing
     model = LlamaForCausalLM(LlamaConfig()).to(torch.bfloat16)
-    adapters = LoraConfig(r=8, lora_alpha=32, target_modules=["q_proj", "v_proj"], lora_dropout=0.05, task_type="CAUSAL_LM")
+    adapters = LoraConfig(
+        r=8, lora_alpha=32, target_modules=["q_proj", "v_proj"], lora_dropout=0.05, task_type="CAUSAL_LM"
+    )
     adapted = get_peft_model(model, adapters).train()
     layers = model.model.layers
     for index, layer in enumerate(layers):

@@ -51,7 +51,10 @@ def test_a_precision_says_what_weights_and_products_are(
     [
         (TRAINER.format(""), True),
         (MADE.format(""), None),  # a loop of one's own under Fabric
-        ("class Own:\n    def __init__(self):\n        self.automatic_optimization = False\n" + TRAINER.format(""), None),
+        (
+            "class Own:\n    def __init__(self):\n        self.automatic_optimization = False\n" + TRAINER.format(""),
+            None,
+        ),
     ],
 )
 def test_trainer_clears_gradients_behind_the_next_forward_pass(tmp_path: Path, text: str, late: bool | None) -> None:
