@@ -63,8 +63,8 @@ def loop(
     name: str, micro_batch_size: int, sequence_length: int, *, lora: bool, precision: str, accumulation: int = 1
 ) -> None:
     """Run `fit` of pretrain.py or finetune/lora.py for two optimizer steps."""
-    from litgpt.finetune import lora as finetune
     from litgpt import pretrain
+    from litgpt.finetune import lora as finetune
 
     fabric = lightning.Fabric(devices=1, accelerator="cpu", precision=precision)
     with fabric.init_module():

@@ -73,9 +73,10 @@ def account(function: Any) -> dict[str, tuple[int, int]]:
             given = {"tokens": inputs[0], "labels": inputs[1]} if isinstance(inputs, tuple) else inputs
             output = model(**given) if step is None else step(model, inputs)
             loss = output[1] if isinstance(output, tuple) else output
+            end("forward")
             if function.__name__ == "cleared_late":
                 taken.zero_grad()
-            end("forward")
+                live.peak = live.now
             one = torch.ones_like(loss)
             engine = torch.autograd.Variable._execution_engine
             engine.run_backward((loss,), (one,), False, False, (), allow_unreachable=True, accumulate_grad=True)
