@@ -6,7 +6,7 @@ what is `set` beside the shared facts, releases of its own, and what was measure
 `device_use`; `forward` and `backward` of a step) or its `outcome`. `apart` says which input of its runs is not published; such
 sources do not enter the headline. `frozen` is the commit of the model that none of its runs had been held against when they were
 gathered. `module` is the file of `inputs` whose functions, called as the models, build what is traced. `unclear` says why a run's outcome is told and not counted: it is priced and printed, and enters no table.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 

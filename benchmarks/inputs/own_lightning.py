@@ -1,4 +1,4 @@
-"""Lightning's guides to FSDP: what a person names with ``--module``, and loops of Trainer and Fabric on a CPU, with the transformer of its demos."""
+"""Lightning's guides to FSDP: what a person names with ``--module``, and loops of Trainer and Fabric on a CPU, with the transformer of its demos."""  # noqa: E501
 
 from __future__ import annotations
 

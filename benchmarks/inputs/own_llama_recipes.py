@@ -1,4 +1,4 @@
-"""llama-recipes (faae2fd8): what a person names with ``--module``, and its own loop on a CPU; run in ``src`` of a checkout of it."""
+"""llama-recipes (faae2fd8): what a person names with ``--module``, and its own loop on a CPU; run in ``src`` of a checkout of it."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def build(micro_batch_size: int, sequence_length: int, *, lora: bool) -> Any:  #
 
 def loop(micro_batch_size: int, sequence_length: int, accumulation: int = 1, *, lora: bool) -> None:
     """Run `train` of utils/train_utils.py for two optimizer steps."""
-    from llama_cookbook.configs import train_config
-    from llama_cookbook.utils import train_utils
+    from llama_cookbook.configs import train_config  # noqa: PLC0415
+    from llama_cookbook.utils import train_utils  # noqa: PLC0415
 
     model = _make(lora=lora)
     settings = train_config()
@@ -59,8 +59,8 @@ build_lora, loop_lora = (partial(one, lora=True) for one in (build, loop))
 
 
 def llama_2_7b(micro_batch_size: int, sequence_length: int, *, gradient_checkpointing: bool) -> Any:  # noqa: ANN401
-    """Return the model of llama_finetuning.py at e5970e2e: in bfloat16 before it has adapters, its blocks in wrappers of torch's."""
-    assert gradient_checkpointing
+    """Return the model of llama_finetuning.py at e5970e2e: in bfloat16 before it has adapters, its blocks in wrappers of torch's."""  # noqa: E501
+    assert gradient_checkpointing  # noqa: S101
     model = LlamaForCausalLM(LlamaConfig()).to(torch.bfloat16)
     adapters = LoraConfig(
         r=8, lora_alpha=32, target_modules=["q_proj", "v_proj"], lora_dropout=0.05, task_type="CAUSAL_LM"

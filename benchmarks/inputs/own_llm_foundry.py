@@ -35,7 +35,7 @@ class _Empty(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def create_module(self, spec: Any) -> Any:  # noqa: ANN401
         return _Classes(spec.name)
 
-    def exec_module(self, module: Any) -> None:
+    def exec_module(self, module: Any) -> None:  # noqa: ANN401
         pass
 
 
@@ -47,7 +47,7 @@ from llmfoundry.optim import DecoupledLionW  # noqa: E402
 def _make(attn_impl: str) -> Any:  # noqa: ANN401
     """Return a model of yamls/pretrain/mpt-125m.yaml in small, with the loss that is left without a GPU's kernels."""
     return ComposerMPTCausalLM(
-        d_model=256, n_heads=4, n_layers=4, expansion_ratio=4, max_seq_len=256, vocab_size=8192, attn_config={"attn_impl": attn_impl},
+        d_model=256, n_heads=4, n_layers=4, expansion_ratio=4, max_seq_len=256, vocab_size=8192, attn_config={"attn_impl": attn_impl},  # noqa: E501
         loss_fn="torch_crossentropy", use_train_metrics=False, init_config={"name": "baseline_", "init_std": 0.02},
     ).train()  # fmt: skip
 
@@ -72,7 +72,7 @@ def loop(
     attn_impl: str, micro_batch_size: int, sequence_length: int, accumulation: int = 1, *, lion: bool = False
 ) -> None:
     """Fit with Composer for three batches."""
-    from composer import DataSpec, Trainer
+    from composer import DataSpec, Trainer  # noqa: PLC0415
 
     model = _make(attn_impl)
     data = [_batch(accumulation * micro_batch_size, sequence_length) for _ in range(3)]

@@ -10,7 +10,7 @@ import tempfile
 from functools import partial
 from typing import Any
 
-import numpy
+import numpy  # noqa: ICN001
 import torch
 from model import GPT, GPTConfig
 

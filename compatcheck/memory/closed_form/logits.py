@@ -222,7 +222,7 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
 
 
 def kept_outputs(run: Run) -> tuple[Component, ...]:
-    """Return logits and cache that live while blocks are differentiated, where a loop holds the model's output through backward."""
+    """Return logits and cache that live through backward, where a loop holds the output of the model."""
     whole = run.loss in _WHOLE or (run.loss == "chunked" and run.code == LITGPT)
     if not run.outputs_kept or run.optimizer is None:
         return ()
@@ -238,7 +238,7 @@ def kept_outputs(run: Run) -> tuple[Component, ...]:
 def cached_keys(run: Run) -> tuple[Component, ...]:
     """Return the cache of keys and values that the model hands on with its output, where blocks keep neither for backward.
 
-    Without checkpoints it holds what backward needs anyway. Source: transformers modeling_llama.py (v4.31.0), ``past_key_values``.
+    Without checkpoints it holds what backward needs. Source: transformers modeling_llama.py (v4.31.0), ``past_key_values``.
     """
     if not run.use_cache or not run.checkpointing:
         return ()

@@ -119,7 +119,7 @@ def adapt(model: Any, options: dict[str, Any]) -> Any:
 def moves_in_place() -> Iterator[None]:
     """Let ``Module.to`` and ``copy.deepcopy`` work on fake tensors.
 
-    A converted weight takes the old one's place, which torch would swap and cannot; weights that modules share stay shared. A copy is
+    A converted weight takes the old one's place, which torch cannot swap; shared weights stay shared. A copy is
     of the same mode: torch copies that, too, so that every use of the copy would be a tensor of its own.
     """
     from torch._subclasses.fake_tensor import FakeTensor

@@ -57,7 +57,7 @@ def test_a_precision_says_what_weights_and_products_are(
         ),
     ],
 )
-def test_trainer_clears_gradients_behind_the_next_forward_pass(tmp_path: Path, text: str, late: bool | None) -> None:
+def test_trainer_clears_gradients_behind_the_next_forward_pass(tmp_path: Path, text: str, late: bool | None) -> None:  # noqa: FBT001
     assert facts(read_one(tmp_path, text)).get("program.clears_gradients_late") is late
 
 
