@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.architectures.adapters import ALL_ATTENTION, ALL_MLP, OF_TOWER
 from compatcheck.core.document import Document, Gap, Statement, Unresolved
+from compatcheck.core.python_tree import nodes_of
 from compatcheck.core.setting_names import is_elsewhere
 from compatcheck.frameworks.conversions import ByWords
 from compatcheck.frameworks.keys import Expression, Key, Table
@@ -564,7 +565,7 @@ def _targets_of(call: Call) -> Given:
 def _take_model(call: Call, found: Findings) -> None:
     if "Peft" in call.owner:
         found.open(call, ADAPTERS, "loads adapters, whose configuration lies beside them")
-    if not is_whole_model(call.owner) or _is_teacher(call, found.objects.script.tree):
+    if not is_whole_model(call.owner) or _is_teacher(call, nodes_of(found.objects.script.tree)):
         return
     if "LigerKernel" in call.owner:
         found.open(call, KERNELS, "loads a model whose loss and layers are Liger's where it knows the type")
@@ -593,11 +594,11 @@ def _take_model(call: Call, found: Findings) -> None:
     found.made.models.append(call)
 
 
-def _is_teacher(call: Call, tree: ast.AST) -> bool:
+def _is_teacher(call: Call, nodes: Iterable[ast.AST]) -> bool:
     """Tell whether a model is loaded into a name that is handed on as ``teacher_model`` alone: it is not the one that trains."""
     handed: dict[str, set[str | None]] = {}
     names = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.keyword) and isinstance(node.value, ast.Name):
             handed.setdefault(node.value.id, set()).add(node.arg)
         elif isinstance(node, ast.Assign) and node.value is call.node:

@@ -467,7 +467,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
     is_trainer = bool(found.trainers) or found.has_arguments
     if not is_trainer or (from_command and not (launched and of_trl)):
         reader = "script"
-    by_lightning = found.lightning.tell(found.source)
+    by_lightning = found.lightning.tell(found.source, script.names)
     references = [(kind, name, key) for kind, name, key in main.references if kind != "deepspeed"]
     statements = [entry for entry in main.statements if not (of_trl and entry.fact == "training.trainer")]
     statements += _tell_trainer(found, trainers)
