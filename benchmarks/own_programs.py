@@ -6,7 +6,7 @@
 live bytes are counted (`inputs/count_loop.py`). Both take the kernels of a CPU. DIR of ``--checkouts`` has nanoGPT at 3adf61e, llm-foundry
 at 8c8dd48f, llama-recipes at faae2fd8 and litgpt at 2685705; releases that a run needs are installed under that of ``--environments``
 (the CPU build of torch is found through ``UV_FIND_LINKS``). Writes `fixtures/estimates/own-programs.json`.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 
@@ -93,10 +93,10 @@ def trace(run: Run, python: str, folder: Path) -> dict[str, int]:
     own = OwnSource(str(INPUTS / f"own_{run.program}.py"), None, f"build_{run.name}", str(folder))
     facts = {**{f"training.{name}": value for name, value in run.sizes.items()}, **run.settings}
     request = make_request({"training.optimizer_implementation": "for_loop", **facts}, {}, own)
-    assert not isinstance(request, Untraceable), request.reason  # noqa: S101
+    assert not isinstance(request, Untraceable), request.reason
     found = run_program([{**request.program, "device": None}], python)
-    assert not isinstance(found, Untraceable), found.reason  # noqa: S101
-    assert found[0]["status"] == "ok", found[0]["reason"]  # noqa: S101
+    assert not isinstance(found, Untraceable), found.reason
+    assert found[0]["status"] == "ok", found[0]["reason"]
     return {phase["name"]: phase["peak_bytes"] for phase in found[0]["phases"]}
 
 

@@ -17,8 +17,8 @@ if __name__ == "__main__":
     from account_steps import Live
 
     spec = importlib.util.spec_from_file_location("own_program", file)
-    assert spec is not None  # noqa: S101
-    assert spec.loader is not None  # noqa: S101
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     with Live() as live:

@@ -1,4 +1,4 @@
-"""Lightning's guides to FSDP: what a person names with ``--module``, and loops of Trainer and Fabric on a CPU, with the transformer of its demos."""  # noqa: E501
+"""Lightning's guides to FSDP: what a person names with ``--module``, and loops of Trainer and Fabric on a CPU, with the transformer of its demos."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ class LanguageModel(lightning.LightningModule):
         super().__init__()
         self.model = Transformer(**sizes)
 
-    def training_step(self, batch: Any) -> Any:  # noqa: ANN401 (the loss)
+    def training_step(self, batch: Any) -> Any:  # the loss
         """Take the loss of one batch."""
         inputs, target = batch
         output = self.model(inputs, target)
         return functional.nll_loss(output, target.view(-1))
 
-    def configure_optimizers(self) -> Any:  # noqa: ANN401 (an optimizer)
+    def configure_optimizers(self) -> Any:  # an optimizer
         """Return the guide's optimizer."""
         return torch.optim.Adam(self.parameters(), lr=0.1)
 
 
-def build(sizes: Any, micro_batch_size: int = 1, sequence_length: int = 35) -> Any:  # noqa: ANN401
+def build(sizes: Any, micro_batch_size: int = 1, sequence_length: int = 35) -> Any:
     """Return the module, a batch, and Trainer's step, of which the loss alone stays."""
     tokens = torch.zeros(micro_batch_size, sequence_length, dtype=torch.long)
     return LanguageModel(**sizes), (tokens, tokens.clone()), LanguageModel.training_step
 
 
-def build_fabric(micro_batch_size: int = 1, sequence_length: int = 35) -> Any:  # noqa: ANN401
+def build_fabric(micro_batch_size: int = 1, sequence_length: int = 35) -> Any:
     """Return the model and the step of the Fabric loop, which holds its output until the next."""
     tokens = torch.zeros(micro_batch_size, sequence_length, dtype=torch.long)
 
-    def step(model: Any, batch: Any) -> Any:  # noqa: ANN401
+    def step(model: Any, batch: Any) -> Any:
         output = model(*batch).float()
         return functional.nll_loss(output, batch[1].view(-1)), output
 
     return Transformer(**_SMALL), (tokens, tokens.clone()), step
 
 
-def _rows(number: int, length: int) -> Any:  # noqa: ANN401
+def _rows(number: int, length: int) -> Any:
     tokens = torch.zeros(number, length, dtype=torch.long)
     return torch.utils.data.TensorDataset(tokens, tokens.clone())
 

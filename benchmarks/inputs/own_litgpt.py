@@ -17,9 +17,9 @@ from litgpt.utils import chunked_cross_entropy
 _SIZES = {"block_size": 512, "n_layer": 4, "n_head": 8, "n_embd": 256, "padded_vocab_size": 8192}
 
 
-def _make(name: str, *, lora: bool, **sizes: Any) -> Any:  # noqa: ANN401
-    import litgpt.lora  # noqa: PLC0415
-    import litgpt.model  # noqa: PLC0415
+def _make(name: str, *, lora: bool, **sizes: Any) -> Any:
+    import litgpt.lora
+    import litgpt.model
 
     if not lora:
         return litgpt.model.GPT(litgpt.model.Config.from_name(name, **sizes))
@@ -29,7 +29,7 @@ def _make(name: str, *, lora: bool, **sizes: Any) -> Any:  # noqa: ANN401
     return model
 
 
-def build(name: str, micro_batch_size: int, sequence_length: int, *, lora: bool) -> Any:  # noqa: ANN401
+def build(name: str, micro_batch_size: int, sequence_length: int, *, lora: bool) -> Any:
     """Return the model, a micro batch, and the step of pretrain.py or finetune/lora.py; Fabric hands on logits in float32."""
     model = _make(name, lora=lora, **_SIZES)
     model.max_seq_length = sequence_length
@@ -37,7 +37,7 @@ def build(name: str, micro_batch_size: int, sequence_length: int, *, lora: bool)
     return model, (tokens, tokens.clone()), partial(_step, lora=lora)
 
 
-def _step(model: Any, batch: Any, *, lora: bool) -> Any:  # noqa: ANN401 (logits and loss)
+def _step(model: Any, batch: Any, *, lora: bool) -> Any:  # logits and loss
     if not lora:
         logits = model(batch[0]).float()
         return logits, chunked_cross_entropy(logits, batch[1])
@@ -53,7 +53,7 @@ class _Rows(torch.utils.data.Dataset):
     def __len__(self) -> int:
         return 64
 
-    def __getitem__(self, index: int) -> Any:  # noqa: ANN401
+    def __getitem__(self, index: int) -> Any:
         row = torch.arange(self.length + (not self.lora)) % 100
         counts = {name: torch.tensor([1]) for name in ("raw", "raw_plus_prompt_template")}
         return {"input_ids": row, "labels": row.clone(), "token_counts": counts} if self.lora else row
@@ -63,22 +63,22 @@ def loop(
     name: str, micro_batch_size: int, sequence_length: int, *, lora: bool, precision: str, accumulation: int = 1
 ) -> None:
     """Run `fit` of pretrain.py or finetune/lora.py for two optimizer steps."""
-    from litgpt import pretrain  # noqa: PLC0415
-    from litgpt.finetune import lora as finetune  # noqa: PLC0415
+    from litgpt import pretrain
+    from litgpt.finetune import lora as finetune
 
     fabric = lightning.Fabric(devices=1, accelerator="cpu", precision=precision)
     with fabric.init_module():
         model = _make(name, lora=lora, **_SIZES)
     model.max_seq_length = sequence_length
     model = fabric.setup(model)
-    assert isinstance(model, _FabricModule)  # noqa: S101
+    assert isinstance(model, _FabricModule)
     optimizer = fabric.setup_optimizers(torch.optim.AdamW(model.parameters()))
     data = torch.utils.data.DataLoader(_Rows(sequence_length, lora=lora), batch_size=micro_batch_size)
     data = fabric.setup_dataloaders(data)
     batch = micro_batch_size * accumulation
     train = TrainArgs(
         save_interval=None, log_interval=1, global_batch_size=batch, micro_batch_size=micro_batch_size, lr_warmup_steps=1,
-        max_steps=2 if lora else None, epochs=9, max_tokens=2 * batch * sequence_length, max_seq_length=sequence_length, max_norm=None if lora else 1.0,  # noqa: E501
+        max_steps=2 if lora else None, epochs=9, max_tokens=2 * batch * sequence_length, max_seq_length=sequence_length, max_norm=None if lora else 1.0,
     )  # fmt: skip
     judge = EvalArgs(interval=100, max_iters=1, initial_validation=False, final_validation=False)
     shared = {

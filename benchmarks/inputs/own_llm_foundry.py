@@ -28,26 +28,26 @@ class _Classes(types.ModuleType):
 
 
 class _Empty(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:  # noqa: ANN401, ARG002
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:  # noqa: ARG002
         mine = name.partition(".")[0] == "torchvision"
         return importlib.machinery.ModuleSpec(name, self, is_package=True) if mine else None
 
-    def create_module(self, spec: Any) -> Any:  # noqa: ANN401
+    def create_module(self, spec: Any) -> Any:
         return _Classes(spec.name)
 
-    def exec_module(self, module: Any) -> None:  # noqa: ANN401
+    def exec_module(self, module: Any) -> None:
         pass
 
 
 sys.meta_path.append(_Empty())
-from llmfoundry.models.mpt.modeling_mpt import ComposerMPTCausalLM  # noqa: E402
-from llmfoundry.optim import DecoupledLionW  # noqa: E402
+from llmfoundry.models.mpt.modeling_mpt import ComposerMPTCausalLM
+from llmfoundry.optim import DecoupledLionW
 
 
-def _make(attn_impl: str) -> Any:  # noqa: ANN401
+def _make(attn_impl: str) -> Any:
     """Return a model of yamls/pretrain/mpt-125m.yaml in small, with the loss that is left without a GPU's kernels."""
     return ComposerMPTCausalLM(
-        d_model=256, n_heads=4, n_layers=4, expansion_ratio=4, max_seq_len=256, vocab_size=8192, attn_config={"attn_impl": attn_impl},  # noqa: E501
+        d_model=256, n_heads=4, n_layers=4, expansion_ratio=4, max_seq_len=256, vocab_size=8192, attn_config={"attn_impl": attn_impl},
         loss_fn="torch_crossentropy", use_train_metrics=False, init_config={"name": "baseline_", "init_std": 0.02},
     ).train()  # fmt: skip
 
@@ -57,10 +57,10 @@ def _batch(rows: int, length: int) -> dict[str, Any]:
     return {"input_ids": tokens, "labels": tokens.clone(), "attention_mask": torch.ones_like(tokens, dtype=torch.bool)}
 
 
-def build(attn_impl: str, micro_batch_size: int, sequence_length: int, *, lion: bool = False) -> Any:  # noqa: ANN401
+def build(attn_impl: str, micro_batch_size: int, sequence_length: int, *, lion: bool = False) -> Any:
     """Return the model, a micro batch, and Composer's step: forward, loss, and outputs that stay in the state."""
 
-    def step(model: Any, batch: Any) -> Any:  # noqa: ANN401
+    def step(model: Any, batch: Any) -> Any:
         outputs = model(batch)
         return model.loss(outputs, batch), outputs
 
@@ -72,7 +72,7 @@ def loop(
     attn_impl: str, micro_batch_size: int, sequence_length: int, accumulation: int = 1, *, lion: bool = False
 ) -> None:
     """Fit with Composer for three batches."""
-    from composer import DataSpec, Trainer  # noqa: PLC0415
+    from composer import DataSpec, Trainer
 
     model = _make(attn_impl)
     data = [_batch(accumulation * micro_batch_size, sequence_length) for _ in range(3)]

@@ -10,24 +10,24 @@ import tempfile
 from functools import partial
 from typing import Any
 
-import numpy  # noqa: ICN001
+import numpy
 import torch
 from model import GPT, GPTConfig
 
 
-def build(micro_batch_size: int, sequence_length: int, vocab: int = 50304, **sizes: Any) -> Any:  # noqa: ANN401
+def build(micro_batch_size: int, sequence_length: int, vocab: int = 50304, **sizes: Any) -> Any:
     """Return the model of ``train.py``, one micro batch, its step, and its own optimizer."""
     model = GPT(GPTConfig(block_size=sequence_length, vocab_size=vocab, bias=False, **sizes))
     tokens = torch.zeros(micro_batch_size, sequence_length, dtype=torch.long)
     return model, (tokens, tokens.clone()), None, optimizer
 
 
-def optimizer(model: Any) -> Any:  # noqa: ANN401
+def optimizer(model: Any) -> Any:
     """Return what ``train.py`` makes on a CPU."""
     return model.configure_optimizers(0.1, 6e-4, (0.9, 0.95), "cpu")
 
 
-def loop(micro_batch_size: int, sequence_length: int, vocab: int = 50304, accumulation: int = 1, **sizes: Any) -> None:  # noqa: ANN401
+def loop(micro_batch_size: int, sequence_length: int, vocab: int = 50304, accumulation: int = 1, **sizes: Any) -> None:
     """Run ``train.py`` for two steps on random tokens."""
     with tempfile.TemporaryDirectory() as folder:
         os.makedirs(os.path.join(folder, "data/random"))
