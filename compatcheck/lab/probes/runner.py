@@ -69,6 +69,11 @@ class Task:
     accounting: str
 
     @property
+    def hash(self) -> str:
+        """Of the code that it runs (`Probe.hash_for`)."""
+        return self.probe.hash_for(self.parameters)
+
+    @property
     def world_size(self) -> int:
         """Number of ranks."""
         return int(self.parameters.get("world_size", 1))
@@ -182,7 +187,12 @@ class _Session:
             results = os.path.join(directory, "results.jsonl")
             data = {
                 "tasks": [
-                    {"key": str(index), "path": task.probe.path, "parameters": dict(task.parameters)}
+                    {
+                        "key": str(index),
+                        "path": task.probe.path,
+                        "parameters": dict(task.parameters),
+                        "shares": task.probe.shares(task.parameters),
+                    }
                     for index, task in enumerate(self.tasks)
                 ],
                 "backend": first.backend,
@@ -267,7 +277,7 @@ class _Session:
         reason = "; ".join(filter(None, (event["reason"], *self._notes))) or None
         return Measurement(
             probe=task.probe.name,
-            probe_hash=task.probe.hash,
+            probe_hash=task.hash,
             backend=task.backend,
             accounting=task.accounting,
             parameters=dict(task.parameters),

@@ -187,7 +187,7 @@ def test_a_result_has_all_that_identifies_it(probe, interpreter):
     assert one.results == {"answer": 42}
     assert one.reason == "for the test"
     assert one.parameters == {"do": "measure", "number": 1}
-    assert one.probe_hash == probe.hash
+    assert one.probe_hash == probe.hash_for(one.parameters)
     assert one.accounting == "storages"
     assert [phase.name for phase in one.phases] == ["first"]
     assert one.versions["python"] == "{}.{}.{}".format(*sys.version_info[:3])
