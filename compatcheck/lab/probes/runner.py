@@ -388,7 +388,8 @@ def explain_end(completed: Completed, *, began: bool, timeout_seconds: float) ->
     """
     lines = [line.rstrip() for line in completed.output.splitlines() if line.strip()]
     if any(line.startswith("Timeout (") for line in lines):
-        start = max(index for index, line in enumerate(lines) if line.startswith("Timeout ("))
+        # Of several threads faulthandler writes the one that the process began with last.
+        start = max(index for index, line in enumerate(lines) if line.startswith(("Timeout (", "Thread 0x")))
         frames = [
             _Frame(*match.groups())
             for line in lines[start:]

@@ -417,6 +417,14 @@ def test_a_hang_is_told_with_its_stack_and_the_limit():
     )
 
 
+def test_the_stack_of_a_hang_is_the_one_of_the_thread_that_runs_the_probe():
+    lines = [line for line in STACK.splitlines(keepends=True) if "frozen" not in line]
+    monitor = 'Thread 0x2 (most recent call first):\n  File "/usr/lib/python3.11/threading.py", line 331 in wait\n\n'
+    _, reason = explain_end(Completed("".join([lines[0], monitor, *lines[1:]]), 1, None), began=True, timeout_seconds=3)
+    assert "threading" not in reason
+    assert "it hung in transformers/utils/generic.py:30 in <module>" in reason
+
+
 def test_runs_that_are_forked_off_share_imports_and_nothing_else(probe, interpreter):
     probe.module.FORKS = True
     text = Path(probe.path).read_text()
