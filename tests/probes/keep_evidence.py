@@ -125,7 +125,7 @@ def main(commit: str) -> None:
             if kept != found:
                 write_measurements(str(path), kept)
             count = sum(one != other for one, other in zip(found, kept, strict=True))
-            sys.stderr.write(f"{path.relative_to(ROOT)}: {count} of {len(found)} are of today's code\n")
+            sys.stderr.write(f"{path.relative_to(ROOT)}: {count} of {len(found)} kept\n")
             if path.is_relative_to(ROOT / "fixtures" / "measurements"):
                 for one in kept:
                     if one.probe_hash != find_probe(one.probe).hash_for(one.parameters):
