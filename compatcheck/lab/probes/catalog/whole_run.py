@@ -298,6 +298,7 @@ def _model(parameters: Mapping[str, Any], recorder: Recorder, folder: str, *, sc
     del made
     gc.collect()
     if parameters["trainer"] in _FSDP:
+        # Saved outside of the group and loaded inside of it; _fsdp.py says why.
         recorder.load("fsdp").join(recorder)
     class_ = transformers.AutoModelForSequenceClassification if scores else transformers.AutoModelForCausalLM
     told = {
