@@ -110,7 +110,7 @@ def test_every_number_of_the_third_round_was_measured_on_both_sides_in_one_run()
     values: dict[tuple[str, ...], set[str]] = {}
     for package in PACKAGES:
         for one in read_measurements(str(ROOT / "fixtures" / "measurements" / "configured_run" / f"{package}.jsonl")):
-            assert one.probe_hash == probe.hash
+            assert one.probe_hash == probe.hash_for(one.parameters)
             assert dict(one.parameters) in [probe.complete(row) for row in choose_rows(probe, package, {})]
             for metric in probe.compared:
                 if (value := one.metric(metric)) is not None:
@@ -163,7 +163,7 @@ def test_the_numbers_of_the_second_look_are_both_sides_of_one_run() -> None:
         runs: dict[tuple[str, ...], dict[str, set[str]]] = {}
         measured = ROOT / "fixtures" / "backtest" / "sixth-round" / f"{package}.jsonl"
         for one in read_measurements(str(measured)) if found else ():
-            assert one.probe_hash == find_probe("configured_run").hash
+            assert one.probe_hash == find_probe("configured_run").hash_for(one.parameters)
             for metric in find_probe("configured_run").compared:
                 if (value := one.metric(metric)) is not None and Version(one.versions[package]) <= Version(release):
                     run = runs.setdefault((metric, *sorted(map(str, one.parameters.items()))), {})
