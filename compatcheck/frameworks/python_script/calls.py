@@ -465,6 +465,17 @@ class Script:
         found = (self._call(node, scope, test) for node, scope, test in self.visited if isinstance(node, ast.Call))
         return tuple(sorted(found, key=lambda call: call.line))
 
+    @cached_property
+    def held(self) -> Mapping[str, list[tuple[ast.expr | None, Scope]]]:
+        """What each attribute is assigned, and in which scopes, by its dotted name: ``self.peft_config``."""
+        found: dict[str, list[tuple[ast.expr | None, Scope]]] = {}
+        for node, scope, _ in self.visited:
+            targets, value = targets_of(node)
+            for target in targets:
+                if isinstance(target, ast.Attribute):
+                    found.setdefault(dotted_name(target), []).append((value, scope))
+        return found
+
     def assignments(self) -> Iterator[Assignment]:
         """Yield what attributes are assigned: ``model.config.use_cache = False``."""
         kept = {
