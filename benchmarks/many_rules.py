@@ -4,7 +4,8 @@
 
 takes the environments of `startup.py` (building what is missing). The databases are compiled from this checkout's own
 rules, copied under names of packages that do not exist, or under present ones, of which about a third hold the release; the
-command is the installed one, told where its database lies, and looks for no remedy (``--fail-on never``). Every variant runs once per round; what is reported is the difference from the database as it ships.
+command is the installed one, told where its database lies, and looks for no remedy (``--fail-on never``). Every variant runs
+once per round; what is reported is the difference from the database as it ships.
 """
 
 from __future__ import annotations
