@@ -115,8 +115,8 @@ class Database:
         """The file or directory it was opened from, as the person named it."""
         self._connect = connect
         self._sections: dict[str, Any] = {}
-        self._chunks: dict[str, tuple[list[Bounds | None], list[str], _Places]] = {}
-        self._shared: dict[str, Any] = {}
+        self._chunks: dict[str, tuple[list[Bounds | None], list[bytes], _Places]] = {}
+        self._shared: dict[bytes, Any] = {}
         self._rules: dict[tuple[str, int], tuple[CompiledRule, ...]] = {}
         self._by_id: dict[str, CompiledRule] = {}
         self._texts: dict[str, Texts] = {}
@@ -185,7 +185,7 @@ class Database:
         """Read the rules about a package, each range once."""
         if name not in self._chunks:
             span = self.packages.get(name)
-            head, *lines = ["[]"] if span is None else self._read(span).decode().split("\n")
+            head, *lines = [b"[]"] if span is None else self._read(span).split(b"\n")
             ranges = json.loads(head)
             self._chunks[name] = ranges, lines, _Places(ranges, lines, self._shared)
         ranges, lines, places = self._chunks[name]
@@ -228,7 +228,7 @@ _SIZES = Texts._fields.index("sizes")
 class _Places(dict[str, Any]):
     """What rules about a package name by the number of a line: its ranges, and what is read when it is first named."""
 
-    def __init__(self, ranges: list[Bounds | None], lines: list[str], shared: dict[str, Any]) -> None:
+    def __init__(self, ranges: list[Bounds | None], lines: list[bytes], shared: dict[bytes, Any]) -> None:
         """Take a chunk, and what was read of any: the same line is the same object everywhere."""
         super().__init__(zip(map(str, range(len(ranges))), ranges, strict=False))
         self._lines = lines
@@ -238,13 +238,13 @@ class _Places(dict[str, Any]):
     def __missing__(self, place: str) -> Any:  # noqa: ANN401 (bounds or code)
         line = self._lines[int(place)]
         if line not in self._shared:
-            self._shared[line] = json.loads(line)
+            self._shared[line] = json.loads(line.decode())
         self[place] = found = self._shared[line]
         return found
 
-    def read(self, line: str) -> list[list[Any]]:
+    def read(self, line: bytes) -> list[list[Any]]:
         """Read rules, in which every number is a place."""
-        return self._decode(line)  # type: ignore[no-any-return]  # as it was written
+        return self._decode(line.decode())  # type: ignore[no-any-return]  # as it was written
 
 
 def _rule(record: list[Any]) -> CompiledRule:
