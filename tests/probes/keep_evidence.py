@@ -105,7 +105,7 @@ def _check_out(commit: str, folder: str) -> dict[str, Probe]:
 def _stored() -> Iterator[tuple[Path, list[Measurement]]]:
     """Yield the files of evidence that hold a measurement of other code than today's."""
     names = set(probe_names())
-    folders = (*(ROOT / "fixtures" / "measurements" / name for name in names), *ROOT.glob("fixtures/backtest/*-round"))
+    folders = (*(ROOT / "fixtures" / "measurements" / name for name in names), *ROOT.glob("fixtures/backtest/*/"))
     for path in (path for folder in sorted(folders) for path in sorted(folder.glob("*.json*"))):
         found = list(read_measurements(str(path)))
         if any(
