@@ -371,6 +371,9 @@ def _propose(
             line = calls.get(key.partition(".")[0], calls.get(""))
             yield from edit_argument(path, text, key, spelled.value, line)
         elif text is not None:
+            line = spelled.document.lines.get(spelled.key)
+            edit = None if line is None else change_value(path, text, spelled.key, spelled.value, line)
+            yield from () if edit is None else (edit,)
             edit = add_value(path, text, spelled.key, spelled.value)
             yield from (
                 add_argument(path, text, spelled.key, spelled.value, spelled.document) if edit is None else (edit,)

@@ -126,6 +126,14 @@ def test_a_command_gets_the_option_of_its_program() -> None:
     assert ["--adam_offload"] in [change["written"] for change in plan["changes"]]
 
 
+def test_an_option_that_stands_is_changed_where_it_stands() -> None:
+    Path("requirements.txt").write_text("torch==2.9.0\ntransformers==4.57.3\nms-swift==3.12.0\ndeepspeed==0.18.2\n")
+    command = "NPROC_PER_NODE=8 swift sft --model Qwen/Qwen2.5-32B --train_type full --torch_dtype bfloat16 --max_length 4096 \\\n"
+    Path("train.sh").write_text(f"{command}  --deepspeed zero3 --use_liger_kernel true --attn_impl flash_attn\n")
+    told = run("fix", ".", "--gpu", "A100-40GB", "--no-policy", "--offline", "--format", "diff").out
+    assert "+  --deepspeed zero3_offload --use_liger_kernel true --attn_impl flash_attn\n" in told
+
+
 def test_liger_is_not_proposed_where_the_model_is_given_no_labels() -> None:
     Path("requirements.txt").write_text("torch==2.7.1\ntransformers==4.51.3\ndeepspeed==0.16.9\nopenrlhf==0.8.5\n")
     Path("train.sh").write_text(

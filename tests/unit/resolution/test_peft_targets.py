@@ -109,7 +109,7 @@ def test_a_command_of_trl_hands_on_that_none_is_named(option: str, names: tuple[
 
 @pytest.mark.parametrize(
     ("given", "left"),
-    [("r=16", True), ('target_modules=["k_proj"]', None), ("target_modules=find(model)", None), ("**options", None)],
+    [("r=16", True), ('target_modules=["k_proj"]', False), ("target_modules=find(model)", None), ("**options", None)],
 )
 def test_what_is_left_to_peft_is_told(tmp_path: Path, given: str, left: object) -> None:
     imports = "import torch\nfrom peft import LoraConfig, get_peft_model\n"
@@ -117,3 +117,24 @@ def test_what_is_left_to_peft_is_told(tmp_path: Path, given: str, left: object) 
     text = 'model = AutoModelForCausalLM.from_pretrained("m")\n' + GIVEN.format(given) + TRAINER
     fact = resolved(read(tmp_path, imports + text), "qwen3", "0.15.2").get("training.lora_targets_by_peft")
     assert (None if fact is None else fact.value) == left
+
+
+@pytest.mark.parametrize(
+    ("files", "left"),
+    [
+        ({"llamafactory==0.9.2": "llamafactory-cli train --stage sft --finetuning_type full --deepspeed ds.json"}, False),
+        ({"llamafactory==0.9.2": "llamafactory-cli train --stage sft --finetuning_type lora"}, False),
+        ({"openrlhf==0.8.5": "deepspeed --module openrlhf.cli.train_sft --lora_rank 8"}, False),
+        ({"verl==0.5.0": "python -m verl.trainer.main_ppo actor_rollout_ref.model.lora_rank=8"}, False),
+        ({"ms-swift==3.8.3": "swift sft --train_type lora"}, False),
+        ({"trl==0.20.0": "trl sft --dataset_name d --use_peft"}, True),
+    ],
+)
+def test_a_program_that_names_the_layers_leaves_none_to_peft(files: Mapping[str, str], left: object) -> None:
+    ((pin, command),) = files.items()
+    name, _, version = pin.partition("==")
+    (run,) = read_commands(read_script("run.sh", command).commands, {})
+    packages = {name: Package(name, version, Source("r.txt")), "peft": Package("peft", "0.15.2", Source("r.txt"))}
+    subject = resolve(Environment("r.txt", packages, complete=True), run.documents, open_rules())
+    facts = subject.roles.get("train") or subject.roles["actor"]
+    assert facts["training.lora_targets_by_peft"].value is left
