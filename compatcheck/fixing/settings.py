@@ -372,7 +372,8 @@ def _propose(
             yield from edit_argument(path, text, key, spelled.value, line)
         elif text is not None:
             line = spelled.document.lines.get(spelled.key)
-            edit = None if line is None else change_value(path, text, spelled.key, spelled.value, line)
+            stands = line is not None or not spelled.document.is_command
+            edit = change_value(path, text, spelled.key, spelled.value, line) if stands else None
             yield from () if edit is None else (edit,)
             edit = add_value(path, text, spelled.key, spelled.value)
             yield from (
