@@ -119,26 +119,8 @@ def test_what_is_left_to_peft_is_told(tmp_path: Path, given: str, left: object) 
     assert (None if fact is None else fact.value) == left
 
 
-@pytest.mark.parametrize(
-    ("files", "left"),
-    [
-        (
-            {"llamafactory==0.9.2": "llamafactory-cli train --stage sft --finetuning_type full --deepspeed ds.json"},
-            False,
-        ),
-        ({"llamafactory==0.9.2": "llamafactory-cli train --stage sft --finetuning_type lora"}, False),
-        ({"openrlhf==0.8.5": "deepspeed --module openrlhf.cli.train_sft --lora_rank 8"}, False),
-        ({"verl==0.5.0": "python -m verl.trainer.main_ppo actor_rollout_ref.model.lora_rank=8"}, False),
-        ({"ms-swift==3.8.3": "swift sft --train_type lora"}, False),
-        ({"trl==0.20.0": "trl sft --dataset_name d --use_peft"}, True),
-    ],
-)
-def test_a_program_that_names_the_layers_leaves_none_to_peft(files: Mapping[str, str], left: object) -> None:
-    ((pin, command),) = files.items()
-    name, _, version = pin.partition("==")
+def test_a_run_without_adapters_leaves_no_layers_to_peft() -> None:
+    command = "llamafactory-cli train --stage sft --finetuning_type full"
     (run,) = read_commands(read_script("run.sh", command).commands, {})
-    packages = {name: Package(name, version, Source("r.txt")), "peft": Package("peft", "0.15.2", Source("r.txt"))}
-    environment = Environment("r.txt", packages, complete=True)
-    subject = resolve("s", rules=open_rules(()), environment=environment, documents=run.documents)
-    facts = subject.roles.get("train") or subject.roles["actor"]
-    assert facts["training.lora_targets_by_peft"].value is left
+    facts = resolved(run.documents, "qwen2_vl", "0.15.2")
+    assert facts["training.lora_targets_by_peft"].value is False
