@@ -12,6 +12,7 @@ from compatcheck.architectures.adapters import ALL_ATTENTION, ALL_MLP, OF_TOWER
 from compatcheck.core.document import Document, Gap, Statement, Unresolved
 from compatcheck.core.python_tree import nodes_of
 from compatcheck.core.setting_names import is_elsewhere
+from compatcheck.core.units import DTYPE_BYTES
 from compatcheck.frameworks.conversions import ByWords
 from compatcheck.frameworks.keys import Expression, Key, Table
 from compatcheck.frameworks.python_script.adapters import OF_OPTIONS, find_configs, find_options, find_used
@@ -414,8 +415,12 @@ def _take_four_bits(call: Call, given: Given, found: Findings) -> None:
         found.take("load_in_4bit", given, call)
 
 
+PREPARES = frozenset({"prepare_model_for_kbit_training", "prepare_model_for_int8_training"})
+"""peft's function that readies a quantised base; the second name is that of releases before 0.4.0, kept up to 0.9.0."""
+
+
 def _take_checkpointing(call: Call, found: Findings) -> None:
-    if call.name == "prepare_model_for_kbit_training":
+    if call.name in PREPARES:
         given = call.keywords.get("use_gradient_checkpointing", Given(True, call.line))
     else:
         given = Given(True, call.line)
@@ -454,6 +459,7 @@ def _take_trainer(call: Call, found: Findings) -> None:
     if arguments is not None and arguments.why is not None:
         found.given = arguments
     _take_parts(call, found)
+    _take_reference(call, found)
     metrics = call.keywords.get("compute_metrics")
     if metrics is not None:
         there = metrics.why is not None or metrics.value is not None
@@ -462,6 +468,21 @@ def _take_trainer(call: Call, found: Findings) -> None:
     if model is not None and model.why is None and isinstance(model.value, str):
         found.models.setdefault(model.value, model)
         found.by_trainer = call.name in TRL_TRAINERS
+
+
+def _take_reference(call: Call, found: Findings) -> None:
+    """Take the dtype of a reference model that a Trainer is handed: it was loaded before, as its own call says."""
+    given = call.keywords.get("ref_model")
+    if given is None or (given.why is None and given.value is None):
+        return
+    made = _find(call.written.get("ref_model"), call)
+    words = found.objects.script.keywords(made, call.scope) if isinstance(made, ast.Call) else {}
+    asked = next((words[key] for key in ("dtype", "torch_dtype") if key in words), None)
+    dtype = None if asked is None else found.objects.script.read(asked, call.scope)
+    if dtype is not None and dtype.why is None and dtype.value in DTYPE_BYTES:
+        found.state("training.reference_load_dtype", "ref_model", dtype.value, call)
+    else:
+        found.open(call, frozenset({"training.reference_load_dtype"}), "hands the Trainer a reference model of its own")
 
 
 def _name_of_spread(node: ast.expr) -> str:
@@ -922,7 +943,7 @@ TAKERS: dict[str, Callable[[Call, Findings], None]] = {
     "from_pretrained": _take_model,
     "get_peft_model": _take_wrapped,
     "gradient_checkpointing_enable": _take_checkpointing,
-    "prepare_model_for_kbit_training": _take_checkpointing,
+    **dict.fromkeys(PREPARES, _take_checkpointing),
     **dict.fromkeys(("FullyShardedDataParallel", "FSDP", "fully_shard"), _take_fsdp),
     **dict.fromkeys(("DistributedDataParallel", "DDP"), _take_ddp),
     **dict.fromkeys(_QUANTISING, _take_quantised_layers),

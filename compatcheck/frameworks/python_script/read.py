@@ -41,6 +41,7 @@ from compatcheck.frameworks.python_script.constants import with_constants
 from compatcheck.frameworks.python_script.handed_on import HandedOn, find_handed_on, parse_started
 from compatcheck.frameworks.python_script.meanings import (
     ARGUMENTS,
+    PREPARES,
     TAKERS,
     TRAINERS,
     TRL_CONFIGS,
@@ -556,7 +557,7 @@ def _gives_gradients(script: Script) -> bool:
     lines: dict[str, int] = {}
     for call in script.calls():
         lines.setdefault(call.name, call.line)
-    return "prepare_model_for_kbit_training" in lines or (
+    return not PREPARES.isdisjoint(lines) or (
         "gradient_checkpointing_enable" in lines
         and lines["gradient_checkpointing_enable"] < lines.get("get_peft_model", 0)
     )
