@@ -5,8 +5,8 @@ facts rest on), `packages`, `facts` of all runs, `models` (dimensions without th
 what is `set` beside the shared facts, releases of its own, and what was measured in bytes (`allocated`, `reserved`,
 `device_use`; `forward` and `backward` of a step) or its `outcome`. `apart` says which input of its runs is not published; such
 sources do not enter the headline. `frozen` is the commit of the model that none of its runs had been held against when they were
-gathered.
-"""
+gathered. `module` is the file of `inputs` whose functions, called as the models, build what is traced. `unclear` says why a run's outcome is told and not counted: it is priced and printed, and enters no table.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ class Measured(NamedTuple):
     """One run of a source."""
 
     source: str
+    model: str
     name: str
     facts: Mapping[str, Any]
     packages: Mapping[str, str]
@@ -49,6 +50,10 @@ class Measured(NamedTuple):
     """Which input is not published; empty where the facts are those of the run."""
     frozen: str
     """Commit of the model before the source was gathered; empty where runs of it were known."""
+    unclear: str
+    """Why the outcome is not counted; empty where it is."""
+    module: str
+    """What builds the model of its program; empty where it is one of transformers."""
 
 
 def read_peaks(folder: Path = FOLDER) -> Iterator[Measured]:
@@ -65,6 +70,7 @@ def read_peaks(folder: Path = FOLDER) -> Iterator[Measured]:
             outcome = run.get("outcome", "fits")
             yield Measured(
                 source["source"],
+                run["model"],
                 name,
                 facts,
                 packages,
@@ -72,6 +78,8 @@ def read_peaks(folder: Path = FOLDER) -> Iterator[Measured]:
                 counted,
                 source.get("apart", ""),
                 source.get("frozen", ""),
+                run.get("unclear", ""),
+                source.get("module", ""),
             )
 
 

@@ -182,7 +182,8 @@ def main() -> None:
     )
     parser.add_argument("--source", help="only cases of this source")
     given = parser.parse_args()
-    exact = [result for run in read_peaks() for result in evaluate_measured(run, estimate_measured(run))]
+    runs = list(read_peaks())
+    exact = [result for run in runs if not run.unclear for result in evaluate_measured(run, estimate_measured(run))]
     exact = [result for result in exact if not given.source or result.source.startswith(given.source)]
     headline, apart = [one for one in exact if not one.doubt], [one for one in exact if one.doubt]
     fresh = [one for one in exact if one.fresh]
@@ -194,6 +195,10 @@ def main() -> None:
     print("\n".join(_verdicts(fresh)))
     print("\nAll outcomes of runs\n")
     print("\n".join(_verdicts(exact)))
+    print("\nOutcomes that are told and not counted\n")
+    for run in (run for run in runs if run.unclear):
+        called = estimate_measured(run).verdict.outcome
+        print(f"- {run.name}: reported {run.outcome}, called {called}: {run.unclear}")
     if given.cases is None:
         return
     print("\nPublic reports\n")

@@ -37,15 +37,15 @@ CONFIGURED = (
 )  # fmt: skip
 """Facts of a model that a configuration of transformers has by the same name."""
 
+INPUTS = Path(__file__).with_name("inputs")
+"""What a person names with ``--module``; functions are called as the models of the fixture."""
+LITGPT = "litgpt_lora.py"
 
-OWN = Path(__file__).with_name("inputs") / "litgpt_lora.py"
-"""What a person names with ``--module``; its functions are called as the models of the fixture."""
 
-
-def build(root: Path, packages: Mapping[str, str], *, own: bool) -> str:
+def build(root: Path, packages: Mapping[str, str], *, litgpt: bool) -> str:
     """Return the interpreter of an environment with the releases that a run names, built if it is missing."""
-    wanted = [f"{name}=={packages[name]}" for name in ("transformers", "peft") if name in packages]
-    wanted = ["lightning==2.6.6"] if own else wanted
+    wanted = [f"{name}=={packages[name]}" for name in ("transformers", "peft", "lightning") if name in packages]
+    wanted = ["lightning==2.6.6"] if litgpt else [*wanted, *(["requests"] if "lightning" in packages else [])]
     path = root / "-".join(["traced", *(one.replace("==", "-") for one in wanted)])
     if not path.exists():
         uv = find_uv()
@@ -60,16 +60,20 @@ def trace_measured(run: Measured, root: Path, checkout: Path | None) -> float | 
     (facts,) = subject.roles.values()
     said = {name: fact.value for name, fact in facts.items()}
     own = None
-    if said.get("program.runs_transformers") is False:
-        if checkout is None:
+    if run.module:
+        if run.module == LITGPT and checkout is None:
             return "blocks of its own: its module is needed"
-        function = run.name.partition(" ")[0].replace("-", "_").replace(".", "_")
-        own = OwnSource(str(OWN), None, function, str(checkout))
+        function = run.model.replace("-", "_").replace(".", "_")
+        folder = checkout if run.module == LITGPT else INPUTS
+        own = OwnSource(str(INPUTS / run.module), None, function, str(folder))
         said["training.peft"] = None  # the module has its adapters
+        said["training.gradient_checkpointing"] = said.get("training.gradient_checkpointing") or said.get(
+            "training.fsdp_activation_checkpointing"
+        )
     elif said.get("program.own_layers"):
         return "an attention of its own"
     config: dict[str, Any] = {name: said[f"model.{name}"] for name in CONFIGURED if f"model.{name}" in said}
-    found = trace(said, config=config, python=build(root, run.packages, own=own is not None), own=own)
+    found = trace(said, config=config, python=build(root, run.packages, litgpt=run.module == LITGPT), own=own)
     if isinstance(found, Untraceable):
         return found.reason
     return found.estimate.allocated.expected / run.counted["allocated"] - 1

@@ -65,7 +65,7 @@ def _read(run: Measured, peak: Peak) -> Run:
         tokens=facts["training.sequence_length"] // context,
         assumed=("context parallelism as shorter sequences",) if context > 1 else (),
         besides=("compile",) if facts.get("training.compile") else (),
-        recompute=policy if facts["training.gradient_checkpointing"] else "none",
+        recompute=policy if facts.get("training.gradient_checkpointing") else "none",
         sharding={"fsdp": "fsdp"}.get(str(facts.get("training.sharding")), "none"),
         tensor_parallel=facts.get("training.tensor_parallel", 1),
         attention=str(facts.get("model.attn_implementation", "sdpa")),

@@ -225,7 +225,7 @@ def check_pieces(spec: dict[str, Any], results: str) -> None:
     with open(results, "w", encoding="utf-8") as file:
         for name in spec["pieces"]:
             record = copy_context().run(check_one, name, spec["given"], spec["run"], rules)
-            file.write(json.dumps(record) + "\n")
+            file.write(redact(json.dumps(record)) + "\n")
             file.flush()
 
 

@@ -288,6 +288,7 @@ def place_skipped(skipped: Iterable[Skipped], lines: LineFinder) -> tuple[Skippe
         entry._replace(
             source=place._replace(path=redact(place.path), key=place.key and redact(place.key)),
             reason=redact(entry.reason),
+            hint=entry.hint and redact(entry.hint),
         )
         for entry, place in placed
     )

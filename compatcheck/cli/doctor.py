@@ -11,8 +11,7 @@ from compatcheck.cli.help import Command
 from compatcheck.cli.laboratory import is_installed
 from compatcheck.core.errors import EXIT_CLEAN
 from compatcheck.core.language import speaking
-from compatcheck.core.redaction import redact
-from compatcheck.core.terminal import escape_controls
+from compatcheck.core.terminal import make_harmless
 from compatcheck.rules.locate import open_rules
 
 
@@ -29,5 +28,5 @@ def command(format_name: str) -> int:
     found = examine(open_rules(), os.environ, laboratory=is_installed())
     with speaking(os.environ, format_name):
         text = reporter.format_json(found) if format_name == "json" else reporter.format_text(found)
-    click.echo(escape_controls(redact(text)), nl=False)
+    click.echo(make_harmless(text), nl=False)
     return EXIT_CLEAN

@@ -14,8 +14,7 @@ from compatcheck.cli.output import unread_lines, write_figures
 from compatcheck.cli.progress import showing_progress
 from compatcheck.core.errors import UsageError
 from compatcheck.core.language import speaking, translate
-from compatcheck.core.redaction import redact
-from compatcheck.core.terminal import escape_controls
+from compatcheck.core.terminal import make_harmless
 from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def execute_estimate(  # noqa: PLR0913 (the options of the command)
         for entry in found.failed:
             place = f"{entry.source}: " if entry.source is not None else ""
             said = translate(f"not estimated: {entry.subject}: {place}{entry.reason}")
-            sys.stderr.write(f"{escape_controls(redact(said))}\n")
+            sys.stderr.write(f"{make_harmless(said)}\n")
     if not found.reports and found.failed:
         msg = f"none of the {len(found.failed)} subjects can be estimated"
         raise UsageError(msg, hint="mend what is named above")
@@ -77,10 +76,10 @@ def _format(reports: Sequence[EstimateReport], name: str, verbose: int) -> str:
     if name == "html":
         from compatcheck.reporters.html import format_estimates  # noqa: PLC0415 (only when asked)
 
-        return escape_controls(format_estimates(reports))
+        return make_harmless(format_estimates(reports))
     from compatcheck.reporters import estimate as reporter  # noqa: PLC0415 (beside its use)
 
     if name == "json":
         return reporter.format_json(reports)
     format_one = reporter.format_markdown if name == "markdown" else partial(reporter.format_text, verbose=verbose)
-    return escape_controls("\n".join(map(format_one, reports)))
+    return make_harmless("\n".join(map(format_one, reports)))

@@ -13,7 +13,7 @@ from compatcheck.cli.help import Command
 from compatcheck.cli.output import unread_lines
 from compatcheck.cli.progress import showing_progress
 from compatcheck.core.language import speaking
-from compatcheck.core.terminal import escape_controls
+from compatcheck.core.terminal import make_harmless
 from compatcheck.rules.locate import open_rules
 
 
@@ -35,7 +35,7 @@ def command(rule_id: str, rule_directories: tuple[str, ...], **given: Any) -> in
         found = explain(rule_id, inspection, open_rules(directories), os.environ)
     with speaking(os.environ):
         for explanation in found.explanations:
-            click.echo(escape_controls(format_explanation(explanation)), nl=False)
+            click.echo(make_harmless(format_explanation(explanation)), nl=False)
         for line in unread_lines(found.skipped):
             click.echo(line)
     return found.exit_code

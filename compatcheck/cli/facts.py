@@ -13,7 +13,7 @@ from compatcheck.cli.help import Command
 from compatcheck.cli.progress import showing_progress
 from compatcheck.core.errors import EXIT_CLEAN
 from compatcheck.core.language import speaking
-from compatcheck.core.terminal import escape_controls
+from compatcheck.core.terminal import make_harmless
 from compatcheck.rules.locate import open_builtin, open_rules
 
 
@@ -40,5 +40,5 @@ def command(names: bool, format_name: str, **given: Any) -> int:  # noqa: FBT001
     with showing_progress():
         found = describe(inspection, open_rules(), os.environ)
     with speaking(os.environ, format_name):
-        click.echo(escape_controls(reporter.FORMATTERS[format_name](found.subjects, found.skipped)), nl=False)
+        click.echo(make_harmless(reporter.FORMATTERS[format_name](found.subjects, found.skipped)), nl=False)
     return found.exit_code

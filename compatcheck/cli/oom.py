@@ -14,7 +14,7 @@ from compatcheck.cli.bare import holds_message, is_given
 from compatcheck.cli.help import Command
 from compatcheck.cli.progress import showing_progress
 from compatcheck.core.language import speaking, translate
-from compatcheck.core.terminal import escape_controls
+from compatcheck.core.terminal import make_harmless
 from compatcheck.core.textfile import STANDARD_INPUT
 from compatcheck.rules.locate import open_rules
 
@@ -47,7 +47,7 @@ def command(log: str | None, rule_directories: tuple[str, ...], format_name: str
     with showing_progress():
         report = explain_oom(text, place, inspection, rules, os.environ, skipped)
     with speaking(os.environ, format_name):
-        click.echo(escape_controls(FORMATTERS[format_name](report)), nl=False)
+        click.echo(make_harmless(FORMATTERS[format_name](report)), nl=False)
     if all(reading.message.form in WORDS for reading in report.readings):
         name = "standard input" if log == "-" else log
         lines = explain_absence(report, name)

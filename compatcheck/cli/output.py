@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.core.errors import UsageError
 from compatcheck.core.language import speaking, translate
 from compatcheck.core.programs import LED_ASTRAY, is_led_astray
-from compatcheck.core.terminal import disarm, escape_controls, escape_lines, escape_name, printable
+from compatcheck.core.terminal import disarm, escape_lines, escape_name, make_harmless, printable
 
 if TYPE_CHECKING:
     from typing import Any, TextIO
@@ -172,9 +172,7 @@ def write_notice(text: str) -> None:
     """Say on standard error what is done, before it is; broken between words, and none of its paths and addresses is."""
     from compatcheck.core.columns import fill  # noqa: PLC0415 (before something that takes seconds)
 
-    sys.stderr.write(
-        "".join(f"{escape_controls(line)}\n" for line in fill(translate(text), terminal_width(sys.stderr)))
-    )
+    sys.stderr.write("".join(f"{make_harmless(line)}\n" for line in fill(translate(text), terminal_width(sys.stderr))))
 
 
 def wants_color(choice: str, environ: Mapping[str, str]) -> bool:

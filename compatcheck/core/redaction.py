@@ -9,6 +9,8 @@ REDACTED = "[redacted]"
 # Patterns are compiled where a text has what they start with: most have not.
 _USER_INFO = r"(?:(?<=://)|(?<=http:/)|(?<=https:/))[^/\s'\"]+(?=@)"
 """With one slash where an address was taken for a path."""
+_BARE_USER_INFO = r"(?<![\w./:@+%-])[\w.+%-]+:(?!/)[^\s/'\"@:<>&]+(?=@(?!sha\d)[\w.-]+(?::\d+)?/)"
+"""Of an address without its scheme, as images have them: ``user:password@host/name``; a digest behind a tag is none."""
 _QUERY = (
     r"(?i)([?&;#](?:[\w-]{0,40}(?:token|secret|password|passwd|pwd|signature|credential)|(?:access_|api_?|private_)?key|sig|auth|"
     r"x-amz-[a-z-]+|x-goog-[a-z-]+|awsaccesskeyid|googleaccessid)=)[^&#\s'\"]+"
@@ -89,6 +91,8 @@ def redact(text: str) -> str:
     """
     if ":/" in text and "@" in text:
         text = re.sub(_USER_INFO, REDACTED, text)
+    if "@" in text and ":" in text:
+        text = re.sub(_BARE_USER_INFO, REDACTED, text)
     if "://" in text and "/t/" in text:
         text = re.sub(_CONDA_CHANNEL, REDACTED, text)
     if "=" in text:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 
+from compatcheck.core.redaction import redact
+
 _CONTROL = r"\x1b|\r(?!\n)|[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]"
 """Signs that move the cursor, turn the direction of writing or begin a command."""
 _COLOUR = r"\x1b(?=\[(?:[012]|1;31|3[1236])m)"
 """How the colours of reports themselves begin."""
 
 
-def escape_controls(text: str, *, coloured: bool = False) -> str:
-    """Write what would command a terminal as the escapes of JSON; lines stay, and where a report has colours, these."""
-    return re.sub(rf"(?!{_COLOUR})(?:{_CONTROL})" if coloured else _CONTROL, _escape, text)
+def make_harmless(text: str, *, coloured: bool = False) -> str:
+    """Write what would command a terminal as the escapes of JSON; lines stay, and where a report has colours, these.
+
+    Every report passes here on its way out, whatever formats it: credentials that a reader left in a text end here.
+    """
+    return re.sub(rf"(?!{_COLOUR})(?:{_CONTROL})" if coloured else _CONTROL, _escape, redact(text))
 
 
 def escape_name(text: str) -> str:
@@ -39,7 +44,7 @@ def printable(text: str, encoding: str, *, coloured: bool = False) -> str:
 
     In JSON these escapes mean the very characters.
     """
-    text = escape_controls(text, coloured=coloured)
+    text = make_harmless(text, coloured=coloured)
     try:
         text.encode(encoding)
     except UnicodeEncodeError:

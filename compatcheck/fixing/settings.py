@@ -371,6 +371,10 @@ def _propose(
             line = calls.get(key.partition(".")[0], calls.get(""))
             yield from edit_argument(path, text, key, spelled.value, line)
         elif text is not None:
+            line = spelled.document.lines.get(spelled.key)
+            stands = line is not None or not spelled.document.is_command
+            edit = change_value(path, text, spelled.key, spelled.value, line) if stands else None
+            yield from () if edit is None else (edit,)
             edit = add_value(path, text, spelled.key, spelled.value)
             yield from (
                 add_argument(path, text, spelled.key, spelled.value, spelled.document) if edit is None else (edit,)

@@ -21,7 +21,7 @@ from pydantic_core import from_json, to_json
 from compatcheck import __version__
 from compatcheck.core.errors import CompatcheckError
 from compatcheck.core.redaction import redact
-from compatcheck.core.terminal import escape_controls
+from compatcheck.core.terminal import make_harmless
 from compatcheck.integrations.answers import check, estimate, explain_oom
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def make_server(root: str) -> MCPServer:
             given = ask()
         except CompatcheckError as error:
             raise ToolError(redact(f"{error}" + (f"\n{error.hint}" if error.hint else ""))) from None
-        return escape_controls(redact(f"{given}\n(exit code {given.exit_code})"))
+        return make_harmless(f"{given}\n(exit code {given.exit_code})")
 
     def check_files(
         paths: Paths,
@@ -216,7 +216,7 @@ def make_server(root: str) -> MCPServer:
 
 def _refusal(text: str) -> ToolError:
     """Return an error that says what was asked without credentials and control characters."""
-    return ToolError(escape_controls(redact(text)))
+    return ToolError(make_harmless(text))
 
 
 def _require_id(model: str) -> str:

@@ -51,7 +51,10 @@ def add_measured(
                     continue
                 probe = find_probe(use["name"])
                 for _, measurement in store.list(probe=probe.name, status="ok", versions=versions):
-                    current = measurement.probe_hash == probe.hash and not measurement.beside_a_mode
+                    current = (
+                        measurement.probe_hash == probe.hash_for(measurement.parameters)
+                        and not measurement.beside_a_mode
+                    )
                     if current and concerns(measurement, probe, rule, rules, use["metric"]):
                         described = describe(measurement, probe, use["metric"])
                         if described is not None:

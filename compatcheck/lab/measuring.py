@@ -181,7 +181,7 @@ class Laboratory:
         """Keep other processes from measuring these probes in this environment: what they measure is taken from the store."""
         if self.store is None or self.fresh:
             return nullcontext()
-        what = [interpreter.python, interpreter.fingerprint, sorted({task.probe.hash for task in tasks})]
+        what = [interpreter.python, interpreter.fingerprint, sorted({task.hash for task in tasks})]
         return claim(hashlib.sha256(json.dumps(what).encode()).hexdigest()[:20], self._cancelled)
 
     def _recall(
@@ -199,7 +199,7 @@ class Laboratory:
         versions = {name: interpreter.versions[name] for name in names if name in interpreter.versions}
         known = self.store.find(
             probe=task.probe.name,
-            probe_hash=task.probe.hash,
+            probe_hash=task.hash,
             backend=task.backend,
             accounting=task.accounting,
             parameters=task.parameters,
@@ -239,7 +239,7 @@ def unbuildable(task: Task, versions: Mapping[str, str], reason: str, interprete
     """Return the result of a task whose environment could not be built, over an interpreter named by these options."""
     return Measurement(
         probe=task.probe.name,
-        probe_hash=task.probe.hash,
+        probe_hash=task.hash,
         backend=task.backend,
         accounting=task.accounting,
         parameters=dict(task.parameters),

@@ -29,6 +29,17 @@ class Decision(NamedTuple):
     clause: CompiledClause | None = None
 
 
+class _Conditions(NamedTuple):
+    """What the condition and the exceptions of a rule leave open; all of its clauses share them."""
+
+    needs: frozenset[str]
+    """Facts that would decide the condition."""
+    notes: tuple[str, ...]
+    """Exceptions that are taken not to hold."""
+    open_exceptions: frozenset[str]
+    """Facts that would decide the others, which are asked about once nothing else is open."""
+
+
 def decide(rule: CompiledRule, scope: FactScope, known: dict[int, object] | None = None) -> Decision:
     """Decide a rule; what its conditions come to is kept in ``known``, as `evaluate` does.
 
@@ -37,63 +48,83 @@ def decide(rule: CompiledRule, scope: FactScope, known: dict[int, object] | None
     """
     best = Decision(SILENT)
     known = {} if known is None else known
+    conditions = None
     for clause in rule.clauses:
-        outcome = _decide_clause(rule, clause, scope, (), known)
+        opened = _judge_clause(clause, scope, known)
+        if opened is None:
+            continue
+        conditions = conditions or _judge_conditions(rule, scope, known)
+        if conditions is None:
+            return best
+        outcome = _join(clause, opened, conditions)
         if outcome.status == AFFECTED:
             return outcome
-        if outcome.status == POSSIBLE and (best.status == SILENT or len(outcome.needs) < len(best.needs)):
+        if best.status == SILENT or len(outcome.needs) < len(best.needs):
             best = outcome
     if best.status == SILENT and rule.unverified:
         clause = CompiledClause(rule.unverified, None)
-        outcome = _decide_clause(
-            rule, clause, scope, ("between a release known bad and one known good, not checked",), known
-        )
-        if outcome.status != SILENT:
-            return outcome._replace(status=POSSIBLE)
+        opened = _judge_clause(clause, scope, known)
+        conditions = None if opened is None else _judge_conditions(rule, scope, known)
+        if opened is not None and conditions is not None:
+            needs, notes = opened
+            between = "between a release known bad and one known good, not checked"
+            return _join(clause, (needs, (between, *notes)), conditions)._replace(status=POSSIBLE)
     return best
 
 
-def _decide_clause(
-    rule: CompiledRule,
-    clause: CompiledClause,
-    scope: FactScope,
-    assumptions: tuple[str, ...],
-    known: dict[int, object],
-) -> Decision:
-    """Decide one alternative."""
+def _judge_clause(
+    clause: CompiledClause, scope: FactScope, known: dict[int, object]
+) -> tuple[frozenset[str], tuple[str, ...]] | None:
+    """Return what an alternative's own ranges and condition leave open, and its uncertain builds; None where it is silent."""
     needs: frozenset[str] = frozenset()
-    notes = list(assumptions)
+    notes: tuple[str, ...] = ()
     for name, bounds in clause.packages.items():
         verdict = scope.in_range(name, bounds)
         if verdict == "no":
-            return Decision(SILENT)
+            return None
         if verdict != "yes":
             needs |= {scope.package_need(name)}
             note = _uncertainty(name, verdict, scope)
-            if note:
-                notes.append(note)
-    for condition in (clause.when, rule.when):
-        if condition is not None:
-            value = evaluate(condition, scope, known)
-            if isinstance(value, Unknown):
-                needs |= value.needs
-            elif not value:
-                return Decision(SILENT)
-    open_exceptions: frozenset[str] = frozenset()  # asked about once the conditions hold
+            notes = (*notes, note) if note else notes
+    if clause.when is not None:
+        value = evaluate(clause.when, scope, known)
+        if isinstance(value, Unknown):
+            needs |= value.needs
+        elif not value:
+            return None
+    return needs, notes
+
+
+def _judge_conditions(rule: CompiledRule, scope: FactScope, known: dict[int, object]) -> _Conditions | None:
+    """Return what a rule's condition and exceptions leave open; None where one of them silences it."""
+    needs = open_exceptions = frozenset[str]()
+    notes: tuple[str, ...] = ()
+    if rule.when is not None:
+        value = evaluate(rule.when, scope, known)
+        if isinstance(value, Unknown):
+            needs = value.needs
+        elif not value:
+            return None
     if rule.unless is not None:
         value = evaluate(rule.unless, scope, known)
         if isinstance(value, Unknown):
             for part in disjuncts(rule.unless):
                 open_part = evaluate(part, scope, known)
                 if isinstance(open_part, Unknown) and _is_unstated(part, open_part, scope):
-                    notes.append(_opposite(part, scope))
-                elif isinstance(open_part, Unknown) and not needs:
+                    notes = (*notes, _opposite(part, scope))
+                elif isinstance(open_part, Unknown):
                     open_exceptions |= open_part.needs
         elif value:
-            return Decision(SILENT)
-    needs |= open_exceptions
+            return None
+    return _Conditions(needs, notes, open_exceptions)
+
+
+def _join(clause: CompiledClause, opened: tuple[frozenset[str], tuple[str, ...]], conditions: _Conditions) -> Decision:
+    """Return what an alternative comes to that neither its own ranges nor the rule's conditions silence."""
+    own_needs, own_notes = opened
+    needs = own_needs | conditions.needs or conditions.open_exceptions
     status = POSSIBLE if needs else AFFECTED
-    return Decision(status, tuple(sorted(needs)), tuple(notes), tuple(clause.packages), clause)
+    return Decision(status, tuple(sorted(needs)), (*own_notes, *conditions.notes), tuple(clause.packages), clause)
 
 
 def _is_unstated(exception: Code, value: Unknown, scope: FactScope) -> bool:

@@ -55,13 +55,16 @@ def match(
         stated = states_run(facts)
         frame = (role, relevant.implied, relevant.contradictory, relevant.served, stated)
         recall = None if memory is None else memory.open(frame, facts, subject.environment, rules, scope.opened)
+        known: dict[int, object] = {}
         decided = []
         for rule in relevant.rules:
             if not selects(rule.id) or (role not in engines if rule.phase == "rollout" else role == "teacher"):
                 continue
             try:
-                decides = partial(relevant.decide, rule, stated=stated)
-                found = decides(scope) if recall is None else recall.ask(rule.id, decides)
+                if recall is None:
+                    found = relevant.decide(rule, scope, known, stated=stated)
+                else:  # each answer with all that it rests on, so nothing is known of another
+                    found = recall.ask(rule.id, partial(relevant.decide_anew, rule, stated=stated))
             except RuleError as error:
                 skipped.append(
                     Skipped(Source(rule.id), f"the rule could not be evaluated: {error.message}", "please report this"),
@@ -138,31 +141,45 @@ class RelevantRules(NamedTuple):
         """Tell whether an engine runs the code of these packages, or is one of them and imports the others."""
         return self.served.issuperset(packages) or not self.engines.isdisjoint(packages)
 
-    def decide(self, rule: CompiledRule, scope: FactScope, *, stated: bool) -> RuleOutcome:
+    def _is_never_done(self, rule: CompiledRule, scope: FactScope) -> bool:
+        """Tell whether a rule is about what is not done here, whatever its conditions come to: they need not be decided.
+
+        An engine that serves has no backward; a build for the CPU allocates on no device, where the run is said to be for none.
+        """
+        if self.served and rule.phase in {"backward", "step"}:
+            return True
+        return (
+            rule.memory == "device"
+            and rule.effect == "memory"
+            and scope.value("runtime.torch_build") == "cpu"
+            and "hardware.memory_bytes" not in scope.facts
+        )
+
+    def decide_anew(self, rule: CompiledRule, scope: FactScope, *, stated: bool) -> RuleOutcome:
+        """Decide a rule as `decide` does, whatever was evaluated of others."""
+        return self.decide(rule, scope, {}, stated=stated)
+
+    def decide(self, rule: CompiledRule, scope: FactScope, known: dict[int, object], *, stated: bool) -> RuleOutcome:
         """Decide a rule for one role, of which a run is stated or not, and whether what is known is enough to speak of it.
+
+        What its conditions come to is kept in ``known``, as `evaluate` does: other rules of this database ask the same.
 
         Raises:
             RuleError: an expression of the rule does not fit the values.
         """
-        known: dict[int, object] = {}
+        if self._is_never_done(rule, scope):
+            return RuleOutcome()
         decision = decide(rule, scope, known)
         if decision.status == AFFECTED and rule.phase in WORK and rule.effect == "memory" and not stated:
             decision = decision._replace(status=POSSIBLE, needs=(FRAMEWORK,))
         if decision.status == SILENT or (not keeps_graph(scope) and _cannot_concern(rule, decision)):
             return RuleOutcome()
-        if self.served and (rule.phase in {"backward", "step"} or not self._runs_there(decision.packages)):
+        if self.served and not self._runs_there(decision.packages):
             return RuleOutcome()
         if self.served and any(need.startswith("training.") for need in decision.needs):
             return RuleOutcome()  # what only a training run has, and none is started
         if never_runs(decision.packages, scope):
             return RuleOutcome()  # about code that this program does not run
-        if (
-            rule.memory == "device"
-            and rule.effect == "memory"
-            and scope.value("runtime.torch_build") == "cpu"
-            and "hardware.memory_bytes" not in scope.facts
-        ):
-            return RuleOutcome()  # a build that allocates on no device, and none that the run is said to be for
         if any(need.startswith("estimate.") for need in decision.needs):
             return RuleOutcome()  # nobody can be asked: an estimate states it, or there is none
         unknown = [

@@ -22,7 +22,7 @@ SCORING = (
 )
 
 
-_NOT_MULTIPLIED = frozenset({"critic", "reward"})
+NOT_MULTIPLIED = frozenset({"critic", "reward"})
 
 
 class Batch(NamedTuple):
@@ -103,7 +103,7 @@ def read_batch(
         each, ranks_of_key = max(1, key // ranks), ranks
         words = f"{_key(facts, size)} {key:,} counts all ranks: {key:,} // {ranks}"
         n = _number(facts, "rollout.n") or 1
-        if fork and n > 1 and role not in _NOT_MULTIPLIED:
+        if fork and n > 1 and role not in NOT_MULTIPLIED:
             each, times = each * n, n
             words += f" × rollout.n {n}"
         words += f" = {each:,}"

@@ -160,9 +160,13 @@ def read_run(
         or source.flag("program.trains_with_expandable_segments", default=False),
         gathers_ahead=_gathers_ahead(source, versions),
         sequence_parallel=_splits_sequences(source, parallel),
+        # DeepSpeed's engine lets go of them in its step (runtime/engine.py)
+        clears_late=bool(source.get("program.clears_gradients_late")) and parallel.sharding != "zero",
         longest_first=source.flag("run.longest_first", default=False),
         outputs_kept=source.flag("run.outputs_kept", not loop_read, "" if loop_read or not trains else kept),
-        use_cache=source.flag("model.use_cache", False),
+        # where blocks are checkpointed by transformers itself, it makes none
+        use_cache=source.flag("model.use_cache", False)
+        and not source.flag("training.gradient_checkpointing", default=False),
         other_resident=source.integer("run.other_resident_bytes", 0),
         limit=source.integer("hardware.memory_bytes", 0) or None,
         unpadded=True if source.get("training.padding_free") and not source.get("training.packing") else _truth(packed),

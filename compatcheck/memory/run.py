@@ -229,6 +229,7 @@ class Run(NamedTuple):
     """Tensor-parallel ranks split norms and residual stream along the sequence, as Megatron and torchtitan do."""
     outputs_kept: bool
     use_cache: bool
+    """The model makes a cache of keys and values while it trains."""
     other_resident: int
     limit: int | None
     unpadded: bool | None
@@ -256,6 +257,8 @@ class Run(NamedTuple):
     """What it is told to do that no formula has, in the words of ``training.unpriced``."""
     known: frozenset[str]
     """Facts that somebody stated or that follow from what was stated."""
+    clears_late: bool = False
+    """Gradients of a step live until the forward pass of the next is through."""
     longest_first: bool = False
     """The longest sequence of the data is in the first micro batch of the run, and in no other."""
     first_batch: bool = False

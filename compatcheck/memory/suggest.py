@@ -9,7 +9,7 @@ from compatcheck.core.effects import CHANGES_TRAINING, MORE_HARDWARE, SAME_RESUL
 from compatcheck.core.facts import Fact, Facts
 from compatcheck.core.suggestions import SuggestedChange
 from compatcheck.memory.suggest_roles import propose as propose_for_roles
-from compatcheck.memory.suggest_roles import propose_for_critic, propose_for_server
+from compatcheck.memory.suggest_roles import propose_for_beside, propose_for_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -36,8 +36,9 @@ def candidates(roles: Mapping[str, Facts]) -> Iterator[SuggestedChange]:
         yield from propose_for_server(facts)
         return
     yield from propose_for_roles(facts)
-    if "critic" in roles and values.get("rollout.engine") is not None:
-        yield from propose_for_critic(roles["critic"])
+    if values.get("rollout.engine") is not None:
+        for role in ("critic", "reference", "reward"):
+            yield from propose_for_beside(role, roles[role]) if role in roles else ()
     if (steps := facts.get(_STEPS)) is not None and steps.origin == "derived" and steps.note != _NOTE:
         del values[_STEPS]
     for propose in _PROPOSALS:

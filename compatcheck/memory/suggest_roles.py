@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.effects import CHANGES_SERVICE, CHANGES_TRAINING, SAME_RESULT, SLOWER
 from compatcheck.core.suggestions import SuggestedChange
-from compatcheck.memory.batches import SCORING, UPDATE, read_batch
+from compatcheck.memory.batches import NOT_MULTIPLIED, SCORING, UPDATE, read_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -60,20 +60,22 @@ def propose_for_server(facts: Facts) -> Iterator[SuggestedChange]:
             yield SuggestedChange(f"requests of up to {length // part:,} tokens", changed, CHANGES_SERVICE)
 
 
-def propose_for_critic(facts: Facts) -> Iterator[SuggestedChange]:
-    """Yield the changes that the settings of a critic leave open."""
-    for one in _batch(facts, UPDATE, "training.global_batch_size"):
-        yield one._replace(words=f"critic: {one.words}", role="critic")
+def propose_for_beside(role: str, facts: Facts) -> Iterator[SuggestedChange]:
+    """Yield the changes that the settings of a model beside the actor leave open, which has a key of its own for its batch."""
+    for one in _batch(
+        facts, UPDATE, "training.global_batch_size" if role == "critic" else "rollout.global_batch_size", role
+    ):
+        yield one._replace(words=f"{role}: {one.words}", role=role)
 
 
-def _batch(facts: Facts, names: tuple[str, str, str], whole: str) -> Iterator[SuggestedChange]:
+def _batch(facts: Facts, names: tuple[str, str, str], whole: str, role: str = "actor") -> Iterator[SuggestedChange]:
     """Propose half the sequences of a device, and one (in verl's forks: one prompt's completions)."""
-    batch, key = read_batch(facts, names, whole), facts.get(names[0])
+    batch, key = read_batch(facts, names, whole, role), facts.get(names[0])
     if batch is None or batch.filled or key is None or not isinstance(key.value, int):
         return
     fork = "program.batches_count_prompts" in facts and bool(facts["program.batches_count_prompts"].value)
     n = facts.get("rollout.n")
-    unit = n.value if fork and n is not None and isinstance(n.value, int) else 1
+    unit = n.value if fork and role not in NOT_MULTIPLIED and n is not None and isinstance(n.value, int) else 1
     flag = facts.get(names[1])
     ranks = _ranks(facts) if (bool(flag.value) if flag is not None else fork) else 1
     name = batch.key or names[0].rpartition(".")[2]

@@ -115,6 +115,9 @@ class FactScope:
     def in_range(self, name: str, bounds: Any) -> Verdict:  # noqa: ANN401 (compiled bounds)
         """Judge a package against compiled bounds, ``"present"`` or ``"absent"``."""
         package = self.package(name)
+        if package is not None and package.version is not None and not isinstance(bounds, str):
+            held = self.rules.contains(bounds, package.version)
+            return "some" if held == "yes" and package.is_optional else held
         absent = self._absent(name, package)
         if isinstance(bounds, str) and package is not None and package.is_optional:
             return "some"
@@ -124,12 +127,8 @@ class FactScope:
             return "yes" if absent else "no" if package is not None else "unknown"
         if package is None or absent:
             return "no" if absent else "unknown"
-        verdict: Verdict
-        if package.version is not None:
-            verdict = self.rules.contains(bounds, package.version)
-        else:
-            judged = self.rules.judge(bounds, name, package.specifier or "")
-            verdict = "yes" if judged == "all" else "no" if judged == "none" else judged
+        judged = self.rules.judge(bounds, name, package.specifier or "")
+        verdict: Verdict = "yes" if judged == "all" else "no" if judged == "none" else judged
         if verdict == "yes" and package.is_optional:
             return "some"
         return verdict

@@ -97,25 +97,67 @@ def compile_database(
         body.write(data + b"\n")
         return [start, len(data)]
 
-    chunks: dict[str, dict[str, tuple[Bounds | None, list[object]]]] = {}
+    chunks: dict[str, _Chunk] = {}
     active = 0
     for rule in sorted(rules, key=lambda rule: rule.id):
-        record = [*_matching_part(rule), write([*_text_part(rule), (measured or {}).get(rule.id)])]
+        texts = write([*_text_part(rule), (measured or {}).get(rule.id)])
+        record = [*_matching_part(rule), " ".join(map(str, texts))]
         active += rule.status == "active"
         for key, bounds in _index(rule).items():
-            chunks.setdefault(key, {}).setdefault(str(bounds), (bounds, []))[1].append(record)
+            chunks.setdefault(key, _Chunk()).add(bounds, record)
     header = {
         "format": FORMAT,
         "date": date,
         "rules": active,
-        "packages": {
-            name: write([bounds for bounds, _ in parts.values()], *(records for _, records in parts.values()))
-            for name, parts in sorted(chunks.items())
-        },
+        "packages": {name: write(*chunk.lines()) for name, chunk in sorted(chunks.items())},
         "sections": {name: write(value) for name, value in sorted(sections.items())},
     }
     header["id"] = hashlib.sha256(body.getvalue()).hexdigest()[:12]
     return json.dumps(header, separators=(",", ":")).encode() + b"\n" + body.getvalue()
+
+
+class _Chunk:
+    """The rules about one package by range, and what several of them say alike."""
+
+    def __init__(self) -> None:
+        self._rules: dict[str, tuple[Bounds | None, list[list[Any]]]] = {}
+
+    def add(self, bounds: Bounds | None, record: list[Any]) -> None:
+        """File the matching part of a rule under a range."""
+        self._rules.setdefault(str(bounds), (bounds, []))[1].append(record)
+
+    def lines(self) -> Iterator[object]:
+        """Yield the ranges, the rules of each, and behind them what these refer to by its place, a range or an expression."""
+        places = {text: place for place, text in enumerate(self._rules)}
+        shared: list[object] = []
+
+        def refer(value: Any) -> int:  # noqa: ANN401 (bounds or code)
+            place = places.setdefault(str(value), len(places))
+            if place == len(self._rules) + len(shared):
+                shared.append(value)
+            return place
+
+        def split(code: Code | None) -> Code | int | None:
+            if code is None or code[0] not in {"and", "or"}:
+                return None if code is None else refer(code)
+            return [code[0], *map(split, code[1:])]
+
+        def ranges(packages: Mapping[str, Any]) -> dict[str, object]:
+            return {name: one if isinstance(one, str) else refer(one) for name, one in packages.items()}
+
+        yield [bounds for bounds, _ in self._rules.values()]
+        for _, records in self._rules.values():
+            yield [
+                [
+                    *record[:5],
+                    [[ranges(packages), split(when)] for packages, when in record[5]],
+                    ranges(record[6]),
+                    *map(split, record[7:9]),
+                    *record[9:],
+                ]
+                for record in records
+            ]
+        yield from shared
 
 
 def open_compiled(data: bytes, name: str) -> Database:

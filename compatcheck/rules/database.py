@@ -1,9 +1,10 @@
 """The compiled database: one file, indexed by package, of which only what a run needs is read.
 
 Layout: a first line of JSON (id, date, counts and offsets), then chunks of JSON. A chunk holds the matching part of all
-rules about one package: a line of ranges, and for each a line of the rules that say nothing of releases outside of it; texts
-stand apart and are read only for findings; tables, programs with their defaults, releases, pins and models are sections read by
-name. A rule about a package that is not there costs nothing, one about other releases of it next to nothing.
+rules about one package: a line of ranges, for each a line of the rules that say nothing of releases outside of it, and behind
+them the ranges and expressions that these name by the number of a line, so that what many rules ask is read, and decided, once.
+Texts stand apart and are read only for findings; tables, programs with their defaults, releases, pins and models are sections
+read by name. A rule about a package that is not there costs nothing, one about other releases of it next to nothing.
 """
 
 import json
@@ -16,7 +17,7 @@ from compatcheck.core.versions import Bounds, Membership, Verdict, contains, jud
 from compatcheck.rules.expression import Code
 from compatcheck.rules.release_bits import ReleaseBits
 
-FORMAT = 6
+FORMAT = 7
 INDEPENDENT = "*"
 """Index key of rules that depend on no package."""
 INACTIVE = "#inactive"
@@ -55,8 +56,8 @@ class CompiledRule(NamedTuple):
     phase: str
     debunks: tuple[str, ...]
     former_ids: tuple[str, ...]
-    text: tuple[int, int]
-    """Offset and length of the texts in the file the rule came from."""
+    text: str
+    """Offset and length, both in bytes, of the texts in the file the rule came from."""
     database: int = 0
     """Which database of a `RuleSet` it came from."""
 
@@ -114,10 +115,11 @@ class Database:
         """The file or directory it was opened from, as the person named it."""
         self._connect = connect
         self._sections: dict[str, Any] = {}
-        self._chunks: dict[str, list[tuple[Bounds | None, bytes]]] = {}
+        self._chunks: dict[str, tuple[list[Bounds | None], list[bytes], _Places]] = {}
+        self._shared: dict[bytes, Any] = {}
         self._rules: dict[tuple[str, int], tuple[CompiledRule, ...]] = {}
         self._by_id: dict[str, CompiledRule] = {}
-        self._texts: dict[tuple[int, ...], Texts] = {}
+        self._texts: dict[str, Texts] = {}
         try:
             with connect() as stream:
                 self._header = json.loads(stream.readline())
@@ -184,28 +186,29 @@ class Database:
         if name not in self._chunks:
             span = self.packages.get(name)
             head, *lines = [b"[]"] if span is None else self._read(span).split(b"\n")
-            self._chunks[name] = list(zip(json.loads(head), lines, strict=True))
+            ranges = json.loads(head)
+            self._chunks[name] = ranges, lines, _Places(ranges, lines, self._shared)
+        ranges, lines, places = self._chunks[name]
         found: list[CompiledRule] = []
-        for index, (bounds, line) in enumerate(self._chunks[name]):
+        for index, bounds in enumerate(ranges):
             if bounds is not None and excludes(name, bounds):
                 continue
             if (name, index) not in self._rules:
-                rules = self._rules[name, index] = tuple(map(_rule, json.loads(line)))
+                rules = self._rules[name, index] = tuple(map(_rule, places.read(lines[index])))
                 self._by_id.update((rule.id, rule) for rule in rules)
             found += self._rules[name, index]
         return sorted(found, key=lambda rule: rule.id)
 
     def texts(self, rule: CompiledRule) -> Texts:
         """Read what people read of a rule."""
-        span = tuple(rule.text)
-        if span not in self._texts:
-            record = json.loads(self._read(rule.text))
+        if rule.text not in self._texts:
+            record = json.loads(self._read(map(int, rule.text.split())))
             record[4] = tuple((packages, when) for packages, when in record[4])
             for index in (7, 8, 9, 11):
                 record[index] = tuple(record[index])
             record[_SIZES] = Sizes(*record[_SIZES])
-            self._texts[span] = Texts._make(record)
-        return self._texts[span]
+            self._texts[rule.text] = Texts._make(record)
+        return self._texts[rule.text]
 
     def section(self, name: str) -> Any:  # noqa: ANN401 (JSON)
         """Return a data section, ``tables/sdpa-support`` or ``releases/deepspeed``, or None when there is none."""
@@ -222,11 +225,32 @@ class Database:
 _SIZES = Texts._fields.index("sizes")
 
 
+class _Places(dict[str, Any]):
+    """What rules about a package name by the number of a line: its ranges, and what is read when it is first named."""
+
+    def __init__(self, ranges: list[Bounds | None], lines: list[bytes], shared: dict[bytes, Any]) -> None:
+        """Take a chunk, and what was read of any: the same line is the same object everywhere."""
+        super().__init__(zip(map(str, range(len(ranges))), ranges, strict=False))
+        self._lines = lines
+        self._shared = shared
+        self._decode = json.JSONDecoder(parse_int=self.__getitem__).decode
+
+    def __missing__(self, place: str) -> Any:  # noqa: ANN401 (bounds or code)
+        line = self._lines[int(place)]
+        if line not in self._shared:
+            self._shared[line] = json.loads(line.decode())
+        self[place] = found = self._shared[line]
+        return found
+
+    def read(self, line: bytes) -> list[list[Any]]:
+        """Read rules, in which every number is a place."""
+        return self._decode(line.decode())  # type: ignore[no-any-return]  # as it was written
+
+
 def _rule(record: list[Any]) -> CompiledRule:
-    record[5] = tuple(CompiledClause(packages, when) for packages, when in record[5])
-    for index in (13, 14, 15):
-        record[index] = tuple(record[index])
-    return CompiledRule._make((*record, 0))
+    record[5] = tuple([CompiledClause(packages, when) for packages, when in record[5]])
+    record[13:15] = map(tuple, record[13:15])
+    return CompiledRule(*record)
 
 
 class RuleSet:

@@ -8,9 +8,11 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from compatcheck.collectors.requirements import git_revision
 from compatcheck.core import process
 from compatcheck.services import pip_audit, pip_index
 from tests.cli.run_cli import Ran, run
@@ -320,7 +322,17 @@ def test_what_only_a_policy_of_the_checkout_names_elsewhere_is_not_changed(
     assert outside.read_text() != REQUIREMENTS
 
 
-def test_a_repository_that_fetches_runs_nothing(trap: Trap) -> None:
+def test_a_repository_that_fetches_runs_nothing(trap: Trap, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a git before 2.45, too, which does not know ``GIT_NO_LAZY_FETCH``."""
+    asked = []
+
+    def run_older(command: tuple[str, ...], *, environ: dict[str, str], **more: Any) -> process.Completed:
+        asked.append(command)
+        kept = {name: value for name, value in environ.items() if name not in {"GIT_NO_LAZY_FETCH", *lifted}}
+        return process.run(command, environ=kept, **more)
+
+    lifted: set[str] = set()
+    monkeypatch.setattr(git_revision, "run", run_older)
     git = ("/usr/bin/git", "-c", "user.name=x", "-c", "user.email=x@x")
     if not os.path.exists(git[0]):
         pytest.skip("there is no git")
@@ -346,3 +358,7 @@ def test_a_repository_that_fetches_runs_nothing(trap: Trap) -> None:
     for of_the_index in (":requirements.txt", ":0:requirements.txt", ":./requirements.txt"):
         ran = run("diff", of_the_index, "requirements.txt", "--no-policy")
         assert (ran.code, trap.ran()) == (4, []), describe(ran)
+    assert asked
+    lifted.add("GIT_ALLOW_PROTOCOL")  # the trap would spring: what holds is this variable
+    run("diff", "HEAD:requirements.txt", "requirements.txt", "--no-policy")
+    assert "uploadpack" in trap.ran()

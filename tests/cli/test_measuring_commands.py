@@ -190,7 +190,7 @@ class Unchanging:
     def _measure(self, version: str, task: Task) -> Measurement:
         return Measurement(
             probe=task.probe.name,
-            probe_hash=task.probe.hash,
+            probe_hash=task.hash,
             backend=task.backend,
             accounting=task.accounting,
             parameters=task.parameters,

@@ -30,7 +30,7 @@ def measured(monkeypatch):
                 task,
                 Measurement(
                     probe=task.probe.name,
-                    probe_hash=task.probe.hash,
+                    probe_hash=task.hash,
                     backend=task.backend,
                     accounting=task.accounting,
                     parameters=dict(task.parameters),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from compatcheck.core.redaction import redact
 from tests.cli.run_cli import run
 from tests.cli.test_fix_command import FACTS, PAIR, REQUIREMENTS
 
@@ -203,3 +204,43 @@ def test_a_program_is_named_without_credentials(
         ran = run("check", path, "--no-policy", "--format", form)
         assert name in ran.out + ran.err
         assert "SECRETWORD" not in ran.out + ran.err
+
+
+BARE = "u:SECRETWORD@host.example/x"
+HINTED = {
+    "model.sh": f"deepspeed own.py --model_name_or_path {URL} {OPTIONS}\n",
+    "alone.sh": f"deepspeed train.py --model_name_or_path {URL}\n",
+    "bare.sh": f"torchrun own.py --model {BARE} {OPTIONS}\n",
+    "config.sh": f"accelerate launch --config_file {URL}/a.yaml {URL}/own.py --base_model {URL} {OPTIONS}\n",
+    "source.sh": f"source {URL}/x.sh\ntorchrun own.py --pretrain {URL} {OPTIONS}\n",
+    "Dockerfile": f"FROM {BARE}\nCOPY --from={BARE} a b\nRUN pip install deepspeed==0.16.4\n",
+    "compose.yml": f"services:\n  a:\n    image: {BARE}\n    command: torchrun own.py --model {BARE} {OPTIONS}\n",
+    "requirements-a.txt": f"-r {URL}/r.txt\n-c {BARE}/c.txt\ntorch @ {URL}/torch.whl\n--find-links {BARE}\nx @ {BARE}\n",
+    "environment.yml": f"channels: ['{URL}']\ndependencies:\n - '{URL}::torch=2.6'\n - pip: ['-r {URL}', 'x @ {BARE}']\n",
+    "pyproject.toml": f'[project]\nname="x"\nversion="1"\ndependencies=["x @ {BARE}"]\n[tool.uv]\nindex-url="{URL}"\n',
+    "train.yaml": f"model_name_or_path: {BARE}\nper_device_train_batch_size: 1\noutput_dir: o\ndeepspeed: {URL}/ds.json\n",
+}
+
+
+@pytest.mark.parametrize("name", HINTED)
+def test_hints_hide_credentials_in_every_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    (tmp_path / "requirements.txt").write_text("torch==2.6.0\n")
+    (tmp_path / name).write_text(HINTED[name])
+    monkeypatch.chdir(tmp_path)
+    asked = [("check", form) for form in ("text", "json", "sarif", "junit", "markdown", "github", "html")]
+    asked += [("facts", form) for form in ("text", "json", "yaml")] + [("estimate", "json")]
+    for command, form in asked:
+        ran = run(command, ".", "--no-policy", "--format", form)
+        assert (form, "SECRETWORD" in ran.out + ran.err) == (form, False)
+        assert ran.code != 70
+    ran = run("bulk", ".")
+    assert "SECRETWORD" not in ran.out + ran.err
+    run("check", ".", "--no-policy", "--output", "json:report.json")
+    assert "SECRETWORD" not in Path("report.json").read_text()
+
+
+def test_rules_and_their_translations_hold_nothing_that_is_taken_for_a_credential() -> None:
+    root = Path(__file__).parents[2]
+    for path in (*root.glob("rules/**/*.yaml"), *root.glob("compatcheck/locale/**/*.po")):
+        text = path.read_text(encoding="utf-8")
+        assert redact(text) == text

@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 from packaging.version import Version
 
+from benchmarks.backtest_score import count_days, read_held_out, score, score_held_out
 from compatcheck.lab.matrix import choose_rows
 from compatcheck.lab.measurement_files import read_measurements
 from compatcheck.lab.probes.probe import find_probe
@@ -109,7 +110,7 @@ def test_every_number_of_the_third_round_was_measured_on_both_sides_in_one_run()
     values: dict[tuple[str, ...], set[str]] = {}
     for package in PACKAGES:
         for one in read_measurements(str(ROOT / "fixtures" / "measurements" / "configured_run" / f"{package}.jsonl")):
-            assert one.probe_hash == probe.hash
+            assert one.probe_hash == probe.hash_for(one.parameters)
             assert dict(one.parameters) in [probe.complete(row) for row in choose_rows(probe, package, {})]
             for metric in probe.compared:
                 if (value := one.metric(metric)) is not None:
@@ -162,7 +163,7 @@ def test_the_numbers_of_the_second_look_are_both_sides_of_one_run() -> None:
         runs: dict[tuple[str, ...], dict[str, set[str]]] = {}
         measured = ROOT / "fixtures" / "backtest" / "sixth-round" / f"{package}.jsonl"
         for one in read_measurements(str(measured)) if found else ():
-            assert one.probe_hash == find_probe("configured_run").hash
+            assert one.probe_hash == find_probe("configured_run").hash_for(one.parameters)
             for metric in find_probe("configured_run").compared:
                 if (value := one.metric(metric)) is not None and Version(one.versions[package]) <= Version(release):
                     run = runs.setdefault((metric, *sorted(map(str, one.parameters.items()))), {})
@@ -176,3 +177,46 @@ def test_the_numbers_of_the_second_look_are_both_sides_of_one_run() -> None:
             ), (release, before, after)
             seen += 1
     assert seen >= 15
+
+
+def test_the_three_numbers_are_those_of_the_count() -> None:
+    known, held = score(), score_held_out()
+    head = PAGE.partition("\n## ")[0]
+    for seen, count in (
+        (known["seen"], known["known"]),
+        (known["by settings fixed before"], known["known"]),
+        (held["seen"], held["held out"]),
+    ):
+        assert f"| {seen} of {count} ({100 * seen / count:.0f} %)" in head
+    assert f"{held['seen']} of the {held['without a GPU']} that need no GPU" in head
+
+
+def test_the_second_list_is_counted_and_every_miss_explained() -> None:
+    section = LATER.partition("## A second list")[2].partition("\n## ")[0]
+    held = score_held_out()
+    assert f"release to the next | {held['gathered']} |" in section
+    assert f"first list, too | {held['listed']} |" in section
+    assert f"[{held['estimate']:.0f} be expected]" in section
+    assert f"It is {held['seen after']} of {held['held out']} (" in section
+    rows = {line.split(" | ")[0].removeprefix("| "): line for line in section.splitlines() if line.startswith("| ")}
+    for one in read_held_out():
+        row = rows[f"{one['what']} ({one['package']} {one['release']})"]
+        assert ("**yes**" in row) == (one.get("seen") == "fixed")
+        if "days later" in row:
+            assert f"[{count_days(one)} days later]({one['report']})" in row
+
+
+def test_the_numbers_of_the_second_list_are_both_sides_of_one_run() -> None:
+    section = LATER.partition("## A second list")[2].partition("\n## ")[0]
+    values: dict[tuple[str, ...], set[str]] = {}
+    for name in ("trl", "transformers"):
+        for one in read_measurements(str(ROOT / "fixtures" / "backtest" / "held-out" / f"{name}.jsonl")):
+            assert one.probe_hash == find_probe("configured_run").hash_for(one.parameters)
+            for metric in find_probe("configured_run").compared:
+                if (value := one.metric(metric)) is not None:
+                    key = (metric, *sorted(map(str, one.parameters.items())))
+                    values.setdefault(key, set()).add(f"{value / 1e6:.2f}")
+    pairs = re.findall(r"(\d+\.\d\d) (?:→|and) (\d+\.\d\d) MB", section)
+    assert len(pairs) >= 5
+    for pair in pairs:
+        assert any({*pair} <= found for found in values.values()), pair

@@ -68,13 +68,32 @@ def test_types_without_grouped_queries_cache_every_head():
 
 def test_the_hash_covers_what_probes_share(tmp_path):
     probe = find_probe("masks")
-    before = probe.hash
+    before = probe.hash_for({})
     for name in ("masks.py", "_tiny_models.py"):
         shutil.copy(probe.path.replace("masks.py", name), tmp_path)
     copy = type(probe)("masks", probe.module, str(tmp_path / "masks.py"))
-    assert copy.hash == before
+    assert copy.hash_for({}) == before
     (tmp_path / "_tiny_models.py").write_text("# another text\n")
-    assert type(probe)("masks", probe.module, str(tmp_path / "masks.py")).hash != before
+    assert type(probe)("masks", probe.module, str(tmp_path / "masks.py")).hash_for({}) != before
+
+
+@pytest.mark.versions
+@pytest.mark.parametrize("release", ["5.14.1", "5.24.0"])
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("whole_run", {"trainer": "fsdp1"}),
+        ("whole_run", {"trainer": "fsdp2"}),
+        ("configured_run", {"trainer": "accelerate", "options": "fsdp.fsdp_version:2"}),
+    ],
+)
+def test_every_rank_loads_a_model_inside_the_group(overlays, release, name, settings):
+    """From 5.15 on only the first rank of a group writes what it saves."""
+    interpreter = overlays.open([f"transformers=={release}", "accelerate==1.15.0"])
+    kept = []
+    task = make_task(find_probe(name), {**settings, "world_size": 2}, "cpu")
+    run_tasks([task], interpreter, keep=lambda _, one: kept.append(one))
+    assert task.probe.judge(kept[0])[0] == "good", kept[0].reason
 
 
 @pytest.mark.parametrize("name", PROBES)

@@ -59,6 +59,7 @@ def measure(probe: Any, request: dict[str, Any], backend: str, witness: str) -> 
             rank=0,
             world_size=1,
             folder=os.path.dirname(request["probe"]),
+            shares=getattr(probe, "SHARES", ()),
         )
 
         def run() -> None:

@@ -33,7 +33,7 @@ def test_the_run_of_the_probe_is_one_the_rule_is_about(rule, rules: RuleSet) -> 
     assert isinstance(trial, Trial)
     measurement = Measurement(
         probe=trial.probe.name,
-        probe_hash=trial.probe.hash,
+        probe_hash=trial.probe.hash_for(trial.parameters),
         backend="cuda",
         accounting="cuda",
         parameters=trial.parameters,

@@ -67,9 +67,15 @@ def check_records(
 def _with_bare(environment: Environment, names: Iterable[str], folders: Iterable[str], files: Files) -> Environment:
     """Add the packages that have a directory and no metadata: their releases are not known."""
     packages, skipped = dict(environment.packages), list(environment.skipped)
+    there = [
+        (folder, _list(folder, files)) for folder in folders
+    ]  # once: rules may be about thousands of absent packages
     for name in names:
-        for folder in folders if name not in packages else ():
-            path = os.path.join(folder, name.replace("-", "_"))
+        module = name.replace("-", "_")
+        for folder in (
+            [folder for folder, names_there in there if module in names_there] if name not in packages else ()
+        ):
+            path = os.path.join(folder, module)
             if files.is_file(os.path.join(path, "__init__.py")):
                 packages[name] = Package(name, None, Source(path), specifier="")
                 skipped.append(
@@ -77,6 +83,13 @@ def _with_bare(environment: Environment, names: Iterable[str], folders: Iterable
                 )
                 break
     return environment._replace(packages=packages, skipped=tuple(skipped))
+
+
+def _list(folder: str, files: Files) -> frozenset[str]:
+    try:
+        return frozenset(files.list_names(folder))
+    except OSError:
+        return frozenset()  # said already, while the directories were read
 
 
 _REINSTALL = "reinstall it with pip"

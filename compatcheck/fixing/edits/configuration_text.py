@@ -46,7 +46,8 @@ def change_value(path: str, text: str, key: str, value: Value, line: int | None 
     if place is None or text[place.start + skip : place.start + skip + 1] in {"{", "[", "&", "*", "|", ">"}:
         return None
     start, end = place.start + skip, place.end + skip
-    return TextEdit(path, start, end, _write(value, path, text[start:end]))
+    space = " " if text[:start].endswith(":") else ""  # a key with nothing behind it
+    return TextEdit(path, start, end, space + _write(value, path, text[start:end]))
 
 
 def add_value(path: str, text: str, key: str, value: Value) -> TextEdit | None:
@@ -208,7 +209,10 @@ def describe_edit(text: str, edit: TextEdit) -> str:
         before = None if edit.start == edit.end else re.search(r"[\w.+@/-]+(?:=|[ \t]+)$", text[: edit.start])
         return (("" if before is None else before[0]) + edit.new).strip()
     after = apply_edits({edit.path: text}, [edit])[edit.path].removeprefix(_MARK)
-    known, start = _locate(edit.path, text.removeprefix(_MARK)), edit.start - text.startswith(_MARK)
+    known, start = (
+        _locate(edit.path, text.removeprefix(_MARK)),
+        edit.start - text.startswith(_MARK) + edit.new.startswith(" "),
+    )
     found = {key: place for key, place in _locate(edit.path, after).items() if key not in known or place.start == start}
     key = max(found, key=len, default="")
     return f"{key}: {after[found[key].start : found[key].end].strip()}" if key else edit.new.strip()

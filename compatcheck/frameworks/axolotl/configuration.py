@@ -146,12 +146,16 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
         if str(data.get("rl") or "").lower() not in loops:
             del table[key]
     stated = _decide(data, table, skipped, source)
-    for key, value in leaves.items():
-        if key in table and (value is None or value == ""):
-            table[key] = (Key("training.framework", state_nothing),)  # a key without a value is a key left out
-    translation = translate(iter(leaves.items()), table, irrelevant=_is_plain, source=source, names=sorted(NAMES))
+    # a key without a value is a key left out, which may be given one
+    empty = {
+        key: (Key("training.framework", state_nothing),)
+        for key, value in leaves.items()
+        if value is None or value == ""
+    }
+    told = table | {key: meaning for key, meaning in empty.items() if key in table}
+    translation = translate(iter(leaves.items()), told, irrelevant=_is_plain, source=source, names=sorted(NAMES))
     translation = translation._replace(
-        statements=(*translation.statements, *stated), skipped=(*translation.skipped, *skipped)
+        statements=(*translation.statements, *stated), skipped=(*translation.skipped, *skipped), table=table
     )
     named = tuple((kind, name, key) for key, kind, name in references)
     return Reading((make_document(READER, source, translation, named), *documents))

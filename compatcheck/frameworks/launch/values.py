@@ -40,7 +40,7 @@ def read_scalar(text: str) -> object:
         return lowered == "true"
     if re.fullmatch(r"[+-]?\d+", lowered) and len(text) < MAX_DIGITS:
         return int(lowered)
-    if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", lowered):
+    if re.fullmatch(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", lowered):
         return float(lowered)
     return text
 

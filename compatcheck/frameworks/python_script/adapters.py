@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from compatcheck.core.python_tree import nodes_of
 from compatcheck.frameworks.python_script.nodes import dotted_name, targets_of
 from compatcheck.frameworks.python_script.objects import ADAPTER_CONFIGS, given_to
 
@@ -105,12 +106,10 @@ def find_configs(node: ast.expr | None, scope: Scope, objects: Objects, depth: i
         case ast.Subscript(value=mapping, slice=ast.Constant(value=key)):
             chosen = [(script.entries(mapping, scope) or {}).get(str(key))]
         case ast.Attribute():
-            places = ((*targets_of(one), inner) for one, inner, _ in script.visited)
-            held = [
-                (value, inner) for targets, value, inner in places if dotted_name(node) in map(dotted_name, targets)
-            ]
+            held = script.held.get(dotted_name(node), ())
             if len(held) == 1:
-                chosen, scope = [held[0][0]], held[0][1]
+                value, scope = held[0]
+                chosen = [value]
         case ast.Call():
             name = objects.last_name(node)
             function = objects.functions.get(name) if isinstance(node.func, ast.Name) else None
@@ -118,7 +117,7 @@ def find_configs(node: ast.expr | None, scope: Scope, objects: Objects, depth: i
                 return (node,)
             if function is not None and function in script.scopes:
                 scope = script.scopes[function]
-                chosen = [one.value for one in ast.walk(function) if isinstance(one, ast.Return)] or [None]
+                chosen = [one.value for one in nodes_of(function) if isinstance(one, ast.Return)] or [None]
     found: tuple[ast.Call, ...] = ()
     for value in chosen:
         inner = None if value is None or depth > _MOST_STEPS else find_configs(value, scope, objects, depth + 1)

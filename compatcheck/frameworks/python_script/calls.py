@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import re
 from functools import cached_property, lru_cache
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import InputError
@@ -92,6 +91,7 @@ _DTYPES = {
     "bfloat16", "float16", "float32", "float64", "half", "int8", "float8_e4m3fn",
 }  # fmt: skip
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_BRANCHING = (ast.If, ast.IfExp, ast.While)
 Visited = ast.Call | ast.Assign | ast.AnnAssign | ast.AugAssign | ast.For | ast.Expr
 
 
@@ -194,28 +194,43 @@ def _branches_of(node: ast.AST, scope: Scope, decide: Callable[[ast.expr, Scope]
 def _collect(node: ast.AST, scope: Scope, decide: Callable[[ast.expr, Scope], bool | None]) -> None:
     """Note the assignments of one scope, those in its branches too, without entering inner scopes."""
     for child in _branches_of(node, scope, decide):
-        if isinstance(child, ast.Assign):
-            for target in child.targets:
-                _bind(target, child.value if len(child.targets) == 1 else None, scope)
-        elif isinstance(child, ast.AnnAssign) and child.value is not None:
-            _bind(child.target, child.value, scope)
-        elif isinstance(child, ast.AugAssign):
-            _bind(child.target, None, scope)
-            _bind(child.target, None, scope)
-        elif isinstance(child, ast.For | ast.AsyncFor | ast.comprehension):
-            _bind(child.target, None, scope)
-        elif isinstance(child, ast.withitem) and child.optional_vars is not None:
-            _bind(child.optional_vars, None, scope)
-        elif isinstance(child, ast.NamedExpr):
-            _bind(child.target, None, scope)
-        elif isinstance(child, ast.Global | ast.Nonlocal):
-            for name in child.names:
-                scope.assign(name, None)
-        if isinstance(child, _SCOPES):
-            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                scope.assign(child.name, None)
-        else:
+        if type(child) in _BINDING:
+            _note(child, scope)
+        if not isinstance(child, _SCOPES):
             _collect(child, scope, decide)
+
+
+_BINDING = frozenset({
+    ast.Assign, ast.AnnAssign, ast.AugAssign, ast.For, ast.AsyncFor, ast.comprehension, ast.withitem, ast.NamedExpr, ast.Global,
+    ast.Nonlocal, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef,
+})  # fmt: skip
+"""What gives names a value."""
+
+
+def _note(node: ast.AST, scope: Scope) -> None:
+    """Note what one of `_BINDING` assigns; None stands for a value that nobody can tell."""
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            for target in targets:
+                _bind(target, value if len(targets) == 1 else None, scope)
+        case ast.AnnAssign(target=target, value=ast.expr() as value):
+            _bind(target, value, scope)
+        case (
+            ast.AugAssign(target=target)
+            | ast.For(target=target)
+            | ast.AsyncFor(target=target)
+            | ast.comprehension(target=target)
+            | ast.NamedExpr(target=target)
+            | ast.withitem(optional_vars=ast.expr() as target)
+        ):
+            _bind(target, None, scope)
+            if isinstance(node, ast.AugAssign):  # assigned twice
+                _bind(target, None, scope)
+        case ast.Global(names=names) | ast.Nonlocal(names=names):
+            for name in names:
+                scope.assign(name, None)
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            scope.assign(name, None)
 
 
 _MUTATORS = {"append", "clear", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"}
@@ -450,6 +465,17 @@ class Script:
         found = (self._call(node, scope, test) for node, scope, test in self.visited if isinstance(node, ast.Call))
         return tuple(sorted(found, key=lambda call: call.line))
 
+    @cached_property
+    def held(self) -> Mapping[str, list[tuple[ast.expr | None, Scope]]]:
+        """What each attribute is assigned, and in which scopes, by its dotted name: ``self.peft_config``."""
+        found: dict[str, list[tuple[ast.expr | None, Scope]]] = {}
+        for node, scope, _ in self.visited:
+            targets, value = targets_of(node)
+            for target in targets:
+                if isinstance(target, ast.Attribute):
+                    found.setdefault(dotted_name(target), []).append((value, scope))
+        return found
+
     def assignments(self) -> Iterator[Assignment]:
         """Yield what attributes are assigned: ``model.config.use_cache = False``."""
         kept = {
@@ -496,7 +522,7 @@ class Script:
         inner = scope
         if isinstance(node, _SCOPES):
             inner = self.scopes[node] = _inner_scope(node, scope, self._decide_by_options, self.given.get(node, {}))
-        if isinstance(node, ast.If | ast.IfExp | ast.While):
+        if isinstance(node, _BRANCHING):
             yield from self._branches(node, inner, condition, depth)
             return
         if isinstance(node, ast.ExceptHandler | ast.match_case):
@@ -513,10 +539,14 @@ class Script:
         truth = self._decide(node.test, scope)
         taken = [node.body] if isinstance(node, ast.IfExp) else node.body
         other = [node.orelse] if isinstance(node, ast.IfExp) else node.orelse
+        if truth is not None:
+            for child in taken if truth else other:
+                yield from self._visit(child, scope, condition, depth + 1)
+            return
         words = words_of(node.test)
-        for branch, runs, test in ((taken, truth is not False, words), (other, truth is not True, f"not {words}")):
-            for child in branch if runs else ():
-                yield from self._visit(child, scope, condition if truth is not None else test, depth + 1)
+        for branch, test in ((taken, words), (other, f"not {words}")):
+            for child in branch:
+                yield from self._visit(child, scope, test, depth + 1)
 
     def _decide_by_options(self, test: ast.expr, scope: Scope) -> bool | None:
         """Decide a branch that asks the script's own options, by them and by what stands before it."""
@@ -626,7 +656,7 @@ class Script:
         found: set[str] = set()
         nodes: list[ast.expr] = [node]
         for _ in range(_NESTED_NAMES):
-            walked = [one for outer in nodes for one in islice(ast.walk(outer), max(self._left_named, 0))]
+            walked = [one for outer in nodes for one in (outer, *nodes_of(outer))[: max(self._left_named, 0)]]
             self._left_named -= len(walked)
             new = {one.id for one in walked if isinstance(one, ast.Name)} - found
             found |= new

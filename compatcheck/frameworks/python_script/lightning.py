@@ -13,7 +13,7 @@ from compatcheck.frameworks.python_script.nodes import dotted_name
 from compatcheck.frameworks.translation import translate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from compatcheck.core.source import Source
     from compatcheck.frameworks.launch.values import Argument
@@ -43,6 +43,8 @@ _OF_DEEPSPEED = {
     "contiguous_gradients": "training.contiguous_gradients",
 }
 _OF_ACCELERATE = ("program.uses_accelerate", "program.fsdp_by_accelerate", "program.converts_outputs")
+_BY_HAND = frozenset({"automatic_optimization", "manual_backward"})
+"""What a module that takes its steps itself mentions."""
 _SWITCHES = frozenset({"offload_optimizer", "offload_parameters"})
 
 
@@ -108,8 +110,13 @@ class Lightning:
             self.several = self.made is not None
             self.made = call
 
-    def tell(self, source: Source) -> Document | None:
-        """Return what they say together; None where no Fabric and no Trainer is made."""
+    def tell(self, source: Source, names: Collection[str] = ()) -> Document | None:
+        """Return what they say together; None where no Fabric and no Trainer is made.
+
+        Args:
+            source: the script.
+            names: what it mentions.
+        """
         call = self.made
         if call is None:
             return None
@@ -124,6 +131,10 @@ class Lightning:
         own += [Statement(fact, call.name, value=False) for fact in _OF_ACCELERATE]
         if call.name == "Fabric":  # its modules return float32 (fabric/wrappers.py _FabricModule.forward)
             own.append(Statement("program.casts_logits", call.name, value=True))
+        elif _BY_HAND.isdisjoint(
+            names
+        ):  # pytorch/loops/optimization/automatic.py Closure.closure(): step, zero_grad, backward
+            own.append(Statement("program.clears_gradients_late", call.name, value=True))
         given.setdefault("precision", Given(None, call.line))
         if given.get("strategy", Given(None, 0)).value in TABLE.words["stage"]:
             given["precision_of_deepspeed"] = given.pop("precision")

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.architectures.adapters import ALL_ATTENTION, ALL_MLP, OF_TOWER
 from compatcheck.core.document import Document, Gap, Statement, Unresolved
+from compatcheck.core.python_tree import nodes_of
 from compatcheck.core.setting_names import is_elsewhere
+from compatcheck.core.units import DTYPE_BYTES
 from compatcheck.frameworks.conversions import ByWords
 from compatcheck.frameworks.keys import MODEL_FIELDS, Expression, Key, Table
 from compatcheck.frameworks.python_script.adapters import OF_OPTIONS, find_configs, find_options, find_used
@@ -421,8 +423,12 @@ def _take_four_bits(call: Call, given: Given, found: Findings) -> None:
         found.take("load_in_4bit", given, call)
 
 
+PREPARES = frozenset({"prepare_model_for_kbit_training", "prepare_model_for_int8_training"})
+"""peft's function that readies a quantised base; the second name is that of releases before 0.4.0, kept up to 0.9.0."""
+
+
 def _take_checkpointing(call: Call, found: Findings) -> None:
-    if call.name == "prepare_model_for_kbit_training":
+    if call.name in PREPARES:
         given = call.keywords.get("use_gradient_checkpointing", Given(True, call.line))
     else:
         given = Given(True, call.line)
@@ -461,6 +467,7 @@ def _take_trainer(call: Call, found: Findings) -> None:
     if arguments is not None and arguments.why is not None:
         found.given = arguments
     _take_parts(call, found)
+    _take_reference(call, found)
     metrics = call.keywords.get("compute_metrics")
     if metrics is not None:
         there = metrics.why is not None or metrics.value is not None
@@ -469,6 +476,21 @@ def _take_trainer(call: Call, found: Findings) -> None:
     if model is not None and model.why is None and isinstance(model.value, str):
         found.models.setdefault(model.value, model)
         found.by_trainer = call.name in TRL_TRAINERS
+
+
+def _take_reference(call: Call, found: Findings) -> None:
+    """Take the dtype of a reference model that a Trainer is handed: it was loaded before, as its own call says."""
+    given = call.keywords.get("ref_model")
+    if given is None or (given.why is None and given.value is None):
+        return
+    made = _find(call.written.get("ref_model"), call)
+    words = found.objects.script.keywords(made, call.scope) if isinstance(made, ast.Call) else {}
+    asked = next((words[key] for key in ("dtype", "torch_dtype") if key in words), None)
+    dtype = None if asked is None else found.objects.script.read(asked, call.scope)
+    if dtype is not None and dtype.why is None and dtype.value in DTYPE_BYTES:
+        found.state("training.reference_load_dtype", "ref_model", dtype.value, call)
+    else:
+        found.open(call, frozenset({"training.reference_load_dtype"}), "hands the Trainer a reference model of its own")
 
 
 def _name_of_spread(node: ast.expr) -> str:
@@ -575,7 +597,7 @@ def _take_model(call: Call, found: Findings) -> None:
     if call.owner.rpartition(".")[2] == "AutoConfig":
         for key in call.keywords.keys() & _FIELDS:
             found.take(key, call.keywords[key], call)
-    if not is_whole_model(call.owner) or _is_teacher(call, found.objects.script.tree):
+    if not is_whole_model(call.owner) or _is_teacher(call, nodes_of(found.objects.script.tree)):
         return
     if "LigerKernel" in call.owner:
         found.open(call, KERNELS, "loads a model whose loss and layers are Liger's where it knows the type")
@@ -604,11 +626,11 @@ def _take_model(call: Call, found: Findings) -> None:
     found.made.models.append(call)
 
 
-def _is_teacher(call: Call, tree: ast.AST) -> bool:
+def _is_teacher(call: Call, nodes: Iterable[ast.AST]) -> bool:
     """Tell whether a model is loaded into a name that is handed on as ``teacher_model`` alone: it is not the one that trains."""
     handed: dict[str, set[str | None]] = {}
     names = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.keyword) and isinstance(node.value, ast.Name):
             handed.setdefault(node.value.id, set()).add(node.arg)
         elif isinstance(node, ast.Assign) and node.value is call.node:
@@ -932,7 +954,7 @@ TAKERS: dict[str, Callable[[Call, Findings], None]] = {
     "from_pretrained": _take_model,
     "get_peft_model": _take_wrapped,
     "gradient_checkpointing_enable": _take_checkpointing,
-    "prepare_model_for_kbit_training": _take_checkpointing,
+    **dict.fromkeys(PREPARES, _take_checkpointing),
     **dict.fromkeys(("FullyShardedDataParallel", "FSDP", "fully_shard"), _take_fsdp),
     **dict.fromkeys(("DistributedDataParallel", "DDP"), _take_ddp),
     **dict.fromkeys(_QUANTISING, _take_quantised_layers),

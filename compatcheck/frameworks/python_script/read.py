@@ -42,6 +42,7 @@ from compatcheck.frameworks.python_script.constants import with_constants
 from compatcheck.frameworks.python_script.handed_on import HandedOn, find_handed_on, parse_started
 from compatcheck.frameworks.python_script.meanings import (
     ARGUMENTS,
+    PREPARES,
     TAKERS,
     TRAINERS,
     TRL_CONFIGS,
@@ -467,7 +468,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
     is_trainer = bool(found.trainers) or found.has_arguments
     if not is_trainer or (from_command and not (launched and of_trl)):
         reader = "script"
-    by_lightning = found.lightning.tell(found.source)
+    by_lightning = found.lightning.tell(found.source, script.names)
     references = [(kind, name, key) for kind, name, key in main.references if kind != "deepspeed"]
     statements = [entry for entry in main.statements if not (of_trl and entry.fact == "training.trainer")]
     statements += _tell_trainer(found, trainers)
@@ -559,7 +560,7 @@ def _gives_gradients(script: Script) -> bool:
     lines: dict[str, int] = {}
     for call in script.calls():
         lines.setdefault(call.name, call.line)
-    return "prepare_model_for_kbit_training" in lines or (
+    return not PREPARES.isdisjoint(lines) or (
         "gradient_checkpointing_enable" in lines
         and lines["gradient_checkpointing_enable"] < lines.get("get_peft_model", 0)
     )

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-UNMEASURED = frozenset({"CHOICES", "SIZES", "VARIED", "counted", "further_facts", "on_a_gpu"})
-"""Names of a probe's file that no single measurement depends on: what may be asked for, what else is known of the run, and how it
-is counted, which each measurement says."""
+UNMEASURED = frozenset({"CHOICES", "SIZES", "VARIED", "counted", "further_facts", "on_a_gpu", "shares"})
+"""Names of a probe's file that no single measurement depends on: what may be asked for, what else is known of the run, how it is
+counted, which each measurement says, and which files a run gets, whose code is what is hashed."""
 _DIGITS = 12
 
 

@@ -35,7 +35,8 @@ class ProbeModule(Protocol):
     (300 characters at least). ``tests/probes/test_catalog.py`` holds every probe to this.
     """
 
-    # ``SHARES`` may name files of this folder, without their underscore, that it gets by `Recorder.load`.
+    # ``SHARES`` may name files of this folder, without their underscore, that it gets by `Recorder.load`; ``shares(parameters)``
+    # may return those of them that such a run gets: a measurement is of its own files alone, and no run gets others.
     # ``CHOICES`` maps each parameter that has a closed set of values to them; a shared file may have it too.
     # ``VARIED`` maps parameters to values that may change what is measured, although no rule asks for them; experiments try them.
     # ``counted(parameters)`` may return another accounting than ``ACCOUNTING`` for some.
@@ -90,6 +91,7 @@ class Probe:
         self.name = name
         self.module = module
         self.path = path
+        self._hashes: dict[tuple[str, ...], str] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Go to another machine as a name where that has it from this package, else with all of its files."""
@@ -107,10 +109,19 @@ class Probe:
                 texts[name] = file.read()
         return texts
 
-    @cached_property
-    def hash(self) -> str:
-        """`hash_code` of its files: what was measured, not its words."""
-        return hash_code(list(self._files.values()))
+    def shares(self, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the names in ``SHARES`` of the files that a run with these parameters gets."""
+        stated = getattr(self.module, "shares", None)
+        return self._shares if stated is None else tuple(stated({**self.module.DEFAULTS, **parameters}))
+
+    def hash_for(self, parameters: Mapping[str, Any]) -> str:
+        """Return `hash_code` of the files that a run with these parameters gets: what was measured, not its words."""
+        shares = self.shares(parameters)
+        if shares not in self._hashes:
+            own, beside = os.path.basename(self.path), os.path.dirname(self.path)
+            names = (own, *(find_shared(beside, name) for name in shares))
+            self._hashes[shares] = hash_code([self._files[name] for name in names])
+        return self._hashes[shares]
 
     @cached_property
     def choices(self) -> Mapping[str, tuple[Any, ...]]:

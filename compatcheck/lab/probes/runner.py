@@ -69,6 +69,11 @@ class Task:
     accounting: str
 
     @property
+    def hash(self) -> str:
+        """Of the code that it runs (`Probe.hash_for`)."""
+        return self.probe.hash_for(self.parameters)
+
+    @property
     def world_size(self) -> int:
         """Number of ranks."""
         return int(self.parameters.get("world_size", 1))
@@ -182,7 +187,12 @@ class _Session:
             results = os.path.join(directory, "results.jsonl")
             data = {
                 "tasks": [
-                    {"key": str(index), "path": task.probe.path, "parameters": dict(task.parameters)}
+                    {
+                        "key": str(index),
+                        "path": task.probe.path,
+                        "parameters": dict(task.parameters),
+                        "shares": task.probe.shares(task.parameters),
+                    }
                     for index, task in enumerate(self.tasks)
                 ],
                 "backend": first.backend,
@@ -267,7 +277,7 @@ class _Session:
         reason = "; ".join(filter(None, (event["reason"], *self._notes))) or None
         return Measurement(
             probe=task.probe.name,
-            probe_hash=task.probe.hash,
+            probe_hash=task.hash,
             backend=task.backend,
             accounting=task.accounting,
             parameters=dict(task.parameters),
@@ -378,7 +388,8 @@ def explain_end(completed: Completed, *, began: bool, timeout_seconds: float) ->
     """
     lines = [line.rstrip() for line in completed.output.splitlines() if line.strip()]
     if any(line.startswith("Timeout (") for line in lines):
-        start = max(index for index, line in enumerate(lines) if line.startswith("Timeout ("))
+        # Of several threads faulthandler writes the one that the process began with last.
+        start = max(index for index, line in enumerate(lines) if line.startswith(("Timeout (", "Thread 0x")))
         frames = [
             _Frame(*match.groups())
             for line in lines[start:]

@@ -59,7 +59,7 @@ def make_script(task: Task, *, brief: bool = False, healthy: tuple[str, float] |
         brief: leave out all that this task does not reach, and what only explains.
         healthy: metric and its highest healthy value; by default the probe's own and what it predicts.
     """
-    module, needed = task.probe.module, task.probe.needs(task.parameters)
+    needed = task.probe.needs(task.parameters)
     probe = Path(task.probe.path).read_text(encoding="utf-8").replace(_FUTURE, "")
     documentation, rest = _split_docstring(probe)
     parts = [
@@ -76,7 +76,7 @@ def make_script(task: Task, *, brief: bool = False, healthy: tuple[str, float] |
     folder = Path(task.probe.path).parent
     shared = {
         name: (folder / find_shared(str(folder), name)).read_text(encoding="utf-8")
-        for name in getattr(module, "SHARES", ())
+        for name in task.probe.shares(task.parameters)
     }
     if "deepspeed" in needed:
         names.append("deepspeed_cpu")

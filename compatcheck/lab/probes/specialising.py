@@ -34,8 +34,9 @@ def specialise(source: str, name: str, values: Mapping[str, Any]) -> str:
     for _ in range(_ROUNDS):
         before = ast.dump(tree)
         functions = [one for one in tree.body if isinstance(one, ast.FunctionDef)]
+        called = _called_with(tree, functions, name)
         for one in functions:
-            if one.name in _called_with(tree, functions, name):
+            if one.name in called:
                 decided = _decide(one, _Given(name, values, constants, {other.name for other in functions}))
                 # Without its last yield a generator is a plain function.
                 if _yields(decided) == _yields(one.body):
@@ -139,16 +140,25 @@ class _Folder(ast.NodeTransformer):
         return self.known.get(node.id, node) if isinstance(node.ctx, ast.Load) else node
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-        """Put a parameter in place."""
+        """Put a parameter in place, the start of a literal text, or what is chosen of ``{…}[literal]``."""
         self.generic_visit(node)
-        if isinstance(node.value, ast.Name) and node.value.id == self.name and isinstance(node.slice, ast.Constant):
-            value = self.values.get(str(node.slice.value))
-            if isinstance(value, str | int | float | bool) and isinstance(node.ctx, ast.Load):
-                return ast.Constant(value)
+        if not isinstance(node.ctx, ast.Load):
+            return node
+        match node:
+            case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=key)) if name == self.name:
+                value = self.values.get(str(key))
+                return ast.Constant(value) if isinstance(value, str | int | float | bool) else node
+            case ast.Subscript(
+                value=ast.Constant(value=str(text)),
+                slice=ast.Slice(lower=None, upper=ast.Constant(value=int(end)), step=None),
+            ):
+                return ast.Constant(text[:end])
+            case ast.Subscript(value=ast.Dict() as chosen, slice=ast.Constant(value=wanted)):
+                return _choose(chosen, wanted) or node
         return node
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
-        """Decide whether literals are equal, or one is among others."""
+        """Decide whether literals are equal, one is among others, or a number is the greater one."""
         self.generic_visit(node)
         one, other = _value(node.left), _value(node.comparators[0])
         if len(node.ops) > 1 or one is None or other is None:
@@ -162,6 +172,8 @@ class _Folder(ast.NodeTransformer):
                 return ast.Constant(one in other)
             case ast.NotIn():
                 return ast.Constant(one not in other)
+            case ast.Gt() if isinstance(one, int) and isinstance(other, int):
+                return ast.Constant(one > other)
         return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
@@ -208,12 +220,22 @@ class _Folder(ast.NodeTransformer):
         self.generic_visit(node)
         match node:
             case ast.Call(
-                func=ast.Attribute(value=ast.Dict(keys=keys, values=told), attr="get"),
-                args=[ast.Constant(value=wanted), other],
-            ) if all(isinstance(key, ast.Constant) for key in keys):
-                pairs = zip(keys, told, strict=True)
-                return next((value for key, value in pairs if cast("ast.Constant", key).value == wanted), other)
+                func=ast.Attribute(value=ast.Dict() as chosen, attr="get"), args=[ast.Constant(value=wanted), other]
+            ) if _is_decided(chosen):
+                return _choose(chosen, wanted) or other
         return node
+
+
+def _is_decided(chosen: ast.Dict) -> bool:
+    return all(isinstance(key, ast.Constant) for key in chosen.keys)
+
+
+def _choose(chosen: ast.Dict, wanted: object) -> ast.expr | None:
+    """Return what a dictionary of literal keys has of one; None where it lacks it, or a key is no literal."""
+    if not _is_decided(chosen):
+        return None
+    pairs = zip(chosen.keys, chosen.values, strict=True)
+    return next((value for key, value in pairs if cast("ast.Constant", key).value == wanted), None)
 
 
 def _value(node: ast.expr) -> Any:  # noqa: ANN401 (a literal)

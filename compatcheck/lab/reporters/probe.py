@@ -71,7 +71,7 @@ def _fill_item(lines: Sequence[str]) -> list[str]:
 def format_page(probe: Probe) -> str:
     """Format the page of a probe: what it measures and why, its back ends, parameters and predictions."""
     module = probe.module
-    lines = [f"{probe.name} ({probe.hash})", "", format_documentation(probe.documentation)]
+    lines = [f"{probe.name} ({probe.hash_for(module.DEFAULTS)})", "", format_documentation(probe.documentation)]
     lines += wrap_text(f"needs: {', '.join(dict.fromkeys(('torch', *module.PACKAGES)))}", "", "  ")
     lines.append(f"back ends: {', '.join(module.BACKENDS)}")
     for back_end in (BACKENDS[name] for name in module.BACKENDS):

@@ -150,6 +150,7 @@ def make_request(
         "autocast": autocast,
         "outputs_to_float32": autocast is not None and _converts(read),
         "outputs_kept": bool(read.get("run.outputs_kept") if own is None else _own_outputs_kept(read)),
+        "clears_late": bool(read.get("program.clears_gradients_late")),
         "micro_batches": 2 if accumulation and accumulation > 1 else 1,
         "steps": 2,
         "shorter": _shorter(read, mask),

@@ -30,7 +30,15 @@ from compatcheck.memory.closed_form.communication import (
 from compatcheck.memory.closed_form.context import context, workspaces
 from compatcheck.memory.closed_form.layers import RECIPES
 from compatcheck.memory.closed_form.live_parameters import autocast_weights, live_parameters
-from compatcheck.memory.closed_form.logits import divergence_logits, hole, is_loss_read, kept_outputs, logits, sequences
+from compatcheck.memory.closed_form.logits import (
+    cached_keys,
+    divergence_logits,
+    hole,
+    is_loss_read,
+    kept_outputs,
+    logits,
+    sequences,
+)
 from compatcheck.memory.closed_form.masks import masks
 from compatcheck.memory.closed_form.offload import offload_buffers
 from compatcheck.memory.closed_form.optimizer_states import optimizer_states, step_workspace
@@ -432,9 +440,10 @@ def _forward(run: Run, always: Parts) -> Instants:
     """Return the instants of forward one of which is its peak: in the loss, or in the last block."""
     grads = gradient.gradients(run)
     found, at_loss = activations(run), activations(run, last_stage=True)
-    earlier = gradient.component(run, max(grads.before, grads.persistent))
+    of_last_step = grads.complete if run.clears_late and not run.first_batch else 0.0
+    earlier = gradient.component(run, max(grads.before, grads.persistent, of_last_step))
     waiting = () if run.first_batch else gradient.beside(run, between=True)
-    shared = (*always, *earlier, *waiting, *autocast_weights(run), *masks(run))
+    shared = (*always, *earlier, *waiting, *autocast_weights(run), *masks(run), *cached_keys(run))
     in_loss = (
         *shared,
         *live_parameters(run, blocks=False),
@@ -461,7 +470,7 @@ def _backward(run: Run, always: Parts) -> Instants:
     found = activations(run)
     earlier = gradient.component(run, max(grads.before, grads.persistent))
     weights = autocast_weights(run, "blocks")
-    live = live_parameters(run)
+    live, behind = live_parameters(run), live_parameters(run, given_back=True)
     kept = activation_components(run, activations(run, last_stage=True))
     outside = live_parameters(run, blocks=False)
     waiting, last = gradient.beside(run, between=True), gradient.beside(run, between=run.accumulation > 1)
@@ -471,6 +480,7 @@ def _backward(run: Run, always: Parts) -> Instants:
         waiting = ()
         nearly_all = gradient.beside(run, between=run.accumulation > 1, blocks=max(0, own.layers - 2))
     for_loss = (*outside, *autocast_weights(run, "loss"), *kept, *masks(run), *logits(run, backward=True))
+    for_loss = (*for_loss, *(cached_keys(run) if run.outputs_kept else ()))
     in_loss = (*always, *earlier, *waiting, *for_loss)
     reducing = backward_buffers(run)
     head = 0.0
@@ -495,7 +505,7 @@ def _backward(run: Run, always: Parts) -> Instants:
         *always,
         *gradient.component(run, nearly),
         *nearly_all,
-        *live,
+        *behind,
         *activation_components(run, one, block="backward"),
         *masks(run),
         *reducing,
@@ -504,7 +514,8 @@ def _backward(run: Run, always: Parts) -> Instants:
     )
     root = joined_gradients(run, root=True)
     at_the_end = (
-        *always, *gradient.component(run, max(begun, grads.complete)), *last, *(outside if root else live),
+        *always, *gradient.component(run, max(begun, grads.complete)), *last,
+        *(live_parameters(run, blocks=False, given_back=True) if root else behind),
         *_second_embedding_gradient(run, own.embedding), *(root or reducing), *offload_buffers(run), *kept_outputs(run),
     )  # fmt: skip
     joined = joined_gradients(run)
@@ -512,11 +523,11 @@ def _backward(run: Run, always: Parts) -> Instants:
         return Instants((in_loss, at_the_end), (in_last_block, in_first_block))
     stream = run.precision.residual * run.model.hidden * run.tokens * sequences(run)  # its gradient
     behind_last = found._replace(kept=_share(found.kept, own.layers, own.layers - 1), outside=stream)
-    beside = (*always, *live, *masks(run), *joined, *unpacked)
+    beside = (*always, *masks(run), *joined, *unpacked)
     last_joined = (
-        *beside, *gradient.component(run, begun), *waiting, *weights, *activation_components(run, behind_last),
+        *beside, *live, *gradient.component(run, begun), *waiting, *weights, *activation_components(run, behind_last),
     )  # fmt: skip
-    first_joined = (*beside, *gradient.component(run, nearly), *nearly_all, *offload_buffers(run))
+    first_joined = (*beside, *behind, *gradient.component(run, nearly), *nearly_all, *offload_buffers(run))
     return Instants((in_loss, at_the_end, last_joined, first_joined), (in_last_block, in_first_block))
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatcheck.core.estimate import Component, Size, exactly
-from compatcheck.memory.closed_form.parallel import held
+from compatcheck.memory.closed_form.parallel import held, is_gathered_for_a_step
 from compatcheck.memory.closed_form.parameters import quantised_bytes
 
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run
 
 
-def live_parameters(run: Run, *, blocks: bool = True) -> tuple[Component, ...]:
+def live_parameters(run: Run, *, blocks: bool = True, given_back: bool = False) -> tuple[Component, ...]:
     """Return gathered parameters while the model computes.
 
     FSDP: the unit at work and the one being prefetched (two blocks), and the root unit, which holds embedding, head and
@@ -28,12 +28,15 @@ def live_parameters(run: Run, *, blocks: bool = True) -> tuple[Component, ...]:
     Args:
         run: the run.
         blocks: whether blocks are at work; in the loss FSDP has only its root unit gathered.
+        given_back: whether backward is at the first block, and the others are resharded whatever forward did.
     """
     parallel, own = run.parallel, held(run)
-    if parallel.stage == 2 and parallel.sharding == "fsdp":
+    if is_gathered_for_a_step(run) and not given_back:
         size = exactly(run.precision.compute * own.total)
         return (_component(run, "gathered parameters", size, f"{run.precision.compute:g} B × {own.total:,.0f}"),)
-    if parallel.stage != 3 or (parallel.shard == 1 and not run.offload_param and parallel.sharding != "zero"):
+    if (parallel.stage != 3 and not is_gathered_for_a_step(run)) or (
+        parallel.shard == 1 and not run.offload_param and parallel.sharding != "zero"
+    ):
         return ()
     each = run.precision.compute if run.model.quantization is None else quantised_bytes(run)
     block = (own.blocks + own.experts) / max(1, own.layers)

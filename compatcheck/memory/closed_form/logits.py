@@ -222,14 +222,32 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
 
 
 def kept_outputs(run: Run) -> tuple[Component, ...]:
-    """Return the logits that a loop keeps while blocks are differentiated, where it holds the model's output through backward."""
+    """Return logits and cache that live through backward, where a loop holds the output of the model."""
     whole = run.loss in _WHOLE or (run.loss == "chunked" and run.code == LITGPT)
-    if not run.outputs_kept or not run.makes_logits or not whole or run.optimizer is None:
+    if not run.outputs_kept or run.optimizer is None:
         return ()
+    if not run.makes_logits or not whole:
+        return cached_keys(run)
     count = run.tokens * sequences(run) * run.model.vocab / run.parallel.tensor
     words = f"{run.precision.logits:g} B × {run.tokens * sequences(run):,} tokens × {run.model.vocab / run.parallel.tensor:,.0f}"
     size = exactly(run.precision.logits * count)
-    return (Component("logits kept as output", "logits", size, words, SOURCE, run.role, ("run.outputs_kept",)),)
+    kept = Component("logits kept as output", "logits", size, words, SOURCE, run.role, ("run.outputs_kept",))
+    return (kept, *cached_keys(run))
+
+
+def cached_keys(run: Run) -> tuple[Component, ...]:
+    """Return the cache of keys and values that the model hands on with its output, where blocks keep neither for backward.
+
+    Without checkpoints it holds what backward needs. Source: transformers modeling_llama.py (v4.31.0), ``past_key_values``.
+    """
+    if not run.use_cache or not run.checkpointing:
+        return ()
+    own, tokens = run.model, run.tokens * sequences(run)
+    layers = own.layers / run.parallel.pipeline
+    count = 2 * tokens * own.key_width * layers / run.parallel.tensor
+    words = f"2 × {run.precision.compute:g} B × {tokens:,} tokens × {own.key_width:,} × {layers:g} layers"
+    size = exactly(run.precision.compute * count)
+    return (Component("cache of keys and values", "activations", size, words, SOURCE, run.role, ("model.use_cache",)),)
 
 
 def hole(run: Run) -> int:

@@ -61,6 +61,11 @@ def held(run: Run) -> Held:
     return Held(dense, experts, embedding, head, other, layers, model.tied)
 
 
+def is_gathered_for_a_step(run: Run) -> bool:
+    """Tell whether FSDP gathers a unit's shards once, for forward and backward: shard_grad_op, no resharding after forward."""
+    return run.parallel.sharding == "fsdp" and run.parallel.stage == 2
+
+
 def kept_share(run: Run, ranks: int, *, trained: bool = False) -> float:
     """Return which share of what a rank would hold it keeps where data-parallel ranks split it.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatcheck.core.estimate import Component, exactly
-from compatcheck.memory.closed_form.parallel import count_parts, held, kept_share, name_share
+from compatcheck.memory.closed_form.parallel import count_parts, held, is_gathered_for_a_step, kept_share, name_share
 
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run
@@ -57,12 +57,12 @@ def count_quantised(kind: str | None, blocks: float, experts: float) -> float:
 def parameters(run: Run) -> tuple[Component, ...]:
     """Return what stays on the device between steps.
 
-    ZeRO-3 and FSDP hold 1 / ranks of every parameter (arXiv 1910.02054 section 5.3); parameters that are offloaded hold nothing
-    between uses.
+    ZeRO-3 and FSDP hold 1 / ranks of every parameter (arXiv 1910.02054 section 5.3), with shard_grad_op too, which gathers them
+    for as long as forward and backward take (`live_parameters`); parameters that are offloaded hold nothing between uses.
     """
     own, precision = held(run), run.precision
     base_bytes = precision.unquantised if run.peft else precision.stored
-    ranks = run.parallel.shard if run.parallel.stage == 3 else 1
+    ranks = run.parallel.shard if run.parallel.stage == 3 or is_gathered_for_a_step(run) else 1
     quantised = count_quantised(run.model.quantization, own.blocks, own.experts)
     plain = own.total - quantised
     parts = []

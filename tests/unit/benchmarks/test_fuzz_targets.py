@@ -54,6 +54,10 @@ FOUND = {
     "shell, number of a field": ("shell", b"X=$(echo a | cut -d, -f" + DIGITS + b")"),
     "shell, width": ("shell", b"printf '%" + DIGITS + b"s %." + DIGITS + b"s' a b"),
     "shell, a long name that may be assigned": ("shell", b"while ((N > 2)); do N=$((" + b"auto" * 3000 + b")); done"),
+    "a launch script, digits that no number ends": (
+        "launch_script",
+        b"deepspeed pkg/train/train_mem.py --model_name_or_path a/b --lr " + b"4" * 200_000 + b"-bf16\n",
+    ),
     "shell, a long list in nested loops": (
         "shell",
         b"for i in {1..2000}; do for j in " + b"a " * 1000 + b"$X; do A=1; done; done",

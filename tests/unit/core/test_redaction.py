@@ -9,6 +9,8 @@ from tests.effort import at_most
     [
         ("https://user:pass@host/simple", "https://[redacted]@host/simple"),
         ("git+ssh://git@github.com/a/b.git@v1", "git+ssh://[redacted]@github.com/a/b.git@v1"),
+        ("FROM u:p@host:5000/x", "FROM [redacted]@host:5000/x"),
+        ("FROM python:3.11@sha256:ab/x", "FROM python:3.11@sha256:ab/x"),
         ("https://host/x?token=abc&y=1", "https://host/x?token=[redacted]&y=1"),
         ("https://host/x?X-Amz-Signature=abc", "https://host/x?X-Amz-Signature=[redacted]"),
         ("hf_abcdefghijklmnopqrstu", "[redacted]"),
@@ -132,7 +134,9 @@ def test_a_web_token_is_hidden_whole_wherever_its_word_begins(text: str) -> None
     assert redact(text).removeprefix("x.").removeprefix("-") == "[redacted]"
 
 
-@pytest.mark.parametrize("unit", ["-eyJaaaaaaaaaa", "eyJ", "-eyJaaaaaaaaaa.", "$(a ", "<(a", "`a "])
+@pytest.mark.parametrize(
+    "unit", ["-eyJaaaaaaaaaa", "u:a,", "a.b:", "u:a@h.", "eyJ", "-eyJaaaaaaaaaa.", "$(a ", "<(a", "`a "]
+)
 def test_a_long_word_is_looked_through_once(unit: str) -> None:
     with at_most(2):
         redact(unit * 20_000)

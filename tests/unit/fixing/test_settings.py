@@ -126,6 +126,42 @@ def test_a_command_gets_the_option_of_its_program() -> None:
     assert ["--adam_offload"] in [change["written"] for change in plan["changes"]]
 
 
+def test_an_option_that_stands_is_changed_where_it_stands() -> None:
+    Path("requirements.txt").write_text("torch==2.9.0\ntransformers==4.57.3\nms-swift==3.12.0\ndeepspeed==0.18.2\n")
+    command = "NPROC_PER_NODE=8 swift sft --model Qwen/Qwen2.5-32B --train_type full --max_length 4096 \\\n"
+    Path("train.sh").write_text(f"{command}  --deepspeed zero3 --use_liger_kernel true --attn_impl flash_attn\n")
+    told = run("fix", ".", "--gpu", "A100-40GB", "--no-policy", "--offline", "--format", "diff").out
+    assert "+  --deepspeed zero3_offload --use_liger_kernel true --attn_impl flash_attn\n" in told
+
+
+def test_a_key_with_nothing_behind_it_is_given_its_value() -> None:
+    Path("requirements.txt").write_text(
+        "axolotl==0.10.1\ntorch==2.6.0\ntransformers==4.52.3\npeft==0.15.2\naccelerate==1.7.0\n"
+    )
+    Path("sft.yml").write_text(
+        "base_model: Qwen/Qwen2.5-14B\nadapter:\nsequence_len: 2048\nmicro_batch_size: 1\nbf16: true\n"
+        "gradient_checkpointing: true\ndatasets: [{path: d, type: alpaca}]\nlora_target_linear: true\nlora_r: 64\n"
+    )
+    told = run("fix", ".", "--gpu", "1xA100-80GB", "--no-policy", "--offline")
+    assert "-adapter:\n+adapter: lora\n" in told.out
+    assert "adapter: lora\n" in told.out.partition("requirements.txt + sft.yml")[2]
+
+
+def test_a_reference_scores_fewer_at_once_before_training_is_changed() -> None:
+    Path("requirements.txt").write_text("verl==0.5.0\ntorch==2.7.0\ntransformers==4.53.3\nvllm==0.9.1\n")
+    Path("train.sh").write_text(
+        "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_batch_size=1024 data.max_prompt_length=512 "
+        "data.max_response_length=1024 actor_rollout_ref.model.path=Qwen/Qwen2-7B-Instruct actor_rollout_ref.rollout.n=5 "
+        "actor_rollout_ref.model.enable_gradient_checkpointing=True actor_rollout_ref.actor.ppo_mini_batch_size=256 "
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1 actor_rollout_ref.actor.use_kl_loss=True "
+        "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=1 actor_rollout_ref.rollout.name=vllm "
+        "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=160 trainer.n_gpus_per_node=8 trainer.nnodes=1\n"
+    )
+    told = run("fix", ".", "--gpu", "A100-80GB", "--no-policy", "--offline", "--format", "diff").out
+    assert "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=1 " in told.partition("\n+")[2]
+    assert "lora_rank" not in told
+
+
 def test_liger_is_not_proposed_where_the_model_is_given_no_labels() -> None:
     Path("requirements.txt").write_text("torch==2.7.1\ntransformers==4.51.3\ndeepspeed==0.16.9\nopenrlhf==0.8.5\n")
     Path("train.sh").write_text(

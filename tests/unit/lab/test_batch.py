@@ -50,7 +50,7 @@ def test_an_environment_that_is_not_seen_is_built_of_the_same_releases(batch: Pr
     assert [one.results["held_bytes"] for one in found] == [102, 306]
     assert [one.versions["leaky"] for one in found] == ["1.0", "1.0"]
     assert {one.environment for one in found} == {batch.interpreter.fingerprint}
-    assert {one.probe_hash for one in found} == {batch.tasks[0].probe.hash}
+    assert {one.probe_hash for one in found} == {batch.tasks[0].hash}
 
 
 def test_a_probe_of_ones_own_goes_with_its_text(batch: ProbeBatch, probe: str) -> None:

@@ -67,7 +67,7 @@ def test_a_cell_must_hold_what_the_rules_say(factor: int, verdict: str, rules: R
     measured = [
         Measurement(
             probe=cell.probe.name,
-            probe_hash=cell.probe.hash,
+            probe_hash=cell.probe.hash_for(parameters),
             backend="cpu",
             accounting="storages",
             parameters=parameters,

@@ -109,6 +109,30 @@ def test_rules_about_other_releases_are_not_read() -> None:
     assert [one.id for one in RelevantRules.of(subject(), rules).rules] == ["a/bad", "a/either", "a/unverified"]
 
 
+def test_what_many_rules_ask_is_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    value = FactScope.value
+
+    def note(self: FactScope, name: str) -> object:
+        asked.append(name)
+        return value(self, name)
+
+    rules = rule_set(
+        *(rule(id=f"a/{number}", when=f"training.zero_stage == 3 and {number} > 0") for number in range(1, 9))
+    )
+    monkeypatch.setattr(FactScope, "value", note)
+    found = match(subject(KNOWN), rules).findings
+    assert len(found) == 8
+    assert asked.count("training.zero_stage") == 1
+
+
+def test_a_rule_about_memory_that_nothing_allocates_is_not_decided() -> None:
+    wrong = rule(when="training.zero_stage * 'a' == 3")
+    assert match(subject(KNOWN), rule_set(wrong)).skipped
+    without = {name: value for name, value in KNOWN.items() if name != "hardware.memory_bytes"}
+    assert not match(subject({**without, "runtime.torch_build": "cpu"}), rule_set(wrong)).skipped
+
+
 def test_selection_leaves_rules_out() -> None:
     rules = rule_set(rule(id="a/x"), rule(id="a/y"))
     assert [finding.rule_id for finding in match(subject(KNOWN), rules, lambda name: name == "a/y").findings] == ["a/y"]

@@ -109,7 +109,7 @@ def test_a_command_of_trl_hands_on_that_none_is_named(option: str, names: tuple[
 
 @pytest.mark.parametrize(
     ("given", "left"),
-    [("r=16", True), ('target_modules=["k_proj"]', None), ("target_modules=find(model)", None), ("**options", None)],
+    [("r=16", True), ('target_modules=["k_proj"]', False), ("target_modules=find(model)", None), ("**options", None)],
 )
 def test_what_is_left_to_peft_is_told(tmp_path: Path, given: str, left: object) -> None:
     imports = "import torch\nfrom peft import LoraConfig, get_peft_model\n"
@@ -117,3 +117,10 @@ def test_what_is_left_to_peft_is_told(tmp_path: Path, given: str, left: object) 
     text = 'model = AutoModelForCausalLM.from_pretrained("m")\n' + GIVEN.format(given) + TRAINER
     fact = resolved(read(tmp_path, imports + text), "qwen3", "0.15.2").get("training.lora_targets_by_peft")
     assert (None if fact is None else fact.value) == left
+
+
+def test_a_run_without_adapters_leaves_no_layers_to_peft() -> None:
+    command = "llamafactory-cli train --stage sft --finetuning_type full"
+    (run,) = read_commands(read_script("run.sh", command).commands, {})
+    facts = resolved(run.documents, "qwen2_vl", "0.15.2")
+    assert facts["training.lora_targets_by_peft"].value is False

@@ -203,3 +203,28 @@ def test_other_files_are_refused_with_a_remedy(data: bytes, tmp_path: Path) -> N
     assert caught.value.hint
     with pytest.raises(RuleError):
         Database.open(str(tmp_path / "missing.jsonl"))
+
+
+def test_what_rules_ask_alike_is_read_once() -> None:
+    asked = "training.zero_stage == 3"
+    rules = [
+        rule(id="a/one", clauses=(Clause(packages={"torch": "<2"}),), when=f"{asked} and model.num_experts > 1"),
+        rule(
+            id="a/two",
+            clauses=(Clause(packages={"torch": "<2"}, when=asked), Clause(packages={"peft": ">=1"})),
+            when=None,
+        ),
+        rule(
+            id="a/three",
+            clauses=(Clause(packages={"peft": "<2"}),),
+            when=None,
+            unless=f"{asked} or model.num_experts > 1",
+        ),
+    ]
+    one, three, two = sorted(rule_set(*rules).rules_about(["torch", "peft"]), key=lambda found: found.id)
+    assert one.when is not None
+    assert three.unless is not None
+    assert one.when[1] == parse(asked)
+    assert one.when[1] is two.clauses[0].when is three.unless[1]
+    assert one.when[2] is three.unless[2]
+    assert one.clauses[0].packages["torch"] == compile_specifier("<2")

@@ -195,6 +195,9 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     start = recorder.live_bytes()
     begin = {"accelerate": _accelerate, "deepspeed": _deepspeed}.get(parameters["trainer"], _train)
     with tempfile.TemporaryDirectory() as folder:
+        if parameters["world_size"] > 1:
+            # Inside a group only its first rank writes what it saves (transformers 5.15), and each has a folder of its own.
+            _save_model(parameters, recorder, folder)
         actions = begin(parameters, recorder, steps, folder)
         train, evaluate, save = next(actions)
         steps.on = True

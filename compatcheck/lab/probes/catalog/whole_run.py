@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from compatcheck.lab.probes.worker.recorder import Recorder
 
 PACKAGES = ("trl", "transformers", "peft", "accelerate", "deepspeed", "liger-kernel")
-SHARES = ("tiny_models", "tiny_trainers")
+SHARES = ("tiny_models", "tiny_trainers", "fsdp")
 BACKENDS = ("cpu", "cuda")
 ACCOUNTING = "allocator"
 FORKS = True
@@ -70,6 +70,7 @@ COMPARED: tuple[str, ...] = (
     *("forward.live_bytes", "trained_bytes", "growth_bytes_per_step", "growth_bytes_of_second_train", "left_bytes"),
 )
 _TRL = ("sft", "dpo", "grpo", "rloo", "reward", "kto")
+_FSDP = ("fsdp1", "fsdp2")
 _LEAST = {"grpo": 2, "rloo": 2, "kto": 2}
 """Sequences that a batch has at least: a group, or a pair of unlike ones."""
 
@@ -122,6 +123,12 @@ def needs(parameters: Mapping[str, Any]) -> tuple[str, ...]:
     if parameters["liger"]:
         used.append("liger-kernel")
     return tuple(used)
+
+
+def shares(parameters: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the files that such a run gets."""
+    trainer = parameters["trainer"]
+    return ("tiny_models", *(("tiny_trainers",) if trainer in (*_TRL, "hf") else ("fsdp",) if trainer in _FSDP else ()))
 
 
 def is_sensible(parameters: Mapping[str, Any]) -> bool:
@@ -290,6 +297,9 @@ def _model(parameters: Mapping[str, Any], recorder: Recorder, folder: str, *, sc
     models.save(made, folder)
     del made
     gc.collect()
+    if parameters["trainer"] in _FSDP:
+        # Saved outside of the group and loaded inside of it; _fsdp.py says why.
+        recorder.load("fsdp").join(recorder)
     class_ = transformers.AutoModelForSequenceClassification if scores else transformers.AutoModelForCausalLM
     told = {
         "dtype" if models.release() >= models.parse("4.56.0") else "torch_dtype": getattr(torch, parameters["dtype"])
@@ -585,29 +595,11 @@ def _deepspeed(parameters: Mapping[str, Any], recorder: Recorder, folder: str, r
 
 def _fsdp(parameters: Mapping[str, Any], recorder: Recorder, folder: str, rows: Any) -> Any:
     import torch
-    import torch.distributed as dist
 
-    cuda = recorder.device == "cuda"
-    if cuda:
-        torch.cuda.set_device(recorder.rank % torch.cuda.device_count())
-    dist.init_process_group("nccl" if cuda else "gloo")
+    fsdp = recorder.load("fsdp")
+    fsdp.choose_device(recorder)
     model = _ready(parameters, recorder, folder)
-    blocks = [one for one in model.modules() if type(one).__name__.endswith("DecoderLayer")]
     with recorder.phase("build"):
-        if parameters["trainer"] == "fsdp1":
-            from torch.distributed.fsdp import FullyShardedDataParallel
-            from torch.distributed.fsdp.wrap import ModuleWrapPolicy
-
-            policy = ModuleWrapPolicy({type(block) for block in blocks})
-            device = torch.device(recorder.device, torch.cuda.current_device()) if cuda else torch.device("cpu")
-            model = FullyShardedDataParallel(model, auto_wrap_policy=policy, use_orig_params=True, device_id=device)
-        else:
-            from torch.distributed.device_mesh import init_device_mesh
-            from torch.distributed.fsdp import fully_shard
-
-            mesh = init_device_mesh(recorder.device, (recorder.world_size,))
-            for block in (*blocks, model):
-                fully_shard(block, mesh=mesh)
+        model = fsdp.shard(model, parameters["trainer"], recorder)
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    del blocks
     return _Engine(model, optimizer, lambda: _stack(rows, recorder))

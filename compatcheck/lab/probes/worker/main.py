@@ -112,6 +112,7 @@ def _run_task(
                 rank=rank,
                 world_size=request["world_size"],
                 folder=os.path.dirname(task["path"]),
+                shares=task["shares"],
             )
             probe.run(task["parameters"], recorder)
     except UnsupportedError as error:

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 
 _THREADS_SECONDS = 0.02
@@ -53,6 +53,7 @@ class Recorder:
         rank: int,
         world_size: int,
         folder: str = "",
+        shares: Sequence[str] = (),
     ) -> None:
         """Keep where to write.
 
@@ -63,6 +64,7 @@ class Recorder:
             rank: this process's.
             world_size: number of processes.
             folder: where the probe's file lies.
+            shares: names of the files that this run gets by `load`.
         """
         self.backend = backend
         """``fake``, ``cpu`` or ``cuda``."""
@@ -73,6 +75,7 @@ class Recorder:
         self._accounting = accounting
         self._write = write
         self._folder = folder
+        self._shares = shares
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -129,7 +132,14 @@ class Recorder:
         self._write({"event": "note", "text": text})
 
     def load(self, name: str) -> Any:
-        """Load ``_NAME.py`` or another probe from the probe's folder, once per process (name it in ``SHARES``)."""
+        """Load ``_NAME.py`` or another probe from the probe's folder, once per process.
+
+        Raises:
+            LookupError: it is none of the files that this run gets (``SHARES``, ``shares``), whose code is all that it measures.
+        """
+        if name not in self._shares:
+            message = f"a run with these parameters does not get {name}: it is measured as {', '.join(self._shares)}"
+            raise LookupError(message)
         key = f"probe_shared_{name}"
         if key not in sys.modules:
             path = os.path.join(self._folder, f"_{name}.py")

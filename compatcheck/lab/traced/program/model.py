@@ -117,10 +117,15 @@ def adapt(model: Any, options: dict[str, Any]) -> Any:
 
 @contextlib.contextmanager
 def moves_in_place() -> Iterator[None]:
-    """Let ``Module.to`` work on fake tensors, which torch would swap and cannot: a converted weight takes the old one's place.
+    """Let ``Module.to`` and ``copy.deepcopy`` work on fake tensors.
 
-    Weights that modules share stay shared.
+    A converted weight takes the old one's place, which torch cannot swap; shared weights stay shared. A copy is
+    of the same mode: torch copies that, too, so that every use of the copy would be a tensor of its own.
     """
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    fake: Any = FakeTensor
+    fake.__deepcopy__ = _copy
     original = torch.nn.Module._apply
     converted_to: Any = WeakIdKeyDictionary()
 
@@ -147,6 +152,17 @@ def moves_in_place() -> Iterator[None]:
         yield
     finally:
         torch.nn.Module._apply = original
+        del fake.__deepcopy__
+
+
+def _copy(tensor: Any, memo: dict[int, Any]) -> Any:
+    if id(tensor) not in memo:
+        with torch.no_grad():
+            made = tensor.detach().clone()
+        is_weight = isinstance(tensor, torch.nn.Parameter)
+        trained = tensor.requires_grad
+        memo[id(tensor)] = torch.nn.Parameter(made, trained) if is_weight else made.requires_grad_(trained)
+    return memo[id(tensor)]
 
 
 def checkpoint(model: Any, *, reentrant: bool | None, adapters: bool) -> None:

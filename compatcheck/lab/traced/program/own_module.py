@@ -9,6 +9,7 @@ a ``torch.optim.Optimizer``; without it the configuration's is made.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import inspect
@@ -25,7 +26,7 @@ from torch.overrides import TorchFunctionMode
 from .step_module import StepModule, describe_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 _CONTRACT = (
     "it returns a torch.nn.Module or (module, inputs, step, optimizer), of which all but the module may be left out"
@@ -201,6 +202,26 @@ class OnCpu(TorchFunctionMode):
         """Put back what was changed."""
         torch.autocast.__init__ = self._original
         super().__exit__(*arguments)
+
+
+@contextlib.contextmanager
+def causal_masks() -> Iterator[list[str]]:
+    """Take a square mask for a causal one where torch's own ``nn.Transformer`` looks into it; yields what was so declared."""
+    module: Any = torch.nn.modules.transformer
+    original = module._detect_is_causal_mask
+    declared: list[str] = []
+
+    def detect(mask: Any, is_causal: Any = None, size: int | None = None) -> bool:
+        if is_causal is not None or mask is None:
+            return is_causal is True
+        declared[:] = ["the mask of torch's Transformer is causal"]
+        return bool(mask.shape[-1] == mask.shape[-2] == (size or mask.shape[-2]))
+
+    module._detect_is_causal_mask = detect
+    try:
+        yield declared
+    finally:
+        module._detect_is_causal_mask = original
 
 
 def _here(value: Any) -> Any:

@@ -22,7 +22,7 @@ from .breakdown import describe_peak
 from .cuda_choices import CudaChoices, make_inside
 from .model import adapt, build, checkpoint, make_inputs, make_rows, moves_in_place, vocabulary
 from .optimizer import make_optimizer
-from .own_module import OnCpu, build_own, describe_error, load, takes_checkpointing, takes_length
+from .own_module import OnCpu, build_own, causal_masks, describe_error, load, takes_checkpointing, takes_length
 from .sharding import THREADS_SECONDS, Sharding
 from .step_module import StepModule, checkpoint_blocks
 from .tracker import Tracker
@@ -194,6 +194,7 @@ class _Run:
             stack.enter_context(self.tracker.watch(model))
         mask = None if request["mask"] == "none" else rows
         decisions = Decisions(fake=self.fake, mask=mask, routing=request["routing"])
+        masks = stack.enter_context(causal_masks()) if self.fake else []
         with decisions.apply(model):
             for _ in range(request["steps"]):
                 self._step(step, optimizer)
@@ -203,7 +204,7 @@ class _Run:
             **counts,
             "class": type(base).__name__,
             "attn_implementation": str(getattr(getattr(base, "config", None), "_attn_implementation", None) or "eager"),
-            "decided": decisions.describe(),
+            "decided": ", ".join(filter(None, (decisions.describe(), *masks))),
             "shape": {"vocab": vocabulary_size, "length": request["length"] or 0},
         }
 
@@ -231,6 +232,8 @@ class _Run:
                 loss = step.find_loss(output)
                 if not request["outputs_kept"]:
                     output = None
+            if number == 0 and request.get("clears_late"):
+                optimizer.zero_grad()
             with self._phase("backward"), context():
                 _run_backward(loss)
                 loss = None
@@ -241,7 +244,8 @@ class _Run:
         with self._phase("step"):
             optimizer.step()
         self._note("optimizer_states", (value for state in optimizer.state.values() for value in state.values()))
-        optimizer.zero_grad()
+        if not request.get("clears_late"):
+            optimizer.zero_grad()
 
     @contextlib.contextmanager
     def _phase(self, name: str) -> Iterator[None]:

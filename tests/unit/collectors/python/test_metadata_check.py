@@ -94,3 +94,14 @@ def test_a_package_without_metadata_is_there_and_of_an_unknown_release(site: Pat
     assert {name: package.version for name, package in environment.packages.items()} == {"flash-attn": None}
     (entry,) = environment.skipped
     assert (entry.source.path, entry.named) == (str(site / "flash_attn"), True)
+
+
+def test_absent_packages_cost_no_look_each(site: Path, collect: Collect, monkeypatch: pytest.MonkeyPatch) -> None:
+    (site / "deepspeed").mkdir()
+    (site / "deepspeed" / "__init__.py").touch()
+    looked: list[str] = []
+    is_file = type(records.LOCAL).is_file
+    monkeypatch.setattr(type(records.LOCAL), "is_file", lambda self, path: looked.append(path) or is_file(self, path))
+    environment = collect("deepspeed", *(f"absent-{number}" for number in range(10, 20)))
+    assert environment.packages["deepspeed"].version is None
+    assert not any("/absent_1" in path for path in looked)

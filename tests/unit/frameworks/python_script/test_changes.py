@@ -222,6 +222,55 @@ def test_adapters_that_are_read_open_nothing(tmp_path: Path) -> None:
     assert read(tmp_path, f"{HEAD}{config}{TRAIN}").roles["train"][PEFT].value == "lora"
 
 
+def test_the_older_name_of_peft_prepares_a_base_as_the_newer_does(tmp_path: Path) -> None:
+    head = HEAD.replace("prepare_model_for_kbit_training", "prepare_model_for_int8_training")
+    text = (
+        f"{head}model = prepare_model_for_int8_training(model)\nmodel = get_peft_model(model, LoraConfig(r=8))\n{TRAIN}"
+    )
+    subject = read(tmp_path, text, peft="0.3.0")
+    assert not subject.gaps
+    assert subject.roles["train"][CHECKPOINTING].value is True
+
+
+_DPO = """\
+from transformers import AutoModelForCausalLM
+from trl import DPOConfig, DPOTrainer
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B-Instruct", dtype="bfloat16")
+"""
+
+
+@pytest.mark.parametrize(
+    ("head", "model", "options", "more", "dtype"),
+    [
+        (_DPO, "model", "", "", "float32"),
+        (
+            _DPO.partition("model =")[0],
+            '"Qwen/Qwen2.5-7B-Instruct"',
+            ", model_init_kwargs={'dtype': 'float16'}",
+            "",
+            "float16",
+        ),
+        (_DPO.replace("model =", "ref ="), '"Qwen/Qwen2.5-7B-Instruct"', "", "", "float32"),
+        (
+            _DPO + _DPO.replace("model =", "ref =").replace("bfloat16", "float16"),
+            "model",
+            "",
+            ", ref_model=ref",
+            "float16",
+        ),
+        (_DPO, "model", "", ", ref_model=None", "float32"),
+        (_DPO, "model", "", ", ref_model=make()", None),
+    ],
+)
+def test_the_reference_of_dpo_has_the_dtype_it_is_loaded_in_and_not_that_of_the_policy(
+    tmp_path: Path, head: str, model: str, options: str, more: str, dtype: str | None
+) -> None:
+    options = f"args = DPOConfig(output_dir='o'{options})\n"
+    text = f"{head}{options}DPOTrainer(model={model}, args=args, train_dataset=ds{more}).train()\n"
+    fact = read(tmp_path, text, trl="1.2.0", transformers="5.5.0").roles["train"].get("training.reference_load_dtype")
+    assert (fact.value if fact is not None else None) == dtype
+
+
 @pytest.mark.parametrize(
     ("given", "value"), [("", True), (", autocast_adapter_dtype=False", False), (", autocast_adapter_dtype=f()", None)]
 )

@@ -47,6 +47,21 @@ def test_a_precision_says_what_weights_and_products_are(
 
 
 @pytest.mark.parametrize(
+    ("text", "late"),
+    [
+        (TRAINER.format(""), True),
+        (MADE.format(""), None),  # a loop of one's own under Fabric
+        (
+            "class Own:\n    def __init__(self):\n        self.automatic_optimization = False\n" + TRAINER.format(""),
+            None,
+        ),
+    ],
+)
+def test_trainer_clears_gradients_behind_the_next_forward_pass(tmp_path: Path, text: str, late: bool | None) -> None:  # noqa: FBT001
+    assert facts(read_one(tmp_path, text)).get("program.clears_gradients_late") is late
+
+
+@pytest.mark.parametrize(
     "given", ["precision=asked()", "**more", "plugins=[own]", "precision='transformer-engine'", "precision='64-true'"]
 )
 def test_a_precision_that_is_not_told_is_open(tmp_path: Path, given: str) -> None:

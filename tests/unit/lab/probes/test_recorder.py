@@ -9,7 +9,18 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from compatcheck.lab.probes.probe import find_probe
 from compatcheck.lab.probes.worker.recorder import Recorder
+
+
+def test_no_run_gets_a_file_that_its_hash_leaves_out() -> None:
+    probe = find_probe("whole_run")
+    for parameters, left_out in (({"trainer": "zero3"}, "fsdp"), ({"trainer": "fsdp2"}, "tiny_trainers")):
+        shares = probe.shares(parameters)
+        recorder = Recorder(backend="cpu", accounting=None, write=print, rank=0, world_size=1, shares=shares)
+        assert left_out not in shares
+        with pytest.raises(LookupError, match=f"does not get {left_out}"):
+            recorder.load(left_out)
 
 
 def test_weights_are_read_in_their_order_and_before_anything_is_made_of_them(monkeypatch: pytest.MonkeyPatch) -> None:

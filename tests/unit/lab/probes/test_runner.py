@@ -187,7 +187,7 @@ def test_a_result_has_all_that_identifies_it(probe, interpreter):
     assert one.results == {"answer": 42}
     assert one.reason == "for the test"
     assert one.parameters == {"do": "measure", "number": 1}
-    assert one.probe_hash == probe.hash
+    assert one.probe_hash == probe.hash_for(one.parameters)
     assert one.accounting == "storages"
     assert [phase.name for phase in one.phases] == ["first"]
     assert one.versions["python"] == "{}.{}.{}".format(*sys.version_info[:3])
@@ -415,6 +415,14 @@ def test_a_hang_is_told_with_its_stack_and_the_limit():
     assert reason.startswith(
         "the time limit of 2.5 s ended while it hung in transformers/utils/generic.py:30 in <module>"
     )
+
+
+def test_the_stack_of_a_hang_is_the_one_of_the_thread_that_runs_the_probe():
+    lines = [line for line in STACK.splitlines(keepends=True) if "frozen" not in line]
+    monitor = 'Thread 0x2 (most recent call first):\n  File "/usr/lib/python3.11/threading.py", line 331 in wait\n\n'
+    _, reason = explain_end(Completed("".join([lines[0], monitor, *lines[1:]]), 1, None), began=True, timeout_seconds=3)
+    assert "threading" not in reason
+    assert "it hung in transformers/utils/generic.py:30 in <module>" in reason
 
 
 def test_runs_that_are_forked_off_share_imports_and_nothing_else(probe, interpreter):

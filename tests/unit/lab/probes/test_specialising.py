@@ -18,7 +18,7 @@ def run(parameters):
     shown = list(begin(parameters))
     if parameters["trainer"] == "loop":
         return shown + ["a loop"]
-    return shown + [_size(parameters), _other({**parameters, "trainer": "free"}), _changed(parameters)]
+    return shown + [_part(parameters), _size(parameters), _other({**parameters, "trainer": "free"}), _changed(parameters)]
 
 def _train(parameters):
     kind, twice = parameters["trainer"], 2
@@ -39,6 +39,12 @@ def _loop(parameters):
 
 def _free(parameters):
     return ["free"] if parameters["trainer"] == "free" and parameters["size"] > 1 else []
+
+def _part(parameters):
+    if parameters["size"] > 2:
+        return "many"
+    start = parameters["trainer"][:1]
+    return ["a"][0], {"sft": "chosen", "hf": "other"}.get(start, ""), {"s": 1, "h": 2, "n": 3, "l": 4, "f": 5, "e": 6}[start]
 
 def _size(parameters):
     def inner(trainer):
@@ -77,6 +83,8 @@ def test_what_the_parameters_decide_against_is_gone() -> None:
     short = shorten(specialise(PROGRAM, "parameters", {"trainer": "sft", "fast": False, "size": 2}))
     assert "_loop" not in short
     assert "_free" not in short
+    assert "(['a'][0], '', 1)" in short.replace('"', "'")
+    assert "many" not in short
     assert "yield f'{'sft'} is known'" in short.replace('"', "'")
     assert "unknown" not in short
     assert "parameters['trainer']" in short.partition("def _other")[2], "it is called with others"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -51,10 +52,22 @@ def build(micro_batch_size: int = 2) -> Any:
     return Decoder(), (tokens(micro_batch_size), tokens(micro_batch_size))
 
 
+def cleared_late(micro_batch_size: int = 8) -> Any:
+    """A step whose gradients live until the next forward pass is through."""
+    return build(micro_batch_size)
+
+
 def longest_first(micro_batch_size: int = 2, sequence_length: int = 48) -> Any:
     """Rows as long as they are told to be."""
     rows = [tokens(micro_batch_size, sequence_length) for _ in range(2)]
     return Decoder(), tuple(rows)
+
+
+def copied() -> Any:
+    """Blocks that are copies of one, as those of ``nn.TransformerEncoder`` are."""
+    model = Decoder(depth=1)
+    model.blocks.extend(copy.deepcopy(model.blocks[0]) for _ in range(2))
+    return copy.deepcopy(model), (tokens(2), tokens(2))
 
 
 def cast() -> Any:

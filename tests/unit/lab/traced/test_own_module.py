@@ -33,7 +33,7 @@ def run(*requests: dict[str, Any]) -> list[dict[str, Any]]:
 
 def test_a_step_is_traced_as_real_tensors_take_it() -> None:
     # dropout is a CPU's on both sides, since no device is named
-    names = ("build", "cast", "stepped", "frozen")
+    names = ("build", "cast", "stepped", "frozen", "copied")
     interpreter = runtime(NEWEST)
     command = [interpreter.python, str(FOLDER / "account_steps.py"), *names]
     ran = subprocess.run(command, env=interpreter.environment(), capture_output=True, text=True, check=True)
@@ -42,6 +42,20 @@ def test_a_step_is_traced_as_real_tensors_take_it() -> None:
         assert found["status"] == "ok", found["reason"]
         phases = {phase["name"]: [phase["peak_bytes"], phase["live_bytes"]] for phase in found["phases"]}
         assert phases == real[name], name
+
+
+def test_gradients_that_are_cleared_late_lie_beside_a_forward_pass() -> None:
+    interpreter = runtime(NEWEST)
+    command = [interpreter.python, str(FOLDER / "account_steps.py"), "cleared_late"]
+    ran = subprocess.run(command, env=interpreter.environment(), capture_output=True, text=True, check=True)
+    real = json.loads(ran.stdout.splitlines()[-1])["cleared_late"]
+    late, soon = run({**request("cleared_late"), "clears_late": True}, request("cleared_late"))
+    for found in (late, soon):
+        assert found["status"] == "ok", found["reason"]
+    peaks = {phase["name"]: [phase["peak_bytes"], phase["live_bytes"]] for phase in late["phases"]}
+    assert peaks == real
+    (before,) = (phase["peak_bytes"] for phase in soon["phases"] if phase["name"] == "forward")
+    assert peaks["forward"][0] - before == late["notes"]["trainable_bytes"]
 
 
 def test_the_longest_batch_is_the_first_where_that_is_stated() -> None:

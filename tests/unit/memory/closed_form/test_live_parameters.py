@@ -1,6 +1,7 @@
 import pytest
 
 from compatcheck.memory.closed_form.live_parameters import autocast_weights, live_parameters
+from compatcheck.memory.closed_form.parameters import parameters
 
 SEVEN = 6738415616
 BLOCK = 202383360
@@ -38,8 +39,13 @@ def test_without_its_rate_limiter_fsdp_may_gather_all_blocks(make_run, packages,
 
 
 def test_shard_grad_op_gathers_everything(make_run):
-    (live,) = live_parameters(make_run(**FSDP, training__fsdp_sharding_strategy="shard_grad_op"))
+    run = make_run(**FSDP, training__fsdp_sharding_strategy="shard_grad_op")
+    (live,) = live_parameters(run)
     assert live.size.expected == 2 * SEVEN
+    (stays,) = parameters(run)
+    assert stays.size.expected == pytest.approx(4 * SEVEN / 8), "shards, beside what is gathered"
+    (at_the_first_block,) = live_parameters(run, given_back=True)
+    assert at_the_first_block.size.expected == pytest.approx(2 * (2 * BLOCK + OUTSIDE))
 
 
 def test_zero_three_keeps_up_to_its_limit_of_live_parameters(make_run):
