@@ -211,6 +211,7 @@ def _read_switches(keys: Keys, text: Keys, *, known: bool) -> dict[str, Found | 
         "alibi": _flag(text, "alibi"),
         "use_cache": _flag(keys, "use_cache") or _flag(text, "use_cache"),
         "output_router_logits": _flag(text, "output_router_logits"),
+        "router_loss_weight": _read_number(text, "router_aux_loss_coef"),
         "output_attentions": _flag(keys, "output_attentions") or ((False, CLASS_DEFAULT) if known else None),
     }
     architectures = keys.names("architectures")
@@ -250,6 +251,11 @@ def _read_image_blocks(keys: Keys) -> Found | None:
 def _read_softcapping(keys: Keys) -> Found | None:
     value, key = keys.find("attn_logit_softcapping")
     return None if key is None or not (value is None or isinstance(value, int | float)) else (value, key)
+
+
+def _read_number(keys: Keys, name: str) -> Found | None:
+    value, key = keys.find(name)
+    return (float(value), key) if key is not None and type(value) in {int, float} else None  # type: ignore[arg-type]  # as tested
 
 
 def _read_window(keys: Keys) -> Found | None:

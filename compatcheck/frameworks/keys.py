@@ -85,6 +85,7 @@ class KeyTable(Mapping[str, tuple[Key, ...]]):
         conversions: Mapping[str, Convert] | None = None,
         *,
         beneath: tuple[KeyTable, ...] = (),
+        fields: Mapping[str, str | None] | None = None,
     ) -> None:
         """Name a key file.
 
@@ -93,15 +94,21 @@ class KeyTable(Mapping[str, tuple[Key, ...]]):
             name: of the file.
             conversions: functions of the reader's own that the file names.
             beneath: tables of programs this one is built upon; its own lines replace theirs.
+            fields: what stands before a field of the model's configuration (`MODEL_FIELDS`) where the program lays it over
+                config.json, with the model it is about, None for all: ``model_config.``; its own lines replace these, too.
         """
         self.path = os.path.join(os.path.dirname(reader), name)
         self._conversions = conversions or {}
         self._beneath = beneath
+        self._fields = fields or {}
 
     @cached_property
     def _parsed(self) -> tuple[Table, dict[str, dict[str, object]]]:
         own, words = parse_key_file(read_file(self.path).decode(), self.path, self._conversions)
         table: Table = {}
+        for prefix, role in self._fields.items():
+            for key, meanings in MODEL_FIELDS.items():
+                table[f"{prefix}{key}"] = tuple(one._replace(role=role) for one in meanings)
         for other in self._beneath:
             table.update(other)
         return own | {key: meanings for key, meanings in table.items() if key not in own}, words
@@ -119,6 +126,13 @@ class KeyTable(Mapping[str, tuple[Key, ...]]):
 
     def __len__(self) -> int:
         return len(self._parsed[0])
+
+
+MODEL_FIELDS = KeyTable(__file__, "model_fields.txt")
+"""Fields of a model's configuration (transformers ``PretrainedConfig`` and its classes) that decide a fact.
+
+``from_pretrained`` sets them from its keywords, and programs from a mapping that they are given.
+"""
 
 
 def parse_key_file(

@@ -117,6 +117,9 @@ TABLE = KeyTable(
         "sole_of_list": _sole,
         "trainer": _reinforcement,
     },
+    fields=dict.fromkeys(
+        ("model_config.", "overrides_of_model_config.", "model_kwargs.", "overrides_of_model_kwargs.")
+    ),
 )
 """Key → meaning, over the releases that spell it so; what depends on several keys is decided in `_decide`."""
 

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 READER, LABEL = "hf_trainer", "HF Trainer"
 MODELS = ("model_name_or_path", "model_name", "model_id")
 """Keys that may name the model, strongest first."""
-TRL_TABLE = KeyTable(__file__, "trl_keys.txt", beneath=(TRAINER_TABLE,))
+TRL_TABLE = KeyTable(__file__, "trl_keys.txt", beneath=(TRAINER_TABLE,), fields={"model_init_kwargs.": None})
 """What the configuration classes of TRL's trainers take."""
-TABLE = KeyTable(__file__, "script_keys.txt", beneath=(TRL_TABLE,))
-"""Arguments of the Trainer, and those of scripts around it, TRL's among them."""
+TABLE = KeyTable(__file__, "script_keys.txt", beneath=(TRL_TABLE,), fields={"": None})
+"""Arguments of the Trainer, and those of scripts around it: TRL's, and what ``from_pretrained`` lays over config.json."""
 ALGORITHMS = {"sft", "dpo", "orpo", "cpo", "kto", "bco", "gkd", "ppo", "rloo", "grpo", "xpo", "prm", "reward"}
 """Words in the name of a script or recipe that say how it trains; TRL has a trainer for each."""
 SCRIPT_NAMES = Names(__file__, "script_names.txt")

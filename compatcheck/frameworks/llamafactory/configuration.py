@@ -98,6 +98,8 @@ def read_arguments(data: Mapping[str, Any], path: str) -> Reading:
     _adapters(data, arguments.table)
     _losses(data, arguments)
     _frozen(data, arguments)
+    if data.get("moe_aux_loss_coef"):
+        arguments.known.append(Statement(None, "(moe_aux_loss_coef)", True))
     if data.get("use_kt") is True:
         arguments.known.append(Statement(None, "(kt)", True))
     if data.get("fp8") is True and (precision := read_precision(data)) is not None:

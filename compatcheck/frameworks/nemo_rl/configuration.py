@@ -70,7 +70,11 @@ def _fused_modules(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return [one for name in names for one in _MODULES[name]] if _MODULES.keys() >= set(names) else OPEN
 
 
-TABLE = KeyTable(__file__, conversions={"all_linear": _all_linear, "fused_modules": _fused_modules})
+TABLE = KeyTable(
+    __file__,
+    conversions={"all_linear": _all_linear, "fused_modules": _fused_modules},
+    fields={"policy.hf_config_overrides.": None},
+)
 """Key → meaning."""
 NAMES = Names(__file__)
 MODELS = {"policy": None, "teacher": "reference", "value": "critic"}

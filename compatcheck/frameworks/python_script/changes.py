@@ -53,8 +53,11 @@ OF_OPTIMIZER = frozenset({
     "training.optimizer", "training.optimizer_implementation", "training.optimizer_in_backward", "training.master_dtype",
 })  # fmt: skip
 OF_STEP = frozenset({"run.no_grad_forward_between"})
+ASKED_BY_FORWARD = frozenset({"use_cache", "output_attentions", "output_hidden_states", "output_router_logits"})
+"""Fields of a model's configuration that decide in every forward: what it is told after loading counts."""
 OF_MODEL = ADAPTERS | CHECKPOINTING | KERNELS | DTYPES | SHARDING | {
-    "model.attn_implementation", "model.quantization", "model.use_cache", "training.compile",
+    "model.attn_implementation", "model.quantization", "model.output_router_logits", "model.use_cache",
+    "training.compile",
 }  # fmt: skip
 """Facts that each kind of object decides, and parts of them."""
 OF_SCRIPT = (OF_MODEL | OF_OPTIMIZER | OF_STEP | {"program.makes_logits"}) - SHARDING
@@ -230,11 +233,6 @@ class Changes:
                 yield from self.of_callbacks(call.args, scope)
             case Kind.TRAINER if not name.startswith(_TRAINER_ASKS) and dotted_name(func.value) != "self":
                 yield from self._change(call, scope, None, ANY)
-            case Kind.CONFIG if name == "update":
-                for one in call.args:
-                    for key in one.keys if isinstance(one, ast.Dict) else ():
-                        if isinstance(key, ast.Constant):
-                            yield from self._of_config(call, str(key.value), scope)
             case Kind.MODEL | Kind.PART:
                 yield from self._of_model_method(call, name, owner, scope)
 
@@ -350,7 +348,7 @@ class Changes:
             )
         elif owner == Kind.TRAINER and name == "args" and not self._is_same(one):
             yield from self._change(one.node, one.scope, None, ANY)
-        elif owner == Kind.CONFIG and name != "use_cache":
+        elif owner == Kind.CONFIG and name not in ASKED_BY_FORWARD:
             yield from self._of_config(one.node, name, one.scope)
         elif owner in {Kind.MODEL, Kind.PART} and name == "requires_grad":
             yield from self._change(one.node, one.scope, TRAINABLE, "trains a part of the model or none of it")

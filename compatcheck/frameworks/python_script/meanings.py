@@ -14,7 +14,7 @@ from compatcheck.core.python_tree import nodes_of
 from compatcheck.core.setting_names import is_elsewhere
 from compatcheck.core.units import DTYPE_BYTES
 from compatcheck.frameworks.conversions import ByWords
-from compatcheck.frameworks.keys import Expression, Key, Table
+from compatcheck.frameworks.keys import MODEL_FIELDS, Expression, Key, Table
 from compatcheck.frameworks.python_script.adapters import OF_OPTIONS, find_configs, find_options, find_used
 from compatcheck.frameworks.python_script.calls import Call, Given
 from compatcheck.frameworks.python_script.changes import (
@@ -56,16 +56,9 @@ _LORA = {
 """Keywords of LoraConfig and the names they have as script arguments."""
 _OF_PEFT = {"r": 8, "lora_dropout": 0.0}
 """What ``LoraConfig`` takes where nobody says otherwise (peft 0.3.0, 0.21.2): TRL's own options have other defaults."""
-_LOADING = {
-    "torch_dtype",
-    "dtype",
-    "attn_implementation",
-    "trust_remote_code",
-    "load_in_4bit",
-    "load_in_8bit",
-    "use_cache",
-    "output_attentions",
-}
+_FIELDS = MODEL_FIELDS.keys() - {"router_aux_loss_coef"}
+"""Fields of a model's configuration that a script sets; the weight has the name of an argument of TRL's."""
+_LOADING = {"torch_dtype", "dtype", "trust_remote_code", "load_in_4bit", "load_in_8bit", *_FIELDS}
 
 
 def of_loading(found: Findings) -> Table:
@@ -144,6 +137,8 @@ class Made:
         self.engines: list[Call] = []
         """Calls that start an engine of vLLM."""
         self.optimizers: list[Call] = []
+        self.fields: set[str] = set()
+        """Fields of the model's configuration that are set after it was loaded."""
 
 
 class Findings:
@@ -236,6 +231,19 @@ class Findings:
             self.of_code.add(key)
         values[key] = given
         self.lines.setdefault(key, given.line)
+
+    def take_field(self, one: Assignment) -> None:
+        """Take a field of the model's configuration that is set: it replaces what the model was loaded with.
+
+        Where several lines set it the first one counts: what comes later is for generation.
+        """
+        loaded, given = self.values.get(one.name), one.given
+        if loaded is None or (given.why is None and (loaded.why is not None or one.name not in self.made.fields)):
+            self.values[one.name] = given
+            self.lines[one.name] = given.line
+        elif one.name not in self.made.fields:
+            self.take(one.name, given)
+        self.made.fields.add(one.name)
 
     def set(self, key: str, given: Given, value: ast.expr, where: Call | Assignment) -> None:
         """Take what the arguments of a Trainer are given by name, where they are made or later; a mapping by its entries."""
@@ -586,6 +594,9 @@ def _targets_of(call: Call) -> Given:
 def _take_model(call: Call, found: Findings) -> None:
     if "Peft" in call.owner:
         found.open(call, ADAPTERS, "loads adapters, whose configuration lies beside them")
+    if call.owner.rpartition(".")[2] == "AutoConfig":
+        for key in call.keywords.keys() & _FIELDS:
+            found.take(key, call.keywords[key], call)
     if not is_whole_model(call.owner) or _is_teacher(call, nodes_of(found.objects.script.tree)):
         return
     if "LigerKernel" in call.owner:
@@ -606,7 +617,7 @@ def _take_model(call: Call, found: Findings) -> None:
     if not call.owner.startswith("Fast"):
         found.of_loading |= _LOADING
     dtype = "dtype" if "dtype" in call.keywords else "torch_dtype"
-    _leave_open(call, (dtype, "attn_implementation", "load_in_4bit", "use_cache"), found)
+    _leave_open(call, (dtype, "attn_implementation", "load_in_4bit", "output_router_logits", "use_cache"), found)
     _take_engine(call, found)
     _take_fast(call, found)
     _take_loading(call, found)

@@ -50,6 +50,10 @@ def assigned_by(node: ast.AST) -> Iterator[tuple[ast.expr, str, ast.expr]]:
     match node:
         case ast.Call(func=ast.Name(id="setattr"), args=[owner, ast.Constant(value=str(name)), value]):
             yield owner, name, value
+        case ast.Call(func=ast.Attribute(value=owner, attr="update"), args=[ast.Dict(keys=keys, values=values)]):
+            for key, value in zip(keys, values, strict=True):
+                if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    yield owner, key.value, value
         case ast.Call(args=[owner], keywords=words) if dotted_name(node.func).rpartition(".")[2] in _COPIES:
             yield from ((owner, word.arg, word.value) for word in words if word.arg is not None)
         case ast.AugAssign(target=target, op=operator, value=value):

@@ -28,6 +28,7 @@ from compatcheck.frameworks.python_script.adapters import MODEL_OPTIONS, find_ow
 from compatcheck.frameworks.python_script.calls import KEPT, Call, Given, Script, parse_script, too_deep
 from compatcheck.frameworks.python_script.changes import (
     ADAPTERS,
+    ASKED_BY_FORWARD,
     CHECKPOINTING,
     DTYPES,
     KERNELS,
@@ -95,6 +96,8 @@ _LENGTHS = frozenset({"training.max_prompt_length", "training.max_response_lengt
 _OF_TRAINER = ADAPTERS | DTYPES | KERNELS | OF_STEP | _LENGTHS | {"model.use_cache", "training.reference_model"}
 """What a trainer decides beside what the Trainer that it is built upon does with its arguments."""
 STANDBY = "UNSLOTH_VLLM_STANDBY"
+_CONFIGURATIONS = frozenset({"config", "text_config", "model_config"})
+"""What a script calls the configuration of its model."""
 _STARTS = re.compile(
     rb"^(?:if[ \t]+__name__\b|(?!class\b|def\b|from\b|import\b|async\b|[@#\s\"'])[^#\n]*"
     rb"(?:Trainer\(|Fabric\(|\.train\(|Accelerator\(|initialize\(|\bmain\())",
@@ -311,11 +314,8 @@ def _find(path: str, script: Script, objects: Objects, *, launched: bool) -> Fin
         if one.given.line > objects.trained.get(one.scope, sys.maxsize):
             continue  # training is over
         owner, kind, given = dotted_name(one.owner), objects.kind(one.owner, one.scope), one.given
-        loaded = found.values.get("use_cache")
-        is_cached = f"{owner}.{one.name}".endswith("config.use_cache")
-        if is_cached and (loaded is None or (loaded.why is not None and given.why is None)):
-            found.values["use_cache"] = given
-            found.lines["use_cache"] = given.line
+        if one.name in ASKED_BY_FORWARD and (kind is Kind.CONFIG or owner.rpartition(".")[2] in _CONFIGURATIONS):
+            found.take_field(one)
         elif kind is Kind.OPTIONS or (kind is Kind.ARGUMENTS and owner in parsed):  # those may be of any class
             if one.name in _OPTIONS:
                 found.set(one.name, given, one.value, one)
@@ -508,7 +508,10 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         skipped=(*main.skipped, *found.skipped),
         references=tuple(references),
         lines=found.lines,
-        unresolved=tuple(one for one in found.unresolved if one.key != "peft_config" or not has_adapters),
+        unresolved=(
+            *main.unresolved,
+            *(one for one in found.unresolved if one.key != "peft_config" or not has_adapters),
+        ),
         gaps=(*main.gaps, *found.gaps),
         calls=found.calls,
         of_code=frozenset(known.keys() | found.of_code),

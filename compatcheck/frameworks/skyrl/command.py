@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 READER = "skyrl"
 TABLE = KeyTable(__file__)
 """Keys of reinforcement learning."""
-MODEL_TABLE = KeyTable(__file__, "model_keys.txt")
+MODEL_TABLE = KeyTable(__file__, "model_keys.txt", fields={"model_config_kwargs.": None})
 """Keys in the section of one model."""
 SFT_TABLE = KeyTable(__file__, "sft_keys.txt")
 NAMES = Names(__file__)
@@ -146,7 +146,7 @@ def _of_section(options: Options, section: str, role: str | None, *, megatron: b
     """
     table: Table = {}
     for key, meanings in MODEL_TABLE.items():
-        silent = key.startswith("fsdp_config." if megatron else "megatron_config.") or (
+        silent = key.startswith(("fsdp_config.", "model_config_kwargs.") if megatron else "megatron_config.") or (
             megatron and key in {"optimizer_config.offload_after_step", "sequence_parallel_size"}
         )
         table[f"{section}{key}"] = SILENT if silent else tuple(meaning._replace(role=role) for meaning in meanings)

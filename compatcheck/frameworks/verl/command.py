@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SFT_TABLE = KeyTable(__file__, "sft_keys.txt", verl.CONVERSIONS)
 """Keys of ``verl.trainer.fsdp_sft_trainer``."""
-ENGINE_TABLE = KeyTable(__file__, "sft_engine_keys.txt", verl.CONVERSIONS)
+ENGINE_TABLE = KeyTable(__file__, "sft_engine_keys.txt", verl.CONVERSIONS, fields={"model.override_config.": None})
 """Keys of ``verl.trainer.sft_trainer``."""
 
 

@@ -70,7 +70,11 @@ def _optimizer(name: Any) -> Any:  # noqa: ANN401 (configuration)
 
 
 CONVERSIONS = {"attention_given": _attention, "engine": _engine, "resolved": _resolved, "optimizer_class": _optimizer}
-TABLE = KeyTable(__file__, conversions=CONVERSIONS)
+TABLE = KeyTable(
+    __file__,
+    conversions=CONVERSIONS,
+    fields={f"{_M}override_config.": None, "critic.model.override_config.": "critic"},
+)
 """Key → meaning, over verl 0.1 to 0.9.1 and its forks."""
 _NAMES = Names(__file__)
 _INNER = Names(__file__, "sections.txt")

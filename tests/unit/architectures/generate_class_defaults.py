@@ -16,7 +16,7 @@ from typing import Any
 from tests.unit.architectures.measure_counts import choose_class  # beside this script
 
 IRRELEVANT = re.compile(
-    r"drop|token_id|token_index|eps(ilon)?$|init|coef|^transformers_version$|problem_type|label|return_dict|chunk_size_feed|^rope_|^(embedding|residual|attention|logits?|routed)_(multiplier|scaling)|"
+    r"drop|token_id|token_index|eps(ilon)?$|init|(?<!router_aux_loss_)coef|^transformers_version$|problem_type|label|return_dict|chunk_size_feed|^rope_|^(embedding|residual|attention|logits?|routed)_(multiplier|scaling)|"
     r"^output_hidden|^architectures$|scaling_factor|jitter|_act$|activation|final_logit_softcap|summary|pretraining_tp|"
     r"theta|_scale$|_std$|^is_decoder$|^(begin_)?suppress|^mask_|apply_spec|median_filter|^dtype$",
 )

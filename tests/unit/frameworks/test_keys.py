@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compatcheck.frameworks.conversions import LEAVE, OPEN
+from compatcheck.frameworks.conversions import LEAVE, OPEN, stated
 from compatcheck.frameworks.keys import Key, KeyTable, Names, Table, parse_key_file
 
 
@@ -113,6 +113,14 @@ def test_a_table_lies_over_the_one_it_is_built_upon(tmp_path: Path) -> None:
         "b": ["f.own"],
     }
     assert dict(table)["b"][0].convert(2) == 4
+
+
+def test_fields_of_the_model_stand_behind_what_a_program_calls_them(tmp_path: Path) -> None:
+    (tmp_path / "keys.txt").write_text("over.use_cache -\n")
+    table = KeyTable(str(tmp_path / "reader.py"), fields={"over.": None, "critic.over.": "critic"})
+    assert table["over.output_router_logits"] == (Key("model.output_router_logits", stated),)
+    assert table["critic.over.output_router_logits"][0].role == "critic"
+    assert table["over.use_cache"] == ()  # its own line wins
 
 
 def test_names_may_stand_for_sections(tmp_path: Path) -> None:

@@ -485,8 +485,18 @@ def test_keywords_of_the_model_are_read() -> None:
 
 @pytest.mark.parametrize("section", ["model_kwargs", "model_config", "overrides_of_model_config"])
 def test_keywords_of_the_model_that_nobody_knows_are_unread(section: str) -> None:
-    assert read(**{section: {"num_hidden_layers": 2}}).unread == ((f"{section}.num_hidden_layers", None),)
+    assert {key for key, _ in read(**{section: {"bananas": 2}}).unread} == {f"{section}.bananas"}
     assert read(model_config={"rope_scaling": {"type": "linear", "factor": 2}}).unread == ()
+
+
+@pytest.mark.parametrize(
+    "section", ["model_kwargs", "overrides_of_model_kwargs", "model_config", "overrides_of_model_config"]
+)
+def test_fields_laid_over_config_json_count(section: str) -> None:
+    document = read(**{section: {"output_router_logits": True, "num_hidden_layers": 2}})
+    stated = {one.fact: one.value for one in document.statements}
+    assert stated["model.output_router_logits"] is True
+    assert "model.parameters" in {one.fact for one in document.unresolved}
 
 
 def test_a_batch_decides_accumulation_only_where_the_schemas_1_is_taken_back() -> None:

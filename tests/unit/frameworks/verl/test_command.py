@@ -776,11 +776,11 @@ def test_a_section_given_as_one_value_is_read_key_by_key(words: str) -> None:
 def test_settings_of_the_engine_in_a_file_are_listed() -> None:
     engine = {"vllm": {"max_num_seqs": 8, "swap_space": None}, "sglang": {}}
     rollout = {"n": 4, "engine_kwargs": engine}
-    data = {"actor_rollout_ref": {"rollout": rollout, "model": {"override_config": {"num_hidden_layers": 2}}}}
+    data = {"actor_rollout_ref": {"rollout": rollout, "model": {"override_config": {"bananas": 2}}}}
     document = verl.read(data, "c.yaml").documents[0]
     assert [key for key, _ in document.unread] == [
         f"{R}engine_kwargs.vllm.max_num_seqs",
-        f"{M}override_config.num_hidden_layers",
+        f"{M}override_config.bananas",
     ]
 
 
