@@ -190,7 +190,7 @@ def judge(rule: CompiledRule, subject: Subject, role: str, rules: RuleSet) -> st
     relevant = RelevantRules.of(subject, rules)
     if all(one.id != rule.id for one in relevant.rules):
         return CANNOT
-    found = relevant.decide(rule, scope, stated=states_run(subject.roles[role]))
+    found = relevant.decide_anew(rule, scope, stated=states_run(subject.roles[role]))
     if found.decision is None:
         return COUNTED if found.waits or found.folded else CANNOT
     if found.decision.status == AFFECTED:
