@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from functools import cached_property, lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import InputError
@@ -656,7 +657,7 @@ class Script:
         found: set[str] = set()
         nodes: list[ast.expr] = [node]
         for _ in range(_NESTED_NAMES):
-            walked = [one for outer in nodes for one in (outer, *nodes_of(outer))[: max(self._left_named, 0)]]
+            walked = [one for outer in nodes for one in islice(ast.walk(outer), max(self._left_named, 0))]
             self._left_named -= len(walked)
             new = {one.id for one in walked if isinstance(one, ast.Name)} - found
             found |= new

@@ -131,9 +131,8 @@ class Lightning:
         own += [Statement(fact, call.name, value=False) for fact in _OF_ACCELERATE]
         if call.name == "Fabric":  # its modules return float32 (fabric/wrappers.py _FabricModule.forward)
             own.append(Statement("program.casts_logits", call.name, value=True))
-        elif _BY_HAND.isdisjoint(
-            names
-        ):  # pytorch/loops/optimization/automatic.py Closure.closure(): step, zero_grad, backward
+        elif _BY_HAND.isdisjoint(names):
+            # pytorch/loops/optimization/automatic.py Closure.closure(): step, zero_grad, backward
             own.append(Statement("program.clears_gradients_late", call.name, value=True))
         given.setdefault("precision", Given(None, call.line))
         if given.get("strategy", Given(None, 0)).value in TABLE.words["stage"]:
