@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _UNTOLD = frozenset({"add_subparsers", "set_defaults", "parse_known_args", "parse_intermixed_args"})
 """Methods of a parser beside which a definition alone does not tell what an option holds."""
 _TYPES: Mapping[str, type] = {"int": int, "float": float, "str": str, "": str}
+_BY_ARGPARSE: Mapping[str, type] = {**_TYPES, "bool": bool}
+"""Of these a ``bool`` is true for every word, "False" among them, but an empty one."""
 _MARKS = ("parser", "group")
 _ROUNDS = 8
 """Functions that hand on what a parser returns, each to the one before it: longer rows are not made."""
@@ -206,7 +208,7 @@ def _read_definition(call: ast.Call, passed: Mapping[str, Any], defined: set[str
         return
     destination = _constant(words["dest"]) if "dest" in words else long[0]
     action = str(_constant(words.get("action", ast.Constant("store"))))
-    kind = _TYPES.get(dotted_name(words["type"]) if "type" in words else "")
+    kind = _BY_ARGPARSE.get(dotted_name(words["type"]) if "type" in words else "")
     given = next((passed[name] for name in reversed(long) if name in passed), None)
     if action in {"store_true", "store_false"}:
         default = _constant(words["default"]) if "default" in words else action == "store_false"
@@ -235,6 +237,8 @@ def _default(words: Mapping[str, ast.expr], kind: type) -> object:
 
 
 def _given(argument: Any, kind: type, *, many: bool) -> object:  # noqa: ANN401 (of a command line)
+    if kind is bool and isinstance(argument.value, bool):
+        return True  # "False" is a word like another
     if argument.why is not None or isinstance(argument.value, bool):
         msg = "is not known"
         raise ValueError(msg)

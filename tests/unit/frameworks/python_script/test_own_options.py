@@ -28,6 +28,8 @@ def parse_args():
     parser.add_argument("--batch-size", type=int, default=4)
     parser.add_argument("--rate", type=float, default="1e-3")
     parser.add_argument("--steps", type=int)
+    parser.add_argument("--bf16", type=bool, default=True)
+    parser.add_argument("--four-bits", type=bool, default=False)
     parser.add_argument("--lora", action="store_true")
     parser.add_argument("--no-eval", dest="evaluates", action="store_false")
     group = parser.add_argument_group("more")
@@ -50,6 +52,8 @@ def tell(text: str, words: list[str]) -> dict[str, object]:
         [],
         ["--model-id", "Qwen/Qwen3-8B", "--batch-size=2"],
         ["--lora", "--no-eval", "--steps", "7", "--rate", "0.5"],
+        ["--bf16", "False", "--four-bits=True"],
+        ["--bf16", "", "--four-bits", "0"],
         ["--urls", "b", "c", "--sizes", "3"],
         ["--urls", "b", "--sizes"],
         ["--model_id", "no such option"],
