@@ -204,6 +204,12 @@ DERIVATIONS = (
         "the program gives adapters units of their own",
     ),
     Derivation(
+        "training.lora_targets_by_peft",
+        ("training.lora_target_modules",),
+        lambda _: False,
+        "the layers that get adapters are named",
+    ),
+    Derivation(
         "training.fsdp_activation_checkpointing",
         ("training.sharding",),
         lambda sharding: None if sharding == "fsdp" else False,

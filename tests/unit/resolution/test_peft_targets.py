@@ -119,6 +119,29 @@ def test_what_is_left_to_peft_is_told(tmp_path: Path, given: str, left: object) 
     assert (None if fact is None else fact.value) == left
 
 
+@pytest.mark.parametrize(
+    ("command", "release"),
+    [
+        ("llamafactory-cli train --model_name_or_path m --stage sft --finetuning_type lora", "llamafactory==0.9.3"),
+        ("swift sft --model m --train_type lora --dataset d", "ms-swift==3.6.4"),
+        ("deepspeed --module openrlhf.cli.train_sft --pretrain m --lora_rank 16", "openrlhf==0.8.5"),
+        (
+            "python -m verl.trainer.main_ppo actor_rollout_ref.model.path=m actor_rollout_ref.model.lora_rank=32",
+            "verl==0.7.0",
+        ),
+    ],
+)
+def test_a_program_that_names_the_layers_of_its_own_accord_leaves_none_to_peft(command: str, release: str) -> None:
+    (run,) = read_commands(read_script("run.sh", command).commands, {})
+    name, _, version = release.partition("==")
+    packages = {one: Package(one, of, Source("env")) for one, of in ((name, version), ("peft", "0.15.2"))}
+    environment = Environment("env", packages, complete=False)
+    mimo = {"model.model_type": ("mimo", Source("--set"))}
+    subject = resolve("s", rules=open_rules(()), environment=environment, documents=run.documents, settings=mimo)
+    facts = next(one for one in subject.roles.values() if "training.peft" in one)
+    assert facts["training.lora_targets_by_peft"].value is False
+
+
 def test_a_run_without_adapters_leaves_no_layers_to_peft() -> None:
     command = "llamafactory-cli train --stage sft --finetuning_type full"
     (run,) = read_commands(read_script("run.sh", command).commands, {})
