@@ -34,6 +34,7 @@ def values_of(name: str) -> st.SearchStrategy[Any]:
             "float": st.floats(0, 1),
             "dtype": st.sampled_from(["bfloat16", "float16", "float32"]),
             "str": st.sampled_from(["chunked_nll", "nll"]),
+            "set": st.sampled_from([("all-linear",), ("q_proj", "v_proj")]),
         }[term.type]
     return st.one_of(st.none(), plain) if term.nullable else plain
 
