@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 MAX_FILES = 50
 """A directory with more files that may be configurations holds data."""
 
+MAX_PYTHON = 8
+"""A directory with more files of Python about training is a library; each takes tens of milliseconds to read."""
+
 MAX_BYTES = 1 << 20
 """A larger file is data."""
 
@@ -146,6 +149,8 @@ def find_configurations(directory: str, request: Request) -> list[InputFile]:
         return []
     paths = [name if directory == os.curdir else os.path.join(directory, name) for name in names]
     likely = _select_likely(paths) if paths else []
+    if sum(path.endswith(".py") for path in likely) > MAX_PYTHON:
+        likely = [path for path in likely if not path.endswith(".py")]
     if not likely:
         return []
     from compatcheck.checking.input_files import read_found_file  # noqa: PLC0415 (only beside such files)

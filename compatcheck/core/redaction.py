@@ -15,13 +15,17 @@ _QUERY = (
     r"(?i)([?&;#](?:[\w-]{0,40}(?:token|secret|password|passwd|pwd|signature|credential)|(?:access_|api_?|private_)?key|sig|auth|"
     r"x-amz-[a-z-]+|x-goog-[a-z-]+|awsaccesskeyid|googleaccessid)=)[^&#\s'\"]+"
 )
+_QUERY_STARTS = frozenset("?&;#")
 _ISSUED = (
     r"\b(?:hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{20,}|glpat-[\w-]{16,}|pypi-[\w-]{16,}|"
     r"sk-[\w-]{16,}|xox[abprs]-[\w-]{10,}|nvapi-[\w-]{16,}|AKIA[A-Z0-9]{12,}|AIza[\w-]{30,})"
 )
 _SIGNED_WORD = r"(?<![\w-])(?=((?:[\w-]*?-)??)(eyJ[\w-]{10,}))\1\2\.[\w-]{10,}\.[\w-]+"
 """Tried once for each word: what is looked ahead for is not taken back, and ``-eyJ-eyJ-eyJ`` is no work for each of them."""
-_ISSUED_STARTS = ("hf_", "gh", "glpat-", "pypi-", "sk-", "xox", "nvapi-", "AKIA", "AIza")
+_ISSUED_STARTS = (
+    *("hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "pypi-"),
+    *("sk-", "xox", "nvapi-", "AKIA", "AIza"),
+)
 _CONDA_CHANNEL = r"(?<=/t/)[^/\s'\"]+(?=/)"
 """A token of a conda channel: ``https://conda.anaconda.org/t/TOKEN/channel``."""
 _BEARER = r"(?i)\b(bearer|basic)\s+[A-Za-z0-9+/._=-]{8,}"
@@ -95,7 +99,7 @@ def redact(text: str) -> str:
         text = re.sub(_BARE_USER_INFO, REDACTED, text)
     if "://" in text and "/t/" in text:
         text = re.sub(_CONDA_CHANNEL, REDACTED, text)
-    if "=" in text:
+    if "=" in text and not _QUERY_STARTS.isdisjoint(text):
         text = re.sub(_QUERY, rf"\1{REDACTED}", text)
     if "earer" in text.lower() or "basic" in text.lower():
         text = re.sub(_BEARER, rf"\1 {REDACTED}", text)

@@ -41,6 +41,9 @@ _HEX_DIGITS = frozenset("0123456789abcdef")
 _COMPATIBLE_SEGMENTS = 2
 _ECHO_CHARACTERS = 60
 _MAX_DIGITS = 20
+_ANSWERS: tuple[Membership, ...] = ("no", "boundary", "yes")
+"""A conjunction answers as its least clause does, a union as its greatest conjunction."""
+_PRE_RELEASES = (".dev", "rc", "a", "b")
 OPERATORS = {
     ">=": operator.ge,
     "<": operator.lt,
@@ -49,6 +52,7 @@ OPERATORS = {
     "!=": operator.ne,
     ">": operator.gt,
 }
+_COMPARED = frozenset({*OPERATORS, "!=*", "==="})
 
 
 class InvalidSpecifierError(ValueError):
@@ -212,30 +216,56 @@ def read_final_release(text: str) -> tuple[int, ...] | None:
 
 
 def _contains_plain(bounds: Iterable[Iterable[Sequence[str]]], version: str) -> Membership | None:
-    """Decide what most runs ask, a final release against bounds of final releases, by comparing tuples.
+    """Decide what most runs ask by comparing tuples.
+
+    A pre-release, or a build of a commit, lies where its release does, and at the boundary where a bound names that very one.
 
     Returns:
         None when a version or an operator needs the rules of PEP 440.
     """
-    text = version
-    if "+" in text and not is_source_build(text):
-        text = text.partition("+")[0]
-    release = plain_release(text)
-    if release is None:
+    text, _, label = version.partition("+")
+    place = _place(text)
+    if place is None:
         return None
-    held = False
+    release, final = place
+    final = final and not (label and is_source_build(version))
+    held = 0
     for clauses in bounds:
-        fits = True
+        fits = len(_ANSWERS) - 1
         for clause in clauses:
-            bound = plain_release(clause[1])
-            compare = OPERATORS.get(clause[0])
-            if bound is None or compare is None:
+            comparison = clause[0]
+            low = high = _place(clause[1])
+            if comparison == "!=*":
+                high = _place(clause[2])
+            if low is None or high is None or comparison not in _COMPARED:
                 return None
-            if clause[0] == ">" and release[0] == bound[0] and release[1] >= 0 > bound[1]:
-                fits = False  # PEP 440: ">1.0" leaves out 1.0.post1
-            fits = fits and compare(release, bound)
-        held = held or fits
-    return "yes" if held else "no"
+            bound, end = low[0], high[0]
+            if release[0] == bound[0] or release[0] == end[0]:
+                if comparison == "===" or not (low[1] and high[1]):
+                    return None
+                if not final:
+                    fits = min(fits, _ANSWERS.index("boundary"))
+                    continue
+            if comparison == "!=*":
+                fits = 0 if bound <= release < end else fits
+            elif comparison == ">" and release[0] == bound[0] and release[1] >= 0 > bound[1]:
+                fits = 0  # PEP 440: ">1.0" leaves out 1.0.post1
+            elif not OPERATORS.get(comparison, operator.eq)(release, bound):  # another release is not "===" either
+                fits = 0
+        held = max(held, fits)
+    return _ANSWERS[held]
+
+
+@lru_cache(maxsize=8192)
+def _place(text: str) -> tuple[tuple[tuple[int, ...], int], bool] | None:
+    """Return the release, as `plain_release`, that a version is (True), or that one like ``5.0.0rc1`` comes before."""
+    release = plain_release(text)
+    if release is not None:
+        return release, True
+    base = text.rstrip("0123456789")
+    mark = next((mark for mark in _PRE_RELEASES if base.endswith(mark)), None)
+    release = None if mark is None or base == text else plain_release(base.removesuffix(mark))
+    return None if release is None else (release, False)
 
 
 def _holds_all(

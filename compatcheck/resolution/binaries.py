@@ -146,7 +146,7 @@ def read_label(package: Package) -> tuple[str | None, str, bool | None] | None:
     """Return CUDA's major release, torch's minor release and the C++11 ABI that a wheel's name says it is built for."""
     url = package.details.get("direct_url", "").replace("%2B", "+").replace("%2b", "+")
     for text in (package.version or "", url):
-        match = re.search(_LABEL, text, re.IGNORECASE)
+        match = re.search(_LABEL, text, re.IGNORECASE) if "+" in text and "torch" in text.lower() else None
         if match is not None:
             cuda = match[1][:_CUDA_LENGTH] if match[1] else None
             return cuda, match[2], None if match[3] is None else match[3].lower() == "true"

@@ -223,6 +223,7 @@ class Database:
 
 
 _SIZES = Texts._fields.index("sizes")
+_JSON = json.JSONDecoder()
 
 
 class _Places(dict[str, Any]):
@@ -238,7 +239,7 @@ class _Places(dict[str, Any]):
     def __missing__(self, place: str) -> Any:  # noqa: ANN401 (bounds or code)
         line = self._lines[int(place)]
         if line not in self._shared:
-            self._shared[line] = json.loads(line.decode())
+            self._shared[line] = _JSON.raw_decode(line.decode())[0]
         self[place] = found = self._shared[line]
         return found
 

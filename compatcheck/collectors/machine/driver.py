@@ -265,9 +265,9 @@ def read_host_memory(root: str = "/") -> tuple[int, Source] | None:
     sizes = []
     path = os.path.join(root, "proc/meminfo")
     for line in _read(path).splitlines():
-        match = re.match(r"MemTotal:\s+(\d+)", line)
-        if match is not None:
-            sizes.append((int(match[1]) * KIB, Source(path)))
+        words = line.split()
+        if words[:1] == ["MemTotal:"] and words[1:2] and words[1].isdecimal():
+            sizes.append((int(words[1]) * KIB, Source(path)))
             break
     for name in ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"):
         path = os.path.join(root, name)

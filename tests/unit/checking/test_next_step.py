@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from compatcheck.checking.next_step import ANY_PYTHON, find_configurations
+from compatcheck.checking.next_step import ANY_PYTHON, MAX_PYTHON, find_configurations
 from compatcheck.checking.request import Request
 from tests.cli.run_cli import Ran, run
 from tests.unit.collectors.test_reports import NVIDIA_SMI
@@ -135,6 +135,15 @@ def test_only_the_head_of_a_file_is_searched(tmp_path: Path) -> None:
     (tmp_path / "data.json").write_text('{"rows": "' + "x" * (1 << 16) + '", "zero_optimization": {"stage": 3}}')
     found = find_configurations(str(tmp_path), Request())
     assert [item.path for item in found] == [str(tmp_path / "ds.json")]
+
+
+def test_files_of_a_library_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text(DS)
+    for number in range(MAX_PYTHON):
+        (tmp_path / f"sft{number}.py").write_text(SCRIPT)
+    assert len({item.path for item in find_configurations(str(tmp_path), Request())}) == 1 + MAX_PYTHON
+    (tmp_path / "more.py").write_text(SCRIPT)
+    assert [item.path for item in find_configurations(str(tmp_path), Request())] == [str(tmp_path / "ds.json")]
 
 
 def test_a_pipe_is_not_waited_for(project: Path) -> None:

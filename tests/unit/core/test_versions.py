@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
+from compatcheck.core import versions
 from compatcheck.core.versions import (
     InvalidSpecifierError,
     allowed_releases,
@@ -77,6 +78,16 @@ def test_pre_releases_follow_order_away_from_bounds(specifier: str, epoch: str, 
     else:
         expected = SpecifierSet(specifier).contains(version, prereleases=True)
         assert answer == ("yes" if expected else "no")
+
+
+@settings(max_examples=500)
+@given(SETS, RELEASES, st.one_of(POSTS, PRES), st.sampled_from(["", "+cu128", "+g1a2b3c4", "+dirty"]))
+def test_tuples_answer_as_pep_440_does(specifier: str, release: str, suffix: str, label: str) -> None:
+    compiled, version = compile_specifier(specifier), release + suffix + label
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(versions, "_contains_plain", lambda *_: None)
+        expected = contains(compiled, version)
+    assert contains(compiled, version) == expected
 
 
 @settings(max_examples=200)
