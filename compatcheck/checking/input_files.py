@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,6 +27,7 @@ from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.progress import follow
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import CONFIGURATIONS, POLICY_FILE, STANDARD_INPUT, read_bytes, read_standard_input
+from compatcheck.core.units import format_bytes
 from compatcheck.frameworks.beside import find_beside
 from compatcheck.frameworks.embedded import Piece, holds_recipes
 from compatcheck.frameworks.python_script.notebook import SUFFIX
@@ -37,6 +39,7 @@ from compatcheck.frameworks.recognise import (
     read_pieces,
     starts_training,
 )
+from compatcheck.frameworks.registry import HEAD_BYTES, states_telling_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -133,6 +136,9 @@ def read_found(
             scripts.append(file)
             continue
         tree = files if note_parts is None else ReadLog(files)
+        if kind is None and (foreign := _find_foreign(file, files)) is not None:
+            skipped.append(foreign._replace(named=is_named(file)))
+            before += 1
         try:
             if kind is not None:
                 made = _read_lists(file, kind, tree, skipped, selection, named=is_named(file))
@@ -204,6 +210,27 @@ _STARTS_NONE = (
     ".diff", ".disabled",
 )  # fmt: skip
 """Ends of the names of data, and of texts that show commands: they start no program by themselves."""
+_FOREIGN = (
+    (
+        r".*(?:compose|bake).*\.(?:ya?ml|hcl|json)",
+        rb"\bdockerfile[-_]inline\b",
+        "holds a Dockerfile (dockerfile_inline), which is not read",
+        "write it into a file of its own",
+    ),
+    (
+        r".*\.def|(?:singularity|apptainer).*",
+        rb"(?is)\A(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*bootstrap[ \t]*:.*\b(?:pip|conda|mamba|uv)\b[^\n]*\b(?:install|create)\b",
+        "is a definition of Apptainer; what it installs is not read",
+        "check what `pip freeze` prints in the image, or the image itself",
+    ),
+    (
+        r".*\.(?:sub|submit|jdl|condor)",
+        rb"(?im)^[ \t]*executable[ \t]*=[^\n]*\b(?:python[\d.]*|torchrun|deepspeed|accelerate)[ \t]*\r?$",
+        "is a job of HTCondor, whose command is not read",
+        "write the command into a launch script",
+    ),
+)
+"""Names of files in languages that are not read, what in them tells that they say something here, and what is said of them."""
 _HEAD_BYTES = 1024
 """In which images, archives and weights have a zero."""
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -234,6 +261,23 @@ def _find_unread(file: str, kind: str | None, files: Files, *, named: bool) -> I
     found = find_unread_launch(file, files)
     if found is not None:
         yield found._replace(named=named)
+
+
+def _find_foreign(file: str, files: Files) -> Skipped | None:
+    """Return why a file is not read that is told by its name and its content: too large, or in a language of its own."""
+    name, too_large = os.path.basename(file).lower(), False
+    rows = [row for row in _FOREIGN if re.fullmatch(row[0], name)]
+    try:
+        too_large = name.endswith(CONFIGURATIONS) and files.is_file(file) and files.size_bytes(file) > MAX_WALKED_BYTES
+        head = files.read_bytes(file, HEAD_BYTES) if too_large or (rows and files.is_file(file)) else b""
+    except OSError:
+        return None  # nothing but the name tells that it may be an input
+    if too_large and states_telling_word(head):
+        size, most = map(format_bytes, (files.size_bytes(file), MAX_WALKED_BYTES))
+        hint = "name it, if it says what is trained"
+        return Skipped(Source(file), f"is {size} large; of what is only found at most {most} are read", hint)
+    found = next((row for row in rows if re.search(row[1], head)), None)
+    return None if found is None else Skipped(Source(file), found[2], found[3])
 
 
 def _check_policy(file: str, files: Files, *, named: bool) -> Iterator[Skipped]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -153,6 +154,14 @@ HEAD_BYTES = 1 << 16
 def is_told_by_words(head: bytes) -> bool:
     """Tell by the head of a file, of whatever syntax, whether it is meant as a configuration that is read here."""
     return any(word.encode() in head for folder in FOLDERS for word in folder.telling_words)
+
+
+def states_telling_word(head: bytes) -> bool:
+    """Tell by the head of a file of JSON or YAML whether a key in it is of a model, or of a configuration that is read here."""
+    words = "|".join(re.escape(word) for folder in FOLDERS for word in folder.telling_words if word.isidentifier())
+    return (
+        re.search(rf"(?m)(?<!\\)\"(?:model_type|{words})\"\s*:|^\s*(?:model_type|{words}):".encode(), head) is not None
+    )
 
 
 def configuration_readers(*, shares_keys: bool | None = None) -> Iterator[ConfigurationReader]:

@@ -145,7 +145,7 @@ def starts_training(path: str, files: Files = LOCAL, *, told: bool) -> bool:
     Raises:
         InputError: it cannot be read.
     """
-    content = read_bytes(path, files)
+    content = read_bytes(path, files).replace(b"\r", b"\n")  # Python takes either for the end of a line
     trains = _TRAINS.search(content) or (told and _LOOPS.search(content))
     return bool(trains) and _STARTS.search(content) is not None
 

@@ -80,3 +80,49 @@ def test_the_recorded_output_of_another_machine_says_nothing_of_this_one(
     assert ("hardware.gpu" in facts(tmp_path / "a.ipynb")) is kept
     report = json.loads(run("check", tmp_path / "a.ipynb", "--format", "json").out)
     assert any("ROCm" in entry["reason"] for entry in report["skipped"]) is not kept
+
+
+DEFINITION = "Bootstrap: docker\nFrom: pytorch/pytorch:2.6.0\n%post\n  pip install deepspeed==0.16.4\n"
+JOB = "executable = /usr/bin/deepspeed\narguments = train.py --deepspeed ds.json\nqueue\n"
+COMPOSE = "services:\n  a:\n    build:\n      dockerfile_inline: |\n        FROM x\n        RUN pip install deepspeed==0.16.4\n"
+BAKE = 'target "train" { dockerfile-inline = "FROM x\\nRUN pip install deepspeed==0.16.4" }\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("train.def", DEFINITION, "is a definition of Apptainer"),
+        ("job.sub", JOB, "is a job of HTCondor"),
+        ("compose.yaml", COMPOSE, "holds a Dockerfile"),
+        ("docker-bake.hcl", BAKE, "holds a Dockerfile"),
+        ("ds.json", ZERO3[:-2] + ', "x": "' + "y" * (2 << 20) + '"}', "is 2.00 MiB large"),
+        ("config.json", '{"model_type": "llama", "x": "' + "y" * (2 << 20) + '"}', "is 2.00 MiB large"),
+    ],
+)
+def test_what_is_not_read_of_a_directory_is_said(tmp_path: Path, name: str, text: str, reason: str) -> None:
+    (tmp_path / "requirements.txt").write_text(STACK)
+    (tmp_path / name).write_text(text)
+    skipped = json.loads(run("check", tmp_path, "--format", "json").out)["skipped"]
+    assert [one["reason"] for one in skipped if reason in one["reason"]]
+    assert run("check", tmp_path, "--fail-unread", "--fail-on", "never").code == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("data.json", '{"text": "' + "y" * (2 << 20) + ' \\"model_type\\": 1"}'),
+        ("x.def", "EXPORTS\n  pip install\n"),
+        ("talk.sub", "1\n00:01 --> 00:02\nexecutable files\n"),
+        ("compose.yaml", "services:\n  web:\n    image: nginx\n"),
+    ],
+)
+def test_other_files_by_such_names_are_passed_over(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / "requirements.txt").write_text(STACK)
+    (tmp_path / name).write_text(text)
+    assert json.loads(run("check", tmp_path, "--format", "json").out)["skipped"] == []
+
+
+def test_lines_of_a_script_may_end_as_python_takes_them(tmp_path: Path) -> None:
+    text = 'from trl import SFTTrainer, SFTConfig\rSFTTrainer(model="a/b", args=SFTConfig(bf16=True, max_length=8192)).train()\r'
+    (tmp_path / "train.py").write_bytes(text.encode())
+    assert facts(tmp_path)["training.sequence_length"] == 8192
