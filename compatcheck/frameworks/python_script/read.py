@@ -63,7 +63,7 @@ from compatcheck.frameworks.python_script.parsed_classes import (
     find_parsed_classes,
     find_trainer_classes,
 )
-from compatcheck.frameworks.python_script.repeated import builds_again
+from compatcheck.frameworks.python_script.repeated import builds_again, keeps_model
 from compatcheck.frameworks.translation import translate
 from compatcheck.frameworks.trl import configuration as trl
 
@@ -535,6 +535,9 @@ def _tell_of_run(found: Findings, script: Script) -> Iterator[Statement]:
     again = builds_again(script.tree, _BUILDS_ENGINE) if "initialize" in script.names else None
     if again is not None:
         yield Statement("run.repeated_initialize", _BUILDS_ENGINE, value=again)
+    keeps = keeps_model(script.tree, _BUILDS_ENGINE) if again else None
+    if keeps is not None:
+        yield Statement("run.model_outlives_engine", _BUILDS_ENGINE, value=keeps)
     own_adapter = find_own_adapter(script, found.objects)
     if own_adapter is not None:
         found.lines[own_adapter.name] = own_adapter.line
