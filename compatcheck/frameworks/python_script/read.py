@@ -49,8 +49,8 @@ from compatcheck.frameworks.python_script.meanings import (
     Findings,
     leave_to_loading,
     of_loading,
-    take_adapter_change,
     take_call,
+    take_change,
     take_made,
 )
 from compatcheck.frameworks.python_script.nodes import PARSERS, defaults_of, dotted_name
@@ -319,10 +319,10 @@ def _find(path: str, script: Script, objects: Objects, *, launched: bool) -> Fin
         elif kind is Kind.OPTIONS or (kind is Kind.ARGUMENTS and owner in parsed):  # those may be of any class
             if one.name in _OPTIONS:
                 found.set(one.name, given, one.value, one)
-        elif kind is Kind.ARGUMENTS:
+        elif kind is Kind.ARGUMENTS and not found.is_unused(one.owner, one.scope):
             found.set(one.name, given, one.value, one)
         else:
-            take_adapter_change(one, found)
+            take_change(one, found)
     if found.makes_optimizer:
         found.values.pop("optim", None)
     if not (found.trainers or found.foreign or found.has_arguments or found.is_empty) and _has_loop(script):
@@ -595,7 +595,7 @@ def _trains_as_loaded(found: Findings, script: Script) -> bool:
         "training.peft" in (one.facts or ()) for one in found.changes
     ):
         return False
-    unused = ADAPTER_CONFIGS.keys() if found.adapters == frozenset() else ()
+    unused = ADAPTER_CONFIGS.keys() if found.has_no_adapters else ()
     return (_GIVE_ADAPTERS - set(unused)).isdisjoint(script.names)
 
 
