@@ -36,8 +36,8 @@ class Family(NamedTuple):
     """Whether it can be told what a call of a maker makes."""
 
 
-def find_used(family: Family, objects: Objects) -> frozenset[ast.Call] | None:
-    """Return the calls that make a configuration which something is given; None where any may be.
+def find_used(family: Family, objects: Objects) -> Mapping[ast.Call, int] | None:
+    """Return the calls that make a configuration which something is given, and the last line of that; None where any may be.
 
     One that a name keeps and nobody asks for is none where something would take it; where what is handed over may stand for
     any, any counts.
@@ -45,7 +45,7 @@ def find_used(family: Family, objects: Objects) -> frozenset[ast.Call] | None:
     script = objects.script
     if script.names.isdisjoint(family.makers):
         return None
-    used: set[ast.Call] = set()
+    used: dict[ast.Call, int] = {}
     followed = takes = False
     for node, scope, _ in script.visited:
         wanted = [*_asked_for(node, scope, objects, family)]
@@ -55,10 +55,12 @@ def find_used(family: Family, objects: Objects) -> frozenset[ast.Call] | None:
             found = find_made(value, scope, objects, family)
             if found is None and value in wanted:
                 return None
-            used.update(found or ())
+            made = (one for one in found or () if objects.last_name(one) in family.makers)
+            used.update((one, max(used.get(one, 0), node.lineno)) for one in made)
         followed = followed or bool(wanted)
         takes = takes or (isinstance(node, ast.Call) and _takes(node, objects, family))
-    return frozenset(used if followed else _kept(objects, family)) if followed or takes else None
+    kept = used if followed else {one: one.lineno for one in _kept(objects, family)}
+    return kept if followed or takes else None
 
 
 def _takes(call: ast.Call, objects: Objects, family: Family) -> bool:

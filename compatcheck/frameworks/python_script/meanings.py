@@ -33,7 +33,7 @@ from compatcheck.frameworks.python_script.nodes import dotted_name, words_of
 from compatcheck.frameworks.python_script.objects import ADAPTER_CONFIGS, Kind, is_whole_model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from compatcheck.core.source import Skipped, Source
     from compatcheck.frameworks.python_script.calls import Assignment, Scope
@@ -197,23 +197,25 @@ class Findings:
         """What a Trainer is given as its arguments."""
 
     @cached_property
-    def used(self) -> tuple[tuple[Family, frozenset[ast.Call] | None], ...]:
-        """Each sort of configurations, with the calls that make those which something is given; None where any may be."""
+    def used(self) -> tuple[tuple[Family, Mapping[ast.Call, int] | None], ...]:
+        """Each sort of configurations, with the calls that make those which something is given, and in which line it is.
+
+        None where any may be.
+        """
         objects = self.objects
         arguments = Family(objects.arguments, ("args",), dict.fromkeys(objects.trainers, 1), of_trainers=True)
         return tuple((one, find_used(one, objects)) for one in (CONFIGS, _QUANTIZATIONS, arguments))
 
     @property
-    def has_no_adapters(self) -> bool:
-        """Whether nothing is given a configuration of adapters that the script makes."""
-        (_, used), *_ = self.used
-        return used == frozenset()
+    def adapters(self) -> Mapping[ast.Call, int] | None:
+        """Those of adapters."""
+        return self.used[0][1]
 
     def is_unused(self, node: ast.expr, scope: Scope) -> bool:
         """Tell whether an expression is a configuration that the script makes and that nothing is given."""
         for family, used in self.used:
             made = () if used is None else find_made(node, scope, self.objects, family) or ()
-            if made and used is not None and used.isdisjoint(made):
+            if made and used is not None and used.keys().isdisjoint(made):
                 return any(self.objects.last_name(one) in family.makers for one in made)
         return False
 

@@ -486,18 +486,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         found.unresolved += _left_to_command(found)
     statements += _tell_of_run(found, script)
     has_adapters = any(stated.fact == "training.peft" for stated in statements)
-    if has_adapters:
-        statements.append(
-            Statement("run.inputs_require_gradients", "(inputs require gradients)", _gives_gradients(script))
-        )
-        merge = _find_merge(found, script)
-        if merge is not None:
-            found.lines[merge.name] = merge.line
-            statements.append(Statement("run.merges_adapter", merge.name, value=True))
-    elif _trains_as_loaded(found, script):
-        (model,) = found.models.values()
-        found.lines[_NO_ADAPTERS] = model.line
-        statements.append(Statement("training.peft", _NO_ADAPTERS, None))
+    statements += _tell_adapters(found, script, there=has_adapters)
     asked = script.names if is_trainer or from_command else found.asked | script.decided
     yield main._replace(
         reader=reader,
@@ -546,6 +535,20 @@ def _tell_of_run(found: Findings, script: Script) -> Iterator[Statement]:
         yield Statement("run.adapters_through_model", _NO_OWN_ADAPTERS, value=False)
 
 
+def _tell_adapters(found: Findings, script: Script, *, there: bool) -> Iterator[Statement]:
+    """Say what a script does with adapters: those it trains, those it loads, or that there are none."""
+    merge = (_find_merge if there else _find_merge_of_loaded)(found, script)
+    if there:
+        yield Statement("run.inputs_require_gradients", "(inputs require gradients)", _gives_gradients(script))
+    if merge is not None:
+        found.lines[merge.name] = merge.line
+        yield Statement("run.merges_adapter", merge.name, value=True)
+    elif not there and _trains_as_loaded(found, script):
+        (model,) = found.models.values()
+        found.lines[_NO_ADAPTERS] = model.line
+        yield Statement("training.peft", _NO_ADAPTERS, None)
+
+
 def _has_loop(script: Script) -> bool:
     """Tell whether a script computes gradients itself, or prepares its model for that: ``accelerator.backward(loss)``."""
     ends = (".backward", "accelerator.prepare")
@@ -582,6 +585,18 @@ def _find_merge(found: Findings, script: Script) -> Call | None:
     return merges
 
 
+_ON_DEVICE = re.compile(r"""\.cuda\(|\.to\(|device_map=(?!None\b)""")
+"""What a script has that puts a model on a device."""
+
+
+def _find_merge_of_loaded(found: Findings, script: Script) -> Call | None:
+    """Return the call that surely merges adapters which the script loads into their base, on the device, and trains nothing."""
+    merges = next((call for call in script.calls() if call.name in _MERGES and call.condition is None), None)
+    loads = any(call.name == "from_pretrained" and "Peft" in call.owner for call in script.calls())
+    is_other = found.trainers or found.foreign or len(found.models) > 1 or re.search(r"\bcpu\b", script.code)
+    return merges if loads and not is_other and _ON_DEVICE.search(script.code) else None
+
+
 _BUILDS_ENGINE = "deepspeed.initialize"
 _NO_ADAPTERS, _NO_OWN_ADAPTERS = "(no adapters)", "(no adapters of the model's own)"
 _GIVE_ADAPTERS = {"get_peft_model", "get_peft_config", "PeftModel", "add_adapter", "load_adapter", *ADAPTER_CONFIGS}
@@ -595,7 +610,7 @@ def _trains_as_loaded(found: Findings, script: Script) -> bool:
         "training.peft" in (one.facts or ()) for one in found.changes
     ):
         return False
-    unused = ADAPTER_CONFIGS.keys() if found.has_no_adapters else ()
+    unused = ADAPTER_CONFIGS.keys() if found.adapters == {} else ()
     return (_GIVE_ADAPTERS - set(unused)).isdisjoint(script.names)
 
 
@@ -644,6 +659,8 @@ def _may_be_replaced(statement: Statement, found: Findings) -> bool:
     """Tell whether something that was not read comes behind a statement and may say otherwise."""
     key = statement.key.partition(".")[0]
     line = found.lines.get(key, 0)
+    if statement.fact in ADAPTERS and found.adapters:  # they count from where something is given them
+        line = max(line, *found.adapters.values())
     return any(
         change.may_replace(line)
         and (key in found.of_arguments if change.facts is None else statement.fact in change.facts)

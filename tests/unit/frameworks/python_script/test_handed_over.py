@@ -110,3 +110,25 @@ def test_the_arguments_are_those_that_the_trainer_is_given(
 def test_a_configuration_that_no_trainer_is_given_tells_no_trainer(tmp_path: Path) -> None:
     stated = facts(read(tmp_path, _TRAINED.format("", "trainer = DPOTrainer(model, args=DPOConfig('o'))")))
     assert (stated["training.trainer"], "training.micro_batch_size" in stated) == ("dpo", False)
+
+
+@pytest.mark.parametrize(
+    ("lines", "given", "told"),
+    [
+        ("model = PeftModel.from_pretrained(model, 'a').merge_and_unload()", ", peft_config=lora", True),
+        ("model = PeftModel.from_pretrained(model, 'a')", "", False),
+        ("model = get_peft_model(model, lora)\nmodel = model.merge_and_unload()", "", False),
+    ],
+)
+def test_adapters_count_from_where_something_is_given_them(
+    tmp_path: Path, lines: str, given: str, *, told: bool
+) -> None:
+    text = """from peft import LoraConfig, PeftModel, get_peft_model
+from transformers import AutoModelForCausalLM
+from trl import SFTConfig, SFTTrainer
+model = AutoModelForCausalLM.from_pretrained("m")
+lora = LoraConfig(r=8)
+{}
+trainer = SFTTrainer(model, args=SFTConfig("o"){})
+"""
+    assert facts(read(tmp_path, text.format(lines, given))).get("training.lora_rank") == (8 if told else None)

@@ -144,6 +144,34 @@ def test_an_adapter_is_merged_where_it_was_trained(tmp_path: Path, end: str, mer
     assert facts(read(tmp_path, MERGED + end)).get("run.merges_adapter") is merges
 
 
+_LOADED = """
+from peft import AutoPeftModelForCausalLM, PeftModel
+from transformers import AutoModelForCausalLM
+{}
+model = model.merge_and_unload()
+model.save_pretrained("o")
+"""
+
+
+@pytest.mark.parametrize(
+    ("load", "merges"),
+    [
+        (
+            "base = AutoModelForCausalLM.from_pretrained('m', device_map='auto')\nmodel = PeftModel.from_pretrained(base, 'a')",
+            True,
+        ),
+        ("base = AutoModelForCausalLM.from_pretrained('m').cuda()\nmodel = PeftModel.from_pretrained(base, 'a')", True),
+        ("model = AutoPeftModelForCausalLM.from_pretrained('a', device_map={'': 0})", True),
+        ("base = AutoModelForCausalLM.from_pretrained('m')\nmodel = PeftModel.from_pretrained(base, 'a')", None),
+        ("model = AutoPeftModelForCausalLM.from_pretrained('a', device_map='cpu')", None),
+        ("model = AutoModelForCausalLM.from_pretrained('m', device_map='auto')", None),
+    ],
+)
+def test_an_adapter_that_is_loaded_is_merged_where_its_base_lies(tmp_path: Path, load: str, merges: object) -> None:
+    stated = facts(read(tmp_path, _LOADED.format(load)))
+    assert (stated.get("run.merges_adapter"), "training.peft" in stated) == (merges, False)
+
+
 def test_what_is_no_literal_gets_no_default(tmp_path: Path) -> None:
     found = read(tmp_path, "Trainer(args=TrainingArguments(output_dir='o', gradient_checkpointing=flags.gc))\n")
     environment = Environment("e", {"transformers": Package("transformers", "4.48.0", Source("e"))}, complete=False)
