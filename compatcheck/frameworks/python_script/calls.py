@@ -1,7 +1,7 @@
 """Calls of a Python script with the literals they are given, by ``ast`` alone: nothing is imported, nothing is run.
 
-A name counts where its own scope, else the module, assigns it exactly once. What is not a literal in the end has no value and
-keeps its own words.
+A name counts where its own scope, else the module, assigns it exactly once, or anew before anything asked for it. What is not
+a literal in the end has no value and keeps its own words.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import ast
 import re
 from functools import cached_property, lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.python_code import parse_python
@@ -28,9 +28,15 @@ from compatcheck.frameworks.python_script.nodes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from compatcheck.frameworks.python_script.own_options import OwnOptions
+
+    class _Decide(Protocol):
+        """Decides a branch while names are collected."""
+
+        def __call__(self, test: ast.expr, scope: Scope, *, always: bool) -> bool | None:
+            """Tell which way it goes, told whether what stands before it has happened in any case, and once."""
 
 
 class Given(NamedTuple):
@@ -156,6 +162,10 @@ class Scope:
         self.outer = outer
         self.values: dict[str, ast.expr | None] = {}
         """By name; None for a name that is assigned twice, or by anything but one plain assignment."""
+        self.fresh: set[str] = set()
+        """Names that a plain assignment bound in any case, and that nothing has asked for since."""
+        self.inner: list[ast.AST] = []
+        """Functions and classes in it, as far as it was looked through."""
 
     def find(self, name: str) -> ast.expr | None:
         """Return what a name is assigned, None when that is not one expression."""
@@ -172,6 +182,20 @@ class Scope:
     def assign(self, name: str, value: ast.expr | None) -> None:
         """Note an assignment; a second one makes the name unknown."""
         self.values[name] = None if name in self.values else value
+        self.fresh.discard(name)
+
+    def assign_anew(self, name: str, value: ast.expr) -> None:
+        """Note a plain assignment that happens in any case: it replaces what nothing has asked for."""
+        if name in self.fresh and not any(_mentions(one, name) for one in self.inner):
+            self.values[name] = value
+        else:
+            self.assign(name, value)
+        self.fresh.add(name)
+
+
+def _mentions(node: ast.AST, name: str) -> bool:
+    """Tell whether a function or class names a name, and so may ask for it wherever it is called."""
+    return any(isinstance(one, ast.Name) and one.id == name for one in nodes_of(node))
 
 
 def _bind(target: ast.expr, value: ast.expr | None, scope: Scope) -> None:
@@ -184,23 +208,42 @@ def _bind(target: ast.expr, value: ast.expr | None, scope: Scope) -> None:
         _bind(target.value, None, scope)
 
 
-def _branches_of(node: ast.AST, scope: Scope, decide: Callable[[ast.expr, Scope], bool | None]) -> Iterable[ast.AST]:
-    """Return the children of a node, of a branch that options of the script decide those that are reached."""
-    truth = decide(node.test, scope) if isinstance(node, ast.If) else None
-    if truth is None or not isinstance(node, ast.If):
-        return children_of(node)
-    return (node.test, *(node.body if truth else node.orelse))
+def _collect(node: ast.AST, scope: Scope, decide: _Decide, *, always: bool = True) -> None:
+    """Note the assignments of one scope, those in its branches too, without entering inner scopes.
 
-
-def _collect(node: ast.AST, scope: Scope, decide: Callable[[ast.expr, Scope], bool | None]) -> None:
-    """Note the assignments of one scope, those in its branches too, without entering inner scopes."""
-    for child in _branches_of(node, scope, decide):
-        if type(child) in _BINDING:
+    Args:
+        node: what is looked through.
+        scope: grown in place.
+        decide: decides branches, of which those that are reached alone count.
+        always: whether what stands directly in the node happens in any case, and once.
+    """
+    children: Iterable[ast.AST] = children_of(node)
+    if isinstance(node, ast.If):
+        truth = decide(node.test, scope, always=always)
+        if truth is not None:
+            children = (node.test, *(node.body if truth else node.orelse))
+        always = always and truth is not None
+    elif isinstance(node, _REPEATING):
+        always = False
+    for child in children:
+        if isinstance(child, ast.Name):
+            if not isinstance(child.ctx, ast.Store):
+                scope.fresh.discard(child.id)
+            continue
+        kind = type(child)
+        if kind in _BINDING and kind not in _ASSIGNING:
             _note(child, scope)
-        if not isinstance(child, _SCOPES):
-            _collect(child, scope, decide)
+        if kind in _SCOPES:
+            scope.inner.append(child)
+        else:
+            _collect(child, scope, decide, always=always)
+        if kind in _ASSIGNING:  # what it asks for comes first
+            _note(child, scope, always=always)
 
 
+_ASSIGNING = frozenset({ast.Assign, ast.AnnAssign})
+_REPEATING = (ast.For, ast.AsyncFor, ast.While, ast.Try, getattr(ast, "TryStar", ast.Try), ast.Match)
+"""What does what stands in it more than once, or not at all."""
 _BINDING = frozenset({
     ast.Assign, ast.AnnAssign, ast.AugAssign, ast.For, ast.AsyncFor, ast.comprehension, ast.withitem, ast.NamedExpr, ast.Global,
     ast.Nonlocal, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef,
@@ -208,9 +251,14 @@ _BINDING = frozenset({
 """What gives names a value."""
 
 
-def _note(node: ast.AST, scope: Scope) -> None:
+def _note(node: ast.AST, scope: Scope, *, always: bool = False) -> None:
     """Note what one of `_BINDING` assigns; None stands for a value that nobody can tell."""
     match node:
+        case (
+            ast.Assign(targets=[ast.Name(id=name)], value=value)
+            | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+        ) if always:
+            scope.assign_anew(name, value)
         case ast.Assign(targets=targets, value=value):
             for target in targets:
                 _bind(target, value if len(targets) == 1 else None, scope)
@@ -336,9 +384,7 @@ def _held_by(node: ast.expr) -> str:
     return dotted_name(node)
 
 
-def _inner_scope(
-    node: ast.AST, outer: Scope, decide: Callable[[ast.expr, Scope], bool | None], given: Mapping[str, ast.expr]
-) -> Scope:
+def _inner_scope(node: ast.AST, outer: Scope, decide: _Decide, given: Mapping[str, ast.expr]) -> Scope:
     scope = Scope(outer)
     arguments = getattr(node, "args", None)
     if isinstance(arguments, ast.arguments):
@@ -420,7 +466,7 @@ class Script:
         self.attributes = _attributes_set(self.nodes)
         """Attributes and keys that are set of what a name stands for, by that name; under an empty one, any may be."""
         _share(self.attributes, others)
-        _collect(tree, self.module, self._decide_by_options)
+        _collect(tree, self.module, self._decide_early)
         self.given: dict[ast.AST, dict[str, ast.expr]] = dict(_parameters(tree, self.nodes))
         """What parameters of functions hold that are called once."""
         self.scopes: dict[ast.AST, Scope] = {}
@@ -522,7 +568,7 @@ class Script:
             yield node, scope, condition
         inner = scope
         if isinstance(node, _SCOPES):
-            inner = self.scopes[node] = _inner_scope(node, scope, self._decide_by_options, self.given.get(node, {}))
+            inner = self.scopes[node] = _inner_scope(node, scope, self._decide_early, self.given.get(node, {}))
         if isinstance(node, _BRANCHING):
             yield from self._branches(node, inner, condition, depth)
             return
@@ -549,18 +595,21 @@ class Script:
             for child in branch:
                 yield from self._visit(child, scope, test, depth + 1)
 
-    def _decide_by_options(self, test: ast.expr, scope: Scope) -> bool | None:
-        """Decide a branch that asks the script's own options, by them and by what stands before it."""
-        if self.options is None or self.options.namespaces.isdisjoint(map(dotted_name, ast.walk(test))):
-            return None
-        return self._decide(test, scope)
+    def _decide_early(self, test: ast.expr, scope: Scope, *, always: bool) -> bool | None:
+        """Decide by what stands before it a branch that asks the script's own options, or stands where all happens once."""
+        asks = self.options is not None and not self.options.namespaces.isdisjoint(map(dotted_name, ast.walk(test)))
+        return self._decide(test, scope) if asks or always else None
 
     def _decide(self, test: ast.expr, scope: Scope) -> bool | None:
         if isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__":
             return True
-        found = self.read(test, scope)
-        self.decided |= found.options
-        return None if found.why is not None else bool(found.value)
+        self._now = set()
+        try:
+            value = self._value(test, scope, 0)
+        except NoLiteralError:
+            return None
+        self.decided |= self._now
+        return bool(value)
 
     def _call(self, node: ast.Call, scope: Scope, condition: str | None) -> Call:
         owner, _, name = dotted_name(node.func).rpartition(".")

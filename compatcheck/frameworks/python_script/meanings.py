@@ -15,7 +15,7 @@ from compatcheck.core.setting_names import is_elsewhere
 from compatcheck.core.units import DTYPE_BYTES
 from compatcheck.frameworks.conversions import ByWords
 from compatcheck.frameworks.keys import MODEL_FIELDS, Expression, Key, Table
-from compatcheck.frameworks.python_script.adapters import OF_OPTIONS, find_configs, find_options, find_used
+from compatcheck.frameworks.python_script.adapters import CONFIGS, OF_OPTIONS, find_configs, find_options
 from compatcheck.frameworks.python_script.calls import Call, Given
 from compatcheck.frameworks.python_script.changes import (
     ADAPTERS,
@@ -27,15 +27,16 @@ from compatcheck.frameworks.python_script.changes import (
     Change,
     Changes,
 )
+from compatcheck.frameworks.python_script.handed_over import Family, find_made, find_used
 from compatcheck.frameworks.python_script.lightning import Lightning, find_package
 from compatcheck.frameworks.python_script.nodes import dotted_name, words_of
 from compatcheck.frameworks.python_script.objects import ADAPTER_CONFIGS, Kind, is_whole_model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from compatcheck.core.source import Skipped, Source
-    from compatcheck.frameworks.python_script.calls import Assignment
+    from compatcheck.frameworks.python_script.calls import Assignment, Scope
     from compatcheck.frameworks.python_script.objects import Objects
 
 _TRL = {
@@ -196,9 +197,27 @@ class Findings:
         """What a Trainer is given as its arguments."""
 
     @cached_property
-    def adapters(self) -> Collection[ast.Call] | None:
-        """Calls that make configurations of adapters which something is given; None where any may be."""
-        return find_used(self.objects)
+    def used(self) -> tuple[tuple[Family, Mapping[ast.Call, int] | None], ...]:
+        """Each sort of configurations, with the calls that make those which something is given, and in which line it is.
+
+        None where any may be.
+        """
+        objects = self.objects
+        arguments = Family(objects.arguments, ("args",), dict.fromkeys(objects.trainers, 1), of_trainers=True)
+        return tuple((one, find_used(one, objects)) for one in (CONFIGS, _QUANTIZATIONS, arguments))
+
+    @property
+    def adapters(self) -> Mapping[ast.Call, int] | None:
+        """Those of adapters."""
+        return self.used[0][1]
+
+    def is_unused(self, node: ast.expr, scope: Scope) -> bool:
+        """Tell whether an expression is a configuration that the script makes and that nothing is given."""
+        for family, used in self.used:
+            made = () if used is None else find_made(node, scope, self.objects, family) or ()
+            if made and used is not None and used.keys().isdisjoint(made):
+                return any(self.objects.last_name(one) in family.makers for one in made)
+        return False
 
     @property
     def is_empty(self) -> bool:
@@ -303,6 +322,8 @@ def _take_named(call: Call, found: Findings) -> None:
     take = TAKERS.get(unread if base in found.objects.unread else base)
     if base in TRAINERS | ARGUMENTS and found.objects.is_of_another(call.node):
         return
+    if take is not None and found.is_unused(call.node, call.scope):
+        return
     if take is not None and (base in found.objects.known or base in found.objects.trainers):
         found.calls.update(dict.fromkeys(_TAKEN.get(base, ()), call.line))
         found.asked.update(*(one.options for one in (*call.positional, *call.keywords.values())))
@@ -343,22 +364,35 @@ def _leave_open(call: Call, keys: Iterable[str], found: Findings, into: dict[str
             found.take(key, Given(None, call.line, why), into=into)
 
 
-def _is_unused(node: ast.Call, found: Findings) -> bool:
-    """Tell whether nothing is given the adapters that a call describes."""
-    return found.adapters is not None and node not in found.adapters
-
-
-def take_adapter_change(one: Assignment, found: Findings) -> None:
-    """Take what a configuration of adapters is told after it was made: ``peft_config.r = 64``."""
-    made = find_configs(one.owner, one.scope, found.objects) or () if one.name in _LORA else ()
-    if any(not _is_unused(node, found) for node in made):
+def take_change(one: Assignment, found: Findings) -> None:
+    """Take what a configuration is told after it was made: ``peft_config.r = 64``, ``bnb_config.load_in_4bit = False``."""
+    made = find_configs if one.name in _LORA else _find_quantization if one.name.startswith(_OF_BITSANDBYTES) else None
+    if made is None or not made(one.owner, one.scope, found.objects) or found.is_unused(one.owner, one.scope):
+        return
+    if one.name in _LORA:
         found.take(_LORA[one.name], one.given)
+    else:
+        place = Changes(found.objects).place
+        found.changes.append(
+            place(one.node.lineno, one.scope, _OF_QUANTIZATION, f"sets {one.name} of the quantization")
+        )
+
+
+def _find_quantization(node: ast.expr, scope: Scope, objects: Objects) -> tuple[ast.Call, ...] | None:
+    return find_made(node, scope, objects, _QUANTIZATIONS)
+
+
+_OF_BITSANDBYTES, _OF_QUANTIZATION = ("load_in_", "bnb_4bit_"), frozenset({"model.quantization"})
+_QUANTIZATIONS = Family(
+    frozenset({"BitsAndBytesConfig"}), ("quantization_config",), {}, frozenset({"from_pretrained", "from_config"})
+)
+"""Configurations of a quantization, which a model is loaded with."""
 
 
 def _take_options(call: Call, found: Findings) -> None:
     """Take adapters that TRL makes of a ``ModelConfig``, where the script makes that: it has the names of its own options."""
     made = find_options(call.node, call.scope, found.objects)
-    if made is None or _is_unused(call.node, found):
+    if made is None:
         return
     script, name = found.objects.script, next(iter(call.node.args), call.node)
     words = script.keywords(made, call.scope)
@@ -376,8 +410,6 @@ def _take_options(call: Call, found: Findings) -> None:
 
 
 def _take_adapter(call: Call, found: Findings) -> None:
-    if _is_unused(call.node, found):
-        return
     found.take("use_peft", Given(ADAPTER_CONFIGS[call.name], call.line), call)
     _leave_open(call, (_LORA[key] for key in _LORA if key not in call.keywords), found)
     for key, usual in _OF_PEFT.items() if call.name == "LoraConfig" and not call.is_open else ():
@@ -399,7 +431,7 @@ def _take_quantization(call: Call, found: Findings) -> None:
     for key, given in call.keywords.items():
         if key == "load_in_4bit" and not call.is_open:
             _take_four_bits(call, given, found)
-        elif key.startswith(("load_in_", "bnb_4bit_")):
+        elif key.startswith(_OF_BITSANDBYTES):
             found.take(key, given, call)
 
 
@@ -766,12 +798,16 @@ def _is_told(value: ast.expr, given: Given, call: Call, objects: Objects) -> boo
     """Tell whether a configuration is read where it is made, is none, or is made of the options of a command."""
     if given.why is None and given.value is None:
         return True
+    known = _find_quantization(value, call.scope, objects)
+    if known is not None:
+        return all(objects.last_name(one) in _QUANTIZATIONS.makers for one in known)
     made = _find(value, call)
     if isinstance(made, ast.IfExp):
-        return all(_is_told(one, given, call, objects) for one in (made.body, made.orelse))
+        chosen = made.body, made.orelse
+        quantised = {bool(_find_quantization(one, call.scope, objects)) for one in chosen}
+        return len(quantised) == 1 and all(_is_told(one, given, call, objects) for one in chosen)
     if isinstance(made, ast.Call):
-        of_options = any(objects.kind(one, call.scope) is Kind.OPTIONS for one in made.args)
-        return of_options or dotted_name(made.func).rpartition(".")[2] in TAKERS
+        return any(objects.kind(one, call.scope) is Kind.OPTIONS for one in made.args)
     return isinstance(made, ast.Constant)
 
 

@@ -60,11 +60,15 @@ ASKS = ("get", "to_", "is_", "has_", "main_process_first", "print", "keys", "val
 """How methods of arguments begin that change nothing."""
 MODEL_ASKS = (
     *ASKS, "num_", "named_", "parameters", "modules", "children", "buffers", "save", "push", "state_dict", "load_state_dict",
-    "train", "eval", "generate", "forward", "to", "cuda", "cpu", "tie_weights", "resize_token_embeddings", "zero_grad",
+    "train", "eval", "generate", "forward", "to", "cuda", "cpu", "tie_weights", "resize_token_embeddings",
     "register_", "backward", "step", "no_sync",
     "enable_input_require_grads", "set_input_embeddings", "set_output_embeddings", "create_or_update_model_card",
     "add_model_tags", "can_generate", "prepare_inputs", "config", "warn", "size", "numel", "dim", "item", "element_size",
     "_zero3_consolidated",
+    # of DeepSpeed's engine: what it answers, what a step does by itself, its end (0.19.8 runtime/engine.py)
+    "destroy", "zero_", "gradient_accumulation_steps", "gradient_clipping", "bfloat16_enabled", "fp16_enabled", "loss_scale",
+    "dynamic_loss_scale", "module_state_dict", "load_module_state_dict", "allreduce_", "set_gradient_accumulation_boundary",
+    "was_step_applied", "wall_clock_breakdown", "dump_state", "collect_python_gc",
 )  # fmt: skip
 VERBS_OF_CHANGE = ("setattr", "update", "merge", "replace", "patch", "override")
 """Words in names of functions that change an object they are given."""

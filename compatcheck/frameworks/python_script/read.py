@@ -49,8 +49,8 @@ from compatcheck.frameworks.python_script.meanings import (
     Findings,
     leave_to_loading,
     of_loading,
-    take_adapter_change,
     take_call,
+    take_change,
     take_made,
 )
 from compatcheck.frameworks.python_script.nodes import PARSERS, defaults_of, dotted_name
@@ -63,7 +63,7 @@ from compatcheck.frameworks.python_script.parsed_classes import (
     find_parsed_classes,
     find_trainer_classes,
 )
-from compatcheck.frameworks.python_script.repeated import builds_again
+from compatcheck.frameworks.python_script.repeated import builds_again, keeps_model
 from compatcheck.frameworks.translation import translate
 from compatcheck.frameworks.trl import configuration as trl
 
@@ -319,10 +319,10 @@ def _find(path: str, script: Script, objects: Objects, *, launched: bool) -> Fin
         elif kind is Kind.OPTIONS or (kind is Kind.ARGUMENTS and owner in parsed):  # those may be of any class
             if one.name in _OPTIONS:
                 found.set(one.name, given, one.value, one)
-        elif kind is Kind.ARGUMENTS:
+        elif kind is Kind.ARGUMENTS and not found.is_unused(one.owner, one.scope):
             found.set(one.name, given, one.value, one)
         else:
-            take_adapter_change(one, found)
+            take_change(one, found)
     if found.makes_optimizer:
         found.values.pop("optim", None)
     if not (found.trainers or found.foreign or found.has_arguments or found.is_empty) and _has_loop(script):
@@ -486,18 +486,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         found.unresolved += _left_to_command(found)
     statements += _tell_of_run(found, script)
     has_adapters = any(stated.fact == "training.peft" for stated in statements)
-    if has_adapters:
-        statements.append(
-            Statement("run.inputs_require_gradients", "(inputs require gradients)", _gives_gradients(script))
-        )
-        merge = _find_merge(found, script)
-        if merge is not None:
-            found.lines[merge.name] = merge.line
-            statements.append(Statement("run.merges_adapter", merge.name, value=True))
-    elif _trains_as_loaded(found, script):
-        (model,) = found.models.values()
-        found.lines[_NO_ADAPTERS] = model.line
-        statements.append(Statement("training.peft", _NO_ADAPTERS, None))
+    statements += _tell_adapters(found, script, there=has_adapters)
     asked = script.names if is_trainer or from_command else found.asked | script.decided
     yield main._replace(
         reader=reader,
@@ -535,12 +524,29 @@ def _tell_of_run(found: Findings, script: Script) -> Iterator[Statement]:
     again = builds_again(script.tree, _BUILDS_ENGINE) if "initialize" in script.names else None
     if again is not None:
         yield Statement("run.repeated_initialize", _BUILDS_ENGINE, value=again)
+    keeps = keeps_model(script.tree, _BUILDS_ENGINE) if again else None
+    if keeps is not None:
+        yield Statement("run.model_outlives_engine", _BUILDS_ENGINE, value=keeps)
     own_adapter = find_own_adapter(script, found.objects)
     if own_adapter is not None:
         found.lines[own_adapter.name] = own_adapter.line
         yield Statement("run.adapters_through_model", own_adapter.name, value=True)
     elif found.trainers and not (found.unread or found.foreign or found.own_model) and names_none(script):
         yield Statement("run.adapters_through_model", _NO_OWN_ADAPTERS, value=False)
+
+
+def _tell_adapters(found: Findings, script: Script, *, there: bool) -> Iterator[Statement]:
+    """Say what a script does with adapters: those it trains, those it loads, or that there are none."""
+    merge = (_find_merge if there else _find_merge_of_loaded)(found, script)
+    if there:
+        yield Statement("run.inputs_require_gradients", "(inputs require gradients)", _gives_gradients(script))
+    if merge is not None:
+        found.lines[merge.name] = merge.line
+        yield Statement("run.merges_adapter", merge.name, value=True)
+    elif not there and _trains_as_loaded(found, script):
+        (model,) = found.models.values()
+        found.lines[_NO_ADAPTERS] = model.line
+        yield Statement("training.peft", _NO_ADAPTERS, None)
 
 
 def _has_loop(script: Script) -> bool:
@@ -579,6 +585,18 @@ def _find_merge(found: Findings, script: Script) -> Call | None:
     return merges
 
 
+_ON_DEVICE = re.compile(r"""\.cuda\(|\.to\(|device_map=(?!None\b)""")
+"""What a script has that puts a model on a device."""
+
+
+def _find_merge_of_loaded(found: Findings, script: Script) -> Call | None:
+    """Return the call that surely merges adapters which the script loads into their base, on the device, and trains nothing."""
+    merges = next((call for call in script.calls() if call.name in _MERGES and call.condition is None), None)
+    loads = any(call.name == "from_pretrained" and "Peft" in call.owner for call in script.calls())
+    is_other = found.trainers or found.foreign or len(found.models) > 1 or re.search(r"\bcpu\b", script.code)
+    return merges if loads and not is_other and _ON_DEVICE.search(script.code) else None
+
+
 _BUILDS_ENGINE = "deepspeed.initialize"
 _NO_ADAPTERS, _NO_OWN_ADAPTERS = "(no adapters)", "(no adapters of the model's own)"
 _GIVE_ADAPTERS = {"get_peft_model", "get_peft_config", "PeftModel", "add_adapter", "load_adapter", *ADAPTER_CONFIGS}
@@ -592,7 +610,7 @@ def _trains_as_loaded(found: Findings, script: Script) -> bool:
         "training.peft" in (one.facts or ()) for one in found.changes
     ):
         return False
-    unused = ADAPTER_CONFIGS.keys() if found.adapters == frozenset() else ()
+    unused = ADAPTER_CONFIGS.keys() if found.adapters == {} else ()
     return (_GIVE_ADAPTERS - set(unused)).isdisjoint(script.names)
 
 
@@ -641,6 +659,8 @@ def _may_be_replaced(statement: Statement, found: Findings) -> bool:
     """Tell whether something that was not read comes behind a statement and may say otherwise."""
     key = statement.key.partition(".")[0]
     line = found.lines.get(key, 0)
+    if statement.fact in ADAPTERS and found.adapters:  # they count from where something is given them
+        line = max(line, *found.adapters.values())
     return any(
         change.may_replace(line)
         and (key in found.of_arguments if change.facts is None else statement.fact in change.facts)

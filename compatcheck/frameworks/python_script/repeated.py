@@ -1,11 +1,11 @@
-"""Whether a script builds engines one after another in one process."""
+"""Whether a script builds engines one after another in one process, and whether around one model."""
 
 from __future__ import annotations
 
 import ast
 from typing import TYPE_CHECKING
 
-from compatcheck.frameworks.python_script.nodes import dotted_name
+from compatcheck.frameworks.python_script.nodes import dotted_name, targets_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +32,45 @@ def builds_again(tree: ast.Module, function: str) -> bool | None:
     named = [node for node, _, _ in places if name and _last_name(node) == name]
     once = [(place, loop) for node, place, loop in places if name and _is_call(node, name)] == [("", None)]
     return False if not name or (once and len(named) == 1) else None
+
+
+def keeps_model(tree: ast.Module, function: str) -> bool | None:
+    """Tell whether what a function builds in a loop is built around one model all the time; None where that is not plain.
+
+    It is where nothing in the loop binds the model's name. It is not where the loop loads the model, or gives up its name, and
+    keeps it nowhere else.
+    """
+    calls = [(node, loop) for node, _, loop in _places(tree, "", None) if loop is not None and _is_call(node, function)]
+    if len(calls) != 1 or not isinstance(calls[0][0], ast.Call):
+        return None
+    call, inside = calls[0][0], list(ast.walk(calls[0][1]))
+    model = next((word.value for word in call.keywords if word.arg == "model"), next(iter(call.args), None))
+    if not isinstance(model, ast.Name):
+        return False if _loads(model) else None
+    uses = [node for node in inside if isinstance(node, ast.Name) and node.id == model.id]
+    if all(isinstance(node.ctx, ast.Load) for node in uses):
+        return True
+    loaded = (targets for targets, value in map(targets_of, inside) if _loads(value))
+    gone = any(_is_name(one, model.id) for targets in loaded for one in targets)
+    gone = gone or any(isinstance(node.ctx, ast.Del) for node in uses)
+    given = (node.args for node in inside if isinstance(node, ast.Call) and _last_name(node.func) in _KEEPS)
+    kept = any(_is_name(one, model.id) for arguments in given for one in arguments)
+    return False if gone and not kept else None
+
+
+_KEEPS = frozenset({"append", "add", "extend", "insert", "put", "setdefault"})
+"""Methods by which a container keeps what it is given."""
+_LOADS = frozenset({"from_pretrained", "from_config"})
+
+
+def _loads(node: ast.AST | None) -> bool:
+    """Tell whether an expression makes a model: it loads one, or makes one of a class."""
+    name = _last_name(node.func) if isinstance(node, ast.Call) else ""
+    return name in _LOADS or name[:1].isupper()
+
+
+def _is_name(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
 
 
 def _places(node: ast.AST, function: str, loop: ast.AST | None) -> Iterator[tuple[ast.AST, str, ast.AST | None]]:

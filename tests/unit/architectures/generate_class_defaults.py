@@ -1,4 +1,4 @@
-"""Write the class defaults of transformers' configuration classes: ``python generate_class_defaults.py TYPE… > FILE``.
+"""Write the class defaults of transformers' configuration classes, for types that are named: ``data/README.md`` has the command.
 
 Runs inside an environment with transformers and imports nothing of compatcheck. Only keys that dimensions or counts can
 depend on are kept. The committed file came from transformers 5.23.0, named in its first line.

@@ -67,7 +67,8 @@ trainer = SFTTrainer(model, args=SFTConfig("o"){})
         ),
         ("LARGE = True", ", peft_config=big if LARGE else small", 64),
         ("options = {'peft_config': big}", ", **options", 64),
-        ("big = LoraConfig(r=16)", ", peft_config=big", None),  # which of two is not told
+        ("big = LoraConfig(r=16)", ", peft_config=big", 16),
+        ("print(big)\nbig = LoraConfig(r=16)", ", peft_config=big", None),  # which of two is not told
         ("", ", peft_config=every[name]", None),
         ("", ", peft_config=big if large else small", None),
         ("DPOTrainer(model, args=DPOConfig('o'), peft_config=small)", ", peft_config=big", None),

@@ -212,6 +212,34 @@ def test_calls_that_leave_the_objects_alone_open_nothing(tmp_path: Path) -> None
     assert facts[OPTIMIZER].value == "adafactor"
 
 
+_ENGINE = """\
+import deepspeed
+engine, *_ = deepspeed.initialize(model=model, config={{"zero_optimization": {{"stage": 2}}}})
+engine.backward(engine(batch).loss)
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "engine.destroy()",
+        "if engine.zero_optimization_stage() == 3:\n    print(engine.gradient_accumulation_steps())",
+        "engine.set_gradient_accumulation_boundary(True)\nengine.allreduce_gradients()",
+        "torch.save(engine.module_state_dict(), 'x')",
+    ],
+)
+def test_what_an_engine_answers_and_its_end_open_nothing(tmp_path: Path, line: str) -> None:
+    subject = read(tmp_path, HEAD[: HEAD.index("args =")] + _ENGINE.format(line))
+    assert [gap.why for gap in subject.gaps] == []
+    assert subject.roles["train"]["training.zero_stage"].value == 2
+
+
+def test_states_that_an_engine_moves_to_the_host_are_open(tmp_path: Path) -> None:
+    subject = read(tmp_path, HEAD[: HEAD.index("args =")] + _ENGINE.format("engine.offload_states()"))
+    assert [gap.why for gap in subject.gaps] == ["may change the model: engine.offload_states()"]
+
+
 def test_adapters_that_are_read_open_nothing(tmp_path: Path) -> None:
     text = "model = prepare_model_for_kbit_training(model)\nmodel = get_peft_model(model, LoraConfig(r=8))\n"
     subject = read(tmp_path, f"{HEAD}for p in model.parameters():\n    p.requires_grad = False\n{text}{TRAIN}")

@@ -126,6 +126,38 @@ def test_a_script_is_read_with_what_its_command_gives(tmp_path: Path, words: str
     assert {fact: stated.get(fact) for fact in told} == told
 
 
+@pytest.mark.parametrize(("words", "quantized"), [("--use_bnb", True), ("", False)])
+def test_a_branch_that_the_command_decides_replaces_what_stands_before_it(
+    tmp_path: Path, words: str, *, quantized: bool
+) -> None:
+    text = """import argparse
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+from trl import SFTConfig, SFTTrainer
+def get_args():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--use_bnb", action="store_true")
+    return parser.parse_args()
+def main(args):
+    bnb_config = None
+    if args.use_bnb:
+        bnb_config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")
+    model = AutoModelForCausalLM.from_pretrained("gpt2", quantization_config=bnb_config)
+    SFTTrainer(model=model, args=SFTConfig("o")).train()
+if __name__ == "__main__":
+    main(get_args())
+"""
+    (tmp_path / "train.py").write_text(text, encoding="utf-8")
+    script = tmp_path / "run.sh"
+    script.write_text(f"python train.py {words}\n", encoding="utf-8")
+    (reading,) = read_configurations(str(script), named=True)
+    documents = follow_references(reading.documents, open_rules(()), {})
+    stated = {
+        (one.fact, one.value) for document in documents for one in document.statements if one.key == "load_in_4bit"
+    }
+    assert stated == ({("model.quantization", "nf4")} if quantized else set())
+    assert not any("model.quantization" in (gap.facts or ()) for document in documents for gap in document.gaps)
+
+
 def test_a_script_by_itself_is_taken_to_be_given_nothing(tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     path.write_text(DEFINITIONS + TRAINING, encoding="utf-8")

@@ -144,6 +144,34 @@ def test_an_adapter_is_merged_where_it_was_trained(tmp_path: Path, end: str, mer
     assert facts(read(tmp_path, MERGED + end)).get("run.merges_adapter") is merges
 
 
+_LOADED = """
+from peft import AutoPeftModelForCausalLM, PeftModel
+from transformers import AutoModelForCausalLM
+{}
+model = model.merge_and_unload()
+model.save_pretrained("o")
+"""
+
+
+@pytest.mark.parametrize(
+    ("load", "merges"),
+    [
+        (
+            "base = AutoModelForCausalLM.from_pretrained('m', device_map='auto')\nmodel = PeftModel.from_pretrained(base, 'a')",
+            True,
+        ),
+        ("base = AutoModelForCausalLM.from_pretrained('m').cuda()\nmodel = PeftModel.from_pretrained(base, 'a')", True),
+        ("model = AutoPeftModelForCausalLM.from_pretrained('a', device_map={'': 0})", True),
+        ("base = AutoModelForCausalLM.from_pretrained('m')\nmodel = PeftModel.from_pretrained(base, 'a')", None),
+        ("model = AutoPeftModelForCausalLM.from_pretrained('a', device_map='cpu')", None),
+        ("model = AutoModelForCausalLM.from_pretrained('m', device_map='auto')", None),
+    ],
+)
+def test_an_adapter_that_is_loaded_is_merged_where_its_base_lies(tmp_path: Path, load: str, merges: object) -> None:
+    stated = facts(read(tmp_path, _LOADED.format(load)))
+    assert (stated.get("run.merges_adapter"), "training.peft" in stated) == (merges, False)
+
+
 def test_what_is_no_literal_gets_no_default(tmp_path: Path) -> None:
     found = read(tmp_path, "Trainer(args=TrainingArguments(output_dir='o', gradient_checkpointing=flags.gc))\n")
     environment = Environment("e", {"transformers": Package("transformers", "4.48.0", Source("e"))}, complete=False)
@@ -375,6 +403,14 @@ def value(text: str) -> tuple[object, str | None]:
         ("D = {'a': 1}\ntake(x={**D, 'b': 2})", {"a": 1, "b": 2}),
         ("n: int = 4\ntake(x=n)", 4),
         ("take(x=not True)", False),
+        # assigned anew before anything asked for it
+        ("n = 1\nn = 2\ntake(x=n)", 2),
+        ("n: int = 1\nn: int = 2\ntake(x=n)", 2),
+        ("n = 1\nif True:\n    n = 2\ntake(x=n)", 2),
+        ("LARGE = False\nif LARGE:\n    n = 1\nelse:\n    n = 2\ntake(x=n)", 2),
+        ("large = None\nn = 1\nif large is not None:\n    n = 2\ntake(x=n)", 1),
+        ("def f():\n    n = 1\n    with a:\n        n = 2\n    take(x=n)", 2),
+        ("n = 1\nn = 2\ndef f():\n    take(x=n)", 2),
     ],
 )
 def test_expressions_that_are_literals(text: str, expected: object) -> None:
@@ -386,7 +422,14 @@ def test_expressions_that_are_literals(text: str, expected: object) -> None:
     [
         "take(x=f'{a}')",
         "take(x=args.n)",
-        "n = 1\nn = 2\ntake(x=n)",
+        "n = 1\nprint(n)\nn = 2\ntake(x=n)",
+        "n = 1\nn = 2 if n else 3\ntake(x=n)",
+        "n = 1\nif a:\n    n = 2\ntake(x=n)",
+        "n = 1\ntry:\n    n = 2\nexcept ValueError:\n    pass\ntake(x=n)",
+        "n = 1\nfor a in b:\n    n = 2\ntake(x=n)",
+        "def f():\n    take(x=n)\nn = 1\nf()\nn = 2",
+        "LARGE = False\nfor a in b:\n    if LARGE:\n        n = 1\n    else:\n        n = 2\n    LARGE = True\n    take(x=n)",
+        "LARGE = False\ndef f():\n    global LARGE\n    LARGE = True\nf()\nif LARGE:\n    n = 1\nelse:\n    n = 2\ntake(x=n)",
         "n = 1\nn += 1\ntake(x=n)",
         "for n in range(3): take(x=n)",
         "def f(n):\n    take(x=n)",

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from compatcheck.frameworks.python_script.repeated import builds_again
+from compatcheck.frameworks.python_script.repeated import builds_again, keeps_model
 
 _BUILD = "engine, *_ = deepspeed.initialize(model=m)\n"
 
@@ -30,3 +30,26 @@ _BUILD = "engine, *_ = deepspeed.initialize(model=m)\n"
 )
 def test_an_engine_is_built_again(script: str, again: object) -> None:
     assert builds_again(ast.parse(script), "deepspeed.initialize") is again
+
+
+_ROUND = f"    {_BUILD}    engine.destroy()\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "kept"),
+    [
+        (f"m = load()\nfor run in range(3):\n{_ROUND}", True),
+        (f"for run in range(3):\n    m = AutoModel.from_pretrained('n')\n{_ROUND}", False),
+        (f"for run in range(3):\n    m = Net(run)\n{_ROUND}", False),
+        (f"for run in range(3):\n    m = load(run)\n{_ROUND}    del m\n", False),
+        (f"for run in range(3):\n    m = load(run)\n{_ROUND}", None),
+        (f"for m in models:\n{_ROUND}", None),
+        (f"for run in range(3):\n    m = Net(run)\n    models.append(m)\n{_ROUND}", None),
+        ("for x in y:\n    engine = deepspeed.initialize(model=Net(x))[0]\n    engine.destroy()\n", False),
+        ("for x in y:\n    engine = deepspeed.initialize(Net(x))[0]\n    engine.destroy()\n", False),
+        ("for x in y:\n    engine = deepspeed.initialize(model=self.m)[0]\n    engine.destroy()\n", None),
+        (_BUILD, None),
+    ],
+)
+def test_a_model_outlives_its_engine(script: str, kept: object) -> None:
+    assert keeps_model(ast.parse(script), "deepspeed.initialize") is kept
