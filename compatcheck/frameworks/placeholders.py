@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from compatcheck.core.document import Gap, Unresolved
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from compatcheck.frameworks.launch.values import Argument
     from compatcheck.frameworks.reader import Composer, ConfigurationReader, Reading
 
-_PLACEHOLDER = lazy_compile(r"\$(?:\{(?:(?:oc\.)?env:)?([A-Za-z_]\w*)(?::?[-,][^{}]*)?\}|([A-Z_]\w*))|\{\{[^{}]*\}\}")
-
+_PLACEHOLDER = lazy_compile(r"\$(?:\{|\([^()]*\)|[A-Z_]\w*)|\{\{[^{}]*\}\}")
+"""``${NAME}``, ``$NAME``, ``$(command)`` or ``{{ name }}``, alone or as a part of a text."""
+_INTERPOLATION = lazy_compile(r"\$\{\s*(?:(?P<resolver>[A-Za-z_][\w.]*):|(?P<section>\w+|(?=\.)))")
 
 _BECAUSE = "is {value}, which is filled in before the file is read"
 
@@ -39,7 +40,7 @@ def read_filled_in(
         InputError: nothing in the file was understood.
     """
     reading = reader.read(data, path)
-    found = [(key, value) for key, value in flatten(data) if _is_filled_in(value, data)]
+    found = [(key, value) for key, value in flatten(data) if _is_filled_in(value)]
     if not found or not reading.documents:
         return reading
     first = reading.documents[0]
@@ -47,12 +48,12 @@ def read_filled_in(
         made = compose_filled_in(cast("Composer", reader), first, because=because)
         return reading._replace(documents=(*made, *reading.documents[1:]))
     silent = {one.key for one in first.statements if one.fact is None and one.key not in reader.TABLE}
-    named = {name for _, name, _ in first.references}
+    named = [name for _, name, _ in first.references]
     hidden = {key: value for key, value in found if key not in silent and value not in named}
     if not hidden:
         return reading
     try:
-        reading = reader.read(_leave_out(data, hidden), path)
+        reading = reader.read(_leave_out(data, hidden, reader.TABLE), path)
     except InputError:
         return reading
     first, *others = reading.documents
@@ -70,7 +71,7 @@ def compose_filled_in(reader: Composer, *documents: Document, because: str = _BE
     names = {key.partition(".")[0] for document in documents for key in document.options}
 
     def leave_open(argument: Argument) -> Argument:
-        if not _is_filled_in(argument.value, names):
+        if not _is_filled_in(argument.value) or _is_interpolated(argument.value, names):
             return argument
         return argument._replace(value=None, why=because.replace("{value}", str(argument.value)))
 
@@ -79,17 +80,37 @@ def compose_filled_in(reader: Composer, *documents: Document, because: str = _BE
     return tuple(one._replace(options=before.options) for one, before in zip(made, documents, strict=True))
 
 
-def _is_filled_in(value: object, data: Container[str]) -> bool:
-    match = _PLACEHOLDER.fullmatch(value.strip()) if isinstance(value, str) else None
-    return match is not None and match[1] not in data
+def _is_filled_in(value: object) -> bool:
+    """Tell whether a value, or one inside of a list, has a place for what is filled in."""
+    if isinstance(value, list):
+        return any(map(_is_filled_in, value))
+    if isinstance(value, Mapping):
+        return any(map(_is_filled_in, value.values()))
+    return isinstance(value, str) and _PLACEHOLDER.search(value) is not None
 
 
-def _leave_out(data: Mapping[str, Any], hidden: Mapping[str, object], prefix: str = "") -> dict[str, Any]:
-    """Return the data without some leaves, and without the sections that are empty then."""
+def _is_interpolated(value: object, names: Collection[str]) -> bool:
+    """Tell whether the program itself may fill a text in from its configuration, whose sections have these names."""
+    found = _INTERPOLATION.finditer(value) if isinstance(value, str) else ()
+    return any(
+        one["section"] in {"", *names} if one["resolver"] is None else one["resolver"] not in _ENVIRONMENT
+        for one in found
+    )
+
+
+_ENVIRONMENT = {"env", "oc.env"}
+
+
+def _leave_out(
+    data: Mapping[str, Any], hidden: Container[str], table: Mapping[str, object], prefix: str = ""
+) -> dict[str, Any]:
+    """Return the data without some leaves; a section around them stays, unless it would mean something if it were empty."""
     kept: dict[str, Any] = {}
     for name, value in data.items():
         key = f"{prefix}{name}"
-        inner = _leave_out(value, hidden, f"{key}.") if isinstance(value, Mapping) and value else value
-        if key not in hidden and (inner or not isinstance(inner, dict) or inner == value):
-            kept[name] = inner
+        if key not in hidden:
+            is_section = isinstance(value, Mapping) and bool(value)
+            inner = _leave_out(value, hidden, table, f"{key}.") if is_section else value
+            if inner or not is_section or not table.get(key):
+                kept[name] = inner
     return kept
