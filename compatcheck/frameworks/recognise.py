@@ -609,8 +609,12 @@ def _leave_open(kind: str, name: str, key: str, place: Source) -> tuple[Document
     folder = find_folder(kind)
     why = f"stands in {redact(name)}, which could not be read"
     decides = () if folder is None else _decided_by(folder.configuration, section) if section else folder.decides
+    if not decides or folder is None:
+        return ()
     unresolved = tuple(Unresolved(fact, key, why) for fact in decides)
-    return (Document(MISSING, place._replace(key=None), (), unresolved=unresolved),) if unresolved else ()
+    others = frozenset(one.fact for meanings in folder.configuration.TABLE.values() for one in meanings)
+    gaps = () if section else (Gap(place, why, facts=others),)
+    return (Document(MISSING, place._replace(key=None), (), unresolved=unresolved, gaps=gaps),)
 
 
 class _ReferenceReader:
