@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from compatcheck.core.document import Gap, Unresolved
 from compatcheck.core.errors import InputError
 from compatcheck.core.pattern import lazy_compile
+from compatcheck.frameworks.conversions import ByWords
 from compatcheck.frameworks.translation import flatten
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from compatcheck.core.document import Document
     from compatcheck.frameworks.launch.values import Argument
     from compatcheck.frameworks.reader import Composer, ConfigurationReader, Reading
@@ -75,9 +79,69 @@ def compose_filled_in(reader: Composer, *documents: Document, because: str = _BE
             return argument
         return argument._replace(value=None, why=because.replace("{value}", str(argument.value)))
 
-    opened = (one._replace(options={key: leave_open(value) for key, value in one.options.items()}) for one in documents)
-    made = reader.compose(*opened)
+    opened = [one._replace(options={key: leave_open(value) for key, value in one.options.items()}) for one in documents]
+    made = _try_others(reader, opened, reader.compose(*opened))
     return tuple(one._replace(options=before.options) for one, before in zip(made, documents, strict=True))
+
+
+_TRIED = (False, True, 2)
+"""Values that are tried in the place of one that nobody knows, with the words that the table of its program has for its key."""
+_MOST_TRIES = 60
+"""Configurations that are composed for it, each in some milliseconds."""
+
+
+def _try_others(reader: Composer, opened: Sequence[Document], made: tuple[Document, ...]) -> tuple[Document, ...]:
+    """Leave open what a configuration says otherwise where a value that nobody knows is another one.
+
+    What follows from several keys takes such a value for left out.
+    """
+    table = cast("ConfigurationReader", reader).TABLE
+    unknown = {key: one.why for document in opened for key, one in document.options.items() if one.why is not None}
+    said, left = _say(made), _MOST_TRIES
+    found: dict[tuple[str, str | None], Unresolved] = {}
+    for key, why in unknown.items():
+        words = (
+            word
+            for meaning in table.get(key, ())
+            if isinstance(meaning.convert, ByWords)
+            for word in meaning.convert.words
+        )
+        for value in (*_TRIED, *words):
+            if left == 0:
+                break
+            left -= 1
+            with suppress(InputError, TypeError, ValueError, AttributeError, LookupError):  # no value of this key
+                other = _say(reader.compose(*(_replace_unknown(document, key, value) for document in opened)))
+                for name in (name for name in said.keys() | other.keys() if said.get(name) != other.get(name)):
+                    found.setdefault(name, Unresolved(name[0], key, why, name[1]))
+    if not found:
+        return made
+    told = {(one.fact, one.role) for document in made for one in document.unresolved}
+    fresh = tuple(one for name, one in found.items() if name not in told)
+    return tuple(
+        document._replace(
+            statements=tuple(one for one in document.statements if (one.fact, one.role) not in found),
+            unresolved=(*document.unresolved, *(fresh if document is made[0] else ())),
+        )
+        for document in made
+    )
+
+
+def _say(documents: Iterable[Document]) -> dict[tuple[str, str | None], list[object]]:
+    """Return what documents state, by fact and role."""
+    said: dict[tuple[str, str | None], list[object]] = {}
+    for document in documents:
+        for one in document.statements:
+            if one.fact is not None:
+                said.setdefault((one.fact, one.role), []).append(one.value)
+    return said
+
+
+def _replace_unknown(document: Document, key: str, value: object) -> Document:
+    argument = document.options.get(key)
+    if argument is None or argument.why is None:
+        return document
+    return document._replace(options={**document.options, key: argument._replace(value=value, why=None)})
 
 
 def _is_filled_in(value: object) -> bool:

@@ -20,6 +20,7 @@ from compatcheck.frameworks.beside import find_beside
 from compatcheck.frameworks.composing import find_composing
 from compatcheck.frameworks.composition import Places, compose, name_bases
 from compatcheck.frameworks.deepspeed import syntax
+from compatcheck.frameworks.keys import list_facts
 from compatcheck.frameworks.placeholders import read_filled_in
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.registry import (
@@ -612,8 +613,7 @@ def _leave_open(kind: str, name: str, key: str, place: Source) -> tuple[Document
     if not decides or folder is None:
         return ()
     unresolved = tuple(Unresolved(fact, key, why) for fact in decides)
-    others = frozenset(one.fact for meanings in folder.configuration.TABLE.values() for one in meanings)
-    gaps = () if section else (Gap(place, why, facts=others),)
+    gaps = () if section else (Gap(place, why, facts=list_facts(folder.configuration.TABLE)),)
     return (Document(MISSING, place._replace(key=None), (), unresolved=unresolved, gaps=gaps),)
 
 

@@ -211,7 +211,7 @@ def settle(options: Options) -> Settled:
         known += state_forward_only(REFERENCE)
         known.append(Statement("training.peft", "(only run forward)", None, REFERENCE))
     critic = "ppo" if CRITIC in roles else "grpo"
-    known.append(Statement("training.trainer", "train_dataset.type", kind or critic))
+    known.append(Statement("training.trainer", "train_dataset.type", kind or critic, asks=("train_dataset.type",)))
     asked = ("actor.kl_ctl", "train_dataset.type")
     known.append(Statement("training.reference_model", scores, REFERENCE in roles, asks=asked))
     known += _batches(options, kind, roles)
@@ -361,7 +361,7 @@ def _batches(options: Options, kind: str, roles: tuple[str, ...]) -> Iterator[St
     bounds = {key: length for key, length in longest.items() if isinstance(length, int)}
     if bounds:
         key = min(bounds, key=lambda name: bounds[name])
-        yield Statement("training.sequence_length", key, bounds[key], asks=tuple(longest))
+        yield Statement("training.sequence_length", key, bounds[key], asks=("train_dataset.type", *longest))
 
 
 def _engine_limit(options: Options) -> dict[str, Any]:
