@@ -13,9 +13,10 @@ from compatcheck.frameworks.conversions import ByWords
 from compatcheck.frameworks.translation import flatten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from compatcheck.core.document import Document
+    from compatcheck.frameworks.keys import Key
     from compatcheck.frameworks.launch.values import Argument
     from compatcheck.frameworks.reader import Composer, ConfigurationReader, Reading
 
@@ -67,7 +68,12 @@ def read_filled_in(
     ]
     gaps = [Gap(first.place(key), why[key], key) for key in hidden if not reader.TABLE.get(key)]
     document = first._replace(unresolved=(*first.unresolved, *unresolved), gaps=(*first.gaps, *gaps))
-    return reading._replace(documents=(document, *others))
+
+    def read_with(key: str, value: object) -> tuple[Document, ...]:
+        filled = _fill_in(data, key.split("."), value)
+        return reader.read(_leave_out(filled, hidden.keys() - {key}, reader.TABLE), path).documents
+
+    return reading._replace(documents=_try_others((document, *others), why, reader.TABLE, read_with))
 
 
 def compose_filled_in(reader: Composer, *documents: Document, because: str = _BECAUSE) -> tuple[Document, ...]:
@@ -80,23 +86,38 @@ def compose_filled_in(reader: Composer, *documents: Document, because: str = _BE
         return argument._replace(value=None, why=because.replace("{value}", str(argument.value)))
 
     opened = [one._replace(options={key: leave_open(value) for key, value in one.options.items()}) for one in documents]
-    made = _try_others(reader, opened, reader.compose(*opened))
+
+    def compose_with(key: str, value: object) -> tuple[Document, ...]:
+        return reader.compose(*(_replace_unknown(document, key, value) for document in opened))
+
+    unknown = {key: one.why for document in opened for key, one in document.options.items() if one.why is not None}
+    table = cast("ConfigurationReader", reader).TABLE
+    made = _try_others(reader.compose(*opened), unknown, table, compose_with)
     return tuple(one._replace(options=before.options) for one, before in zip(made, documents, strict=True))
 
 
-_TRIED = (False, True, 2)
+_TRIED = (False, True, 2, 4)
 """Values that are tried in the place of one that nobody knows, with the words that the table of its program has for its key."""
 _MOST_TRIES = 60
-"""Configurations that are composed for it, each in some milliseconds."""
+"""Configurations that are read for it, each in some milliseconds."""
 
 
-def _try_others(reader: Composer, opened: Sequence[Document], made: tuple[Document, ...]) -> tuple[Document, ...]:
+def _try_others(
+    made: tuple[Document, ...],
+    unknown: Mapping[str, str],
+    table: Mapping[str, tuple[Key, ...]],
+    read: Callable[[str, object], Iterable[Document]],
+) -> tuple[Document, ...]:
     """Leave open what a configuration says otherwise where a value that nobody knows is another one.
 
     What follows from several keys takes such a value for left out.
+
+    Args:
+        made: what it says without them.
+        unknown: keys with such values, and why these are not known.
+        table: what keys mean.
+        read: reads it with a value for a key.
     """
-    table = cast("ConfigurationReader", reader).TABLE
-    unknown = {key: one.why for document in opened for key, one in document.options.items() if one.why is not None}
     said, left = _say(made), _MOST_TRIES
     found: dict[tuple[str, str | None], Unresolved] = {}
     for key, why in unknown.items():
@@ -111,7 +132,7 @@ def _try_others(reader: Composer, opened: Sequence[Document], made: tuple[Docume
                 break
             left -= 1
             with suppress(InputError, TypeError, ValueError, AttributeError, LookupError):  # no value of this key
-                other = _say(reader.compose(*(_replace_unknown(document, key, value) for document in opened)))
+                other = _say(read(key, value))
                 for name in (name for name in said.keys() | other.keys() if said.get(name) != other.get(name)):
                     found.setdefault(name, Unresolved(name[0], key, why, name[1]))
     if not found:
@@ -135,6 +156,12 @@ def _say(documents: Iterable[Document]) -> dict[tuple[str, str | None], list[obj
             if one.fact is not None:
                 said.setdefault((one.fact, one.role), []).append(one.value)
     return said
+
+
+def _fill_in(data: Mapping[str, Any], parts: Sequence[str], value: object) -> dict[str, Any]:
+    """Return the data with another leaf."""
+    first, *others = parts
+    return {**data, first: _fill_in(data[first], others, value) if others else value}
 
 
 def _replace_unknown(document: Document, key: str, value: object) -> Document:

@@ -81,8 +81,7 @@ def _settle(values: Mapping[str, Any]) -> Iterator[Statement]:
         size = values.get(f"parallelism.{name}", 1)
         ranks *= size if type(size) is int and size > 0 else 0
     if ranks and "parallelism.dp" in values:
-        sizes = tuple(f"parallelism.{name}" for name in _RANKS)
-        yield Statement("hardware.world_size", "parallelism.dp", ranks, asks=sizes)
+        yield Statement("hardware.world_size", "parallelism.dp", ranks)
     longest = _find_longest(values)
     if longest is not None:
         yield Statement("training.sequence_length", _LENGTH, longest)

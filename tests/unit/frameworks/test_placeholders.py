@@ -12,7 +12,18 @@ BASE = {"model_name_or_path": "m", "output_dir": "x", "per_device_train_batch_si
 
 @pytest.mark.parametrize(
     "value",
-    ["${GC}", "$GC", "${GC:-true}", "${oc.env:GC}", "{{ gc }}", "$(hidden)", "x${GC}", "${a.b}", "${A}${B}", "${eval:${A}}"],
+    [
+        "${GC}",
+        "$GC",
+        "${GC:-true}",
+        "${oc.env:GC}",
+        "{{ gc }}",
+        "$(hidden)",
+        "x${GC}",
+        "${a.b}",
+        "${A}${B}",
+        "${eval:${A}}",
+    ],
 )
 def test_a_value_filled_in_later_is_unresolved(value: str) -> None:
     reader = find_configuration_reader("hf_trainer")
@@ -63,3 +74,39 @@ def test_a_list_with_a_value_filled_in_later_is_unresolved() -> None:
     data = {"base_model": "m", "micro_batch_size": 1, "datasets": [{"path": "d"}], "lora_target_modules": ["${LAYERS}"]}
     (document,) = read_filled_in(reader, data, "c.yaml").documents
     assert "training.lora_target_modules" in {one.fact for one in document.unresolved}
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "fact"),
+    [
+        (
+            "llamafactory",
+            {"model_name_or_path": "m", "stage": "sft", "do_train": True, "quantization_bit": "${BITS}"},
+            "model.quantization",
+        ),
+        (
+            "nanotron",
+            {"general": {}, "model": {"model_config": {}}, "parallelism": {"dp": 2, "tp": "${TP}"}, "tokens": {}},
+            "hardware.world_size",
+        ),
+        (
+            "roll",
+            {
+                "pretrain": "m",
+                "rollout_batch_size": 8,
+                "num_return_sequences_in_group": "${ANSWERS}",
+                "actor_train": {"strategy_args": {"strategy_name": "megatron_train"}},
+                "actor_infer": {"strategy_args": {"strategy_name": "vllm"}},
+            },
+            "rollout.global_batch_size",
+        ),
+    ],
+)
+def test_what_follows_from_several_keys_is_open_where_one_of_them_is_not_known(
+    name: str, data: object, fact: str
+) -> None:
+    reader = find_configuration_reader(name)
+    assert reader is not None
+    documents = read_filled_in(reader, data, "c.yaml").documents  # type: ignore[arg-type]  # mappings
+    assert fact not in {one.fact for document in documents for one in document.statements}
+    assert fact in {one.fact for document in documents for one in document.unresolved}
