@@ -54,26 +54,24 @@ def read_filled_in(
         return reading._replace(documents=(*made, *reading.documents[1:]))
     silent = {one.key for one in first.statements if one.fact is None and one.key not in reader.TABLE}
     named = [name for _, name, _ in first.references]
-    hidden = {key: value for key, value in found if key not in silent and value not in named}
-    if not hidden:
-        return reading
+    later = {key: because.replace("{value}", str(value)) for key, value in found if value not in named}
+    hidden = {key: why for key, why in later.items() if key not in silent}
     try:
         reading = reader.read(_leave_out(data, hidden, reader.TABLE), path)
     except InputError:
         return reading
     first, *others = reading.documents
-    why = {key: because.replace("{value}", str(value)) for key, value in hidden.items()}
     unresolved = [  # of every role: what is said of one model may hold for those that follow it
-        Unresolved(meaning.fact, key, why[key]) for key in hidden for meaning in reader.TABLE.get(key, ())
+        Unresolved(meaning.fact, key, why) for key, why in hidden.items() for meaning in reader.TABLE.get(key, ())
     ]
-    gaps = [Gap(first.place(key), why[key], key) for key in hidden if not reader.TABLE.get(key)]
+    gaps = [Gap(first.place(key), why, key) for key, why in hidden.items() if not reader.TABLE.get(key)]
     document = first._replace(unresolved=(*first.unresolved, *unresolved), gaps=(*first.gaps, *gaps))
 
     def read_with(key: str, value: object) -> tuple[Document, ...]:
         filled = _fill_in(data, key.split("."), value)
         return reader.read(_leave_out(filled, hidden.keys() - {key}, reader.TABLE), path).documents
 
-    return reading._replace(documents=_try_others((document, *others), why, reader.TABLE, read_with))
+    return reading._replace(documents=_try_others((document, *others), hidden | later, reader.TABLE, read_with))
 
 
 def compose_filled_in(reader: Composer, *documents: Document, because: str = _BECAUSE) -> tuple[Document, ...]:

@@ -85,6 +85,11 @@ def test_a_list_with_a_value_filled_in_later_is_unresolved() -> None:
             "model.quantization",
         ),
         (
+            "axolotl",
+            {"base_model": "m", "micro_batch_size": 1, "datasets": [{"path": "d"}], "bf16": "${BF16}"},
+            "model.load_dtype",
+        ),
+        (
             "nanotron",
             {"general": {}, "model": {"model_config": {}}, "parallelism": {"dp": 2, "tp": "${TP}"}, "tokens": {}},
             "hardware.world_size",
