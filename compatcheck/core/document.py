@@ -57,6 +57,8 @@ class Statement(NamedTuple):
     """One of ``ROLES`` when it is about that model alone; None when it holds for all of them."""
     without: tuple[str, ...] = ()
     """Keys that it takes to be left out; `LEFT_OUT` behind its own key says the same of that one."""
+    asks: tuple[str, ...] = ()
+    """Keys whose values decide it beside its own: where one of them is not known, it is not either."""
 
 
 class Unresolved(NamedTuple):

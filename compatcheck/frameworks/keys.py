@@ -75,6 +75,11 @@ def find_keys(
                 yield from ((key, given) for given in invert(one.convert, value))
 
 
+def list_facts(table: Mapping[str, tuple[Key, ...]]) -> frozenset[str]:
+    """Return every fact that a key of a table may state."""
+    return frozenset(one.fact for meanings in table.values() for one in meanings)
+
+
 class KeyTable(Mapping[str, tuple[Key, ...]]):
     """The key file of a program, read when it is first asked for."""
 

@@ -20,6 +20,7 @@ from compatcheck.frameworks.beside import find_beside
 from compatcheck.frameworks.composing import find_composing
 from compatcheck.frameworks.composition import Places, compose, name_bases
 from compatcheck.frameworks.deepspeed import syntax
+from compatcheck.frameworks.keys import list_facts
 from compatcheck.frameworks.placeholders import read_filled_in
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.registry import (
@@ -609,8 +610,11 @@ def _leave_open(kind: str, name: str, key: str, place: Source) -> tuple[Document
     folder = find_folder(kind)
     why = f"stands in {redact(name)}, which could not be read"
     decides = () if folder is None else _decided_by(folder.configuration, section) if section else folder.decides
+    if not decides or folder is None:
+        return ()
     unresolved = tuple(Unresolved(fact, key, why) for fact in decides)
-    return (Document(MISSING, place._replace(key=None), (), unresolved=unresolved),) if unresolved else ()
+    gaps = () if section else (Gap(place, why, facts=list_facts(folder.configuration.TABLE)),)
+    return (Document(MISSING, place._replace(key=None), (), unresolved=unresolved, gaps=gaps),)
 
 
 class _ReferenceReader:

@@ -260,15 +260,15 @@ STEPS = "training.gradient_accumulation_steps"
 
 
 def apply_traits(
-    scope: FactScope, facts: dict[str, Fact], readers: Iterable[str] = (), by_script: Iterable[str] = ()
+    scope: FactScope, facts: dict[str, Fact], readers: Iterable[str] = (), opened: Iterable[str] = ()
 ) -> None:
     """Add what the code of the program that trains does by itself, as far as somebody has read it.
 
     One that runs the loop of another, whose name ``training.framework`` has, is asked first (``readers``). What a script that
-    was not read decides (``by_script``) stays unknown.
+    was not read decides, or a key in a way that nobody knows (``opened``), stays unknown.
     """
     framework = facts.get("training.framework")
-    undecided = set(by_script)
+    undecided = set(opened)
     names = () if framework is None else (*_of_loop(str(framework.value), readers), str(framework.value))
     found = {program.name: program for name in (*names, ANY) for program in lineage(name)}
     for program in found.values():
@@ -440,12 +440,22 @@ class _Table:
             values = [self.value(row) for row in candidates]
             differ = isinstance(values[0], Unknown) or any(value != values[0] for value in values)
             waits = differ or all(self.depends_on_facts(row) for row in candidates)
+            waits = waits or self.may_be_replaced(name, values[0], rows, undecided)
             if waits or not self.lasts(candidates, elsewhere=self.is_other_beneath(name, values[0])):
                 left.add(name)
                 self.by_release.update((name, newest) for newest in self.find_newest(candidates))
             else:
                 self.state(name, values[0], "in every release that is possible here")
         return left
+
+    def may_be_replaced(
+        self, name: str, value: object, rows: Iterable[Mapping[str, Any]], undecided: Container[str]
+    ) -> bool:
+        """Tell whether a row that is forced has another value for a fact, by what was not read."""
+        return any(
+            row["forced"] and row["fact"] == name and self.value(row) != value and self.is_open(row, undecided)
+            for row in rows
+        )
 
     def find_newest(self, candidates: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Any, str]]:
         """Yield the default in the newest release that is possible here, where a release alone tells rows apart."""

@@ -13,7 +13,7 @@ class Derivation(NamedTuple):
     fact: str
     inputs: tuple[str, ...]
     formula: Callable[..., Value]
-    """Takes the inputs' values; returns None when they do not decide it."""
+    """Takes the inputs' values; returns None when they do not decide it. It looks at nothing by ``is``, see `_waits`."""
     words: str
     without: str | None = None
     """Fact that nothing may say for it to hold."""
@@ -31,7 +31,7 @@ def _loaded_dtype(precision: str, sharding: str, stage: int, dtype: str, quantiz
 
     Source: DeepSpeed 0.10.1 to 0.19.8 ``runtime/engine.py`` ``_configure_distributed_model()``; stage 3 loads in float32.
     """
-    return dtype if precision == "no" and sharding == "zero" and stage in {1, 2} and quantization is None else None
+    return dtype if precision == "no" and sharding == "zero" and stage in {1, 2} and not quantization else None
 
 
 def _compute_dtype(precision: str) -> Value:
@@ -40,7 +40,7 @@ def _compute_dtype(precision: str) -> Value:
 
 def _weights_dtype(precision: str, dtype: str, sharding: str, quantization: str | None) -> Value:
     """Dtype of what weights are multiplied with where no autocast converts it and no engine of DeepSpeed has a word in it."""
-    return dtype if precision == "no" and sharding != "zero" and quantization is None else None
+    return dtype if precision == "no" and sharding != "zero" and not quantization else None
 
 
 def _precision_of(dtype: str, sharding: str) -> Value:
@@ -68,6 +68,7 @@ PLAIN = frozenset({"axolotl", "hf_trainer", "llamafactory"})
 _REPLICAS = "a launcher starts ranks, and the Trainer is given nothing that shards"
 SPREAD = frozenset({"zero", "fsdp", "ddp", "megatron"})
 """What several ranks are needed for; nobody configures it for one, and a launcher that starts one says so."""
+_RANKS = ("hardware.world_size", "hardware.gpus_per_node", "hardware.nodes")
 _COUNT_RANKS = ("training.global_batch_size", "training.gradient_accumulation_steps")
 """Facts that count data-parallel ranks."""
 
@@ -140,7 +141,7 @@ DERIVATIONS = (
     Derivation(
         "model.trainable_parameters",
         ("model.parameters", "training.peft"),
-        lambda parameters, peft: parameters if peft is None else None,
+        lambda parameters, peft: None if peft else parameters,
         "full fine-tuning trains every parameter",
     ),
     Derivation(
@@ -325,44 +326,63 @@ def _waits_for_traits(facts: Mapping[str, Fact]) -> bool:
     return "training.framework" in facts and "program.code" not in facts
 
 
-def derive(facts: dict[str, Fact], undecided: Collection[str] = (), opened: Collection[str] = ()) -> None:
+def derive(facts: dict[str, Fact], undecided: Collection[str] = (), opened: Collection[str] = ()) -> frozenset[str]:
     """Add what follows from the facts, in place, until nothing new follows; stated values are never replaced.
+
+    Where a fact may follow in several ways, a later one counts only if no earlier one waits for what nobody knows.
 
     Args:
         facts: grown in place.
         undecided: facts set to something nobody knows: what counts them as left out does not follow.
         opened: facts that a key decides in a way nobody knows: they do not follow from others. What rows leave undecided may.
+
+    Returns:
+        Facts that may follow from what nobody knows.
     """
-    hidden = any(name in undecided and name not in facts for name in SPLIT_SEQUENCES)
-    progress = True
+
+    def is_hidden(name: str | None) -> bool:
+        return name in undecided and name not in facts
+
+    strung = ("training.packing",) if any(name.startswith("rollout.") for name in facts) else ()
+    counted = (*SPLIT_SEQUENCES, "training.micro_batch_is_global", *strung)
+    progress, waiting = True, set[str]()
     while progress:
-        progress = False
+        progress, waiting = False, set()
         for derivation in DERIVATIONS:
-            if derivation.fact in facts or derivation.fact in opened or (hidden and derivation.fact in _COUNT_RANKS):
+            name = derivation.fact
+            if name in facts or name in opened or name in waiting or is_hidden(derivation.without):
                 continue
-            if derivation.without in undecided and derivation.without not in facts:
+            if name in _COUNT_RANKS and any(map(is_hidden, counted)):
+                continue
+            if _waits(derivation, facts, undecided):
+                waiting.add(name)
                 continue
             value = _apply(derivation, facts)
             if value is None:
                 continue
-            inputs = [facts[name] for name in derivation.inputs]
+            inputs = [facts[one] for one in derivation.inputs]
             sources = tuple(dict.fromkeys(source for fact in inputs for source in fact.sources))
-            facts[derivation.fact] = Fact(derivation.fact, value, "derived", sources, derivation.words)
+            facts[name] = Fact(name, value, "derived", sources, derivation.words)
             progress = True
     adapters = _count_adapters(facts)
     if adapters is not None and adapters.name not in opened:
         facts[adapters.name] = adapters
     build = facts.get("runtime.torch_build")
-    if build is not None and build.value != "cuda" and "hardware.compute_capability" not in facts:
+    known = {*facts, *opened}
+    if build is not None and build.value != "cuda" and "hardware.compute_capability" not in known:
         note = f"torch is built for {build.value}"
         facts["hardware.compute_capability"] = Fact("hardware.compute_capability", None, "derived", build.sources, note)
     sharding = facts.get("training.sharding")
-    if sharding is not None and sharding.value in SPREAD and "hardware.single_rank" not in facts:
+    is_started = "hardware.single_rank" in known or any(
+        one in opened for one in _RANKS
+    )  # by a launcher that says how many
+    if sharding is not None and sharding.value in SPREAD and not is_started:
         note = f"state is spread over ranks: {sharding.value}"
         facts["hardware.single_rank"] = Fact("hardware.single_rank", False, "derived", sharding.sources, note)
-    if sharding is not None and sharding.value != "fsdp" and "training.fsdp_version" not in facts:
+    if sharding is not None and sharding.value != "fsdp" and "training.fsdp_version" not in known:
         note = f"state is not sharded by FSDP: {sharding.value}"
         facts["training.fsdp_version"] = Fact("training.fsdp_version", None, "derived", sharding.sources, note)
+    return frozenset(waiting - facts.keys())
 
 
 def derive_unsharded(
@@ -379,9 +399,7 @@ def derive_unsharded(
         replicates: whether several ranks are replicas of DDP, as those are that transformers' Trainer finds.
     """
     world = facts.get("hardware.world_size")
-    undecided = SHARDING not in facts and open_facts.isdisjoint(
-        {SHARDING, "training.zero_stage", "training.fsdp_version"}
-    )
+    undecided = SHARDING not in facts and open_facts.isdisjoint(_TELL_SHARDING)
     if world is None or not undecided or (world.value != 1 and not replicates):
         return False
     value, note = ("none", "one rank has nobody to share state with") if world.value == 1 else ("ddp", _REPLICAS)
@@ -449,6 +467,10 @@ def derive_fused_loss(facts: dict[str, Fact], undecided: Collection[str] = ()) -
     liger, name = facts.get("training.use_liger_kernel"), "training.loss_implementation"
     if liger is None or not liger.value or name in facts or name in undecided:
         return
+    if any(one in undecided and one not in facts for one in _DECIDE_FUSED):
+        return
+    if any(one.fact == name and _waits(one, facts, undecided) for one in DERIVATIONS):
+        return
     labels, of_trl = facts.get("program.passes_labels"), facts.get("program.runs_trl_trainers")
     patched, own = facts.get("model.has_liger_kernels"), facts.get("program.has_liger_loss")
     has_own = of_trl is not None and of_trl.value and (own is None or own.value)
@@ -464,7 +486,43 @@ def derive_fused_loss(facts: dict[str, Fact], undecided: Collection[str] = ()) -
         facts[name] = Fact(name, "cross_entropy", "derived", liger.sources, note)
 
 
+_DECIDE_FUSED = (
+    "program.passes_labels",
+    "program.runs_trl_trainers",
+    "program.has_liger_loss",
+    "model.has_liger_kernels",
+)
 SHARDING = "training.sharding"
+_TELL_SHARDING = {SHARDING, *(name for one in DERIVATIONS if one.fact == SHARDING for name in one.inputs)}
+
+
+class _Open:
+    """Stands for a value that nobody knows; whatever is asked of it is a `TypeError`."""
+
+    __hash__ = None  # type: ignore[assignment]  # as of a list
+
+    def __eq__(self, other: object) -> bool:
+        raise TypeError
+
+    def __bool__(self) -> bool:
+        raise TypeError
+
+
+_OPEN = _Open()
+
+
+def _waits(derivation: Derivation, facts: Mapping[str, Fact], undecided: Collection[str]) -> bool:
+    """Tell whether a fact may follow from inputs some of which nobody knows: the known ones do not rule it out."""
+    missing = [name for name in derivation.inputs if name not in facts]
+    if not missing or not all(name in undecided for name in missing):
+        return False
+    try:
+        return (
+            derivation.formula(*(facts[name].value if name in facts else _OPEN for name in derivation.inputs))
+            is not None
+        )
+    except TypeError:
+        return True
 
 
 def _apply(derivation: Derivation, facts: Mapping[str, Fact]) -> Value:

@@ -170,7 +170,7 @@ def withhold(documents: Iterable[Document]) -> Iterator[tuple[Document, frozense
         The document, and what those statements were about: fact and role.
     """
     programs: dict[str, list[Document]] = {}
-    documents = tuple(documents)
+    documents = _leave_asked(tuple(documents))
     for document in documents:
         programs.setdefault(_program_of(document), []).append(document)
     gaps = {name: Gaps(find_gaps(own)) for name, own in programs.items()}
@@ -200,6 +200,25 @@ def withhold(documents: Iterable[Document]) -> Iterator[tuple[Document, frozense
         )
         still = (one for one in document.unresolved if not any(map(is_given, one.without)))
         yield document._replace(statements=kept, unresolved=(*still, *told)), about
+
+
+def _leave_asked(documents: tuple[Document, ...]) -> tuple[Document, ...]:
+    """Leave open what statements say that ask keys whose values nobody can tell."""
+    why = {(_program_of(one), entry.key): entry.why for one in documents for entry in one.unresolved}
+    if not why:
+        return documents
+    found: list[Document] = []
+    for document in documents:
+        program = _program_of(document)
+        asked = [(one, [key for key in one.asks if (program, key) in why]) for one in document.statements]
+        open_facts = (
+            Unresolved(one.fact, keys[0], why[program, keys[0]], one.role)
+            for one, keys in asked
+            if keys and one.fact is not None
+        )
+        kept = tuple(one for one, keys in asked if not keys)
+        found.append(document._replace(statements=kept, unresolved=(*document.unresolved, *open_facts)))
+    return tuple(found)
 
 
 def _keys_of(document: Document) -> set[str]:

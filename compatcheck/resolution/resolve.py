@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from compatcheck.core.environment import Damage, Environment
     from compatcheck.core.hardware import Hardware
     from compatcheck.resolution.defaults import Defaults
+    from compatcheck.resolution.gaps import Opened
     from compatcheck.rules.database import RuleSet
 
 TRAIN = "train"
@@ -243,13 +244,9 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
         for document in documents
         for entry in document.unresolved
         if entry.role in (None, role)
-    ]
-    entries += _open_adapters(facts, documents)
-    withheld = {fact for fact, of in inputs.withheld if of in (None, role) or role == TRAIN}.union(
-        _find_open_facts(documents, role, facts)
-    )
-    open_facts = frozenset({fact for fact, _, _ in entries if fact is not None} | withheld) - facts.keys()
-    opened = {fact for fact, _, _ in entries if fact is not None} - facts.keys() - _that_follow(documents)
+    ] + [*_open_adapters(facts, documents)]
+    opened, open_facts = _find_opened((fact for fact, _, _ in entries), inputs, role, facts)
+    scope.opened = _open(open_facts, inputs.gaps)
     undecided = open_facts | {name for name in (*SPLIT_SEQUENCES, SHARDING, PEFT) if _may_be_set(name, inputs.gaps)}
     replicates = _start_replicas(documents, readers, environment)
     stated = {name: fact for name, fact in facts.items() if fact.origin in {"script", "configuration"}}
@@ -260,10 +257,10 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
             filled, unresolved = fill_in(merged.automatic, facts, set(readers))
             for name, fact in filled.items():
                 facts.setdefault(name, fact)
-        derive(facts, undecided, opened)
+        waiting = derive(facts, undecided, opened)
         if readers or "model.model_type" in facts:
             defaults = defaults or _open_defaults(readers, scope, facts, role)
-            hidden, found = defaults.apply(drop_unowned(documents, facts), open_facts)
+            hidden, found = defaults.apply(drop_unowned(documents, facts), open_facts | waiting)
             undecided |= hidden
             by_release |= found
         if len(facts) == before and not derive_unsharded(facts, undecided, opened, replicates=replicates):
@@ -273,7 +270,7 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
     if FRAMEWORK in facts or any(find_program(document.reader).kind == "engine" for document in documents):
         from compatcheck.resolution.defaults import apply_traits  # noqa: PLC0415 (only where a program is known)
 
-        apply_traits(scope, facts, readers, {fact for gap in inputs.gaps for fact in gap.facts or ()})
+        apply_traits(scope, facts, readers, opened.union(*(gap.facts or () for gap in inputs.gaps)))
     derive_from_code(facts, undecided)
     derive(facts, undecided, opened)
     entries[:0] = [(name, merged.automatic[name], why) for name, why in unresolved.items()]
@@ -323,6 +320,26 @@ def _that_follow(documents: Sequence[Document]) -> frozenset[str]:
         for one in document.unresolved
         if one.fact is not None and (one.follows or one.key.endswith(LEFT_OUT))
     )
+
+
+def _find_opened(
+    unresolved: Iterable[str | None], inputs: Inputs, role: str, facts: Mapping[str, Fact]
+) -> tuple[set[str], frozenset[str]]:
+    """Return the facts that a key decides in a way nobody knows, and with them those that something not read may state."""
+    documents = inputs.documents
+    opened = {fact for fact in unresolved if fact is not None}
+    opened.update(one.fact for document in documents for one in document.skipped if one.fact is not None)
+    withheld = (fact for fact, of in inputs.withheld if of in (None, role) or role == TRAIN)
+    open_facts = frozenset(opened.union(withheld, _find_open_facts(documents, role, facts)))
+    return opened - facts.keys() - _that_follow(documents), open_facts - facts.keys()
+
+
+def _open(names: frozenset[str], gaps: "Sequence[Gap]") -> "Opened | None":
+    if not (names or gaps):
+        return None
+    from compatcheck.resolution.gaps import Gaps, Opened  # noqa: PLC0415 (only where something was not read)
+
+    return Opened(names, Gaps(gaps))
 
 
 def _worth_a_word(gaps: "tuple[Gap, ...]") -> "tuple[Gap, ...]":

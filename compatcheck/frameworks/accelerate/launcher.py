@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.core.document import Document, Unresolved
+from compatcheck.core.document import MISSING, Document, Gap, Unresolved
 from compatcheck.frameworks.accelerate import configuration as accelerate
 from compatcheck.frameworks.conversions import ByWords, constant
-from compatcheck.frameworks.keys import Key
+from compatcheck.frameworks.keys import Key, list_facts
 from compatcheck.frameworks.launch import ranks
 from compatcheck.frameworks.translation import translate
 
@@ -46,6 +46,9 @@ def read_options(
             found.lines["--config_file"] = file.line
     elif file is not None and file.why is not None:
         found.doubt(ranks.WORLD, "--config_file", file.why, file.line)
+        place = command.source._replace(key="--config_file", line=file.line)
+        gap = Gap(place, file.why, facts=list_facts(accelerate.TABLE))
+        documents.append(Document(MISSING, command.source, (), gaps=(gap,)))
     document = read_settings(options, command.source, has_file=file is not None)
     if document is not None:
         documents.append(document)

@@ -211,8 +211,9 @@ def settle(options: Options) -> Settled:
         known += state_forward_only(REFERENCE)
         known.append(Statement("training.peft", "(only run forward)", None, REFERENCE))
     critic = "ppo" if CRITIC in roles else "grpo"
-    known.append(Statement("training.trainer", "train_dataset.type", kind or critic))
-    known.append(Statement("training.reference_model", scores, REFERENCE in roles))
+    known.append(Statement("training.trainer", "train_dataset.type", kind or critic, asks=("train_dataset.type",)))
+    asked = ("actor.kl_ctl", "train_dataset.type")
+    known.append(Statement("training.reference_model", scores, REFERENCE in roles, asks=asked))
     known += _batches(options, kind, roles)
     if not kind:
         known += _engine(options, table)
@@ -314,9 +315,13 @@ def _move(options: Options, section: str, role: str, roles: tuple[str, ...]) -> 
         yield Statement("training.colocated_with", f"{strategy}target", str(target), role)
     with_engine = _is_with_engine(options) and role == ACTOR
     moved = with_engine or value_of(options, f"{section}offload", left_out=False) is True
-    yield Statement("training.offload_param", f"{section}offload", "cpu" if moved else None, role)
+    asked = () if with_engine else (f"{section}offload", *(_STRATEGIES if role == ACTOR else ()))
+    yield Statement("training.offload_param", f"{section}offload", "cpu" if moved else None, role, asks=asked)
     if with_engine or f"{section}offload" not in options:
-        yield Statement("training.sleeps_while_idle", f"{section}offload", moved, role)
+        yield Statement("training.sleeps_while_idle", f"{section}offload", moved, role, asks=asked)
+
+
+_STRATEGIES = tuple(f"{one}.scheduling_strategy.{part}" for one in ("actor", "rollout") for part in ("type", "target"))
 
 
 def _is_with_engine(options: Options) -> bool:
@@ -356,7 +361,7 @@ def _batches(options: Options, kind: str, roles: tuple[str, ...]) -> Iterator[St
     bounds = {key: length for key, length in longest.items() if isinstance(length, int)}
     if bounds:
         key = min(bounds, key=lambda name: bounds[name])
-        yield Statement("training.sequence_length", key, bounds[key])
+        yield Statement("training.sequence_length", key, bounds[key], asks=("train_dataset.type", *longest))
 
 
 def _engine_limit(options: Options) -> dict[str, Any]:
@@ -380,4 +385,4 @@ def _engine(options: Options, table: Table) -> Iterator[Statement]:
     yield Statement("rollout.engine", key, backend.engine)
     for letter, fact in (("t", "tensor_parallel"), ("p", "pipeline_parallel")):
         yield Statement(f"rollout.{fact}", key, backend.sizes.get(letter, 1))
-    yield Statement("rollout.colocated", "rollout.scheduling_strategy", _is_with_engine(options))
+    yield Statement("rollout.colocated", "rollout.scheduling_strategy", _is_with_engine(options), asks=_STRATEGIES)

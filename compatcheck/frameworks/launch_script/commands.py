@@ -25,7 +25,7 @@ from compatcheck.shell.parameters import NO_ARGUMENTS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from compatcheck.core.command import Command
+    from compatcheck.core.command import Command, Word
     from compatcheck.frameworks.launch.program import Launch
     from compatcheck.frameworks.launch.values import Argument
 
@@ -81,7 +81,7 @@ def read_commands(
     """
     runs: list[TrainingCommand] = []
     seen: set[tuple[object, ...]] = set()
-    for command in commands:
+    for command in map(_leave_templates, commands):
         launches = [complete(launch) for way in spread(command) if (launch := remove_launchers(way)) is not None]
         ways = [documents for launch in launches if (documents := read_launch(launch, find_parsed))]
         identity = tuple(
@@ -96,6 +96,19 @@ def read_commands(
             written = (part for document in united for part in _take_written(document, {**(files or {}), **then}))
             runs.append(TrainingCommand(launches[0]._replace(command=command), tuple(written)))
     return tuple(runs)
+
+
+def _leave_templates(command: Command) -> Command:
+    """Take words that something fills in before a shell gets them (``"{{ lr }}"``) for ones that nobody knows."""
+
+    def leave(word: Word) -> Word:
+        places = _TEMPLATE.findall(word.text) if word.text is not None and "{{" in word.text else []
+        return word._replace(text=None, unresolved=tuple(places)) if places else word
+
+    return command._replace(words=tuple(map(leave, command.words)))
+
+
+_TEMPLATE = lazy_compile(r"\{\{[^{}]*\}\}")
 
 
 def _arguments(command: Command) -> Iterator[Gap]:

@@ -86,7 +86,7 @@ def _settle(values: Mapping[str, Any]) -> Iterator[Statement]:
     if longest is not None:
         yield Statement("training.sequence_length", _LENGTH, longest)
     steps = values.get(f"{_TOKENS}batch_accumulation_per_replica")
-    if values.get("parallelism.pp_engine") in {None, "afab"} and type(steps) is int and steps > 1:
+    if values.get("parallelism.pp_engine") in (None, "afab") and type(steps) is int and steps > 1:
         yield Statement(None, _OF_ALL, True)
     plain = values.get(f"{_MODEL}is_starcoder2_config") is True
     yield Statement("model.gated_mlp", "(program)", not plain)

@@ -168,7 +168,7 @@ def table_for(
         table["cluster.num_nodes"] = (Key("hardware.nodes", constant(OPEN)),)
     unused = [f"{section}." for section in MODELS if section not in roles]
     engine = values.get("policy.generation.backend")
-    unused += [f"policy.generation.{name}_{part}." for name in _ENGINES - {engine} for part in ("cfg", "kwargs")]
+    unused += [f"policy.generation.{name}_{part}." for name in _ENGINES if name != engine for part in ("cfg", "kwargs")]
     for section, role in roles.items():
         megatron = is_on_megatron(values, section)
         own = f"{section}.{_DTENSOR if megatron else _MEGATRON}"

@@ -444,7 +444,7 @@ def _of_model(values: Mapping[str, Any], section: str, role: str | None, pipelin
             yield from left_out("training.gradient_checkpointing", f"{CONFIG}recompute_granularity", False)
             yield from left_out("training.optimizer", f"{CONFIG}optimizer", "adam")
             half = values.get(f"{section}.model_args.dtype", "bf16")
-            if half in {"bf16", "fp16"}:  # bf16 alone turns it on (mcore_adapter/training_args.py)
+            if half in ("bf16", "fp16"):  # bf16 alone turns it on (mcore_adapter/training_args.py)
                 wide = half == "bf16" or values.get(f"{section}.{CONFIG}accumulate_allreduce_grads_in_fp32") is True
                 yield Statement(
                     "training.grad_accum_dtype", f"{section}.model_args.dtype", "float32" if wide else "float16", role

@@ -245,11 +245,19 @@ def _place(options: Options, table: Table, roles: tuple[str, ...]) -> Iterator[S
         megatron = _is_on_megatron(options, "rl")
         moves = role in moved and (megatron or value_of(options, kept, left_out=False) is False)
         origin = "(models that share devices take turns)"
-        yield Statement("training.offload_param", origin, "cpu" if moves else None, role)
+        asked = (*_TURNS, kept)
+        yield Statement("training.offload_param", origin, "cpu" if moves else None, role, asks=asked)
         if not moves:
             table[step] = SILENT
         if role != REFERENCE and not (moves and step in options and table[step] is not SILENT):
-            yield Statement("training.sleeps_while_idle", origin, moves, role)
+            yield Statement("training.sleeps_while_idle", origin, moves, role, asks=asked)
+
+
+_TURNS = (
+    *(f"{_P}colocate_all", f"{_P}colocate_policy_ref", f"{_T}strategy"),
+    *(f"{_T}algorithm.use_kl_loss", f"{_T}algorithm.use_kl_in_reward"),
+)
+"""Keys that decide which models share devices."""
 
 
 def _leave_length(launch: Launch, table: Table) -> Iterator[Unresolved]:

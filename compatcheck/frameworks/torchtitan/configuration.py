@@ -106,7 +106,7 @@ def settle(values: Mapping[str, Any]) -> Iterator[Statement]:
     if stages(values) > 1:
         yield Statement(None, SEVERAL, stages(values))
     for key in _SHARDS:
-        if values.get(key) in {1, -1}:
+        if values.get(key) in (1, -1):
             yield Statement(None, f"(shard degree: {'1' if values[key] == 1 else 'rest'})", values[key])
     if values.get("model.name") == "flux":
         yield Statement(None, "(no language model)", "flux")
@@ -169,7 +169,7 @@ def _precision(values: Mapping[str, Any]) -> Iterator[Statement]:
         if on:
             yield Statement(_PRECISION, key, "fp8")
             return
-    if dtype in {"bfloat16", "float32"}:
+    if dtype in ("bfloat16", "float32"):
         yield Statement(_PRECISION, "training.mixed_precision_param", "bf16" if dtype == "bfloat16" else "no")
 
 

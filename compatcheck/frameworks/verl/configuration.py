@@ -275,7 +275,7 @@ def table_for(options: Mapping[str, Argument], base: str) -> tuple[Table, dict[s
         if outer != key and outer in table and outer in options and options[outer].why is None:
             asked = options[outer].value  # the engine's own key counts where the other one asks for nothing
             table[outer if asked in (None, False, 1) else key] = SILENT
-    if (value_of(options, _A + "strategy") or base) in {"megatron", MEGATRON}:
+    if (value_of(options, _A + "strategy") or base) in ("megatron", MEGATRON):
         keys = ("enable_gradient_checkpointing", "enable_activation_offload", "use_remove_padding")
         table.update(dict.fromkeys((section + key for section in (_M, "critic.model.") for key in keys), SILENT))
     if tell_fork(options) != "search-r1":  # whoever has the key of Search-R1 appends in a way of its own

@@ -1,21 +1,30 @@
 """Every key that a program's lists hold: what adding it to a run of the program changes.
 
 A key with a meaning changes what is read for at least one value that it may have; a name without one is known to have no bearing;
-what no list holds is listed as unread. Nothing is silent.
+what no list holds is listed as unread. Nothing is silent. A value that cannot be read leaves open every fact that another value
+of its key would change, by whatever way: no default, no derivation and no trait comes back in its place.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError
+from compatcheck.core.source import Source
 from compatcheck.frameworks.keys import MODEL_FIELDS
+from compatcheck.frameworks.placeholders import read_filled_in
 from compatcheck.frameworks.registry import FOLDERS
+from compatcheck.resolution.resolve import resolve
+from compatcheck.rules.locate import open_rules
+from compatcheck.rules.programs import programs
 from tests.unit.frameworks.launch_script.written_commands import documents as documents_of_command
 from tests.unit.frameworks.test_registry import NAMES, NO_PROGRAMS, PACKAGE, TABLES
 
@@ -276,7 +285,8 @@ VALUES = (
 def read(name: str, base: str | dict[str, Any], key: str | None = None, value: object = None) -> tuple[Document, ...]:
     if isinstance(base, dict):
         folder = next(one for one in FOLDERS if one.name == name.partition(",")[0])
-        return folder.configuration.read(base if key is None else nest(base, key, value), "f.yaml").documents
+        data = base if key is None else nest(base, key, value)
+        return read_filled_in(folder.configuration, data, "f.yaml").documents
     words = "" if key is None else f"{key}={value}" if PROGRAMS[name].hydra else f"--{key} {value}"
     return documents_of_command(f"{base} {words}")
 
@@ -341,6 +351,88 @@ def count(name: str) -> dict[str, Counter[str]]:
         "meaning": Counter(toggle(name, key, values) for key, values in meanings(name).items()),
         "name": Counter(toggle(name, key, (3,)) for key in names(name)),
     }
+
+
+ENGINE_OF_ROLL = "actor_infer.strategy_args.strategy_config"
+UNREADABLE = {dict: ("${HIDDEN}", "x${HIDDEN}"), str: ('"$HIDDEN"', '"{{ hidden }}"')}
+"""Values that something else fills in, in files and in commands."""
+_MOST_VALUES = 4
+"""Values of a key that are compared: enough to see what hangs on it."""
+INDEPENDENT = {
+    "megatron": {"num_query_groups"},
+    "roll": {f"{ENGINE_OF_ROLL}.{name}" for name in ("chunked_prefill_size", "disable_cuda_graph")},
+    "verl, supervised by its engine": {"optim.override_optimizer_config.optimizer_cpu_offload"},
+    "easy_r1": {"worker.ref.model.enable_gradient_checkpointing", "worker.ref.offload.offload_optimizer"},
+    "verl": {"reward_model.megatron.optimizer_offload", "reward_model.model.fsdp_config.optimizer_offload"},
+}
+"""Keys that count for nothing in these runs: of a model that is only run forward, of another engine, without another option."""
+
+
+@cache
+def _newest() -> Environment:
+    rules = open_rules(())
+    names = {"torch", "transformers", *(package for program in programs().values() for package in program.packages)}
+    newest = {name: [one for one in rules.releases(name) if one.replace(".", "").isdecimal()] for name in names}
+    known = {name: Package(name, held[-1], Source("env")) for name, held in newest.items() if held}
+    return Environment("env", known, complete=False)
+
+
+def resolved(documents: tuple[Document, ...]) -> dict[tuple[str, str], object]:
+    """Return the facts of a run of the newest releases, by role and name; what conflicts and what is unread is about keys."""
+    subject = resolve("s", rules=open_rules(()), environment=_newest(), documents=documents)
+    return {
+        (role, name): fact.value
+        for role, facts in subject.roles.items()
+        for name, fact in facts.items()
+        if not name.startswith("configuration.") and name != "training.unpriced"
+    }
+
+
+def find_values(name: str, base: str | dict[str, Any], key: str, values: Iterable[object]) -> list[dict[Any, object]]:
+    """Return the facts of a run for values of a key that are read in different ways."""
+    found: dict[frozenset[tuple[object, int]], dict[Any, object]] = {}
+    for value in values:
+        if isinstance(value, list) and isinstance(base, str):
+            continue
+        try:
+            documents = read(name, base, key, value)
+        except InputError:
+            continue
+        told = frozenset(tell(documents).items())
+        if told not in found and not any(one.source.key == key for document in documents for one in document.skipped):
+            found[told] = resolved(documents)
+            if len(found) == _MOST_VALUES:
+                break
+    return [*found.values()]
+
+
+def find_asserted(name: str, key: str, values: Iterable[object]) -> set[str]:
+    """Return the facts that a key decides and that are asserted where its value cannot be read, in the first run that tells."""
+    for base in PROGRAMS[name].bases:
+        runs = find_values(name, base, key, values)
+        held = {fact: {repr(run[fact]) for run in runs if fact in run} for run in runs for fact in run}
+        decided = {fact for fact, stated in held.items() if len(stated) > 1}
+        if decided:
+            hidden = (resolved(read(name, base, key, value)) for value in UNREADABLE[type(base)])
+            return {f"{key} → {fact[1]}" for facts in hidden for fact in decided & facts.keys()}
+    return set()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_value_that_cannot_be_read_leaves_open_what_its_key_decides(name: str) -> None:
+    keys = meanings(name).items()
+    assert not set().union(
+        *(find_asserted(name, key, values) for key, values in keys if key not in INDEPENDENT.get(name, ()))
+    )
+
+
+@pytest.mark.parametrize("value", [["x"], [1, 2], {"x": 1}])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_no_value_of_another_type_ends_the_reading(name: str, value: object) -> None:
+    for key in meanings(name):
+        for base in PROGRAMS[name].bases[:1]:
+            with suppress(InputError):
+                read(name, base, key, value if isinstance(base, dict) else "[1,2]")
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

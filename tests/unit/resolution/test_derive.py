@@ -386,3 +386,46 @@ def test_a_model_of_the_programs_own_is_not_quantised_as_the_file_of_its_weights
     of_file = Fact("model.quantization", "mxfp4", "model", place)
     assert (own(False, of_file), own(True, of_file)) == (None, "mxfp4")
     assert own(False, Fact("model.quantization", "nf4", "configuration", (Source("run.yaml"),))) == "nf4"
+
+
+def with_open(names: set[str], **values: Any) -> dict[str, Any]:
+    facts = facts_from({name.replace("__", "."): value for name, value in values.items()})
+    derive(facts, names, names)
+    derive_unsharded(facts, frozenset(names), names, replicates=True)
+    derive_from_code(facts, names)
+    return {name: fact.value for name, fact in facts.items()}
+
+
+@settings(max_examples=300)
+@given(stated, st.sampled_from(NAMES), st.data())
+def test_nothing_is_derived_that_another_value_of_what_nobody_knows_would_change(
+    values: dict[str, Any], name: str, data: st.DataObject
+) -> None:
+    """What is derived while a fact is set to something nobody knows is so for every value that it may have."""
+    known = {one.replace(".", "__"): value for one, value in values.items() if one != name}
+    without = with_open({name}, **known)
+    with_value = with_open(set(), **known, **{name.replace(".", "__"): data.draw(values_of(name))})
+    if name != "rollout.mode":  # a run that has it generates, whatever it is
+        for fact in without.keys() - values.keys():
+            assert with_value.get(fact) == without[fact], fact
+
+
+@pytest.mark.parametrize(
+    ("opened", "run", "fact"),
+    [
+        ("hardware.world_size", {"training__sharding": "zero"}, "hardware.single_rank"),
+        ("hardware.gpus_per_node", {"training__sharding": "fsdp"}, "hardware.single_rank"),
+        ("training.zero_stage", {"training__fsdp_version": 2}, "training.sharding"),
+        ("training.mixed_precision", {"training__param_dtype": "bfloat16"}, "training.compute_dtype"),
+        (
+            "model.quantization",
+            {"training__mixed_precision": "no", "training__sharding": "zero", "training__zero_stage": 2}
+            | {"model__load_dtype": "bfloat16"},
+            "training.param_dtype",
+        ),
+        ("model.has_liger_kernels", {"training__use_liger_kernel": True}, "training.loss_implementation"),
+    ],
+)
+def test_a_later_way_does_not_count_while_an_earlier_one_waits(opened: str, run: dict[str, Any], fact: str) -> None:
+    assert fact in with_open(set(), **run)
+    assert fact not in with_open({opened}, **run)
