@@ -67,11 +67,9 @@ def decide(rule: CompiledRule, scope: FactScope, known: dict[int, object] | None
         for name in clause.packages:
             if opened[0] == {scope.package_need(name)} and not isinstance(clause.packages[name], str):
                 split.setdefault(name, []).append(clause)
-    for name, clauses in split.items() if conditions is not None else ():
-        if (
-            len(clauses) > 1
-            and scope.in_range(name, scope.rules.union([one.packages[name] for one in clauses])) == "yes"
-        ):
+    for name, clauses in split.items():
+        together = scope.rules.union([one.packages[name] for one in clauses])
+        if conditions is not None and len(clauses) > 1 and scope.in_range(name, together) == "yes":
             outcome = _join(clauses[0], (frozenset(), ()), conditions)
             if outcome.status == AFFECTED or len(outcome.needs) < len(best.needs):
                 return outcome
