@@ -173,6 +173,11 @@ def test_what_has_to_move_along_is_part_of_the_remedy() -> None:
     assert first.command == "pip install 'deepspeed==0.16.8' 'openrlhf==0.8.1'"
 
 
+def test_an_engine_that_the_release_has_an_extra_for_moves_along() -> None:
+    first = tried("openrlhf==0.6.1\ndeepspeed==0.16.4\nvllm==0.7.2\n").remedies[0]
+    assert dict(first.releases) == {"deepspeed": "0.16.8", "openrlhf": "0.8.1", "vllm": "0.8.5.post1"}
+
+
 def test_a_pin_that_is_in_the_way_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     from compatcheck.fixing.companions import Companions
     from compatcheck.resolution.pins import Pin
