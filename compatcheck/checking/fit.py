@@ -13,7 +13,7 @@ from compatcheck.core.summary import range_text
 from compatcheck.core.units import format_bytes
 from compatcheck.memory.closed_form.estimate import CHECKPOINTING
 from compatcheck.memory.job import estimate_job
-from compatcheck.memory.regressions import find_deciding, lay_over
+from compatcheck.memory.regressions import find_deciding, find_turning, lay_over
 from compatcheck.memory.suggest import overlay
 from compatcheck.resolution.derive import derive
 from compatcheck.resolution.gaps import Gaps, may_set, open_facts
@@ -314,11 +314,13 @@ def state_estimate(subject: Subject, estimate: Estimate) -> Subject:
         needed = high if worst else estimate.needed.expected
         values |= {"estimate.needed_bytes": needed, "estimate.limit_bytes": verdict.limit_bytes}
         place = f"{', at worst' if worst else ''}, in {peak.name}" if peak is not None else ""
+    turning = () if estimate.possible else find_turning(estimate)
     told = {
         "estimate.verdict": "; ".join(
             (
                 "verdict of the estimate",
                 *([f"cause: {cause}"] if cause else []),
+                *([f"it fits without {', '.join(turning)}"] if turning else []),
                 *([verdict.condition] if verdict.condition else []),
             )
         ),

@@ -77,7 +77,7 @@ def judge(
         except UsageError:
             pass  # `compatcheck estimate` says which size makes no sense
         else:
-            about_run = match(state_estimate(subject, estimate), criteria.rules, lambda rule: rule in _OF_ESTIMATES)
+            about_run = match(state_estimate(subject, estimate), criteria.rules, lambda rule: rule in OF_ESTIMATES)
             more = (one for one in about_run.findings if criteria.checks.selects(one.rule_id))
             about = _waive_with(_waive(more, subject, criteria), found, find_deciding(estimate))
             found = rate_deciding((*about, *found), estimate)
@@ -98,7 +98,7 @@ def _find(subject: "Subject", criteria: "Criteria", memory: "Memory | None") -> 
         found = memory.latest[1]
         return found
     outcome = match(subject, criteria.rules, criteria.checks.selects, memory)
-    kept = _waive((one for one in outcome.findings if not _costs_nothing(one)), subject, criteria)
+    kept = _waive(outcome.findings, subject, criteria)
     found = outcome, tuple(one._replace(folded=_is_folded(one, subject)) for one in kept)
     if memory is not None:
         memory.latest = subject, found
@@ -209,7 +209,7 @@ def place(subject: "Subject", devices: "Mapping[str, Value]") -> "Subject":
     return subject._replace(roles={role: overlay(facts, devices, "set") for role, facts in subject.roles.items()})
 
 
-_OF_ESTIMATES = frozenset({"_stack/run-cannot-start", "_stack/run-does-not-fit", "_stack/run-may-not-fit"})
+OF_ESTIMATES = frozenset({"_stack/run-cannot-start", "_stack/run-does-not-fit", "_stack/run-may-not-fit"})
 """Rules about what the estimate came to, which are matched once it is made."""
 
 
@@ -256,17 +256,6 @@ def _is_advice(finding: "Finding") -> bool:
     starts = impact is None or impact.effect != "fails_to_start"
     habit = finding.kind in {"pitfall", "default-change"} and not finding.by_release
     return habit and starts and finding.rating is None
-
-
-def _costs_nothing(finding: "Finding") -> bool:
-    """Tell whether memory is all that a finding could cost, and it comes to none of it: that is no finding."""
-    impact = finding.impact
-    return (
-        impact is not None
-        and impact.effect == "memory"
-        and impact.expected_bytes == 0
-        and not (impact.low_bytes or impact.high_bytes)
-    )
 
 
 _CHOICES = frozenset(

@@ -166,7 +166,7 @@ class Regression(NamedTuple):
 
 OUTCOMES = {
     "fits": "fits",
-    "marginal": "marginal",
+    "marginal": "may not fit",
     "does_not_fit": "does not fit",
     "unknown": "no device to compare with",
 }

@@ -232,7 +232,9 @@ def fit_text(subject: SubjectReport) -> str | None:
     estimate = subject.estimate
     if estimate is None or estimate.verdict.limit_bytes is None:
         return None
-    words = {"does_not_fit": "does not fit", "marginal": "may not fit", "fits": "fits"}.get(estimate.verdict.outcome)
+    from compatcheck.core.estimate import OUTCOMES  # noqa: PLC0415 (only where a run is described)
+
+    words = None if estimate.verdict.outcome == "unknown" else OUTCOMES[estimate.verdict.outcome]
     marginal = estimate.verdict.outcome == "marginal"  # what is expected may be far on either side
     needed = range_text(estimate.needed) if marginal else format_bytes(estimate.needed.expected)
     limit = format_bytes(estimate.verdict.limit_bytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from compatcheck.core.environment import Package
     from compatcheck.core.report import Finding
+    from compatcheck.core.versions import Bounds
     from compatcheck.fixing.files import EditableFiles
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
@@ -103,6 +105,7 @@ def find_levers(
     blame = Blame(rules)
     concerned = frozenset().union(*map(blame.packages, failing))
     against, upwards = _advised_against(failing, rules), _mended_by_newer(failing, rules)
+    backwards = _advised_backwards(failing, rules)
     changes: dict[str, Callable[[], Iterable[Change]]] = {}
     packages, releases, notes = {}, {}, []
     for name, found in stated.items():
@@ -117,6 +120,7 @@ def find_levers(
             continue
         listed = list_releases(name) if name in concerned and list_releases is not None else ()
         known = _final(with_same_build(name, package.version, (*rules.releases(name), *listed), rules))
+        known = _without_long_past(known, _release_here(package, known), rules.dates(name), backwards.get(name, ()))
         packages[name] = package
         if known:
             releases[name], ids = known, frozenset(subject for subject, _ in found)
@@ -186,7 +190,7 @@ def _moves(
         beside: the releases that were built with the torch beside it.
     """
     written = package.version or package.specifier or ""
-    current = package.version or next(reversed(allowed_releases(written, releases) or [None]), None)
+    current = _release_here(package, releases)
     if current is None or parse_version(current) is None:
         return  # an installer takes the newest release of a range: moves are counted from there
     seen, distances = {written, current}, Distances(current, releases)
@@ -216,10 +220,45 @@ def _moves(
         )
 
 
+def _release_here(package: Package, releases: Sequence[str]) -> str | None:
+    """Return the release that stands here: of a range the newest, which an installer takes."""
+    return package.version or next(reversed(allowed_releases(package.specifier or "", releases) or [None]), None)
+
+
 def _final(known: Sequence[str]) -> tuple[str, ...]:
     """Return the final releases, each once and the oldest first."""
     parsed = {version: release for release in known if (version := parse_version(release)) is not None}
     return tuple(parsed[version] for version in sorted(parsed) if not version.is_prerelease)
+
+
+_LONG_PAST = timedelta(days=730)
+"""Time before the release here from which on another one is no way back, unless a rule names it: it lacks more than the defect."""
+
+
+def _without_long_past(
+    known: Sequence[str], current: str | None, dates: Mapping[str, str], named: Sequence[Bounds]
+) -> tuple[str, ...]:
+    """Leave out what was made long before the release here and no rule advises to go back to."""
+    here = dates.get(current.partition("+")[0]) if current is not None else None
+    if here is None:
+        return tuple(known)
+    least = str(date.fromisoformat(here) - _LONG_PAST)
+    return tuple(
+        one
+        for one in known
+        if dates.get(one, here) >= least or any(contains(bounds, one) == "yes" for bounds in named)
+    )
+
+
+def _advised_backwards(failing: Sequence[Finding], rules: RuleSet) -> dict[str, list[Bounds]]:
+    """Collect the ranges that remedies of what fails go back to."""
+    found: dict[str, list[Bounds]] = {}
+    for finding in failing:
+        rule = rules.find(finding.rule_id)
+        for remedy in () if rule is None else rules.texts(rule).remedies:
+            for name, specifier in remedy["target"].items() if remedy["verb"] == "downgrade" else ():
+                found.setdefault(name, []).append(compile_specifier(str(specifier)))
+    return found
 
 
 def _why_left(package: Package, files: EditableFiles) -> str | None:

@@ -195,8 +195,9 @@ def agree_with(plan: Plan, findings: Sequence[Finding]) -> tuple[Finding, ...]:
             return finding
         settings = tuple(fact for change in plan.changes for fact in change.facts)
         steps = {*moves.items(), *settings}
-        if changing and all(map(agrees, changing)):
-            planned_first = sorted(finding.remedies, key=lambda one: not {*one.releases, *one.settings} & steps)
+        planned = [remedy for remedy in changing if {*remedy.releases, *remedy.settings} & steps]
+        if planned and all(map(agrees, changing)):
+            planned_first = sorted(finding.remedies, key=lambda one: one not in planned)
             return finding._replace(remedies=tuple(planned_first))
         kept = () if finding.is_about_fit else tuple(remedy for remedy in finding.remedies if agrees(remedy))
         same = [remedy for remedy in kept if {*remedy.releases, *remedy.settings} == steps]
@@ -206,7 +207,7 @@ def agree_with(plan: Plan, findings: Sequence[Finding]) -> tuple[Finding, ...]:
         command = install_command(plan.changes)
         safety = "safe" if all(change.safe for change in plan.changes) else "unsafe"
         text = f"as planned for all findings: {words}"
-        planned = FindingRemedy(text, command, safety, releases=tuple(moves.items()), settings=settings)
-        return finding._replace(remedies=(planned, *kept))
+        whole = FindingRemedy(text, command, safety, releases=tuple(moves.items()), settings=settings)
+        return finding._replace(remedies=(whole, *kept))
 
     return tuple(map(adjust, findings))

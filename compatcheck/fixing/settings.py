@@ -301,7 +301,7 @@ def _spell_by_hand(
         one
         for one in spellings
         if (one.document.source.path, one.key) in keys
-        or not (_is_inside(one.key, one.document) and _takes_options(one.document, files))
+        or not (one.is_inside and _takes_options(one.document, files))
     ]
     if fact is not None and fact.origin in _STATED:
         stated_by_others = stated - {one.document.source.path for one in known}
@@ -319,13 +319,13 @@ def _spell_by_hand(
     source = next((one for one in fact.sources if one.path == spelled.document.source.path), None) if fact else None
     source = source or spelled.document.place(spelled.key)
     place = source.path if source.line is None else f"{source.path}:{source.line}"
-    inside = _is_inside(spelled.key, spelled.document)
     if source.path.endswith(".py"):
         needed = f", and {spelled.value.imports}" if isinstance(spelled.value, Expression) else ""
         return place, "=".join(spelled.written) + needed
-    if _takes_options(spelled.document, files) and not inside:
-        return place, f"--{spelled.key} {write_value(spelled.value)}"
-    sign = "=" if spelled.document.is_command and not inside else ": "
+    if _takes_options(spelled.document, files):
+        key, value = spelled.written if spelled.is_inside else (spelled.key, write_value(spelled.value))
+        return place, f"--{key} {value}"
+    sign = "=" if spelled.document.is_command and not spelled.is_inside else ": "
     return place, f"{spelled.key}{sign}{write_value(spelled.value)}"
 
 
@@ -336,11 +336,6 @@ def _takes_options(document: Document, files: EditableFiles) -> bool:
         return False
     text = (files.text(path) or "").replace("-", "_")
     return any(f"__{key}" in text for key in document.lines)
-
-
-def _is_inside(key: str, document: Document) -> bool:
-    """Tell whether a key lies in a section that the command names by an option: ``--deepspeed zero3`` takes no keys of it."""
-    return key.partition(".")[0] in document.lines and not any("." in one for one in document.lines)
 
 
 def _propose(

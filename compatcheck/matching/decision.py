@@ -43,12 +43,15 @@ class _Conditions(NamedTuple):
 def decide(rule: CompiledRule, scope: FactScope, known: dict[int, object] | None = None) -> Decision:
     """Decide a rule; what its conditions come to is kept in ``known``, as `evaluate` does.
 
+    Where each release that a requirement allows is in one alternative or another, which of them it is need not be known.
+
     Raises:
         RuleError: an expression of the rule does not fit the values.
     """
     best = Decision(SILENT)
     known = {} if known is None else known
     conditions = None
+    split: dict[str, list[CompiledClause]] = {}
     for clause in rule.clauses:
         opened = _judge_clause(clause, scope, known)
         if opened is None:
@@ -61,6 +64,15 @@ def decide(rule: CompiledRule, scope: FactScope, known: dict[int, object] | None
             return outcome
         if best.status == SILENT or len(outcome.needs) < len(best.needs):
             best = outcome
+        for name in clause.packages:
+            if opened[0] == {scope.package_need(name)} and not isinstance(clause.packages[name], str):
+                split.setdefault(name, []).append(clause)
+    for name, clauses in split.items():
+        together = scope.rules.union([one.packages[name] for one in clauses])
+        if conditions is not None and len(clauses) > 1 and scope.in_range(name, together) == "yes":
+            outcome = _join(clauses[0], (frozenset(), ()), conditions)
+            if outcome.status == AFFECTED or len(outcome.needs) < len(best.needs):
+                return outcome
     if best.status == SILENT and rule.unverified:
         clause = CompiledClause(rule.unverified, None)
         opened = _judge_clause(clause, scope, known)

@@ -48,8 +48,6 @@ def match(
     folded: dict[str, int] = {}
     waiting = 0
     relevant = RelevantRules.of(subject, rules)
-    # the policy, first of all roles, its engine, and a teacher's
-    engines = (next(iter(subject.roles), ""), "rollout", "teacher")
     for role, facts in subject.roles.items():
         scope = open_scope(subject, role, rules)
         stated = states_run(facts)
@@ -58,7 +56,7 @@ def match(
         known: dict[int, object] = {}
         decided = []
         for rule in relevant.rules:
-            if not selects(rule.id) or (role not in engines if rule.phase == "rollout" else role == "teacher"):
+            if not selects(rule.id) or not has_say(rule, role, subject):
                 continue
             try:
                 if recall is None:
@@ -100,6 +98,15 @@ class RuleOutcome(NamedTuple):
     """Packages without a known release that it depends on."""
     waits: bool = False
     """Whether a configuration would decide it."""
+    because: str | None = None
+    """Why it says nothing though its own conditions may hold."""
+
+
+def has_say(rule: CompiledRule, role: str, subject: Subject) -> bool:
+    """Tell whether a rule is about a role: what a rollout does is said of the policy, first of all, its engine, and a teacher."""
+    if rule.phase == "rollout":
+        return role in {next(iter(subject.roles), ""), "rollout", "teacher"}
+    return role != "teacher"
 
 
 class RelevantRules(NamedTuple):
@@ -168,20 +175,22 @@ class RelevantRules(NamedTuple):
             RuleError: an expression of the rule does not fit the values.
         """
         if self._is_never_done(rule, scope):
-            return RuleOutcome()
+            return RuleOutcome(because="what it is about is not done here")
         decision = decide(rule, scope, known)
         if decision.status == AFFECTED and rule.phase in WORK and rule.effect == "memory" and not stated:
             decision = decision._replace(status=POSSIBLE, needs=(FRAMEWORK,))
-        if decision.status == SILENT or (not keeps_graph(scope) and _cannot_concern(rule, decision)):
+        if decision.status == SILENT:
             return RuleOutcome()
+        if not keeps_graph(scope) and _cannot_concern(rule, decision):
+            return RuleOutcome(because="this model is only run forward")
         if self.served and not self._runs_there(decision.packages):
-            return RuleOutcome()
+            return RuleOutcome(because="the engine that is started does not run that code")
         if self.served and any(need.startswith("training.") for need in decision.needs):
-            return RuleOutcome()  # what only a training run has, and none is started
+            return RuleOutcome(because="no training is started")
         if never_runs(decision.packages, scope):
-            return RuleOutcome()  # about code that this program does not run
-        if any(need.startswith("estimate.") for need in decision.needs):
-            return RuleOutcome()  # nobody can be asked: an estimate states it, or there is none
+            return RuleOutcome(because="this program does not run that code")
+        if any(need.startswith("estimate.") for need in decision.needs):  # nobody can be asked
+            return RuleOutcome(because="no estimate of this run can be made")
         unknown = [
             name
             for name in decision.packages
@@ -190,9 +199,9 @@ class RelevantRules(NamedTuple):
         ]
         folded = tuple(name for name in unknown if name in self.implied or name in self.contradictory)
         if any(name not in COMPONENT_FACTS for name in unknown):
-            return RuleOutcome(folded=folded)
+            return RuleOutcome(folded=folded, because="no release of what it is about is known")
         if decision.status == POSSIBLE and not _has_evidence(rule, decision, scope, known):
-            return RuleOutcome(folded=folded, waits=True)
+            return RuleOutcome(folded=folded, waits=True, because="nothing that is known speaks for it")
         return RuleOutcome(decision, folded)
 
 
@@ -333,8 +342,21 @@ def _build_all(
                 Skipped(Source(rule.id), f"the rule could not be evaluated: {error.message}", "please report this"),
             )
             continue
+        if costs_nothing(finding):
+            continue
         wrong = tuple((other.id, other.title) for other in folklore if rule.id in other.debunks)
         yield finding._replace(folklore=wrong)
+
+
+def costs_nothing(finding: Finding) -> bool:
+    """Tell whether memory is all that a finding could cost, and it comes to none of it: that is no finding."""
+    impact = finding.impact
+    return (
+        impact is not None
+        and impact.effect == "memory"
+        and impact.expected_bytes == 0
+        and not (impact.low_bytes or impact.high_bytes)
+    )
 
 
 def build(

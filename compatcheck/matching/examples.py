@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from compatcheck.core.document import Document
+    from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import CompiledRule, RuleSet
     from compatcheck.rules.lint import CheckEvidence
     from compatcheck.rules.rule import Rule
@@ -40,6 +41,16 @@ class Failure(NamedTuple):
 
 
 def example_scope(example: Mapping[str, Any], rules: RuleSet, name: str) -> FactScope:
+    """Return what rules can ask of an example.
+
+    Raises:
+        CompatcheckError: the example uses names or values outside the vocabulary.
+    """
+    subject = example_subject(example, rules, name)
+    return FactScope(subject.roles[TRAIN], subject.environment, rules)
+
+
+def example_subject(example: Mapping[str, Any], rules: RuleSet, name: str) -> Subject:
     """Resolve an example as any facts file.
 
     Raises:
@@ -53,8 +64,7 @@ def example_scope(example: Mapping[str, Any], rules: RuleSet, name: str) -> Fact
         raise CompatcheckError("; ".join(problems))
     documents: list[Document] = [document]
     documents += [find_model(reference, rules, {}) for kind, reference, _ in document.references if kind == "model"]
-    subject = resolve(name, rules=rules, environment=environment, documents=documents)
-    return FactScope(subject.roles[TRAIN], environment, rules)
+    return resolve(name, rules=rules, environment=environment, documents=documents)
 
 
 def run_examples(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
-from compatcheck.matching.decision import Decision, decide, size, truth
-from compatcheck.matching.engine import open_scope
+from compatcheck.matching.decision import POSSIBLE, SILENT, Decision, decide, size, truth
+from compatcheck.matching.engine import RelevantRules, build, costs_nothing, has_say, open_scope, states_run
 from compatcheck.rules.expression import conjuncts, evaluate, fact_names, own_requirements, write
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ class Explanation(NamedTuple):
     subject: str
     role: str
     decision: Decision
+    because: str | None
+    """Why a check says nothing of it though the rule's own conditions may hold."""
     alternatives: tuple[tuple[Condition, ...], ...]
     """Per clause of ``affected``: its packages and its own condition."""
     conditions: tuple[Condition, ...]
@@ -50,21 +52,31 @@ Locate = Callable[[Source], Source]
 
 
 def explain(rule: CompiledRule, subject: Subject, rules: RuleSet, locate: Locate) -> Iterator[Explanation]:
-    """Explain a rule over every role of a subject.
+    """Explain a rule over every role of a subject, with the verdict that `match` comes to.
 
     Raises:
         RuleError: an expression of the rule does not fit the values.
     """
+    relevant = RelevantRules.of(subject, rules)
     for role in subject.roles:
         scope = open_scope(subject, role, rules)
         texts = rules.texts(rule)
+        decision, because = _judge(rule, relevant, subject, role, scope)
         expected, needs = size(texts.sizes.expected, scope)
+        if decision.status != SILENT:
+            finding = build(rule, decision, subject, role, scope)
+            decision = decision._replace(assumptions=finding.assumptions)
+            if finding.impact is not None:
+                expected, needs = finding.impact.expected_bytes, finding.impact.needs
+            if costs_nothing(finding):
+                decision, because = Decision(SILENT), "it costs no memory here"
         yield Explanation(
             rule=rule,
             texts=texts,
             subject=subject.id,
             role=role,
-            decision=decide(rule, scope),
+            decision=decision,
+            because=because,
             alternatives=tuple(
                 tuple(_clause(clause, rule, index, rules, scope, locate)) for index, clause in enumerate(rule.clauses)
             ),
@@ -74,6 +86,28 @@ def explain(rule: CompiledRule, subject: Subject, rules: RuleSet, locate: Locate
             size_facts=_facts(texts.sizes.expected, scope, locate) if texts.sizes.expected else (),
             size_needs=needs,
         )
+
+
+def _judge(
+    rule: CompiledRule, relevant: RelevantRules, subject: Subject, role: str, scope: FactScope
+) -> tuple[Decision, str | None]:
+    """Return what a check says of a rule, and why where it says nothing of one whose conditions may hold."""
+    own = decide(rule, scope)
+    if own.status == SILENT:
+        return own, None
+    if rule.status != "active":
+        return Decision(SILENT), "a rule that is not active makes no finding"
+    if rule.kind == "folklore":
+        return Decision(SILENT), "folklore is told beside findings and is none"
+    if all(one.id != rule.id for one in relevant.rules):
+        return own, "no input names what it is about"
+    if not has_say(rule, role, subject):
+        return Decision(SILENT), "it is about another model of this run"
+    found = relevant.decide(rule, scope, {}, stated=states_run(subject.roles[role]))
+    if found.decision is not None:
+        return found.decision, None
+    stays_open = own.status == POSSIBLE and (found.waits or bool(found.folded))
+    return own if stays_open else Decision(SILENT), found.because
 
 
 def _clause(

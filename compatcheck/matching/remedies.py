@@ -220,7 +220,8 @@ def good_releases(
 ) -> Iterator[str]:
     """Yield the releases that a rule does not hold and its remedy allows, from the nearest to the installed one on.
 
-    A clause that asks for another release of a package that stays as it is holds none, nor does one that is false here.
+    A clause that asks for another release of a package that stays as it is holds none, nor does one that is false here. Of a
+    package that no clause is about, but a condition, the remedy alone says which are good.
     One that is decided by a default which comes with the release is open: it holds those of which this is to be ``sure``, and
     none where each is tried. What a narrower remedy of the rule allows as well is that one's to name, with its own words.
     """
@@ -245,7 +246,8 @@ def _free_releases(
         and not any(_leaves(other, bounds, target, scope) for other, bounds in clause.packages.items() if other != name)
         and not _is_refuted(clause.when, target, scope, sure=sure)
     ]
-    if current is None or not bad:
+    about = any(name in clause.packages for clause in rule.clauses)
+    if current is None or (about and not bad):
         return
     try:
         allowed = compile_specifier(str(target[name]))

@@ -124,6 +124,19 @@ def find_deciding(estimate: Estimate) -> frozenset[tuple[str, str]]:
     return frozenset((one.rule_id, one.role) for one in found if decides(one))
 
 
+def find_turning(estimate: Estimate) -> tuple[str, ...]:
+    """Name the regressions with which a run may not fit that fits without: each without which it does, or all together."""
+    clean, found = estimate.without, estimate.regressions
+    if clean is None or clean.verdict.outcome != "fits" or estimate.verdict.outcome != "marginal":
+        return ()
+
+    def fits(regressions: Iterable[Regression]) -> bool:
+        return _include(clean, tuple(regressions)).verdict.outcome == "fits"
+
+    alone = [one for one in found if fits(other for other in found if other is not one)]
+    return tuple(dict.fromkeys(one.rule_id for one in alone or found))
+
+
 def _include(estimate: Estimate, regressions: tuple[Regression, ...]) -> Estimate:
     """Add regressions to the phases they are in, and judge those as any other; the verdict is never better than before."""
     phases = tuple(_fill(phase, regressions) for phase in estimate.phases)

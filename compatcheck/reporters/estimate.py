@@ -102,7 +102,9 @@ def headline(report: EstimateReport) -> str:
     estimate, verdict = report.estimate, report.estimate.verdict
     need, held = range_text(estimate.needed), format_bytes(estimate.device.expected)
     text = f"needs {need}"
-    if verdict.limit_bytes is not None and verdict.margin_bytes is not None:
+    if verdict.limit_bytes is not None and verdict.outcome == "marginal":  # what is expected may be far on either side
+        text += f" of {format_bytes(verdict.limit_bytes)} a device"
+    elif verdict.limit_bytes is not None and verdict.margin_bytes is not None:
         margin = verdict.margin_bytes
         rest = f"{format_bytes(margin)} left" if margin >= 0 else f"{format_bytes(-margin)} too much"
         text += f" of {format_bytes(verdict.limit_bytes)} a device, {rest}"

@@ -45,6 +45,9 @@ def _lines(explanation: Any) -> Iterator[str]:  # noqa: ANN401 (see format_expla
         if several:
             yield f"  {translate(f'affected, alternative {index + 1}')}"
         yield from _conditions(alternative, base)
+    settled = any(all(part.outcome for part in alternative) for alternative in explanation.alternatives)
+    if several and decision.status == "affected" and not settled:
+        yield from wrap_names("each release that is allowed is in one of these alternatives", "  ", "    ")
     if explanation.conditions:
         yield f"  {translate('and')}"
         yield from _conditions(explanation.conditions, base)
@@ -58,6 +61,8 @@ def _lines(explanation: Any) -> Iterator[str]:  # noqa: ANN401 (see format_expla
     blocking = _blocking(explanation)
     if blocking:
         yield from wrap_names(f"ruled out by: {'; '.join(blocking)}", "  ", "    ")
+    elif explanation.because is not None:
+        yield from wrap_names(f"not among the findings: {translate(explanation.because)}", "  ", "    ")
     for assumption in decision.assumptions:
         yield from wrap_text(f"assumed: {assumption}", 2, 4)
     yield ""
@@ -110,6 +115,8 @@ def _size(explanation: Any, base: str) -> Iterator[str]:  # noqa: ANN401 (see fo
 def _blocking(explanation: Any) -> list[str]:  # noqa: ANN401 (see format_explanation)
     if explanation.decision.status != "silent":
         return []
+    if explanation.because is not None:
+        return [translate(explanation.because)]
     texts = [condition.text for condition in explanation.conditions if condition.outcome is False]
     if explanation.exceptions and all(condition.outcome is True for condition in explanation.exceptions):
         texts.append("the exception " + " and ".join(condition.text for condition in explanation.exceptions))

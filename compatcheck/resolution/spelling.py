@@ -36,13 +36,23 @@ class Spelling(NamedTuple):
     """As the file has it."""
 
     @property
+    def is_inside(self) -> bool:
+        """Whether it lies in a section that the command names by an option: ``--deepspeed zero3`` takes no keys of it."""
+        outer, dot, _ = self.key.partition(".")
+        lines = self.document.lines
+        return bool(dot) and outer in lines and not any("." in one for one in lines)
+
+    @property
     def written(self) -> tuple[str, str]:
         """Return key and value as a person writes them; in Python, what lies in a mapping is an entry of one there."""
+        outer, _, inner = self.key.partition(".")
+        if self.is_inside and self.document.is_command:
+            lower = isinstance(self.value, bool) or self.value is None
+            return outer, f"a file with {inner}: {str(self.value).lower() if lower else self.value}"
         if not self.document.source.path.endswith(".py"):
             lower = isinstance(self.value, bool) or self.value is None
             return self.key, str(self.value).lower() if lower else str(self.value)
         literal = as_python(self.value)
-        outer, _, inner = self.key.partition(".")
         beside = any(one.key.startswith(f"{outer}.") and one.key != self.key for one in self.document.statements)
         if not inner or beside or "." in inner:  # the other entries stay
             return self.key.rpartition(".")[2], literal

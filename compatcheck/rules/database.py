@@ -8,7 +8,7 @@ read by name. A rule about a package that is not there costs nothing, one about 
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
 from compatcheck.core.errors import RuleError
@@ -263,6 +263,7 @@ class RuleSet:
         self._judged: dict[tuple[str, str, int], tuple[Bounds, Verdict]] = {}
         self._known: dict[str, ReleaseBits] = {}
         self._contained: dict[tuple[str, int], tuple[Bounds, Membership]] = {}
+        self._unions: dict[tuple[int, ...], tuple[tuple[Bounds, ...], Bounds]] = {}
         self._dates: dict[str, Mapping[str, str]] = {}
 
     @property
@@ -346,6 +347,13 @@ class RuleSet:
         if kept is None:
             kept = self._contained[version, id(bounds)] = bounds, contains(bounds, version)
         return kept[1]
+
+    def union(self, several: Sequence[Bounds]) -> Bounds:
+        """Return the range that holds what one of several holds; kept, as what `judge` is asked of it is kept with it."""
+        key = tuple(map(id, several))
+        if key not in self._unions:
+            self._unions[key] = tuple(several), [clauses for bounds in several for clauses in bounds]
+        return self._unions[key][1]
 
     def held(self, bounds: Bounds | str, package: str) -> int:
         """Return the known releases of a package that lie in a range, the oldest as the lowest bit."""

@@ -65,3 +65,28 @@ def test_an_exception_rules_out_only_as_a_whole() -> None:
     assert "ruled out by: not training.use_reentrant\n" in out
     one = run("explain", "zero3-params-kept-in-backward", case, "--set", "hardware.world_size=1").out
     assert "the exception hardware.single_rank and" in one
+
+
+def test_the_verdict_is_that_of_check(file: Path) -> None:
+    """What costs nothing is no finding, and what an estimate comes to is one."""
+    file.write_text(
+        'compatcheck: 1\npackages: {transformers: "5.1.0"}\nmodel: llama-3-8b\nhardware: {gpu: a10g}\n'
+        "training: {framework: hf_trainer, gradient_checkpointing: true, sequence_length: 1024}\n",
+        encoding="utf-8",
+    )
+    flipped = run("explain", "transformers/reentrant-default-flipped", file).out
+    assert "does not affect this subject" in flipped
+    assert "ruled out by: it costs no memory here" in flipped
+    checked = run("check", file).out
+    assert "_stack/run-does-not-fit" in checked
+    assert "_stack/run-does-not-fit: affects this subject" in run("explain", "_stack/run-does-not-fit", file).out
+
+
+def test_releases_that_are_all_in_one_alternative_or_another(file: Path) -> None:
+    file.write_text(
+        'compatcheck: 1\npackages: {transformers: ">=4.57", torch: "2.0.1"}\ntraining: {framework: hf_trainer}\n',
+        encoding="utf-8",
+    )
+    out = run("explain", "transformers/turns-off-older-torch", file).out
+    assert "turns-off-older-torch: affects this subject" in out
+    assert "each release that is allowed is in one of these alternatives" in out

@@ -511,7 +511,7 @@ def _take_trainer(call: Call, found: Findings) -> None:
 
 
 def _take_reference(call: Call, found: Findings) -> None:
-    """Take the dtype of a reference model that a Trainer is handed: it was loaded before, as its own call says."""
+    """Take a reference model that a Trainer is handed: it is there whatever the Trainer makes, as its own call loaded it."""
     given = call.keywords.get("ref_model")
     if given is None or (given.why is None and given.value is None):
         return
@@ -519,10 +519,21 @@ def _take_reference(call: Call, found: Findings) -> None:
     words = found.objects.script.keywords(made, call.scope) if isinstance(made, ast.Call) else {}
     asked = next((words[key] for key in ("dtype", "torch_dtype") if key in words), None)
     dtype = None if asked is None else found.objects.script.read(asked, call.scope)
+    opened = set()
     if dtype is not None and dtype.why is None and dtype.value in DTYPE_BYTES:
         found.state("training.reference_load_dtype", "ref_model", dtype.value, call)
     else:
-        found.open(call, frozenset({"training.reference_load_dtype"}), "hands the Trainer a reference model of its own")
+        opened.add("training.reference_load_dtype")
+    if isinstance(made, ast.Call) and found.objects.last_name(made) in _MAKES_MODELS:
+        found.state("training.reference_model", "ref_model", value=True, call=call)
+    else:
+        opened.add("training.reference_model")
+    if opened:
+        found.open(call, frozenset(opened), "hands the Trainer a reference model of its own")
+
+
+_MAKES_MODELS = frozenset({"create_reference_model", "deepcopy", "from_config", "from_pretrained"})
+"""Calls that return a model; another one may return none."""
 
 
 def _name_of_spread(node: ast.expr) -> str:

@@ -74,6 +74,22 @@ def test_an_older_release_costs_more_where_a_rule_knows_a_newer_one() -> None:
     assert {one.effect for one in moves if one.move == "minor"} == {OTHER_RELEASE}
 
 
+@pytest.mark.parametrize("stands", ["deepspeed==0.16.4", "deepspeed>=0.16.4"])
+def test_a_release_of_years_before_is_no_way_back(stands: str) -> None:
+    found = {one.release for one in levers_of(f"{stands}\n").changes["deepspeed"]}
+    assert "0.17.6" in found
+    assert not {"0.3.16", "0.4.0", "0.7.7"} & found
+
+
+def test_a_release_of_years_before_is_a_way_back_where_a_rule_names_it() -> None:
+    Path("requirements.txt").write_text("transformers==5.24.0\nvllm==0.11.0\n")
+    stated = read("requirements.txt")
+    failing = [one for one in findings(stated) if one.rule_id == "vllm/reads-removed-tokenizer-attribute"]
+    assert failing
+    moves = find_levers((stated,), failing, criteria().rules, EditableFiles((stated,)), None).changes["transformers"]
+    assert "4.30.0" in {one.release for one in moves}
+
+
 def test_what_no_index_has_is_left_alone() -> None:
     assert "deepspeed" not in levers_of("deepspeed @ file:///w/deepspeed-0.16.4-py3-none-any.whl\n").changes
 

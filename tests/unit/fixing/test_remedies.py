@@ -84,6 +84,17 @@ def test_a_default_is_that_of_the_release_that_is_tried(
     assert releases(finding) == [good]
 
 
+def test_a_release_of_a_package_that_a_condition_alone_names_is_advised() -> None:
+    """The exception of the rule asks for it; no clause is about it, and the plan moves it all the same."""
+    Path("requirements.txt").write_text("transformers==4.57.6\ntrl==0.28.0\nliger-kernel==0.6.4\n")
+    training = SFT.replace("false", "true") + "  evaluates: true\n"
+    Path("facts.yaml").write_text(f"compatcheck: 1\nmodel: qwen2.5-7b\ntraining:\n{training}")
+    subject = read("requirements.txt", "facts.yaml")
+    found = try_remedies(subject, judge(subject, CRITERIA).findings, RULES, lambda one: judge(one, CRITERIA))
+    (finding,) = (one for one in found if one.rule_id == "transformers/liger-evaluation-makes-logits")
+    assert releases(finding) == [{"trl": "0.29.0"}, {"transformers": "5.15.0"}]
+
+
 def test_a_release_that_brings_in_what_fails_gives_way_to_the_next() -> None:
     finding = tried("deepspeed==0.16.4\n", bad=frozenset({"0.16.8"}))
     assert releases(finding) == [{"deepspeed": "0.16.9"}]
@@ -162,6 +173,11 @@ def test_what_has_to_move_along_is_part_of_the_remedy() -> None:
     assert first.command == "pip install 'deepspeed==0.16.8' 'openrlhf==0.8.1'"
 
 
+def test_an_engine_that_the_release_has_an_extra_for_moves_along() -> None:
+    first = tried("openrlhf==0.6.1\ndeepspeed==0.16.4\nvllm==0.7.2\n").remedies[0]
+    assert dict(first.releases) == {"deepspeed": "0.16.8", "openrlhf": "0.8.1", "vllm": "0.8.5.post1"}
+
+
 def test_a_pin_that_is_in_the_way_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     from compatcheck.fixing.companions import Companions
     from compatcheck.resolution.pins import Pin
@@ -218,3 +234,6 @@ def test_a_remedy_that_is_the_plan_is_not_said_twice() -> None:
     assert [one.text for one in after.remedies] == ["to 0.16.8"]
     (after,) = agree_with(plan, [finding._replace(remedies=(down,))])
     assert [one.text for one in after.remedies] == ["as planned for all findings: deepspeed 0.16.8"]
+    elsewhere = FindingRemedy("to 5.15.0", None, "safe", releases=(("transformers", "5.15.0"),))
+    (after,) = agree_with(plan, [finding._replace(remedies=(elsewhere,))])
+    assert [one.text for one in after.remedies] == ["as planned for all findings: deepspeed 0.16.8", "to 5.15.0"]

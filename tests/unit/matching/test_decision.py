@@ -56,6 +56,20 @@ def test_an_uncertain_release_is_possible_and_says_why(version: str, part: str) 
     assert part in decision.assumptions[0]
 
 
+def test_a_requirement_that_several_alternatives_hold_together_is_affected() -> None:
+    """Which release it is need not be known: each that is allowed is in one of them."""
+    written = rule(
+        clauses=(
+            Clause(packages={"deepspeed": "<0.16.0", "torch": "<2.9"}, when=None),
+            Clause(packages={"deepspeed": ">=0.16.0", "torch": "<2.10"}, when=None),
+        )
+    )
+    assert decided(written, KNOWN, deepspeed=">=0.15", torch="2.8").status == "affected"
+    assert decided(written, KNOWN, deepspeed=">=0.15", torch="2.8").assumptions == ()
+    assert decided(written, KNOWN, deepspeed=">=0.15", torch="2.9.1").needs == ("version of deepspeed",)
+    assert decided(written, {ZERO: 3}, deepspeed=">=0.15", torch="2.8").needs == (CHECKPOINTING,)
+
+
 def test_an_exception_silences_only_when_it_holds() -> None:
     written = rule(unless="hardware.world_size == 1")
     assert decided(written, {**KNOWN, "hardware.world_size": 1}).status == "silent"

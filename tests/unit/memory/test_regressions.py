@@ -4,7 +4,7 @@ import pytest
 
 from compatcheck.core.estimate import Component, Estimate, Least, Phase, Verdict, exactly, say_outcome
 from compatcheck.core.report import Finding, FindingImpact
-from compatcheck.memory.regressions import ADDED, COUNTED, GATHERED, find_deciding, lay_over, with_phases
+from compatcheck.memory.regressions import ADDED, COUNTED, GATHERED, find_deciding, find_turning, lay_over, with_phases
 from tests import ROOT
 
 GIB = 2**30
@@ -99,6 +99,15 @@ def test_nothing_decides_where_more_than_there_is_is_expected_without_it() -> No
     doubted = clean._replace(verdict=clean.verdict._replace(unless="sequences are shorter"))
     assert find_deciding(lay_over(clean, [make_finding(8, "backward")]))
     assert not find_deciding(lay_over(doubted, [make_finding(8, "backward")]))
+
+
+def test_what_turns_a_run_that_fits_into_one_that_may_not_is_named() -> None:
+    small, large = make_finding(1, "backward", rule_id="some/small"), make_finding(80, "backward", rule_id="some/large")
+    ample, tight, full = (make_estimate(limit, "fits") for limit in (200, 102, 90))
+    assert find_turning(lay_over(ample, [small, large])) == ()
+    turned = lay_over(tight, [small, large])
+    assert (turned.verdict.outcome, find_turning(turned)) == ("marginal", ("some/large",))
+    assert find_turning(lay_over(full, [large])) == (), "it does not fit"
 
 
 def test_without_a_device_nothing_is_judged() -> None:

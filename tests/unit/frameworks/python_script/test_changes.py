@@ -300,6 +300,29 @@ def test_the_reference_of_dpo_has_the_dtype_it_is_loaded_in_and_not_that_of_the_
 
 
 @pytest.mark.parametrize(
+    ("given", "value"),
+    [
+        ("", None),
+        (", ref_model=None", None),
+        (", ref_model=AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B-Instruct')", True),
+        (", ref_model=create_reference_model(model)", True),
+        (", ref_model=make()", None),
+    ],
+)
+def test_a_reference_that_is_handed_over_is_there_though_its_log_probabilities_are_computed_before(
+    tmp_path: Path,
+    given: str,
+    value: bool | None,  # noqa: FBT001
+) -> None:
+    args = "args = DPOConfig(output_dir='o', precompute_ref_log_probs=True)"
+    text = f"{_DPO}{args}\nDPOTrainer(model=model, args=args{given}).train()\n"
+    subject = read(tmp_path, text, trl="1.2.0", transformers="5.5.0")
+    fact = subject.roles["train"].get("training.reference_model")
+    assert (fact.value if fact is not None else None) is value
+    assert ("make()" in given) is any("training.reference_model" in one.facts for one in subject.gaps)
+
+
+@pytest.mark.parametrize(
     ("given", "value"), [("", True), (", autocast_adapter_dtype=False", False), (", autocast_adapter_dtype=f()", None)]
 )
 def test_the_dtype_of_adapters_is_read_of_the_call_that_makes_them(
