@@ -849,11 +849,30 @@ def _take_initialize(call: Call, found: Findings) -> None:
         return  # a model that is only run forward
     key = next((key for key in ("config", "config_params") if key in call.keywords), None)
     if key is None:
-        found.unresolved.append(Unresolved("training.zero_stage", "deepspeed.initialize", "stands in its arguments"))
+        config = _read_config_option(call, found)
+        if config is None:
+            found.unresolved.append(
+                Unresolved("training.zero_stage", "deepspeed.initialize", "stands in its arguments")
+            )
+        else:
+            _take_deepspeed(config, call, found)
         return
     config = call.keywords[key]
     held = _take_written(call.written[key], call, found) if config.why is not None else None
     _take_deepspeed(config if held is None else Given(held, config.line), call, found)
+
+
+def _read_config_option(call: Call, found: Findings) -> Given | None:
+    """Return the file that ``deepspeed.initialize(args=args)`` takes from an option of the script's own; None where that is not told."""
+    args = next((word.value for word in call.node.keywords if word.arg == "args"), *call.node.args[:1] or (None,))
+    if args is None:
+        return None
+    node = ast.copy_location(ast.Attribute(args, "deepspeed_config", ast.Load()), args)
+    given = found.objects.script.read(node, call.scope)
+    if given.why is not None or not given.options:
+        return None
+    found.asked |= {*given.options, "deepspeed"}
+    return given
 
 
 def _take_written(value: ast.expr, call: Call, found: Findings, outer: str = "") -> dict[str, object] | None:

@@ -469,7 +469,9 @@ def test_where_it_has_gone_to_no_place_of_the_project_names_stay(tmp_path: Path,
         ("output_dir: out\nper_device_train_batch_size: 1\n", "script"),
     ],
 )
-def test_a_script_that_is_given_a_file_of_another_program_is_that_program(tmp_path: Path, keys: str, reader: str) -> None:
+def test_a_script_that_is_given_a_file_of_another_program_is_that_program(
+    tmp_path: Path, keys: str, reader: str
+) -> None:
     (tmp_path / "sft.yaml").write_text(f"model_name_or_path: m\n{keys}")
     (tmp_path / "run.sh").write_text("accelerate launch --num_processes 4 src/train.py sft.yaml\n")
     ((_, run),) = read_launch_script(str(tmp_path / "run.sh"), named=True)
