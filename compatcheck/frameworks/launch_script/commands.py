@@ -227,10 +227,9 @@ def _ask_configuration(launch: Launch, find_parsed: Callable[[Command, str], str
     """Tell a program by the configuration that it composes from (Hydra) or is given first, where that lies here."""
     overrides = parse_overrides(launch.arguments)
     path, name = (getattr(one, "value", None) for one in (overrides.config_path, overrides.config_name))
-    if isinstance(path, str) and isinstance(name, str):
-        file = f"{path}/{name.removesuffix('.yaml')}.yaml"
-    else:
-        file = next((name for kind, name, _ in _named_files(launch) if kind == "config"), None)
+    composed = isinstance(path, str) and isinstance(name, str)
+    first = next((named for kind, named, _ in _named_files(launch) if kind == "config"), None)
+    file = f"{path}/{str(name).removesuffix('.yaml')}.yaml" if composed else first
     reader = None if file is None else find_parsed(launch.command, file)
     folder = None if reader is None else find_folder(reader)
     return (folder, reader) if reader is not None and folder is not None and folder.told_by_file else (None, "")

@@ -863,11 +863,11 @@ def _take_initialize(call: Call, found: Findings) -> None:
 
 
 def _read_config_option(call: Call, found: Findings) -> Given | None:
-    """Return the file that ``deepspeed.initialize(args=args)`` takes from an option of the script's own; None where that is not told."""
-    args = next((word.value for word in call.node.keywords if word.arg == "args"), *call.node.args[:1] or (None,))
-    if args is None:
+    """Return the file that ``deepspeed.initialize(args=args)`` takes from an option; None where that is not told."""
+    args = [*(word.value for word in call.node.keywords if word.arg == "args"), *call.node.args][:1]
+    if not args:
         return None
-    node = ast.copy_location(ast.Attribute(args, "deepspeed_config", ast.Load()), args)
+    node = ast.copy_location(ast.Attribute(args[0], "deepspeed_config", ast.Load()), args[0])
     given = found.objects.script.read(node, call.scope)
     if given.why is not None or not given.options:
         return None
@@ -944,6 +944,17 @@ def _take_accelerator(call: Call, found: Findings) -> None:
             found.take(key, call.keywords[key], call, found.accelerate)
     _leave_open(call, ("mixed_precision", "gradient_accumulation_steps"), found, found.accelerate)
     found.accelerate.setdefault("Accelerator", Given(None, call.line))
+    if "gradient_accumulation_plugin" not in call.keywords and not call.is_open:
+        found.state("training.sync_each_batch", call.name, value=False, call=call)
+
+
+def _take_accumulation_plugin(call: Call, found: Findings) -> None:
+    if "num_steps" in call.keywords:
+        found.take("gradient_accumulation_steps", call.keywords["num_steps"], call, found.accelerate)
+    if "sync_each_batch" in call.keywords:
+        _state_literal(call, found, "sync_each_batch", "training.sync_each_batch")
+    elif not call.is_open:
+        found.state("training.sync_each_batch", call.name, value=False, call=call)
 
 
 def _take_deepspeed_plugin(call: Call, found: Findings) -> None:
@@ -980,6 +991,7 @@ TAKERS: dict[str, Callable[[Call, Findings], None]] = {
     "compile": _take_compile,
     "initialize": _take_initialize,
     "Accelerator": _take_accelerator,
+    "GradientAccumulationPlugin": _take_accumulation_plugin,
     "LLM": _take_llm,
     **dict.fromkeys(_OPTIMIZERS, _take_optimizer),
     "DeepSpeedPlugin": _take_deepspeed_plugin,

@@ -40,6 +40,7 @@ from compatcheck.frameworks.python_script.changes import (
 )
 from compatcheck.frameworks.python_script.constants import with_constants
 from compatcheck.frameworks.python_script.handed_on import HandedOn, find_handed_on, parse_started
+from compatcheck.frameworks.python_script.lightning import OF_ACCELERATE
 from compatcheck.frameworks.python_script.meanings import (
     ARGUMENTS,
     PREPARES,
@@ -68,7 +69,7 @@ from compatcheck.frameworks.translation import translate
 from compatcheck.frameworks.trl import configuration as trl
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
     from compatcheck.frameworks.keys import Key
 
@@ -526,7 +527,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
     for document in (*translated[1:], *found.documents):
         stands = tuple(one for one in document.statements if not _may_be_replaced(one, found))
         yield document._replace(lines=found.lines, statements=stands)
-    accelerated = _accelerate(found)
+    accelerated = _accelerate(found, script)
     yield from (one for one in (accelerated, by_lightning) if one is not None)
 
 
@@ -585,8 +586,14 @@ _GIVE_ADAPTERS = {"get_peft_model", "get_peft_config", "PeftModel", "add_adapter
 
 
 def _trains_as_loaded(found: Findings, script: Script) -> bool:
-    """Tell whether a Trainer is given a model that is loaded here, and nothing in the script gives it adapters or may."""
-    if len(found.models) != 1 or not found.trainers or found.unread or found.foreign or found.own_model:
+    """Tell whether a Trainer or a loop has a model that is loaded here, and nothing in the script gives it adapters or may."""
+    if (
+        len(found.models) != 1
+        or not (found.trainers or _has_loop(script))
+        or found.unread
+        or found.foreign
+        or found.own_model
+    ):
         return False
     if found.values.keys() & {"use_peft", "peft_config"} or any(
         "training.peft" in (one.facts or ()) for one in found.changes
@@ -707,9 +714,31 @@ def _left_to_command(found: Findings) -> list[Unresolved]:
     ]
 
 
-def _accelerate(found: Findings) -> Document | None:
+_OF_ACCELERATOR: Mapping[str, Mapping[str, bool]] = {
+    "prepare": dict.fromkeys(OF_ACCELERATE, True),
+    "accumulate": {"program.accumulates_without_sync": True, "program.heeds_sync_each_batch": True},
+    "no_sync": {"program.accumulates_without_sync": True, "program.heeds_sync_each_batch": False},
+}
+"""Methods of an ``Accelerator`` and what a loop that calls them does (accelerate 0.28.0 and 1.15.0 accelerator.py)."""
+
+
+def _tell_of_accelerator(found: Findings, script: Script) -> Iterable[Statement]:
+    """Say what a loop of one's own leaves to the Accelerator that it has made."""
+    told: dict[str, Statement] = {}
+    for name, facts in _OF_ACCELERATOR.items():
+        key = f"accelerator.{name}"
+        calls = (node for node in script.nodes if isinstance(node, ast.Call) and dotted_name(node.func).endswith(key))
+        call = next(calls, None)
+        if call is not None:
+            found.lines.setdefault(key, call.lineno)
+            told.update({fact: Statement(fact, key, value) for fact, value in facts.items()})
+    return told.values()
+
+
+def _accelerate(found: Findings, script: Script) -> Document | None:
     if not found.accelerate:
         return None
+    by_loop = _tell_of_accelerator(found, script) if "Accelerator" in found.accelerate else ()
     values = {key: given.value for key, given in found.accelerate.items() if given.why is None and key != "Accelerator"}
     translation = translate(iter(values.items()), accelerate.TABLE, irrelevant=lambda _: True, source=found.source)
     unresolved = tuple(_not_literal(found.accelerate, accelerate.TABLE))
@@ -717,7 +746,7 @@ def _accelerate(found: Findings) -> Document | None:
     return Document(
         "script",
         found.source,
-        translation.statements,
+        (*translation.statements, *by_loop),
         skipped=translation.skipped,
         lines=found.lines,
         unresolved=unresolved,
