@@ -606,7 +606,11 @@ def _trains_as_loaded(found: Findings, script: Script) -> bool:
 def _is_taken(key: str, meanings: tuple[Key, ...], found: Findings) -> bool:
     """Tell whether a call of the script takes a key: the arguments' class, or another function that has it."""
     fields = hf_trainer.TRL_TABLE if found.is_of_trl else TRAINER_TABLE
-    return key in fields or key in found.calls or key in found.values or meanings is SILENT
+    has_class = (
+        found.trainers or found.has_arguments or found.foreign or not PARSERS.isdisjoint(found.objects.script.names)
+    )
+    called = (found.calls, found.values, found.accelerate)
+    return (bool(has_class) and key in fields) or any(key in one for one in called) or meanings is SILENT
 
 
 _OF_PROJECT = "is a class of another module, which was not read"

@@ -291,8 +291,10 @@ for batch in loader:
     [("", True), ("model = get_peft_model(model, make())", False), ("own.change(model)", False)],
 )
 def test_a_loop_of_ones_own_trains_what_it_loads(tmp_path: Path, between: str, *, told: bool) -> None:
-    found = facts(read(tmp_path, ACCELERATED.format(between=between)))
+    documents = read(tmp_path, ACCELERATED.format(between=between))
+    found = facts(documents)
     assert ("training.peft" in found and found["training.peft"] is None) is told
+    assert "use_liger_kernel" not in documents[0].table  # of TrainingArguments, which the loop does not have
 
 
 def test_an_engine_that_is_destroyed_is_not_changed(tmp_path: Path) -> None:
