@@ -38,7 +38,7 @@ def test_a_script_of_ones_own_is_not_told_by_a_common_name(program, options, rea
 @pytest.mark.parametrize(
     ("command", "own"),
     [
-        ("FORCE_TORCHRUN=1 llamafactory-cli train c.yaml", True),
+        ("llamafactory-cli train c.yaml", True),
         ("accelerate launch -m llamafactory.launcher c.yaml", False),
     ],
 )
