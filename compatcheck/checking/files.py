@@ -16,13 +16,13 @@ from compatcheck.checking.input_files import (
 )
 from compatcheck.checking.locked_manifests import find_locks
 from compatcheck.checking.pairing import (
+    find_beneath,
     group_runs,
     leave_out_images,
     leave_out_included,
     merge_run,
     nearest_roots,
     pair_subjects,
-    resolve_reference,
 )
 from compatcheck.checking.pasted_blocks import open_blocks
 from compatcheck.checking.request import Gathered
@@ -195,13 +195,11 @@ def gather_touched(request: Request, shared: Shared) -> Gathered:
     roots = leave_out_included([root for root in roots if root.path not in locked])
     kept: list[ConfigurationSet] = []
     wanted = [root for root in roots if everything or os.path.realpath(root.path) in touched]
+    by_path = {os.path.realpath(item.path): item for item in found}
     for run in group_runs(found):
         nearest = nearest_roots(run.directory, roots, shared.rules)
         places = {document.source.path for document in run.documents} | {root.path for root in nearest}
-        naming = [
-            any(resolve_reference(run.directory, name) in touched for _, name, _ in document.references)
-            for document in run.documents
-        ]
+        naming = [not touched.isdisjoint(find_beneath(document, by_path)) for document in run.documents]
         if everything or any(naming) or any(os.path.realpath(place) in touched for place in places):
             documents = tuple(
                 document._replace(named=document.named or names)

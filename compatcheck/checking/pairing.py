@@ -10,11 +10,13 @@ from compatcheck.checking.input_files import DOCKERFILE
 from compatcheck.checking.stack import holds_stack
 from compatcheck.checking.subjects import build_subject
 from compatcheck.collectors.read import LOCKS
+from compatcheck.core.files import LOCAL
 from compatcheck.core.source import Skipped, Source
+from compatcheck.frameworks.beside import find_beside
 from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.checking.input_files import InputFile
     from compatcheck.checking.shared import Shared
@@ -38,15 +40,45 @@ class ConfigurationSet(NamedTuple):
 
 
 def group_runs(found: Iterable[InputFile]) -> list[ConfigurationSet]:
-    """Group walked-into configurations by directory; several of one kind in a directory are separate runs."""
+    """Group walked-into configurations by directory; several of one kind in a directory are separate runs.
+
+    One that a run of another directory starts or configures a library with is part of that run alone.
+    """
+    items = [item for item in found if not item.is_root]
+    elsewhere = {path for item in items for path in _name_elsewhere(item)}
     by_directory: dict[str, list[InputFile]] = {}
-    for item in found:
-        if not item.is_root:
+    for item in items:
+        if os.path.realpath(item.path) not in elsewhere:
             by_directory.setdefault(os.path.dirname(item.path), []).append(item)
     runs: list[ConfigurationSet] = []
     for directory, items in by_directory.items():
         runs.extend(_split(items, directory))
     return runs
+
+
+def _name_elsewhere(item: InputFile) -> Iterator[str]:
+    """Yield the files of other directories that one names as no more than a part of its run: a base is a run of its own, too."""
+    kinds = {"deepspeed", "accelerate", "config"} if item.is_launch else {"deepspeed", "accelerate"}
+    names = (name for document in item.documents for kind, name, _ in document.references if kind in kinds)
+    directory = os.path.dirname(os.path.realpath(item.path))
+    yield from (path for name in names if os.path.dirname(path := resolve_reference(item.path, name)) != directory)
+
+
+def find_beneath(document: Document, items: Mapping[str, InputFile]) -> set[str]:
+    """Return the real paths of the files that a document names, and of those that these name.
+
+    Args:
+        document: of a run.
+        items: what was walked into, by real path.
+    """
+    found: set[str] = set()
+    pending = [document]
+    while pending:
+        one = pending.pop()
+        for path in {resolve_reference(one.source.path, name) for _, name, _ in one.references} - found:
+            found.add(path)
+            pending += items[path].documents if path in items else ()
+    return found
 
 
 def _split(items: list[InputFile], directory: str) -> Iterator[ConfigurationSet]:
@@ -64,7 +96,7 @@ def _split(items: list[InputFile], directory: str) -> Iterator[ConfigurationSet]
         yield merge_run(items, directory)
         return
     named = {
-        resolve_reference(directory, name)
+        resolve_reference(item.path, name)
         for item in main
         for document in item.documents
         for kind, name, _ in document.references
@@ -90,9 +122,9 @@ def merge_run(items: Iterable[InputFile], directory: str) -> ConfigurationSet:
     return ConfigurationSet(tuple(item.path for item in items), directory, documents, declared)
 
 
-def resolve_reference(directory: str, name: str) -> str:
-    """Return the real path of a file that a configuration in a directory names."""
-    return os.path.realpath(name if os.path.exists(name) else os.path.join(directory, name))
+def resolve_reference(path: str, name: str) -> str:
+    """Return the real path of what a configuration names."""
+    return os.path.realpath(find_beside(path, name, LOCAL))
 
 
 def _repeats(items: list[InputFile]) -> bool:

@@ -244,9 +244,7 @@ def _without_long_past(
         return tuple(known)
     least = str(date.fromisoformat(here) - _LONG_PAST)
     return tuple(
-        one
-        for one in known
-        if dates.get(one, here) >= least or any(contains(bounds, one) == "yes" for bounds in named)
+        one for one in known if dates.get(one, here) >= least or any(contains(bounds, one) == "yes" for bounds in named)
     )
 
 

@@ -300,8 +300,7 @@ def _spell_by_hand(
     known = [
         one
         for one in spellings
-        if (one.document.source.path, one.key) in keys
-        or not (one.is_inside and _takes_options(one.document, files))
+        if (one.document.source.path, one.key) in keys or not (one.is_inside and _takes_options(one.document, files))
     ]
     if fact is not None and fact.origin in _STATED:
         stated_by_others = stated - {one.document.source.path for one in known}

@@ -20,7 +20,7 @@ class Folder(NamedTuple):
     """Whether it reads configuration files: ``configuration.py``."""
     has_commands: bool = True
     """Whether it reads command lines: ``command.py``."""
-    composes: bool = False
+    told_by_file: bool = False
     """Whether its commands are also those of programs that are told by a configuration of it alone; their kind is its name."""
     shares_keys: bool = False
     """Whether files of programs that are not read hold its keys, too: then those are told first (`unread`)."""
@@ -62,7 +62,7 @@ DEEPSPEED = Folder(
 )
 FOLDERS = (
     Folder("native", has_commands=False, telling_words=("compatcheck:",)),
-    Folder("verl", composes=True, forks=("search-r1", "logic-rl", "tinyzero"), spawns=("rl",)),
+    Folder("verl", told_by_file=True, forks=("search-r1", "logic-rl", "tinyzero"), spawns=("rl",)),
     Folder("easy_r1", spawns=("easy-r1",)),
     Folder(
         "nanotron",
@@ -124,7 +124,7 @@ FOLDERS = (
     Folder("axolotl", tool_modules={"axolotl.cli": "axolotl"}, ships=True),
     Folder("open_instruct", spawns=("grpo", "ppo", "grpo_fast"), told=("grpo_fast",)),
     Folder("ms_swift", tool_modules={"swift.cli.main": "swift"}),
-    Folder("llamafactory", tool_modules={"llamafactory.cli": "llamafactory-cli"}, ships=True),
+    Folder("llamafactory", told_by_file=True, tool_modules={"llamafactory.cli": "llamafactory-cli"}, ships=True),
     Folder(
         "accelerate",
         has_commands=False,

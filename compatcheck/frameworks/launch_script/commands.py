@@ -237,14 +237,15 @@ def _of_launchers(launch: Launch, folder: Folder, kind: str) -> tuple[Document, 
 
 
 def _ask_configuration(launch: Launch, find_parsed: Callable[[Command, str], str | None]) -> tuple[Folder | None, str]:
-    """Tell a program by the configuration that it composes from (Hydra), where that lies here."""
+    """Tell a program by the configuration that it composes from (Hydra) or is given first, where that lies here."""
     overrides = parse_overrides(launch.arguments)
     path, name = (getattr(one, "value", None) for one in (overrides.config_path, overrides.config_name))
-    if not isinstance(path, str) or not isinstance(name, str):
-        return None, ""
-    reader = find_parsed(launch.command, f"{path}/{name.removesuffix('.yaml')}.yaml")
+    composed = isinstance(path, str) and isinstance(name, str)
+    first = next((named for kind, named, _ in _named_files(launch) if kind == "config"), None)
+    file = f"{path}/{str(name).removesuffix('.yaml')}.yaml" if composed else first
+    reader = None if file is None else find_parsed(launch.command, file)
     folder = None if reader is None else find_folder(reader)
-    return (folder, reader) if reader is not None and folder is not None and folder.composes else (None, "")
+    return (folder, reader) if reader is not None and folder is not None and folder.told_by_file else (None, "")
 
 
 def _ask_script(launch: Launch, find_parsed: Callable[[Command, str], str | None]) -> tuple[Folder | None, str]:

@@ -161,7 +161,7 @@ class _Parsers:
         from compatcheck.frameworks.composing import find_composing  # noqa: PLC0415 (as above)
         from compatcheck.frameworks.python_script.read import find_parsed  # noqa: PLC0415 (only where options do not tell)
 
-        if file.endswith(".yaml"):
+        if file.endswith((".yaml", ".yml")):
             return find_composing(file, self.files)
         try:
             return find_parsed(file, self.files) if self.files.is_file(file) else None

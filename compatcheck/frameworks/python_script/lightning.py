@@ -42,7 +42,8 @@ _OF_DEEPSPEED = {
     "overlap_comm": "training.overlap_comm",
     "contiguous_gradients": "training.contiguous_gradients",
 }
-_OF_ACCELERATE = ("program.uses_accelerate", "program.fsdp_by_accelerate", "program.converts_outputs")
+OF_ACCELERATE = ("program.uses_accelerate", "program.fsdp_by_accelerate", "program.converts_outputs")
+"""What a program does that leaves its model to accelerate."""
 _BY_HAND = frozenset({"automatic_optimization", "manual_backward"})
 """What a module that takes its steps itself mentions."""
 _SWITCHES = frozenset({"offload_optimizer", "offload_parameters"})
@@ -128,7 +129,7 @@ class Lightning:
             given = {key: one._replace(why=f"{call.name} is made more than once") for key, one in given.items()}
         own, lines = self._take_strategy(call, given)
         # no part of accelerate has a hand in it (fabric/connector.py, pytorch/trainer/connectors/accelerator_connector.py)
-        own += [Statement(fact, call.name, value=False) for fact in _OF_ACCELERATE]
+        own += [Statement(fact, call.name, value=False) for fact in OF_ACCELERATE]
         if call.name == "Fabric":  # its modules return float32 (fabric/wrappers.py _FabricModule.forward)
             own.append(Statement("program.casts_logits", call.name, value=True))
         elif _BY_HAND.isdisjoint(names):

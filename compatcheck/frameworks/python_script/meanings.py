@@ -138,6 +138,8 @@ class Made:
         self.engines: list[Call] = []
         """Calls that start an engine of vLLM."""
         self.optimizers: list[Call] = []
+        self.optimized: list[tuple[ast.expr, Scope]] = []
+        """What those are made of, or the engine that makes one, each with where it stands."""
         self.fields: set[str] = set()
         """Fields of the model's configuration that are set after it was loaded."""
 
@@ -894,13 +896,34 @@ def _take_initialize(call: Call, found: Findings) -> None:
         return
     if found.deepspeed is not None and not {"optimizer", "model_parameters"} & call.keywords.keys():
         return  # a model that is only run forward
+    if "model_parameters" in call.written and "optimizer" not in call.keywords:
+        found.made.optimized.append((call.written["model_parameters"], call.scope))
     key = next((key for key in ("config", "config_params") if key in call.keywords), None)
     if key is None:
-        found.unresolved.append(Unresolved("training.zero_stage", "deepspeed.initialize", "stands in its arguments"))
+        config = _read_config_option(call, found)
+        if config is None:
+            found.unresolved.append(
+                Unresolved("training.zero_stage", "deepspeed.initialize", "stands in its arguments")
+            )
+        else:
+            _take_deepspeed(config, call, found)
         return
     config = call.keywords[key]
     held = _take_written(call.written[key], call, found) if config.why is not None else None
     _take_deepspeed(config if held is None else Given(held, config.line), call, found)
+
+
+def _read_config_option(call: Call, found: Findings) -> Given | None:
+    """Return the file that ``deepspeed.initialize(args=args)`` takes from an option; None where that is not told."""
+    args = [*(word.value for word in call.node.keywords if word.arg == "args"), *call.node.args][:1]
+    if not args:
+        return None
+    node = ast.copy_location(ast.Attribute(args[0], "deepspeed_config", ast.Load()), args[0])
+    given = found.objects.script.read(node, call.scope)
+    if given.why is not None or not given.options:
+        return None
+    found.asked |= {*given.options, "deepspeed"}
+    return given
 
 
 def _take_written(value: ast.expr, call: Call, found: Findings, outer: str = "") -> dict[str, object] | None:
@@ -934,6 +957,7 @@ def _take_optimizer(call: Call, found: Findings) -> None:
     """Take an optimizer that a loop makes itself."""
     if (found.objects.path(call.node.func) or "").startswith(("torch.optim", "bitsandbytes", "transformers")):
         found.made.optimizers.append(call)
+        found.made.optimized += [(one, call.scope) for one in call.node.args[:1]]
 
 
 def take_made(found: Findings) -> None:
@@ -972,6 +996,17 @@ def _take_accelerator(call: Call, found: Findings) -> None:
             found.take(key, call.keywords[key], call, found.accelerate)
     _leave_open(call, ("mixed_precision", "gradient_accumulation_steps"), found, found.accelerate)
     found.accelerate.setdefault("Accelerator", Given(None, call.line))
+    if "gradient_accumulation_plugin" not in call.keywords and not call.is_open:
+        found.state("training.sync_each_batch", call.name, value=False, call=call)
+
+
+def _take_accumulation_plugin(call: Call, found: Findings) -> None:
+    if "num_steps" in call.keywords:
+        found.take("gradient_accumulation_steps", call.keywords["num_steps"], call, found.accelerate)
+    if "sync_each_batch" in call.keywords:
+        _state_literal(call, found, "sync_each_batch", "training.sync_each_batch")
+    elif not call.is_open:
+        found.state("training.sync_each_batch", call.name, value=False, call=call)
 
 
 def _take_deepspeed_plugin(call: Call, found: Findings) -> None:
@@ -1008,6 +1043,7 @@ TAKERS: dict[str, Callable[[Call, Findings], None]] = {
     "compile": _take_compile,
     "initialize": _take_initialize,
     "Accelerator": _take_accelerator,
+    "GradientAccumulationPlugin": _take_accumulation_plugin,
     "LLM": _take_llm,
     **dict.fromkeys(_OPTIMIZERS, _take_optimizer),
     "DeepSpeedPlugin": _take_deepspeed_plugin,

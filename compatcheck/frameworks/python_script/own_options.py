@@ -21,6 +21,11 @@ _TYPES: Mapping[str, type] = {"int": int, "float": float, "str": str, "": str}
 _BY_ARGPARSE: Mapping[str, type] = {**_TYPES, "bool": bool}
 """Of these a ``bool`` is true for every word, "False" among them, but an empty one."""
 _MARKS = ("parser", "group")
+_OF_DEEPSPEED: tuple[ast.Call, ...] = tuple(
+    ast.parse(f"parser.add_argument({words})", mode="eval").body  # type: ignore[misc]  # calls
+    for words in ("'--deepspeed', action='store_true'", "'--deepspeed_config', type=str")
+)
+"""What ``deepspeed.add_config_arguments`` defines (deepspeed/__init__.py _add_core_arguments() of 0.6.0 and 0.19.5)."""
 _ROUNDS = 8
 """Functions that hand on what a parser returns, each to the one before it: longer rows are not made."""
 _HF_PARSERS = frozenset({"HfArgumentParser", "TrlParser"})
@@ -77,6 +82,9 @@ def find_own_options(
         owner, _, method = name.rpartition(".")
         if method == "add_argument" and any(mark in owner for mark in _MARKS):
             values.update(_read_definition(call, passed, defined))
+        elif name == "deepspeed.add_config_arguments":
+            for one in _OF_DEEPSPEED:
+                values.update(_read_definition(one, passed, defined))
     others = tuple(passed.keys() - defined)  # argparse takes the beginning of a name for it
     values = {key: value for key, value in values.items() if not key.startswith(others)}
     return OwnOptions(frozenset(_namespaces(nodes)), values, parses[0].lineno)

@@ -25,7 +25,7 @@ from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
 from compatcheck.frameworks.hf_trainer.arguments import TRAINER_TABLE
 from compatcheck.frameworks.keys import SILENT
 from compatcheck.frameworks.python_script.adapters import MODEL_OPTIONS, find_own_adapter, names_none
-from compatcheck.frameworks.python_script.calls import KEPT, Call, Given, Script, parse_script, too_deep
+from compatcheck.frameworks.python_script.calls import KEPT, Call, Given, Scope, Script, parse_script, too_deep
 from compatcheck.frameworks.python_script.changes import (
     ADAPTERS,
     ASKED_BY_FORWARD,
@@ -40,6 +40,7 @@ from compatcheck.frameworks.python_script.changes import (
 )
 from compatcheck.frameworks.python_script.constants import with_constants
 from compatcheck.frameworks.python_script.handed_on import HandedOn, find_handed_on, parse_started
+from compatcheck.frameworks.python_script.lightning import OF_ACCELERATE
 from compatcheck.frameworks.python_script.meanings import (
     ARGUMENTS,
     PREPARES,
@@ -68,7 +69,7 @@ from compatcheck.frameworks.translation import translate
 from compatcheck.frameworks.trl import configuration as trl
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
     from compatcheck.frameworks.keys import Key
 
@@ -515,7 +516,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
     for document in (*translated[1:], *found.documents):
         stands = tuple(one for one in document.statements if not _may_be_replaced(one, found))
         yield document._replace(lines=found.lines, statements=stands)
-    accelerated = _accelerate(found)
+    accelerated = _accelerate(found, script)
     yield from (one for one in (accelerated, by_lightning) if one is not None)
 
 
@@ -527,6 +528,10 @@ def _tell_of_run(found: Findings, script: Script) -> Iterator[Statement]:
     keeps = keeps_model(script.tree, _BUILDS_ENGINE) if again else None
     if keeps is not None:
         yield Statement("run.model_outlives_engine", _BUILDS_ENGINE, value=keeps)
+    frozen = set(map(_takes_frozen, found.made.optimized))
+    if len(frozen) == 1 and None not in frozen:
+        found.lines[_OPTIMIZED] = found.made.optimized[0][0].lineno
+        yield Statement("program.optimizes_frozen", _OPTIMIZED, value=frozen.pop())
     own_adapter = find_own_adapter(script, found.objects)
     if own_adapter is not None:
         found.lines[own_adapter.name] = own_adapter.line
@@ -547,6 +552,19 @@ def _tell_adapters(found: Findings, script: Script, *, there: bool) -> Iterator[
         (model,) = found.models.values()
         found.lines[_NO_ADAPTERS] = model.line
         yield Statement("training.peft", _NO_ADAPTERS, None)
+
+
+_OPTIMIZED = "(parameters of the optimizer)"
+
+
+def _takes_frozen(given: tuple[ast.expr, Scope]) -> bool | None:
+    """Tell whether an optimizer is given all parameters of a model, frozen ones too; None where that is not plain."""
+    node, scope = given
+    if isinstance(node, ast.Name):
+        node = scope.find(node.id) or node
+    if "requires_grad" in ast.unparse(node):
+        return False
+    return True if isinstance(node, ast.Call) and dotted_name(node.func).endswith(".parameters") else None
 
 
 def _has_loop(script: Script) -> bool:
@@ -603,8 +621,14 @@ _GIVE_ADAPTERS = {"get_peft_model", "get_peft_config", "PeftModel", "add_adapter
 
 
 def _trains_as_loaded(found: Findings, script: Script) -> bool:
-    """Tell whether a Trainer is given a model that is loaded here, and nothing in the script gives it adapters or may."""
-    if len(found.models) != 1 or not found.trainers or found.unread or found.foreign or found.own_model:
+    """Tell whether a Trainer or a loop has a model that is loaded here, and nothing in the script gives it adapters or may."""
+    if (
+        len(found.models) != 1
+        or not (found.trainers or _has_loop(script))
+        or found.unread
+        or found.foreign
+        or found.own_model
+    ):
         return False
     if found.values.keys() & {"use_peft", "peft_config"} or any(
         "training.peft" in (one.facts or ()) for one in found.changes
@@ -617,7 +641,11 @@ def _trains_as_loaded(found: Findings, script: Script) -> bool:
 def _is_taken(key: str, meanings: tuple[Key, ...], found: Findings) -> bool:
     """Tell whether a call of the script takes a key: the arguments' class, or another function that has it."""
     fields = hf_trainer.TRL_TABLE if found.is_of_trl else TRAINER_TABLE
-    return key in fields or key in found.calls or key in found.values or meanings is SILENT
+    has_class = (
+        found.trainers or found.has_arguments or found.foreign or not PARSERS.isdisjoint(found.objects.script.names)
+    )
+    called = (found.calls, found.values, found.accelerate)
+    return (bool(has_class) and key in fields) or any(key in one for one in called) or meanings is SILENT
 
 
 _OF_PROJECT = "is a class of another module, which was not read"
@@ -727,9 +755,31 @@ def _left_to_command(found: Findings) -> list[Unresolved]:
     ]
 
 
-def _accelerate(found: Findings) -> Document | None:
+_OF_ACCELERATOR: Mapping[str, Mapping[str, bool]] = {
+    "prepare": dict.fromkeys(OF_ACCELERATE, True),
+    "accumulate": {"program.accumulates_without_sync": True, "program.heeds_sync_each_batch": True},
+    "no_sync": {"program.accumulates_without_sync": True, "program.heeds_sync_each_batch": False},
+}
+"""Methods of an ``Accelerator`` and what a loop that calls them does (accelerate 0.28.0 and 1.15.0 accelerator.py)."""
+
+
+def _tell_of_accelerator(found: Findings, script: Script) -> Iterable[Statement]:
+    """Say what a loop of one's own leaves to the Accelerator that it has made."""
+    told: dict[str, Statement] = {}
+    for name, facts in _OF_ACCELERATOR.items():
+        key = f"accelerator.{name}"
+        calls = (node for node in script.nodes if isinstance(node, ast.Call) and dotted_name(node.func).endswith(key))
+        call = next(calls, None)
+        if call is not None:
+            found.lines.setdefault(key, call.lineno)
+            told.update({fact: Statement(fact, key, value) for fact, value in facts.items()})
+    return told.values()
+
+
+def _accelerate(found: Findings, script: Script) -> Document | None:
     if not found.accelerate:
         return None
+    by_loop = _tell_of_accelerator(found, script) if "Accelerator" in found.accelerate else ()
     values = {key: given.value for key, given in found.accelerate.items() if given.why is None and key != "Accelerator"}
     translation = translate(iter(values.items()), accelerate.TABLE, irrelevant=lambda _: True, source=found.source)
     unresolved = tuple(_not_literal(found.accelerate, accelerate.TABLE))
@@ -737,7 +787,7 @@ def _accelerate(found: Findings) -> Document | None:
     return Document(
         "script",
         found.source,
-        translation.statements,
+        (*translation.statements, *by_loop),
         skipped=translation.skipped,
         lines=found.lines,
         unresolved=unresolved,

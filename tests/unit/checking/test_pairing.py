@@ -120,3 +120,36 @@ def test_a_commit_of_a_run_without_packages_does_not_pass_the_hook(project: Path
     assert run("check", "--hook", "--fail-unread", "go.sh")[0] == 4
     write(project, {"requirements.txt": STACK.replace("0.16.4", "0.16.8")})
     assert run("check", "--hook", "--fail-unread", "go.sh")[0] == 0
+
+
+SCRIPTS = {
+    "requirements.txt": STACK,
+    "scripts/run.sh": "llamafactory-cli train configs/sft.yaml\n",
+    "configs/sft.yaml": "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\ntemplate: qwen\ncutoff_len: 512\ndo_train: true\n"
+    "deepspeed: configs/deepspeed/z3.json\noutput_dir: out\n",
+    "configs/deepspeed/z3.json": ZERO3,
+}
+
+
+def test_what_a_run_of_another_folder_names_is_no_run_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, SCRIPTS)
+    monkeypatch.chdir(tmp_path)
+    assert list(found()[1]) == ["requirements.txt + scripts/run.sh"]
+    others = {"configs/dpo.yaml": SCRIPTS["configs/sft.yaml"], "configs/deepspeed/z2.json": ZERO3.replace("3", "2")}
+    write(tmp_path, others)
+    assert {name.partition(" + ")[2] for name in found()[1]} == {
+        "scripts/run.sh",
+        "configs/dpo.yaml",
+        "configs/deepspeed/z2.json",
+    }
+
+
+def test_a_commit_of_what_a_run_names_by_way_of_another_file_checks_that_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, SCRIPTS)
+    monkeypatch.chdir(tmp_path)
+    out = run("check", "--hook", "configs/deepspeed/z3.json", "--format", "json")[1]
+    assert [one["id"] for one in json.loads(out)["subjects"]] == ["requirements.txt + scripts/run.sh"]

@@ -460,3 +460,19 @@ def test_where_it_has_gone_to_no_place_of_the_project_names_stay(tmp_path: Path,
         (tmp_path / folder / "ds.json").write_text("{}")
     run = read_one(tmp_path, text.replace("TRAINS", _TRAINS))
     assert [name for kind, name, _ in run.documents[0].references if kind == "deepspeed"] == ["conf/ds.json"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "reader"),
+    [
+        ("stage: sft\ncutoff_len: 512\nfinetuning_type: full\n", "llamafactory"),
+        ("output_dir: out\nper_device_train_batch_size: 1\n", "script"),
+    ],
+)
+def test_a_script_that_is_given_a_file_of_another_program_is_that_program(
+    tmp_path: Path, keys: str, reader: str
+) -> None:
+    (tmp_path / "sft.yaml").write_text(f"model_name_or_path: m\n{keys}")
+    (tmp_path / "run.sh").write_text("accelerate launch --num_processes 4 src/train.py sft.yaml\n")
+    ((_, run),) = read_launch_script(str(tmp_path / "run.sh"), named=True)
+    assert run.documents[0].reader == reader

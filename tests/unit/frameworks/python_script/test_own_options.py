@@ -403,3 +403,27 @@ def test_what_a_class_does_when_it_is_filled_may_leave_its_fields_alone(line: st
     found = find_own_options(tuple(ast.walk(ast.parse(text))), {}, launched=True)
     assert found is not None
     assert ("rows" in found.values) is told
+
+
+@pytest.mark.parametrize(
+    ("words", "adds", "told"),
+    [
+        ("--deepspeed --deepspeed_config ds.json", "deepspeed.add_config_arguments(parser)", True),
+        ("--deepspeed_config=ds.json", "deepspeed.add_config_arguments(parser)", True),
+        ("--deepspeed_config ds.json", "add_own_arguments(parser)", False),
+    ],
+)
+def test_the_file_that_deepspeed_takes_from_the_options_is_read(
+    tmp_path: Path, words: str, adds: str, *, told: bool
+) -> None:
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 2}}')
+    (tmp_path / "train.py").write_text(
+        f"import argparse, deepspeed\nparser = argparse.ArgumentParser()\nparser = {adds}\nargs = parser.parse_args()\n"
+        "engine, *_ = deepspeed.initialize(args=args, model=model, model_parameters=model.parameters())\n"
+        "engine.backward(loss)\nengine.step()\n"
+    )
+    (tmp_path / "run.sh").write_text(f"deepspeed --num_gpus 8 train.py {words}\n")
+    (reading,) = read_configurations(str(tmp_path / "run.sh"), named=True)
+    found = follow_references(reading.documents, open_rules(), {})
+    assert any(one.unresolved or one.skipped for one in found) is not told
+    assert any(one.fact == "training.zero_stage" for document in found for one in document.statements)

@@ -254,7 +254,25 @@ def test_two_calls_that_differ_leave_a_fact_open(tmp_path: Path) -> None:
         ("DDP(model, **options)", {"training.sharding": "ddp"}),
         (
             "Accelerator(mixed_precision='bf16', gradient_accumulation_steps=4)",
-            {"training.mixed_precision": "bf16", "training.gradient_accumulation_steps": 4},
+            {
+                "training.mixed_precision": "bf16",
+                "training.gradient_accumulation_steps": 4,
+                "training.sync_each_batch": False,
+            },
+        ),
+        (
+            "Accelerator(gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=4, sync_each_batch=True))",
+            {"training.gradient_accumulation_steps": 4, "training.sync_each_batch": True},
+        ),
+        (
+            "accelerator = Accelerator(**more)\nm = accelerator.prepare(m)\nwith accelerator.accumulate(m): pass",
+            {
+                "program.uses_accelerate": True,
+                "program.fsdp_by_accelerate": True,
+                "program.converts_outputs": True,
+                "program.accumulates_without_sync": True,
+                "program.heeds_sync_each_batch": True,
+            },
         ),
         (
             "DeepSpeedPlugin(zero_stage=3, offload_optimizer_device='cpu')",
@@ -282,6 +300,54 @@ def test_sharding_without_a_trainer(tmp_path: Path, text: str, expected: dict[st
     found = read(tmp_path, text)
     assert facts(found) == expected
     assert {document.reader for document in found} <= {"script", "deepspeed"}
+
+
+ACCELERATED = """
+from accelerate import Accelerator
+from transformers import AutoModelForCausalLM
+accelerator = Accelerator()
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B")
+{between}
+model, optimizer = accelerator.prepare(model, optimizer)
+for batch in loader:
+    accelerator.backward(model(**batch).loss)
+"""
+
+
+@pytest.mark.parametrize(
+    ("between", "told"),
+    [("", True), ("model = get_peft_model(model, make())", False), ("own.change(model)", False)],
+)
+def test_a_loop_of_ones_own_trains_what_it_loads(tmp_path: Path, between: str, *, told: bool) -> None:
+    documents = read(tmp_path, ACCELERATED.format(between=between))
+    found = facts(documents)
+    assert ("training.peft" in found and found["training.peft"] is None) is told
+    assert "use_liger_kernel" not in documents[0].table  # of TrainingArguments, which the loop does not have
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        ("torch.optim.AdamW(model.parameters(), lr=1e-5)", True),
+        ("torch.optim.AdamW(filter(lambda p: p.requires_grad, model.parameters()))", False),
+        ("torch.optim.AdamW([p for p in model.parameters() if p.requires_grad])", False),
+        ("torch.optim.AdamW(groups)", None),
+        ("torch.optim.AdamW(model.parameters()) if one else torch.optim.AdamW(groups)", None),
+    ],
+)
+def test_whether_an_optimizer_is_made_of_frozen_parameters_too(tmp_path: Path, made: str, *, told: bool | None) -> None:
+    found = facts(read(tmp_path, f"import torch\n{ACCELERATED.format(between='')}optimizer = {made}\n"))
+    assert found.get("program.optimizes_frozen") is told
+
+
+def test_an_engine_is_given_what_its_optimizer_is_made_of(tmp_path: Path) -> None:
+    found = facts(read(tmp_path, LOOP.format(before="", behind="")))
+    assert found["program.optimizes_frozen"] is True
+
+
+def test_an_engine_that_is_destroyed_is_not_changed(tmp_path: Path) -> None:
+    found = read(tmp_path, LOOP.format(before="", behind="") + "engine.destroy()\n")
+    assert not any(document.gaps for document in found)
 
 
 LOOP = """
