@@ -490,6 +490,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         statements.append(
             Statement("run.inputs_require_gradients", "(inputs require gradients)", _gives_gradients(script))
         )
+        statements += () if of_trl else _tell_preparation(found, script)
         merge = _find_merge(found, script)
         if merge is not None:
             found.lines[merge.name] = merge.line
@@ -566,6 +567,19 @@ def _gives_gradients(script: Script) -> bool:
     )
 
 
+def _tell_preparation(found: Findings, script: Script) -> Iterator[Statement]:
+    """Say whether peft makes what is not quantised float32, where the script leaves that to no trainer."""
+    prepares = next((call for call in script.calls() if call.name in PREPARES), None)
+    if prepares is not None and prepares.condition is None:
+        found.lines[prepares.name] = prepares.line
+        yield Statement("program.upcasts_unquantised", prepares.name, value=True)
+    elif (
+        PREPARES.isdisjoint(script.names) and found.trainers and not (found.unread or found.foreign or found.own_model)
+    ):
+        yield Statement("program.upcasts_unquantised", _NO_PREPARATION, value=False)
+
+
+_NO_PREPARATION = "(no prepare_model_for_kbit_training)"
 _MERGES = {"merge_and_unload", "merge_adapter"}
 _ELSEWHERE = re.compile(r"\bcpu\b|PeftModel")
 """What a script has that merges on the host, or into a base that it loads anew."""

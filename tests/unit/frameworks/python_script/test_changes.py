@@ -232,6 +232,17 @@ def test_the_older_name_of_peft_prepares_a_base_as_the_newer_does(tmp_path: Path
     assert subject.roles["train"][CHECKPOINTING].value is True
 
 
+def test_a_script_says_whether_peft_makes_what_is_not_quantised_float32(tmp_path: Path) -> None:
+    adapters = "model = get_peft_model(model, LoraConfig(r=8))\n"
+    prepared = "model = prepare_model_for_kbit_training(model)\n"
+    upcasts = "program.upcasts_unquantised"
+    assert read(tmp_path, HEAD + prepared + adapters + TRAIN).roles["train"][upcasts].value is True
+    never = HEAD.replace(", prepare_model_for_kbit_training", "")
+    assert read(tmp_path, never + adapters + TRAIN).roles["train"][upcasts].value is False
+    asked = f"{HEAD}if os.environ.get('BITS'):\n    {prepared}{adapters}{TRAIN}"
+    assert upcasts not in read(tmp_path, asked).roles["train"]
+
+
 _DPO = """\
 from transformers import AutoModelForCausalLM
 from trl import DPOConfig, DPOTrainer
