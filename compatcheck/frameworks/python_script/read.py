@@ -53,7 +53,7 @@ from compatcheck.frameworks.python_script.meanings import (
     take_call,
     take_made,
 )
-from compatcheck.frameworks.python_script.nodes import PARSERS, defaults_of, dotted_name
+from compatcheck.frameworks.python_script.nodes import PARSERS, defaults_of, dotted_name, parses
 from compatcheck.frameworks.python_script.notebook import read_source
 from compatcheck.frameworks.python_script.objects import ADAPTER_CONFIGS, Kind, Objects, import_lines
 from compatcheck.frameworks.python_script.own_options import find_own_options
@@ -484,7 +484,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
     found.unresolved += _not_literal(open_values, hf_trainer.TABLE)
     if from_command and not launched:
         found.unresolved += _left_to_command(found)
-    statements += _tell_of_run(found, script)
+    statements += (*_tell_of_run(found, script), *_tell_order(found, script))
     has_adapters = any(stated.fact == "training.peft" for stated in statements)
     if has_adapters:
         statements.append(
@@ -591,6 +591,34 @@ def _find_merge(found: Findings, script: Script) -> Call | None:
     if merges is None or not found.trainers or len(found.models) > 1 or _ELSEWHERE.search(script.code):
         return None
     return merges
+
+
+_LOADED_BEHIND, _LOADED_IN_FRONT = "(loaded behind the arguments)", "(loaded in front of the arguments)"
+_INITS = {"HfDeepSpeedConfig", "Accelerator", "DeepSpeedPlugin", "Init", "OnDevice"}
+
+
+def _tell_order(found: Findings, script: Script) -> Iterator[Statement]:
+    """Say whether the model is loaded behind or in front of what would have transformers build it inside of ``zero.Init``.
+
+    Source: transformers 4.36.2 to 5.24.0 training_args.py ``__post_init__()``: the configuration of DeepSpeed that
+    ``from_pretrained`` asks for is there from then on, as long as the arguments are.
+    """
+    decided = found.by_trainer or len(found.made.loads) != 1 or not _INITS.isdisjoint(script.names)
+    if decided or found.unread or found.foreign or found.own_model:
+        return
+    calls = list(script.calls())
+    load = next((one for one in calls if one.line == found.made.loads[0] and one.name == "from_pretrained"), None)
+    if load is None:
+        return
+    makes = [one for one in calls if one.name in ARGUMENTS or parses(one.node)]
+    behind = {load.line > one.line for one in makes if one.scope is load.scope}
+    if makes and len(behind) == 1 and all(one.scope is load.scope for one in makes):
+        key = _LOADED_BEHIND if behind.pop() else _LOADED_IN_FRONT
+        found.lines[key] = load.line
+        yield Statement(None, key, value=True)
+    elif not makes and "initialize" in script.names and not found.trainers:
+        found.lines[load.name] = load.line
+        yield Statement("training.zero_init", load.name, value=False)
 
 
 _BUILDS_ENGINE = "deepspeed.initialize"

@@ -243,6 +243,34 @@ def test_a_script_says_whether_peft_makes_what_is_not_quantised_float32(tmp_path
     assert upcasts not in read(tmp_path, asked).roles["train"]
 
 
+_ARGUMENTS = 'args = TrainingArguments(output_dir="o", bf16=True, deepspeed={"zero_optimization": {"stage": 3}})\n'
+_MODEL = 'model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B", torch_dtype="bfloat16")\n'
+_IMPORTS = "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "built_inside"),
+    [
+        (_ARGUMENTS + _MODEL, True),
+        (_MODEL + _ARGUMENTS, False),
+        (f"def load():\n    {_MODEL}    return model\n{_ARGUMENTS}model = load()\n", None),
+        (f"kept = HfDeepSpeedConfig('zero3.json')\n{_MODEL}{_ARGUMENTS}", None),
+    ],
+)
+def test_a_model_is_built_inside_of_zero_init_where_the_arguments_are_there_before(
+    tmp_path: Path, text: str, built_inside: bool | None
+) -> None:
+    subject = read(tmp_path, _IMPORTS + text + TRAIN, {"model.quantization": None}, deepspeed="0.16.9")
+    fact = subject.roles["train"].get("training.zero_init")
+    assert (None if fact is None else fact.value) is built_inside
+
+
+def test_a_loop_of_ones_own_hands_deepspeed_a_model_that_is_there(tmp_path: Path) -> None:
+    text = "engine, *_ = deepspeed.initialize(model=model, config={'zero_optimization': {'stage': 3}})\n"
+    subject = read(tmp_path, f"import deepspeed\n{_IMPORTS}{_MODEL}{text}", deepspeed="0.16.9")
+    assert subject.roles["train"]["training.zero_init"].value is False
+
+
 _DPO = """\
 from transformers import AutoModelForCausalLM
 from trl import DPOConfig, DPOTrainer
