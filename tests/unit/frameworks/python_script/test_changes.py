@@ -258,7 +258,7 @@ _IMPORTS = "from transformers import AutoModelForCausalLM, Trainer, TrainingArgu
     ],
 )
 def test_a_model_is_built_inside_of_zero_init_where_the_arguments_are_there_before(
-    tmp_path: Path, text: str, built_inside: bool | None
+    tmp_path: Path, text: str, built_inside: object
 ) -> None:
     subject = read(tmp_path, _IMPORTS + text + TRAIN, {"model.quantization": None}, deepspeed="0.16.9")
     fact = subject.roles["train"].get("training.zero_init")
