@@ -61,7 +61,7 @@ ASKS = ("get", "to_", "is_", "has_", "main_process_first", "print", "keys", "val
 MODEL_ASKS = (
     *ASKS, "num_", "named_", "parameters", "modules", "children", "buffers", "save", "push", "state_dict", "load_state_dict",
     "train", "eval", "generate", "forward", "to", "cuda", "cpu", "tie_weights", "resize_token_embeddings", "zero_grad",
-    "register_", "backward", "step", "no_sync",
+    "register_", "backward", "step", "no_sync", "destroy", "load_checkpoint", "empty_partition_cache",
     "enable_input_require_grads", "set_input_embeddings", "set_output_embeddings", "create_or_update_model_card",
     "add_model_tags", "can_generate", "prepare_inputs", "config", "warn", "size", "numel", "dim", "item", "element_size",
     "_zero3_consolidated",
