@@ -486,19 +486,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         found.unresolved += _left_to_command(found)
     statements += (*_tell_of_run(found, script), *_tell_order(found, script))
     has_adapters = any(stated.fact == "training.peft" for stated in statements)
-    if has_adapters:
-        statements.append(
-            Statement("run.inputs_require_gradients", "(inputs require gradients)", _gives_gradients(script))
-        )
-        statements += () if of_trl else _tell_preparation(found, script)
-        merge = _find_merge(found, script)
-        if merge is not None:
-            found.lines[merge.name] = merge.line
-            statements.append(Statement("run.merges_adapter", merge.name, value=True))
-    elif _trains_as_loaded(found, script):
-        (model,) = found.models.values()
-        found.lines[_NO_ADAPTERS] = model.line
-        statements.append(Statement("training.peft", _NO_ADAPTERS, None))
+    statements += _tell_adapters(found, script, has_adapters=has_adapters)
     asked = script.names if is_trainer or from_command else found.asked | script.decided
     yield main._replace(
         reader=reader,
@@ -529,6 +517,29 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         yield document._replace(lines=found.lines, statements=stands)
     accelerated = _accelerate(found)
     yield from (one for one in (accelerated, by_lightning) if one is not None)
+
+
+def _tell_adapters(found: Findings, script: Script, *, has_adapters: bool) -> Iterator[Statement]:
+    """Say what becomes of a model with adapters, or that it has none, and that nothing in a loop computes its layers again."""
+    if has_adapters:
+        yield Statement("run.inputs_require_gradients", "(inputs require gradients)", _gives_gradients(script))
+        if not found.is_of_trl:
+            yield from _tell_preparation(found, script)
+        merge = _find_merge(found, script)
+        if merge is not None:
+            found.lines[merge.name] = merge.line
+            yield Statement("run.merges_adapter", merge.name, value=True)
+    elif _trains_as_loaded(found, script):
+        yield _without(_NO_ADAPTERS, "training.peft", None, found)
+    if _loops_over_loaded(found, script) and _CHECKPOINTS.isdisjoint(script.names):
+        yield _without(_NO_CHECKPOINTS, "training.gradient_checkpointing", False, found)
+
+
+def _without(key: str, fact: str, value: object, found: Findings) -> Statement:
+    """State what the model is trained without, at the line that loads it."""
+    (model,) = found.models.values()
+    found.lines[key] = model.line
+    return Statement(fact, key, value)
 
 
 def _tell_of_run(found: Findings, script: Script) -> Iterator[Statement]:
@@ -622,13 +633,26 @@ def _tell_order(found: Findings, script: Script) -> Iterator[Statement]:
 
 
 _BUILDS_ENGINE = "deepspeed.initialize"
+_NO_CHECKPOINTS = "(no checkpoints)"
+_CHECKPOINTS = {
+    *PREPARES, "gradient_checkpointing", "gradient_checkpointing_enable", "activation_checkpointing", "checkpoint_wrapper",
+    "apply_activation_checkpointing", "checkpoint", "checkpoint_sequential", "checkpointing",
+}  # fmt: skip
+"""Names of what makes layers be computed again, and of options that ask for it."""
 _NO_ADAPTERS, _NO_OWN_ADAPTERS = "(no adapters)", "(no adapters of the model's own)"
 _GIVE_ADAPTERS = {"get_peft_model", "get_peft_config", "PeftModel", "add_adapter", "load_adapter", *ADAPTER_CONFIGS}
 
 
+def _loops_over_loaded(found: Findings, script: Script) -> bool:
+    """Tell whether a loop of the script's own trains the one model that it loads."""
+    others = found.trainers or found.unread or found.foreign or found.own_model or found.has_arguments
+    return not others and len(found.models) == len(found.made.loads) == 1 and _has_loop(script)
+
+
 def _trains_as_loaded(found: Findings, script: Script) -> bool:
-    """Tell whether a Trainer is given a model that is loaded here, and nothing in the script gives it adapters or may."""
-    if len(found.models) != 1 or not found.trainers or found.unread or found.foreign or found.own_model:
+    """Tell whether a model that is loaded here is trained, and nothing in the script gives it adapters or may."""
+    trained = found.trainers or _loops_over_loaded(found, script)
+    if len(found.models) != 1 or not trained or found.unread or found.foreign or found.own_model:
         return False
     if found.values.keys() & {"use_peft", "peft_config"} or any(
         "training.peft" in (one.facts or ()) for one in found.changes

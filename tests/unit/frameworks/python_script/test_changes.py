@@ -271,6 +271,35 @@ def test_a_loop_of_ones_own_hands_deepspeed_a_model_that_is_there(tmp_path: Path
     assert subject.roles["train"]["training.zero_init"].value is False
 
 
+_LOOP = """\
+accelerator = Accelerator(mixed_precision="bf16")
+model, loader = accelerator.prepare(model, loader)
+for batch in loader:
+    accelerator.backward(model(**batch).loss)
+"""
+_OWN = "from accelerate import Accelerator\nfrom transformers import AutoModelForCausalLM\n"
+
+
+@pytest.mark.parametrize(
+    ("between", "peft", "checkpointing"),
+    [
+        ("", (None,), (False,)),
+        ("model.gradient_checkpointing_enable()\n", (None,), (True,)),
+        ("if args.gradient_checkpointing:\n    model.gradient_checkpointing_enable()\n", (None,), ()),
+        ("model = get_peft_model(model, config)\n", (), (False,)),
+        ("model = theirs.prepare_model(model)\n", (), ()),
+        ("critic = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B')\n", (), ()),
+    ],
+)
+def test_a_loop_trains_the_model_that_it_loads_as_it_is(
+    tmp_path: Path, between: str, peft: tuple[object, ...], checkpointing: tuple[object, ...]
+) -> None:
+    head = "import theirs\n" if "theirs" in between else ""
+    facts = read(tmp_path, f"{head}{_OWN}{_MODEL}{between}{_LOOP}").roles["train"]
+    assert tuple(facts[name].value for name in (PEFT,) if name in facts) == peft
+    assert tuple(facts[name].value for name in (CHECKPOINTING,) if name in facts) == checkpointing
+
+
 _DPO = """\
 from transformers import AutoModelForCausalLM
 from trl import DPOConfig, DPOTrainer
