@@ -15,6 +15,7 @@ from compatcheck.frameworks.python_script.meanings import ARGUMENTS, TAKERS, TRA
 from compatcheck.frameworks.python_script.objects import Objects
 from compatcheck.resolution.resolve import resolve
 from compatcheck.rules.locate import open_rules
+from tests.unit.fixing.test_evaluation import read as read_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -298,6 +299,25 @@ def test_a_loop_trains_the_model_that_it_loads_as_it_is(
     facts = read(tmp_path, f"{head}{_OWN}{_MODEL}{between}{_LOOP}").roles["train"]
     assert tuple(facts[name].value for name in (PEFT,) if name in facts) == peft
     assert tuple(facts[name].value for name in (CHECKPOINTING,) if name in facts) == checkpointing
+
+
+@pytest.mark.parametrize(
+    ("written", "release", "dtype"),
+    [
+        ("", "4.51.3", "float32"),
+        ("", "5.0.0", "bfloat16"),
+        (", torch_dtype='float16'", "4.51.3", "float16"),
+        (", torch_dtype=args.dtype", "4.51.3", None),
+    ],
+)
+def test_a_loop_loads_in_the_dtype_that_transformers_takes_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, release: str, dtype: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.py").write_text(_OWN + _MODEL.replace(', torch_dtype="bfloat16"', written) + _LOOP)
+    (tmp_path / "requirements.txt").write_text(f"transformers=={release}\naccelerate==1.6.0\n")
+    fact = read_files("requirements.txt", "t.py").roles["train"].get("model.load_dtype")
+    assert (None if fact is None else fact.value) == dtype
 
 
 _DPO = """\
