@@ -9,7 +9,7 @@ from compatcheck.core.facts import TRAITS, Fact, Value
 from compatcheck.core.language import translate
 from compatcheck.core.report import SEVERITIES, Finding, FindingImpact, Report, SubjectReport, severity_rank
 from compatcheck.core.source import Source
-from compatcheck.core.units import GIB, TIB, format_bytes
+from compatcheck.core.units import GIB, MIB, TIB, format_bytes
 
 if TYPE_CHECKING:
     from compatcheck.core.estimate import Estimate, Size
@@ -180,8 +180,19 @@ def choose(findings: Iterable[Finding], *, every: bool = False) -> Choice:
     elif parts:
         words = f"{sum(count for count, _ in parts)} more depend: {words}"
     said = [words] if parts else []
-    said += [f"{len(free)} cost{'s' if len(free) == 1 else ''} less than 1 MiB here"] if free else []
+    cheap = [finding for finding in free if _is_cheap(finding)]
+    dear = [finding for finding in free if finding not in cheap]
+    beneath = sum(bool(finding.remedies) for finding in dear)
+    helpless = len(dear) - beneath
+    said += [f"{len(cheap)} cost{'s' if len(cheap) == 1 else ''} less than 1 MiB here"] if cheap else []
+    said += [f"{beneath} stay{'s' if beneath == 1 else ''} beneath the peak of the run"] if beneath else []
+    said += [f"{helpless} advise{'s' if helpless == 1 else ''} what no setting here does"] if helpless else []
     return Choice((*shown, *fails, *possible[:MAX_POSSIBLE]), "; ".join(said) or None)
+
+
+def _is_cheap(finding: Finding) -> bool:
+    impact = finding.impact
+    return impact is not None and impact.high_bytes is not None and impact.high_bytes < MIB
 
 
 def _needs_only_machine(finding: Finding) -> bool:

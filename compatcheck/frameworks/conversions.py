@@ -248,6 +248,15 @@ def _converts(convert: Convert, given: object, value: object) -> bool:
         return False
 
 
+def contradicts(convert: Convert, given: object, value: object) -> bool:
+    """Tell whether what a file says surely means another value than this one."""
+    try:
+        found = convert(given)
+    except (ValueError, TypeError, AttributeError, LookupError):
+        return False
+    return found is not LEAVE and found is not OPEN and not _is(found, value)
+
+
 def _is(found: object, value: object) -> bool:
     return found == value and isinstance(found, bool) is isinstance(value, bool)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from compatcheck.frameworks.conversions import contradicts
 from compatcheck.frameworks.keys import Expression, find_keys
 from compatcheck.resolution.known_keys import name_of, releases_of_keys
 from compatcheck.rules.programs import find_program, lineage
@@ -62,15 +64,23 @@ class Spelling(NamedTuple):
 def find_spellings(
     documents: Iterable[Document], name: str, value: object, role: str, scope: FactScope
 ) -> Iterator[Spelling]:
-    """Yield the keys that can give a fact a value: files before commands, keys that this release is known to have first."""
+    """Yield the keys that can give a fact a value: files before commands, keys that this release is known to have first.
+
+    Of the words of one key those come first that leave alone what else it says: ``optim`` names kernels and optimizer.
+    """
     documents = sorted(documents, key=lambda one: one.is_command)
     made_by_code = any("" in document.calls for document in documents)
     for document in documents:
         if made_by_code and document.is_command and find_program(document.reader).kind != "library":
             continue  # its program has a parser of its own
         found = find_keys(document.table, name, value, role)
-        ranked = [(rank, key, given) for key, given in found for rank in [_rank(document, name, key, scope)]]
-        for _, key, given in sorted((one for one in ranked if one[0] is not None), key=lambda one: one[0] or 0):
+        ranked = [
+            ((rank, _changes_more(document, name, key, given, scope)), key, given)
+            for key, given in found
+            for rank in [_rank(document, name, key, scope)]
+            if rank is not None
+        ]
+        for _, key, given in sorted(ranked, key=itemgetter(0)):
             yield Spelling(document, key, given)
 
 
@@ -93,6 +103,14 @@ def _rank(document: Document, name: str, key: str, scope: FactScope) -> int | No
         return None  # a name of another release, or of somebody's script
     many = len(programs)
     return min((index if verdicts <= {"yes"} else many + index for _, index, verdicts in own), default=2 * many)
+
+
+def _changes_more(document: Document, name: str, key: str, given: object, scope: FactScope) -> bool:
+    """Tell whether a word that states one fact gives another, which is known, another value."""
+    known = [(one, scope.facts[one.fact].value) for one in document.table[key] if one.fact in scope.facts]
+    return any(
+        one.fact != name and one.convert is not None and contradicts(one.convert, given, value) for one, value in known
+    )
 
 
 def _is_unknown(key: str, releases: Mapping[str, Mapping[str, Any]], scope: FactScope) -> bool:

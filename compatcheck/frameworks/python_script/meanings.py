@@ -853,6 +853,10 @@ def _take_fsdp(call: Call, found: Findings) -> None:
 
 def _take_ddp(call: Call, found: Findings) -> None:
     found.state("training.sharding", call.name, "ddp", call)
+    _take_ddp_arguments(call, found)
+
+
+def _take_ddp_arguments(call: Call, found: Findings) -> None:
     if not call.is_open and "gradient_as_bucket_view" not in call.keywords:
         found.state("training.gradient_as_bucket_view", call.name, value=False, call=call)  # torch's default
     _state_literal(call, found, "gradient_as_bucket_view", "training.gradient_as_bucket_view")
@@ -1039,6 +1043,7 @@ TAKERS: dict[str, Callable[[Call, Findings], None]] = {
     **dict.fromkeys(PREPARES, _take_checkpointing),
     **dict.fromkeys(("FullyShardedDataParallel", "FSDP", "fully_shard"), _take_fsdp),
     **dict.fromkeys(("DistributedDataParallel", "DDP"), _take_ddp),
+    "DistributedDataParallelKwargs": _take_ddp_arguments,
     **dict.fromkeys(_QUANTISING, _take_quantised_layers),
     "compile": _take_compile,
     "initialize": _take_initialize,

@@ -68,7 +68,7 @@ MODEL_ASKS = (
     # of DeepSpeed's engine: what it answers, what a step does by itself, its end (0.19.8 runtime/engine.py)
     "destroy", "zero_", "gradient_accumulation_steps", "gradient_clipping", "bfloat16_enabled", "fp16_enabled", "loss_scale",
     "dynamic_loss_scale", "module_state_dict", "load_module_state_dict", "allreduce_", "set_gradient_accumulation_boundary",
-    "was_step_applied", "wall_clock_breakdown", "dump_state", "collect_python_gc",
+    "was_step_applied", "wall_clock_breakdown", "dump_state", "collect_python_gc", "load_checkpoint", "empty_partition_cache",
 )  # fmt: skip
 VERBS_OF_CHANGE = ("setattr", "update", "merge", "replace", "patch", "override")
 """Words in names of functions that change an object they are given."""

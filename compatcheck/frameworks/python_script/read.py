@@ -54,7 +54,7 @@ from compatcheck.frameworks.python_script.meanings import (
     take_change,
     take_made,
 )
-from compatcheck.frameworks.python_script.nodes import PARSERS, defaults_of, dotted_name
+from compatcheck.frameworks.python_script.nodes import PARSERS, defaults_of, dotted_name, parses
 from compatcheck.frameworks.python_script.notebook import read_source
 from compatcheck.frameworks.python_script.objects import ADAPTER_CONFIGS, Kind, Objects, import_lines
 from compatcheck.frameworks.python_script.own_options import find_own_options
@@ -485,9 +485,9 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
     found.unresolved += _not_literal(open_values, hf_trainer.TABLE)
     if from_command and not launched:
         found.unresolved += _left_to_command(found)
-    statements += _tell_of_run(found, script)
+    statements += (*_tell_of_run(found, script), *_tell_order(found, script))
     has_adapters = any(stated.fact == "training.peft" for stated in statements)
-    statements += _tell_adapters(found, script, there=has_adapters)
+    statements += _tell_adapters(found, script, has_adapters=has_adapters)
     asked = script.names if is_trainer or from_command else found.asked | script.decided
     yield main._replace(
         reader=reader,
@@ -520,6 +520,29 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
     yield from (one for one in (accelerated, by_lightning) if one is not None)
 
 
+def _tell_adapters(found: Findings, script: Script, *, has_adapters: bool) -> Iterator[Statement]:
+    """Say what becomes of adapters that are trained or loaded, or that there are none; and whether layers of a loop are kept whole."""
+    merge = (_find_merge if has_adapters else _find_merge_of_loaded)(found, script)
+    if has_adapters:
+        yield Statement("run.inputs_require_gradients", "(inputs require gradients)", _gives_gradients(script))
+        if not found.is_of_trl:
+            yield from _tell_preparation(found, script)
+    if merge is not None:
+        found.lines[merge.name] = merge.line
+        yield Statement("run.merges_adapter", merge.name, value=True)
+    elif not has_adapters and _trains_as_loaded(found, script):
+        yield _without(_NO_ADAPTERS, "training.peft", None, found)
+    if _loops_over_loaded(found, script) and _CHECKPOINTS.isdisjoint(script.names):
+        yield _without(_NO_CHECKPOINTS, "training.gradient_checkpointing", False, found)
+
+
+def _without(key: str, fact: str, value: object, found: Findings) -> Statement:
+    """State what the model is trained without, at the line that loads it."""
+    (model,) = found.models.values()
+    found.lines[key] = model.line
+    return Statement(fact, key, value)
+
+
 def _tell_of_run(found: Findings, script: Script) -> Iterator[Statement]:
     """Say what the calls of a script tell of its run: whether it builds engines again, and whose methods give it adapters."""
     again = builds_again(script.tree, _BUILDS_ENGINE) if "initialize" in script.names else None
@@ -538,20 +561,6 @@ def _tell_of_run(found: Findings, script: Script) -> Iterator[Statement]:
         yield Statement("run.adapters_through_model", own_adapter.name, value=True)
     elif found.trainers and not (found.unread or found.foreign or found.own_model) and names_none(script):
         yield Statement("run.adapters_through_model", _NO_OWN_ADAPTERS, value=False)
-
-
-def _tell_adapters(found: Findings, script: Script, *, there: bool) -> Iterator[Statement]:
-    """Say what a script does with adapters: those it trains, those it loads, or that there are none."""
-    merge = (_find_merge if there else _find_merge_of_loaded)(found, script)
-    if there:
-        yield Statement("run.inputs_require_gradients", "(inputs require gradients)", _gives_gradients(script))
-    if merge is not None:
-        found.lines[merge.name] = merge.line
-        yield Statement("run.merges_adapter", merge.name, value=True)
-    elif not there and _trains_as_loaded(found, script):
-        (model,) = found.models.values()
-        found.lines[_NO_ADAPTERS] = model.line
-        yield Statement("training.peft", _NO_ADAPTERS, None)
 
 
 _OPTIMIZED = "(parameters of the optimizer)"
@@ -590,6 +599,19 @@ def _gives_gradients(script: Script) -> bool:
     )
 
 
+def _tell_preparation(found: Findings, script: Script) -> Iterator[Statement]:
+    """Say whether peft makes what is not quantised float32, where the script leaves that to no trainer."""
+    prepares = next((call for call in script.calls() if call.name in PREPARES), None)
+    if prepares is not None and prepares.condition is None:
+        found.lines[prepares.name] = prepares.line
+        yield Statement("program.upcasts_unquantised", prepares.name, value=True)
+    elif (
+        PREPARES.isdisjoint(script.names) and found.trainers and not (found.unread or found.foreign or found.own_model)
+    ):
+        yield Statement("program.upcasts_unquantised", _NO_PREPARATION, value=False)
+
+
+_NO_PREPARATION = "(no prepare_model_for_kbit_training)"
 _MERGES = {"merge_and_unload", "merge_adapter"}
 _ELSEWHERE = re.compile(r"\bcpu\b|PeftModel")
 """What a script has that merges on the host, or into a base that it loads anew."""
@@ -615,20 +637,55 @@ def _find_merge_of_loaded(found: Findings, script: Script) -> Call | None:
     return merges if loads and not is_other and _ON_DEVICE.search(script.code) else None
 
 
+_LOADED_BEHIND, _LOADED_IN_FRONT = "(loaded behind the arguments)", "(loaded in front of the arguments)"
+_INITS = {"HfDeepSpeedConfig", "Accelerator", "DeepSpeedPlugin", "Init", "OnDevice"}
+
+
+def _tell_order(found: Findings, script: Script) -> Iterator[Statement]:
+    """Say whether the model is loaded behind or in front of what would have transformers build it inside of ``zero.Init``.
+
+    Source: transformers 4.36.2 to 5.24.0 training_args.py ``__post_init__()``: the configuration of DeepSpeed that
+    ``from_pretrained`` asks for is there from then on, as long as the arguments are.
+    """
+    decided = found.by_trainer or len(found.made.loads) != 1 or not _INITS.isdisjoint(script.names)
+    if decided or found.unread or found.foreign or found.own_model:
+        return
+    calls = list(script.calls())
+    load = next((one for one in calls if one.line == found.made.loads[0] and one.name == "from_pretrained"), None)
+    if load is None:
+        return
+    makes = [one for one in calls if one.name in ARGUMENTS or parses(one.node)]
+    behind = {load.line > one.line for one in makes if one.scope is load.scope}
+    if makes and len(behind) == 1 and all(one.scope is load.scope for one in makes):
+        key = _LOADED_BEHIND if behind.pop() else _LOADED_IN_FRONT
+        found.lines[key] = load.line
+        yield Statement(None, key, value=True)
+    elif not makes and "initialize" in script.names and not found.trainers:
+        found.lines[load.name] = load.line
+        yield Statement("training.zero_init", load.name, value=False)
+
+
 _BUILDS_ENGINE = "deepspeed.initialize"
+_NO_CHECKPOINTS = "(no checkpoints)"
+_CHECKPOINTS = {
+    *PREPARES, "gradient_checkpointing", "gradient_checkpointing_enable", "activation_checkpointing", "checkpoint_wrapper",
+    "apply_activation_checkpointing", "checkpoint", "checkpoint_sequential", "checkpointing",
+}  # fmt: skip
+"""Names of what makes layers be computed again, and of options that ask for it."""
 _NO_ADAPTERS, _NO_OWN_ADAPTERS = "(no adapters)", "(no adapters of the model's own)"
 _GIVE_ADAPTERS = {"get_peft_model", "get_peft_config", "PeftModel", "add_adapter", "load_adapter", *ADAPTER_CONFIGS}
 
 
+def _loops_over_loaded(found: Findings, script: Script) -> bool:
+    """Tell whether a loop of the script's own trains the one model that it loads."""
+    others = found.trainers or found.unread or found.foreign or found.own_model or found.has_arguments
+    return not others and len(found.models) == len(found.made.loads) == 1 and _has_loop(script)
+
+
 def _trains_as_loaded(found: Findings, script: Script) -> bool:
-    """Tell whether a Trainer or a loop has a model that is loaded here, and nothing in the script gives it adapters or may."""
-    if (
-        len(found.models) != 1
-        or not (found.trainers or _has_loop(script))
-        or found.unread
-        or found.foreign
-        or found.own_model
-    ):
+    """Tell whether a model that is loaded here is trained, and nothing in the script gives it adapters or may."""
+    trained = found.trainers or _loops_over_loaded(found, script)
+    if len(found.models) != 1 or not trained or found.unread or found.foreign or found.own_model:
         return False
     if found.values.keys() & {"use_peft", "peft_config"} or any(
         "training.peft" in (one.facts or ()) for one in found.changes

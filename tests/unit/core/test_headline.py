@@ -81,6 +81,16 @@ def test_what_costs_nothing_is_counted() -> None:
     assert choose([free]) == ((), "1 costs less than 1 MiB here")
 
 
+def test_what_is_dear_and_only_counted_is_not_called_cheap() -> None:
+    impact = FindingImpact(GIB, GIB, GIB, "memory", "device", "rank", "step")
+    dear = make("a/dear", "env", "info")._replace(impact=impact, folded=True)
+    unsized = make("a/unsized", "env", "info")._replace(
+        impact=impact._replace(low_bytes=None, expected_bytes=None, high_bytes=None), folded=True
+    )
+    assert choose([dear]).rest == "1 advises what no setting here does"
+    assert choose([dear, unsized]).rest == "2 advise what no setting here does"
+
+
 def test_what_was_not_read_never_reads_as_passed() -> None:
     unread = Skipped(Source("train.yaml", "deepspeed"), "names 'ds.json': no such file", named=True)
     checked = make_subject()

@@ -74,6 +74,7 @@ def test_a_script_may_set_what_no_key_states() -> None:
     [
         ("", "gradient_checkpointing", True, ("gradient_checkpointing", "True")),
         ("", "use_reentrant", False, ("gradient_checkpointing_kwargs", '{"use_reentrant": False}')),
+        (", optim='adamw_torch_fused'", "optimizer_implementation", "foreach", ("optim", '"adamw_torch"')),
         (", fsdp_config={'fsdp_version': 2}", "optimizer", "adafactor", ("optim", '"adafactor"')),
     ],
 )

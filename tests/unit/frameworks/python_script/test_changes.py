@@ -15,6 +15,7 @@ from compatcheck.frameworks.python_script.meanings import ARGUMENTS, TAKERS, TRA
 from compatcheck.frameworks.python_script.objects import Objects
 from compatcheck.resolution.resolve import resolve
 from compatcheck.rules.locate import open_rules
+from tests.unit.fixing.test_evaluation import read as read_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -258,6 +259,93 @@ def test_the_older_name_of_peft_prepares_a_base_as_the_newer_does(tmp_path: Path
     subject = read(tmp_path, text, peft="0.3.0")
     assert not subject.gaps
     assert subject.roles["train"][CHECKPOINTING].value is True
+
+
+def test_a_script_says_whether_peft_makes_what_is_not_quantised_float32(tmp_path: Path) -> None:
+    adapters = "model = get_peft_model(model, LoraConfig(r=8))\n"
+    prepared = "model = prepare_model_for_kbit_training(model)\n"
+    upcasts = "program.upcasts_unquantised"
+    assert read(tmp_path, HEAD + prepared + adapters + TRAIN).roles["train"][upcasts].value is True
+    never = HEAD.replace(", prepare_model_for_kbit_training", "")
+    assert read(tmp_path, never + adapters + TRAIN).roles["train"][upcasts].value is False
+    asked = f"{HEAD}if os.environ.get('BITS'):\n    {prepared}{adapters}{TRAIN}"
+    assert upcasts not in read(tmp_path, asked).roles["train"]
+
+
+_ARGUMENTS = 'args = TrainingArguments(output_dir="o", bf16=True, deepspeed={"zero_optimization": {"stage": 3}})\n'
+_MODEL = 'model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B", torch_dtype="bfloat16")\n'
+_IMPORTS = "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "built_inside"),
+    [
+        (_ARGUMENTS + _MODEL, True),
+        (_MODEL + _ARGUMENTS, False),
+        (f"def load():\n    {_MODEL}    return model\n{_ARGUMENTS}model = load()\n", None),
+        (f"kept = HfDeepSpeedConfig('zero3.json')\n{_MODEL}{_ARGUMENTS}", None),
+    ],
+)
+def test_a_model_is_built_inside_of_zero_init_where_the_arguments_are_there_before(
+    tmp_path: Path, text: str, built_inside: object
+) -> None:
+    subject = read(tmp_path, _IMPORTS + text + TRAIN, {"model.quantization": None}, deepspeed="0.16.9")
+    fact = subject.roles["train"].get("training.zero_init")
+    assert (None if fact is None else fact.value) is built_inside
+
+
+def test_a_loop_of_ones_own_hands_deepspeed_a_model_that_is_there(tmp_path: Path) -> None:
+    text = "engine, *_ = deepspeed.initialize(model=model, config={'zero_optimization': {'stage': 3}})\n"
+    subject = read(tmp_path, f"import deepspeed\n{_IMPORTS}{_MODEL}{text}", deepspeed="0.16.9")
+    assert subject.roles["train"]["training.zero_init"].value is False
+
+
+_LOOP = """\
+accelerator = Accelerator(mixed_precision="bf16")
+model, loader = accelerator.prepare(model, loader)
+for batch in loader:
+    accelerator.backward(model(**batch).loss)
+"""
+_OWN = "from accelerate import Accelerator\nfrom transformers import AutoModelForCausalLM\n"
+
+
+@pytest.mark.parametrize(
+    ("between", "peft", "checkpointing"),
+    [
+        ("", (None,), (False,)),
+        ("model.gradient_checkpointing_enable()\n", (None,), (True,)),
+        ("if args.gradient_checkpointing:\n    model.gradient_checkpointing_enable()\n", (None,), ()),
+        ("model = get_peft_model(model, config)\n", (), (False,)),
+        ("model = theirs.prepare_model(model)\n", (), ()),
+        ("critic = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B')\n", (), ()),
+    ],
+)
+def test_a_loop_trains_the_model_that_it_loads_as_it_is(
+    tmp_path: Path, between: str, peft: tuple[object, ...], checkpointing: tuple[object, ...]
+) -> None:
+    head = "import theirs\n" if "theirs" in between else ""
+    facts = read(tmp_path, f"{head}{_OWN}{_MODEL}{between}{_LOOP}").roles["train"]
+    assert tuple(facts[name].value for name in (PEFT,) if name in facts) == peft
+    assert tuple(facts[name].value for name in (CHECKPOINTING,) if name in facts) == checkpointing
+
+
+@pytest.mark.parametrize(
+    ("written", "release", "dtype"),
+    [
+        ("", "4.51.3", "float32"),
+        ("", "5.0.0", "bfloat16"),
+        (", torch_dtype='float16'", "4.51.3", "float16"),
+        (", torch_dtype=args.dtype", "4.51.3", None),
+    ],
+)
+def test_a_loop_loads_in_the_dtype_that_transformers_takes_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, release: str, dtype: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.py").write_text(_OWN + _MODEL.replace(', torch_dtype="bfloat16"', written) + _LOOP)
+    (tmp_path / "requirements.txt").write_text(f"transformers=={release}\naccelerate==1.6.0\n")
+    fact = read_files("requirements.txt", "t.py").roles["train"].get("model.load_dtype")
+    assert (None if fact is None else fact.value) == dtype
 
 
 _DPO = """\

@@ -253,6 +253,14 @@ def test_two_calls_that_differ_leave_a_fact_open(tmp_path: Path) -> None:
         ),
         ("DDP(model, **options)", {"training.sharding": "ddp"}),
         (
+            "DistributedDataParallelKwargs(gradient_as_bucket_view=True)",
+            {"training.gradient_as_bucket_view": True},
+        ),
+        (
+            "DistributedDataParallelKwargs(find_unused_parameters=True)",
+            {"training.gradient_as_bucket_view": False},
+        ),
+        (
             "Accelerator(mixed_precision='bf16', gradient_accumulation_steps=4)",
             {
                 "training.mixed_precision": "bf16",
