@@ -84,6 +84,21 @@ def test_a_default_is_that_of_the_release_that_is_tried(
     assert releases(finding) == [good]
 
 
+MISTRAL = """compatcheck: 1
+model: {from: mistral-7b-v0.1}
+training: {framework: hf_trainer, micro_batch_size: 4, sequence_length: 2048, gradient_checkpointing: false, compute_dtype: bfloat16}
+"""
+
+
+def test_a_release_is_advised_of_a_package_that_a_rule_holds_by_a_condition_alone() -> None:
+    Path("requirements.txt").write_text("transformers==4.36.2\ntorch==2.1.2\n")
+    Path("facts.yaml").write_text(MISTRAL)
+    subject = read("requirements.txt", "facts.yaml")
+    found = try_remedies(subject, judge(subject, CRITERIA).findings, RULES, lambda one: judge(one, CRITERIA))
+    (finding,) = (one for one in found if one.rule_id == "transformers/architecture-without-sdpa")
+    assert releases(finding) == [{"transformers": "4.37.0"}]
+
+
 def test_a_release_that_brings_in_what_fails_gives_way_to_the_next() -> None:
     finding = tried("deepspeed==0.16.4\n", bad=frozenset({"0.16.8"}))
     assert releases(finding) == [{"deepspeed": "0.16.9"}]
