@@ -86,7 +86,7 @@ def test_a_default_is_that_of_the_release_that_is_tried(
 
 MISTRAL = """compatcheck: 1
 model: {from: mistral-7b-v0.1}
-training: {framework: hf_trainer, micro_batch_size: 4, sequence_length: 2048, gradient_checkpointing: false, compute_dtype: bfloat16}
+training: {framework: hf_trainer, micro_batch_size: 4, sequence_length: 2048, gradient_checkpointing: false}
 """
 
 
@@ -147,6 +147,25 @@ def test_a_setting_that_clears_nothing_is_not_advised() -> None:
 
     assert settings(stays=False) == [(("training.use_reentrant", True),)]
     assert settings(stays=True) == []
+
+
+FALCON = """compatcheck: 1
+model: {model_type: falcon, vocab_size: 65024}
+training: {framework: hf_trainer, trainer: causal_lm, label_smoothing: 0, compute_dtype: bfloat16, sharding: zero,
+  sequence_length: 2048, micro_batch_size: MICRO}
+"""
+
+
+@pytest.mark.parametrize(("batch", "advised"), [("4", True), ("1", False)])
+def test_a_setting_that_leaves_less_than_half_is_advised_with_what_it_leaves(batch: str, advised: bool) -> None:  # noqa: FBT001
+    Path("requirements.txt").write_text("transformers==4.51.3\n")
+    Path("facts.yaml").write_text(FALCON.replace("MICRO", batch))
+    subject = read("requirements.txt", "facts.yaml")
+    found = try_remedies(subject, judge(subject, CRITERIA).findings, RULES, lambda one: judge(one, CRITERIA))
+    (finding,) = (one for one in found if one.rule_id == "transformers/loss-newly-in-float32")
+    texts = [one.text for one in finding.remedies if one.settings == (("training.micro_batch_size", 1),)]
+    assert bool(texts) == advised
+    assert all(text.endswith("; leaves 762.0 MiB per rank") for text in texts)
 
 
 def test_a_setting_in_force_is_not_advised() -> None:
