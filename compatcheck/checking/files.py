@@ -9,6 +9,7 @@ from compatcheck.checking.environments import merge_environments
 from compatcheck.checking.input_files import (
     DASH,
     DOCKERFILE,
+    list_programs,
     read_named_file,
     read_standard_input_file,
     walk_files,
@@ -91,8 +92,10 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
     _require_fitting(request, [*explicit, *walked], skipped)
     if explicit:
         launches = [item for item in explicit if item.is_launch]
-        others = [item for item in explicit if not item.is_launch]
-        together = [[item, *others] for item in launches] if len(launches) > 1 else [explicit]
+        started = {program for item in launches for program in list_programs(item, files)}  # read as part of their runs
+        kept = [item for item in explicit if item.is_launch or files.resolve(item.path) not in started]
+        others = [item for item in kept if not item.is_launch]
+        together = [[item, *others] for item in launches] if len(launches) > 1 else [kept]
         runs = [merge_run(items, os.path.dirname(explicit[0].path)) for items in together]
         subjects.extend(
             pair_subjects(

@@ -150,7 +150,7 @@ def read_found(
                 skipped.extend(_find_unread(file, kind, files, named=is_named(file)))
             for item in made:
                 found = True
-                programs = _started(item, files) - started
+                programs = list_programs(item, files) - started
                 started |= programs
                 if note_parts is not None:
                     for program in programs:
@@ -319,7 +319,7 @@ def _read_modules(script: str, files: Files) -> set[str]:
     return log.read | log.asked
 
 
-def _started(item: InputFile, files: Files) -> set[str]:
+def list_programs(item: InputFile, files: Files) -> set[str]:
     """Return the programs that the command of a launch script starts."""
     named = [(one, name) for one in item.documents for kind, name, _ in one.references if kind == "program"]
     return {files.resolve(find_beside(document.source.path, name, files)) for document, name in named}

@@ -1,4 +1,7 @@
-"""The remedies of findings, each tried out: what does not clear its finding, or brings in another that fails, is not advised."""
+"""The remedies of findings, each tried out: what does not clear its finding, or brings in another that fails, is not advised.
+
+A setting that leaves less than half of a finding is: a smaller batch, checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -79,17 +82,33 @@ def _try_all(finding: Finding, subject: Subject, rules: RuleSet, evaluation: Eva
 def _try_setting(
     finding: Finding, written: FindingRemedy, change: Change, evaluation: Evaluation
 ) -> FindingRemedy | None:
-    brings = _brings(finding, (change,), evaluation)
+    left = _find_left(finding, change, evaluation)
+    brings = _brings(finding, (change,), evaluation, left)
     if brings is None or evaluation.unread((change,)) is not None:
         return None
     text = f"{written.text} at {', '.join(change.places)}" if change.places else written.text
     if len({edit.path for edit in change.edits}) > 1:  # each file has a word of its own
         each = " and ".join(f"{line} at {place}" for place, line in change.where)
         text = f"set {each} ({', '.join(name for name, _ in change.facts)})"
+    if left is not None:
+        text = f"{text}; leaves {size_text(left.impact)}"
     return _say_brings(written._replace(text=text, settings=change.facts), brings)
 
 
-def _brings(finding: Finding, changes: Sequence[Change], evaluation: Evaluation) -> list[Finding] | None:
+def _find_left(finding: Finding, change: Change, evaluation: Evaluation) -> Finding | None:
+    """Return what a setting leaves of a finding where that is not all: a smaller batch makes fewer logits, and makes them."""
+    target, size = target_of(finding), finding.impact and finding.impact.expected_bytes
+    if not size:
+        return None
+    after = (one for one in evaluation.findings((change,)) if target_of(one) == target and one.status == "affected")
+    left = next(after, None)
+    rest = None if left is None or left.impact is None else left.impact.expected_bytes
+    return None if rest is None or rest > size / 2 else left
+
+
+def _brings(
+    finding: Finding, changes: Sequence[Change], evaluation: Evaluation, left: Finding | None = None
+) -> list[Finding] | None:
     """Return the certain findings that changes bring in; None where they do not clear this one, or bring in what fails.
 
     What is only possible then is not cleared: nobody knows the defaults of that release. Nor is a remedy what makes a run need
@@ -99,7 +118,9 @@ def _brings(finding: Finding, changes: Sequence[Change], evaluation: Evaluation)
         return None
     target, before = target_of(finding), targets_of(evaluation.before)
     after = [one for one in evaluation.findings(changes) if one.suppressed is None]
-    if target in targets_of(after) or any(one.fails and target_of(one) not in evaluation.targets for one in after):
+    if (left is None and target in targets_of(after)) or any(
+        one.fails and target_of(one) not in evaluation.targets for one in after
+    ):
         return None
     new = (one for one in after if one.status == "affected" and target_of(one) not in before)
     return [one for one in new if not (one.advice or one.folded)]

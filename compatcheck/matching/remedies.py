@@ -220,10 +220,10 @@ def good_releases(
 ) -> Iterator[str]:
     """Yield the releases that a rule does not hold and its remedy allows, from the nearest to the installed one on.
 
-    A clause that asks for another release of a package that stays as it is holds none, nor does one that is false here. Of a
-    package that no clause is about, but a condition, the remedy alone says which are good.
+    A clause that asks for another release of a package that stays as it is holds none, nor does one that is false here.
     One that is decided by a default which comes with the release is open: it holds those of which this is to be ``sure``, and
-    none where each is tried. What a narrower remedy of the rule allows as well is that one's to name, with its own words.
+    none where each is tried. Of a package that no clause gives a range, a condition tells what it holds: then the remedy alone
+    says which are good. What a narrower remedy of the rule allows as well is that one's to name, with its own words.
     """
     narrower = _narrower(rule, name, target, verb, scope)
     for release in _free_releases(rule, name, target, verb, scope, sure=sure):
@@ -236,18 +236,20 @@ def _free_releases(
 ) -> Iterator[str]:
     package = scope.package(name)
     current = package.version if package is not None else None
-    bad = [
-        bounds
+    ranged = [
+        (clause, bounds)
         for clause in rule.clauses
         for key, bounds in clause.packages.items()
-        if key == name
-        and not isinstance(bounds, str)
-        and not any(scope.in_range(*other) == "no" for other in clause.packages.items() if other[0] not in target)
+        if key == name and not isinstance(bounds, str)
+    ]
+    bad = [
+        bounds
+        for clause, bounds in ranged
+        if not any(scope.in_range(*other) == "no" for other in clause.packages.items() if other[0] not in target)
         and not any(_leaves(other, bounds, target, scope) for other, bounds in clause.packages.items() if other != name)
         and not _is_refuted(clause.when, target, scope, sure=sure)
     ]
-    about = any(name in clause.packages for clause in rule.clauses)
-    if current is None or (about and not bad):
+    if current is None or (ranged and not bad):
         return
     try:
         allowed = compile_specifier(str(target[name]))

@@ -77,17 +77,21 @@ def find_spellings(
         ranked = [
             ((rank, _changes_more(document, name, key, given, scope)), key, given)
             for key, given in found
-            for rank in [_rank(document, name, key, scope)]
+            for rank in [_rank(document, name, value, key, scope)]
             if rank is not None
         ]
         for _, key, given in sorted(ranked, key=itemgetter(0)):
             yield Spelling(document, key, given)
 
 
-def _rank(document: Document, name: str, key: str, scope: FactScope) -> int | None:
-    """Return how far down its program has a key at the installed release, last where nothing tells, None where it has not."""
+def _rank(document: Document, name: str, value: object, key: str, scope: FactScope) -> int | None:
+    """Return how far down its program has a key at the installed release, last where nothing tells, None where it has not.
+
+    A key that does not take the value there counts as one that it has not.
+    """
     programs, releases = lineage(document.reader), releases_of_keys(document, scope.rules)
-    if _is_unknown(name_of(key, document), releases, scope):
+    known_as = name_of(key, document)
+    if any(_is_unknown(one, releases, scope) for one in (known_as, f"{known_as}@{name}={value}")):
         return None
     rows = [
         (row["key"], index, _judge(row, scope))

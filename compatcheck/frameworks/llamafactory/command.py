@@ -36,10 +36,13 @@ def recognise(launch: Launch) -> str | None:
 
 
 def read(launch: Launch, _: str) -> tuple[Document, ...]:
-    """Translate a launch; ``llamafactory-cli`` starts one rank per visible device."""
+    """Translate a launch; ``llamafactory-cli`` starts torchrun on this node, with one rank per visible device."""
     if launch.program.startswith("llamafactory-cli "):
         count = ranks.count_visible(launch.variables)
-        launcher = read_ranks(launch, None if count is None else (ranks.GPUS, "CUDA_VISIBLE_DEVICES", count))
+        on_node = (
+            (ranks.NODES, "NNODES (left out)", 1) if count is None else (ranks.GPUS, "CUDA_VISIBLE_DEVICES", count)
+        )
+        launcher = read_ranks(launch, on_node)
     else:
         launcher = read_lone_rank(launch)
     first, *others = read_launch(launch, llamafactory, [launcher], translate=llamafactory.read_arguments)

@@ -84,6 +84,27 @@ def test_ranks_that_nothing_shards_are_replicas(
     assert value(subject, "training.sharding") == expected
 
 
+LLAMAFACTORY = "model_name_or_path: m\nstage: sft\nfinetuning_type: full\ntemplate: qwen\noutput_dir: o\nbf16: true\n"
+
+
+@pytest.mark.parametrize(("gpu", "expected"), [("8xA100-80GB", "ddp"), ("1xA100-80GB", "none"), (None, None)])
+def test_llamafactory_cli_starts_replicas_on_the_devices_of_a_node(
+    rules: RuleSet, project: Path, gpu: str | None, expected: str | None
+) -> None:
+    write(project, train__sh="llamafactory-cli train t.yaml\n", t__yaml=LLAMAFACTORY)
+    (subject,) = gather(Request(paths=("train.sh",), gpu=gpu), rules, {}).subjects
+    assert value(subject, "training.sharding") == expected
+
+
+def test_a_script_named_beside_the_command_that_starts_it_is_part_of_that_run(rules: RuleSet, project: Path) -> None:
+    trains = "Trainer(args=TrainingArguments(bf16=True, per_device_train_batch_size=2))\n"
+    write(project, train__sh="torchrun --nproc_per_node 4 a.py\n", a__py=trains)
+    alone, beside = (read(rules, *paths) for paths in (("train.sh",), ("a.py", "train.sh")))
+    assert [subject.id for subject in beside.subjects] == ["train.sh"]
+    assert value(beside.subjects[0], "training.sharding") == "ddp"
+    assert (beside.subjects[0].gaps, beside.skipped) == (alone.subjects[0].gaps, alone.skipped)
+
+
 def test_sections_of_the_trainers_arguments_stand_in_files_that_they_name(rules: RuleSet, project: Path) -> None:
     command = (
         f"torchrun --nproc_per_node 4 a.py {HF} 2 --fsdp full_shard --fsdp_config f.json --accelerator_config g.json"

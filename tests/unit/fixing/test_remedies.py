@@ -93,6 +93,19 @@ def test_a_release_of_a_package_that_a_condition_alone_names_is_advised() -> Non
     found = try_remedies(subject, judge(subject, CRITERIA).findings, RULES, lambda one: judge(one, CRITERIA))
     (finding,) = (one for one in found if one.rule_id == "transformers/liger-evaluation-makes-logits")
     assert releases(finding) == [{"trl": "0.29.0"}, {"transformers": "5.15.0"}]
+MISTRAL = """compatcheck: 1
+model: {from: mistral-7b-v0.1}
+training: {framework: hf_trainer, micro_batch_size: 4, sequence_length: 2048, gradient_checkpointing: false}
+"""
+
+
+def test_a_release_is_advised_of_a_package_that_a_rule_holds_by_a_condition_alone() -> None:
+    Path("requirements.txt").write_text("transformers==4.36.2\ntorch==2.1.2\n")
+    Path("facts.yaml").write_text(MISTRAL)
+    subject = read("requirements.txt", "facts.yaml")
+    found = try_remedies(subject, judge(subject, CRITERIA).findings, RULES, lambda one: judge(one, CRITERIA))
+    (finding,) = (one for one in found if one.rule_id == "transformers/architecture-without-sdpa")
+    assert releases(finding) == [{"transformers": "4.37.0"}]
 
 
 def test_a_release_that_brings_in_what_fails_gives_way_to_the_next() -> None:
@@ -143,6 +156,25 @@ def test_a_setting_that_clears_nothing_is_not_advised() -> None:
 
     assert settings(stays=False) == [(("training.use_reentrant", True),)]
     assert settings(stays=True) == []
+
+
+FALCON = """compatcheck: 1
+model: {model_type: falcon, vocab_size: 65024}
+training: {framework: hf_trainer, trainer: causal_lm, label_smoothing: 0, compute_dtype: bfloat16, sharding: zero,
+  sequence_length: 2048, micro_batch_size: MICRO}
+"""
+
+
+@pytest.mark.parametrize(("batch", "advised"), [("4", True), ("1", False)])
+def test_a_setting_that_leaves_less_than_half_is_advised_with_what_it_leaves(batch: str, advised: bool) -> None:  # noqa: FBT001
+    Path("requirements.txt").write_text("transformers==4.51.3\n")
+    Path("facts.yaml").write_text(FALCON.replace("MICRO", batch))
+    subject = read("requirements.txt", "facts.yaml")
+    found = try_remedies(subject, judge(subject, CRITERIA).findings, RULES, lambda one: judge(one, CRITERIA))
+    (finding,) = (one for one in found if one.rule_id == "transformers/loss-newly-in-float32")
+    texts = [one.text for one in finding.remedies if one.settings == (("training.micro_batch_size", 1),)]
+    assert bool(texts) == advised
+    assert all(text.endswith("; leaves 762.0 MiB per rank") for text in texts)
 
 
 def test_a_setting_in_force_is_not_advised() -> None:

@@ -62,6 +62,16 @@ def test_the_key_is_the_program_s_own(
     assert (None if found is None else (found.key, found.value)) == expected
 
 
+@pytest.mark.parametrize(("release", "expected"), [("4.49.0", ("optim", "adamw_hf")), ("4.50.0", None)])
+def test_a_value_that_the_release_does_not_take_is_none(release: str, expected: tuple[str, object] | None) -> None:
+    Path("hf.sh").write_text(TRAINER)
+    Path("requirements.txt").write_text(f"transformers=={release}\n")
+    subject = read("requirements.txt", "hf.sh")
+    scope = FactScope(subject.roles["train"], subject.environment, open_rules(()))
+    found = find_spellings(subject.documents, "training.optimizer_implementation", "for_loop", "train", scope)
+    assert next(((one.key, one.value) for one in found), None) == expected
+
+
 def test_a_script_may_set_what_no_key_states() -> None:
     Path("t.yaml").write_text(LLAMAFACTORY)
     Path("t.py").write_text('from transformers import TrainingArguments\nTrainingArguments("out", bf16=True)\n')
