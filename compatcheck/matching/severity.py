@@ -46,8 +46,8 @@ def rate(
         return "critical", None
     size = worst if impact.expected_bytes is None else impact.expected_bytes
     if size is None:
-        if impact.effect != "memory":
-            return "medium", None
+        if impact.effect != "memory":  # time alone stops no run
+            return "low" if impact.effect == "slower" else "medium", None
         if impact.memory == "host":
             return "low", "size unknown: memory of the host, which no device runs out of"
         open_ones = f" without {', '.join(impact.needs)}" if impact.needs else ""
