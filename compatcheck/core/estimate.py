@@ -147,6 +147,8 @@ class Verdict(NamedTuple):
 
 WHOLE = "whole"
 """Phase of a rule whose bytes stay all the time."""
+ASLEEP = "asleep"
+"""Phase of a rule whose bytes an engine keeps while it sleeps: while it generates they are its own share, which is counted."""
 
 
 class Regression(NamedTuple):
@@ -155,7 +157,7 @@ class Regression(NamedTuple):
     rule_id: str
     role: str
     phase: str
-    """Phase of the run in which it takes the memory, or ``whole``."""
+    """Phase of the run in which it takes the memory, ``whole``, or ``asleep``."""
     size: Size
     """Bytes on one device."""
     passing: Size

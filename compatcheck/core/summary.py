@@ -220,11 +220,12 @@ def size_text(impact: FindingImpact | None) -> str:
         return ""
     if impact.effect == "fails_to_start":
         return "does not start"
-    if impact.expected_bytes is None:
+    expected, low, high = impact.expected_bytes, impact.low_bytes, impact.high_bytes
+    if expected is None and (low is None or high is None):
         return "size unknown" if impact.effect == "memory" else impact.effect.replace("_", " ")
-    text = format_bytes(impact.expected_bytes)
-    if impact.high_bytes is not None and impact.low_bytes is not None and impact.high_bytes > impact.low_bytes * 1.02:
-        text = f"{format_bytes(impact.low_bytes)} … {format_bytes(impact.high_bytes)}"
+    text = "" if expected is None else format_bytes(expected)
+    if low is not None and high is not None and (expected is None or high > low * 1.02):
+        text = f"{format_bytes(low)} … {format_bytes(high)}"
     where = "" if impact.memory == "device" else f" {impact.memory}"
     return f"{text}{where} per {impact.scope}"
 

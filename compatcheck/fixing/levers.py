@@ -42,6 +42,9 @@ _COMPARED = {f"environment.{MISFIT}": ("torch",), f"environment.{BY_PINS}": ()}
 """Facts that name packages whose releases do not go together, with what else these are compared with."""
 
 
+_RELEASES = frozenset({"upgrade", "downgrade"})
+
+
 class Blame:
     """The packages whose releases findings rest on; what the rules compare is looked up once."""
 
@@ -51,7 +54,9 @@ class Blame:
         self._compared: dict[str, frozenset[str]] = {}
 
     def packages(self, finding: Finding) -> frozenset[str]:
-        """Return the packages whose releases a finding rests on."""
+        """Return the packages whose releases a finding rests on; none where a setting alone gives back what a release changed."""
+        if self._is_set_back(finding.rule_id):
+            return frozenset()
         names = {fact.name for fact in finding.facts}
         for fact in finding.facts:
             if fact.name in _COMPARED and isinstance(fact.value, tuple):
@@ -63,6 +68,14 @@ class Blame:
             codes = () if rule is None else (rule.when, rule.unless)
             self._compared[finding.rule_id] = frozenset(name for code in codes for name in _compared(code))
         return self._compared[finding.rule_id] | names
+
+    def _is_set_back(self, rule_id: str) -> bool:
+        """Tell whether a rule is about a default for which its remedies name no release: an older one only says it otherwise."""
+        rule = self._rules.find(rule_id)
+        if rule is None or rule.kind != "default-change":
+            return False
+        verbs = {remedy["verb"] for remedy in self._rules.texts(rule).remedies}
+        return "set" in verbs and verbs.isdisjoint(_RELEASES)
 
 
 class Levers(NamedTuple):
@@ -274,7 +287,7 @@ def _advised_against(failing: Sequence[Finding], rules: RuleSet) -> dict[str, li
     for finding in failing:
         rule = rules.find(finding.rule_id)
         for remedy in () if rule is None else rules.texts(rule).remedies:
-            if remedy["verb"] in {"upgrade", "downgrade"} and remedy["safety"] != "safe":
+            if remedy["verb"] in _RELEASES and remedy["safety"] != "safe":
                 for name, specifier in remedy["target"].items():
                     found.setdefault(name, []).append(compile_specifier(str(specifier)))
     return found

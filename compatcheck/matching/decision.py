@@ -202,6 +202,13 @@ def size(expression: Code | None, scope: FactScope) -> tuple[int | None, tuple[s
     return None if value is None else round(value), needs
 
 
+def bounds(expression: Code | None, scope: FactScope) -> tuple[int | None, int | None]:
+    """Return the least and the most that a size comes to: of one that is not known, where it is one of a few."""
+    value: Any = None if expression is None else evaluate(expression, scope)
+    sizes = value.choices if isinstance(value, Unknown) else () if value is None else (value,)
+    return (round(min(sizes)), round(max(sizes))) if sizes else (None, None)
+
+
 def number(expression: Code | None, scope: FactScope) -> tuple[float | None, tuple[str, ...]]:
     """Evaluate an expression that gives a number, as `size` does one that gives bytes."""
     if expression is None:

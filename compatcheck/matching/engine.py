@@ -9,7 +9,7 @@ from compatcheck.core.facts import TRAITS, Fact
 from compatcheck.core.report import Finding, FindingImpact, FindingReference, MeasuredSeries
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.versions import contains
-from compatcheck.matching.decision import AFFECTED, POSSIBLE, SILENT, Decision, decide, number, size, truth
+from compatcheck.matching.decision import AFFECTED, POSSIBLE, SILENT, Decision, bounds, decide, number, size, truth
 from compatcheck.matching.remedies import write_remedies
 from compatcheck.matching.severity import rate
 from compatcheck.resolution.imported import FRAMEWORK, imported_packages
@@ -507,7 +507,7 @@ def _bound(sizes: Sizes, scope: FactScope) -> int | None:
     """Return the most that a rule of unknown size can cost, None where nothing known bounds it."""
     worst = _WorstCase(scope.facts, scope.environment, scope.rules)
     return max(
-        (found for found in (size(sizes.high, worst)[0], size(sizes.expected, worst)[0]) if found is not None),
+        (found for found in (size(sizes.high, worst)[0], bounds(sizes.expected, worst)[1]) if found is not None),
         default=None,
     )
 
@@ -529,12 +529,12 @@ def _impact(rule: CompiledRule, sizes: Sizes, scope: FactScope) -> tuple[Finding
         scope = _FullTuning(scope.facts, scope.environment, scope.rules, scope.opened)
         expected, needs = size(sizes.expected, scope)
         assumed = ("for the size, that every parameter is trained: no input configures an adapter",)
-    low, _ = size(sizes.low, scope)
-    high, _ = size(sizes.high, scope)
+    (low, _), (high, _) = size(sizes.low, scope), size(sizes.high, scope)
+    least, most = bounds(sizes.expected, scope) if expected is None else (expected, expected)
     impact = FindingImpact(
         expected_bytes=expected,
-        low_bytes=expected if low is None else low,
-        high_bytes=expected if expected is None or high is None else high,
+        low_bytes=least if low is None else low,
+        high_bytes=most if most is None or high is None else high,
         effect=rule.effect,
         memory=rule.memory,
         scope=rule.scope,

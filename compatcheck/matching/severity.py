@@ -46,8 +46,8 @@ def rate(
         return "critical", None
     size = worst if impact.expected_bytes is None else impact.expected_bytes
     if size is None:
-        if impact.effect != "memory":
-            return "medium", None
+        if impact.effect != "memory":  # time alone stops no run
+            return "low" if impact.effect == "slower" else "medium", None
         if impact.memory == "host":
             return "low", "size unknown: memory of the host, which no device runs out of"
         open_ones = f" without {', '.join(impact.needs)}" if impact.needs else ""
@@ -61,6 +61,7 @@ def rate(
     if impact.memory == "host" and impact.phase in TRANSIENT:
         return "low", None
     if impact.expected_bytes is None:
-        return level, f"size unknown, rated by the {format_bytes(size)} that it is at most"
+        between = impact.low_bytes is not None and impact.high_bytes is not None
+        return level, f"{'' if between else 'size unknown, '}rated by the {format_bytes(size)} that it is at most"
     unknown = "the device's memory" if impact.memory == "device" else "the node's main memory"
     return level, None if known else f"rated against {reference // GIB} GiB: {unknown} is unknown"

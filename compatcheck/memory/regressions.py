@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.core.estimate import NOTHING, WHOLE, Component, Regression, Size
+from compatcheck.core.estimate import ASLEEP, NOTHING, WHOLE, Component, Regression, Size
 from compatcheck.memory.closed_form.verdict import judge
 
 if TYPE_CHECKING:
@@ -63,6 +63,9 @@ GATHERED = frozenset(
 """Rules by which ZeRO-3 keeps the same gathered parameters: they are there once, whichever of them holds."""
 _ONWARD = {"forward": frozenset({"forward", "backward"})}
 """Phases in which memory of a phase is there: what forward takes is mostly saved for backward."""
+
+_AWAKE = frozenset({"load", "profile", "rollout"})
+"""Phases in which an engine does not sleep; a server has no others."""
 
 
 def lay_over(estimate: Estimate, findings: Iterable[Finding]) -> Estimate:
@@ -222,4 +225,5 @@ def _without_same(found: Iterable[Regression]) -> Iterable[Regression]:
 
 def _is_in(one: Regression, phase: Phase) -> bool:
     phases = _ONWARD.get(one.phase, {one.phase})
-    return (one.phase == WHOLE or phase.name in phases) and one.role == phase.role
+    always = one.phase == WHOLE or (one.phase == ASLEEP and phase.name not in _AWAKE)
+    return (always or phase.name in phases) and one.role == phase.role

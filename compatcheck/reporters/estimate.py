@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.columns import measure, pad
-from compatcheck.core.estimate import KINDS, OUTCOMES, WHOLE, Size, say_outcome, total
+from compatcheck.core.estimate import ASLEEP, KINDS, OUTCOMES, WHOLE, Size, say_outcome, total
 from compatcheck.core.language import translate
 from compatcheck.core.summary import find_lead, gap_text, range_text, value_text
 from compatcheck.core.units import GIB, format_bytes
@@ -129,13 +129,16 @@ def capacity_text(estimate: Estimate) -> str:
     return f"{text}: {tokens.expected / length:.1f} sequences of {length:,} at once"
 
 
+_WHEN = {WHOLE: "throughout", ASLEEP: "while the engine sleeps"}
+
+
 def regression_lines(estimate: Estimate) -> Iterator[str]:
     """Say what of the need is a known regression, and what the run needs without."""
     if estimate.without is None:
         return
     for one in estimate.regressions:
         role = "" if one.role == "train" else f" of {one.role}"
-        where = "throughout" if one.phase == WHOLE else f"in {one.phase.replace('_', ' ')}"
+        where = _WHEN.get(one.phase) or f"in {one.phase.replace('_', ' ')}"
         text = f"{one.rule_id} +{format_bytes(one.size.expected)} {where}{role}"
         yield f"known regression: {text}" + ("" if one.adds else ", a phase the estimate does not have")
     if any(one.adds for one in estimate.regressions):

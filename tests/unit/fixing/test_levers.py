@@ -90,6 +90,17 @@ def test_a_release_of_years_before_is_a_way_back_where_a_rule_names_it() -> None
     assert "4.30.0" in {one.release for one in moves}
 
 
+def test_a_default_that_a_setting_gives_back_blames_no_release() -> None:
+    Path("requirements.txt").write_text("trl==1.13.0\ntransformers==5.2.0\n")
+    Path("facts.yaml").write_text(
+        "compatcheck: 1\nmodel: llama-3-8b\ntraining: {framework: trl, trainer: sft, sharding: none, peft: none}\n"
+    )
+    stated = read("requirements.txt", "facts.yaml")
+    (failing,) = (one for one in findings(stated) if one.rule_id == "trl/model-id-loads-in-float32")
+    found = find_levers((stated,), [failing], criteria().rules, EditableFiles((stated,)), None)
+    assert found.blamed(failing).isdisjoint({"transformers", "trl"}), "transformers 4 loads float32 as well"
+
+
 def test_what_no_index_has_is_left_alone() -> None:
     assert "deepspeed" not in levers_of("deepspeed @ file:///w/deepspeed-0.16.4-py3-none-any.whl\n").changes
 

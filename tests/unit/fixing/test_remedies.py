@@ -93,6 +93,8 @@ def test_a_release_of_a_package_that_a_condition_alone_names_is_advised() -> Non
     found = try_remedies(subject, judge(subject, CRITERIA).findings, RULES, lambda one: judge(one, CRITERIA))
     (finding,) = (one for one in found if one.rule_id == "transformers/liger-evaluation-makes-logits")
     assert releases(finding) == [{"trl": "0.29.0"}, {"transformers": "5.15.0"}]
+
+
 MISTRAL = """compatcheck: 1
 model: {from: mistral-7b-v0.1}
 training: {framework: hf_trainer, micro_batch_size: 4, sequence_length: 2048, gradient_checkpointing: false}

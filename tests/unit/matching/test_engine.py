@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from compatcheck.core.document import Document
 from compatcheck.core.source import Source
-from compatcheck.core.summary import because_text, needs_text, place_text, worst_first
+from compatcheck.core.summary import because_text, needs_text, place_text, size_text, worst_first
 from compatcheck.matching.decision import decide
 from compatcheck.matching.engine import RelevantRules, match
 from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
@@ -63,6 +63,23 @@ def test_a_bound_without_a_size_rates_it_and_is_no_size() -> None:
     assert (finding.impact.low_bytes, finding.impact.expected_bytes, finding.impact.high_bytes) == (None, None, None)
     assert finding.severity == "high"
     assert "size unknown, rated by the 10.0 GiB that it is at most" in finding.assumptions
+
+
+def test_a_size_that_is_one_of_two_lies_between_them() -> None:
+    twice = Impact(
+        effect="memory",
+        memory="device",
+        scope="rank",
+        phase="load",
+        expected="(2 if training.packing else 1) * model.parameters",
+    )
+    (finding,) = match(subject(KNOWN), rule_set(rule(impact=twice))).findings
+    assert finding.impact is not None
+    assert (finding.impact.low_bytes, finding.impact.expected_bytes) == (5 * 2**30, None)
+    assert finding.impact.high_bytes == 10 * 2**30
+    assert size_text(finding.impact) == "5.00 GiB … 10.0 GiB per rank"
+    assert (finding.severity, finding.impact.needs) == ("high", ("training.packing",))
+    assert "rated by the 10.0 GiB that it is at most" in finding.assumptions
 
 
 def test_a_limit_that_no_sample_is_held_to_bounds_nothing() -> None:

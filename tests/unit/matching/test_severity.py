@@ -73,7 +73,8 @@ def test_what_has_no_size() -> None:
     assert rate(impact(None), 80 * GIB, None, regression=True)[0] == "medium"
     needing = impact(None)._replace(needs=("model.parameters",))
     assert rate(needing, None, None) == ("low", "size unknown, and nothing known bounds it without model.parameters")
-    assert rate(impact(None, effect="slower"), 80 * GIB, None) == ("medium", None)
+    assert rate(impact(None, effect="slower"), 80 * GIB, None) == ("low", None)
+    assert rate(impact(None, effect="wrong_result"), 80 * GIB, None) == ("medium", None)
     assert rate(impact(None, effect="fails_to_start"), None, None) == ("critical", None)
     assert rate(impact(1, effect="fails_to_start"), None, None) == ("critical", None)
 

@@ -52,6 +52,7 @@ def make_finding(gib: int, phase: str, **changed: object) -> Finding:
         ([make_finding(8, "backward")], 28, "does_not_fit"),
         ([make_finding(4, "whole"), make_finding(2, "backward")], 26, "does_not_fit"),
         ([make_finding(900, "load")], 20, "fits"),
+        ([make_finding(8, "asleep")], 28, "does_not_fit"),
     ],
 )
 def test_bytes_are_added_to_the_phase_they_are_taken_in(findings: list[Finding], expected: int, outcome: str) -> None:
@@ -131,6 +132,13 @@ def test_regressions_are_part_of_every_peak() -> None:
     found = lay_over(make_estimate(), [make_finding(8, "backward"), make_finding(900, "load")])
     assert found.allocated.expected == found.device.expected == 28 * GIB
     assert found.verdict.margin_bytes == -3 * GIB
+
+
+def test_an_engine_alone_does_not_sleep() -> None:
+    serving = tuple(phase._replace(name=name) for phase, name in zip(PHASES, ("load", "rollout"), strict=True))
+    found = lay_over(make_estimate()._replace(phases=serving), [make_finding(8, "asleep")])
+    assert found.needed.expected == 20 * GIB
+    assert [one.adds for one in found.regressions] == [False]
 
 
 def test_a_pitfall_that_no_formula_has_is_added() -> None:
