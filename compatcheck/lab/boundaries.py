@@ -35,7 +35,8 @@ class Boundary:
     bad: str
     good: str
     measured: bool
-    """Whether a pair of the rule's evidence has a release on either side, with no other end of the clause between them."""
+    """Whether a pair of the rule's evidence has a release on either side, with no other end of the clause between them; or one on
+    the bad side, and the same run is unsupported in the good release: the thing begins with the bad one."""
 
 
 class Coverage(NamedTuple):
@@ -78,7 +79,9 @@ def find_boundaries(rule: Rule, rules: RuleSet, root: Path) -> Iterator[Boundary
         rules: known releases, and what conditions are evaluated with.
         root: folder that the paths of the evidence are relative to.
     """
-    pairs = list(_read_pairs(rule, make_proof(rules), root))
+    proof = make_proof(rules)
+    pairs = list(_read_pairs(rule, proof, root))
+    missing = [one for name in rule.evidence for one in proof.read(root / name) if one.status == "unsupported"]
     for index, clause in enumerate(rule.clauses):
         about = [(suspect, baseline) for suspect, baseline, facts in pairs if _is_about(clause, suspect, facts, rules)]
         for package, specifier in clause.packages.items():
@@ -93,8 +96,9 @@ def find_boundaries(rule: Rule, rules: RuleSet, root: Path) -> Iterator[Boundary
                 if contains(skipped, good) == "yes":
                     continue
                 measured = any(
-                    _spans(known, ends, end, suspect.versions.get(package), baseline.versions.get(package))
+                    _spans(known, ends, end, suspect.versions.get(package), other.versions.get(package))
                     for suspect, baseline in about
+                    for other in (baseline, *(one for one in missing if _is_same_run(one, suspect)))
                 )
                 yield Boundary(clause=index, package=package, bad=bad, good=good, measured=measured)
 
@@ -118,6 +122,10 @@ def _is_about(clause: Clause, suspect: Measurement, facts: dict[str, object], ru
         return True
     scope = example_scope(as_example(facts, suspect.versions), rules, "measurement")
     return truth(evaluate(parse(clause.when), scope)) is not False
+
+
+def _is_same_run(one: Measurement, other: Measurement) -> bool:
+    return (one.probe, one.backend, one.parameters) == (other.probe, other.backend, other.parameters)
 
 
 def _spans(known: Sequence[str], ends: Sequence[int], end: int, one: str | None, other: str | None) -> bool:

@@ -74,6 +74,20 @@ def test_a_boundary_is_measured_where_a_pair_has_a_release_on_either_side(root: 
     assert [measured for *_, measured in boundaries(root, pair("4.46.1", "4.47.1"))] == [False, False]
 
 
+def test_a_run_that_the_release_before_does_not_support_is_the_other_side(root: Path) -> None:
+    path = root / FILE
+    text = path.read_text(encoding="utf-8")
+    path.write_text(
+        text.replace('"status": "ok"', '"status": "unsupported"', 2), encoding="utf-8"
+    )  # llama until 4.45.2
+    one = pair("4.46.1", "4.48.0")
+    assert [measured for *_, measured in boundaries(root, one, evidence=(FILE,))] == [True, True]
+    assert [measured for *_, measured in boundaries(root, pair("4.46.1", "4.48.0", "gpt2"), evidence=(FILE,))] == [
+        False,
+        True,
+    ]
+
+
 def test_no_pair_spans_two_boundaries(root: Path) -> None:
     assert [measured for *_, measured in boundaries(root, pair("4.45.2", "4.48.0"))] == [False, False]
 
