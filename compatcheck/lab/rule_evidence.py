@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import CompatcheckError
@@ -98,10 +99,11 @@ def _check_range(
     rule: Rule, comparison: Comparison, measured: float, suspect: Measurement, proof: Proof
 ) -> Iterator[str]:
     impact = rule.impact
-    if impact.expected is None:
-        yield "a comparison needs `impact.bytes` to be compared with"
+    formulas = [text for text in (impact.expected, impact.low, impact.high) if text]
+    if not formulas:
+        if measured <= 0:
+            yield f"{_difference(comparison)} is {measured:,.0f} bytes: nothing is lost"
         return
-    formulas = [impact.expected, impact.low or impact.expected, impact.high or impact.expected]
     try:
         sizes = proof.sizes(formulas, {**proof.facts(suspect), **comparison.facts}, suspect.versions)
     except CompatcheckError as error:
@@ -111,15 +113,20 @@ def _check_range(
     if missing:
         yield f"{_describe(comparison.suspect)}: the size needs {', '.join(missing)}; state them under `facts`"
         return
-    expected, low, high = (size for size in sizes if not isinstance(size, tuple))
-    low *= 1 if impact.low else 1 - TOLERANCE
-    high *= 1 if impact.high else 1 + TOLERANCE
+    known = dict(zip(formulas, (size for size in sizes if not isinstance(size, tuple)), strict=True))
+    # Without an expected size the bounds that the rule has are all that it says.
+    expected = known[impact.expected or impact.high or impact.low or ""]
+    low = known[impact.low] if impact.low else (1 - TOLERANCE) * expected if impact.expected else 1
+    high = known[impact.high] if impact.high else (1 + TOLERANCE) * expected if impact.expected else math.inf
     if not low <= measured <= high:
-        against = "" if comparison.baseline is None else f" less {_describe(comparison.baseline)}"
         yield (
-            f"{comparison.metric} of {_describe(comparison.suspect)}{against} is {measured:,.0f} bytes; the rule says"
-            f" {expected:,.0f} ({low:,.0f} to {high:,.0f})"
+            f"{_difference(comparison)} is {measured:,.0f} bytes; the rule says {expected:,.0f} ({low:,.0f} to {high:,.0f})"
         )
+
+
+def _difference(comparison: Comparison) -> str:
+    against = "" if comparison.baseline is None else f" less {_describe(comparison.baseline)}"
+    return f"{comparison.metric} of {_describe(comparison.suspect)}{against}"
 
 
 def _describe(selection: EvidenceSelection) -> str:

@@ -11,6 +11,7 @@ from compatcheck.core.facts import TRAITS
 from compatcheck.core.language import LANGUAGES
 from compatcheck.core.summary import value_text
 from compatcheck.core.units import format_bytes
+from compatcheck.lab.boundaries import count_coverage
 from compatcheck.matching.decision import size
 from compatcheck.matching.examples import example_scope
 from compatcheck.rules.expression import fact_names, write
@@ -27,6 +28,7 @@ from docs.generator.timelines import clause_text, list_ranges, write_releases
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from compatcheck.lab.boundaries import Coverage
     from compatcheck.rules.database import CompiledRule, RuleSet, Texts
     from compatcheck.rules.expression import Code
     from compatcheck.rules.rule import Rule
@@ -69,12 +71,12 @@ def make_rule_pages(rules: RuleSet) -> Iterator[Page]:
     """Make the page of each active rule, and their index."""
     files = {rule.id: rule for rule in load_rules(Path(CHECKOUT))}
     known = [_Known(rule, rules.texts(rule), files[rule.id]) for rule in list_rules(rules, (), inactive=False)]
-    yield make_page(INDEX, _list_rules(known))
+    yield make_page(INDEX, _list_rules(known, count_coverage(files.values(), rules, Path(CHECKOUT).parent)))
     for one in known:
         yield make_page(rule_path(one.rule.id), _write_rule(one, rules))
 
 
-def _list_rules(known: Sequence[_Known]) -> Iterator[str]:
+def _list_rules(known: Sequence[_Known], coverage: Coverage) -> Iterator[str]:
     yield "# Rules"
     packages: dict[str, list[_Known]] = {}
     for one in known:
@@ -83,6 +85,10 @@ def _list_rules(known: Sequence[_Known]) -> Iterator[str]:
         f"{len(known)} rules about {len(packages) - 1} packages and {STACK}. Each is one file of `rules/`, whose"
         " examples are its tests; the search above finds them by name, symptom, setting or release. `compatcheck rules"
         " list` prints them, `compatcheck explain RULE .` says whether one is true of a project, and why."
+    )
+    yield (
+        f"{coverage.regressions} are regressions of releases. {coverage.whole} of them were measured on both sides of each"
+        f" release at which they begin or end, {coverage.part} of some of these; {coverage.gpu} others show on a GPU alone."
     )
     for package, members in packages.items():
         yield f"## {package}"

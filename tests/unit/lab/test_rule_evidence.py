@@ -109,6 +109,13 @@ def test_bytes_outside_of_the_range_are_told_with_all_numbers() -> None:
     assert problems(comparison(baseline=None, facts={"model.parameters": 1100.0})) == []
 
 
+def test_a_rule_without_a_size_needs_only_that_more_is_held() -> None:
+    assert problems(comparison(), expected=None) == []
+    assert problems(comparison(), expected=None, high="1000") == []
+    (problem,) = problems(comparison(), expected=None, high="999")
+    assert problem.endswith("is 1,000 bytes; the rule says 999 (1 to 999)")
+
+
 @pytest.mark.parametrize(
     ("one", "changes", "message"),
     [
@@ -120,7 +127,7 @@ def test_bytes_outside_of_the_range_are_told_with_all_numbers() -> None:
         (comparison("good.json"), {}, "good.json was measured with deepspeed 0.16.8, which `affected` leaves out"),
         (comparison(), {"clauses": (Clause(packages={"deepspeed": "absent"}),)}, "leaves out"),
         (comparison(), {"clauses": (Clause(packages={"peft": ">=0.1"}),)}, "bad.json was measured without peft"),
-        (comparison(), {"expected": None}, "needs `impact.bytes`"),
+        (comparison("good.json", "good.json"), {"expected": None}, "is 0 bytes: nothing is lost"),
         (
             comparison(),
             {"expected": "training.param_dtype"},

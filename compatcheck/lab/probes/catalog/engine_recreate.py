@@ -31,7 +31,7 @@ BACKENDS = ("cpu",)
 ACCOUNTING = "allocator"
 DEFAULTS: Mapping[str, Any] = {"world_size": 1, "zero_stage": 2, "layers": 4, "hidden_size": 256, "keep_model": False}
 SIZES = ({"zero_stage": 2}, {"zero_stage": 1, "layers": 6, "hidden_size": 128})
-CHOICES: Mapping[str, tuple[Any, ...]] = {"zero_stage": (1, 2, 3)}
+CHOICES: Mapping[str, tuple[Any, ...]] = {"zero_stage": (0, 1, 2, 3)}
 VARIED: Mapping[str, tuple[Any, ...]] = {"world_size": (1, 2)}
 METRIC = "left_bytes"
 
