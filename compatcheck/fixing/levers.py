@@ -106,15 +106,7 @@ def find_levers(
     list_releases: Callable[[str], Sequence[str]] | None,
 ) -> Levers:
     """Find what could change."""
-    stated: dict[str, list[tuple[str, Package]]] = {}
-    for subject in subjects:
-        environment = subject.environment
-        if environment is None:
-            continue
-        known_names = rules.packages | Companions(environment, rules).names
-        for name, package in environment.packages.items():
-            if name in known_names and name not in environment.components:
-                stated.setdefault(name, []).append((subject.id, package))
+    stated = _known_packages(subjects, rules)
     blame = Blame(rules)
     concerned = frozenset().union(*map(blame.packages, failing))
     against, upwards = _advised_against(failing, rules), _mended_by_newer(failing, rules)
@@ -163,6 +155,20 @@ def find_levers(
     by_finding = {key: frozenset(found) for key, found in advised.items()}
     made = Changes(changes, lambda lever: _sorted(changes[lever]()))
     return Levers(made, packages, releases, by_finding, tuple(notes), blame)
+
+
+def _known_packages(subjects: Iterable[Subject], rules: RuleSet) -> dict[str, list[tuple[str, Package]]]:
+    """Return the packages that something is known of, each with the subjects that have it."""
+    found: dict[str, list[tuple[str, Package]]] = {}
+    for subject in subjects:
+        environment = subject.environment
+        if environment is None:
+            continue
+        names = rules.packages | Companions(environment, rules).names
+        for name, package in environment.packages.items():
+            if name in names and name not in environment.components:
+                found.setdefault(name, []).append((subject.id, package))
+    return found
 
 
 FIT = "fit"
@@ -245,7 +251,7 @@ def _final(known: Sequence[str]) -> tuple[str, ...]:
 
 
 _LONG_PAST = timedelta(days=730)
-"""Time before the release here from which on another one is no way back, unless a rule names it: it lacks more than the defect."""
+"""Time before the release here from which on no other is a way back, unless a rule names it: it lacks more than the defect."""
 
 
 def _without_long_past(
