@@ -521,7 +521,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
 
 
 def _tell_adapters(found: Findings, script: Script, *, has_adapters: bool) -> Iterator[Statement]:
-    """Say what becomes of adapters that are trained or loaded, or that there are none; and whether layers of a loop are kept whole."""
+    """Say what becomes of adapters, or that there are none; and whether layers of a loop are computed once."""
     merge = (_find_merge if has_adapters else _find_merge_of_loaded)(found, script)
     if has_adapters:
         yield Statement("run.inputs_require_gradients", "(inputs require gradients)", _gives_gradients(script))
