@@ -105,7 +105,8 @@ def _leave_templates(command: Command) -> Command:
         places = _TEMPLATE.findall(word.text) if word.text is not None and "{{" in word.text else []
         return word._replace(text=None, unresolved=tuple(places)) if places else word
 
-    return command._replace(words=tuple(map(leave, command.words)))
+    words = tuple(map(leave, command.words))
+    return command if words == command.words else command._replace(words=words)
 
 
 _TEMPLATE = lazy_compile(r"\{\{[^{}]*\}\}")
