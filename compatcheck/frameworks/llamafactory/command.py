@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from compatcheck.core.document import Statement
 from compatcheck.frameworks.hf_trainer.parser import read_launch, read_lone_rank, read_ranks
 from compatcheck.frameworks.launch import ranks
 from compatcheck.frameworks.launch.flags import parse_flags
@@ -19,6 +20,7 @@ _SCRIPT = re.compile(
     r"(^|/)(train_bash|train_exp_args)\.py$|(^|/)(llamafactory|llmtuner)/[\w/]+\.py$|^(llamafactory|llmtuner)(\.\w+)*$"
     r"|(^|/)LLaMA-Factory/src/train\.py$"
 )
+_LAUNCHED = "(by another launcher)"
 _MARKS = {"finetuning_type", "template", "prompt_template"}
 """Options that no script has which is only called as its own first ones were (``train_sft.py``) or has stages."""
 
@@ -40,4 +42,11 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
         launcher = read_ranks(launch, None if count is None else (ranks.GPUS, "CUDA_VISIBLE_DEVICES", count))
     else:
         launcher = read_lone_rank(launch)
-    return read_launch(launch, llamafactory, [launcher], translate=llamafactory.read_arguments)
+    first, *others = read_launch(launch, llamafactory, [launcher], translate=llamafactory.read_arguments)
+    if launch.kind != "tool":  # the variables are those of its own launcher (cli.py of 0.9.3, launcher.py of 0.9.4)
+        said = (
+            Statement(None, _LAUNCHED, value=True),
+            Statement("program.avoids_record_streams", _LAUNCHED, value=False),
+        )
+        first = first._replace(statements=(*first.statements, *said))
+    return first, *others

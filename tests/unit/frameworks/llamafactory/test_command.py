@@ -33,3 +33,16 @@ def test_options_and_words_lie_over_a_file() -> None:
 def test_a_script_of_ones_own_is_not_told_by_a_common_name(program, options, reader) -> None:
     (found, *_) = documents(f"torchrun --nproc_per_node 8 {program} --per_device_train_batch_size 4 {options}")
     assert found.reader == reader
+
+
+@pytest.mark.parametrize(
+    ("command", "own"),
+    [
+        ("llamafactory-cli train c.yaml", True),
+        ("accelerate launch -m llamafactory.launcher c.yaml", False),
+    ],
+)
+def test_variables_of_its_own_launcher_are_not_those_of_another(command: str, *, own: bool) -> None:
+    found = documents(command)[0]
+    assert any(one.key == "(by another launcher)" for one in found.statements) is not own
+    assert (facts(found).get("program.avoids_record_streams") is False) is not own
