@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from compatcheck.core.source import Skipped, Source
-    from compatcheck.frameworks.python_script.calls import Assignment
+    from compatcheck.frameworks.python_script.calls import Assignment, Scope
     from compatcheck.frameworks.python_script.objects import Objects
 
 _TRL = {
@@ -137,6 +137,8 @@ class Made:
         self.engines: list[Call] = []
         """Calls that start an engine of vLLM."""
         self.optimizers: list[Call] = []
+        self.optimized: list[tuple[ast.expr, Scope]] = []
+        """What those are made of, or the engine that makes one, each with where it stands."""
         self.fields: set[str] = set()
         """Fields of the model's configuration that are set after it was loaded."""
 
@@ -847,6 +849,8 @@ def _take_initialize(call: Call, found: Findings) -> None:
         return
     if found.deepspeed is not None and not {"optimizer", "model_parameters"} & call.keywords.keys():
         return  # a model that is only run forward
+    if "model_parameters" in call.written and "optimizer" not in call.keywords:
+        found.made.optimized.append((call.written["model_parameters"], call.scope))
     key = next((key for key in ("config", "config_params") if key in call.keywords), None)
     if key is None:
         config = _read_config_option(call, found)
@@ -906,6 +910,7 @@ def _take_optimizer(call: Call, found: Findings) -> None:
     """Take an optimizer that a loop makes itself."""
     if (found.objects.path(call.node.func) or "").startswith(("torch.optim", "bitsandbytes", "transformers")):
         found.made.optimizers.append(call)
+        found.made.optimized += [(one, call.scope) for one in call.node.args[:1]]
 
 
 def take_made(found: Findings) -> None:

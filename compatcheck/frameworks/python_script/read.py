@@ -25,7 +25,7 @@ from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
 from compatcheck.frameworks.hf_trainer.arguments import TRAINER_TABLE
 from compatcheck.frameworks.keys import SILENT
 from compatcheck.frameworks.python_script.adapters import MODEL_OPTIONS, find_own_adapter, names_none
-from compatcheck.frameworks.python_script.calls import KEPT, Call, Given, Script, parse_script, too_deep
+from compatcheck.frameworks.python_script.calls import KEPT, Call, Given, Scope, Script, parse_script, too_deep
 from compatcheck.frameworks.python_script.changes import (
     ADAPTERS,
     ASKED_BY_FORWARD,
@@ -536,12 +536,29 @@ def _tell_of_run(found: Findings, script: Script) -> Iterator[Statement]:
     again = builds_again(script.tree, _BUILDS_ENGINE) if "initialize" in script.names else None
     if again is not None:
         yield Statement("run.repeated_initialize", _BUILDS_ENGINE, value=again)
+    frozen = set(map(_takes_frozen, found.made.optimized))
+    if len(frozen) == 1 and None not in frozen:
+        found.lines[_OPTIMIZED] = found.made.optimized[0][0].lineno
+        yield Statement("program.optimizes_frozen", _OPTIMIZED, value=frozen.pop())
     own_adapter = find_own_adapter(script, found.objects)
     if own_adapter is not None:
         found.lines[own_adapter.name] = own_adapter.line
         yield Statement("run.adapters_through_model", own_adapter.name, value=True)
     elif found.trainers and not (found.unread or found.foreign or found.own_model) and names_none(script):
         yield Statement("run.adapters_through_model", _NO_OWN_ADAPTERS, value=False)
+
+
+_OPTIMIZED = "(parameters of the optimizer)"
+
+
+def _takes_frozen(given: tuple[ast.expr, Scope]) -> bool | None:
+    """Tell whether an optimizer is given all parameters of a model, frozen ones too; None where that is not plain."""
+    node, scope = given
+    if isinstance(node, ast.Name):
+        node = scope.find(node.id) or node
+    if "requires_grad" in ast.unparse(node):
+        return False
+    return True if isinstance(node, ast.Call) and dotted_name(node.func).endswith(".parameters") else None
 
 
 def _has_loop(script: Script) -> bool:

@@ -297,6 +297,26 @@ def test_a_loop_of_ones_own_trains_what_it_loads(tmp_path: Path, between: str, *
     assert "use_liger_kernel" not in documents[0].table  # of TrainingArguments, which the loop does not have
 
 
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        ("torch.optim.AdamW(model.parameters(), lr=1e-5)", True),
+        ("torch.optim.AdamW(filter(lambda p: p.requires_grad, model.parameters()))", False),
+        ("torch.optim.AdamW([p for p in model.parameters() if p.requires_grad])", False),
+        ("torch.optim.AdamW(groups)", None),
+        ("torch.optim.AdamW(model.parameters()) if one else torch.optim.AdamW(groups)", None),
+    ],
+)
+def test_whether_an_optimizer_is_made_of_frozen_parameters_too(tmp_path: Path, made: str, *, told: bool | None) -> None:
+    found = facts(read(tmp_path, f"import torch\n{ACCELERATED.format(between='')}optimizer = {made}\n"))
+    assert found.get("program.optimizes_frozen") is told
+
+
+def test_an_engine_is_given_what_its_optimizer_is_made_of(tmp_path: Path) -> None:
+    found = facts(read(tmp_path, LOOP.format(before="", behind="")))
+    assert found["program.optimizes_frozen"] is True
+
+
 def test_an_engine_that_is_destroyed_is_not_changed(tmp_path: Path) -> None:
     found = read(tmp_path, LOOP.format(before="", behind="") + "engine.destroy()\n")
     assert not any(document.gaps for document in found)
