@@ -204,7 +204,7 @@ def _moves(
         why = f"{'an older' if move.endswith('down') else 'a newer'} {move.partition(' ')[0]} release"
         if advice.upwards and move.endswith("down"):
             effect, why = OLDER_RELEASE, "an older release, where a rule knows a newer one"
-        elif move == PATCH and any(contains(bounds, release) == "yes" for bounds in advice.against):
+        elif any(contains(bounds, release) == "yes" for bounds in advice.against):
             effect, why = CHANGES_TRAINING, "a rule says that this release changes more than memory"
         elif move == PATCH:
             why = "a newer release of the same series"
@@ -232,14 +232,25 @@ def _why_left(package: Package, files: EditableFiles) -> str | None:
 
 
 def _advised_against(failing: Sequence[Finding], rules: RuleSet) -> dict[str, list[object]]:
-    """Collect the ranges that remedies of what fails move to and call unsafe."""
+    """Collect the ranges that remedies of what fails move to and call unsafe.
+
+    Where the one remedy for a default is to set it as it was, and that is unsafe, so is the release that had it so.
+    """
     found: dict[str, list[object]] = {}
     for finding in failing:
         rule = rules.find(finding.rule_id)
-        for remedy in () if rule is None else rules.texts(rule).remedies:
-            if remedy["verb"] in {"upgrade", "downgrade"} and remedy["safety"] != "safe":
+        if rule is None:
+            continue
+        texts = rules.texts(rule)
+        moves = [one for one in texts.remedies if one["verb"] in {"upgrade", "downgrade"}]
+        for remedy in moves:
+            if remedy["safety"] != "safe":
                 for name, specifier in remedy["target"].items():
                     found.setdefault(name, []).append(compile_specifier(str(specifier)))
+        settings = {one["safety"] for one in texts.remedies if one["verb"] == "set"}
+        if rule.kind == "default-change" and not moves and settings == {"unsafe"}:
+            for name in {name for packages, _ in texts.affected for name in packages}:
+                found.setdefault(name, []).append(compile_specifier(">=0"))
     return found
 
 

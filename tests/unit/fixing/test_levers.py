@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compatcheck.core.effects import OLDER_RELEASE, OTHER_RELEASE
+from compatcheck.core.effects import CHANGES_TRAINING, OLDER_RELEASE, OTHER_RELEASE
 from compatcheck.core.fix import VERSION
 from compatcheck.fixing.files import EditableFiles
 from compatcheck.fixing.levers import Levers, find_levers
@@ -72,6 +72,18 @@ def test_an_older_release_costs_more_where_a_rule_knows_a_newer_one() -> None:
     moves = find_levers((stated,), failing, criteria().rules, EditableFiles((stated,)), None).changes["trl"]
     assert {one.effect for one in moves if one.move.endswith("down")} == {OLDER_RELEASE}
     assert {one.effect for one in moves if one.move == "minor"} == {OTHER_RELEASE}
+
+
+def test_a_release_with_the_default_that_a_rule_calls_unsafe_changes_training_as_the_setting_does() -> None:
+    Path("requirements.txt").write_text("accelerate==1.6.0\n")
+    Path("facts.yaml").write_text(
+        "compatcheck: 1\nmodel: {from: llama-3-8b, load_dtype: bfloat16}\nhardware: {world_size: 8}\n"
+        "training: {framework: accelerate, sharding: fsdp, fsdp_version: 1, mixed_precision: bf16, peft: null}\n"
+    )
+    stated = read("requirements.txt", "facts.yaml")
+    failing = [one for one in findings(stated) if one.rule_id == "accelerate/fsdp-mixed-precision-upcasts-weights"]
+    moves = find_levers((stated,), failing, criteria().rules, EditableFiles((stated,)), None).changes["accelerate"]
+    assert {one.effect for one in moves} == {CHANGES_TRAINING}
 
 
 def test_what_no_index_has_is_left_alone() -> None:
