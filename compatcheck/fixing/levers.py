@@ -227,7 +227,7 @@ def _moves(
         why = f"{'an older' if move.endswith('down') else 'a newer'} {move.partition(' ')[0]} release"
         if advice.upwards and move.endswith("down"):
             effect, why = OLDER_RELEASE, "an older release, where a rule knows a newer one"
-        elif move == PATCH and any(contains(bounds, release) == "yes" for bounds in advice.against):
+        elif any(contains(bounds, release) == "yes" for bounds in advice.against):
             effect, why = CHANGES_TRAINING, "a rule says that this release changes more than memory"
         elif move == PATCH:
             why = "a newer release of the same series"

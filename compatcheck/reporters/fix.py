@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from compatcheck.core.columns import measure
-from compatcheck.core.effects import PATCH_RELEASE
+from compatcheck.core.effects import CHANGES_TRAINING, PATCH_RELEASE
 from compatcheck.core.errors import EXIT_UNREADABLE_INPUT
 from compatcheck.core.estimate import say_outcome
 from compatcheck.core.fix import NOT_NEEDED, REFUSED, RESOLVED, SETTING, VERSION, install_command
@@ -74,7 +74,8 @@ def plan_lines(report: Report, *, color: bool, width: int) -> Iterator[str]:
             continue
         yield from (writer.paint(line, "1") for line in fill(f"plan: {plan_title(report, plan)}", width))
         for change in plan.changes:
-            price = "" if change.kind == VERSION else f": {effect_text(change)}"
+            told = change.kind != VERSION or change.effect == CHANGES_TRAINING
+            price = f": {effect_text(change)}" if told else ""
             because = f": {change.why}" if change.follows else ""
             lines = fill(f"{change_text(change)}{price}{because}", width - 6)
             yield from (f"    {line}" if not index else f"      {line}" for index, line in enumerate(lines))
