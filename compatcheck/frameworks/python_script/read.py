@@ -53,7 +53,7 @@ from compatcheck.frameworks.python_script.meanings import (
     take_change,
     take_made,
 )
-from compatcheck.frameworks.python_script.nodes import PARSERS, defaults_of, dotted_name
+from compatcheck.frameworks.python_script.nodes import PARSERS, defaults_of, dotted_name, targets_of
 from compatcheck.frameworks.python_script.notebook import read_source
 from compatcheck.frameworks.python_script.objects import ADAPTER_CONFIGS, Kind, Objects, import_lines
 from compatcheck.frameworks.python_script.own_options import find_own_options
@@ -487,6 +487,8 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
     statements += _tell_of_run(found, script)
     has_adapters = any(stated.fact == "training.peft" for stated in statements)
     statements += _tell_adapters(found, script, there=has_adapters)
+    if not (is_trainer or found.foreign or found.lightning.made) and _trains_by_accelerate(found, script):
+        statements.append(Statement("training.framework", "Accelerator", "accelerate"))
     asked = script.names if is_trainer or from_command else found.asked | script.decided
     yield main._replace(
         reader=reader,
@@ -553,6 +555,26 @@ def _has_loop(script: Script) -> bool:
     """Tell whether a script computes gradients itself, or prepares its model for that: ``accelerator.backward(loss)``."""
     ends = (".backward", "accelerator.prepare")
     return any(isinstance(node, ast.Call) and dotted_name(node.func).endswith(ends) for node in script.nodes)
+
+
+def _trains_by_accelerate(found: Findings, script: Script) -> bool:
+    """Tell whether a loop of the script's own prepares its model with an Accelerator and has that compute gradients.
+
+    Not where it makes a plugin of FSDP, whose defaults are not those of accelerate's launcher, which stand in its record.
+    """
+    if "FullyShardedDataParallelPlugin" in script.names:
+        return False
+    made = _holders_of(script, "Accelerator")
+    called = {dotted_name(node.func) for node in script.nodes if isinstance(node, ast.Call)}
+    return "Accelerator" in found.accelerate and any({f"{one}.prepare", f"{one}.backward"} <= called for one in made)
+
+
+def _holders_of(script: Script, made: str) -> Iterator[str]:
+    """Yield the names that hold what a call of a class makes."""
+    for node, _, _ in script.visited:
+        targets, value = targets_of(node)
+        if isinstance(value, ast.Call) and dotted_name(value.func).rpartition(".")[2] == made:
+            yield from map(dotted_name, targets)
 
 
 _GIVES_GRADIENTS = {"enable_input_require_grads", "make_inputs_require_grad", "make_inputs_require_grads"}
