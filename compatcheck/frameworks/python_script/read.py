@@ -24,6 +24,7 @@ from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
 from compatcheck.frameworks.hf_trainer.arguments import TRAINER_TABLE
 from compatcheck.frameworks.keys import SILENT
+from compatcheck.frameworks.launch.values import Argument
 from compatcheck.frameworks.python_script.adapters import MODEL_OPTIONS, find_own_adapter, names_none
 from compatcheck.frameworks.python_script.calls import KEPT, Call, Given, Script, parse_script, too_deep
 from compatcheck.frameworks.python_script.changes import (
@@ -66,6 +67,7 @@ from compatcheck.frameworks.python_script.parsed_classes import (
 from compatcheck.frameworks.python_script.repeated import builds_again, keeps_model
 from compatcheck.frameworks.translation import translate
 from compatcheck.frameworks.trl import configuration as trl
+from compatcheck.frameworks.vllm import command as vllm
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
@@ -119,14 +121,14 @@ _MAKES_TRAINER = re.compile(
 
 
 _SPEAKS = re.compile(
-    rb"(?i)(?<!pre)(?<!pre[-_])train(?:er|ing|\w*\()|tun(?:e|ing)|Accelerator|\.backward\(|deepspeed\.init|fsdp"
+    rb"(?i)(?<!pre)(?<!pre[-_])train(?:er|ing|\w*\()|tun(?:e|ing)|Accelerator|\.backward\(|deepspeed\.init|fsdp|\bLLM\("
 )
-"""What stands somewhere in every script that trains: one that only loads a model converts or asks it, and data has parts that are
-called `train`, too."""
+"""What stands somewhere in every script that trains, or starts vLLM's engine: one that only loads a model converts or asks it,
+and data has parts that are called `train`, too."""
 
 
 def may_train(path: str, files: Files = LOCAL) -> bool:
-    """Tell whether a script of Python speaks of training at all.
+    """Tell whether a script of Python speaks of training at all, or of an engine.
 
     Raises:
         InputError: it cannot be read.
@@ -288,9 +290,11 @@ def _read(
                 break
     known = launched and (found.foreign or _find_parsed_elsewhere(script, path, files) is not None)
     if found.is_empty and not known:
+        if found.made.engines:
+            return (_serve(found),)
         if named:
             msg = "starts no training this release can see"
-            hint = "it looks for a Trainer, its arguments, FSDP, DeepSpeed and accelerate"
+            hint = "it looks for a Trainer, its arguments, FSDP, DeepSpeed, accelerate and vLLM's LLM"
             raise InputError(msg, source=Source(path), hint=hint)
         return ()
     documents = tuple(_documents(found, script, launched=launched))
@@ -298,6 +302,23 @@ def _read(
         return documents  # nobody knows what the command says
     own = _own_defaults(script, objects, path, files)
     return (*documents, *(map(_without_lengths, own) if found.foreign and not found.trainers else own))
+
+
+def _serve(found: Findings) -> Document:
+    """Read a script that trains nothing and starts vLLM's engine: ``LLM(model=…)`` takes the keys of its server."""
+    call, *others = found.made.engines
+    given = {**dict(zip(("model",), call.positional, strict=False)), **call.keywords}
+    options = {
+        key: Argument(one.value, one.line, one.why)
+        for key, one in given.items()
+        if one.why is not None or one.value is not None
+    }
+    source = found.source._replace(line=call.line)
+    open_ones = ((call.is_open, "gives LLM arguments that are no literals (`**`)"), (others, "starts further engines"))
+    gaps = tuple(Gap(source, why) for is_open, why in open_ones if is_open)
+    if call.condition is not None:
+        gaps += (Gap(source, f"starts the engine only if {call.condition}"),)
+    return vllm.read_call(found.source, options, gaps)
 
 
 def _find(path: str, script: Script, objects: Objects, *, launched: bool) -> Findings:
