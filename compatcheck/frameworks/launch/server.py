@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from compatcheck.core.command import Word
-    from compatcheck.core.document import Document
+    from compatcheck.core.document import Document, Gap
+    from compatcheck.core.source import Source
     from compatcheck.frameworks.conversions import Convert
     from compatcheck.frameworks.keys import KeyTable, Names
     from compatcheck.frameworks.launch.program import Launch
+    from compatcheck.frameworks.launch.values import Argument
 
 _REFERENCES = {"model": "model", "model_path": "model", "config": "config"}
 _UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -113,5 +115,19 @@ class Server(NamedTuple):
         key = "(program)"
         known = (Statement("rollout.engine", key, self.reader), Statement("program.serves", key, True))
         further = FurtherContent(known, references, unknown=flags.unknown)
-        meanings = OptionMeanings(self.reader, self.table, self.names.__contains__, _REFERENCES)
-        return (make_command_document(meanings, launch.command.source, flags.options, further),)
+        return (make_command_document(self._meanings, launch.command.source, flags.options, further),)
+
+    def read_call(self, source: Source, options: Mapping[str, Argument], gaps: tuple[Gap, ...]) -> Document:
+        """Translate a call that starts the engine in a process of a script's own, which takes the same keys."""
+        key = "(program)"
+        stated = (("rollout.engine", key, self.reader), ("program.serves", key, True), (None, IN_PROCESS, True))
+        further = FurtherContent(tuple(Statement(*one) for one in stated), gaps=gaps)
+        return make_command_document(self._meanings, source, options, further)._replace(is_command=False)
+
+    @property
+    def _meanings(self) -> OptionMeanings:
+        return OptionMeanings(self.reader, self.table, self.names.__contains__, _REFERENCES)
+
+
+IN_PROCESS = "(in a process of a script's own)"
+"""Key under which a document says that no server is started, whose defaults differ."""

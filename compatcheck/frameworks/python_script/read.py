@@ -24,6 +24,7 @@ from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
 from compatcheck.frameworks.hf_trainer.arguments import TRAINER_TABLE
 from compatcheck.frameworks.keys import SILENT
+from compatcheck.frameworks.launch.values import Argument
 from compatcheck.frameworks.python_script.adapters import MODEL_OPTIONS, find_own_adapter, names_none
 from compatcheck.frameworks.python_script.calls import KEPT, Call, Given, Scope, Script, parse_script, too_deep
 from compatcheck.frameworks.python_script.changes import (
@@ -54,7 +55,7 @@ from compatcheck.frameworks.python_script.meanings import (
     take_change,
     take_made,
 )
-from compatcheck.frameworks.python_script.nodes import PARSERS, defaults_of, dotted_name, parses
+from compatcheck.frameworks.python_script.nodes import PARSERS, defaults_of, dotted_name, parses, targets_of
 from compatcheck.frameworks.python_script.notebook import read_source
 from compatcheck.frameworks.python_script.objects import ADAPTER_CONFIGS, Kind, Objects, import_lines
 from compatcheck.frameworks.python_script.own_options import find_own_options
@@ -67,6 +68,7 @@ from compatcheck.frameworks.python_script.parsed_classes import (
 from compatcheck.frameworks.python_script.repeated import builds_again, keeps_model
 from compatcheck.frameworks.translation import translate
 from compatcheck.frameworks.trl import configuration as trl
+from compatcheck.frameworks.vllm import command as vllm
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping
@@ -120,14 +122,14 @@ _MAKES_TRAINER = re.compile(
 
 
 _SPEAKS = re.compile(
-    rb"(?i)(?<!pre)(?<!pre[-_])train(?:er|ing|\w*\()|tun(?:e|ing)|Accelerator|\.backward\(|deepspeed\.init|fsdp"
+    rb"(?i)(?<!pre)(?<!pre[-_])train(?:er|ing|\w*\()|tun(?:e|ing)|Accelerator|\.backward\(|deepspeed\.init|fsdp|\bLLM\("
 )
-"""What stands somewhere in every script that trains: one that only loads a model converts or asks it, and data has parts that are
-called `train`, too."""
+"""What stands somewhere in every script that trains, or starts vLLM's engine: one that only loads a model converts or asks it,
+and data has parts that are called `train`, too."""
 
 
 def may_train(path: str, files: Files = LOCAL) -> bool:
-    """Tell whether a script of Python speaks of training at all.
+    """Tell whether a script of Python speaks of training at all, or of an engine.
 
     Raises:
         InputError: it cannot be read.
@@ -289,9 +291,11 @@ def _read(
                 break
     known = launched and (found.foreign or _find_parsed_elsewhere(script, path, files) is not None)
     if found.is_empty and not known:
+        if found.made.engines:
+            return (_serve(found),)
         if named:
             msg = "starts no training this release can see"
-            hint = "it looks for a Trainer, its arguments, FSDP, DeepSpeed and accelerate"
+            hint = "it looks for a Trainer, its arguments, FSDP, DeepSpeed, accelerate and vLLM's LLM"
             raise InputError(msg, source=Source(path), hint=hint)
         return ()
     documents = tuple(_documents(found, script, launched=launched))
@@ -299,6 +303,23 @@ def _read(
         return documents  # nobody knows what the command says
     own = _own_defaults(script, objects, path, files)
     return (*documents, *(map(_without_lengths, own) if found.foreign and not found.trainers else own))
+
+
+def _serve(found: Findings) -> Document:
+    """Read a script that trains nothing and starts vLLM's engine: ``LLM(model=…)`` takes the keys of its server."""
+    call, *others = found.made.engines
+    given = {**dict(zip(("model",), call.positional, strict=False)), **call.keywords}
+    options = {
+        key: Argument(one.value, one.line, one.why)
+        for key, one in given.items()
+        if one.why is not None or one.value is not None
+    }
+    source = found.source._replace(line=call.line)
+    open_ones = ((call.is_open, "gives LLM arguments that are no literals (`**`)"), (others, "starts further engines"))
+    gaps = tuple(Gap(source, why) for is_open, why in open_ones if is_open)
+    if call.condition is not None:
+        gaps += (Gap(source, f"starts the engine only if {call.condition}"),)
+    return vllm.read_call(found.source, options, gaps)
 
 
 def _find(path: str, script: Script, objects: Objects, *, launched: bool) -> Findings:
@@ -488,6 +509,8 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
     statements += (*_tell_of_run(found, script), *_tell_order(found, script))
     has_adapters = any(stated.fact == "training.peft" for stated in statements)
     statements += _tell_adapters(found, script, has_adapters=has_adapters)
+    if not (is_trainer or found.foreign or found.lightning.made) and _trains_by_accelerate(found, script):
+        statements.append(Statement("training.framework", "Accelerator", "accelerate"))
     asked = script.names if is_trainer or from_command else found.asked | script.decided
     yield main._replace(
         reader=reader,
@@ -580,6 +603,26 @@ def _has_loop(script: Script) -> bool:
     """Tell whether a script computes gradients itself, or prepares its model for that: ``accelerator.backward(loss)``."""
     ends = (".backward", "accelerator.prepare")
     return any(isinstance(node, ast.Call) and dotted_name(node.func).endswith(ends) for node in script.nodes)
+
+
+def _trains_by_accelerate(found: Findings, script: Script) -> bool:
+    """Tell whether a loop of the script's own prepares its model with an Accelerator and has that compute gradients.
+
+    Not where it makes a plugin of FSDP, whose defaults are not those of accelerate's launcher, which stand in its record.
+    """
+    if "FullyShardedDataParallelPlugin" in script.names:
+        return False
+    made = _holders_of(script, "Accelerator")
+    called = {dotted_name(node.func) for node in script.nodes if isinstance(node, ast.Call)}
+    return "Accelerator" in found.accelerate and any({f"{one}.prepare", f"{one}.backward"} <= called for one in made)
+
+
+def _holders_of(script: Script, made: str) -> Iterator[str]:
+    """Yield the names that hold what a call of a class makes."""
+    for node, _, _ in script.visited:
+        targets, value = targets_of(node)
+        if isinstance(value, ast.Call) and dotted_name(value.func).rpartition(".")[2] == made:
+            yield from map(dotted_name, targets)
 
 
 _GIVES_GRADIENTS = {"enable_input_require_grads", "make_inputs_require_grad", "make_inputs_require_grads"}
