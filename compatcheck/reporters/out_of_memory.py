@@ -152,7 +152,12 @@ def _between(change: ReleaseChange) -> str:
     return f"{said} between {change.package} {change.before} and {change.after}, both named here"
 
 
-_OUTCOME = {"fits": ", then fits", "marginal": ", then may not fit", "does_not_fit": ", not enough alone", "unknown": ""}
+_OUTCOME = {
+    "fits": ", then fits",
+    "marginal": ", then may not fit",
+    "does_not_fit": ", not enough alone",
+    "unknown": "",
+}
 
 
 def _reading(reading: MessageReading, report: OutOfMemoryReport, *, main: bool) -> Iterator[str]:
