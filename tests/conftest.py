@@ -20,7 +20,12 @@ CORPUS = frozenset(
         *("cases/test_one_verdict", "cases/test_plan_cases", "cases/test_known_good", "cases/test_measured_peaks"),
         *("cases/test_review_cases", "cases/test_verdict_cases", "cases/test_unread_scripts"),
         *("cli/test_action", "cli/test_bare", "cli/test_bulk_command", "cli/test_readme"),
-        *("probes/test_simulated_cuda", "rules/test_experiments", "rules/test_program_matrix"),
+        *(
+            "probes/test_simulated_cuda",
+            "rules/test_experiments",
+            "rules/test_program_matrix",
+            "rules/test_remedies_of_examples",
+        ),
         *("unit/frameworks/test_toggles", "unit/frameworks/test_embedded", "unit/resolution/test_hidden_statements"),
         *("unit/collectors/image/test_hostile", "unit/collectors/locks/test_lock_mutations"),
         *("unit/reporters/test_agreement", "unit/reporters/test_difference_formats", "unit/shell/test_grammar"),

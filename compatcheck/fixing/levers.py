@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from compatcheck.core.environment import Package
     from compatcheck.core.report import Finding
-    from compatcheck.core.versions import Bounds
     from compatcheck.fixing.files import EditableFiles
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
@@ -110,7 +109,6 @@ def find_levers(
     blame = Blame(rules)
     concerned = frozenset().union(*map(blame.packages, failing))
     against, upwards = _advised_against(failing, rules), _mended_by_newer(failing, rules)
-    backwards = _advised_backwards(failing, rules)
     changes: dict[str, Callable[[], Iterable[Change]]] = {}
     packages, releases, notes = {}, {}, []
     for name, found in stated.items():
@@ -124,8 +122,7 @@ def find_levers(
         if not alike or why_not:
             continue
         listed = list_releases(name) if name in concerned and list_releases is not None else ()
-        known = _final(with_same_build(name, package.version, (*rules.releases(name), *listed), rules))
-        known = _without_long_past(known, _release_here(package, known), rules.dates(name), backwards.get(name, ()))
+        known = _list_ways(package, (*rules.releases(name), *listed), failing, rules)
         packages[name] = package
         if known:
             releases[name], ids = known, frozenset(subject for subject, _ in found)
@@ -251,31 +248,28 @@ def _final(known: Sequence[str]) -> tuple[str, ...]:
 
 
 _LONG_PAST = timedelta(days=730)
-"""Time before the release here from which on no other is a way back, unless a rule names it: it lacks more than the defect."""
+"""Time before the release here from which on another is no way back unless a rule names it: it lacks more than the defect."""
 
 
-def _without_long_past(
-    known: Sequence[str], current: str | None, dates: Mapping[str, str], named: Sequence[Bounds]
+def _list_ways(
+    package: Package, releases: Sequence[str], failing: Iterable[Finding], rules: RuleSet
 ) -> tuple[str, ...]:
-    """Leave out what was made long before the release here and no rule advises to go back to."""
-    here = dates.get(current.partition("+")[0]) if current is not None else None
+    """Return the final releases of the build here, without what is long past, but for what remedies of what fails go back to."""
+    known = _final(with_same_build(package.name, package.version, releases, rules))
+    dates = rules.dates(package.name)
+    here = dates.get((_release_here(package, known) or "").partition("+")[0])
     if here is None:
-        return tuple(known)
+        return known
     least = str(date.fromisoformat(here) - _LONG_PAST)
+    named = [
+        compile_specifier(str(remedy["target"][package.name]))
+        for rule in filter(None, (rules.find(finding.rule_id) for finding in failing))
+        for remedy in rules.texts(rule).remedies
+        if remedy["verb"] == "downgrade" and package.name in remedy["target"]
+    ]
     return tuple(
         one for one in known if dates.get(one, here) >= least or any(contains(bounds, one) == "yes" for bounds in named)
     )
-
-
-def _advised_backwards(failing: Sequence[Finding], rules: RuleSet) -> dict[str, list[Bounds]]:
-    """Collect the ranges that remedies of what fails go back to."""
-    found: dict[str, list[Bounds]] = {}
-    for finding in failing:
-        rule = rules.find(finding.rule_id)
-        for remedy in () if rule is None else rules.texts(rule).remedies:
-            for name, specifier in remedy["target"].items() if remedy["verb"] == "downgrade" else ():
-                found.setdefault(name, []).append(compile_specifier(str(specifier)))
-    return found
 
 
 def _why_left(package: Package, files: EditableFiles) -> str | None:

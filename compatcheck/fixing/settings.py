@@ -164,14 +164,24 @@ def find_place(subject: Subject, role: str, change: Change, rules: RuleSet, file
         With the edits of its files, read again and found to state it; with the keys alone where a hand has to make them; as
         it is where options of ours or code of the user's own state it; None where nothing of the run does.
     """
-    documents = subject.documents
+    documents, facts = subject.documents, subject.roles[role]
     declared = any(
         _is_declared(fact) and not any(_propose_option(fact, value, files))
         for name, value in change.facts
-        for fact in [subject.roles[role].get(name)]
+        for fact in [facts.get(name)]
     )
-    if declared or not documents or any(name.startswith(DESCRIBED) for name, _ in change.facts):
+    if declared or not documents:
         return change
+    described = [facts[name] for name, _ in change.facts if name.startswith(DESCRIBED) and name in facts]
+    if described:  # nodes that a key of the run asks for are asked for there
+        asked = any(fact.origin in _STATED for fact in described)
+        placed = _find_in_files(subject, role, change, rules, files) if asked else None
+        return placed if placed is not None and placed.edits else change
+    return _find_in_files(subject, role, change, rules, files)
+
+
+def _find_in_files(subject: Subject, role: str, change: Change, rules: RuleSet, files: EditableFiles) -> Change | None:
+    documents = subject.documents
     edits: list[TextEdit] = []
     written: list[tuple[str, str]] = []
     proved = True
@@ -275,8 +285,12 @@ def _propose_option(fact: Fact | None, value: Value, files: EditableFiles) -> It
 
 
 def _has_other_key(documents: Iterable[Document], name: str, value: Value, role: str) -> bool:
-    """Tell whether a program has a key for a fact, in a release that is not the one here: code cannot state it either."""
-    return any(True for document in documents for _ in find_keys(document.table, name, value, role))
+    """Tell whether a program has a key for a fact, in a release that is not the one here: code cannot state it either.
+
+    A facts file has a key for every fact; ``model: NAME`` has no room for one of the model's.
+    """
+    programs = (document for document in documents if document.reader != "native")
+    return any(True for document in programs for _ in find_keys(document.table, name, value, role))
 
 
 def _is_declared(fact: Fact | None) -> bool:

@@ -349,10 +349,14 @@ def _build_all(
 
 
 def costs_nothing(finding: Finding) -> bool:
-    """Tell whether memory is all that a finding could cost, and it comes to none of it: that is no finding."""
+    """Tell whether memory is all that a finding could cost, and it comes to none of it: that is no finding.
+
+    That a run does not fit is one though its peak is below what there is: another of its phases is above.
+    """
     impact = finding.impact
     return (
         impact is not None
+        and not finding.is_about_fit
         and impact.effect == "memory"
         and impact.expected_bytes == 0
         and not (impact.low_bytes or impact.high_bytes)

@@ -418,3 +418,37 @@ def test_a_setting_is_placed_where_code_decides_behind_the_command() -> None:
         )
         for text in texts
     ), texts
+
+
+def test_a_section_that_an_option_names_takes_a_file_and_no_keys() -> None:
+    """``--deepspeed zero3`` is a file of ms-swift's own."""
+    Path("requirements.txt").write_text("ms-swift==3.8.0\ntransformers==4.55.0\ndeepspeed==0.16.4\ntorch==2.8.0\n")
+    Path("run.sh").write_text(
+        "NPROC_PER_NODE=8 swift sft --model Qwen/Qwen2.5-7B-Instruct --train_type full --dataset x "
+        "--torch_dtype bfloat16 --per_device_train_batch_size 1 --max_length 2048 --deepspeed zero3\n"
+    )
+    said = " ".join(run("check", ".", "--no-policy").out.split())
+    assert "set deepspeed to a file with zero_optimization.stage3_max_reuse_distance: 0" in said
+
+
+def test_nodes_that_a_key_asks_for_are_asked_for_there() -> None:
+    Path("requirements.txt").write_text("torch==2.6.0\ntransformers==4.51.3\nverl==0.4.1\nvllm==0.8.5\n")
+    Path("run.sh").write_text(
+        "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_batch_size=256 "
+        "data.max_prompt_length=1024 data.max_response_length=4096 "
+        "actor_rollout_ref.model.path=Qwen/Qwen2.5-72B-Instruct actor_rollout_ref.actor.ppo_mini_batch_size=64 "
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1 actor_rollout_ref.rollout.name=vllm "
+        "actor_rollout_ref.rollout.tensor_model_parallel_size=8 actor_rollout_ref.rollout.n=8 "
+        "trainer.n_gpus_per_node=8 trainer.nnodes=1\n"
+    )
+    said = run("estimate", ".", "--gpu", "h100-80gb", "--suggest", "--no-policy").out
+    assert "run.sh:1: trainer.nnodes=4" in said
+    assert "--set hardware.nodes" not in said
+
+
+def test_a_facts_file_that_names_its_model_alone_is_advised_about_the_model() -> None:
+    Path("facts.yaml").write_text(
+        'compatcheck: 1\npackages: {transformers: "4.57.6", torch: "2.8.0"}\nmodel: falcon-7b\n'
+        "training: {micro_batch_size: 1, sequence_length: 2048, gradient_checkpointing: false, compute_dtype: bfloat16}\n"
+    )
+    assert "set model.attn_implementation to flash_attention_2" in run("check", "facts.yaml", "--no-policy").out
