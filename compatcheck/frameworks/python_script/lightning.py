@@ -27,6 +27,7 @@ _STRATEGIES = {
     "ModelParallelStrategy": "model_parallel",
 }  # fmt: skip
 """Classes of strategies and the names that stand for their defaults."""
+_OF_DDP = {"gradient_as_bucket_view": "training.gradient_as_bucket_view"}
 _OF_FSDP = {
     "sharding_strategy": "training.fsdp_sharding_strategy",
     "cpu_offload": "training.fsdp_offload_params",
@@ -162,7 +163,7 @@ class Lightning:
             return [], {}
         (one,) = made
         given["strategy"] = Given(_STRATEGIES[one.name], one.line)
-        table = {"FSDPStrategy": _OF_FSDP, "DeepSpeedStrategy": _OF_DEEPSPEED}.get(one.name, {})
+        table = {"DDPStrategy": _OF_DDP, "FSDPStrategy": _OF_FSDP, "DeepSpeedStrategy": _OF_DEEPSPEED}.get(one.name, {})
         statements = []
         for key, fact in table.items():
             argument = one.keywords.get(key)

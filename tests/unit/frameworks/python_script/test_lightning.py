@@ -84,12 +84,16 @@ def test_a_precision_that_is_not_told_is_open(tmp_path: Path, given: str) -> Non
             {"training.fsdp_sharding_strategy": "shard_grad_op"},
         ),
         ("strategy=DeepSpeedStrategy(stage=1)", {"training.sharding": "zero", "training.zero_stage": 1}),
+        (
+            "strategy=DDPStrategy(gradient_as_bucket_view=True)",
+            {"training.sharding": "ddp", "training.gradient_as_bucket_view": True},
+        ),
         ("devices=[0, 1], num_nodes=2", {"hardware.gpus_per_node": 2, "hardware.nodes": 2}),
         ("devices='0,1,2'", {"hardware.gpus_per_node": 3}),
     ],
 )
 def test_strategies_and_devices(tmp_path: Path, given: str, stated: dict[str, object]) -> None:
-    imports = "from lightning.fabric.strategies import DeepSpeedStrategy, FSDPStrategy\n"
+    imports = "from lightning.fabric.strategies import DDPStrategy, DeepSpeedStrategy, FSDPStrategy\n"
     found = facts(read_one(tmp_path, imports + MADE.format(given)))
     assert {fact: found.get(fact) for fact in stated} == stated
 
