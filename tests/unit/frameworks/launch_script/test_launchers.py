@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compatcheck.frameworks.launch_script.launchers import remove_launchers
-from tests.unit.frameworks.launch_script.written_commands import command, documents, ranks
+from tests.unit.frameworks.launch_script.written_commands import command, documents, ranks, resolved
 
 GPUS, NODES, WORLD = "hardware.gpus_per_node", "hardware.nodes", "hardware.world_size"
 
@@ -231,3 +231,25 @@ def test_the_one_device_that_a_script_may_see_is_its_only_rank(text: str, visibl
     launch = remove_launchers(command(text, CUDA_VISIBLE_DEVICES=visible))
     assert launch is not None
     assert {one.fact: one.value for document in launch.documents for one in document.statements} == known
+
+
+_SFT = "-m trl.scripts.sft --model_name_or_path m --dataset_name d --output_dir o"
+
+
+@pytest.mark.parametrize("file", ["$CFG", "'{{ cfg }}'"])
+def test_all_that_a_file_of_accelerate_may_say_is_open_where_nobody_knows_which_it_is(file: str) -> None:
+    found = documents(f"accelerate launch --config_file {file} {_SFT}")
+    opened = frozenset().union(*(gap.facts or () for document in found for gap in document.gaps))
+    assert {"training.gradient_accumulation_steps", "training.compile", "training.fsdp_version"} <= opened
+
+
+def test_ranks_that_nobody_knows_may_be_one() -> None:
+    run = "openrlhf.cli.train_sft --pretrain m --zero_stage 3"
+    assert "hardware.single_rank" not in resolved(f"torchrun --nproc_per_node $N -m {run}")
+    assert resolved(f"torchrun --nproc_per_node 8 -m {run}")["hardware.single_rank"] is False
+
+
+@pytest.mark.parametrize("value", ['"$LENGTH"', "'{{ length }}'"])
+def test_a_word_that_a_template_fills_in_is_not_known(value: str) -> None:
+    found = resolved(f"torchrun --nproc_per_node 8 -m trl.scripts.sft --model_name_or_path m --loss_type {value}")
+    assert "training.loss_type" not in found

@@ -561,6 +561,14 @@ def test_an_adapter_may_be_decomposed(tmp_path: Path) -> None:
     assert ("training.peft", "lora") not in stated
 
 
+def test_an_adapter_that_may_be_decomposed_is_of_an_open_kind(tmp_path: Path) -> None:
+    text = "from peft import LoraConfig\nfrom trl import SFTConfig, SFTTrainer\nc = LoraConfig(r=16, use_dora=ask())\n"
+    documents = read(tmp_path, text + 'SFTTrainer(model="m", args=SFTConfig(output_dir="o"), peft_config=c)\n')
+    known = resolve("s", rules=open_rules(()), documents=documents).roles["train"]
+    assert "training.peft" not in known
+    assert known["training.lora_rank"].value == 16
+
+
 def test_attentions_asked_for_at_loading(tmp_path: Path) -> None:
     script = """\
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
