@@ -84,6 +84,18 @@ def test_ranks_that_nothing_shards_are_replicas(
     assert value(subject, "training.sharding") == expected
 
 
+def test_a_loop_of_ones_own_under_an_old_accelerate_has_the_first_fsdp(rules: RuleSet, project: Path) -> None:
+    loop = (
+        "from accelerate import Accelerator\nfrom transformers import AutoModelForCausalLM\naccelerator = Accelerator()\n"
+        "model = AutoModelForCausalLM.from_pretrained('m')\nmodel, data = accelerator.prepare(model, data)\n"
+        "for batch in data:\n    accelerator.backward(model(**batch).loss)\n"
+    )
+    write(project, train__sh="accelerate launch --config_file f.yaml a.py\n", requirements__txt="accelerate==0.34.2\n")
+    write(project, f__yaml="distributed_type: FSDP\nnum_processes: 8\nfsdp_config:\n  fsdp_version: 1\n", a__py=loop)
+    (subject,) = read(rules, "train.sh", "requirements.txt").subjects
+    assert (value(subject, "training.framework"), value(subject, "training.fsdp_version")) == (None, 1)
+
+
 LLAMAFACTORY = "model_name_or_path: m\nstage: sft\nfinetuning_type: full\ntemplate: qwen\noutput_dir: o\nbf16: true\n"
 
 

@@ -59,6 +59,13 @@ def test_what_fsdp_makes_units_of(tmp_path: Path, key: str, value: object, fact:
     assert (set(stated) if isinstance(stated, (tuple, set, frozenset)) else stated) == found
 
 
+@pytest.mark.parametrize("key", ["backend", "fp8_backend"])
+def test_the_library_of_fp8_is_read(tmp_path: Path, key: str) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(f"distributed_type: FSDP\nmixed_precision: fp8\nfp8_config:\n  {key}: TE\nfsdp_config: {{}}\n")
+    assert facts(read_file(accelerate, str(file)).documents[0])["training.fp8_backend"] == "te"
+
+
 def test_fsdp_2_with_ulysses_ranks() -> None:
     document, found = read("fsdp2.yaml")
     assert found["training.fsdp_version"] == 2
