@@ -245,7 +245,9 @@ def test_plain_data_parallelism_is_spread_as_its_program_takes_it(files: dict[st
     options = (".", "--gpu", "8xH100-80GB", "--no-policy")
     report = json.loads(run("estimate", *options, "--suggest", "--format", "json").out)["subjects"][0]
     assert report["estimate"]["verdict"] == "does_not_fit"
-    spread = [one for one in report["suggestions"] if any("DDP →" in change["words"] for change in one["changes"])]
+    spread = [
+        one for one in report["suggestions"] if any("DDP →" in (change["words"] or "") for change in one["changes"])
+    ]
     assert "fits" in {one["verdict"] for one in spread}
     (plan,) = json.loads(run("fix", *options, "--offline", "--apply", "--unsafe", "--format", "json").out)["plans"]
     assert any(written in Path(name).read_text() for name in files)
