@@ -11,14 +11,13 @@ import types
 from typing import Any
 
 
-
 def prepare(device: str = "cpu") -> Any:
     """Import DeepSpeed with nothing compiled behind the back, and join the process group.
 
-    DeepSpeed's CPU communication compiles ``deepspeed_shm_comm`` (Intel's until 0.14.0) when the group is made, and waits for ever on the lock of a
-    build that was killed; ordinary gloo is what is wanted. ``sys.modules`` is used because the attribute of the package is
-    another object. What the imports left is put where the collector does not look: a third of a million objects, walked
-    several times a phase, take longer than all the rest of a probe.
+    DeepSpeed's CPU communication compiles ``deepspeed_shm_comm`` (Intel's until 0.14.0) when the group is made, and waits for
+    ever on the lock of a build that was killed; ordinary gloo is what is wanted. ``sys.modules`` is used because the attribute
+    of the package is another object. What the imports left is put where the collector does not look: a third of a million
+    objects, walked several times a phase, take longer than all the rest of a probe.
 
     Args:
         device: ``cpu`` or ``cuda``.
