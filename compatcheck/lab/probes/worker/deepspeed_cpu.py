@@ -31,6 +31,9 @@ def prepare(device: str = "cpu") -> Any:
     for module, build in (("torch", "build_shm_op"), ("ccl", "build_ccl_op")):
         if (communication := sys.modules.get(f"deepspeed.comm.{module}")) is not None:
             setattr(communication, build, lambda: None)
+    engine: Any = sys.modules.get("deepspeed.runtime.engine")
+    if device == "cpu" and engine is not None:
+        engine.split_half_float_double_sparse = _split_as(engine.split_half_float_double_sparse)
     if "RANK" not in os.environ:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -40,6 +43,19 @@ def prepare(device: str = "cpu") -> Any:
     gc.collect()
     gc.freeze()
     return deepspeed
+
+
+def _split_as(split: Any) -> Any:
+    """Return what sorts gradients by type as an engine does; before 0.14 it refuses a CPU's, whose names it has wrong."""
+
+    def sort(tensors: Any) -> Any:
+        try:
+            return split(tensors)
+        except AssertionError:
+            names = dict.fromkeys(one.type() for one in tensors)
+            return [(name, [one for one in tensors if one.type() == name]) for name in names]
+
+    return sort
 
 
 def _stand_in(device: str) -> None:
