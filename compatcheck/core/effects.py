@@ -11,7 +11,8 @@ SAME_RESULT = "same result"
 PATCH_RELEASE = "patch release"
 SLOWER = "same result, slower"
 UNTIMED = "same result, time not judged"
-OTHER_RELEASE = "minor or major release"
+MINOR_RELEASE = "minor release"
+MAJOR_RELEASE = "major release"
 OLDER_RELEASE = "older release"
 """Where a rule knows a newer one as the remedy."""
 CHANGES_TRAINING = "changes training"
@@ -22,7 +23,8 @@ EFFECTS = (
     PATCH_RELEASE,
     UNTIMED,
     SLOWER,
-    OTHER_RELEASE,
+    MINOR_RELEASE,
+    MAJOR_RELEASE,
     OLDER_RELEASE,
     CHANGES_TRAINING,
     CHANGES_SERVICE,
@@ -36,3 +38,10 @@ SAFE = frozenset({SAME_RESULT, PATCH_RELEASE, UNTIMED, SLOWER})
 def worst_effect(effects: Iterable[str]) -> str:
     """Return what costs most of some effects."""
     return max(effects, key=EFFECTS.index, default=SAME_RESULT)
+
+
+def effect_of_move(move: str) -> str:
+    """Return what a move of a package costs (``patch``, ``minor``, ``major``, each also ``… down``) where no rule tells more."""
+    if move == "patch":
+        return PATCH_RELEASE
+    return MAJOR_RELEASE if move.startswith("major") else MINOR_RELEASE

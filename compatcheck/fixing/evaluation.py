@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from compatcheck.collectors.python.pinned_build import rebuild
 from compatcheck.core.builds import OF_PYTORCH, label_beside, label_of, with_label
-from compatcheck.core.effects import OTHER_RELEASE, PATCH_RELEASE
+from compatcheck.core.effects import effect_of_move
 from compatcheck.core.environment import Package
 from compatcheck.core.fix import SETTING, VERSION, Change
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.versions import exact_version
 from compatcheck.fixing.companions import Companions
-from compatcheck.fixing.moves import PATCH, describe_move
+from compatcheck.fixing.moves import describe_move
 from compatcheck.fixing.rereading import reread, reread_variables
 from compatcheck.resolution.binaries import with_same_build
 from compatcheck.resolution.defaults import UNREAD
@@ -173,7 +173,7 @@ class Evaluation:
         before = package.version or ""
         version = with_label(release, label_beside(name, before, torch)) if name in OF_PYTORCH else release
         move = describe_move(before, release)
-        effect = PATCH_RELEASE if move == PATCH else OTHER_RELEASE
+        effect = effect_of_move(move)
         why = f"{pin}; this release allows another" if pin.holder == name else str(pin)
         subjects = frozenset({subject.id})
         return Change(

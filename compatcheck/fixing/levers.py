@@ -11,9 +11,8 @@ from compatcheck.core.effects import (
     CHANGES_TRAINING,
     EFFECTS,
     OLDER_RELEASE,
-    OTHER_RELEASE,
-    PATCH_RELEASE,
     SAME_RESULT,
+    effect_of_move,
     worst_effect,
 )
 from compatcheck.core.fix import VERSION, Change
@@ -220,7 +219,7 @@ def _moves(
             continue
         seen.add(value)
         move = describe_move(current, release)
-        effect = PATCH_RELEASE if move == PATCH else OTHER_RELEASE
+        effect = effect_of_move(move)
         why = f"{'an older' if move.endswith('down') else 'a newer'} {move.partition(' ')[0]} release"
         if advice.upwards and move.endswith("down"):
             effect, why = OLDER_RELEASE, "an older release, where a rule knows a newer one"

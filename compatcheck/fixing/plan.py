@@ -6,7 +6,7 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.effects import CHANGES_TRAINING, EFFECTS, worst_effect
+from compatcheck.core.effects import EFFECTS, MAJOR_RELEASE, worst_effect
 from compatcheck.core.errors import InputError
 from compatcheck.core.fix import NOT_CHECKED, NOT_NEEDED, REFUSED, VERSION, Plan, Resolution
 from compatcheck.core.progress import follow
@@ -253,12 +253,12 @@ class Group:
         return priced
 
     def search(self) -> Confirmed:
-        """Search for what clears what fails, and lets a run fit for certain unless only changed training or hardware does.
+        """Search for what clears what fails; a run is to fit for certain unless that takes a major release or more.
 
         Where it does, a plan that costs less is enough with which the run is expected to fit.
         """
         found = self._search()
-        if not self.evaluation.goals - targets_of(self.failing) or self._cost(found) < EFFECTS.index(CHANGES_TRAINING):
+        if not self.evaluation.goals - targets_of(self.failing) or self._cost(found) < EFFECTS.index(MAJOR_RELEASE):
             return found
         self.at_worst, self.shortage = False, True
         expected = self._search()

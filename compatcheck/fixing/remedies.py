@@ -9,7 +9,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.builds import label_of, with_label
-from compatcheck.core.effects import OTHER_RELEASE
+from compatcheck.core.effects import MINOR_RELEASE
 from compatcheck.core.fix import VERSION, Change, install_command
 from compatcheck.core.report import FindingRemedy
 from compatcheck.core.summary import size_text
@@ -191,7 +191,7 @@ def _release(finding: Finding, name: str, release: str, scope: FactScope) -> Cha
     value = with_label(release, label_of(package.version)) if package is not None else release
     before = None if package is None else package.version
     subjects = frozenset({finding.subject})
-    return Change(VERSION, name, before, value, subjects, OTHER_RELEASE, (0,), "a rule's remedy", release=release)
+    return Change(VERSION, name, before, value, subjects, MINOR_RELEASE, (0,), "a rule's remedy", release=release)
 
 
 def agree_with(plan: Plan, findings: Sequence[Finding]) -> tuple[Finding, ...]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from compatcheck.rules.rule import Comparison, EvidenceSelection, Rule
 
 TOLERANCE = 0.02
-"""How far measured bytes may be from ``bytes`` where the rule states no ``low`` or ``high``: there are small tensors beside the
+"""How far measured bytes may be from ``bytes`` whatever ``low`` and ``high`` are: there are small tensors beside the
 large ones. A report shows one number for a range as narrow as this."""
 
 
@@ -116,8 +116,10 @@ def _check_range(
     known = dict(zip(formulas, (size for size in sizes if not isinstance(size, tuple)), strict=True))
     # Without an expected size the bounds that the rule has are all that it says.
     expected = known[impact.expected or impact.high or impact.low or ""]
-    low = known[impact.low] if impact.low else (1 - TOLERANCE) * expected if impact.expected else 1
-    high = known[impact.high] if impact.high else (1 + TOLERANCE) * expected if impact.expected else math.inf
+    low = known[impact.low] if impact.low else expected if impact.expected else 1
+    high = known[impact.high] if impact.high else expected if impact.expected else math.inf
+    if impact.expected:
+        low, high = min(low, (1 - TOLERANCE) * expected), max(high, (1 + TOLERANCE) * expected)
     if not low <= measured <= high:
         yield (
             f"{_difference(comparison)} is {measured:,.0f} bytes; the rule says {expected:,.0f} ({low:,.0f} to {high:,.0f})"

@@ -192,7 +192,7 @@ def suggestion_lines(suggestions: Sequence[Suggestion], estimate: Estimate) -> I
     elif not fits:
         nearest = min(suggestions, key=lambda one: one.needed.expected, default=None)
         words = "" if nearest is None else f"; nearest is {' + '.join(map(change_text, nearest.changes))}"
-        yield from wrap_text(f"nothing that can be changed here makes it fit for certain{words}", 4, 6)
+        yield from wrap_text(f"nothing that costs less than a major release makes it fit for certain{words}", 4, 6)
     elif not suggestions:
         yield f"    {translate('nothing that can be changed here needs less')}"
     for one in suggestions:

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from compatcheck.core.columns import measure, pad
-from compatcheck.core.effects import OLDER_RELEASE, OTHER_RELEASE, PATCH_RELEASE
+from compatcheck.core.effects import MAJOR_RELEASE, MINOR_RELEASE, OLDER_RELEASE, PATCH_RELEASE
 from compatcheck.core.language import translate
 from compatcheck.core.out_of_memory import CUT, NO_MESSAGE, TOLD, Explained
 from compatcheck.core.units import format_bytes
@@ -133,7 +133,7 @@ def _to_change(report: OutOfMemoryReport) -> Iterator[str]:
     for one in report.suggestions:
         words = " + ".join(change_text(change) for change in one.changes if not change.follows)
         effect = (
-            "" if one.effect in {PATCH_RELEASE, OTHER_RELEASE, OLDER_RELEASE} else f" ({one.effect})"
+            "" if one.effect in {PATCH_RELEASE, MINOR_RELEASE, MAJOR_RELEASE, OLDER_RELEASE} else f" ({one.effect})"
         )  # the words of a move say it
         yield f"{words}{effect}: saves {format_bytes(one.saved_bytes)} by the estimate{_OUTCOME[one.outcome]}"
 

@@ -132,32 +132,38 @@ class Defaults:
         self._chain: Sequence[str] = ()
         self._tables: Sequence[_Table] = ()
 
-    def apply(self, documents: Sequence[Document], open_facts: frozenset[str] = frozenset()) -> Applied:
+    def apply(
+        self,
+        documents: Sequence[Document],
+        open_facts: frozenset[str] = frozenset(),
+        waiting: frozenset[str] = frozenset(),
+    ) -> Applied:
         """Add the default of every fact that no document states; return what they leave open.
 
         Args:
             documents: those of the readers; a program that only a facts file names has none.
             open_facts: facts that are set to something nobody knows, whatever the key: they get no default.
+            waiting: facts that follow from such ones: they get what is forced alone.
         """
         if self._documents is None or [*map(id, self._documents)] != [*map(id, documents)]:
             self._documents = documents
             self._chain, self._tables = self._collect(documents)
         scope, facts = self._scope, self._facts
         open_to_all = find_open_facts(documents, None, facts)
-        undecided, hidden = _left_to_others(self._chain, documents, scope) | open_facts, set[str]()
+        undecided, hidden = _left_to_others(self._chain, documents, scope) | open_facts | waiting, set[str]()
         for table in self._tables:  # before any of them states what another may be asked for
             table.begin(open_to_all)
         by_release: dict[str, tuple[Any, str]] = {}
         for table in self._tables:
             hidden |= table.hidden
-            undecided |= table.apply(undecided)
+            undecided |= table.apply(undecided, waiting - open_facts)
             by_release = {**table.by_release, **by_release}
         of_others = (
             {name for table in self._tables for name in table.find_of_others()}
             if any(one.beneath for one in documents)
             else set()
         )
-        left = (undecided | by_release.keys() | of_others) - hidden - open_facts - facts.keys()
+        left = (undecided | by_release.keys() | of_others) - hidden - open_facts - waiting - facts.keys()
         _take_beneath(documents, left, scope, facts, self._role)
         return Applied(frozenset(hidden), {name: one for name, one in by_release.items() if name not in facts})
 
@@ -407,11 +413,15 @@ class _Table:
         self.by_release = {}
         self.hidden = {row["fact"] for row in self.rows if row["fact"] not in self.facts and self.may_be_set(row)}
 
-    def apply(self, undecided: set[str]) -> set[str]:
+    def apply(self, undecided: set[str], waiting: Container[str] = ()) -> set[str]:
         """Apply the rows until nothing new follows; return the facts whose rows apply but cannot be told apart or evaluated."""
         undecided = undecided | self.hidden
         rows = [
-            row for row in self.rows if row["fact"] not in undecided and self.is_possible(row) and self.fits_keys(row)
+            row
+            for row in self.rows
+            if (row["fact"] not in undecided or (row["forced"] and row["fact"] in waiting))
+            and self.is_possible(row)
+            and self.fits_keys(row)
         ]
         progress = True
         while progress:

@@ -260,7 +260,7 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
         waiting = derive(facts, undecided, opened)
         if readers or "model.model_type" in facts:
             defaults = defaults or _open_defaults(readers, scope, facts, role)
-            hidden, found = defaults.apply(drop_unowned(documents, facts), open_facts | waiting)
+            hidden, found = defaults.apply(drop_unowned(documents, facts), open_facts, waiting)
             undecided |= hidden
             by_release |= found
         if len(facts) == before and not derive_unsharded(facts, undecided, opened, replicates=replicates):

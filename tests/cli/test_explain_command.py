@@ -74,9 +74,15 @@ def test_the_verdict_is_that_of_check(file: Path) -> None:
         "training: {framework: hf_trainer, gradient_checkpointing: true, sequence_length: 1024}\n",
         encoding="utf-8",
     )
-    flipped = run("explain", "transformers/reentrant-default-flipped", file).out
+    rules = file.parent / "rules" / "own"
+    rules.mkdir(parents=True)
+    built_in = (ROOT / "rules/transformers/reentrant-default-flipped.yaml").read_text(encoding="utf-8")
+    (rules / "flipped.yaml").write_text(built_in.replace("status: withdrawn", "status: active"), encoding="utf-8")
+    own = ("--rules", str(rules.parent))
+    flipped = run("explain", "own/flipped", file, *own).out
     assert "does not affect this subject" in flipped
     assert "ruled out by: it costs no memory here" in flipped
+    assert "own/flipped" not in run("check", file, *own).out
     checked = run("check", file).out
     assert "_stack/run-does-not-fit" in checked
     assert "_stack/run-does-not-fit: affects this subject" in run("explain", "_stack/run-does-not-fit", file).out

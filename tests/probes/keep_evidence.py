@@ -2,11 +2,13 @@
 
 What was measured with the probes of COMMIT stays as it is where its run, with its own parameters, is the same code today: the
 program of that one run, with what its parameters decide decided and what it does not reach left out (`specialise`, `shorten`), is
-the same text on both sides. It gets today's hash. Of everything else the command that measures it again is printed.
+the same text on both sides. Of the tables of a shared file an entry that one side lacks is not reached unless a parameter names
+it. What is the same gets today's hash. Of everything else the command that measures it again is printed.
 """
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import os
@@ -59,8 +61,10 @@ def _read(probe: Probe, parameters: Mapping[str, Any], other: Probe) -> dict[str
             source = _source(probe, name)
             if source == _source(other, name):
                 reached[name] = source
+            elif name == own:
+                reached[name] = _decide(source, complete)
             else:
-                reached[name] = _decide(source, complete) if name == own else _shorten(source, names)
+                reached[name] = _shorten(_leave_out(source, _source(other, name), complete), names)
         if reached == found:
             return found
         found = reached
@@ -69,6 +73,35 @@ def _read(probe: Probe, parameters: Mapping[str, Any], other: Probe) -> dict[str
 def _source(probe: Probe, name: str) -> str:
     path = Path(probe.path).with_name(name)
     return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+@cache
+def _leave_out(source: str, other: str, parameters: str) -> str:
+    """Leave out the entries of tables that the other side lacks and no parameter names: a run looks up what it is told."""
+    tree, named = ast.parse(source), {repr(value) for value in json.loads(parameters).values()}
+    theirs = {target: _keys(table) for target, table in _tables(ast.parse(other))}
+    for target, table in _tables(tree):
+        kept = theirs.get(target, frozenset()) | named
+        both = [(key, value) for key, value in zip(table.keys, table.values, strict=True) if _key(key) in kept]
+        if target in theirs:
+            table.keys, table.values = [key for key, _ in both], [value for _, value in both]
+    return ast.unparse(tree)
+
+
+def _tables(tree: ast.Module) -> Iterator[tuple[str, ast.Dict]]:
+    """Yield the names at the top that are tables, and these."""
+    for one in tree.body:
+        if isinstance(one, ast.Assign | ast.AnnAssign) and isinstance(one.value, ast.Dict):
+            yield ast.unparse(one.targets[0] if isinstance(one, ast.Assign) else one.target), one.value
+
+
+def _keys(table: ast.Dict) -> frozenset[str]:
+    return frozenset(map(_key, table.keys))
+
+
+def _key(key: ast.expr | None) -> str:
+    """Return the key of an entry, ``**`` for a table that is spread in."""
+    return "**" if key is None else ast.unparse(key)
 
 
 @cache

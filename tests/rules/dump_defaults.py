@@ -34,6 +34,7 @@ TRAINING_ARGUMENTS = [
     "gradient_accumulation_steps",
     "gradient_checkpointing",
     "gradient_checkpointing_kwargs",
+    "label_smoothing_factor",
     "optim",
     "per_device_eval_batch_size",
     "per_device_train_batch_size",

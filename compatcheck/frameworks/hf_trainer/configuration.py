@@ -82,7 +82,7 @@ def read_arguments(reader: str, data: Mapping[str, Any], path: str, trainer: tup
     arguments = open_arguments(data, source, TABLE, models=MODELS, whole=("dataset_mixer", "dataset_mixture"))
     if is_on(data.get("use_dora")) and arguments.leaves.get("use_peft") is not False:
         arguments.table["use_peft"] = SILENT  # LoraConfig(use_dora=…): one adapter, of the other kind
-    elif "use_peft" in arguments.table:
+    elif "use_peft" in arguments.table and "use_dora" not in data:
         arguments.table["use_peft"] = tuple(one._replace(without=("use_dora",)) for one in arguments.table["use_peft"])
     if trainer is not None:
         name, place = trainer

@@ -55,7 +55,7 @@ _LORA = {
     "modules_to_save": "lora_modules_to_save", "lora_alpha": "lora_alpha", "use_rslora": "use_rslora",
 }  # fmt: skip
 """Keywords of LoraConfig and the names they have as script arguments."""
-_OF_PEFT = {"r": 8, "lora_dropout": 0.0}
+_OF_PEFT = {"r": 8, "lora_dropout": 0.0, "use_dora": False}
 """What ``LoraConfig`` takes where nobody says otherwise (peft 0.3.0, 0.21.2): TRL's own options have other defaults."""
 _FIELDS = MODEL_FIELDS.keys() - {"router_aux_loss_coef"}
 """Fields of a model's configuration that a script sets; the weight has the name of an argument of TRL's."""

@@ -610,19 +610,22 @@ def _trains_by_accelerate(found: Findings, script: Script) -> bool:
 
     Not where it makes a plugin of FSDP, whose defaults are not those of accelerate's launcher, which stand in its record.
     """
-    if "FullyShardedDataParallelPlugin" in script.names:
-        return False
-    made = _holders_of(script, "Accelerator")
-    called = {dotted_name(node.func) for node in script.nodes if isinstance(node, ast.Call)}
-    return "Accelerator" in found.accelerate and any({f"{one}.prepare", f"{one}.backward"} <= called for one in made)
+    return "FullyShardedDataParallelPlugin" not in script.names and "prepare" in _methods_of_accelerator(found, script)
 
 
-def _holders_of(script: Script, made: str) -> Iterator[str]:
-    """Yield the names that hold what a call of a class makes."""
-    for node, _, _ in script.visited:
-        targets, value = targets_of(node)
-        if isinstance(value, ast.Call) and dotted_name(value.func).rpartition(".")[2] == made:
-            yield from map(dotted_name, targets)
+def _methods_of_accelerator(found: Findings, script: Script) -> dict[str, ast.Call]:
+    """Return the methods of an Accelerator that a loop calls, each with a call; none where none computes gradients."""
+    if "Accelerator" not in found.accelerate:
+        return {}
+    made = [value for node, _, _ in script.visited for value in [targets_of(node)] if _makes(value[1], "Accelerator")]
+    holders = {dotted_name(target) for targets, _ in made for target in targets}
+    calls = ((node, *dotted_name(node.func).rpartition(".")) for node in script.nodes if isinstance(node, ast.Call))
+    called = {method: call for call, holder, _, method in calls if holder in holders}
+    return called if "backward" in called else {}
+
+
+def _makes(node: ast.AST | None, made: str) -> bool:
+    return isinstance(node, ast.Call) and dotted_name(node.func).rpartition(".")[2] == made
 
 
 _GIVES_GRADIENTS = {"enable_input_require_grads", "make_inputs_require_grad", "make_inputs_require_grads"}
@@ -866,12 +869,10 @@ _OF_ACCELERATOR: Mapping[str, Mapping[str, bool]] = {
 def _tell_of_accelerator(found: Findings, script: Script) -> Iterable[Statement]:
     """Say what a loop of one's own leaves to the Accelerator that it has made."""
     told: dict[str, Statement] = {}
+    called = _methods_of_accelerator(found, script)
     for name, facts in _OF_ACCELERATOR.items():
-        key = f"accelerator.{name}"
-        calls = (node for node in script.nodes if isinstance(node, ast.Call) and dotted_name(node.func).endswith(key))
-        call = next(calls, None)
-        if call is not None:
-            found.lines.setdefault(key, call.lineno)
+        if name in called:
+            found.lines.setdefault(key := f"accelerator.{name}", called[name].lineno)
             told.update({fact: Statement(fact, key, value) for fact, value in facts.items()})
     return told.values()
 
@@ -879,7 +880,7 @@ def _tell_of_accelerator(found: Findings, script: Script) -> Iterable[Statement]
 def _accelerate(found: Findings, script: Script) -> Document | None:
     if not found.accelerate:
         return None
-    by_loop = _tell_of_accelerator(found, script) if "Accelerator" in found.accelerate else ()
+    by_loop = _tell_of_accelerator(found, script)
     values = {key: given.value for key, given in found.accelerate.items() if given.why is None and key != "Accelerator"}
     translation = translate(iter(values.items()), accelerate.TABLE, irrelevant=lambda _: True, source=found.source)
     unresolved = tuple(_not_literal(found.accelerate, accelerate.TABLE))

@@ -217,7 +217,7 @@ def _choices(overrides: Overrides, launch: Launch) -> Iterator[Gap]:
     for key, choice in overrides.values.items():
         place = source._replace(key=key, line=choice.line)
         section = re.sub(r"(?<=\.engine_kwargs)\.\w+$", "", key)
-        if key in _ENGINES and choice.value not in _ENGINES[key]:
+        if key in _ENGINES and str(choice.value) not in _ENGINES[key]:
             yield Gap(place, choice.why or f"chooses the defaults of {choice.value}, which nobody read")
         elif choice.why is not None and section.endswith(verl.PASSED_ON):
             yield Gap(place, choice.why, section)

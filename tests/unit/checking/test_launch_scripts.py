@@ -93,7 +93,7 @@ def test_a_loop_of_ones_own_under_an_old_accelerate_has_the_first_fsdp(rules: Ru
     write(project, train__sh="accelerate launch --config_file f.yaml a.py\n", requirements__txt="accelerate==0.34.2\n")
     write(project, f__yaml="distributed_type: FSDP\nnum_processes: 8\nfsdp_config:\n  fsdp_version: 1\n", a__py=loop)
     (subject,) = read(rules, "train.sh", "requirements.txt").subjects
-    assert (value(subject, "training.framework"), value(subject, "training.fsdp_version")) == (None, 1)
+    assert (value(subject, "training.framework"), value(subject, "training.fsdp_version")) == ("accelerate", 1)
 
 
 LLAMAFACTORY = "model_name_or_path: m\nstage: sft\nfinetuning_type: full\ntemplate: qwen\noutput_dir: o\nbf16: true\n"

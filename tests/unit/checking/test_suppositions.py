@@ -122,4 +122,5 @@ def test_only_what_makes_a_finding_certain_is_priced(request_of: Request, monkey
 
     monkeypatch.setattr(fit, "price", price)
     assert outcome(look(request_of)) == "marginal"
-    assert len(priced) == 2
+    certain = [one for found in priced for one in found if one.rule_id == RULE and one.status == "affected"]
+    assert len(certain) == 1

@@ -107,13 +107,6 @@ def test_what_a_run_lacks_that_may_not_fit_is_what_the_estimate_says_at_worst() 
     assert finding.impact.expected_bytes == estimate.needed.high - estimate.verdict.limit_bytes
 
 
-def test_what_costs_nothing_is_no_finding(look) -> None:
-    files = {
-        "a__yaml": "compatcheck: 1\ntraining: {framework: hf_trainer, trainer: sft, gradient_checkpointing: true}\n"
-    }
-    assert "transformers/reentrant-default-flipped" not in look("transformers==5.3.0 torch==2.8.0", **files)
-
-
 def test_devices_are_stated_as_options_state_them() -> None:
     subject = place(resolve("run", rules=open_rules()), {"hardware.compute_capability": 9.0})
     assert {facts["hardware.compute_capability"].origin for facts in subject.roles.values()} == {"set"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compatcheck.core.effects import OLDER_RELEASE, OTHER_RELEASE
+from compatcheck.core.effects import MINOR_RELEASE, OLDER_RELEASE
 from compatcheck.core.fix import VERSION
 from compatcheck.fixing.files import EditableFiles
 from compatcheck.fixing.levers import Levers, find_levers
@@ -71,7 +71,7 @@ def test_an_older_release_costs_more_where_a_rule_knows_a_newer_one() -> None:
     failing = [one for one in findings(stated) if one.rule_id == "trl/chunked-loss-casts-the-head-to-float32"]
     moves = find_levers((stated,), failing, criteria().rules, EditableFiles((stated,)), None).changes["trl"]
     assert {one.effect for one in moves if one.move.endswith("down")} == {OLDER_RELEASE}
-    assert {one.effect for one in moves if one.move == "minor"} == {OTHER_RELEASE}
+    assert {one.effect for one in moves if one.move == "minor"} == {MINOR_RELEASE}
 
 
 @pytest.mark.parametrize("stands", ["deepspeed==0.16.4", "deepspeed>=0.16.4"])

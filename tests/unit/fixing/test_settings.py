@@ -270,7 +270,7 @@ def test_where_nothing_makes_it_fit_this_is_said_with_what_comes_nearest() -> No
     )
     assert "estimate --suggest" not in said
     said = " ".join(run("estimate", *options, "--suggest").out.split())
-    assert "nothing that can be changed here makes it fit for certain; nearest is fused AdamW" in said
+    assert "nothing that costs less than a major release makes it fit for certain; nearest is fused AdamW" in said
     assert "the smallest hardware it fits on none: " in said
 
 

@@ -109,6 +109,11 @@ def test_bytes_outside_of_the_range_are_told_with_all_numbers() -> None:
     assert problems(comparison(baseline=None, facts={"model.parameters": 1100.0})) == []
 
 
+def test_small_tensors_are_allowed_for_where_the_lower_end_is_the_size_itself() -> None:
+    assert problems(comparison(baseline=None, facts={"model.parameters": 1110.0}), low="model.parameters") == []
+    assert problems(comparison(baseline=None, facts={"model.parameters": 1200.0}), low="model.parameters") != []
+
+
 def test_a_rule_without_a_size_needs_only_that_more_is_held() -> None:
     assert problems(comparison(), expected=None) == []
     assert problems(comparison(), expected=None, high="1000") == []

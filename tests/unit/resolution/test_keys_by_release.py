@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from compatcheck.checking.verdict import Judgement
-from compatcheck.core.effects import OTHER_RELEASE
+from compatcheck.core.effects import MINOR_RELEASE
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.fix import VERSION, Change
 from compatcheck.core.source import Source
@@ -158,7 +158,7 @@ def test_a_key_is_proposed_for_releases_that_know_it(command: str, release: str,
 
 
 def release_of(package: str, before: str, after: str) -> Change:
-    return Change(VERSION, package, before, after, frozenset({"x"}), OTHER_RELEASE, (), "", release=after)
+    return Change(VERSION, package, before, after, frozenset({"x"}), MINOR_RELEASE, (), "", release=after)
 
 
 def test_another_release_reads_what_this_one_passes_over() -> None:

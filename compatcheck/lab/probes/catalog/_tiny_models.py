@@ -126,6 +126,31 @@ CAUSAL: Mapping[str, Mapping[str, Any]] = {
     "diffllama": _STANDARD,
     "apertus": _STANDARD,
     "ministral": _WITH_HEAD_DIM,
+    "jamba": {
+        **_MOE,
+        "num_experts": "expert_count",
+        "attn_layer_period": 1,
+        "attn_layer_offset": 0,
+        "use_mamba_kernels": False,
+    },
+    "zamba2": {
+        **_STANDARD,
+        "num_key_value_heads": "heads",
+        # For the four layers of `masks`: some releases want one for each layer, and no more.
+        "layers_block_type": ("mamba", "hybrid") * 2,
+        "mamba_d_state": 16,
+        "n_mamba_heads": 4,
+        "use_mem_rope": True,
+    },
+    "dbrx": {
+        "d_model": "hidden",
+        "n_layers": "layers",
+        "n_heads": "heads",
+        "max_seq_len": "positions",
+        "vocab_size": "vocab",
+        "attn_config": {"kv_n_heads": 2, "clip_qkv": 8.0},
+        "ffn_config": {"ffn_hidden_size": 96, "moe_num_experts": 4, "moe_top_k": 2},
+    },
     "gpt2": _GPT2,
     "gpt_neo": {
         "hidden_size": "hidden",

@@ -12,7 +12,7 @@ booleans takes 1 byte a pair, and sdpa makes 2 more of it in bfloat16; one in bf
 is made. A checkpointed layer keeps its input: `layer_bytes` is 2 x patches x hidden, up to one more state, of the patches that
 the type makes of an image (mllama fills up tiles to a multiple of eight).
 
-Source: transformers modeling_qwen2_vl.py, modeling_qwen2_5_vl.py, and modeling_mllama.py.
+Source: transformers modeling_qwen2_vl.py, modeling_qwen2_5_vl.py, modeling_glm4v.py and modeling_mllama.py.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {"of": "layers", "images": 3, "hidden": 128},
 )
 CHOICES: Mapping[str, tuple[Any, ...]] = {
-    "model_type": ("qwen2_vl", "qwen2_5_vl", "mllama"),
+    "model_type": ("qwen2_vl", "qwen2_5_vl", "glm4v", "mllama"),
     "of": ("mask", "layers"),
 }
 METRIC = "excess_bytes"
@@ -150,6 +150,11 @@ def _build(parameters: Mapping[str, Any], depth: int, recorder: Recorder) -> Any
             "Qwen2_5_VLVisionConfig",
             "Qwen2_5_VisionTransformerPretrainedModel",
             {**common, "out_hidden_size": hidden, "intermediate_size": 96, "window_size": 16},
+        ),
+        "glm4v": (
+            "Glm4vVisionConfig",
+            "Glm4vVisionModel",
+            {**common, "out_hidden_size": hidden, "intermediate_size": 96, "image_size": 32, "temporal_patch_size": 2},
         ),
         "mllama": (
             "MllamaVisionConfig",

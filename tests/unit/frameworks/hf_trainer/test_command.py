@@ -64,7 +64,7 @@ def test_ranks_of_python_alone_and_of_tools() -> None:
         "hardware.gpus_per_node": 2,
         "hardware.nodes": 1,
     }
-    assert world("llamafactory-cli train c.yaml") == {}
+    assert world("llamafactory-cli train c.yaml") == {"hardware.nodes": 1}
     assert world("swift sft --model m --train_type lora", NPROC_PER_NODE="4") == {
         "hardware.gpus_per_node": 4,
         "hardware.nodes": 1,

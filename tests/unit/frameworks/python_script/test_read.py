@@ -273,8 +273,10 @@ def test_two_calls_that_differ_leave_a_fact_open(tmp_path: Path) -> None:
             {"training.gradient_accumulation_steps": 4, "training.sync_each_batch": True},
         ),
         (
-            "accelerator = Accelerator(**more)\nm = accelerator.prepare(m)\nwith accelerator.accumulate(m): pass",
+            "accelerator = Accelerator(**more)\nm = accelerator.prepare(m)\n"  # noqa: ISC004 (one text)
+            "with accelerator.accumulate(m): accelerator.backward(loss)",
             {
+                "training.framework": "accelerate",
                 "program.uses_accelerate": True,
                 "program.fsdp_by_accelerate": True,
                 "program.converts_outputs": True,
