@@ -7,8 +7,9 @@ what libraries keep for good was taken the first time.
 Prediction. A model that outlives its engine holds its own weights, 2 bytes per parameter, which `destroy()` may have left
 as views of the engine's flat buffer: nothing beyond them is left, and nothing at all when the model is dropped too.
 ``left_bytes`` = 0, with ``keep_model`` (its weights are not counted) and without. Before 0.14.5 each parameter of ZeRO-1/2
-keeps a mapping to its float32 states, which lives as long as the model
-(https://github.com/deepspeedai/DeepSpeed/pull/5643): 12 bytes x parameters / world_size. Before 0.13.0 the gradient hooks
+keeps a mapping to its float32 states
+(https://github.com/deepspeedai/DeepSpeed/pull/5643): 12 bytes x parameters / world_size; a view of the parameter is in
+it, so that both stay when the model is dropped, 14 bytes. Before 0.13.0 the gradient hooks
 tie parameters and optimizer together where the garbage collector does not see it, and all of it stays even without the
 model (https://github.com/deepspeedai/DeepSpeed/pull/4858). From 0.16.5 the engine puts hooks of its own on the model
 (`_create_module_forward_pre_hook`), which `destroy()` leaves there: engine and optimizer states live as long as the model,

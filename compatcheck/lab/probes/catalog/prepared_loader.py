@@ -48,7 +48,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     import torch
     from accelerate import Accelerator
 
-    accelerator = Accelerator(cpu=True)
+    accelerator = Accelerator()
     for name in ("first", "second"):
         before = recorder.live_bytes()
         with recorder.phase(name):
