@@ -373,9 +373,7 @@ def derive(facts: dict[str, Fact], undecided: Collection[str] = (), opened: Coll
         note = f"torch is built for {build.value}"
         facts["hardware.compute_capability"] = Fact("hardware.compute_capability", None, "derived", build.sources, note)
     sharding = facts.get("training.sharding")
-    is_counted = "hardware.nodes" in facts and "hardware.gpus_per_node" not in facts
-    is_counted = is_counted or any(one in opened for one in _RANKS)  # by what says how many, which is not known
-    is_told = is_counted or "hardware.single_rank" in known
+    is_told = "hardware.single_rank" in known or any(one in opened for one in _RANKS)  # or by what nobody knows
     if sharding is not None and sharding.value in SPREAD and not is_told:
         note = f"state is spread over ranks: {sharding.value}"
         facts["hardware.single_rank"] = Fact("hardware.single_rank", False, "derived", sharding.sources, note)
