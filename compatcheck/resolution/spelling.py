@@ -45,6 +45,17 @@ class Spelling(NamedTuple):
         return bool(dot) and outer in lines and not any("." in one for one in lines)
 
     @property
+    def name(self) -> str:
+        """Return the key as its file or command gives it: to Hydra with the signs that add one which its file lacks.
+
+        https://hydra.cc/docs/advanced/override_grammar/basic/
+        """
+        document = self.document
+        added = document.is_command and self.key not in document.lines
+        hydra = added and any(one.takes_overrides for one in lineage(document.reader))
+        return f"++{self.key}" if hydra else self.key
+
+    @property
     def written(self) -> tuple[str, str]:
         """Return key and value as a person writes them; in Python, what lies in a mapping is an entry of one there."""
         outer, _, inner = self.key.partition(".")
@@ -53,7 +64,7 @@ class Spelling(NamedTuple):
             return outer, f"a file with {inner}: {str(self.value).lower() if lower else self.value}"
         if not self.document.source.path.endswith(".py"):
             lower = isinstance(self.value, bool) or self.value is None
-            return self.key, str(self.value).lower() if lower else str(self.value)
+            return self.name, str(self.value).lower() if lower else str(self.value)
         literal = as_python(self.value)
         beside = any(one.key.startswith(f"{outer}.") and one.key != self.key for one in self.document.statements)
         if not inner or beside or "." in inner:  # the other entries stay

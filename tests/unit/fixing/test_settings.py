@@ -454,3 +454,21 @@ def test_a_facts_file_that_names_its_model_alone_is_advised_about_the_model() ->
         "training: {micro_batch_size: 1, sequence_length: 2048, gradient_checkpointing: false, compute_dtype: bfloat16}\n"
     )
     assert "set model.attn_implementation to flash_attention_2" in run("check", "facts.yaml", "--no-policy").out
+
+
+def test_a_key_that_hydra_may_not_have_is_added_with_its_signs() -> None:
+    """``enable_sleep_mode`` is a field of verl's RolloutConfig, and in none of its YAML files: Hydra refuses it bare."""
+    Path("requirements.txt").write_text("torch==2.10.0\ntransformers==5.5.0\nverl==0.9.0\nvllm==0.22.1\n")
+    Path("run.sh").write_text(
+        "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_batch_size=256 "
+        "data.max_prompt_length=1024 data.max_response_length=1024 "
+        "actor_rollout_ref.model.path=Qwen/Qwen3-30B-A3B actor_rollout_ref.actor.ppo_mini_batch_size=64 "
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1 actor_rollout_ref.rollout.name=vllm "
+        "actor_rollout_ref.rollout.free_cache_engine=True "
+        "actor_rollout_ref.rollout.tensor_model_parallel_size=4 trainer.n_gpus_per_node=8 trainer.nnodes=4\n"
+    )
+    told = " ".join(run("check", ".", "--gpu", "8xB200", "--no-policy").out.split())
+    assert (
+        "set ++actor_rollout_ref.rollout.enable_sleep_mode to false (rollout.sleep_mode), "
+        "actor_rollout_ref.rollout.free_cache_engine to false (rollout.free_cache_engine)" in told
+    )
