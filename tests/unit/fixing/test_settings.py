@@ -472,3 +472,18 @@ def test_a_key_that_hydra_may_not_have_is_added_with_its_signs() -> None:
         "set ++actor_rollout_ref.rollout.enable_sleep_mode to false (rollout.sleep_mode), "
         "actor_rollout_ref.rollout.free_cache_engine to false (rollout.free_cache_engine)" in told
     )
+
+
+@pytest.mark.parametrize(("release", "counts"), [("1.9.0", False), ("1.14.1", True)])
+def test_trl_commands_put_their_own_arguments_of_loading_in_the_place_of_a_files(release: str, counts: object) -> None:
+    Path("requirements.txt").write_text(f"trl=={release}\ntransformers==5.5.0\ntorch==2.8.0\n")
+    Path("run.sh").write_text("trl sft --config c.yaml\n")
+    arguments = (
+        "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: x\nbf16: true\noptim: adamw_torch\nmax_length: 2048\n"
+    )
+    Path("c.yaml").write_text(arguments + "model_init_kwargs: {dtype: bfloat16}\n")
+    found = run("check", ".", "--gpu", "1xH100-80GB", "--no-policy").out
+    assert ("trl/model-id-loads-in-float32" not in found) is counts
+    Path("c.yaml").write_text(arguments)
+    told = run("fix", ".", "--offline", "--gpu", "1xH100-80GB", "--no-policy").out
+    assert counts or "\n+dtype: bfloat16\n" in told

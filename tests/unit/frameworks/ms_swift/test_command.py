@@ -85,5 +85,5 @@ def test_what_every_unknown_option_may_have_meant_is_not_searched(command: str) 
         ("swift sft --model m --use_logits_to_keep true", True),
     ],
 )
-def test_pretraining_labels_every_position(command: str, skips: bool | None) -> None:
+def test_pretraining_labels_every_position(command: str, skips: object) -> None:
     assert facts(documents(command)[0]).get("program.skips_unlabelled_logits") is skips
