@@ -487,3 +487,17 @@ def test_trl_commands_put_their_own_arguments_of_loading_in_the_place_of_a_files
     Path("c.yaml").write_text(arguments)
     told = run("fix", ".", "--offline", "--gpu", "1xH100-80GB", "--no-policy").out
     assert counts or "\n+dtype: bfloat16\n" in told
+
+
+def test_no_plan_goes_back_behind_a_default_that_is_advised_against_by_no_release() -> None:
+    """Before DeepSpeed 0.18 such a run can wait for ever (DeepSpeed#7461)."""
+    Path("requirements.txt").write_text("deepspeed==0.18.0\ntransformers==4.57.6\ntorch==2.8.0\n")
+    Path("facts.yaml").write_text(
+        "compatcheck: 1\nmodel: mixtral-8x7b\nhardware: {world_size: 8}\n"
+        "training: {framework: hf_trainer, zero_stage: 3, sharding: zero, param_dtype: bfloat16, peft: null}\n"
+    )
+    said = " ".join(
+        run("fix", ".", "--offline", "--no-policy", "--select", "deepspeed/zero3-moe-block-gathered-whole").out.split()
+    )
+    assert "no change that is known here clears anything" in said
+    assert "stays deepspeed/zero3-moe-block-gathered-whole" in said
