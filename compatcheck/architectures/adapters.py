@@ -250,6 +250,12 @@ def is_expert(layer: LinearLayer) -> bool:
     return "*" in layer.path
 
 
+def names_recur(layers: Sequence[LinearLayer]) -> bool:
+    """Tell whether linear layers outside of the routed experts, of a shared expert or of dense blocks, are named as theirs."""
+    ends = {_end(one) for one in layers if is_expert(one)}
+    return any(_end(one) in ends for one in layers if not is_expert(one))
+
+
 def count_adapted(layers: Iterable[Adapted], rank: int, *, decomposed: bool = False) -> int:
     """Count the parameters of the adapters of layers, with DoRA's magnitudes."""
     return sum(rank * one.parameters + (one.layer.blocks * one.layer.outputs if decomposed else 0) for one in layers)

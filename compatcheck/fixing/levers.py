@@ -52,7 +52,7 @@ class Blame:
         self._compared: dict[str, frozenset[str]] = {}
 
     def packages(self, finding: Finding) -> frozenset[str]:
-        """Return the packages whose releases a finding rests on; none where a setting alone gives back what a release changed."""
+        """Return the packages whose releases a finding rests on; none where no release is advised against a new default."""
         if self._is_set_back(finding.rule_id):
             return frozenset()
         names = {fact.name for fact in finding.facts}
@@ -73,7 +73,7 @@ class Blame:
         if rule is None or rule.kind != "default-change":
             return False
         verbs = {remedy["verb"] for remedy in self._rules.texts(rule).remedies}
-        return "set" in verbs and verbs.isdisjoint(_RELEASES)
+        return bool(verbs) and verbs.isdisjoint(_RELEASES)
 
 
 class Levers(NamedTuple):

@@ -339,7 +339,7 @@ def _spell_by_hand(
         key, value = spelled.written if spelled.is_inside else (spelled.key, write_value(spelled.value))
         return place, f"--{key} {value}"
     sign = "=" if spelled.document.is_command and not spelled.is_inside else ": "
-    return place, f"{spelled.key}{sign}{write_value(spelled.value)}"
+    return place, f"{spelled.name}{sign}{write_value(spelled.value)}"
 
 
 def _takes_options(document: Document, files: EditableFiles) -> bool:
@@ -385,5 +385,5 @@ def _propose(
             yield from () if edit is None else (edit,)
             edit = add_value(path, text, spelled.key, spelled.value)
             yield from (
-                add_argument(path, text, spelled.key, spelled.value, spelled.document) if edit is None else (edit,)
+                add_argument(path, text, spelled.name, spelled.value, spelled.document) if edit is None else (edit,)
             )

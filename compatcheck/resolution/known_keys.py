@@ -17,7 +17,7 @@ from compatcheck.core.source import Skipped
 from compatcheck.rules.programs import lineage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from compatcheck.core.document import Document
     from compatcheck.resolution.scope import FactScope
@@ -29,7 +29,13 @@ NEVER = "<0"
 
 def drop_unknown_keys(documents: Sequence[Document], scope: FactScope) -> tuple[Document, ...]:
     """Return the documents without the keys that the program's release does not know, each of which becomes skipped."""
-    return tuple(_drop(document, scope) for document in documents)
+    return tuple(_drop(document, scope, values_beside(document, documents)) for document in documents)
+
+
+def values_beside(document: Document, documents: Iterable[Document]) -> frozenset[str]:
+    """Return what stands beside a document's keys, ``training.trainer=sft``: in it, or in a command of its program."""
+    beside = (one for one in documents if one is document or (one.is_command and one.reader == document.reader))
+    return frozenset(f"{entry.fact}={entry.value}" for one in beside for entry in one.statements)
 
 
 def releases_of_keys(document: Document, rules: RuleSet) -> Mapping[str, Mapping[str, Any]]:
@@ -49,7 +55,7 @@ def name_of(key: str, document: Document) -> str:
     return f"from_pretrained.{key}" if key in document.of_others else key.removeprefix(f"{document.reader}.")
 
 
-def _find_unknown(document: Document, scope: FactScope) -> dict[str, Skipped]:
+def _find_unknown(document: Document, scope: FactScope, given: Collection[str]) -> dict[str, Skipped]:
     rows = releases_of_keys(document, scope.rules)
     if not rows:
         return {}
@@ -61,7 +67,7 @@ def _find_unknown(document: Document, scope: FactScope) -> dict[str, Skipped]:
     written.update(key for _, _, key in document.references)
     names = {name_of(key, document): key for key in written}
     values = {f"{entry.fact}={entry.value}": entry.key for entry in document.statements if entry.fact is not None}
-    names.update({f"{name}@{value}": key for name, key in names.items() for value in values if f"@{value}" in beside})
+    names.update({f"{name}@{value}": key for name, key in names.items() for value in given if f"@{value}" in beside})
     names.update(values)
     unknown = {}
     for name in sorted(names.keys() & rows.keys()):
@@ -79,8 +85,8 @@ def _find_unknown(document: Document, scope: FactScope) -> dict[str, Skipped]:
     return unknown
 
 
-def _drop(document: Document, scope: FactScope) -> Document:
-    unknown = _find_unknown(document, scope)
+def _drop(document: Document, scope: FactScope, given: Collection[str]) -> Document:
+    unknown = _find_unknown(document, scope, given)
     if not unknown:
         return document
     gaps = document.gaps

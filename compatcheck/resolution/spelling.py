@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.frameworks.conversions import contradicts
 from compatcheck.frameworks.keys import Expression, find_keys
-from compatcheck.resolution.known_keys import name_of, releases_of_keys
+from compatcheck.resolution.known_keys import name_of, releases_of_keys, values_beside
 from compatcheck.rules.programs import find_program, lineage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.core.document import Document
     from compatcheck.resolution.scope import FactScope
@@ -45,6 +45,17 @@ class Spelling(NamedTuple):
         return bool(dot) and outer in lines and not any("." in one for one in lines)
 
     @property
+    def name(self) -> str:
+        """Return the key as its file or command gives it: to Hydra with the signs that add one which its file lacks.
+
+        https://hydra.cc/docs/advanced/override_grammar/basic/
+        """
+        document = self.document
+        added = document.is_command and self.key not in document.lines
+        hydra = added and any(one.takes_overrides for one in lineage(document.reader))
+        return f"++{self.key}" if hydra else self.key
+
+    @property
     def written(self) -> tuple[str, str]:
         """Return key and value as a person writes them; in Python, what lies in a mapping is an entry of one there."""
         outer, _, inner = self.key.partition(".")
@@ -53,7 +64,7 @@ class Spelling(NamedTuple):
             return outer, f"a file with {inner}: {str(self.value).lower() if lower else self.value}"
         if not self.document.source.path.endswith(".py"):
             lower = isinstance(self.value, bool) or self.value is None
-            return self.key, str(self.value).lower() if lower else str(self.value)
+            return self.name, str(self.value).lower() if lower else str(self.value)
         literal = as_python(self.value)
         beside = any(one.key.startswith(f"{outer}.") and one.key != self.key for one in self.document.statements)
         if not inner or beside or "." in inner:  # the other entries stay
@@ -73,25 +84,30 @@ def find_spellings(
     for document in documents:
         if made_by_code and document.is_command and find_program(document.reader).kind != "library":
             continue  # its program has a parser of its own
-        found = find_keys(document.table, name, value, role)
+        found, beside = find_keys(document.table, name, value, role), values_beside(document, documents)
         ranked = [
             ((rank, _changes_more(document, name, key, given, scope)), key, given)
             for key, given in found
-            for rank in [_rank(document, name, value, key, scope)]
+            for rank in [_rank(document, beside, name, value, key, scope)]
             if rank is not None
         ]
         for _, key, given in sorted(ranked, key=itemgetter(0)):
             yield Spelling(document, key, given)
 
 
-def _rank(document: Document, name: str, value: object, key: str, scope: FactScope) -> int | None:
+def _rank(
+    document: Document, beside: Collection[str], name: str, value: object, key: str, scope: FactScope
+) -> int | None:
     """Return how far down its program has a key at the installed release, last where nothing tells, None where it has not.
 
     A key that does not take the value there counts as one that it has not.
     """
     programs, releases = lineage(document.reader), releases_of_keys(document, scope.rules)
     known_as = name_of(key, document)
-    if any(_is_unknown(one, releases, scope) for one in (known_as, f"{known_as}@{name}={value}")):
+    if any(
+        _is_unknown(one, releases, scope)
+        for one in (known_as, *(f"{known_as}@{one}" for one in (*beside, f"{name}={value}")))
+    ):
         return None
     rows = [
         (row["key"], index, _judge(row, scope))

@@ -60,6 +60,8 @@ class Program(NamedTuple):
     """It passes on only keys it has itself."""
     refuses_unknown_keys: bool = False
     """It does not start with a key that its release does not know: what reads one is another release, or a fork."""
+    takes_overrides: bool = False
+    """Its command line is Hydra's, which takes ``key=value`` for a key that its file has and ``++key=value`` for any."""
     ignores_unknown_keys: tuple[str, ...] = ()
     """Its keys and sections that it passes over where its release does not know them or what they hold; ``*`` for all."""
     runs_as: str | None = None

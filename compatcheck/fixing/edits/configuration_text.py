@@ -158,7 +158,7 @@ def add_argument(path: str, text: str, key: str, value: Value, document: Documen
     Args:
         path: the script.
         text: of the script.
-        key: name of the option, as the command's reader names it.
+        key: name of the option, as a command gives one that it has not named yet (`Spelling.name`).
         value: the new one; a switch that is on may stand alone.
         document: what the command read as.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from compatcheck.architectures.adapters import names_recur
 from compatcheck.architectures.count import ParameterCounts, count_parameters
 from compatcheck.architectures.dimensions import dimensions
 from compatcheck.core.document import Document, Statement
@@ -36,6 +37,7 @@ OWN_FACTS = frozenset(_COUNTS) | {
     for name in (
         "tower_linears",
         "block_linears",
+        "expert_names_recur",
         "tower_outputs_unused",
         "model_type",
         "architecture",
@@ -103,6 +105,8 @@ def make_model_document(
         for fact, layers in (("model.tower_linears", counts.tower), ("model.block_linears", counts.linears)):
             if layers:
                 statements.append(Statement(fact, words, tuple(sorted(map(str, layers)))))
+        if counts.linears:
+            statements.append(Statement("model.expert_names_recur", words, names_recur(counts.linears)))
         if counts.unused is not None:
             statements.append(Statement("model.tower_outputs_unused", words, counts.unused))
     else:

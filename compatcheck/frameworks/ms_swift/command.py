@@ -43,10 +43,25 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
         documents = (documents[0]._replace(statements=(*documents[0].statements, said)), *documents[1:])
     if launch.program.startswith("megatron "):
         return documents
+    if _PRETRAINING.search(launch.program):
+        documents = (_label_all(documents[0], launch), *documents[1:])
     documents = (_leave_loss(documents[0], launch), *documents[1:])
     if launcher is None:
         return documents
     return (_spread(documents, launch), *documents[1:])
+
+
+_PRETRAINING = re.compile(r"^swift pt$|(^|[/._])pt(\.py)?$")
+
+
+def _label_all(document: Document, launch: Launch) -> Document:
+    """Say of pretraining that every position has a label (``loss_scale`` all): no logits are left out, whatever is asked.
+
+    Source: v3.5.3, v3.8.2 swift/llm/train/pt.py, v4.6.0 swift/arguments/pretrain_args.py.
+    """
+    fact = "program.skips_unlabelled_logits"
+    kept = (one for one in document.statements if one.fact != fact)
+    return document._replace(statements=(*kept, Statement(fact, f"({launch.program})", value=False)))
 
 
 _SUPERVISED = frozenset({"swift sft", "megatron sft"})

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 _OF_TRL = re.compile(r"\btrl\b|^scripts/(run_)?sft\.py$")
 """Scripts called ``sft`` that are TRL's; others need not be."""
 
+_OWN = re.compile(r"(?:^trl |(?:^|/)trl/scripts/|^trl\.scripts\.)(\w+)")
+"""The scripts that the commands of ``trl`` start."""
+
 _ACCELERATE = "accelerate_config"
 """Option of ``trl sft``: a file, or the name of one that TRL ships (``trl/cli/accelerate_config.py``)."""
 
@@ -54,4 +57,7 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
         main = main._replace(statements=(*kept, Statement("training.trainer", "(program)", algorithm)))
     if launch.kind == "tool":
         main = main._replace(statements=(*main.statements, Statement("run.trl_command", "(program)", value=True)))
+    own = _OWN.search(launch.program)
+    if own is not None:
+        main = main._replace(statements=(*main.statements, Statement("run.trl_script", "(program)", own[1])))
     return main, *rest

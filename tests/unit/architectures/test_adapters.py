@@ -13,6 +13,7 @@ from compatcheck.architectures.adapters import (
     list_linears,
     measure_frozen_inputs,
     name_linears,
+    names_recur,
     target_shapes,
 )
 from compatcheck.architectures.parts import LinearLayer, read_linear_layer
@@ -176,3 +177,15 @@ def test_a_linear_layer_is_what_its_line_says() -> None:
 
 def test_layers_of_every_tower_for_images_are_listed() -> None:
     assert {name for name in TOWERS if "audio" not in name} == LINEARS.keys()
+
+
+@pytest.mark.parametrize(
+    ("paths", "recur"),
+    [
+        (["mlp.experts.*.up_proj", "mlp.shared_expert.up_proj"], True),
+        (["mlp.experts.*.up_proj", "self_attn.q_proj", "mlp.gate"], False),
+        (["mlp.up_proj"], False),
+    ],
+)
+def test_a_shared_expert_is_named_as_the_routed_ones(paths: list[str], recur: object) -> None:
+    assert names_recur([LinearLayer(path, 1, 2, 2) for path in paths]) is recur

@@ -454,3 +454,50 @@ def test_a_facts_file_that_names_its_model_alone_is_advised_about_the_model() ->
         "training: {micro_batch_size: 1, sequence_length: 2048, gradient_checkpointing: false, compute_dtype: bfloat16}\n"
     )
     assert "set model.attn_implementation to flash_attention_2" in run("check", "facts.yaml", "--no-policy").out
+
+
+def test_a_key_that_hydra_may_not_have_is_added_with_its_signs() -> None:
+    """``enable_sleep_mode`` is a field of verl's RolloutConfig, and in none of its YAML files: Hydra refuses it bare."""
+    Path("requirements.txt").write_text("torch==2.10.0\ntransformers==5.5.0\nverl==0.9.0\nvllm==0.22.1\n")
+    Path("run.sh").write_text(
+        "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_batch_size=256 "
+        "data.max_prompt_length=1024 data.max_response_length=1024 "
+        "actor_rollout_ref.model.path=Qwen/Qwen3-30B-A3B actor_rollout_ref.actor.ppo_mini_batch_size=64 "
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1 actor_rollout_ref.rollout.name=vllm "
+        "actor_rollout_ref.rollout.free_cache_engine=True "
+        "actor_rollout_ref.rollout.tensor_model_parallel_size=4 trainer.n_gpus_per_node=8 trainer.nnodes=4\n"
+    )
+    told = " ".join(run("check", ".", "--gpu", "8xB200", "--no-policy").out.split())
+    assert (
+        "set ++actor_rollout_ref.rollout.enable_sleep_mode to false (rollout.sleep_mode), "
+        "actor_rollout_ref.rollout.free_cache_engine to false (rollout.free_cache_engine)" in told
+    )
+
+
+@pytest.mark.parametrize(("release", "counts"), [("1.9.0", False), ("1.14.1", True)])
+def test_trl_commands_put_their_own_arguments_of_loading_in_the_place_of_a_files(release: str, counts: object) -> None:
+    Path("requirements.txt").write_text(f"trl=={release}\ntransformers==5.5.0\ntorch==2.8.0\n")
+    Path("run.sh").write_text("trl sft --config c.yaml\n")
+    arguments = (
+        "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: x\nbf16: true\noptim: adamw_torch\nmax_length: 2048\n"
+    )
+    Path("c.yaml").write_text(arguments + "model_init_kwargs: {dtype: bfloat16}\n")
+    found = run("check", ".", "--gpu", "1xH100-80GB", "--no-policy").out
+    assert ("trl/model-id-loads-in-float32" not in found) is counts
+    Path("c.yaml").write_text(arguments)
+    told = run("fix", ".", "--offline", "--gpu", "1xH100-80GB", "--no-policy").out
+    assert counts or "\n+dtype: bfloat16\n" in told
+
+
+def test_no_plan_goes_back_behind_a_default_that_is_advised_against_by_no_release() -> None:
+    """Before DeepSpeed 0.18 such a run can wait for ever (DeepSpeed#7461)."""
+    Path("requirements.txt").write_text("deepspeed==0.18.0\ntransformers==4.57.6\ntorch==2.8.0\n")
+    Path("facts.yaml").write_text(
+        "compatcheck: 1\nmodel: mixtral-8x7b\nhardware: {world_size: 8}\n"
+        "training: {framework: hf_trainer, zero_stage: 3, sharding: zero, param_dtype: bfloat16, peft: null}\n"
+    )
+    said = " ".join(
+        run("fix", ".", "--offline", "--no-policy", "--select", "deepspeed/zero3-moe-block-gathered-whole").out.split()
+    )
+    assert "no change that is known here clears anything" in said
+    assert "stays deepspeed/zero3-moe-block-gathered-whole" in said

@@ -74,3 +74,16 @@ def test_what_every_unknown_option_may_have_meant_is_not_searched(command: str) 
     first, *_ = documents(command + "".join(f" --per_device_train_batch_size{number} 1" for number in range(300)))
     near = [guess for _, guess in first.unread]
     assert near == ["per_device_train_batch_size"] * 100 + [None] * 200
+
+
+@pytest.mark.parametrize(
+    ("command", "skips"),
+    [
+        ("swift pt --model m", False),
+        ("python swift/cli/pt.py --model m --use_logits_to_keep true", False),
+        ("swift sft --model m", None),
+        ("swift sft --model m --use_logits_to_keep true", True),
+    ],
+)
+def test_pretraining_labels_every_position(command: str, skips: object) -> None:
+    assert facts(documents(command)[0]).get("program.skips_unlabelled_logits") is skips

@@ -101,3 +101,17 @@ def test_what_is_stated_and_may_be_replaced_is_said_to_be(tmp_path: Path, more: 
     name = "training.use_reentrant"
     assert (name in subject.roles["train"]) is states
     assert (name in {fact for fact, _, _ in subject.unresolved}) is not states
+
+
+@pytest.mark.parametrize(
+    ("program", "script"),
+    [
+        ("trl sft", "sft"),
+        ("accelerate launch trl/scripts/dpo.py", "dpo"),
+        ("python -m trl.scripts.sft", "sft"),
+        ("accelerate launch sft.py", None),
+    ],
+)
+def test_a_script_of_trl_hands_the_arguments_on(program: str, script: str | None) -> None:
+    every = [facts(one) for one in documents(f"{program} {HF} --packing true")]
+    assert next((one["run.trl_script"] for one in every if "run.trl_script" in one), None) == script
