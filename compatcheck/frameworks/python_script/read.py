@@ -40,6 +40,7 @@ from compatcheck.frameworks.python_script.changes import (
     Changes,
 )
 from compatcheck.frameworks.python_script.constants import with_constants
+from compatcheck.frameworks.python_script.forwards import take_forwards
 from compatcheck.frameworks.python_script.handed_on import HandedOn, find_handed_on, parse_started
 from compatcheck.frameworks.python_script.lightning import OF_ACCELERATE
 from compatcheck.frameworks.python_script.meanings import (
@@ -345,6 +346,7 @@ def _find(path: str, script: Script, objects: Objects, *, launched: bool) -> Fin
             found.set(one.name, given, one.value, one)
         else:
             take_change(one, found)
+    take_forwards(found)
     if found.makes_optimizer:
         found.values.pop("optim", None)
     if not (found.trainers or found.foreign or found.has_arguments or found.is_empty) and _has_loop(script):
