@@ -40,7 +40,7 @@ from compatcheck.frameworks.python_script.changes import (
     Changes,
 )
 from compatcheck.frameworks.python_script.constants import with_constants
-from compatcheck.frameworks.python_script.forwards import take_forwards
+from compatcheck.frameworks.python_script.forwards import take_forwards, tell_forwards
 from compatcheck.frameworks.python_script.handed_on import HandedOn, find_handed_on, parse_started
 from compatcheck.frameworks.python_script.lightning import OF_ACCELERATE
 from compatcheck.frameworks.python_script.meanings import (
@@ -581,6 +581,8 @@ def _tell_of_run(found: Findings, script: Script) -> Iterator[Statement]:
     if len(frozen) == 1 and None not in frozen:
         found.lines[_OPTIMIZED] = found.made.optimized[0][0].lineno
         yield Statement("program.optimizes_frozen", _OPTIMIZED, value=frozen.pop())
+    if _loops_over_loaded(found, script):
+        yield from tell_forwards(found)
     own_adapter = find_own_adapter(script, found.objects)
     if own_adapter is not None:
         found.lines[own_adapter.name] = own_adapter.line

@@ -72,3 +72,44 @@ def test_a_forward_may_ask_for_attentions(given: str, tmp_path: Path) -> None:
 def test_what_is_no_forward_that_trains_asks_for_nothing(text: str, tmp_path: Path) -> None:
     fact = read(tmp_path, text, **_ASKED).roles["train"].get(_ATTENTIONS)
     assert fact is None or fact.value is False
+
+
+@pytest.mark.parametrize(
+    ("lines", "kept"),
+    [
+        ("out = model(**batch); out.loss.backward()", True),
+        ("out = model(**batch); loss = out.loss; loss.backward()", True),
+        ("out = model(**batch)\n    loss = out.loss\n    del out\n    loss.backward()", False),
+        ("out = model(**batch)\n    out = out.loss\n    out.backward()", False),
+        ("loss = model(**batch).loss; loss.backward()", False),
+        ("loss = model(**batch)[0]\n    loss.backward()", False),
+        ("model(**batch).loss.backward()", False),
+        ("logits = model(**batch).logits\n    loss_of(logits).backward()", True),
+        ("logits = model(**batch).logits\n    logits = logits.float()\n    loss_of(logits).backward()", None),
+        ("loss, logits = model(**batch)[:2]\n    loss.backward()", True),
+        ("with torch.no_grad():\n        out = model(**batch)\n    model(**batch).loss.backward()", False),
+        ("loss_of(model, batch).backward()", None),
+    ],
+)
+def test_a_loop_keeps_what_its_forward_returned(lines: str, kept: object, tmp_path: Path) -> None:
+    fact = read(tmp_path, _LOOP.format(lines)).roles["train"].get("run.outputs_kept")
+    assert (None if fact is None else fact.value) is kept
+
+
+@pytest.mark.parametrize(
+    ("given", "mask", "flattened"),
+    [
+        ("input_ids=batch['input_ids'], labels=batch['labels']", "none", False),
+        ("batch['input_ids'], labels=batch['labels']", "none", False),
+        ("input_ids=x, attention_mask=None, labels=y", "none", False),
+        ("input_ids=x, attention_mask=m, labels=y", None, False),
+        ("x, m, labels=y", None, False),
+        ("input_ids=x, position_ids=p, labels=y", "none", None),
+        ("**batch", None, None),
+        ("input_ids=x, **more", None, None),
+    ],
+)
+def test_a_loop_gives_its_forward_a_mask_or_none(given: str, mask: object, flattened: object, tmp_path: Path) -> None:
+    facts = read(tmp_path, _LOOP.format(_BACKWARD.format(given))).roles["train"]
+    found = [facts[name].value if name in facts else None for name in ("run.attention_mask", "training.padding_free")]
+    assert found == [mask, flattened]
