@@ -502,14 +502,39 @@ def _take_trainer(call: Call, found: Findings) -> None:
         found.given = arguments
     _take_parts(call, found)
     _take_reference(call, found)
-    metrics = call.keywords.get("compute_metrics")
-    if metrics is not None:
-        there = metrics.why is not None or metrics.value is not None
-        found.state("training.compute_metrics", "compute_metrics", there, call)
+    _take_metrics(call, found)
     model = call.keywords.get("model") or (call.positional[0] if call.positional else None)
     if model is not None and model.why is None and isinstance(model.value, str):
         found.models.setdefault(model.value, model)
         found.by_trainer = call.name in TRL_TRAINERS
+
+
+def _take_metrics(call: Call, found: Findings) -> None:
+    """Take whether a Trainer computes metrics, and whether it keeps what a function of the script's makes of the logits.
+
+    Source: transformers 4.36.2 and 5.24.0 trainer.py, trl 0.8.6 and 1.16.0 sft_trainer.py: seven arguments come before them.
+    """
+    metrics = call.keywords.get(_METRICS)
+    if metrics is not None:
+        found.state("training.compute_metrics", _METRICS, _is_there(metrics), call)
+    elif call.condition is None and not (call.is_open or call.positional[_BEFORE_METRICS:] or _names(_METRICS, found)):
+        found.state("training.compute_metrics", f"(no {_METRICS})", value=False, call=call)
+    reduces = call.keywords.get("preprocess_logits_for_metrics")
+    if reduces is not None and _is_there(reduces):
+        found.state("program.collects_predictions", "preprocess_logits_for_metrics", value=False, call=call)
+
+
+_METRICS, _BEFORE_METRICS = "compute_metrics", 7
+
+
+def _is_there(given: Given) -> bool:
+    """Tell whether an argument is given something: what is no literal counts as that."""
+    return given.why is not None or given.value is not None
+
+
+def _names(name: str, found: Findings) -> bool:
+    """Tell whether a script names something anywhere, or has a trainer of another module that may."""
+    return bool(found.objects.elsewhere) or name in found.objects.script.code
 
 
 def _take_reference(call: Call, found: Findings) -> None:

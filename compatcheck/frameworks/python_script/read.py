@@ -40,6 +40,7 @@ from compatcheck.frameworks.python_script.changes import (
     Changes,
 )
 from compatcheck.frameworks.python_script.constants import with_constants
+from compatcheck.frameworks.python_script.forwards import take_forwards, tell_forwards
 from compatcheck.frameworks.python_script.handed_on import HandedOn, find_handed_on, parse_started
 from compatcheck.frameworks.python_script.lightning import OF_ACCELERATE
 from compatcheck.frameworks.python_script.meanings import (
@@ -345,6 +346,7 @@ def _find(path: str, script: Script, objects: Objects, *, launched: bool) -> Fin
             found.set(one.name, given, one.value, one)
         else:
             take_change(one, found)
+    take_forwards(found)
     if found.makes_optimizer:
         found.values.pop("optim", None)
     if not (found.trainers or found.foreign or found.has_arguments or found.is_empty) and _has_loop(script):
@@ -568,22 +570,45 @@ def _without(key: str, fact: str, value: object, found: Findings) -> Statement:
 
 def _tell_of_run(found: Findings, script: Script) -> Iterator[Statement]:
     """Say what the calls of a script tell of its run: whether it builds engines again, and whose methods give it adapters."""
-    again = builds_again(script.tree, _BUILDS_ENGINE) if "initialize" in script.names else None
+    again = _builds_again(found, script)
     if again is not None:
-        yield Statement("run.repeated_initialize", _BUILDS_ENGINE, value=again)
-    keeps = keeps_model(script.tree, _BUILDS_ENGINE) if again else None
+        yield again
+    repeats = again is not None and again.value is True
+    keeps = keeps_model(script.tree, {_BUILDS_ENGINE}) if repeats and "initialize" in script.names else None
     if keeps is not None:
         yield Statement("run.model_outlives_engine", _BUILDS_ENGINE, value=keeps)
     frozen = set(map(_takes_frozen, found.made.optimized))
     if len(frozen) == 1 and None not in frozen:
         found.lines[_OPTIMIZED] = found.made.optimized[0][0].lineno
         yield Statement("program.optimizes_frozen", _OPTIMIZED, value=frozen.pop())
+    if _loops_over_loaded(found, script):
+        yield from tell_forwards(found)
     own_adapter = find_own_adapter(script, found.objects)
     if own_adapter is not None:
         found.lines[own_adapter.name] = own_adapter.line
         yield Statement("run.adapters_through_model", own_adapter.name, value=True)
     elif found.trainers and not (found.unread or found.foreign or found.own_model) and names_none(script):
         yield Statement("run.adapters_through_model", _NO_OWN_ADAPTERS, value=False)
+
+
+def _builds_again(found: Findings, script: Script) -> Statement | None:
+    """Say whether what trains is built again in the process: an engine, what an Accelerator prepares, a Trainer."""
+    told: dict[str, bool | None] = {}
+    if "initialize" in script.names:
+        told[_BUILDS_ENGINE] = builds_again(script.tree, {_BUILDS_ENGINE})
+    for key, made in (("Accelerator", {"Accelerator"}), ("Trainer", found.objects.trainers.keys())):
+        calls = [one.node for one in script.calls() if one.name in made and not found.objects.is_of_another(one.node)]
+        functions = {dotted_name(one.func) for one in calls}
+        if calls and key == "Accelerator":
+            told[key] = builds_again(script.tree, {*functions, "accelerator.prepare"}, lets_go=True, parts=True)
+        elif calls:
+            told[key] = builds_again(script.tree, functions, lets_go=True)
+        if calls and told[key] is not None:
+            found.lines.setdefault(key, calls[0].lineno)
+    again = [name for name, is_again in told.items() if is_again]
+    if found.foreign or not (again or set(told.values()) == {False}):
+        return None
+    return Statement("run.repeated_initialize", [*again, *told][0], value=bool(again))
 
 
 _OPTIMIZED = "(parameters of the optimizer)"

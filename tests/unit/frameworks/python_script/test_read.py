@@ -87,6 +87,8 @@ def test_literals_of_a_training_script(tmp_path: Path) -> None:
     assert found[0].reader == "trl"
     assert facts(found) == {
         "run.adapters_through_model": False,
+        "run.repeated_initialize": False,
+        "training.compute_metrics": False,
         "model.device_map": None,
         "model.load_dtype": "bfloat16",
         "model.attn_implementation": "flash_attention_2",
@@ -204,6 +206,8 @@ def test_a_trainer_means_training(tmp_path: Path) -> None:
         "training.kl_coefficient": 0.2,
         "training.sequence_length": 512,
         "run.adapters_through_model": False,
+        "run.repeated_initialize": False,
+        "training.compute_metrics": False,
     }
     assert read(tmp_path, "Trainer(model=m, compute_metrics=score)")[0].reader == "hf_trainer"
 
@@ -266,11 +270,16 @@ def test_two_calls_that_differ_leave_a_fact_open(tmp_path: Path) -> None:
                 "training.mixed_precision": "bf16",
                 "training.gradient_accumulation_steps": 4,
                 "training.sync_each_batch": False,
+                "run.repeated_initialize": False,
             },
         ),
         (
             "Accelerator(gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=4, sync_each_batch=True))",
-            {"training.gradient_accumulation_steps": 4, "training.sync_each_batch": True},
+            {
+                "training.gradient_accumulation_steps": 4,
+                "training.sync_each_batch": True,
+                "run.repeated_initialize": False,
+            },
         ),
         (
             "accelerator = Accelerator(**more)\nm = accelerator.prepare(m)\n"  # noqa: ISC004 (one text)
@@ -282,6 +291,7 @@ def test_two_calls_that_differ_leave_a_fact_open(tmp_path: Path) -> None:
                 "program.converts_outputs": True,
                 "program.accumulates_without_sync": True,
                 "program.heeds_sync_each_batch": True,
+                "run.repeated_initialize": False,
             },
         ),
         (
