@@ -30,6 +30,7 @@ from compatcheck.resolution.merge import (
     Claim,
     claims_of,
     drop_stand_ins,
+    is_left_out,
     merge,
     withdraw,
 )
@@ -446,13 +447,15 @@ def _compare_with_trainer(
     open_facts: frozenset[str],
 ) -> tuple[Conflict, ...]:
     """Return what a DeepSpeed file alone states and the defaults of its trainer contradict."""
-    alone = [name for name in COMPARED if {claim.reader for claim in claims.get(name, ())} == {"deepspeed"}]
-    alone = [name for name in alone if name in scope.facts]
+    alone = [name for name in COMPARED if name in scope.facts and name in claims]
+    alone = [name for name in alone if all(claim.of_deepspeed for claim in claims[name])]
     if not alone:
         return ()
-    from compatcheck.resolution.defaults import contradict_defaults  # noqa: PLC0415 (only with a DeepSpeed file)
+    from compatcheck.resolution.defaults import contradict_defaults  # noqa: PLC0415 (only with DeepSpeed)
 
-    return contradict_defaults(alone, readers, documents, scope, role, open_facts)
+    found = contradict_defaults(alone, readers, documents, scope, role, open_facts)
+    made = {name for name in alone if any(claim.becomes_deepspeeds for claim in claims[name])}
+    return tuple(one for one in found if one.fact not in made or is_left_out(one.fact, one.values[1][0]))
 
 
 def _describe_conflicts(conflicts: Sequence[Conflict], facts: dict[str, Fact], *, compared: bool) -> None:
@@ -492,11 +495,14 @@ def _describe_refused(facts: dict[str, Fact]) -> None:
 
 
 def _may_differ(name: str, facts: Mapping[str, Fact]) -> bool:
-    """Tell whether a trainer that looks for a batch that fits leaves the DeepSpeed file its own.
+    """Tell whether a trainer does not compare itself: a loop of its own, or a batch where it looks for one that fits.
 
-    Source: transformers trainer.py propagate_args_to_deepspeed(), 4.37.0 to 5.23.0.
+    Source: transformers trainer.py propagate_args_to_deepspeed(), 4.37.0 to 5.23.0; trl trainers with a ``train()`` of their own,
+    0.12.2 to 1.2.0 (RLOO to 0.20).
     """
-    search = facts.get("training.auto_find_batch_size")
+    search, trainer = facts.get("training.auto_find_batch_size"), facts.get("training.trainer")
+    if trainer is not None and trainer.value in {"ppo", "rloo", "ddpo", "alignprop"}:
+        return True
     return (
         name in {"training.micro_batch_size", "training.global_batch_size"}
         and search is not None
