@@ -291,6 +291,25 @@ def test_the_trainer_compares_itself_with_the_section_of_accelerate_as_with_a_de
     assert ("_stack/deepspeed-file-contradicts-trainer" in failing) is bool(refused)
 
 
+@pytest.mark.parametrize(("arguments", "refused"), [(" --deepspeed ds.json", True), ("", False)])
+def test_accelerate_refuses_its_own_keys_beside_a_deepspeed_file_of_the_trainer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: str, *, refused: bool
+) -> None:
+    # run with accelerate 1.10.1 and transformers 4.56.2: DeepSpeedPlugin(hf_ds_config=HfTrainerDeepSpeedConfig(…))
+    monkeypatch.chdir(tmp_path)
+    file = {"compute_environment": "LOCAL_MACHINE", "distributed_type": "DEEPSPEED", "num_processes": 8}
+    Path("acc.json").write_text(json.dumps({**file, "deepspeed_config": {"zero_stage": 2}}))
+    Path("ds.json").write_text('{"zero_optimization": {"stage": 2}, "gradient_accumulation_steps": "auto"}')
+    Path("run.sh").write_text(
+        "accelerate launch --config_file acc.json trl/scripts/sft.py --model_name_or_path Qwen/Qwen2.5-7B "
+        f"--bf16 --gradient_accumulation_steps 8 --output_dir o{arguments}\n"
+    )
+    Path("requirements.txt").write_text("trl==0.19.0\ntransformers==4.52.4\naccelerate==1.7.0\ndeepspeed==0.16.9\n")
+    report = json.loads(run("check", ".", "--no-policy", "--format", "json").out)
+    stated = {fact["name"]: fact["value"] for fact in report["subjects"][0]["facts"]}
+    assert tuple(stated["configuration.refused"]) == (("deepspeed_config.zero_stage",) if refused else ())
+
+
 def test_a_loop_of_ones_own_accumulates_as_the_section_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     section = {"zero_stage": 2, "gradient_accumulation_steps": 4}
