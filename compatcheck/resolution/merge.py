@@ -38,6 +38,13 @@ DECIDED_BY_DEEPSPEED = {"training.optimizer"}
 """An ``optimizer`` section replaces what the trainer's own arguments ask for, without a comparison
 (``transformers/integrations/deepspeed.py``, ``deepspeed_optim_sched``)."""
 
+TAKEN_FROM_DEEPSPEED = {"training.gradient_accumulation_steps"}
+"""What ``Accelerator()`` of a loop of one's own takes from DeepSpeed's configuration in place of its argument, without a stop
+(``ACCELERATE_GRADIENT_ACCUMULATION_STEPS`` in ``accelerate/accelerator.py``, 0.27.2 to 1.15.0)."""
+
+_OF_OWN_LOOPS = frozenset({"accelerate", "script", "set"})
+"""Readers of what a run states that has no Trainer."""
+
 LEFT_TO_ACCELERATE = {"training.mixed_precision": "no"}
 """What the HF Trainer's arguments say where they leave a fact to the file of ``accelerate launch``: ``bf16: false`` does not take
 ``ACCELERATE_MIXED_PRECISION`` back (``transformers/training_args.py``, ``mixed_precision_dtype``)."""
@@ -51,6 +58,13 @@ class Claim(NamedTuple):
     value: object
     """A vocabulary value, or ``AUTO``."""
     source: Source
+    becomes_deepspeeds: bool = False
+    """Its program makes DeepSpeed's configuration of it."""
+
+    @property
+    def of_deepspeed(self) -> bool:
+        """Whether it is part of DeepSpeed's configuration."""
+        return self.becomes_deepspeeds or self.reader == "deepspeed"
 
 
 class Merged(NamedTuple):
@@ -77,6 +91,7 @@ def claims_of(documents: Iterable[Document], role: str | None = None) -> dict[st
         for one in _said_by(document)
         if role is not None and one.role == role
     }
+    made_of = _find_deepspeed_keys(documents)
     has_model = any(document.reader in {"model", MISSING} and _is_about(document, role) for document in documents)
     for document in documents:
         if document.reader == "model" and has_model and not _is_about(document, role):
@@ -87,8 +102,26 @@ def claims_of(documents: Iterable[Document], role: str | None = None) -> dict[st
             if statement.fact is not None and wanted:
                 source = document.place(statement.key)
                 value = redact(statement.value) if isinstance(statement.value, str) else statement.value
-                claims.setdefault(statement.fact, []).append(Claim(rank, document.reader, value, source))
+                becomes = document.of_code is None and _is_of(statement.key, made_of.get(document.reader, frozenset()))
+                claims.setdefault(statement.fact, []).append(Claim(rank, document.reader, value, source, becomes))
     return claims
+
+
+def _find_deepspeed_keys(documents: Sequence[Document]) -> Mapping[str, frozenset[str]]:
+    """Return by reader the keys that a program makes DeepSpeed's configuration of in this run.
+
+    It does not where it spreads the state in another way, or where DeepSpeed has a file of its own.
+    """
+    if any(document.reader == "deepspeed" for document in documents):
+        return {}
+    found: dict[str, frozenset[str]] = {}
+    for reader in {document.reader for document in documents}:
+        section, *others = find_program(reader).deepspeed_keys or ("",)
+        stated = [one for document in documents if document.reader == reader for one in document.statements]
+        asked = any(_is_of(one.key, frozenset((section,))) for one in stated)
+        if asked and not any(one.fact == "training.sharding" for one in stated):
+            found[reader] = frozenset((section, *others))
+    return found
 
 
 def _said_by(document: Document) -> tuple[Statement | Unresolved, ...]:
@@ -170,8 +203,10 @@ def merge(claims: Mapping[str, list[Claim]]) -> Merged:
     conflicts = []
     for name, stated in claims.items():
         left = any(claim.reader == "accelerate" for claim in stated)
+        taken = left and name in TAKEN_FROM_DEEPSPEED and _OF_OWN_LOOPS.issuperset(claim.reader for claim in stated)
         explicit = sorted(
-            (claim for claim in stated if claim.value is not AUTO), key=lambda claim: _order(name, claim, left=left)
+            (claim for claim in stated if claim.value is not AUTO),
+            key=lambda claim: _order(name, claim, left=left, taken=taken),
         )
         if not explicit:
             automatic[name] = stated[0].source
@@ -186,18 +221,22 @@ def merge(claims: Mapping[str, list[Claim]]) -> Merged:
         note = best.source.path if best.rank == LOOKED_UP else None
         facts[name] = Fact(name, best.value, ORIGIN_BY_RANK[best.rank], agreeing, note, others)  # type: ignore[arg-type]
         differing = [claim for claim in explicit if claim.value != best.value and name not in DECIDED_BY_DEEPSPEED]
-        clash = [claim for claim in differing if _must_agree(best, claim)]
+        made = [claim for claim in explicit if claim.becomes_deepspeeds]  # of which the strongest counts
+        compared = [claim for claim in differing if claim not in made[1:] and _is_compared(name, best, claim)]
+        taken &= best.becomes_deepspeeds
+        clash = [claim for claim in differing if taken or claim in compared or _must_agree(best, claim)]
         if clash:
             values = ((best.value, best.source), *((claim.value, claim.source) for claim in clash))
-            stating = {claim.reader for claim in (best, *clash)}
-            refused = "deepspeed" in stating and any(find_program(name).reconciles_deepspeed for name in stating)
-            conflicts.append(Conflict(name, values, refused))  # type: ignore[arg-type]
+            conflicts.append(Conflict(name, values, refused=bool(compared)))  # type: ignore[arg-type]
     return Merged(facts, automatic, tuple(conflicts))
 
 
-def _order(fact: str, claim: Claim, *, left: bool) -> tuple[int, int]:
+def _order(fact: str, claim: Claim, *, left: bool, taken: bool) -> tuple[int, int]:
     """Order claims strongest first; among equals the first one stays first. What is left to accelerate comes behind its file."""
-    if left and claim.rank in {CODE, SCRIPT, FRAMEWORK, FIELD} and LEFT_TO_ACCELERATE.get(fact, AUTO) == claim.value:
+    if taken and claim.becomes_deepspeeds:
+        return CODE, claim.rank - LOOKED_UP
+    of_trainer = claim.reader != "accelerate" and claim.rank in {CODE, SCRIPT, FRAMEWORK, FIELD}
+    if left and of_trainer and LEFT_TO_ACCELERATE.get(fact, AUTO) == claim.value:
         return LIBRARY, 2
     if fact in DECIDED_BY_DEEPSPEED and claim.reader == "deepspeed":
         return CODE, 0
@@ -205,7 +244,21 @@ def _order(fact: str, claim: Claim, *, left: bool) -> tuple[int, int]:
 
 
 def _must_agree(best: Claim, other: Claim) -> bool:
-    """Tell whether two differing claims are a mistake and not an override."""
-    if best.rank == other.rank:
-        return best.rank in {CODE, FRAMEWORK, LIBRARY} and best.source.path != other.source.path
-    return find_program(best.reader).reconciles_deepspeed and other.reader == "deepspeed"
+    """Tell whether two differing claims of one rank are a mistake and not an override."""
+    return best.rank == other.rank and best.rank in {CODE, FRAMEWORK, LIBRARY} and best.source.path != other.source.path
+
+
+def is_left_out(fact: str, value: object) -> bool:
+    """Tell whether a value of the Trainer's arguments leaves what accelerate has for DeepSpeed: its 16 bits replace any other."""
+    return LEFT_TO_ACCELERATE.get(fact, value) == value
+
+
+def _is_compared(fact: str, best: Claim, other: Claim) -> bool:
+    """Tell whether one of two claims is of DeepSpeed's configuration and the other of a program that compares itself with it."""
+    return any(
+        claim.of_deepspeed
+        and claim.reader != trainer.reader
+        and find_program(trainer.reader).reconciles_deepspeed
+        and (not claim.becomes_deepspeeds or is_left_out(fact, trainer.value))
+        for claim, trainer in ((best, other), (other, best))
+    )

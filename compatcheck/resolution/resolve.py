@@ -30,6 +30,7 @@ from compatcheck.resolution.merge import (
     Claim,
     claims_of,
     drop_stand_ins,
+    is_left_out,
     merge,
     withdraw,
 )
@@ -266,7 +267,7 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
         if len(facts) == before and not derive_unsharded(facts, undecided, opened, replicates=replicates):
             break
     conflicts += _compare_with_trainer(claims, readers, documents, scope, role, open_facts)
-    _describe_conflicts(conflicts, facts, compared=bool(documents))
+    _describe_conflicts(conflicts, facts, documents)
     if FRAMEWORK in facts or any(find_program(document.reader).kind == "engine" for document in documents):
         from compatcheck.resolution.defaults import apply_traits  # noqa: PLC0415 (only where a program is known)
 
@@ -446,19 +447,21 @@ def _compare_with_trainer(
     open_facts: frozenset[str],
 ) -> tuple[Conflict, ...]:
     """Return what a DeepSpeed file alone states and the defaults of its trainer contradict."""
-    alone = [name for name in COMPARED if {claim.reader for claim in claims.get(name, ())} == {"deepspeed"}]
-    alone = [name for name in alone if name in scope.facts]
+    alone = [name for name in COMPARED if name in scope.facts and name in claims]
+    alone = [name for name in alone if all(claim.of_deepspeed for claim in claims[name])]
     if not alone:
         return ()
-    from compatcheck.resolution.defaults import contradict_defaults  # noqa: PLC0415 (only with a DeepSpeed file)
+    from compatcheck.resolution.defaults import contradict_defaults  # noqa: PLC0415 (only with DeepSpeed)
 
-    return contradict_defaults(alone, readers, documents, scope, role, open_facts)
+    found = contradict_defaults(alone, readers, documents, scope, role, open_facts)
+    made = {name for name in alone if any(claim.becomes_deepspeeds for claim in claims[name])}
+    return tuple(one for one in found if one.fact not in made or is_left_out(one.fact, one.values[1][0]))
 
 
-def _describe_conflicts(conflicts: Sequence[Conflict], facts: dict[str, Fact], *, compared: bool) -> None:
+def _describe_conflicts(conflicts: Sequence[Conflict], facts: dict[str, Fact], documents: "Sequence[Document]") -> None:
     """State which settings disagree, with their values and places in words."""
     name = "configuration.conflicts"
-    _describe_refused(facts)
+    _describe_refused(facts, documents)
     if conflicts:
         sources = tuple(source for conflict in conflicts for _, source in conflict.values)
         words = [
@@ -470,7 +473,7 @@ def _describe_conflicts(conflicts: Sequence[Conflict], facts: dict[str, Fact], *
         refused = tuple(sorted(one.fact for one in conflicts if one.refused and not _may_differ(one.fact, facts)))
         if refused or REFUSED not in facts:
             facts[REFUSED] = Fact(REFUSED, refused, "derived", sources, "; ".join(words))
-    elif compared:
+    elif documents:
         for fact in (name, REFUSED):
             facts.setdefault(fact, Fact(fact, (), "derived", (), "no two inputs differ"))
 
@@ -478,25 +481,31 @@ def _describe_conflicts(conflicts: Sequence[Conflict], facts: dict[str, Fact], *
 REFUSED = "configuration.refused"
 
 
-def _describe_refused(facts: dict[str, Fact]) -> None:
+def _describe_refused(facts: dict[str, Fact], documents: "Sequence[Document]") -> None:
     """Say which keys of a file its program refuses beside another one; a command may state in its place what is in no section."""
     stated = facts.pop(REFUSED, None)
     if stated is None or not isinstance(stated.value, tuple) or stated.origin != "configuration":
+        return
+    named = [key for document in documents for kind, _, key in document.references if kind == "deepspeed"]
+    if not named and all(document.reader != "native" for document in documents):
         return
     file = stated.sources[0].path
     given = {one.key for fact in facts.values() if fact.origin == "script" for one in fact.sources if one.path != file}
     keys = tuple(key for key in stated.value if key not in given or "." in str(key))
     if keys:
-        words = f"accelerate takes no {', '.join(map(str, keys))} beside deepspeed_config_file"
+        words = f"accelerate takes no {', '.join(map(str, keys))} beside {', '.join(named) or 'a DeepSpeed file'}"
         facts[REFUSED] = stated._replace(value=keys, note=words)
 
 
 def _may_differ(name: str, facts: Mapping[str, Fact]) -> bool:
-    """Tell whether a trainer that looks for a batch that fits leaves the DeepSpeed file its own.
+    """Tell whether a trainer does not compare itself: a loop of its own, or a batch where it looks for one that fits.
 
-    Source: transformers trainer.py propagate_args_to_deepspeed(), 4.37.0 to 5.23.0.
+    Source: transformers trainer.py propagate_args_to_deepspeed(), 4.37.0 to 5.23.0; trl trainers with a ``train()`` of their own,
+    0.12.2 to 1.2.0 (RLOO to 0.20).
     """
-    search = facts.get("training.auto_find_batch_size")
+    search, trainer = facts.get("training.auto_find_batch_size"), facts.get("training.trainer")
+    if trainer is not None and trainer.value in {"ppo", "rloo", "ddpo", "alignprop"}:
+        return True
     return (
         name in {"training.micro_batch_size", "training.global_batch_size"}
         and search is not None

@@ -70,6 +70,8 @@ class Program(NamedTuple):
     """Place among libraries, whose defaults come last, the smallest first."""
     reconciles_deepspeed: bool = False
     """It fills in ``auto`` of a DeepSpeed file, and refuses to start where the file and its own arguments differ."""
+    deepspeed_keys: tuple[str, ...] = ()
+    """Keys and sections of its file that it makes DeepSpeed's configuration of, which a trainer compares as it does a file."""
     drops_auto: bool = False
     """As the program that trains, it drops ``auto`` where a section has it and keeps its own default."""
     writes_deepspeed_file: bool = False

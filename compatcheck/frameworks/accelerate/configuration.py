@@ -76,12 +76,12 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     more: list[Statement] = []
     section = data.get("deepspeed_config")
     inner = section.get("deepspeed_config_file") if isinstance(section, Mapping) else None
-    if isinstance(section, Mapping) and isinstance(inner, str):
+    written = {f"deepspeed_config.{name}" for name in section} if isinstance(section, Mapping) else set()
+    refused = sorted(_REFUSED & written) + [_PRECISION] * (data.get(_PRECISION) is not None)
+    if refused and kind == "DEEPSPEED":  # where a DeepSpeed file is named, here or by the Trainer's arguments
+        more.append(Statement("configuration.refused", refused[0], tuple(refused)))
+    if isinstance(inner, str):
         references = (("deepspeed", inner, "deepspeed_config.deepspeed_config_file"),)
-        written = {f"deepspeed_config.{name}" for name in section}
-        refused = sorted(_REFUSED & written) + [_PRECISION] * (data.get(_PRECISION) is not None)
-        if refused and kind == "DEEPSPEED":
-            more.append(Statement("configuration.refused", refused[0], tuple(refused)))
         for key in _REFUSED - written:  # none is to be added
             table.pop(key, None)
     leaves = flatten(data, stop={"fsdp_config.fsdp_transformer_layer_cls_to_wrap", "commands"})

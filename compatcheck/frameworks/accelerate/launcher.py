@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from compatcheck.frameworks.launch.values import Argument
 
 _RANKS = {"num_processes", "num_machines"}
-_SECTIONS = ("", "deepspeed_config.", "fsdp_config.", "megatron_lm_config.", "parallelism_config.")
+_SECTIONS = ("deepspeed_config.", "", "fsdp_config.", "megatron_lm_config.", "parallelism_config.")
 _SHARDING = {"use_deepspeed": "zero", "use_fsdp": "fsdp", "use_megatron_lm": "megatron", "multi_gpu": "ddp"}
 
 

@@ -223,3 +223,110 @@ def test_a_run_with_keys_that_accelerate_refuses_beside_a_deepspeed_file_cannot_
     assert tuple(stated_facts["configuration.refused"]) == refused
     failing = {one["rule_id"] for one in report["findings"] if one["status"] == "affected"}
     assert ("_stack/deepspeed-file-contradicts-trainer" in failing) is bool(refused)
+
+
+_STEPS, _CLIPPING, _PRECISION = (
+    "training.gradient_accumulation_steps",
+    "training.gradient_clipping",
+    "training.mixed_precision",
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "section", "launcher", "arguments", "refused"),
+    [
+        ("DEEPSPEED", {"gradient_accumulation_steps": 1}, "", "--bf16 --gradient_accumulation_steps 16", (_STEPS,)),
+        ("DEEPSPEED", {"gradient_accumulation_steps": 4}, "", "--bf16", (_STEPS,)),
+        ("DEEPSPEED", {"gradient_accumulation_steps": 1}, "", "--bf16", ()),
+        ("DEEPSPEED", {"gradient_accumulation_steps": "auto"}, "", "--bf16 --gradient_accumulation_steps 16", ()),
+        ("DEEPSPEED", {}, "--gradient_accumulation_steps 2 ", "--bf16 --gradient_accumulation_steps 16", (_STEPS,)),
+        (
+            "DEEPSPEED",
+            {"gradient_accumulation_steps": 2},
+            "--gradient_accumulation_steps 16 ",
+            "--bf16 --gradient_accumulation_steps 16",
+            (),
+        ),
+        ("MULTI_GPU", {"gradient_accumulation_steps": 1}, "", "--bf16 --gradient_accumulation_steps 16", ()),
+        ("DEEPSPEED", {"gradient_clipping": 0.5}, "", "--bf16", (_CLIPPING,)),
+        ("DEEPSPEED", {"gradient_clipping": 0.5}, "", "--bf16 --max_grad_norm 0.5", ()),
+        ("DEEPSPEED", {"gradient_clipping": 0.0}, "", "--bf16", ()),  # none is handed on
+        ("DEEPSPEED", {"gradient_clipping": "auto"}, "", "--bf16 --max_grad_norm 0.3", ()),
+        ("DEEPSPEED", {}, "", "", (_PRECISION,)),
+        ("DEEPSPEED", {}, "", "--bf16 false", (_PRECISION,)),
+        ("DEEPSPEED", {}, "--mixed_precision no ", "", ()),
+        ("DEEPSPEED", {}, "", "--fp16", ()),  # 16 bits of the Trainer replace the file's
+        ("DEEPSPEED", {}, "--mixed_precision no ", "--bf16", ()),
+        ("MULTI_GPU", {}, "", "", ()),
+    ],
+)
+def test_the_trainer_compares_itself_with_the_section_of_accelerate_as_with_a_deepspeed_file(  # noqa: PLR0917 (a row)
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    section: dict[str, object],
+    launcher: str,
+    arguments: str,
+    refused: tuple[str, ...],
+) -> None:
+    # run with accelerate 1.10.1 and transformers 4.56.2: DeepSpeedPlugin(), set_mixed_precision(), trainer_config_finalize()
+    monkeypatch.chdir(tmp_path)
+    file = {"distributed_type": kind, "mixed_precision": "bf16", "num_processes": 8}
+    file |= {"compute_environment": "LOCAL_MACHINE", "deepspeed_config": {"zero_stage": 2, **section}}
+    Path("acc.json").write_text(json.dumps(file))
+    Path("train.py").write_text(
+        "from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments\n"
+        "(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n"
+        'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B")\n'
+        "Trainer(model=model, args=args).train()\n"
+    )
+    Path("run.sh").write_text(
+        f"accelerate launch --config_file acc.json {launcher}train.py --output_dir o {arguments}\n"
+    )
+    Path("requirements.txt").write_text("transformers==4.56.2\naccelerate==1.10.1\ndeepspeed==0.17.6\n")
+    report = json.loads(run("check", ".", "--no-policy", "--format", "json").out)
+    stated = {fact["name"]: fact["value"] for fact in report["subjects"][0]["facts"]}
+    assert tuple(stated["configuration.refused"]) == refused
+    failing = {one["rule_id"] for one in report["findings"] if one["status"] == "affected"}
+    assert ("_stack/deepspeed-file-contradicts-trainer" in failing) is bool(refused)
+
+
+@pytest.mark.parametrize(("arguments", "refused"), [(" --deepspeed ds.json", True), ("", False)])
+def test_accelerate_refuses_its_own_keys_beside_a_deepspeed_file_of_the_trainer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: str, *, refused: bool
+) -> None:
+    # run with accelerate 1.10.1 and transformers 4.56.2: DeepSpeedPlugin(hf_ds_config=HfTrainerDeepSpeedConfig(…))
+    monkeypatch.chdir(tmp_path)
+    file = {"compute_environment": "LOCAL_MACHINE", "distributed_type": "DEEPSPEED", "num_processes": 8}
+    Path("acc.json").write_text(json.dumps({**file, "deepspeed_config": {"zero_stage": 2}}))
+    Path("ds.json").write_text('{"zero_optimization": {"stage": 2}, "gradient_accumulation_steps": "auto"}')
+    Path("run.sh").write_text(
+        "accelerate launch --config_file acc.json trl/scripts/sft.py --model_name_or_path Qwen/Qwen2.5-7B "
+        f"--bf16 --gradient_accumulation_steps 8 --output_dir o{arguments}\n"
+    )
+    Path("requirements.txt").write_text("trl==0.19.0\ntransformers==4.52.4\naccelerate==1.7.0\ndeepspeed==0.16.9\n")
+    report = json.loads(run("check", ".", "--no-policy", "--format", "json").out)
+    stated = {fact["name"]: fact["value"] for fact in report["subjects"][0]["facts"]}
+    assert tuple(stated["configuration.refused"]) == (("deepspeed_config.zero_stage",) if refused else ())
+
+
+def test_a_loop_of_ones_own_accumulates_as_the_section_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    section = {"zero_stage": 2, "gradient_accumulation_steps": 4}
+    file = {"compute_environment": "LOCAL_MACHINE", "distributed_type": "DEEPSPEED", "deepspeed_config": section}
+    Path("acc.json").write_text(json.dumps({**file, "num_processes": 8}))
+    Path("train.py").write_text(
+        "import torch\nfrom accelerate import Accelerator\nfrom transformers import AutoModelForCausalLM\n"
+        "accelerator = Accelerator(gradient_accumulation_steps=16)\n"
+        'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B")\n'
+        "optimizer = torch.optim.AdamW(model.parameters())\n"
+        "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n"
+        "for batch in loader:\n    with accelerator.accumulate(model):\n        accelerator.backward(model(**batch).loss)\n"
+        "        optimizer.step()\n"
+    )
+    Path("run.sh").write_text("accelerate launch --config_file acc.json train.py\n")
+    report = json.loads(run("check", ".", "--no-policy", "--format", "json").out)
+    stated = {fact["name"]: fact["value"] for fact in report["subjects"][0]["facts"]}
+    assert stated[_STEPS] == 4, "ACCELERATE_GRADIENT_ACCUMULATION_STEPS wins"
+    assert tuple(stated["configuration.conflicts"]) == (_STEPS,)
+    assert tuple(stated["configuration.refused"]) == ()
