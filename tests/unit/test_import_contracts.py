@@ -34,6 +34,10 @@ DYNAMIC = {
     "lab/traced/program/own_module.py": {"name"},
     "lab/probes/catalog/_tiny_trainers.py": {"module"},  # where this release of TRL has a trainer
     "lab/probes/catalog/router_loss.py": {"f'transformers.models.{name}.modeling_{name}'"},
+    "lab/probes/catalog/vision_tower.py": {
+        "f'transformers.models.{name}.modeling_{name}'",
+        "f'transformers.models.{name}.configuration_{name}'",
+    },
     "lab/probes/catalog/configured_run.py": {"name"},  # as below
     "lab/probes/catalog/whole_run.py": {"name"},  # what trainers import late, before memory is counted
     "lab/probes/catalog/verl_losses.py": {"'verl.utils.torch_functional'"},

@@ -135,7 +135,7 @@ LLAMA: dict[str, Any] = {"model_type": "llama", "hidden_size": 64, "vocab_size":
         ("mixtral", "4.36.2", "2.2.0", "eager"),
         ("mixtral", "4.37.0", "2.2.0", "sdpa"),
         ("gpt_oss", "5.0.0", None, "eager"),
-        ("falcon", "4.35.2", None, None),
+        ("falcon", "4.35.2", None, "sdpa"),
         ("mamba", "5.0.0", None, None),
         ("qwen2_vl", "4.57.1", "2.8.0", "sdpa"),
         ("qwen2_vl", "4.44.2", "2.8.0", "eager"),
