@@ -540,6 +540,8 @@ def test_the_incident_of_openrlhf_moves_with_what_its_releases_pin() -> None:
         "flash-attn": "2.7.4.post1",
         "ray": "2.43.0",
         "transformers": "4.51.3",
+        "vllm": "0.8.5.post1",
+        "torch": "2.6.0",
     }
     (plan,) = described["plans"]
     assert [change["name"] for change in plan["changes"] if not change["follows"]] == ["deepspeed"]
