@@ -335,7 +335,7 @@ def _spell_by_hand(
     if source.path.endswith(".py"):
         needed = f", and {spelled.value.imports}" if isinstance(spelled.value, Expression) else ""
         return place, "=".join(spelled.written) + needed
-    if _takes_options(spelled.document, files):
+    if _takes_options(spelled.document, files) and not spelled.is_entry:
         key, value = spelled.written if spelled.is_inside else (spelled.key, write_value(spelled.value))
         return place, f"--{key} {value}"
     sign = "=" if spelled.document.is_command and not spelled.is_inside else ": "

@@ -45,6 +45,12 @@ class Spelling(NamedTuple):
         return bool(dot) and outer in lines and not any("." in one for one in lines)
 
     @property
+    def is_entry(self) -> bool:
+        """Whether it is one of a mapping that the option itself holds (``--gradient_checkpointing_kwargs`` with JSON behind it)."""
+        outer = self.key.partition(".")[0]
+        return self.is_inside and any(one.key.startswith(f"{outer}.") for one in self.document.statements)
+
+    @property
     def name(self) -> str:
         """Return the key as its file or command gives it: to Hydra with the signs that add one which its file lacks.
 
@@ -59,7 +65,7 @@ class Spelling(NamedTuple):
     def written(self) -> tuple[str, str]:
         """Return key and value as a person writes them; in Python, what lies in a mapping is an entry of one there."""
         outer, _, inner = self.key.partition(".")
-        if self.is_inside and self.document.is_command:
+        if self.is_inside and self.document.is_command and not self.is_entry:
             lower = isinstance(self.value, bool) or self.value is None
             return outer, f"a file with {inner}: {str(self.value).lower() if lower else self.value}"
         if not self.document.source.path.endswith(".py"):
