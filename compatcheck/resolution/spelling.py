@@ -46,7 +46,7 @@ class Spelling(NamedTuple):
 
     @property
     def is_entry(self) -> bool:
-        """Whether it is one of a mapping that the option itself holds (``--gradient_checkpointing_kwargs`` with JSON behind it)."""
+        """Whether it is one of a mapping that the option holds itself (``--gradient_checkpointing_kwargs '{…}'``)."""
         outer = self.key.partition(".")[0]
         return self.is_inside and any(one.key.startswith(f"{outer}.") for one in self.document.statements)
 
