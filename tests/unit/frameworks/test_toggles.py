@@ -367,8 +367,8 @@ INDEPENDENT = {
 }
 """Keys that count for nothing in these runs: of a model that is only run forward, of another engine, without another option."""
 
-ASSERTED = {"skyrl": {"trainer.placement.policy_num_nodes"}}
-"""Keys whose unknown value still leaves a fact asserted: a critic's number of nodes that follows the policy's (`single_rank`)."""
+ASSERTED = {"skyrl": {"trainer.placement.policy_num_nodes", "trainer.placement.policy_num_gpus_per_node"}}
+"""Keys whose unknown value still leaves a fact asserted: a critic's ranks that follow the policy's (`single_rank`)."""
 
 
 @cache
