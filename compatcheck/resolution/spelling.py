@@ -46,9 +46,12 @@ class Spelling(NamedTuple):
 
     @property
     def is_entry(self) -> bool:
-        """Whether it is one of a mapping that the option holds itself (``--gradient_checkpointing_kwargs '{…}'``)."""
+        """Whether it is one of a mapping that the option holds itself (``--gradient_checkpointing_kwargs '{…}'``).
+
+        A file that an option names is a document of its own, in which all keys are of that section.
+        """
         outer = self.key.partition(".")[0]
-        return self.is_inside and any(one.key.startswith(f"{outer}.") for one in self.document.statements)
+        return self.is_inside and {one.key.startswith(f"{outer}.") for one in self.document.statements} == {True, False}
 
     @property
     def name(self) -> str:
