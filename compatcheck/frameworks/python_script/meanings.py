@@ -160,6 +160,8 @@ class Findings:
         """Line of the first model that is loaded with a head of a few labels, and of the first with another one."""
         self.is_plain = False
         """Whether the HF Trainer itself is made, and not a class that may compute another loss."""
+        self.teachers: dict[str, Given] = {}
+        """Models that a trainer distils."""
         self.by_trainer = False
         """Whether a trainer of TRL is given the name of a model, and loads it."""
         self.trainers: dict[str, int] = {}
@@ -476,6 +478,9 @@ def _take_trainer(call: Call, found: Findings) -> None:
     _take_parts(call, found)
     _take_reference(call, found)
     _take_metrics(call, found)
+    teacher = call.keywords.get("teacher_model")
+    if teacher is not None and teacher.why is None and isinstance(teacher.value, str):
+        found.teachers.setdefault(teacher.value, teacher)
     model = call.keywords.get("model") or (call.positional[0] if call.positional else None)
     if model is not None and model.why is None and isinstance(model.value, str):
         found.models.setdefault(model.value, model)
@@ -640,7 +645,12 @@ def _take_model(call: Call, found: Findings) -> None:
     if call.owner.rpartition(".")[2] == "AutoConfig":
         for key in call.keywords.keys() & _FIELDS:
             found.take(key, call.keywords[key], call)
-    if not is_whole_model(call.owner) or _is_teacher(call, nodes_of(found.objects.script.tree)):
+    if not is_whole_model(call.owner):
+        return
+    if _is_teacher(call, nodes_of(found.objects.script.tree)):
+        name = call.positional[0] if call.positional else call.keywords.get("pretrained_model_name_or_path")
+        if name is not None:
+            found.teachers.setdefault(str(name.value) if name.why is None else "", name)
         return
     if "LigerKernel" in call.owner:
         found.open(call, KERNELS, "loads a model whose loss and layers are Liger's where it knows the type")

@@ -503,7 +503,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
     statements += [statement for statement, _ in found.statements.values()]
     models = _model_reference(found)
     statements += [Statement(None, key, name) for _, name, key in models]
-    references += models
+    references += (*models, *_teacher_reference(found))
     references += _deepspeed_reference(found)
     told = script.parsed() if launched else set()  # the options of the command say what these hold
     open_values = {
@@ -778,6 +778,14 @@ def _model_reference(found: Findings) -> list[tuple[str, str, str]]:
             return [("model", name, key)]
         found.unresolved.append(Unresolved("model.name", "from_pretrained", given.why))
     return []
+
+
+def _teacher_reference(found: Findings) -> Iterator[tuple[str, str, str]]:
+    """Yield the model that a trainer distils, where it is one and told."""
+    for name, given in found.teachers.items() if len(found.teachers) == 1 else ():
+        found.lines["teacher_model"] = given.line
+        if given.why is None:
+            yield "teacher", name, "teacher_model"
 
 
 def _deepspeed_reference(found: Findings) -> Iterator[tuple[str, str, str]]:
