@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.document import Statement, Unresolved
 from compatcheck.frameworks.python_script.adapters import PREPARES
+from compatcheck.frameworks.python_script.calls import Given
 from compatcheck.frameworks.python_script.forwards import find_forwards, tell_forwards
 from compatcheck.frameworks.python_script.lightning import OF_ACCELERATE
 from compatcheck.frameworks.python_script.nodes import dotted_name, targets_of
@@ -108,11 +109,56 @@ def tell_loop(found: Findings, script: Script) -> Iterator[Statement]:
     elif has_loop(script) and found.models and not _names(script, _ACCELERATES):
         yield from _tell_plain(found, script)
     if loops_over_loaded(found, script):
+        yield from _tell_data(found, script)
         yield from tell_forwards(found)
         if _CHECKPOINTS.isdisjoint(script.names):
             yield _at(
                 _model_line(found), Statement("training.gradient_checkpointing", "(no checkpoints)", False), found
             )
+
+
+def _tell_data(found: Findings, script: Script) -> Iterator[Statement]:
+    """Say how many sequences a loop takes at once, and where its rows are cut, as far as literals or options tell."""
+    loader = _find_loader(script)
+    if loader is not None and not loader.is_open and "batch_sampler" not in loader.written:
+        given = loader.keywords.get("batch_size") or (loader.positional[1:2] or [Given(1, loader.line)])[0]
+        yield from _tell_given("training.micro_batch_size", "DataLoader.batch_size", given, found)
+    cut = [call.keywords["max_length"] for call in script.calls() if _cuts(call)]
+    if cut and len({(one.why, one.value if one.why is None else one.line) for one in cut}) == 1:
+        yield from _tell_given("training.sequence_length", "tokenizer.max_length", cut[0], found)
+
+
+def _tell_given(fact: str, key: str, given: Given, found: Findings) -> Iterator[Statement]:
+    found.asked |= given.options
+    if given.why is not None:
+        found.unresolved.append(Unresolved(fact, key, given.why))
+    elif type(given.value) is int and given.value > 0:
+        yield _at(given.line, Statement(fact, key, given.value), found)
+
+
+def _find_loader(script: Script) -> Call | None:
+    """Return the call that makes the loader which the loop around a backward goes through; None where that is not plain."""
+    made = [call for call in script.calls() if call.name == "DataLoader"]
+    if len(made) == 1 or "DataParallel" in script.names:
+        return None if "DataParallel" in script.names else made[0]
+    around = [node for node in script.nodes if isinstance(node, ast.For) and any(map(_is_backward, ast.walk(node)))]
+    gone_through = {one.id for node in around for one in ast.walk(node.iter) if isinstance(one, ast.Name)}
+    holders: dict[int, set[str]] = {}
+    for node, _, _ in script.visited:
+        targets, value = targets_of(node)
+        holders.setdefault(id(value), set()).update(map(dotted_name, targets))
+    fitting = [call for call in made if not gone_through.isdisjoint(holders.get(id(call.node), ()))]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _is_backward(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and dotted_name(node.func).rpartition(".")[2] == "backward"
+
+
+def _cuts(call: Call) -> bool:
+    """Tell whether a call of a tokenizer cuts rows at a length."""
+    asked = call.keywords.get("truncation")
+    return "max_length" in call.keywords and asked is not None and (asked.why is None and asked.value is not False)
 
 
 _OPTIMIZED = "(parameters of the optimizer)"

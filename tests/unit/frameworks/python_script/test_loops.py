@@ -119,3 +119,27 @@ def test_nothing_spreads_a_model_where_nothing_is_named_that_does(line: str, sha
 def test_a_model_without_a_head_makes_no_logits(made: str, logits: object, tmp_path: Path) -> None:
     text = _LOOP.format(_LOSS).replace('AutoModelForCausalLM.from_pretrained("gpt2", torch_dtype=torch.bfloat16)', made)
     assert _facts(tmp_path, text, "program.makes_logits") == [logits]
+
+
+@pytest.mark.parametrize(
+    ("lines", "batch", "length"),
+    [
+        ("loader = DataLoader(data, batch_size=4)", 4, None),
+        ("loader = DataLoader(data, 4)", 4, None),
+        ("loader = DataLoader(data)", 1, None),
+        ("loader = DataLoader(data, batch_sampler=sampler)", None, None),
+        ("loader = DataLoader(data, batch_size=size)", None, None),
+        ("loader = DataLoader(data, batch_size=4)\nother = DataLoader(data, batch_size=8)", 4, None),
+        ("one = DataLoader(data, batch_size=4)\nother = DataLoader(data, batch_size=8)", None, None),
+        ("rows = tokenizer(texts, truncation=True, max_length=512)", None, 512),
+        ("rows = tokenizer(texts, max_length=512)", None, None),
+        (
+            "rows = tokenizer(a, truncation=True, max_length=512), tokenizer(b, truncation=True, max_length=64)",
+            None,
+            None,
+        ),
+    ],
+)
+def test_a_loop_takes_batches_of_its_loader(lines: str, batch: object, length: object, tmp_path: Path) -> None:
+    text = _LOOP.format(_LOSS).replace("for batch", f"{lines}\nfor batch")
+    assert _facts(tmp_path, text, "training.micro_batch_size", "training.sequence_length") == [batch, length]
