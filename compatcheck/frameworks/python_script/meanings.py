@@ -730,6 +730,16 @@ def _take_loading(call: Call, found: Findings) -> None:
             if given.value in _SPREADING:
                 why = f"device_map={given.value!r} spreads the layers over the devices of one process"
                 found.open(call, SHARDING, why, since=0)
+        elif key == "tp_plan" and (given.why is not None or given.value is not None):
+            size = call.keywords.get("tp_size")
+            if size is not None and size.why is None and isinstance(size.value, int):
+                found.state("training.tensor_parallel", "tp_size", size.value, call)
+                found.open(
+                    call, SHARDING, f"tp_plan={given.value!r} splits the matrices of the model over ranks", since=0
+                )
+            else:
+                why = f"tp_plan={given.value!r} splits the matrices of the model over all ranks"
+                found.open(call, SHARDING | {"training.tensor_parallel"}, why, since=0)
         elif key == "use_flash_attention_2" and given.value is True:
             found.take("attn_implementation", given._replace(value="flash_attention_2"), call)
 

@@ -143,3 +143,9 @@ def test_a_model_without_a_head_makes_no_logits(made: str, logits: object, tmp_p
 def test_a_loop_takes_batches_of_its_loader(lines: str, batch: object, length: object, tmp_path: Path) -> None:
     text = _LOOP.format(_LOSS).replace("for batch", f"{lines}\nfor batch")
     assert _facts(tmp_path, text, "training.micro_batch_size", "training.sequence_length") == [batch, length]
+
+
+@pytest.mark.parametrize(("given", "ranks"), [("tp_plan='auto'", None), ("tp_plan='auto', tp_size=4", 4)])
+def test_a_model_whose_matrices_are_split_is_spread(given: str, ranks: object, tmp_path: Path) -> None:
+    text = _LOOP.format(_LOSS).replace("torch_dtype=", f"{given}, torch_dtype=")
+    assert _facts(tmp_path, text, "training.tensor_parallel", "training.sharding") == [ranks, None]
