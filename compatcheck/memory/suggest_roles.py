@@ -138,10 +138,10 @@ def _engine(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     by_cache = bool(values.get("program.engine_sleeps_by_cache"))
     sleeps = frees and mode is not False if by_cache else mode or frees
     if values.get("rollout.colocated") is not False and not sleeps:
-        changed: dict[str, Value] = {"rollout.free_cache_engine": True} if by_cache else {}
-        changed |= {} if by_cache and mode is not False else {"rollout.sleep_mode": True}
+        asked: dict[str, Value] = {"rollout.free_cache_engine": True} if by_cache else {}
+        asked |= {} if by_cache and mode is not False else {"rollout.sleep_mode": True}
         yield SuggestedChange(
-            "the engine sleeps while training runs", changed, SLOWER, "loads its weights again each step"
+            "the engine sleeps while training runs", asked, SLOWER, "loads its weights again each step"
         )
 
 

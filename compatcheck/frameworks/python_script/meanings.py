@@ -29,7 +29,7 @@ from compatcheck.frameworks.python_script.changes import (
 )
 from compatcheck.frameworks.python_script.handed_over import Family, find_made, find_used
 from compatcheck.frameworks.python_script.lightning import Lightning, find_package
-from compatcheck.frameworks.python_script.loops import OPTIMIZERS, Made
+from compatcheck.frameworks.python_script.made import OPTIMIZERS, Made
 from compatcheck.frameworks.python_script.nodes import dotted_name, words_of
 from compatcheck.frameworks.python_script.objects import ADAPTER_CONFIGS, Kind, is_whole_model
 
@@ -160,8 +160,6 @@ class Findings:
         """Line of the first model that is loaded with a head of a few labels, and of the first with another one."""
         self.is_plain = False
         """Whether the HF Trainer itself is made, and not a class that may compute another loss."""
-        self.teachers: dict[str, Given] = {}
-        """Models that a trainer distils."""
         self.by_trainer = False
         """Whether a trainer of TRL is given the name of a model, and loads it."""
         self.trainers: dict[str, int] = {}
@@ -480,7 +478,7 @@ def _take_trainer(call: Call, found: Findings) -> None:
     _take_metrics(call, found)
     teacher = call.keywords.get("teacher_model")
     if teacher is not None and teacher.why is None and isinstance(teacher.value, str):
-        found.teachers.setdefault(teacher.value, teacher)
+        found.made.teachers.setdefault(teacher.value, teacher)
     model = call.keywords.get("model") or (call.positional[0] if call.positional else None)
     if model is not None and model.why is None and isinstance(model.value, str):
         found.models.setdefault(model.value, model)
@@ -650,7 +648,7 @@ def _take_model(call: Call, found: Findings) -> None:
     if _is_teacher(call, nodes_of(found.objects.script.tree)):
         name = call.positional[0] if call.positional else call.keywords.get("pretrained_model_name_or_path")
         if name is not None:
-            found.teachers.setdefault(str(name.value) if name.why is None else "", name)
+            found.made.teachers.setdefault(str(name.value) if name.why is None else "", name)
         return
     if "LigerKernel" in call.owner:
         found.open(call, KERNELS, "loads a model whose loss and layers are Liger's where it knows the type")
@@ -680,7 +678,7 @@ def _take_model(call: Call, found: Findings) -> None:
 
 
 def _has_few_labels(call: Call) -> bool:
-    """Tell whether a model ends in no projection on the vocabulary; ``AutoModel`` takes what class a checkpoint's own code names."""
+    """Tell whether a model ends in no projection on the vocabulary; ``AutoModel`` may be any class of a checkpoint's own code."""
     bare = (
         call.owner.rpartition(".")[2] == "AutoModel" and "trust_remote_code" not in call.keywords and not call.is_open
     )

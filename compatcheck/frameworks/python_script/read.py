@@ -782,7 +782,7 @@ def _model_reference(found: Findings) -> list[tuple[str, str, str]]:
 
 def _teacher_reference(found: Findings) -> Iterator[tuple[str, str, str]]:
     """Yield the model that a trainer distils, where it is one and told."""
-    for name, given in found.teachers.items() if len(found.teachers) == 1 else ():
+    for name, given in found.made.teachers.items() if len(found.made.teachers) == 1 else ():
         found.lines["teacher_model"] = given.line
         if given.why is None:
             yield "teacher", name, "teacher_model"

@@ -142,7 +142,7 @@ def test_a_run_without_generation_has_no_such_wall() -> None:
         (False, {"rollout.free_cache_engine": True, "rollout.sleep_mode": True}),
     ],
 )
-def test_an_engine_is_proposed_all_that_it_needs_to_sleep(mode: bool, asked: dict[str, Value]) -> None:
+def test_an_engine_is_proposed_all_that_it_needs_to_sleep(*, mode: bool, asked: dict[str, Value]) -> None:
     by_cache: dict[str, Value] = {**ACTOR, "rollout.sleep_mode": mode, "program.engine_sleeps_by_cache": True}
     found = {one.words: one.facts for one in propose(make_facts(by_cache))}
     assert found["the engine sleeps while training runs"] == asked

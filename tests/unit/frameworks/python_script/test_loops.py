@@ -75,8 +75,8 @@ def test_a_loop_or_its_model_computes_the_loss(
         ("with context():\n        loss = model(**batch).loss\n    loss.backward()", None),
         ("with torch.autocast('cuda'):\n        prepare(batch)\n    model(**batch).loss.backward()", None),
         (
-            "cast = nullcontext() if cpu else torch.amp.autocast('cuda', dtype=torch.bfloat16)\n"
-            "    with cast:\n        loss = model(**batch).loss\n    loss.backward()",
+            "cast = nullcontext() if cpu else torch.autocast('cuda', torch.bfloat16)\n    with cast:\n"
+            + "        loss = model(**batch).loss\n    loss.backward()",
             "bf16",
         ),
         ("with torch.cuda.amp.autocast(dtype=torch.bfloat16):\n        model(**batch).loss.backward()", "bf16"),
