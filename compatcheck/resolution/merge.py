@@ -40,7 +40,7 @@ DECIDED_BY_DEEPSPEED = {"training.optimizer"}
 
 TAKEN_FROM_DEEPSPEED = {"training.gradient_accumulation_steps"}
 """What ``Accelerator()`` of a loop of one's own takes from DeepSpeed's configuration in place of its argument, without a stop
-(``ACCELERATE_GRADIENT_ACCUMULATION_STEPS`` in ``accelerate/accelerator.py``, 0.27.2 to 1.15.0). What DeepSpeed's file states stays:
+(``ACCELERATE_GRADIENT_ACCUMULATION_STEPS`` in ``accelerate/accelerator.py``, 0.27.2 to 1.15.0). What its file states stays:
 ``_prepare_deepspeed()`` of 1.6.0 fills in ``auto`` alone (``must_match=False``), and DeepSpeed's engine takes its steps by it."""
 
 _OF_OWN_LOOPS = frozenset({"accelerate", "deepspeed", "script", "set"})

@@ -23,6 +23,10 @@ for batch in loader:
 """
 _LOSS = "outputs = model(**batch); loss = outputs.loss; loss.backward()"
 _AUTOCAST = "with torch.autocast('cuda'{}):\n        loss = model(**batch).loss\n    loss.backward()"
+_CHOSEN = """cast = nullcontext() if cpu else torch.autocast('cuda', torch.bfloat16)
+    with cast:
+        loss = model(**batch).loss
+    loss.backward()"""
 
 
 def _facts(tmp_path: Path, text: str, *names: str) -> list[object]:
@@ -74,11 +78,7 @@ def test_a_loop_or_its_model_computes_the_loss(
         (_AUTOCAST.format(", dtype=half"), None),
         ("with context():\n        loss = model(**batch).loss\n    loss.backward()", None),
         ("with torch.autocast('cuda'):\n        prepare(batch)\n    model(**batch).loss.backward()", None),
-        (
-            "cast = nullcontext() if cpu else torch.autocast('cuda', torch.bfloat16)\n    with cast:\n"
-            + "        loss = model(**batch).loss\n    loss.backward()",
-            "bf16",
-        ),
+        (_CHOSEN, "bf16"),
         ("with torch.cuda.amp.autocast(dtype=torch.bfloat16):\n        model(**batch).loss.backward()", "bf16"),
         ("with torch.cuda.amp.autocast(False):\n        model(**batch).loss.backward()", "no"),
         ("loss_of(model, batch).backward()", None),
