@@ -156,10 +156,18 @@ def _try_releases(
     )
     blocked: tuple[Pin, Mapping[str, str]] | None = None
     costly: FindingRemedy | None = None
-    for releases in itertools.chain.from_iterable(itertools.islice(one, _MOST_TRIED) for one in series):
+
+    def move(releases: Sequence[str]) -> tuple[Mapping[str, str], tuple[Change, ...], Pin | None]:
         chosen = dict(zip(names, releases, strict=True))
         changes = tuple(_release(finding, name, release, scope) for name, release in chosen.items())
-        pin = evaluation.obstacle(changes)
+        return chosen, changes, evaluation.obstacle(changes)
+
+    def refuses_itself(moved: tuple[Mapping[str, str], tuple[Change, ...], Pin | None]) -> bool:
+        """Tell whether what moves requires another release of what is beside it: an older one may not."""
+        return moved[2] is not None and moved[2].holder in names
+
+    tried = (itertools.islice(itertools.filterfalse(refuses_itself, map(move, one)), _MOST_TRIED) for one in series)
+    for chosen, changes, pin in itertools.chain.from_iterable(tried):
         if pin is not None:
             blocked = blocked or (pin, chosen)
         elif (brings := _brings(finding, changes, evaluation)) is not None:

@@ -293,6 +293,12 @@ def _has_other_key(documents: Iterable[Document], name: str, value: Value, role:
     return any(True for document in programs for _ in find_keys(document.table, name, value, role))
 
 
+def _takes(documents: Iterable[Document], key: str, name: str, value: Value, role: str) -> bool:
+    """Tell whether a fact's value is one that its key may have in a file: not of a switch that stands for another value."""
+    tables = [one.table for one in documents if key in one.table]
+    return not tables or any((key, value) in find_keys(one, name, value, role) for one in tables)
+
+
 def _is_declared(fact: Fact | None) -> bool:
     return fact is not None and fact.origin in {"set", "declared", "installed", "measured"}
 
@@ -363,7 +369,8 @@ def _propose(
     for source in () if fact is None else fact.sources:
         text = files.text(source.path) if source.key and os.path.isfile(source.path) else None
         for key in dict.fromkeys((source.key or "", (source.key or "").removeprefix("deepspeed."))):
-            for new in dict.fromkeys([*(given for known, given in values if known == key), value]):
+            own = [value] if _takes(subject.documents, key, name, value, role) else []
+            for new in dict.fromkeys([*(given for known, given in values if known == key), *own]):
                 edit = None if text is None else change_value(source.path, text, key, new, source.line)
                 if edit is not None:
                     yield edit

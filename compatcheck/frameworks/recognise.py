@@ -496,6 +496,11 @@ def follow_references(
                 models.append(Statement("model.name", key, name, kind.partition(":")[2] or None))
             place = document.place(key)
             try:
+                if kind == "teacher":
+                    models.append(
+                        Statement("training.teacher_parameters", key, references.count(name, document, place))
+                    )
+                    continue
                 found = [_mark(one, document) for one in references.read(kind, name, document, place)]
                 skipped += references.tell_taken(name, place)
                 if kind == "program":
@@ -582,7 +587,7 @@ def _tell_models_by_name(document: Document, references: _ReferenceReader) -> tu
 
 def _names_a_file(kind: str, name: str) -> bool:
     """Tell whether a reference is to a file; a model may be a hub id, and ``program`` a script that need not lie here."""
-    if kind.startswith("model"):
+    if kind.startswith("model") or kind == "teacher":
         from compatcheck.frameworks.model.lookup import is_path  # noqa: PLC0415 (on the way to an error)
 
         return is_path(name)
@@ -667,6 +672,19 @@ class _ReferenceReader:
             found = _read_kind(document.reader, file, self.files) or found
         self.present.add(real)
         return found
+
+    def count(self, name: str, document: Document, place: Source) -> object:
+        """Return the parameters of a model that is named beside the one of the run.
+
+        Raises:
+            InputError: it cannot be read, or its parameters cannot be counted.
+        """
+        found = _read_named_model(name, document.source.path, self.rules, self.environ, place, self.files)
+        counted = next((one.value for one in found.statements if one.fact == "model.parameters"), None)
+        if counted is None:
+            hint = "state them: --set training.teacher_parameters=…"
+            raise InputError("its parameters cannot be counted", source=place, hint=hint)
+        return counted
 
     def tell_taken(self, name: str, place: Source) -> Iterator[Skipped]:
         """Say which file of the project a path of another machine was taken for, where it was."""

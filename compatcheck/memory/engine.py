@@ -113,7 +113,7 @@ def price_engine(run: Run, facts: Mapping[str, Fact], beside: Size, habit: Habit
     graphs = _graphs(get("rollout.cuda_graphs"), kind, release, own_worker=own_worker)
     sampler = None if own_worker else _sampler(run, kind, release, get("rollout.max_num_seqs"))
     cache = tuple(part for part in (pool, work, graphs, sampler) if part is not None)
-    sleeps = habit.always_sleeps or bool(get("rollout.sleep_mode") or get("rollout.free_cache_engine"))
+    sleeps = habit.always_sleeps or _sleeps(get("rollout.sleep_mode"), get("rollout.free_cache_engine"), habit)
     layered = bool(get("rollout.layered_summon"))
     if own_worker:
         left = () if get("rollout.free_cache_engine") is not False else (pool,)
@@ -130,6 +130,11 @@ def price_engine(run: Run, facts: Mapping[str, Fact], beside: Size, habit: Habit
         *((graphs,) if graphs is not None and not habit.graphs_sleep else ()), *process,
     )  # fmt: skip
     return Engine(own, cache, left, sleeps=True, layered=layered, problem=problem)
+
+
+def _sleeps(mode: Value, frees: Value, habit: Habits) -> bool:
+    """Tell whether an engine sleeps between rollouts, by its own setting and by that of the program which started it."""
+    return bool(frees) and mode is not False if habit.sleeps_by_cache else bool(mode or frees)
 
 
 def _weights(run: Run, stored: Value, ranks: int, *, of_trainer: bool) -> Component:

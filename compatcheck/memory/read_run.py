@@ -79,8 +79,9 @@ def read_run(
         sequence += (
             adapters // model.hidden
         )  # each trained vector stands before the data's (peft_model.py, inputs_embeds)
-    taught = trains and source.get("training.trainer") == "gkd" and source.get("program.code") == "trl"
-    teacher = source.positive("training.teacher_parameters") if taught else 0
+    taught = trains and source.get("training.trainer") == "gkd" and parallel.sharding != "megatron"
+    loads = source.get("program.code") == "trl" or source.get("training.teacher_parameters") is not None
+    teacher = source.positive("training.teacher_parameters") if taught and loads else 0
     if source.needs:
         return RunReading(None, tuple(source.assumptions.values()), tuple(dict.fromkeys(source.needs)))
     width = adapter_bytes(source, precision, versions.get("peft"))

@@ -134,12 +134,14 @@ def _engine(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
                 )
     yield from _wider(values, "rollout tensor parallel", SLOWER)
     yield from _eager(values)
-    if values.get("rollout.colocated") is not False and not (
-        values.get("rollout.sleep_mode") or values.get("rollout.free_cache_engine")
-    ):
-        fact = "rollout.free_cache_engine" if values.get("program.code") == "verl" else "rollout.sleep_mode"
+    mode, frees = values.get("rollout.sleep_mode"), values.get("rollout.free_cache_engine")
+    by_cache = bool(values.get("program.engine_sleeps_by_cache"))
+    sleeps = frees and mode is not False if by_cache else mode or frees
+    if values.get("rollout.colocated") is not False and not sleeps:
+        asked: dict[str, Value] = {"rollout.free_cache_engine": True} if by_cache else {}
+        asked |= {} if by_cache and mode is not False else {"rollout.sleep_mode": True}
         yield SuggestedChange(
-            "the engine sleeps while training runs", {fact: True}, SLOWER, "loads its weights again each step"
+            "the engine sleeps while training runs", asked, SLOWER, "loads its weights again each step"
         )
 
 

@@ -28,6 +28,8 @@ class Habits(NamedTuple):
     """The engine's share is one of what is free once weights are loaded, and for KV alone."""
     always_sleeps: bool
     """The engine sleeps between rollouts, whatever ``free_cache_engine`` says."""
+    sleeps_by_cache: bool
+    """An engine that can sleep does so only where ``free_cache_engine`` is on."""
     graphs_sleep: bool
     """CUDA graphs of the engine leave the device while it sleeps."""
     frozen_on_host: bool
@@ -55,6 +57,7 @@ def read_habits(facts: Mapping[str, Fact | Value]) -> Habits:
         policy_at_rollout=str(get("policy_at_rollout", "before_weights" if moves else "kept")),
         share_of_free=bool(get("engine_share_of_free", otherwise=False)),
         always_sleeps=bool(get("engine_always_sleeps", otherwise=False)),
+        sleeps_by_cache=bool(get("engine_sleeps_by_cache", otherwise=False)),
         graphs_sleep=bool(get("engine_graphs_sleep", otherwise=False)),
         frozen_on_host=bool(get("frozen_on_host", moves)),
     )

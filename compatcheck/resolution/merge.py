@@ -40,9 +40,10 @@ DECIDED_BY_DEEPSPEED = {"training.optimizer"}
 
 TAKEN_FROM_DEEPSPEED = {"training.gradient_accumulation_steps"}
 """What ``Accelerator()`` of a loop of one's own takes from DeepSpeed's configuration in place of its argument, without a stop
-(``ACCELERATE_GRADIENT_ACCUMULATION_STEPS`` in ``accelerate/accelerator.py``, 0.27.2 to 1.15.0)."""
+(``ACCELERATE_GRADIENT_ACCUMULATION_STEPS`` in ``accelerate/accelerator.py``, 0.27.2 to 1.15.0). What its file states stays:
+``_prepare_deepspeed()`` of 1.6.0 fills in ``auto`` alone (``must_match=False``), and DeepSpeed's engine takes its steps by it."""
 
-_OF_OWN_LOOPS = frozenset({"accelerate", "script", "set"})
+_OF_OWN_LOOPS = frozenset({"accelerate", "deepspeed", "script", "set"})
 """Readers of what a run states that has no Trainer."""
 
 LEFT_TO_ACCELERATE = {"training.mixed_precision": "no"}
@@ -203,7 +204,8 @@ def merge(claims: Mapping[str, list[Claim]]) -> Merged:
     conflicts = []
     for name, stated in claims.items():
         left = any(claim.reader == "accelerate" for claim in stated)
-        taken = left and name in TAKEN_FROM_DEEPSPEED and _OF_OWN_LOOPS.issuperset(claim.reader for claim in stated)
+        readers = {claim.reader for claim in stated}
+        taken = (left or "deepspeed" in readers) and name in TAKEN_FROM_DEEPSPEED and _OF_OWN_LOOPS.issuperset(readers)
         explicit = sorted(
             (claim for claim in stated if claim.value is not AUTO),
             key=lambda claim: _order(name, claim, left=left, taken=taken),
@@ -223,7 +225,7 @@ def merge(claims: Mapping[str, list[Claim]]) -> Merged:
         differing = [claim for claim in explicit if claim.value != best.value and name not in DECIDED_BY_DEEPSPEED]
         made = [claim for claim in explicit if claim.becomes_deepspeeds]  # of which the strongest counts
         compared = [claim for claim in differing if claim not in made[1:] and _is_compared(name, best, claim)]
-        taken &= best.becomes_deepspeeds
+        taken &= best.of_deepspeed
         clash = [claim for claim in differing if taken or claim in compared or _must_agree(best, claim)]
         if clash:
             values = ((best.value, best.source), *((claim.value, claim.source) for claim in clash))
@@ -233,7 +235,7 @@ def merge(claims: Mapping[str, list[Claim]]) -> Merged:
 
 def _order(fact: str, claim: Claim, *, left: bool, taken: bool) -> tuple[int, int]:
     """Order claims strongest first; among equals the first one stays first. What is left to accelerate comes behind its file."""
-    if taken and claim.becomes_deepspeeds:
+    if taken and claim.of_deepspeed:
         return CODE, claim.rank - LOOKED_UP
     of_trainer = claim.reader != "accelerate" and claim.rank in {CODE, SCRIPT, FRAMEWORK, FIELD}
     if left and of_trainer and LEFT_TO_ACCELERATE.get(fact, AUTO) == claim.value:

@@ -41,14 +41,20 @@ def describe_unpriced(documents: Sequence[Document], role: str, rules: "RuleSet"
         stated = [(one.key, one.role) for one in document.statements if one.fact is None and not _is_off(one.value)]
         stated += [(one.key, one.role) for one in document.unresolved if one.fact is not None]
         for key, of in stated:
-            if key in keys and of in {None, role} and not (keys[key] in _COUNTED and not _SIZES.isdisjoint(facts)):
+            if key in keys and of in {None, role} and not (_is_counted(keys[key], facts)):
                 found.setdefault(keys[key], document.place(key))
     if found:
         facts[UNPRICED] = Fact(UNPRICED, tuple(sorted(found)), "derived", tuple(found.values()))
 
 
-_COUNTED = frozenset({"dense_layers"})
-"""Features that counts of a model's parameters, or of its experts', hold already."""
+def _is_counted(feature: str, facts: Mapping[str, Fact]) -> bool:
+    """Tell whether counts of parameters hold a feature: of the model's, or its experts', or of the teacher that GKD distils."""
+    if feature == "distillation":
+        told = [facts[name].value if name in facts else None for name in ("training.trainer", "training.sharding")]
+        return told[0] == "gkd" and told[1] != "megatron" and "training.teacher_parameters" in facts
+    return feature == "dense_layers" and not _SIZES.isdisjoint(facts)
+
+
 _SIZES = frozenset({"model.parameters", "model.expert_parameters"})
 
 

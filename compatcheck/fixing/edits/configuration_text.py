@@ -186,11 +186,14 @@ def add_argument(path: str, text: str, key: str, value: Value, document: Documen
 
 
 def replace_switch(path: str, text: str, key: str, new: str, line: int | None = None) -> TextEdit | None:
-    """Return the edit that puts one switch of a command in the place of another; None where that is not there."""
-    name = re.escape(key).replace("_", "[-_]")
-    pattern = re.compile(rf"(?<![\w.-])--{name}(?![\w.=-])")
-    found = pattern.search(text, _start_of(text, line or 1)) if _is_script(path, text) else None
-    return None if found is None else TextEdit(path, *found.span(), f"--{new}")
+    """Return the edit that puts one switch in the place of another that is on; None where that is not there."""
+    name = re.escape(key)
+    if _is_script(path, text):
+        pattern = re.compile(rf"(?<![\w.-])(--{name.replace('_', '[-_]')})(?![\w.=-])")
+    else:
+        pattern = re.compile(rf"""(?<![\w.-])({name})(?=["']?[ \t]*:[ \t]*true\b)""", re.IGNORECASE)
+    found = pattern.search(text, _start_of(text, line or 1))
+    return None if found is None else TextEdit(path, *found.span(1), f"--{new}" if _is_script(path, text) else new)
 
 
 def change_option(path: str, text: str, variable: str, option: str, value: Value) -> Iterator[TextEdit]:

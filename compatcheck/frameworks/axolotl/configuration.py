@@ -15,6 +15,7 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.conversions import (
     LEAVE,
     OPEN,
+    ByWords,
     constant,
     is_off,
     is_on,
@@ -413,11 +414,12 @@ def _attention_flags(data: Mapping[str, Any], table: Table) -> None:
     if data.get("attn_implementation") or any(is_on(data.get(f"{name}_attention")) for name in ("xformers", "sage")):
         table.update(dict.fromkeys(_GIVEN_ATTENTION, SILENT))
         return
+    deciding = next((flag for flag in _ATTENTION_FLAGS if is_on(data.get(flag))), None)
     for flag, name in _ATTENTION_FLAGS.items():
-        if is_on(data.get(flag)):
-            table[flag] = (Key("model.attn_implementation", constant(name)),)
-            table.update(dict.fromkeys(_GIVEN_ATTENTION, SILENT))
-            return
+        beside = flag != deciding and is_on(data.get(flag))
+        table[flag] = SILENT if beside else (Key("model.attn_implementation", ByWords({"true": name}, "leave")),)
+    if deciding is not None:
+        table.update(dict.fromkeys(_GIVEN_ATTENTION, SILENT))
 
 
 def _adapters(data: Mapping[str, Any], table: Table) -> None:

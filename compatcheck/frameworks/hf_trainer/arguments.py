@@ -29,6 +29,10 @@ TRAINER_NAMES = Names(__file__)
 _FSDP_NAMES = Names(__file__, "fsdp_names.txt")
 
 
+TEACHERS = ("teacher_model_name_or_path", "teacher_model")
+"""Keys that name a model which a trainer distils: TRL's, and those of ms-swift."""
+
+
 class Arguments(NamedTuple):
     """The arguments in one file, taken apart and not yet translated; a reader may change all of it."""
 
@@ -77,6 +81,8 @@ def open_arguments(
             break
         if model:
             skipped.append(not_understood(source, key, "the path or hub id of a model"))
+    teacher = next((key for key in TEACHERS if isinstance(data.get(key), str) and data[key]), None)
+    references += () if teacher is None else [("teacher", data[teacher], teacher)]
     documents: list[Document] = []
     inner = opened.get("deepspeed")
     if isinstance(inner, str) and inner:

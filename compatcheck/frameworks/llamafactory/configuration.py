@@ -137,6 +137,7 @@ def _checkpointing(data: Mapping[str, Any], arguments: Arguments) -> None:
     if not again:
         table[inner] = SILENT
         return
+    arguments.known.append(Statement("program.checkpoints_by_trainer", "gradient_checkpointing", True))
     table["disable_gradient_checkpointing"] = table["use_reentrant_gc"] = SILENT
     if disabled:
         arguments.known.append(Statement(None, "use_reentrant_gc", "left to the Trainer"))

@@ -133,6 +133,10 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     table |= {f"{name}.{key}": table[key] for name in _SECTIONS for key in _section(given, name) if key in table}
     arguments = open_arguments(given, source, table, models=MODELS, whole=_MAPPINGS)
     _quantisation(given, arguments.table)
+    if given.get("teacher_deepspeed") or given.get(
+        "offload_teacher_model"
+    ):  # it is sharded by itself, or waits on the host
+        arguments.references[:] = [one for one in arguments.references if one[0] != "teacher"]
     if str(given.get("rlhf_type")) in {"ppo", "grpo", "gkd"}:
         arguments.table["max_length"] = (Key("training.max_prompt_length", stated),)
     task = levelled.get("task_type") or ("seq_cls" if levelled.get("num_labels") is not None else None)

@@ -20,6 +20,8 @@ ASKING = frozenset({
 
 Source: transformers 5.23.0 integrations/peft.py.
 """
+PREPARES = frozenset({"prepare_model_for_kbit_training", "prepare_model_for_int8_training"})
+"""peft's function that readies a quantised base; the second name is that of releases before 0.4.0, kept up to 0.9.0."""
 MODEL_OPTIONS = "ModelConfig"
 """TRL's options about the model and its adapters."""
 OF_OPTIONS = "get_peft_config"

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
-from compatcheck.core.document import Statement
+from compatcheck.core.document import Statement, Unresolved
 from compatcheck.core.python_tree import nodes_of
 from compatcheck.frameworks.python_script.changes import ASKED_BY_FORWARD
 from compatcheck.frameworks.python_script.nodes import dotted_name, targets_of
-from compatcheck.frameworks.python_script.objects import Kind
+from compatcheck.frameworks.python_script.objects import Kind, given_to
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator, Sequence
 
     from compatcheck.frameworks.python_script.calls import Call, Scope, Script
     from compatcheck.frameworks.python_script.meanings import Findings
@@ -46,19 +47,27 @@ def take_forwards(found: Findings) -> None:
             found.take(key, given, call)
 
 
-def tell_forwards(found: Findings) -> Iterator[Statement]:
-    """Say of a loop of the script's own what its forwards are given, and whether their outputs live through backward."""
+def find_forwards(found: Findings) -> list[Call]:
+    """Return the calls of the model that compute gradients, in the loop or in a function of the script's own."""
     script, kind = found.objects.script, found.objects.kind
+    if not any(call.name == "backward" for call in script.calls()):
+        return []
     scoring = _scoring(nodes_of(script.tree))
-    calls = [call for call in script.calls() if call.node not in scoring]
-    backward = {call.scope: call.line for call in calls if call.name == "backward"}
-    forwards = [call for call in calls if call.scope in backward and kind(call.node.func, call.scope) is Kind.MODEL]
+    return [one for one in script.calls() if one.node not in scoring and kind(one.node.func, one.scope) is Kind.MODEL]
+
+
+def tell_forwards(found: Findings) -> Iterator[Statement]:
+    """Say of a loop of the script's own what its forwards are given, who makes the loss, and what lives through backward."""
+    script, forwards = found.objects.script, find_forwards(found)
     if not forwards:
+        found.unresolved.append(Unresolved(_CASTS, _FORWARD, "is not decided in the loop that is read"))
         return
     found.lines[_FORWARD] = forwards[0].line
+    yield Statement("program.read", _FORWARD, value=True)
     kept = {_is_kept(call, script) for call in forwards}
     if True in kept or kept == {False}:
         yield Statement("run.outputs_kept", _FORWARD, value=True in kept)
+    yield from _tell_loss(found, forwards)
     if not any(call.is_open for call in forwards):
         if all(_has_no_mask(call) for call in forwards):
             yield Statement("run.attention_mask", _FORWARD, "none")
@@ -66,6 +75,63 @@ def tell_forwards(found: Findings) -> Iterator[Statement]:
             yield Statement("training.padding_free", _FORWARD, value=False)
 
 
+def _tell_loss(found: Findings, forwards: Sequence[Call]) -> Iterator[Statement]:
+    """Say whether a model is given labels, which it needs to return a loss, and what becomes of its logits."""
+    script = found.objects.script
+    reads_loss = _reads_loss(script, forwards)
+    by_name = {"labels" in call.written for call in forwards}
+    seen = not any(call.is_open or len(call.positional) > _TOKENS_AND_MASK for call in forwards)
+    if reads_loss or by_name == {True}:
+        yield Statement("program.passes_labels", _FORWARD, value=True)
+    elif by_name == {False} and seen:
+        yield Statement("program.passes_labels", _FORWARD, value=False)
+        yield Statement("program.computes_loss", _FORWARD, "program")
+    casts = _casts_logits(found)
+    if casts is not None:
+        yield Statement("program.casts_logits", _FORWARD, casts)
+        if reads_loss and not casts:
+            yield Statement("program.computes_loss", _FORWARD, "model")
+    opened = {_CASTS} if casts is None else set[str]()
+    if any(not _SKIPS.isdisjoint(call.written) for call in forwards):
+        opened.add("program.skips_unlabelled_logits")
+    found.unresolved += [Unresolved(fact, _FORWARD, "is decided by the script's own code") for fact in sorted(opened)]
+
+
+def _reads_loss(script: Script, forwards: Sequence[Call]) -> bool:
+    """Tell whether the script takes the loss out of what its forwards returned, by that name or as the first of a tuple."""
+    made = {id(call.node) for call in forwards}
+    names = set[str]()
+    for node, _, _ in script.visited:
+        targets, value = targets_of(node)
+        if id(value) in made:
+            names.update(map(dotted_name, targets))
+    read = [
+        node.value for node in script.nodes if isinstance(node, ast.Attribute | ast.Subscript) and _gives_loss(node)
+    ]
+    return any(id(one) in made or dotted_name(one) in names for one in read)
+
+
+def _casts_logits(found: Findings) -> bool | None:
+    """Tell whether the loop makes float32 of logits; None where it may, or hands them to what is not read."""
+    script, objects = found.objects.script, found.objects
+    if _LIFTS.search(script.code):
+        return True
+    if "logits" not in script.code:
+        return False
+    handed = [call for call in script.calls() if any("logits" in dotted_name(one) for one in given_to(call.node))]
+    known = all(
+        isinstance(call.node.func, ast.Attribute) or (objects.path(call.node.func) or "").startswith("torch.")
+        for call in handed
+    )
+    return False if known and _CONVERTS.isdisjoint(script.names) else None
+
+
+_CASTS = "program.casts_logits"
+_TOKENS_AND_MASK = 2
+"""Places of a forward that are known in most models."""
+_LIFTS = re.compile(r"logits(?:\[[^\]]*\])*(?:\.contiguous\(\))?\.(?:float\(\)|to\((?:dtype=)?torch\.float(?:32)?\))")
+_CONVERTS = frozenset({"float", "float32", "type"})
+_SKIPS = frozenset({"logits_to_keep", "num_logits_to_keep"})
 _FORWARD = "(forward of the loop)"
 _FLATTENED = frozenset({"position_ids", "cu_seq_lens_q", "cu_seqlens", "seq_idx"})
 """What a forward of several sequences in one row is given, by which attention tells them apart."""

@@ -15,7 +15,7 @@ from compatcheck.core.setting_names import is_elsewhere
 from compatcheck.core.units import DTYPE_BYTES
 from compatcheck.frameworks.conversions import ByWords
 from compatcheck.frameworks.keys import MODEL_FIELDS, Expression, Key, Table
-from compatcheck.frameworks.python_script.adapters import CONFIGS, OF_OPTIONS, find_configs, find_options
+from compatcheck.frameworks.python_script.adapters import CONFIGS, OF_OPTIONS, PREPARES, find_configs, find_options
 from compatcheck.frameworks.python_script.calls import Call, Given
 from compatcheck.frameworks.python_script.changes import (
     ADAPTERS,
@@ -29,6 +29,7 @@ from compatcheck.frameworks.python_script.changes import (
 )
 from compatcheck.frameworks.python_script.handed_over import Family, find_made, find_used
 from compatcheck.frameworks.python_script.lightning import Lightning, find_package
+from compatcheck.frameworks.python_script.made import OPTIMIZERS, Made
 from compatcheck.frameworks.python_script.nodes import dotted_name, words_of
 from compatcheck.frameworks.python_script.objects import ADAPTER_CONFIGS, Kind, is_whole_model
 
@@ -93,13 +94,6 @@ _DEEPSPEED_PLUGIN = {
     "offload_param_device": "offload_param_device", "gradient_accumulation_steps": "gradient_accumulation_steps",
     "zero3_save_16bit_model": "zero3_save_16bit_model",
 }  # fmt: skip
-_OPTIMIZERS = {
-    "AdamW": "adamw", "Adam": "adam", "SGD": "sgd", "Adafactor": "adafactor", "Lion": "lion", "AdamW8bit": "adamw_8bit",
-    "PagedAdamW8bit": "paged_adamw_8bit", "PagedAdamW": "paged_adamw",
-    "Lion8bit": "lion_8bit", "PagedLion": "paged_lion", "PagedLion8bit": "paged_lion_8bit",
-    "RMSprop8bit": "rmsprop_8bit",
-}  # fmt: skip
-"""Classes of optimizers and the families they are of."""
 
 
 _SPREADING = ("auto", "balanced", "balanced_low_0", "sequential")
@@ -125,23 +119,6 @@ _OF_KERNELS = {"lora_dropout": 0, "bias": "none"}
 HEADS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice",
          "ForImageClassification", "ForAudioClassification")  # fmt: skip
 """Ends of names of classes that end in a few labels and not in the vocabulary."""
-
-
-class Made:
-    """What a script makes itself, which counts where a loop of its own trains with it."""
-
-    def __init__(self) -> None:
-        self.loads: list[int] = []
-        """Lines in which a whole model is loaded, whatever is decided before."""
-        self.models: list[Call] = []
-        """Calls that load the model which trains."""
-        self.engines: list[Call] = []
-        """Calls that start an engine of vLLM."""
-        self.optimizers: list[Call] = []
-        self.optimized: list[tuple[ast.expr, Scope]] = []
-        """What those are made of, or the engine that makes one, each with where it stands."""
-        self.fields: set[str] = set()
-        """Fields of the model's configuration that are set after it was loaded."""
 
 
 class Findings:
@@ -457,10 +434,6 @@ def _take_four_bits(call: Call, given: Given, found: Findings) -> None:
         found.take("load_in_4bit", given, call)
 
 
-PREPARES = frozenset({"prepare_model_for_kbit_training", "prepare_model_for_int8_training"})
-"""peft's function that readies a quantised base; the second name is that of releases before 0.4.0, kept up to 0.9.0."""
-
-
 def _take_checkpointing(call: Call, found: Findings) -> None:
     if call.name in PREPARES:
         given = call.keywords.get("use_gradient_checkpointing", Given(True, call.line))
@@ -503,6 +476,9 @@ def _take_trainer(call: Call, found: Findings) -> None:
     _take_parts(call, found)
     _take_reference(call, found)
     _take_metrics(call, found)
+    teacher = call.keywords.get("teacher_model")
+    if teacher is not None and teacher.why is None and isinstance(teacher.value, str):
+        found.made.teachers.setdefault(teacher.value, teacher)
     model = call.keywords.get("model") or (call.positional[0] if call.positional else None)
     if model is not None and model.why is None and isinstance(model.value, str):
         found.models.setdefault(model.value, model)
@@ -593,7 +569,7 @@ def _take_parts(call: Call, found: Findings) -> None:
         if first is None or (isinstance(first, ast.Constant) and first.value is None):
             continue
         made = _find(first, call)
-        family = _OPTIMIZERS.get(dotted_name(made.func).rpartition(".")[2]) if isinstance(made, ast.Call) else None
+        family = OPTIMIZERS.get(dotted_name(made.func).rpartition(".")[2]) if isinstance(made, ast.Call) else None
         words = words_of(made or first)
         known = {"training.optimizer"} if facts is OF_OPTIMIZER and family is not None else set[str]()
         found.open(call, facts - known, f"makes {name} of its own: {words}", since=math.inf)
@@ -667,7 +643,12 @@ def _take_model(call: Call, found: Findings) -> None:
     if call.owner.rpartition(".")[2] == "AutoConfig":
         for key in call.keywords.keys() & _FIELDS:
             found.take(key, call.keywords[key], call)
-    if not is_whole_model(call.owner) or _is_teacher(call, nodes_of(found.objects.script.tree)):
+    if not is_whole_model(call.owner):
+        return
+    if _is_teacher(call, nodes_of(found.objects.script.tree)):
+        name = call.positional[0] if call.positional else call.keywords.get("pretrained_model_name_or_path")
+        if name is not None:
+            found.made.teachers.setdefault(str(name.value) if name.why is None else "", name)
         return
     if "LigerKernel" in call.owner:
         found.open(call, KERNELS, "loads a model whose loss and layers are Liger's where it knows the type")
@@ -680,7 +661,7 @@ def _take_model(call: Call, found: Findings) -> None:
         found.models.setdefault(str(name.value) if name.why is None else "", name)
         found.made.loads += [call.line] if call.condition is None else []
         found.causal = name if call.owner.endswith("ForCausalLM") else found.causal
-        found.heads.setdefault(call.owner.endswith(HEADS), call.line)
+        found.heads.setdefault(_has_few_labels(call), call.line)
     if len(found.models) > 1:
         return  # a second model: what it is loaded with says nothing about the first
     found.calls.update(dict.fromkeys((*sorted(_LOADING), "quantization_config"), call.line))
@@ -694,6 +675,14 @@ def _take_model(call: Call, found: Findings) -> None:
     if not call.is_open and call.condition is None and not call.owner.startswith("Fast"):
         _take_left_out(call, found)
     found.made.models.append(call)
+
+
+def _has_few_labels(call: Call) -> bool:
+    """Tell whether a model ends in no projection on the vocabulary; ``AutoModel`` may be any class of a checkpoint's own code."""
+    bare = (
+        call.owner.rpartition(".")[2] == "AutoModel" and "trust_remote_code" not in call.keywords and not call.is_open
+    )
+    return bare or call.owner.endswith(HEADS)
 
 
 def _is_teacher(call: Call, nodes: Iterable[ast.AST]) -> bool:
@@ -739,6 +728,16 @@ def _take_loading(call: Call, found: Findings) -> None:
             if given.value in _SPREADING:
                 why = f"device_map={given.value!r} spreads the layers over the devices of one process"
                 found.open(call, SHARDING, why, since=0)
+        elif key == "tp_plan" and (given.why is not None or given.value is not None):
+            size = call.keywords.get("tp_size")
+            if size is not None and size.why is None and isinstance(size.value, int):
+                found.state("training.tensor_parallel", "tp_size", size.value, call)
+                found.open(
+                    call, SHARDING, f"tp_plan={given.value!r} splits the matrices of the model over ranks", since=0
+                )
+            else:
+                why = f"tp_plan={given.value!r} splits the matrices of the model over all ranks"
+                found.open(call, SHARDING | {"training.tensor_parallel"}, why, since=0)
         elif key == "use_flash_attention_2" and given.value is True:
             found.take("attn_implementation", given._replace(value="flash_attention_2"), call)
 
@@ -989,36 +988,6 @@ def _take_optimizer(call: Call, found: Findings) -> None:
         found.made.optimized += [(one, call.scope) for one in call.node.args[:1]]
 
 
-def take_made(found: Findings) -> None:
-    """Take the optimizer of a loop of one's own and the engine that it starts beside, where each is made once."""
-    for call in found.made.optimizers:  # which may be made anew on the way
-        found.state("training.optimizer", call.name, _OPTIMIZERS[call.name], call)
-    if len(found.made.loads) > 1:
-        lines = ", ".join(map(str, found.made.loads))
-        found.unresolved.append(
-            Unresolved("training.reference_model", _LOADED, f"is not told: models are loaded in lines {lines}")
-        )
-    for call in found.made.engines[:1]:
-        found.state("rollout.engine", call.name, "vllm", call)
-        found.unresolved.append(Unresolved("rollout.colocated", call.name, "is not told: its device is the script's"))
-        for key, (fact, left_out) in _OF_ENGINE.items():
-            given = call.keywords.get(key)
-            if given is not None and given.why is not None:
-                found.unresolved.append(Unresolved(fact, key, given.why))
-            elif given is not None or (left_out is not None and not call.is_open):
-                found.state(fact, key if given is not None else call.name, given.value if given else left_out, call)
-
-
-_OF_ENGINE: dict[str, tuple[str, object]] = {
-    "gpu_memory_utilization": ("rollout.gpu_memory_utilization", None),  # its default differs between releases
-    "tensor_parallel_size": ("rollout.tensor_parallel", 1),
-    "max_model_len": ("rollout.max_model_len", None),
-    "enforce_eager": ("rollout.enforce_eager", False),
-    "enable_sleep_mode": ("rollout.sleep_mode", False),
-}
-"""Arguments of vLLM's engine, with what they state, and what they are where they are left out (vllm 0.6.3 to 0.11.0 LLM)."""
-
-
 def _take_accelerator(call: Call, found: Findings) -> None:
     for key in ("mixed_precision", "gradient_accumulation_steps"):
         if key in call.keywords:
@@ -1075,7 +1044,7 @@ TAKERS: dict[str, Callable[[Call, Findings], None]] = {
     "Accelerator": _take_accelerator,
     "GradientAccumulationPlugin": _take_accumulation_plugin,
     "LLM": _take_llm,
-    **dict.fromkeys(_OPTIMIZERS, _take_optimizer),
+    **dict.fromkeys(OPTIMIZERS, _take_optimizer),
     "DeepSpeedPlugin": _take_deepspeed_plugin,
     "FullyShardedDataParallelPlugin": _take_fsdp_plugin,
 }

@@ -25,8 +25,8 @@ from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
 from compatcheck.frameworks.hf_trainer.arguments import TRAINER_TABLE
 from compatcheck.frameworks.keys import SILENT
 from compatcheck.frameworks.launch.values import Argument
-from compatcheck.frameworks.python_script.adapters import MODEL_OPTIONS, find_own_adapter, names_none
-from compatcheck.frameworks.python_script.calls import KEPT, Call, Given, Scope, Script, parse_script, too_deep
+from compatcheck.frameworks.python_script.adapters import MODEL_OPTIONS, PREPARES, find_own_adapter, names_none
+from compatcheck.frameworks.python_script.calls import KEPT, Call, Given, Script, parse_script, too_deep
 from compatcheck.frameworks.python_script.changes import (
     ADAPTERS,
     ASKED_BY_FORWARD,
@@ -40,12 +40,17 @@ from compatcheck.frameworks.python_script.changes import (
     Changes,
 )
 from compatcheck.frameworks.python_script.constants import with_constants
-from compatcheck.frameworks.python_script.forwards import take_forwards, tell_forwards
+from compatcheck.frameworks.python_script.forwards import take_forwards
 from compatcheck.frameworks.python_script.handed_on import HandedOn, find_handed_on, parse_started
-from compatcheck.frameworks.python_script.lightning import OF_ACCELERATE
+from compatcheck.frameworks.python_script.loops import (
+    has_loop,
+    loops_over_loaded,
+    take_made,
+    tell_loop,
+    tell_of_accelerator,
+)
 from compatcheck.frameworks.python_script.meanings import (
     ARGUMENTS,
-    PREPARES,
     TAKERS,
     TRAINERS,
     TRL_CONFIGS,
@@ -54,9 +59,8 @@ from compatcheck.frameworks.python_script.meanings import (
     of_loading,
     take_call,
     take_change,
-    take_made,
 )
-from compatcheck.frameworks.python_script.nodes import PARSERS, defaults_of, dotted_name, parses, targets_of
+from compatcheck.frameworks.python_script.nodes import PARSERS, defaults_of, dotted_name, parses
 from compatcheck.frameworks.python_script.notebook import read_source
 from compatcheck.frameworks.python_script.objects import ADAPTER_CONFIGS, Kind, Objects, import_lines
 from compatcheck.frameworks.python_script.own_options import find_own_options
@@ -72,7 +76,7 @@ from compatcheck.frameworks.trl import configuration as trl
 from compatcheck.frameworks.vllm import command as vllm
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Mapping
+    from collections.abc import Container, Iterator, Mapping
 
     from compatcheck.frameworks.keys import Key
 
@@ -349,7 +353,7 @@ def _find(path: str, script: Script, objects: Objects, *, launched: bool) -> Fin
     take_forwards(found)
     if found.makes_optimizer:
         found.values.pop("optim", None)
-    if not (found.trainers or found.foreign or found.has_arguments or found.is_empty) and _has_loop(script):
+    if not (found.trainers or found.foreign or found.has_arguments or found.is_empty) and has_loop(script):
         take_made(found)
     found.changes += [*Changes(objects).find(), *_of_unsloth(found)]
     _take_standby(found)
@@ -499,7 +503,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
     statements += [statement for statement, _ in found.statements.values()]
     models = _model_reference(found)
     statements += [Statement(None, key, name) for _, name, key in models]
-    references += models
+    references += (*models, *_teacher_reference(found))
     references += _deepspeed_reference(found)
     told = script.parsed() if launched else set()  # the options of the command say what these hold
     open_values = {
@@ -511,8 +515,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
     statements += (*_tell_of_run(found, script), *_tell_order(found, script))
     has_adapters = any(stated.fact == "training.peft" for stated in statements)
     statements += _tell_adapters(found, script, has_adapters=has_adapters)
-    if not (is_trainer or found.foreign or found.lightning.made) and _trains_by_accelerate(found, script):
-        statements.append(Statement("training.framework", "Accelerator", "accelerate"))
+    statements += tell_loop(found, script)
     asked = script.names if is_trainer or from_command else found.asked | script.decided
     yield main._replace(
         reader=reader,
@@ -536,7 +539,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
             **(of_loading(found) if found.of_loading else {}),
         },
         own_options=frozenset(script.options.values.keys() & asked if script.options and launched else ()),
-        own_loop=launched and not (is_trainer or found.foreign or from_command) and _has_loop(script),
+        own_loop=launched and not (is_trainer or found.foreign or from_command) and has_loop(script),
     )
     for document in (*translated[1:], *found.documents):
         stands = tuple(one for one in document.statements if not _may_be_replaced(one, found))
@@ -546,7 +549,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
 
 
 def _tell_adapters(found: Findings, script: Script, *, has_adapters: bool) -> Iterator[Statement]:
-    """Say what becomes of adapters, or that there are none; and whether layers of a loop are computed once."""
+    """Say what becomes of adapters, or that there are none."""
     merge = (_find_merge if has_adapters else _find_merge_of_loaded)(found, script)
     if has_adapters:
         yield Statement("run.inputs_require_gradients", "(inputs require gradients)", _gives_gradients(script))
@@ -556,16 +559,9 @@ def _tell_adapters(found: Findings, script: Script, *, has_adapters: bool) -> It
         found.lines[merge.name] = merge.line
         yield Statement("run.merges_adapter", merge.name, value=True)
     elif not has_adapters and _trains_as_loaded(found, script):
-        yield _without(_NO_ADAPTERS, "training.peft", None, found)
-    if _loops_over_loaded(found, script) and _CHECKPOINTS.isdisjoint(script.names):
-        yield _without(_NO_CHECKPOINTS, "training.gradient_checkpointing", False, found)
-
-
-def _without(key: str, fact: str, value: object, found: Findings) -> Statement:
-    """State what the model is trained without, at the line that loads it."""
-    (model,) = found.models.values()
-    found.lines[key] = model.line
-    return Statement(fact, key, value)
+        (model,) = found.models.values()
+        found.lines[_NO_ADAPTERS] = model.line
+        yield Statement("training.peft", _NO_ADAPTERS, None)
 
 
 def _tell_of_run(found: Findings, script: Script) -> Iterator[Statement]:
@@ -577,12 +573,6 @@ def _tell_of_run(found: Findings, script: Script) -> Iterator[Statement]:
     keeps = keeps_model(script.tree, {_BUILDS_ENGINE}) if repeats and "initialize" in script.names else None
     if keeps is not None:
         yield Statement("run.model_outlives_engine", _BUILDS_ENGINE, value=keeps)
-    frozen = set(map(_takes_frozen, found.made.optimized))
-    if len(frozen) == 1 and None not in frozen:
-        found.lines[_OPTIMIZED] = found.made.optimized[0][0].lineno
-        yield Statement("program.optimizes_frozen", _OPTIMIZED, value=frozen.pop())
-    if _loops_over_loaded(found, script):
-        yield from tell_forwards(found)
     own_adapter = find_own_adapter(script, found.objects)
     if own_adapter is not None:
         found.lines[own_adapter.name] = own_adapter.line
@@ -609,48 +599,6 @@ def _builds_again(found: Findings, script: Script) -> Statement | None:
     if found.foreign or not (again or set(told.values()) == {False}):
         return None
     return Statement("run.repeated_initialize", [*again, *told][0], value=bool(again))
-
-
-_OPTIMIZED = "(parameters of the optimizer)"
-
-
-def _takes_frozen(given: tuple[ast.expr, Scope]) -> bool | None:
-    """Tell whether an optimizer is given all parameters of a model, frozen ones too; None where that is not plain."""
-    node, scope = given
-    if isinstance(node, ast.Name):
-        node = scope.find(node.id) or node
-    if "requires_grad" in ast.unparse(node):
-        return False
-    return True if isinstance(node, ast.Call) and dotted_name(node.func).endswith(".parameters") else None
-
-
-def _has_loop(script: Script) -> bool:
-    """Tell whether a script computes gradients itself, or prepares its model for that: ``accelerator.backward(loss)``."""
-    ends = (".backward", "accelerator.prepare")
-    return any(isinstance(node, ast.Call) and dotted_name(node.func).endswith(ends) for node in script.nodes)
-
-
-def _trains_by_accelerate(found: Findings, script: Script) -> bool:
-    """Tell whether a loop of the script's own prepares its model with an Accelerator and has that compute gradients.
-
-    Not where it makes a plugin of FSDP, whose defaults are not those of accelerate's launcher, which stand in its record.
-    """
-    return "FullyShardedDataParallelPlugin" not in script.names and "prepare" in _methods_of_accelerator(found, script)
-
-
-def _methods_of_accelerator(found: Findings, script: Script) -> dict[str, ast.Call]:
-    """Return the methods of an Accelerator that a loop calls, each with a call; none where none computes gradients."""
-    if "Accelerator" not in found.accelerate:
-        return {}
-    made = [value for node, _, _ in script.visited for value in [targets_of(node)] if _makes(value[1], "Accelerator")]
-    holders = {dotted_name(target) for targets, _ in made for target in targets}
-    calls = ((node, *dotted_name(node.func).rpartition(".")) for node in script.nodes if isinstance(node, ast.Call))
-    called = {method: call for call, holder, _, method in calls if holder in holders}
-    return called if "backward" in called else {}
-
-
-def _makes(node: ast.AST | None, made: str) -> bool:
-    return isinstance(node, ast.Call) and dotted_name(node.func).rpartition(".")[2] == made
 
 
 _GIVES_GRADIENTS = {"enable_input_require_grads", "make_inputs_require_grad", "make_inputs_require_grads"}
@@ -737,25 +685,13 @@ def _tell_order(found: Findings, script: Script) -> Iterator[Statement]:
 
 
 _BUILDS_ENGINE = "deepspeed.initialize"
-_NO_CHECKPOINTS = "(no checkpoints)"
-_CHECKPOINTS = {
-    *PREPARES, "gradient_checkpointing", "gradient_checkpointing_enable", "activation_checkpointing", "checkpoint_wrapper",
-    "apply_activation_checkpointing", "checkpoint", "checkpoint_sequential", "checkpointing",
-}  # fmt: skip
-"""Names of what makes layers be computed again, and of options that ask for it."""
 _NO_ADAPTERS, _NO_OWN_ADAPTERS = "(no adapters)", "(no adapters of the model's own)"
 _GIVE_ADAPTERS = {"get_peft_model", "get_peft_config", "PeftModel", "add_adapter", "load_adapter", *ADAPTER_CONFIGS}
 
 
-def _loops_over_loaded(found: Findings, script: Script) -> bool:
-    """Tell whether a loop of the script's own trains the one model that it loads."""
-    others = found.trainers or found.unread or found.foreign or found.own_model or found.has_arguments
-    return not others and len(found.models) == len(found.made.loads) == 1 and _has_loop(script)
-
-
 def _trains_as_loaded(found: Findings, script: Script) -> bool:
     """Tell whether a model that is loaded here is trained, and nothing in the script gives it adapters or may."""
-    trained = found.trainers or _loops_over_loaded(found, script)
+    trained = found.trainers or loops_over_loaded(found, script)
     if len(found.models) != 1 or not trained or found.unread or found.foreign or found.own_model:
         return False
     if found.values.keys() & {"use_peft", "peft_config"} or any(
@@ -844,6 +780,14 @@ def _model_reference(found: Findings) -> list[tuple[str, str, str]]:
     return []
 
 
+def _teacher_reference(found: Findings) -> Iterator[tuple[str, str, str]]:
+    """Yield the model that a trainer distils, where it is one and told."""
+    for name, given in found.made.teachers.items() if len(found.made.teachers) == 1 else ():
+        found.lines["teacher_model"] = given.line
+        if given.why is None:
+            yield "teacher", name, "teacher_model"
+
+
 def _deepspeed_reference(found: Findings) -> Iterator[tuple[str, str, str]]:
     given = found.deepspeed
     if given is None:
@@ -883,29 +827,10 @@ def _left_to_command(found: Findings) -> list[Unresolved]:
     ]
 
 
-_OF_ACCELERATOR: Mapping[str, Mapping[str, bool]] = {
-    "prepare": dict.fromkeys(OF_ACCELERATE, True),
-    "accumulate": {"program.accumulates_without_sync": True, "program.heeds_sync_each_batch": True},
-    "no_sync": {"program.accumulates_without_sync": True, "program.heeds_sync_each_batch": False},
-}
-"""Methods of an ``Accelerator`` and what a loop that calls them does (accelerate 0.28.0 and 1.15.0 accelerator.py)."""
-
-
-def _tell_of_accelerator(found: Findings, script: Script) -> Iterable[Statement]:
-    """Say what a loop of one's own leaves to the Accelerator that it has made."""
-    told: dict[str, Statement] = {}
-    called = _methods_of_accelerator(found, script)
-    for name, facts in _OF_ACCELERATOR.items():
-        if name in called:
-            found.lines.setdefault(key := f"accelerator.{name}", called[name].lineno)
-            told.update({fact: Statement(fact, key, value) for fact, value in facts.items()})
-    return told.values()
-
-
 def _accelerate(found: Findings, script: Script) -> Document | None:
     if not found.accelerate:
         return None
-    by_loop = _tell_of_accelerator(found, script)
+    by_loop = tell_of_accelerator(found, script)
     values = {key: given.value for key, given in found.accelerate.items() if given.why is None and key != "Accelerator"}
     translation = translate(iter(values.items()), accelerate.TABLE, irrelevant=lambda _: True, source=found.source)
     unresolved = tuple(_not_literal(found.accelerate, accelerate.TABLE))

@@ -15,6 +15,7 @@ from compatcheck.core.fix import NOT_CHECKED, VERSION, Change, Plan, Resolution
 from compatcheck.core.report import FindingRemedy
 from compatcheck.fixing.remedies import agree_with, try_remedies
 from compatcheck.rules.locate import open_rules
+from tests.cli.run_cli import run
 from tests.cli.test_fix_command import FACTS
 from tests.unit.fixing.test_evaluation import RULE, read
 
@@ -271,3 +272,13 @@ def test_a_remedy_that_is_the_plan_is_not_said_twice() -> None:
     elsewhere = FindingRemedy("to 5.15.0", None, "safe", releases=(("transformers", "5.15.0"),))
     (after,) = agree_with(plan, [finding._replace(remedies=(elsewhere,))])
     assert [one.text for one in after.remedies] == ["as planned for all findings: deepspeed 0.16.8", "to 5.15.0"]
+
+
+@pytest.mark.parametrize("accelerate", ["0.31.0", "0.20.3"])
+def test_a_package_that_moves_back_goes_behind_its_own_requirements(accelerate: str, tmp_path: Path) -> None:
+    """peft 0.6.0 to 0.14.0 ask for accelerate 0.21.0, 0.5.0 does not: that no release allows another was never so."""
+    listed = tmp_path / "requirements.txt"
+    listed.write_text(f"peft==0.15.0\naccelerate=={accelerate}\ntorch==2.4.0\ntransformers==4.44.2\n")
+    told = " ".join(run("check", str(listed), "--no-policy").out.split())
+    assert "no known release of peft" not in told
+    assert f"accelerate {accelerate} → 0.32.0" in told

@@ -501,3 +501,14 @@ def test_no_plan_goes_back_behind_a_default_that_is_advised_against_by_no_releas
     )
     assert "no change that is known here clears anything" in said
     assert "stays deepspeed/zero3-moe-block-gathered-whole" in said
+
+
+def test_a_switch_of_attention_is_put_in_the_place_of_another() -> None:
+    """``sdp_attention: flash_attention_2`` is no switch: a key takes the values of its own meaning."""
+    Path("requirements.txt").write_text("axolotl==0.9.2\ntransformers==4.52.4\ntorch==2.6.0\n")
+    Path("a.yaml").write_text(
+        "base_model: Qwen/Qwen2.5-VL-7B-Instruct\nprocessor_type: AutoProcessor\nsdp_attention: true\n"
+        "datasets: [{path: x, type: chat_template}]\nmicro_batch_size: 1\nsequence_len: 4096\nbf16: true\n"
+    )
+    told = run("fix", ".", "--gpu", "8xH100-80GB", "--no-policy", "--offline").out
+    assert "\n-sdp_attention: true\n+flash_attention: true\n" in told

@@ -110,3 +110,33 @@ def test_a_script_that_only_loads_a_model_is_no_run_beside_one_that_trains(tmp_p
     )
     (reading,) = read_configurations(str(script), named=True)
     assert reading.documents[0].reader == "verl"
+
+
+_GKD = "from trl import GKDConfig, GKDTrainer\nfrom transformers import AutoModelForCausalLM\n"
+_TEACHERS = {
+    "t.py": _GKD + "teacher = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-14B')\n"
+    "GKDTrainer('Qwen/Qwen2.5-7B', teacher_model=teacher, args=GKDConfig('o')).train()\n",
+    "u.py": _GKD + "args = GKDConfig('o', teacher_model_name_or_path='Qwen/Qwen2.5-14B')\n"
+    "GKDTrainer('Qwen/Qwen2.5-7B', teacher_model=args.teacher_model_name_or_path, args=args).train()\n",
+    "v.py": _GKD + "GKDTrainer('Qwen/Qwen2.5-7B', teacher_model='Qwen/Qwen2.5-14B', args=GKDConfig('o')).train()\n",
+    "s.sh": "swift rlhf --rlhf_type gkd --model Qwen/Qwen2.5-7B --teacher_model Qwen/Qwen2.5-14B --max_length 1024\n",
+}
+
+
+def _teacher(name: str, text: str, directory: Path) -> list[object]:
+    (directory / name).write_text(text)
+    readings = read_configurations(str(directory / name), LOCAL, named=True)
+    documents = follow_references(
+        tuple(one for reading in readings for one in reading.documents), open_rules(), {}, LOCAL
+    )
+    return [one.value for found in documents for one in found.statements if one.fact == "training.teacher_parameters"]
+
+
+@pytest.mark.parametrize("name", _TEACHERS)
+def test_a_teacher_is_counted_beside_the_student(name: str, tmp_path: Path) -> None:
+    assert _teacher(name, _TEACHERS[name], tmp_path) == [14_770_033_664]
+
+
+@pytest.mark.parametrize("word", ["--teacher_deepspeed zero3", "--offload_teacher_model true"])
+def test_a_teacher_that_is_sharded_or_waits_by_itself_is_left_open(word: str, tmp_path: Path) -> None:
+    assert _teacher("s.sh", _TEACHERS["s.sh"].replace("--max", f"{word} --max"), tmp_path) == []

@@ -210,6 +210,13 @@ def test_an_engine_that_does_not_sleep_stays_while_training() -> None:
     assert bytes_of(awake, "kv_cache") > 20 * GIB
 
 
+@pytest.mark.parametrize(("frees", "sleeps"), [(False, True), (True, False)])
+def test_verl_needs_both_settings_for_its_engine_to_sleep(*, frees: bool, sleeps: bool) -> None:
+    asked = {"rollout.free_cache_engine": frees, "rollout.sleep_mode": sleeps}
+    awake = find_phase(price_with({"verl": "0.8.0"}, {**ACTOR, **asked}), "actor", "backward")
+    assert bytes_of(awake, "kv_cache") > 20 * GIB
+
+
 def test_roles_on_devices_of_their_own_share_nothing() -> None:
     apart = price({**ACTOR, "rollout.colocated": False}, reference={**REFERENCE, "rollout.colocated": False})
     assert bytes_of(find_phase(apart, "actor", "backward"), "parameters", "reference") == 0

@@ -133,3 +133,16 @@ def test_a_run_without_generation_has_no_such_wall() -> None:
     roles = {"train": make_facts(values)}
     with pytest.raises(UsageError, match="no log_prob_micro_batch_size"):
         find_wall("log_prob_micro_batch_size", roles, price_of(roles))
+
+
+@pytest.mark.parametrize(
+    ("mode", "asked"),
+    [
+        (True, {"rollout.free_cache_engine": True}),
+        (False, {"rollout.free_cache_engine": True, "rollout.sleep_mode": True}),
+    ],
+)
+def test_an_engine_is_proposed_all_that_it_needs_to_sleep(*, mode: bool, asked: dict[str, Value]) -> None:
+    by_cache: dict[str, Value] = {**ACTOR, "rollout.sleep_mode": mode, "program.engine_sleeps_by_cache": True}
+    found = {one.words: one.facts for one in propose(make_facts(by_cache))}
+    assert found["the engine sleeps while training runs"] == asked

@@ -113,6 +113,8 @@ def test_both_switches_for_checkpointing(keys: dict[str, Any], checkpointing: ob
     document = read(**keys)
     assert facts(document).get("training.gradient_checkpointing") is checkpointing
     assert facts(document).get("training.use_reentrant") is reentrant
+    by_trainer = keys.get("gradient_checkpointing") or None
+    assert facts(document).get("program.checkpoints_by_trainer") is by_trainer
     assert document.unread == ()
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cli.run_cli import run
 from tests.unit.frameworks.python_script.test_changes import read
 
 if TYPE_CHECKING:
@@ -38,3 +39,16 @@ def test_a_loop_of_ones_own_has_the_traits_of_accelerate(
     stated = facts.get("training.framework")
     assert (None if stated is None else stated.value) == framework
     assert ("program.uses_accelerate" in facts) is ("backward" in line)
+
+
+@pytest.mark.parametrize(("stated", "steps"), [("8", "8"), ('"auto"', "4")])
+def test_a_file_of_deepspeed_counts_before_what_the_accelerator_is_given(
+    stated: str, steps: str, tmp_path: Path
+) -> None:
+    section = f'"gradient_accumulation_steps": {stated}, "train_micro_batch_size_per_gpu": 2'
+    (tmp_path / "ds.json").write_text(f'{{"zero_optimization": {{"stage": 2}}, {section}}}')
+    plugin = ", gradient_accumulation_steps=4, deepspeed_plugin=DeepSpeedPlugin(hf_ds_config='ds.json')"
+    script = tmp_path / "t.py"
+    script.write_text("from accelerate import DeepSpeedPlugin\n" + _LOOP.format(plugin, _BACKWARD))
+    told = " ".join(run("facts", str(script)).out.split())
+    assert f"training.gradient_accumulation_steps = {steps} " in told
