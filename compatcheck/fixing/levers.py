@@ -225,7 +225,8 @@ def _moves(
         effect = effect_of_move(move)
         why = f"{'an older' if move.endswith('down') else 'a newer'} {move.partition(' ')[0]} release"
         if advice.upwards and move.endswith("down"):
-            effect, why = OLDER_RELEASE, "an older release, where a rule knows a newer one"
+            effect = CHANGES_TRAINING if unsafe else OLDER_RELEASE  # no less than the newer one, where that is unsafe
+            why = "an older release, where a rule knows a newer one"
         elif release in unsafe:
             effect, why = CHANGES_TRAINING, "a rule says that this release changes more than memory"
         elif move == PATCH:

@@ -74,6 +74,19 @@ def test_an_older_release_costs_more_where_a_rule_knows_a_newer_one() -> None:
     assert {one.effect for one in moves if one.move == "minor"} == {MINOR_RELEASE}
 
 
+def test_an_older_release_costs_no_less_than_a_newer_one_that_a_rule_calls_unsafe() -> None:
+    Path("requirements.txt").write_text("torch==2.13.0\n")
+    Path("facts.yaml").write_text(
+        "compatcheck: 1\nallocator: {pinned_max_round_threshold_mb: 64}\ntraining: {framework: custom}\n"
+    )
+    stated = read("requirements.txt", "facts.yaml")
+    failing = [one for one in findings(stated) if one.rule_id == "torch/pinned-limit-hands-out-smaller-blocks"]
+    assert failing
+    moves = find_levers((stated,), failing, criteria().rules, EditableFiles((stated,)), None).changes["torch"]
+    assert {one.effect for one in moves if one.move.endswith("down")} == {CHANGES_TRAINING}
+    assert next(one.release for one in moves if one.effect == CHANGES_TRAINING) == "2.14.0"
+
+
 def test_what_is_older_than_an_unsafe_way_back_costs_no_less() -> None:
     Path("requirements.txt").write_text("deepspeed==0.18.4\n")
     Path("facts.yaml").write_text(
