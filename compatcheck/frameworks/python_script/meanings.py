@@ -386,7 +386,10 @@ def _find_quantization(node: ast.expr, scope: Scope, objects: Objects) -> tuple[
 
 _OF_BITSANDBYTES, _OF_QUANTIZATION = ("load_in_", "bnb_4bit_"), frozenset({"model.quantization"})
 _QUANTIZATIONS = Family(
-    frozenset({"BitsAndBytesConfig", "TorchAoConfig"}), ("quantization_config",), {}, frozenset({"from_pretrained", "from_config"})
+    frozenset({"BitsAndBytesConfig", "TorchAoConfig"}),
+    ("quantization_config",),
+    {},
+    frozenset({"from_pretrained", "from_config"}),
 )
 """Configurations of a quantization, which a model is loaded with."""
 
