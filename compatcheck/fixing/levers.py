@@ -198,7 +198,7 @@ def _moves(
 
     Args:
         package: that moves.
-        releases: that it can move to.
+        releases: that it can move to, the oldest first.
         subjects: that it is of.
         advice: what the rules about what fails say of its releases.
         label: that a release gets.
@@ -209,6 +209,9 @@ def _moves(
     if current is None or parse_version(current) is None:
         return  # an installer takes the newest release of a range: moves are counted from there
     seen, distances = {written, current}, Distances(current, releases)
+    unsafe = {one for one in releases if any(contains(bounds, one) == "yes" for bounds in advice.against)}
+    if back := [one for one in releases if one in unsafe and describe_move(current, one).endswith("down")]:
+        unsafe.update(releases[: releases.index(back[-1])])  # what is older still is no safer way back
     for release in releases:
         if package.version is not None:
             value = with_label(release, label)
@@ -222,8 +225,9 @@ def _moves(
         effect = effect_of_move(move)
         why = f"{'an older' if move.endswith('down') else 'a newer'} {move.partition(' ')[0]} release"
         if advice.upwards and move.endswith("down"):
-            effect, why = OLDER_RELEASE, "an older release, where a rule knows a newer one"
-        elif any(contains(bounds, release) == "yes" for bounds in advice.against):
+            effect = CHANGES_TRAINING if unsafe else OLDER_RELEASE  # no less than the newer one, where that is unsafe
+            why = "an older release, where a rule knows a newer one"
+        elif release in unsafe:
             effect, why = CHANGES_TRAINING, "a rule says that this release changes more than memory"
         elif move == PATCH:
             why = "a newer release of the same series"

@@ -24,6 +24,7 @@ _OF_SERVERS = {
     "data": "rollout.data_parallel",
 }
 
+_TRAIN = frozenset({"train", "actor"})
 _NOT_STATED = frozenset({"derived", "reader-default", "library-default"})
 
 
@@ -68,6 +69,9 @@ def find_contradiction(roles: Mapping[str, Facts], environment: Environment | No
                 f"{words} parallel{of} needs {count}, and there {'is' if serves and world == 1 else 'are'} {world}: "
                 "name all devices (--gpu N×…, --set hardware.world_size=…) or change the split"
             )
+        found = _find_at_megatron(role, facts, environment, of)
+        if found is not None:
+            return found
         base, alone = facts.get("model.quantization"), facts.get("program.quantises_on_one_device")
         if world is not None and world > 1 and base is not None and base.value and alone is not None and alone.value:
             return (
@@ -103,6 +107,39 @@ def find_contradiction(roles: Mapping[str, Facts], environment: Environment | No
             return f"{heads} attention heads{of} cannot be split over {tensor} tensor-parallel ranks: choose a divisor"
     policy = next((facts for role, facts in roles.items() if role in POLICY), None)
     return None if policy is None else _find_at_engine(policy, roles.get("rollout", policy))
+
+
+def _find_at_megatron(role: str, facts: Facts, environment: Environment | None, of: str) -> str | None:
+    """Return why Megatron's ranks cannot take experts, or heads of keys and values, as asked.
+
+    Read in the wheels of 0.10.0, 0.12.0, 0.15.3 and 0.16.0: core/parallel_state.py initialize_model_parallel();
+    core/transformer/moe/moe_layer.py (experts in equal parts; a ValueError in the forward of training where matrices are split
+    and sequences are not); core/transformer/transformer_config.py (heads of keys and values are a multiple of the
+    tensor-parallel ranks, from 0.16 on or a divisor).
+    """
+    sharding = facts.get("training.sharding")
+    if sharding is None or sharding.value != "megatron":
+        return None
+    tensor, groups = _count(facts, "training.tensor_parallel") or 1, _count(facts, "model.num_key_value_heads")
+    if groups is not None and groups % tensor and (tensor % groups or _has(environment, "megatron-core", "<0.16")):
+        return f"{groups} heads of keys and values{of} cannot be split over {tensor} tensor-parallel ranks: choose a divisor"
+    experts, parts = _count(facts, "model.num_experts"), _count(facts, "training.expert_parallel") or 1
+    if experts is None:
+        return None
+    if experts % parts:
+        return f"{experts} experts{of} cannot be split over {parts} expert-parallel ranks: choose a divisor"
+    world, inside = _count(facts, "hardware.world_size"), _count(facts, "training.expert_tensor_parallel") or 1
+    split = parts * inside * (_count(facts, "training.pipeline_parallel") or 1)
+    if parts > 1 and world is not None and world % split:
+        return (
+            f"experts over {parts} ranks{of}, each split over {inside} and in as many stages as the rest, need a multiple of "
+            f"{split} ranks, and there are {world}: name all devices (--gpu N×…, --set hardware.world_size=…) or change "
+            "expert_model_parallel_size or expert_tensor_parallel_size"
+        )
+    splits = facts.get("training.sequence_parallel", facts.get("program.splits_sequences"))
+    if tensor > 1 and role in _TRAIN and splits is not None and splits.value is False:
+        return f"Megatron trains no experts{of} on {tensor} tensor-parallel ranks without sequence_parallel: turn it on"
+    return None
 
 
 def _find_part_group(facts: Facts, batch: int, of: str) -> str | None:

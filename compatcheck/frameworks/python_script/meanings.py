@@ -363,7 +363,10 @@ def _find_quantization(node: ast.expr, scope: Scope, objects: Objects) -> tuple[
 
 _OF_BITSANDBYTES, _OF_QUANTIZATION = ("load_in_", "bnb_4bit_"), frozenset({"model.quantization"})
 _QUANTIZATIONS = Family(
-    frozenset({"BitsAndBytesConfig"}), ("quantization_config",), {}, frozenset({"from_pretrained", "from_config"})
+    frozenset({"BitsAndBytesConfig", "TorchAoConfig"}),
+    ("quantization_config",),
+    {},
+    frozenset({"from_pretrained", "from_config"}),
 )
 """Configurations of a quantization, which a model is loaded with."""
 
@@ -1031,6 +1034,7 @@ TAKERS: dict[str, Callable[[Call, Findings], None]] = {
     **dict.fromkeys(ADAPTER_CONFIGS, _take_adapter),
     OF_OPTIONS: _take_options,
     "BitsAndBytesConfig": _take_quantization,
+    "TorchAoConfig": lambda call, found: found.state("model.quantization", "quantization_config", "torchao", call),
     "from_pretrained": _take_model,
     "get_peft_model": _take_wrapped,
     "gradient_checkpointing_enable": _take_checkpointing,

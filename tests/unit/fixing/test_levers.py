@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compatcheck.core.effects import MINOR_RELEASE, OLDER_RELEASE
+from compatcheck.core.effects import CHANGES_TRAINING, MINOR_RELEASE, OLDER_RELEASE
 from compatcheck.core.fix import VERSION
 from compatcheck.fixing.files import EditableFiles
 from compatcheck.fixing.levers import Levers, find_levers
@@ -72,6 +72,34 @@ def test_an_older_release_costs_more_where_a_rule_knows_a_newer_one() -> None:
     moves = find_levers((stated,), failing, criteria().rules, EditableFiles((stated,)), None).changes["trl"]
     assert {one.effect for one in moves if one.move.endswith("down")} == {OLDER_RELEASE}
     assert {one.effect for one in moves if one.move == "minor"} == {MINOR_RELEASE}
+
+
+def test_an_older_release_costs_no_less_than_a_newer_one_that_a_rule_calls_unsafe() -> None:
+    Path("requirements.txt").write_text("torch==2.13.0\n")
+    Path("facts.yaml").write_text(
+        "compatcheck: 1\nallocator: {pinned_max_round_threshold_mb: 64}\ntraining: {framework: custom}\n"
+    )
+    stated = read("requirements.txt", "facts.yaml")
+    failing = [one for one in findings(stated) if one.rule_id == "torch/pinned-limit-hands-out-smaller-blocks"]
+    assert failing
+    moves = find_levers((stated,), failing, criteria().rules, EditableFiles((stated,)), None).changes["torch"]
+    assert {one.effect for one in moves if one.move.endswith("down")} == {CHANGES_TRAINING}
+    assert next(one.release for one in moves if one.effect == CHANGES_TRAINING) == "2.14.0"
+
+
+def test_what_is_older_than_an_unsafe_way_back_costs_no_less() -> None:
+    Path("requirements.txt").write_text("deepspeed==0.18.4\n")
+    Path("facts.yaml").write_text(
+        "compatcheck: 1\nmodel: llama-3-8b\nhardware: {world_size: 8}\n"
+        "training: {sharding: zero, zero_stage: 2, optimizer: muon, optimizer_by_deepspeed: true, offload_optimizer: null,"
+        " grad_accum_dtype: bfloat16, param_dtype: bfloat16, peft: null}\n"
+    )
+    stated = read("requirements.txt", "facts.yaml")
+    failing = [one for one in findings(stated) if one.rule_id == "deepspeed/muon-momentum-on-device"]
+    assert failing
+    moves = find_levers((stated,), failing, criteria().rules, EditableFiles((stated,)), None).changes["deepspeed"]
+    older = [one for one in moves if one.move.endswith("down") and one.release not in {"0.18.3", "0.18.4"}]
+    assert (older[0].release, {one.effect for one in older}) == ("0.18.2", {CHANGES_TRAINING})
 
 
 @pytest.mark.parametrize("stands", ["deepspeed==0.16.4", "deepspeed>=0.16.4"])

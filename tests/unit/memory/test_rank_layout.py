@@ -35,6 +35,49 @@ def test_what_no_program_arranges_has_no_estimate_and_a_reason(changes, words):
     assert words in found.verdict.primary
 
 
+@pytest.mark.parametrize(
+    ("changes", "core", "words"),
+    [
+        ({"training.expert_parallel": 8}, "0.15.3", None),
+        ({"training.expert_parallel": 8, "training.tensor_parallel": 2}, "0.15.3", "without sequence_parallel"),
+        ({"training.expert_parallel": 8, "training.pipeline_parallel": 2}, "0.15.3", "a multiple of 16 ranks"),
+        (
+            {"training.expert_parallel": 8, "training.expert_tensor_parallel": 2},
+            "0.15.3",
+            "each split over 2 and in as many stages as the rest, need a multiple of 16 ranks, and there are 8",
+        ),
+        ({"training.expert_parallel": 3}, "0.15.3", "64 experts cannot be split over 3"),
+        ({"training.expert_parallel": 3, "model.num_experts": 0}, "0.15.3", None),
+        ({"training.expert_parallel": 3, "training.sharding": "fsdp"}, "0.15.3", None),
+        ({"model.num_key_value_heads": 4, "training.sequence_parallel": True}, "0.15.3", None),
+        (
+            {"model.num_key_value_heads": 4, "training.tensor_parallel": 8, "training.sequence_parallel": True},
+            "0.15.3",
+            "4 heads of keys and values cannot be split over 8",
+        ),
+        (
+            {"model.num_key_value_heads": 4, "training.tensor_parallel": 8, "training.sequence_parallel": True},
+            "0.16.0",
+            None,
+        ),
+    ],
+)
+def test_what_megatron_cannot_split(changes: dict[str, object], core: str, words: str | None) -> None:
+    values = {
+        "training.sharding": "megatron",
+        "training.sequence_parallel": False,
+        "model.num_experts": 64,
+        "model.num_attention_heads": 32,
+        "hardware.world_size": 8,
+        **changes,
+    }
+    facts = Facts({name: Fact(name, value, "set") for name, value in values.items()})
+    package = Package("megatron-core", core, Source("requirements.txt"))
+    environment = Environment("requirements.txt", {"megatron-core": package}, complete=True)
+    found = find_contradiction({"train": facts}, environment)
+    assert found is None if words is None else words in (found or "")
+
+
 @pytest.mark.parametrize(("least", "micro", "ends"), [(2, 1, True), (2, 2, False), (None, 1, False)])
 def test_a_micro_batch_below_the_least_that_a_program_takes(least: int | None, micro: int, *, ends: bool) -> None:
     """TRL 0.12.0 to 1.16.0 kto_trainer.py: the divergence is estimated with the other sequences of the batch."""

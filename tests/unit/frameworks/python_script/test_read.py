@@ -441,6 +441,19 @@ def test_layers_that_a_script_quantises_itself(tmp_path: Path, text: str) -> Non
     assert unresolved(read(tmp_path, script))["model.quantization"] == "is decided layer by layer"
 
 
+@pytest.mark.parametrize("given", ['TorchAoConfig("int8_weight_only")', "config"])
+def test_a_model_that_torchao_quantises_while_it_is_loaded(tmp_path: Path, given: str) -> None:
+    script = (
+        "from transformers import AutoModelForCausalLM, TorchAoConfig, Trainer, TrainingArguments\n"
+        "config = TorchAoConfig(Int8WeightOnlyConfig())\n"
+        f'model = AutoModelForCausalLM.from_pretrained("m", quantization_config={given})\n'
+        'Trainer(model=model, args=TrainingArguments("o"), train_dataset=ds).train()\n'
+    )
+    documents = read(tmp_path, script)
+    assert facts(documents)["model.quantization"] == "torchao"
+    assert not any(document.skipped for document in documents)
+
+
 def test_an_argument_that_is_set_again_leaves_its_fact_open(tmp_path: Path) -> None:
     text = "a = TrainingArguments(bf16=True, gradient_checkpointing=False)\na.gradient_checkpointing = True\na.report_to = 'x'\n"
     found = read(tmp_path, text)
