@@ -72,7 +72,7 @@ def _smaller_evaluation(values: Mapping[str, Value]) -> Iterator[SuggestedChange
 
 
 def _checkpointing(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
-    if not values.get("training.gradient_checkpointing"):
+    if not values.get("training.gradient_checkpointing") and not values.get("program.ignores_checkpointing"):
         changed: dict[str, Value] = {"training.gradient_checkpointing": True}
         given = values.get("program.gives_input_gradients", True) or values.get("run.inputs_require_gradients")
         if "training.use_reentrant" not in values or (values.get("training.peft") in LOW_RANK and not given):
@@ -83,8 +83,9 @@ def _checkpointing(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
 def _attention(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     if values.get("model.attn_implementation") == "eager":
         effect, note = SAME_RESULT, "the model type needs a path for it"
-        kernels = {"model.attn_implementation": "flash_attention_2"}
-        yield SuggestedChange("flash_attention_2 attention (needs flash-attn)", kernels, effect, note)
+        if values.get("model.supports_flash_attention") is not False:
+            kernels = {"model.attn_implementation": "flash_attention_2"}
+            yield SuggestedChange("flash_attention_2 attention (needs flash-attn)", kernels, effect, note)
         if values.get("model.attn_logit_softcapping") is not None:
             effect, note = (
                 CHANGES_TRAINING,
