@@ -72,7 +72,7 @@ def _smaller_evaluation(values: Mapping[str, Value]) -> Iterator[SuggestedChange
 
 
 def _checkpointing(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
-    if not values.get("training.gradient_checkpointing") and not values.get("program.ignores_checkpointing"):
+    if not values.get("training.gradient_checkpointing"):
         changed: dict[str, Value] = {"training.gradient_checkpointing": True}
         given = values.get("program.gives_input_gradients", True) or values.get("run.inputs_require_gradients")
         if "training.use_reentrant" not in values or (values.get("training.peft") in LOW_RANK and not given):
@@ -91,7 +91,8 @@ def _attention(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
                 CHANGES_TRAINING,
                 "this model caps its attention scores, which sdpa leaves out in most releases",
             )
-        yield SuggestedChange("sdpa attention", {"model.attn_implementation": "sdpa"}, effect, note)
+        if values.get("model.supports_sdpa") is not False:
+            yield SuggestedChange("sdpa attention", {"model.attn_implementation": "sdpa"}, effect, note)
 
 
 def _loss(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
