@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def reread(documents: Sequence[Document], edits: Iterable[TextEdit]) -> tuple[Document, ...] | None:
-    """Return the documents after edits of files; None where a file no longer reads as what it was, or holds a value that is none."""
+    """Return the documents after edits of files; None where a file reads as something else, or has a value that is none."""
     edits = tuple(dict.fromkeys(edits))
     for path in dict.fromkeys(edit.path for edit in edits):
         try:
