@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 def reread(documents: Sequence[Document], edits: Iterable[TextEdit]) -> tuple[Document, ...] | None:
-    """Return the documents after edits of files; None where a file no longer reads as what it was."""
+    """Return the documents after edits of files; None where a file reads as something else, or has a value that is none."""
     edits = tuple(dict.fromkeys(edits))
     for path in dict.fromkeys(edit.path for edit in edits):
         try:
             text = read_exact(path)
             new = _read(path, apply_edits({path: text}, [edit for edit in edits if edit.path == path])[path])
             exchanged = _exchange(documents, path, new)
-            if exchanged is None:
+            if exchanged is None or _refused(new) - _refused(one for one in documents if one.source.path == path):
                 return None
             documents, others = exchanged
             if others:
@@ -77,6 +77,11 @@ def _read_all(path: str, text: str) -> Iterable[Reading]:
 
 def _read(path: str, text: str) -> list[Document]:
     return [document for reading in _read_all(path, text) for document in reading.documents]
+
+
+def _refused(documents: Iterable[Document]) -> set[tuple[str | None, str]]:
+    """List the values that a program does not take."""
+    return {(one.source.key, one.reason) for document in documents for one in document.skipped}
 
 
 def _place(document: Document) -> tuple[str, int | None, bool]:

@@ -93,9 +93,10 @@ def read_run(
     kept = "what `out = model(...)` returns lives through backward in most loops that people write themselves"
     mask = source.get("run.attention_mask")
     packed, coefficient = source.get("training.use_remove_padding"), source.get("training.entropy_coefficient")
-    checkpointing = source.flag(
-        "training.gradient_checkpointing", default=False, reason="off unless somebody turns it on"
-    ) or source.flag("training.fsdp_activation_checkpointing", default=False)
+    asked = source.flag("training.gradient_checkpointing", default=False, reason="off unless somebody turns it on")
+    checkpointing = (asked and not source.get("program.ignores_checkpointing")) or source.flag(
+        "training.fsdp_activation_checkpointing", default=False
+    )
     policy = str(source.get("training.checkpointing_policy") or "full") if checkpointing else ""
     run = Run(
         role=role,

@@ -83,14 +83,16 @@ def _checkpointing(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
 def _attention(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     if values.get("model.attn_implementation") == "eager":
         effect, note = SAME_RESULT, "the model type needs a path for it"
-        kernels = {"model.attn_implementation": "flash_attention_2"}
-        yield SuggestedChange("flash_attention_2 attention (needs flash-attn)", kernels, effect, note)
+        if values.get("model.supports_flash_attention") is not False:
+            kernels = {"model.attn_implementation": "flash_attention_2"}
+            yield SuggestedChange("flash_attention_2 attention (needs flash-attn)", kernels, effect, note)
         if values.get("model.attn_logit_softcapping") is not None:
             effect, note = (
                 CHANGES_TRAINING,
                 "this model caps its attention scores, which sdpa leaves out in most releases",
             )
-        yield SuggestedChange("sdpa attention", {"model.attn_implementation": "sdpa"}, effect, note)
+        if values.get("model.supports_sdpa") is not False:
+            yield SuggestedChange("sdpa attention", {"model.attn_implementation": "sdpa"}, effect, note)
 
 
 def _loss(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:

@@ -54,5 +54,6 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
     first, *others = read_launch(launch, hf_trainer, [read_lone_rank(launch)], takes_config=True)
     if _OF_LABELS.search(launch.program):
         head = Statement("program.makes_logits", "(a head of labels)", value=False)
-        first = first._replace(statements=(*first.statements, head))
+        added = Statement("program.adds_head_of_labels", "(a head of labels)", value=True)
+        first = first._replace(statements=(*first.statements, head, added))
     return first, *others

@@ -743,6 +743,7 @@ def _tell_trainer(found: Findings, trainers: Mapping[str, int]) -> list[Statemen
         found.lines["ForCausalLM"] = found.causal.line
     if found.heads.keys() == {True} and trainers.keys() <= {"reward"}:
         told.append(Statement("program.makes_logits", "(a head of labels)", value=False))
+        told.append(Statement("program.adds_head_of_labels", "(a head of labels)", value=True))
         found.lines["(a head of labels)"] = found.heads[True]
     return told
 

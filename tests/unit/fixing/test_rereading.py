@@ -47,3 +47,13 @@ def test_a_file_that_a_command_composes_from_is_read_with_it_again(
     assert ("critic" in found.roles) == (critic is not None)
     if critic is not None:
         assert found.roles["critic"]["training.micro_batch_size"].value == critic
+
+
+def test_a_value_that_the_program_does_not_take_is_no_edit(tmp_path: Path) -> None:
+    file = tmp_path / "axolotl.yml"
+    text = "base_model: Qwen/Qwen2.5-7B\nmicro_batch_size: 1\nsequence_len: 4096\nflash_attention: true\n"
+    file.write_text(text, encoding="utf-8")
+    (reading,) = read_configurations(str(file), named=True)
+    at = text.index("true")
+    assert reread(reading.documents, (TextEdit(str(file), at, at + 4, "sdpa"),)) is None
+    assert reread(reading.documents, (TextEdit(str(file), at, at + 4, "false"),)) is not None

@@ -9,6 +9,11 @@ def test_a_checkpointed_block_keeps_its_input_only(make_run):
     assert found.block.expected > 0
 
 
+def test_checkpointing_that_the_layers_ignore_keeps_all_they_save(make_run):
+    ignored = make_run(training__gradient_checkpointing=True, program__ignores_checkpointing=True)
+    assert activations(ignored).kept == activations(make_run(training__gradient_checkpointing=False)).kept
+
+
 def test_offloaded_checkpoints_leave_two_on_the_device(make_run):
     run = make_run(training__gradient_checkpointing=True, training__activation_offloading=True)
     assert activations(run).kept.expected == 2 * 2 * 4096 * 2048
