@@ -155,6 +155,7 @@ class Group:
         self.failing = [finding for finding in failing if finding.subject in names]
         self.files = EditableFiles(subjects)
         self.levers = find_levers(subjects, self.failing, rules, self.files, ways.list_releases)
+        self._blamed_levers = frozenset().union(*map(self.levers.blamed, self.failing))
         certain = frozenset(target_of(one)._replace(rule=MAY_NOT_FIT) for one in self.failing if one.is_about_fit)
         self.evaluation = Evaluation(subjects, rules, judge, targets_of(self.failing) | certain)
         self._unpriced = judge.unpriced
@@ -242,9 +243,18 @@ class Group:
         """Return what a change costs together with what has to move along, None where a pin is in the way."""
         if change not in self._effects:
             blocked = self.evaluation.obstacle((change,)) is not None
-            together = self.evaluation.complete((change,))
+            together = self._complete((change,))
             self._effects[change] = None if blocked else worst_effect(one.effect for one in together)
         return self._effects[change]
+
+    def _complete(self, changes: Sequence[Change]) -> tuple[Change, ...]:
+        """Return changes with what has to move along: that costs no less than the same move of the package by itself."""
+        return tuple(self._as_lever(one) if one.follows else one for one in self.evaluation.complete(changes))
+
+    def _as_lever(self, follower: Change) -> Change:
+        moves = self.levers.changes.get(follower.lever, ()) if follower.lever in self._blamed_levers else ()
+        same = next((one for one in moves if one.release == follower.release), follower)
+        return follower._replace(effect=worst_effect((follower.effect, same.effect)))
 
     def _priced(self, change: Change) -> Change:
         """Return a change that costs what it costs with all that has to move along."""
@@ -268,7 +278,7 @@ class Group:
         return found
 
     def _cost(self, found: Confirmed) -> int:
-        return EFFECTS.index(worst_effect(one.effect for one in self.evaluation.complete(found.state.changes)))
+        return EFFECTS.index(worst_effect(one.effect for one in self._complete(found.state.changes)))
 
     def _search(self) -> Confirmed:
         """Search with what costs the person least, then with what costs more, until nothing fails any more."""
@@ -307,7 +317,7 @@ class Group:
 
     def _levels(self) -> Iterator[tuple[int, Mapping[str, Sequence[Change]]]]:
         """Yield each level of `EFFECTS` that has changes which may clear what fails, with all that cost no more."""
-        blamed = frozenset().union(*map(self.levers.blamed, self.failing)) & self.levers.changes.keys()
+        blamed = self._blamed_levers & self.levers.changes.keys()
         known = 0
         for level in range(len(EFFECTS)):
             every = Changes(self.levers.changes, partial(self._within, level, blamed))
@@ -333,7 +343,7 @@ class Group:
     def plan(self) -> Plan:
         """Search, and write what was found as changes of files."""
         found = self.search()
-        changes = self.evaluation.complete(found.state.changes)
+        changes = self._complete(found.state.changes)
         cleared = self._cleared(changes)
         written = self.files.write(self._describe(changes), self.ways.resolver)
         judged = self.evaluation.judged(changes)
