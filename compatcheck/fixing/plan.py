@@ -257,8 +257,9 @@ class Group:
         return follower._replace(effect=worst_effect((follower.effect, same.effect)))
 
     def _priced(self, change: Change) -> Change:
-        """Return a change that costs what it costs with all that has to move along."""
-        priced = change._replace(effect=self.effect(change) or change.effect)
+        """Return a change that costs what it costs with all that has to move along, which is counted."""
+        along = len(self.evaluation.complete((change,))) - 1
+        priced = change._replace(effect=self.effect(change) or change.effect, along=along)
         self._own[priced] = change
         return priced
 
@@ -336,9 +337,9 @@ class Group:
         priced = (self._priced(one) for one in found if self.effect(one) is not None)
         return sorted((one for one in priced if EFFECTS.index(one.effect) <= level), key=self._order)
 
-    def _order(self, change: Change) -> tuple[object, ...]:
-        moving = len(self.evaluation.complete((change,)))
-        return EFFECTS.index(change.effect), moving, change.distance, str(change.value)
+    @staticmethod
+    def _order(change: Change) -> tuple[object, ...]:
+        return EFFECTS.index(change.effect), change.along, change.distance, str(change.value)
 
     def plan(self) -> Plan:
         """Search, and write what was found as changes of files."""

@@ -298,3 +298,11 @@ def test_a_package_that_moves_along_costs_what_its_own_move_costs() -> None:
     )
     found = plan("--gpu", "8xA100-80GB")
     assert [(change["name"], change["after"]) for change in found["changes"]] == [("ms-swift", "4.5.0")]
+
+
+def test_of_changes_that_cost_alike_the_one_that_moves_fewer_packages_is_made() -> None:
+    """vLLM's next patch release would take torch and transformers along; transformers alone is enough."""
+    require(verl="0.7.0", torch="2.8.0", vllm="0.11.0", transformers="5.0.0", ray="2.50.0")
+    write("run.sh", PPO)
+    found = plan("--gpu", "8xH100-80GB", "--select", "vllm/reads-removed-tokenizer-attribute")
+    assert [(change["name"], change["after"]) for change in found["changes"]] == [("transformers", "4.57.6")]
