@@ -73,6 +73,8 @@ class Change(NamedTuple):
     """``patch``, ``minor`` or ``major``, with `` down`` behind it for an older release; None for a setting."""
     follows: bool = False
     """Whether it is made because another package's release requires it."""
+    along: int = 0
+    """Packages that have to move along, as far as they were counted."""
     edits: tuple[TextEdit, ...] = ()
     """What it is in the texts of files; empty where a command is needed, or a hand."""
     places: tuple[str, ...] = ()

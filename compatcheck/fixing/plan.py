@@ -155,6 +155,7 @@ class Group:
         self.failing = [finding for finding in failing if finding.subject in names]
         self.files = EditableFiles(subjects)
         self.levers = find_levers(subjects, self.failing, rules, self.files, ways.list_releases)
+        self._blamed_levers = frozenset().union(*map(self.levers.blamed, self.failing))
         certain = frozenset(target_of(one)._replace(rule=MAY_NOT_FIT) for one in self.failing if one.is_about_fit)
         self.evaluation = Evaluation(subjects, rules, judge, targets_of(self.failing) | certain)
         self._unpriced = judge.unpriced
@@ -242,13 +243,23 @@ class Group:
         """Return what a change costs together with what has to move along, None where a pin is in the way."""
         if change not in self._effects:
             blocked = self.evaluation.obstacle((change,)) is not None
-            together = self.evaluation.complete((change,))
+            together = self._complete((change,))
             self._effects[change] = None if blocked else worst_effect(one.effect for one in together)
         return self._effects[change]
 
+    def _complete(self, changes: Sequence[Change]) -> tuple[Change, ...]:
+        """Return changes with what has to move along: that costs no less than the same move of the package by itself."""
+        return tuple(self._as_lever(one) if one.follows else one for one in self.evaluation.complete(changes))
+
+    def _as_lever(self, follower: Change) -> Change:
+        moves = self.levers.changes.get(follower.lever, ()) if follower.lever in self._blamed_levers else ()
+        same = next((one for one in moves if one.release == follower.release), follower)
+        return follower._replace(effect=worst_effect((follower.effect, same.effect)))
+
     def _priced(self, change: Change) -> Change:
-        """Return a change that costs what it costs with all that has to move along."""
-        priced = change._replace(effect=self.effect(change) or change.effect)
+        """Return a change that costs what it costs with all that has to move along, which is counted."""
+        along = len(self.evaluation.complete((change,))) - 1
+        priced = change._replace(effect=self.effect(change) or change.effect, along=along)
         self._own[priced] = change
         return priced
 
@@ -268,7 +279,7 @@ class Group:
         return found
 
     def _cost(self, found: Confirmed) -> int:
-        return EFFECTS.index(worst_effect(one.effect for one in self.evaluation.complete(found.state.changes)))
+        return EFFECTS.index(worst_effect(one.effect for one in self._complete(found.state.changes)))
 
     def _search(self) -> Confirmed:
         """Search with what costs the person least, then with what costs more, until nothing fails any more."""
@@ -307,7 +318,7 @@ class Group:
 
     def _levels(self) -> Iterator[tuple[int, Mapping[str, Sequence[Change]]]]:
         """Yield each level of `EFFECTS` that has changes which may clear what fails, with all that cost no more."""
-        blamed = frozenset().union(*map(self.levers.blamed, self.failing)) & self.levers.changes.keys()
+        blamed = self._blamed_levers & self.levers.changes.keys()
         known = 0
         for level in range(len(EFFECTS)):
             every = Changes(self.levers.changes, partial(self._within, level, blamed))
@@ -326,14 +337,14 @@ class Group:
         priced = (self._priced(one) for one in found if self.effect(one) is not None)
         return sorted((one for one in priced if EFFECTS.index(one.effect) <= level), key=self._order)
 
-    def _order(self, change: Change) -> tuple[object, ...]:
-        moving = len(self.evaluation.complete((change,)))
-        return EFFECTS.index(change.effect), moving, change.distance, str(change.value)
+    @staticmethod
+    def _order(change: Change) -> tuple[object, ...]:
+        return EFFECTS.index(change.effect), change.along, change.distance, str(change.value)
 
     def plan(self) -> Plan:
         """Search, and write what was found as changes of files."""
         found = self.search()
-        changes = self.evaluation.complete(found.state.changes)
+        changes = self._complete(found.state.changes)
         cleared = self._cleared(changes)
         written = self.files.write(self._describe(changes), self.ways.resolver)
         judged = self.evaluation.judged(changes)

@@ -85,10 +85,11 @@ class State(NamedTuple):
 
     @property
     def rank(self) -> tuple[object, ...]:
-        """Return what orders states, the best first: what is left, what the changes cost, their number, the farthest of them."""
+        """Return what orders states, the best first: what is left, what the changes cost, how much moves, how far it goes."""
         cost = tuple(sorted((EFFECTS.index(change.effect) for change in self.changes), reverse=True))
         farthest = tuple(sorted((change.distance for change in self.changes), reverse=True))
-        return len(self.blamed), cost[:1], len(self.changes), farthest, [change.lever for change in self.changes]
+        moving = len(self.changes) + sum(change.along for change in self.changes)
+        return len(self.blamed), cost[:1], moving, farthest, [change.lever for change in self.changes]
 
 
 class Search:

@@ -285,3 +285,24 @@ def test_a_key_inside_an_option_is_named_as_the_command_states_it() -> None:
     (change,) = plan("--gpu", "8xA100-80GB")["changes"]
     assert (change["name"], change["before"], change["after"]) == ("training.use_reentrant", "false", "true")
     assert change["written"] == ["gradient_checkpointing_kwargs.use_reentrant: true"]
+
+
+def test_a_package_that_moves_along_costs_what_its_own_move_costs() -> None:
+    """A rule calls ms-swift 4.5 no safe upgrade: that it follows a major release of another package makes it no safer."""
+    require(**{"torch": "2.8.0", "transformers": "4.57.6", "ms-swift": "4.4.2", "trl": "0.24.0", "deepspeed": "0.17.4"})
+    write(
+        "run.sh",
+        "NPROC_PER_NODE=8 swift rlhf --rlhf_type dpo --model Qwen/Qwen2.5-7B-Instruct --tuner_type full --dataset a \\\n"
+        "  --torch_dtype bfloat16 --per_device_train_batch_size 1 --max_length 65536 --sequence_parallel_size 4 \\\n"
+        "  --attn_impl flash_attn --deepspeed zero3 --output_dir out\n",
+    )
+    found = plan("--gpu", "8xA100-80GB")
+    assert [(change["name"], change["after"]) for change in found["changes"]] == [("ms-swift", "4.5.0")]
+
+
+def test_of_changes_that_cost_alike_the_one_that_moves_fewer_packages_is_made() -> None:
+    """vLLM's next patch release would take torch and transformers along; transformers alone is enough."""
+    require(verl="0.7.0", torch="2.8.0", vllm="0.11.0", transformers="5.0.0", ray="2.50.0")
+    write("run.sh", PPO)
+    found = plan("--gpu", "8xH100-80GB", "--select", "vllm/reads-removed-tokenizer-attribute")
+    assert [(change["name"], change["after"]) for change in found["changes"]] == [("transformers", "4.57.6")]

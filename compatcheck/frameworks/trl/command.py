@@ -31,9 +31,11 @@ def recognise(launch: Launch) -> str | None:
     if launch.kind == "tool":
         tool, _, action = launch.program.partition(" ")
         return trl.READER if tool == "trl" and action in trl.TRAINERS else None
+    algorithm = hf_trainer.find_algorithm(launch.program)
+    if algorithm is not None and _OWN.search(launch.program):
+        return trl.READER
     if hf_trainer.recognise(launch) is None:
         return None
-    algorithm = hf_trainer.find_algorithm(launch.program)
     named = algorithm is not None and (algorithm != "sft" or _OF_TRL.search(launch.program))
     return trl.READER if named or trl.is_marked(known_values(parse_flags(launch.arguments).options)) else None
 

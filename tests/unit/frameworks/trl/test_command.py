@@ -35,6 +35,14 @@ def test_the_trainer_is_told_by_the_program(program: str, reader: str, trainer: 
     assert facts(found).get("training.trainer") == trainer
 
 
+@pytest.mark.parametrize(
+    "program", ["accelerate launch --num_processes 4 trl/scripts/dpo.py", "python -m trl.scripts.dpo"]
+)
+def test_a_script_of_trl_is_told_by_its_path_however_few_its_options(program: str) -> None:
+    (found, *_) = documents(f"{program} --model_name_or_path m --max_length 2048 --bf16")
+    assert (found.reader, facts(found)["training.trainer"]) == ("trl", "dpo")
+
+
 def test_keys_of_a_trainer_tell_it_whatever_the_script_is_called() -> None:
     found = documents(
         f"accelerate launch train.py {HF} --num_generations 8 --use_vllm True --max_completion_length 512"
