@@ -120,13 +120,13 @@ TOWER = "activations of vision and audio towers"
 PATCHES = 4
 """Patches that one token of the language model stands for: Qwen2-VL and its kin join two by two."""
 _TOWER_HIDDEN = 1200
-"""Hidden size of a usual tower (SigLIP 1,152, Qwen2.5-VL 1,280): with 12 h² parameters a block, all of them / (12 h) are h × blocks."""
+"""Hidden size h of a usual tower (SigLIP 1,152, Qwen2.5-VL 1,280); with 12 h² parameters a block, all / (12 h) are h × blocks."""
 _TOWER_VALUES = 17
 """Values of the hidden size that a block of it keeps of a patch: arXiv 2205.05198, equation 2, without dropout and scores."""
 
 
 def bound_tower(run: Run) -> int:
-    """Return what a tower keeps at most, where each token is an image's; a frozen one keeps nothing, and has one block at work."""
+    """Return what a tower keeps at most, where each token is an image's; a frozen one has one block at work."""
     patches = PATCHES * run.tokens * run.precision.compute
     block = _TOWER_VALUES * _TOWER_HIDDEN * patches
     frozen = run.trainable <= run.model.parameters - run.model.vision if run.peft is None else not _adapts_tower(run)
