@@ -144,41 +144,28 @@ def _adapts_tower(run: Run) -> bool:
 def widen_unpriced(run: Run, parts: Sequence[Component]) -> tuple[Component, ...]:
     """Return what unpriced features may add to, or take from, the components of a phase."""
     found = []
+    words, source = "no formula has it; the range holds what it may change", "docs/memory-model.md, ranges"
     for word in run.unpriced:
         feature = features().get(word, Feature(word, "either", "", _BLOCK, _BLOCK))
         less = sum(share * _sum(parts, kind).expected for kind, share in feature.less.items())
         more = sum(share * _sum(parts, kind).expected for kind, share in feature.more.items())
         size = Size(-int(less), 0, int(more))
-        words = "no formula has it; the range holds what it may change"
         name = feature.name if feature.reason else word.replace("_", " ")
-        found.append(
-            Component(name, "workspace", size, words, "docs/memory-model.md, ranges", run.role, ("training.unpriced",))
-        )
+        found.append(Component(name, "workspace", size, words, source, run.role, ("training.unpriced",)))
     if run.experts_open:
         stored = _sum([part for part in parts if part.name == name_quantised(run)], "parameters").expected
         share = run.model.expert / run.model.in_blocks * (2 / quantised_bytes(run) - 1)
-        words = (
-            f"2 B instead of {quantised_bytes(run):.3f} B × {run.model.expert:,} in routed experts; no release is known"
-        )
-        source = "rules/transformers/fused-experts-not-quantised.yaml"
-        size = Size(0, 0, int(stored * share))
-        found.append(Component(_WIDE_EXPERTS, "workspace", size, words, source, run.role, ("model.quantization",)))
+        size, of = Size(0, 0, int(stored * share)), "rules/transformers/fused-experts-not-quantised.yaml"
+        found.append(Component(_WIDE_EXPERTS, "workspace", size, words, of, run.role, ("model.quantization",)))
     if run.model.vision and run.optimizer is not None:
         size = Size(0, 0, bound_tower(run))
-        words = f"{PATCHES} patches × {run.tokens:,} tokens, {run.model.vision:,} parameters; no image is known"
-        found.append(
-            Component(
-                TOWER, "workspace", size, words, "docs/memory-model.md, ranges", run.role, ("model.vision_parameters",)
-            )
-        )
+        found.append(Component(TOWER, "workspace", size, words, source, run.role, ("model.vision_parameters",)))
     count = count_expert_adapters(run)
     fewest, most = (bound - run.adapters for bound in run.adapters_range)
     if count or fewest < most:
         of_adapters = (one for one in parts if one.name == "adapters" or one.kind in {"gradients", "optimizer_states"})
         each = total(one.size for one in of_adapters).expected / max(1, run.adapters)
         size = Size(int(each * fewest), 0, int(each * (most + count)))
-        words = "no formula has it; the range holds what it may change"
-        source = "docs/memory-model.md, ranges"
         name = _EXPERT_ADAPTERS if count else _OPEN_ADAPTERS
         found.append(Component(name, "workspace", size, words, source, run.role, ("training.lora_target_modules",)))
     return tuple(found)
