@@ -63,6 +63,8 @@ class Result(NamedTuple):
     """All of it, for `--json`."""
     fresh: bool = False
     """Its source was gathered after the model was frozen."""
+    worded: bool = False
+    """The estimate has a formula for all that the run has."""
 
     @property
     def error(self) -> float | None:
@@ -100,7 +102,17 @@ def evaluate_measured(run: Measured, found: Estimate) -> Iterator[Result]:
         # one run is one outcome, however many of its quantities were measured
         outcome, verdict = (run.outcome, found.verdict.outcome) if index == 0 else ("", "")
         source = f"{run.source}, {name.replace('_', ' ')}" if name else run.source
-        yield Result(run.name, source, run.counted.get(name), size, outcome, verdict, run.apart, fresh=bool(run.frozen))
+        yield Result(
+            run.name,
+            source,
+            run.counted.get(name),
+            size,
+            outcome,
+            verdict,
+            run.apart,
+            fresh=bool(run.frozen),
+            worded=not found.unmodelled,
+        )
 
 
 def evaluate(case: Mapping[str, Any]) -> Result | str:
@@ -251,6 +263,11 @@ def _table(results: list[Result]) -> Iterator[str]:
         yield f"| all peaks | {_row(everything)} |"
         middle, last = (statistics.median(map(get, by_source.values())) for get in (_median, _last))
         yield f"| median over the sources | {len(by_source)} | {middle:.1%} | {last:.1%} | | | |"
+    worded = {source: [result for result in group if result.worded] for source, group in by_source.items()}
+    if any(worded.values()):
+        middle, last = (statistics.median(get(group) for group in worded.values() if group) for get in (_median, _last))
+        count = sum(map(bool, worded.values()))
+        yield f"| the same of runs with a formula for all they have | {count} | {middle:.1%} | {last:.1%} | | | |"
 
 
 def _row(group: list[Result]) -> str:

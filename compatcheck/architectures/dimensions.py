@@ -72,6 +72,8 @@ def dimensions(config: Mapping[str, object], path: str = "config.json") -> Mappi
     found |= _read_heads(text, found)
     found |= _read_widths(text, found)
     found["num_hidden_layers"] = _add_decoder(text, found["num_hidden_layers"] or _count_blocks(text))
+    heard = keys.find("num_mel_bins")[1] is not None
+    found["encoder_positions"] = _integer(keys, ("max_source_positions",)) if heard else None
     found["attention_layers"] = _count_attention(text, found["num_hidden_layers"])
     found |= _read_switches(keys, text, known=known)
     found["load_dtype"] = _read_dtype(keys, text)
@@ -136,9 +138,11 @@ def _read_heads(keys: Keys, found: Mapping[str, Found | None]) -> dict[str, Foun
 
 def _add_decoder(keys: Keys, encoder: Found | None) -> Found | None:
     """Count the blocks of both stacks where the file's key for them is one stack's: T5's decoder is as deep unless it says so."""
-    if encoder is None or not isinstance(encoder[0], int) or keys.find("num_decoder_layers")[1] is None:
+    own = _integer(keys, ("encoder_layers",))
+    encoder, name = (own, "decoder_layers") if own is not None else (encoder, "num_decoder_layers")
+    if encoder is None or not isinstance(encoder[0], int) or keys.find(name)[1] is None:
         return encoder
-    decoder = _integer(keys, ("num_decoder_layers",)) or encoder
+    decoder = _integer(keys, (name,)) or encoder
     return (encoder[0] + decoder[0], encoder[1]) if isinstance(decoder[0], int) else encoder
 
 

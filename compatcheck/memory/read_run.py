@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from compatcheck.architectures.adapters import LOW_RANK, OF_TOWER, name_linears
 from compatcheck.architectures.heads import has_vocabulary
 from compatcheck.core.estimate import Assumption
-from compatcheck.memory.adapter_counts import AdapterCount, count_adapters, usual_targets
+from compatcheck.memory.adapter_counts import AdapterCount, count_adapters, list_layouts, usual_targets
 from compatcheck.memory.asked_facts import Given
 from compatcheck.memory.precision import adapter_bytes, copy_bytes, read_precision
 from compatcheck.memory.run import EVALUATED_BY_LOSS, Model, Parallelism, Precision, Run, RunReading, read_numbers
@@ -108,6 +108,7 @@ def read_run(
         adapted=found.layers,
         summed=_count_summed(source, model, found.layers),
         adapters_range=(adapters - found.fewer, adapters + found.more),
+        experts_open=_leaves_experts_open(source, model, versions),
         copied=copied,
         copy_bytes=copy_bytes(source, precision, parallel.sharding),
         peft=peft,
@@ -204,6 +205,18 @@ def _read_evaluated(source: Given) -> int:
     of_model = (source.get("program.passes_labels") is True or smoothed) and trainer in {"causal_lm", "pretrain", "sft"}
     of_trl = source.get("program.code") == "trl" and trainer in {"sft", *EVALUATED_BY_LOSS}
     return source.integer("training.eval_batch_size", 0) if of_model or of_trl else 0
+
+
+def _leaves_experts_open(source: Given, model: Model, versions: Mapping[str, tuple[int, ...]]) -> bool:
+    """Tell whether bitsandbytes may pass by the experts of a layer, which it does where they are one parameter.
+
+    Where both releases are known, transformers/fused-experts-not-quantised decides.
+    """
+    if model.quantization not in {"nf4", "fp4", "int8"} or not model.expert or source.get("program.quantises_experts"):
+        return False
+    if {"transformers", "bitsandbytes"} <= versions.keys() or source.get("program.runs_transformers") is False:
+        return False
+    return any(layout.fused for layout in list_layouts(model.model_type, versions))
 
 
 def _is_stored_otherwise(source: Given) -> bool:
@@ -442,6 +455,7 @@ def read_model(source: Given, versions: Mapping[str, tuple[int, ...]]) -> Model:
         tower=_read_layers(source, "model.tower_linears"),
         listed=_read_layers(source, "model.block_linears"),
         latent=source.integer("model.latent_cache_width", 0),
+        encoder_positions=source.integer("model.encoder_positions", 0),
     )
 
 
@@ -608,6 +622,7 @@ def read_versions(environment: Environment | None) -> Mapping[str, tuple[int, ..
         "deepspeed",
         "accelerate",
         "peft",
+        "bitsandbytes",
         "unsloth",
         "unsloth-zoo",
         "verl",

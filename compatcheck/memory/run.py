@@ -51,6 +51,8 @@ class Model(NamedTuple):
     """Whose names the linear layers of a block have (`architectures.adapters.name_linears`)."""
     gated: bool = True
     """The MLP has a gate, where its recipe leaves it open."""
+    encoder_positions: int = 0
+    """Positions that an encoder always has, 0 where it reads what it is given."""
     tower: tuple[LinearLayer, ...] = ()
     """Linear layers in the blocks of the vision tower, where its type is known."""
     listed: tuple[LinearLayer, ...] = ()
@@ -146,6 +148,8 @@ class Run(NamedTuple):
     """Parameters of routed experts to which an update is added as a whole, beside the frozen ones."""
     adapters_range: tuple[int, int]
     """Fewest and most parameters that adapters may have, by releases that nobody names."""
+    experts_open: bool
+    """Whether routed experts may stay in 16 bits where other weights are quantised, by releases that nobody names."""
     copied: int
     """Parameters of modules that peft trains in full and keeps a frozen original of (``modules_to_save``)."""
     copy_bytes: float

@@ -57,8 +57,11 @@ def activations(run: Run, *, last_stage: bool = False) -> Activations:
     """
     model, precision = run.model, run.precision
     recipe = find_recipe(model.model_type, model.activation, run.code)
-    tokens = run.tokens * sequences(run)
-    at_once = tokens // ONLINE.get(run.trainer, 1)  # of one pass, where the graphs of several are kept
+    given = tokens = run.tokens * sequences(run)
+    heard, sequence = run.micro_batch * model.encoder_positions, max(run.sequence, model.encoder_positions)
+    if heard:  # by half of the blocks
+        tokens = (given + heard) // 2
+    at_once = max(given // ONLINE.get(run.trainer, 1), heard)  # of one pass, where the graphs of several are kept
     layers = held(run).layers
     at = setting(run)
     low_at, high_at = _alternatives(run, at)
@@ -72,14 +75,14 @@ def activations(run: Run, *, last_stage: bool = False) -> Activations:
     weights, gradient = summed_experts(run)
     block, recomputed = block + exactly(weights), recomputed + exactly(weights)
     stream = precision.residual * model.hidden / (run.parallel.tensor if run.sequence_parallel else 1)
-    outside = tokens * (saved_outside(recipe, run))
-    moment = transient(recipe, at, run.sequence) * at_once / run.parallel.tensor
+    outside = given * (saved_outside(recipe, run))
+    moment = transient(recipe, at, sequence) * at_once / run.parallel.tensor
     if _gathers_inputs(run):  # what is gathered in front of a matrix, and its product before that is reduced and split
         moment += 2 * at.compute * model.hidden * at_once * (1 - 1 / run.parallel.tensor)
     gradients = Size(int(moment * 0.8), int(moment), int(moment * 1.5)) + exactly(gradient)
     copies = 1 if last_stage else in_flight(run)
     many = f" × {copies} micro batches in flight" if copies > 1 else ""
-    moment = forward_peak(recipe, at, run.sequence) * at_once
+    moment = forward_peak(recipe, at, sequence) * at_once
     passing = Size(int(moment * 0.9), int(moment), int(moment * 1.3)) + exactly(weights)
     nothing = Size(0, 0, 0)
     more = f" + {weights:,.0f} B of adapted expert weights in each" if weights else ""

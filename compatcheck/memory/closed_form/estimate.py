@@ -48,7 +48,7 @@ from compatcheck.memory.closed_form.policy_logits import POLICY_TRAINERS
 from compatcheck.memory.closed_form.reference import count_references, reference_parameters, teacher_parameters
 from compatcheck.memory.closed_form.reserve import Held, Shares, not_itemised, reserve, segments
 from compatcheck.memory.closed_form.trl_logits import fused_divergence, takes_tiles
-from compatcheck.memory.closed_form.unpriced import name_unpriced, widen_unpriced
+from compatcheck.memory.closed_form.unpriced import TOWER, name_unpriced, widen_unpriced
 from compatcheck.memory.closed_form.verdict import UNREAD, judge
 from compatcheck.memory.read_run import read_run
 from compatcheck.memory.run import EVALUATED_BY_LOSS
@@ -601,7 +601,7 @@ def _unmodelled(run: Run) -> list[Unmodelled]:
     found = []
     if run.model.vision:
         reason = "patches of images and frames are not known; their activations are left out"
-        found.append(Unmodelled("activations of vision and audio towers", "more", reason))
+        found.append(Unmodelled(TOWER, "more", reason))
     if run.compiled:
         reason = "torch.compile recomputes norms and activations instead of keeping them"
         found.append(Unmodelled("fusion by torch.compile", "less", reason))

@@ -47,6 +47,11 @@ def quantised_bytes(run: Run, *, unless_stated: float | None = None) -> float:
     return DOUBLY_QUANTISED if stated else plain if stated is False or unless_stated is None else unless_stated
 
 
+def name_quantised(run: Run) -> str:
+    """Return the name of the component that quantised parameters are."""
+    return f"{run.model.quantization} parameters"
+
+
 def count_quantised(kind: str | None, blocks: float, experts: float) -> float:
     """Return how many parameters are stored quantised, of so many in blocks, experts apart, and in routed experts."""
     if kind not in QUANTISED_BYTES:
@@ -76,7 +81,7 @@ def parameters(run: Run) -> tuple[Component, ...]:
         each, least = quantised_bytes(run), quantised_bytes(run, unless_stated=DOUBLY_QUANTISED)
         parts.append(
             Component(
-                f"{run.model.quantization} parameters",
+                name_quantised(run),
                 "parameters",
                 exactly(quantised * each * factor)._replace(low=int(quantised * least * factor)),
                 f"{each:.3f} B × {quantised:,.0f}{ranks_words}",

@@ -273,6 +273,17 @@ def test_blocks_of_an_encoder_and_a_decoder_are_counted_together() -> None:
     assert dimensions({"model_type": "t5", "num_layers": 24})["model.num_hidden_layers"] == (48, "num_layers")
     uneven = {"model_type": "t5", "num_layers": 24, "num_decoder_layers": 6}
     assert dimensions(uneven)["model.num_hidden_layers"] == (30, "num_layers")
+    speech = {
+        "model_type": "whisper",
+        "num_hidden_layers": 32,
+        "encoder_layers": 32,
+        "decoder_layers": 4,
+        "max_source_positions": 1500,
+    }
+    found = dimensions({**speech, "num_mel_bins": 128})
+    assert found["model.num_hidden_layers"][0] == 36
+    assert found["model.encoder_positions"] == (1500, "max_source_positions")
+    assert "model.encoder_positions" not in dimensions({"model_type": "bart", "encoder_layers": 6, "decoder_layers": 6})
 
 
 @pytest.mark.parametrize(

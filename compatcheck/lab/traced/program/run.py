@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves
 
 from . import kernels
 from .breakdown import describe_peak
+from .contents import Contents
 from .cuda_choices import CudaChoices, make_inside
 from .model import adapt, build, checkpoint, make_inputs, make_rows, moves_in_place, vocabulary
 from .optimizer import make_optimizer
@@ -124,6 +125,8 @@ class _Run:
                 from torch._subclasses.fake_tensor import FakeTensorMode
 
                 stack.enter_context(FakeTensorMode(allow_non_fake_inputs=own is not None))
+                if own is not None:
+                    stack.enter_context(Contents())
                 stack.enter_context(moves_in_place())
             choices, inside = None, None
             if request["device"] is not None:

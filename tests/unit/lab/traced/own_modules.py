@@ -122,6 +122,22 @@ def needs_more(widths: int) -> Any:
     return Decoder(widths), tokens(2)
 
 
+def masked(micro_batch_size: int = 2) -> Any:
+    """A step that looks into its mask, and takes the loss of the tokens that are there."""
+    mask = torch.ones(micro_batch_size, 48, dtype=torch.bool)
+    mask[:, 40:] = False
+
+    def step(module: Any, inputs: Any) -> Any:
+        given, there = inputs
+        if there[:, 0].sum() != there.shape[0]:
+            raise ValueError("padded on the left")
+        longest = int(there.sum(-1).max())
+        given, there = given[:, :longest], there[:, :longest]
+        return functional.cross_entropy(module(given)[there], given[there])
+
+    return Decoder(), (tokens(micro_batch_size), mask), step
+
+
 def reads_numbers() -> Any:
     def step(model: Any, batch: Any) -> Any:
         loss = model(batch, batch)[1]

@@ -33,7 +33,7 @@ def run(*requests: dict[str, Any]) -> list[dict[str, Any]]:
 
 def test_a_step_is_traced_as_real_tensors_take_it() -> None:
     # dropout is a CPU's on both sides, since no device is named
-    names = ("build", "cast", "stepped", "frozen", "copied")
+    names = ("build", "cast", "stepped", "frozen", "copied", "masked")
     interpreter = runtime(NEWEST)
     command = [interpreter.python, str(FOLDER / "account_steps.py"), *names]
     ran = subprocess.run(command, env=interpreter.environment(), capture_output=True, text=True, check=True)

@@ -101,3 +101,13 @@ def test_torchtitan_keeps_the_inputs_of_split_matrices_as_they_were_gathered(mak
     inputs = 2 * 2 * run.model.hidden  # of attention and MLP, in 16 bits
     assert gathered.kept.expected - split.kept.expected == int(inputs * 3 / 4) * run.tokens * run.model.layers
     assert gathered.transient.expected > split.transient.expected
+
+
+def test_half_of_the_blocks_have_the_positions_of_an_encoder(make_run):
+    """Whisper's encoder has 1,500 frames of a sequence, however many tokens its decoder is given."""
+    run = make_run(training__sequence_length=500, training__gradient_checkpointing=True)
+    heard = run._replace(model=run.model._replace(encoder_positions=1500))
+    alone, both = activations(run), activations(heard)
+    assert both.kept.expected == pytest.approx(2 * alone.kept.expected, rel=0.01)
+    assert both.block.expected == pytest.approx(3 * alone.block.expected, rel=0.01)
+    assert both.outside == alone.outside

@@ -3,7 +3,7 @@
 import pytest
 
 from compatcheck.memory.closed_form.estimate import estimate_run
-from compatcheck.memory.closed_form.unpriced import count_expert_adapters, features
+from compatcheck.memory.closed_form.unpriced import bound_tower, count_expert_adapters, features
 from compatcheck.rules.locate import open_rules
 
 
@@ -65,3 +65,59 @@ def test_experts_that_may_have_adapters_of_their_own_widen_the_range(make_run, t
 def test_each_setting_of_the_table_turns_on_a_feature_that_is_known():
     table = open_rules().section("tables/unpriced-settings")
     assert {feature for keys in table.values() for feature in keys.values()} <= features().keys()
+
+
+QUANTISED = {**SPARSE, "model__quantization": "nf4", "training__lora_target_modules": ("q_proj",)}
+BOTH = {"transformers": "5.0.0", "bitsandbytes": "0.49.0"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "releases", "open_"),
+    [
+        ({}, {}, True),
+        ({}, {"transformers": "5.0.0"}, True),  # nf4 needs bitsandbytes, whether somebody lists it or not
+        ({}, BOTH, False),  # a rule decides
+        ({}, {"transformers": "4.57.1"}, False),
+        ({"model__quantization": "gptq"}, {}, False),
+        ({"program__quantises_experts": True}, {}, False),
+        ({"program__runs_transformers": False}, {}, False),
+    ],
+)
+def test_experts_that_bitsandbytes_may_pass_by_widen_the_range(make_run, changed, releases, open_):
+    run = make_run(releases, **{**QUANTISED, **changed})
+    size, names = peak(run)
+    assert ("experts that are not quantised" in names) is open_
+    beyond = size.high - peak(run._replace(experts_open=False))[0].high
+    assert beyond == pytest.approx((2 - 0.5625) * run.model.expert if open_ else 0, rel=0.1)
+    assert size.expected == peak(run._replace(experts_open=False))[0].expected
+
+
+WITH_TOWER = {
+    "model__parameters": 7_414_415_616,
+    "model__parameters_in_blocks": 6_476_267_520,
+    "training__micro_batch_size": 4,
+}
+TOWERED = {**WITH_TOWER, "model__vision_parameters": 676_000_000}
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_a_tower_that_is_trained_widens_the_range_by_what_its_blocks_keep(make_run, checkpointing):
+    run = make_run(**TOWERED, training__gradient_checkpointing=checkpointing)
+    plain = make_run(**WITH_TOWER, training__gradient_checkpointing=checkpointing)
+    size, names = peak(run)
+    assert "activations of vision and audio towers" in names
+    # 32 blocks of 1,280 values keep 17 each of a patch, or their input alone and one block's
+    patches = 4 * run.tokens
+    kept = 2 * 1280 * patches * (32 + 17 if checkpointing else 32 * 17)
+    assert bound_tower(run) == pytest.approx(kept, rel=0.2)
+    assert size.high - peak(plain)[0].high >= bound_tower(run)
+    assert size.expected == pytest.approx(peak(plain)[0].expected, rel=0.001)
+
+
+def test_a_frozen_tower_has_one_block_at_work(make_run):
+    frozen = make_run(**TOWERED, model__trainable_parameters=6_738_415_616)
+    adapted = make_run(
+        **TOWERED, training__peft="lora", training__lora_target_modules=("q_proj",), program__adapts_towers=False
+    )
+    for run in (frozen, adapted):
+        assert bound_tower(run) == pytest.approx(2 * 17 * 1280 * 4 * run.tokens, rel=0.1)
