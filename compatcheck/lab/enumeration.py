@@ -1,8 +1,8 @@
 """Runs of every option that a release's own configuration classes declare: each value alone, and those that tell in pairs.
 
-Nobody chooses these settings: the classes are asked in both releases what fields they have (`probes/worker/fields.py`). Pairs are of
-what can be run alone, one value of a field, and one of the two changes a number of the plain run by itself; what they are beside is
-otherwise the plain run.
+Nobody chooses these settings: the classes are asked in both releases what fields they have (`probes/worker/fields.py`). A pair is
+two that run alone, one value of a field, of which one changes a number of the plain run by itself. What is not told is otherwise as
+in the plain run: float32 weights, one rank, no adapter.
 """
 
 from __future__ import annotations
@@ -70,16 +70,25 @@ KINDS: Mapping[str, tuple[Kind, ...]] = {
     ),
 }
 EXCLUDED: Mapping[str, str] = {
-    r"^(output_dir|overwrite_output_dir|report_to|disable_tqdm|use_cpu|no_cuda|max_steps|num_train_epochs)$": "the probe tells these",
-    r"^(num_generations|rloo_k|per_(device|gpu)_|max_(prompt|completion)_length$)": "the probe tells these",
-    r"^(run_name|logging_|log_|save_|hub_|push_to_hub|trackio|project$|resume_|load_best_|full_determinism$)": "what is written and where",
-    r"^(vllm_|use_vllm|use_transformers_paged|ds3_gather)": "a server of vLLM, or its memory on a GPU",
-    r"^(fp16|half_precision|tf32|tpu_|mps|use_mps|use_ipex|jit_mode|debug$|torch_empty_cache|optim_target|dataset_num_proc$)": "hardware that a CPU is not",
-    r"^(torch_compile|torchdynamo)": "compiles for minutes",
-    r"^(ddp_|fsdp|local_rank|sharded_|parallelism_)": "ranks",
-    r"^(do_|past_index|greater_is_better|metric_for|ignore_data_skip|seed$|data_seed|lr_scheduler_type$|skip_memory_metrics$)": "moves no tensor",
+    "the probe tells these": (
+        r"output_dir|overwrite_output_dir|report_to|disable_tqdm|use_cpu|no_cuda|max_steps|num_train_epochs|num_generations"
+        r"|rloo_k|per_(device|gpu)_\w+|max_(prompt|completion)_length"
+    ),
+    "what is written, and where": (
+        r"run_name|log(ging)?_\w+|save_\w+|hub_\w+|push_to_hub\w*|trackio\w*|project|resume_\w+|load_best_\w+|full_determinism"
+    ),
+    "another machine or another kind of it": (
+        r"vllm_\w+|use_vllm|use_transformers_paged|ds3_gather_\w+|fp16\w*|half_precision_backend|tf32|tpu_\w+|use_mps_device"
+        r"|use_ipex|jit_mode_eval|debug|torch_empty_cache_steps"
+    ),
+    "further processes": r"ddp_\w+|fsdp\w*|local_rank|parallelism_config|dataset_num_proc|dataloader_num_workers",
+    "compiles for minutes": r"torch_compile\w*|torchdynamo",
+    "moves no tensor": (
+        r"do_\w+|past_index|greater_is_better|metric_for_best_model|ignore_data_skip|data_seed|lr_scheduler_type"
+        r"|skip_memory_metrics"
+    ),
 }
-"""Pattern of fields that are left out → why."""
+"""Why a field is left out → the names of such fields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +123,10 @@ def enumerate_runs(laboratory: Laboratory, before: str, after: str, backend: str
         settings = _settings(newer.get(kind.classes, {}))
         known = _settings(older.get(kind.classes, {}))
         name = kind.classes.partition(",")[0].partition(":")[2]
-        new += [f"{name}.{one}={_show(value)}" for one, value in settings if (one, value) not in known] if known else []
+        if kind.classes in newer and not older.get(kind.classes):
+            new += [name] if newer[kind.classes] else []
+            continue
+        new += [f"{name}.{one}={_show(value)}" for one, value in settings if (one, value) not in known]
         plans.append((kind, [one for one in settings if one in known]))
     alone = [[_task(kind, (), backend), *(_task(kind, (one,), backend) for one in shared)] for kind, shared in plans]
     measured = iter(laboratory.measure(after, [task for tasks in alone for task in tasks]))
@@ -142,14 +154,16 @@ def _settings(fields: Mapping[str, Sequence[Any]]) -> list[tuple[str, Any]]:
     return [
         (name, value)
         for name, values in fields.items()
-        if not any(re.search(pattern, name) for pattern in EXCLUDED)
+        if not any(re.fullmatch(names, name) for names in EXCLUDED.values())
         for value in values
         if "+" not in str(value)
     ]
 
 
 def _task(kind: Kind, settings: Sequence[tuple[str, Any]], backend: str) -> Task:
-    told = "+".join(f"{kind.prefix if kind.parameter == 'options' else ''}{name}:{_show(value)}" for name, value in settings)
+    told = "+".join(
+        f"{kind.prefix if kind.parameter == 'options' else ''}{name}:{_show(value)}" for name, value in settings
+    )
     if told and kind.parameter != "options":
         told = kind.prefix + told
     return make_task(find_probe(PROBE), {**kind.base, **({kind.parameter: told} if told else {})}, backend)

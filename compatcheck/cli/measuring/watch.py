@@ -132,7 +132,9 @@ def _enumerate(laboratory: Laboratory, pair: tuple[str, str], backend: str) -> t
     if listed.new:
         write_notice(f"{releases}: not compared, for the older release has none: {', '.join(listed.new)}")
     if listed.failed:
-        write_notice(f"{releases}: {len(listed.failed)} values of options cannot be run here; {listed.failed[0].reason}")
+        write_notice(
+            f"{releases}: {len(listed.failed)} values of options cannot be run here; {listed.failed[0].reason}"
+        )
     return listed.tasks
 
 

@@ -1,9 +1,9 @@
 """Print the fields of configuration classes and the values to try: a program of its own, for the interpreter under test.
 
-``python fields.py CLASS[,CLASS] …`` prints one line of JSON: class → field → values other than the default, of those fields that the
-class's own package declares. Of a boolean that is the other one, of an enumeration, a ``Literal`` or stated choices every other
-one; of a number that is nothing or off (None, 0) a small one, of 1 the next or half of it. Sizes, texts and everything else have
-none. A class that is not there has no fields.
+``python fields.py CLASS[,CLASS] …`` prints one line of JSON: class → field → values other than the default, of those fields that
+the class's own package declares. Of a boolean that is the other one, of an enumeration, a ``Literal`` or stated choices every
+other one; of a number that is nothing or off (None, 0) a small one, of 1 the next or half of it. Sizes, texts and everything else
+have none. A class that is not there has no fields.
 """
 
 from __future__ import annotations
