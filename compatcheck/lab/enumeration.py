@@ -117,6 +117,8 @@ def enumerate_runs(laboratory: Laboratory, before: str, after: str, backend: str
         UnbuildableError: a release could not be installed.
     """
     kinds = KINDS.get(laboratory.package, ())
+    if not kinds:
+        return Enumerated(tasks=(), new=(), failed=())
     older, newer = (read_fields(laboratory.interpreter(version), kinds) for version in (before, after))
     new, plans = [], []
     for kind in kinds:
