@@ -1,8 +1,8 @@
 """Runs of every option that a release's own configuration classes declare: each value alone, and those that tell in pairs.
 
 Nobody chooses these settings: the classes are asked in both releases what fields they have (`probes/worker/fields.py`). A pair is
-two that run alone, one value of a field, of which one changes a number of the plain run by itself. What is not told is otherwise as
-in the plain run: float32 weights, one rank, no adapter.
+of two that run alone, one value of a field, one of which changes a number of the plain run by itself. What is not told is as in
+that run: float32 weights, one rank, no adapter.
 """
 
 from __future__ import annotations
