@@ -52,3 +52,39 @@ def _groups(row: Row, axes: Mapping[str, Sequence[Any]], together: int) -> froze
     """Return the pairs of values of a row, or triples, by their places on their axes; all of them where there are fewer axes."""
     places = [(axis, axes[name].index(value)) for axis, (name, value) in enumerate(row.items())]
     return frozenset(tuple(chain(*several)) for several in combinations(places, min(together, len(places))))
+
+
+def join_pairs(
+    values: Sequence[tuple[str, Any]], is_wanted: Callable[[tuple[str, Any], tuple[str, Any]], bool], *, most: int
+) -> list[tuple[tuple[str, Any], ...]]:
+    """Return few groups of settings in which every wanted pair stands together: of many axes rows cannot be listed.
+
+    Greedy, and the same each time: a group begins with the first pair that none before it has, and takes what brings most
+    further ones, as long as anything brings one.
+
+    Args:
+        values: name and value; a group has a name once.
+        is_wanted: tells whether two are to stand together.
+        most: settings of a group.
+    """
+    left = {pair: None for pair in combinations(values, 2) if pair[0][0] != pair[1][0] and is_wanted(*pair)}
+    places = {value: place for place, value in enumerate(values)}
+    groups = []
+    while left:
+        group = [*next(iter(left))]
+        while len(group) < most:
+            names = {name for name, _ in group}
+            brings = {
+                value: sum(tuple(sorted((value, one), key=places.__getitem__)) in left for one in group)
+                for value in values
+                if value[0] not in names
+            }
+            best = max(brings, key=brings.__getitem__, default=None)
+            if best is None or not brings[best]:
+                break
+            group.append(best)
+        group.sort(key=places.__getitem__)
+        for pair in combinations(group, 2):
+            left.pop(pair, None)
+        groups.append(tuple(group))
+    return groups

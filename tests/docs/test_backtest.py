@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from packaging.version import Version
 
 from benchmarks.backtest_score import count_days, read_held_out, score, score_held_out
+from compatcheck.core.yaml import parse_yaml
 from compatcheck.lab.matrix import choose_rows
 from compatcheck.lab.measurement_files import read_measurements
 from compatcheck.lab.probes.probe import find_probe
@@ -22,6 +24,13 @@ ROW = re.compile(r"^\| (\w+) (\d+\.\d+\.\d+) \| (\d{4}-\d\d-\d\d) \| ([^|]+) \| 
 EVIDENCE = ROOT / "fixtures" / "measurements" / "whole_run"
 PACKAGES = ("trl", "transformers", "peft", "accelerate", "deepspeed")
 SETTINGS = ("trainer", "batch", "dtype", "precision", "checkpointing", "adapter", "model_type")
+
+
+def read_counted(name: str) -> list[dict[str, Any]]:
+    """Return the known regressions of a list that a committed measurement shows."""
+    path = ROOT / "fixtures" / "backtest" / f"{name}.yaml"
+    data = parse_yaml(path.read_text(encoding="utf-8"), str(path))
+    return [one for one in data.get("known", data.get("worse")) if "seen" in one]
 
 
 def flags(package: str) -> dict[str, list[SeriesChange]]:
@@ -189,6 +198,14 @@ def test_the_three_numbers_are_those_of_the_count() -> None:
     ):
         assert f"| {seen} of {count} ({100 * seen / count:.0f} %)" in head
     assert f"{held['seen']} of the {held['without a GPU']} that need no GPU" in head
+
+
+def test_what_is_counted_was_measured_with_the_probes_of_today() -> None:
+    counted = [one for name in ("known", "held-out") for one in read_counted(name)]
+    assert len(counted) >= 15
+    for one in counted:
+        for measured in read_measurements(str(ROOT / one["file"])):
+            assert measured.probe_hash == find_probe(measured.probe).hash_for(measured.parameters), one["what"]
 
 
 def test_the_second_list_is_counted_and_every_miss_explained() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import random
 from collections import Counter
 from dataclasses import replace
 from datetime import date, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -46,6 +48,30 @@ def test_a_probe_says_what_it_measures_and_derives_it(name: str) -> None:
     assert len(probe.documentation) > 300, "the docstring does not derive the prediction: 300 characters at least"
     assert set(probe.module.BACKENDS) <= set(BACKENDS)
     assert probe.module.ACCOUNTING in {"storages", "allocator"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_release_that_decides_comes_from_the_metadata(name: str) -> None:
+    """trl 0.22.0 calls itself "unknown"; in a text that a reader gets that does no harm."""
+    tree = ast.parse(Path(find_probe(name).path).read_text(encoding="utf-8"))
+    texts = {id(inner) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for inner in ast.walk(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr == "__version__" and id(node) not in texts:
+            assert ast.unparse(node.value) == "torch"
+
+
+def test_several_ranks_copy_the_weights_that_they_read_as_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Copied(Exception):  # noqa: N818 (ends the run there)
+        pass
+
+    def copy() -> None:
+        raise Copied
+
+    probe: Any = find_probe("configured_run").module
+    monkeypatch.setattr(probe, "_copy_what_is_read", copy)
+    for start in (probe.prepare, lambda parameters: probe.run(parameters, None)):
+        with pytest.raises(Copied):
+            start({**probe.DEFAULTS, "world_size": 2})
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -19,6 +19,8 @@ from compatcheck.core.errors import (
     CompatcheckError,
     UsageError,
 )
+from compatcheck.lab.enumeration import enumerate_runs
+from compatcheck.lab.environments.installer import UnbuildableError
 from compatcheck.lab.parameters import parse_parameters
 from compatcheck.lab.releases import choose_releases
 from compatcheck.lab.reporters.page import format_page
@@ -30,6 +32,8 @@ from compatcheck.lab.watch import PACKAGES, State, choose_pairs, choose_tasks, l
 from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
+    from compatcheck.lab.measuring import Laboratory
+    from compatcheck.lab.probes.runner import Task
     from compatcheck.lab.watch import Look
 
 
@@ -43,6 +47,7 @@ def command(
     output: str,
     since: str | None,
     until: str | None,
+    every_option: bool,
     pre: bool,
     dry_run: bool,
     **given: Any,  # noqa: ANN401 (options that `Settings` takes)
@@ -52,7 +57,8 @@ def command(
     Every probe that uses a package is run, whole runs in few combinations that cover each pair of settings. What grows is
     measured again with all other packages held. A draft rule and a page for the maintainers are written for what is the
     package's own; what could not be told is printed alone. Where nothing could be measured in the release before, the newest
-    of the three before it that can be measured takes its place.
+    of the three before it that can be measured takes its place. With `--every-option` the configuration classes of both
+    releases are asked for their fields besides, and an option that is new is named.
     """
     for option, day in (("--since", since), ("--until", until)):
         _check_day(option, day)
@@ -96,22 +102,40 @@ def command(
         for pair in pairs:
             progress = Progress(3 * len(tasks), quiet=settings.quiet, varying=find_varying(tasks))
             laboratory = open_laboratory(chosen, package, axis, progress=progress, overlays=overlays)
-            found = look(laboratory, pair, tasks, axis.names[: axis.names.index(pair[0])])
+            wanted = [*tasks, *(_enumerate(laboratory, pair, backend) if every_option else ())]
+            found = look(laboratory, pair, wanted, axis.names[: axis.names.index(pair[0])])
             progress.close()
             measured += found.measured
             grown += bool(found.grown or found.doubtful)
             for change in (*found.grown, *found.doubtful, *found.dropped):
-                defaults = next(one.probe.module.DEFAULTS for one in tasks if one.probe.name == change.series.probe)
+                defaults = next(one.probe.module.DEFAULTS for one in wanted if one.probe.name == change.series.probe)
                 click.echo(f"{package} {found.before} -> {found.after}: {describe_change(change, defaults)}")
-            for path in write_look(found, output, tasks, laboratory):
+            for path in write_look(found, output, wanted, laboratory):
                 click.echo(f"wrote {path}", err=True)
             looked.keep(package, pair[1], axis, installed=found.installed)
-            _say_what_is_missing(found, len(tasks), tried_again=pair[1] in looked.again(package))
+            _say_what_is_missing(found, len(wanted), tried_again=pair[1] in looked.again(package))
             _write_page(output, names)
     if grown:
         return EXIT_FINDINGS
     lacking = new or (unknown and not asked)
     return EXIT_NOTHING_TO_CHECK if lacking and not measured and not dry_run else EXIT_CLEAN
+
+
+def _enumerate(laboratory: Laboratory, pair: tuple[str, str], backend: str) -> tuple[Task, ...]:
+    """Return the runs of every option that both releases have, and say which only the newer one has."""
+    try:
+        listed = enumerate_runs(laboratory, *pair, backend)
+    except UnbuildableError as error:
+        write_notice(f"{laboratory.package}: its options are not known; {error}")
+        return ()
+    releases = f"{laboratory.package} {pair[0]} -> {pair[1]}"
+    if listed.new:
+        write_notice(f"{releases}: not compared, for the older release has none: {', '.join(listed.new)}")
+    if listed.failed:
+        write_notice(
+            f"{releases}: {len(listed.failed)} values of options cannot be run here; {listed.failed[0].reason}"
+        )
+    return listed.tasks
 
 
 def _say_what_is_missing(found: Look, runs: int, *, tried_again: bool) -> None:

@@ -186,6 +186,8 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     import gc
     import tempfile
 
+    if parameters["world_size"] > 1:  # each rank is a process of its own, that nothing was prepared in
+        _copy_what_is_read()
     import torch
 
     runs = recorder.load("whole_run")
