@@ -5,8 +5,9 @@ import compatcheck
 compatcheck.check("uv.lock", "train.yaml", model="Qwen/Qwen2.5-32B", gpu="8xH100-80GB")
 """
 
-from typing import TYPE_CHECKING
+from __future__ import annotations
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from compatcheck.integrations.answers import Answer as Answer
     from compatcheck.integrations.answers import check as check

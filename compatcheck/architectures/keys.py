@@ -6,10 +6,11 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import NamedTuple, cast
+from typing import cast
 
 from compatcheck.core.data_file import read_file
 from compatcheck.core.errors import InputError
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Source
 
 CLASS_DEFAULT = "class default"

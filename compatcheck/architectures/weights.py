@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.architectures.count import count_keys, read_keys
 from compatcheck.architectures.dimensions import dimensions
@@ -18,6 +18,7 @@ from compatcheck.architectures.parts import ParameterCounts
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.json_file import parse_json, read_json
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import decode_text
 

@@ -10,8 +10,7 @@ the process; it prints nothing, keeps nothing, and raises `compatcheck.core.erro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from compatcheck.checking.checks import Checks as Checks
     from compatcheck.checking.comparison import compare as compare

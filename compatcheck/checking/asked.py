@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from compatcheck.checking.checks import Checks, checks_of
 from compatcheck.checking.inspection import PolicyUse, make_inspection
 from compatcheck.checking.request import Request
 from compatcheck.core.selection import Selection, parse_python, split_arguments
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
     from compatcheck.checking.inspection import Inspection
     from compatcheck.checking.policy import Policy

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import UsageError
 from compatcheck.core.json_file import read_json
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.report import SEVERITIES, severity_rank
 from compatcheck.core.source import Skipped, Source
 

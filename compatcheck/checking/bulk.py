@@ -8,7 +8,7 @@ import sys
 from contextvars import copy_context
 from functools import partial
 from io import BufferedReader, TextIOWrapper
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import compatcheck
 from compatcheck.checking.asked import choose_checks, inspect
@@ -27,6 +27,7 @@ from compatcheck.core.errors import (
     NothingToCheckError,
     UsageError,
 )
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.place import HERE
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Source

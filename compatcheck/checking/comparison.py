@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.checking.checks import open_criteria
 from compatcheck.checking.gathering import gather, require_image, require_offered
@@ -14,6 +14,7 @@ from compatcheck.checking.tracer import Untraced
 from compatcheck.checking.verdict import Variants
 from compatcheck.core.errors import InputError, UsageError
 from compatcheck.core.files import LOCAL
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.selection import DEFAULT
 from compatcheck.core.source import Source
 from compatcheck.matching.difference import compare as compare_reports

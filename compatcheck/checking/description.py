@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.checking.gathering import gather_all
 from compatcheck.checking.inspection import as_inspection
 from compatcheck.checking.report import describe_subject, holds_something, list_skipped
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.frameworks.lines import LineFinder
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.checking.checks import checks_of, open_criteria
 from compatcheck.checking.fit import does_not_run, price
@@ -15,6 +15,7 @@ from compatcheck.checking.verdict import Variants
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT, UsageError
 from compatcheck.core.estimate import Assumption, total
 from compatcheck.core.estimate_report import Doubts, EstimateReport
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.progress import follow
 from compatcheck.core.redaction import redact
 from compatcheck.core.setting_names import is_about_memory

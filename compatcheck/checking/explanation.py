@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.checking.checks import Checks, open_criteria
 from compatcheck.checking.gathering import gather_all
@@ -10,6 +10,7 @@ from compatcheck.checking.inspection import as_inspection
 from compatcheck.checking.report import list_skipped
 from compatcheck.checking.verdict import OF_ESTIMATES, judge
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.frameworks.lines import LineFinder
 from compatcheck.matching.explain import explain as explain_over
 from compatcheck.rules.named_rule import find_rule

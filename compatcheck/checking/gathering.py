@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NoReturn
 
 from compatcheck.checking.environments import with_variables
 from compatcheck.checking.request import Gathered
@@ -14,8 +13,10 @@ from compatcheck.core.programs import distrust, show
 from compatcheck.core.selection import DEFAULT, Choice
 from compatcheck.core.source import Skipped, Source
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from typing import NoReturn
 
     from compatcheck.checking.inspection import Inspection
     from compatcheck.checking.request import Request

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.checking.environments import environment_of
 from compatcheck.checking.inspection import PROJECT_FILE, has_table
@@ -23,6 +23,7 @@ from compatcheck.collectors.recognise import (
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError, NoEnvironmentError, UsageError
 from compatcheck.core.files import Files, Overlay, ReadLog
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.progress import follow
 from compatcheck.core.source import Skipped, Source

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import UsageError
 from compatcheck.core.files import LOCAL
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.programs import lies_beside
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import MAX_BYTES, POLICY_FILE
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from glob import iglob
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import InputError
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Source
 
 if TYPE_CHECKING:

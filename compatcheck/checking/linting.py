@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import CompatcheckError, RuleError, UsageError
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.progress import follow
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import read_bytes

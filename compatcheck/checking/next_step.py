@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import CompatcheckError
 from compatcheck.core.files import LOCAL
@@ -13,6 +12,7 @@ from compatcheck.core.report import NextStep
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import CONFIGURATIONS, may_name_script
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.checking.environments import merge_environments, with_variables
 from compatcheck.checking.input_files import DOCKERFILE
@@ -11,6 +11,7 @@ from compatcheck.checking.stack import holds_stack
 from compatcheck.checking.subjects import build_subject
 from compatcheck.collectors.read import LOCKS
 from compatcheck.core.files import LOCAL
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.beside import find_beside
 from compatcheck.rules.programs import find_program

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import InputError, UsageError
 from compatcheck.core.fail_on import parse_threshold
 from compatcheck.core.files import LOCAL, Files
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.selection import DEFAULT, Selection, parse_python, split_arguments
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import read_utf8

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from compatcheck import __version__
 from compatcheck.checking.checks import Checks, Criteria, find_auditor, open_criteria
 from compatcheck.checking.gathering import gather_all
@@ -19,6 +17,7 @@ from compatcheck.core.report import Finding, Report, SubjectReport
 from compatcheck.core.summary import checked_anything
 from compatcheck.frameworks.lines import LineFinder
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 

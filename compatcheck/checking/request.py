@@ -1,13 +1,16 @@
 """What one command is asked about, and the subjects that came of it."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from __future__ import annotations
 
 from compatcheck.core.files import LOCAL, Files
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.selection import DEFAULT, Selection
-from compatcheck.core.source import Skipped, Source
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.core.source import Skipped, Source
     from compatcheck.resolution.subject import Subject
 
 
@@ -66,7 +69,7 @@ class Request(NamedTuple):
 class Gathered(NamedTuple):
     """The subjects of one command, and what could not be read."""
 
-    subjects: "tuple[Subject, ...]"
+    subjects: tuple[Subject, ...]
     skipped: tuple[Skipped, ...]
     chosen: str | None = None
     """How the environment came to be the one inspected."""

@@ -1,16 +1,19 @@
 """What holds for every subject of a command: its options, and the files they name."""
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from __future__ import annotations
 
 from compatcheck.checking.environments import environment_of
 from compatcheck.core.errors import CompatcheckError, InputError, UsageError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.hardware import Hardware
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Skipped, Source
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from compatcheck.checking.request import Request
     from compatcheck.core.document import Document
     from compatcheck.core.environment import Environment, Package
@@ -22,20 +25,20 @@ if TYPE_CHECKING:
 class Shared(NamedTuple):
     """What holds for every subject of a command."""
 
-    rules: "RuleSet"
+    rules: RuleSet
     environ: Mapping[str, str]
-    documents: "tuple[Document, ...]"
-    environments: "tuple[Environment, ...]"
+    documents: tuple[Document, ...]
+    environments: tuple[Environment, ...]
     hardware: tuple[tuple[Hardware, bool], ...]
-    settings: "Mapping[str, tuple[Value, Source]]"
+    settings: Mapping[str, tuple[Value, Source]]
     skipped: tuple[Skipped, ...]
     variables: Mapping[str, str] | None
     """Declared variables (``--env-file``)."""
-    manifests: "dict[str, Mapping[str, Package]]"
+    manifests: dict[str, Mapping[str, Package]]
     """Packages that the projects around runs ask for, by manifest; filled as they are read."""
-    checkouts: "dict[tuple[str, str], Package | None]"
+    checkouts: dict[tuple[str, str], Package | None]
     """Packages whose sources lie beside runs, by name and file; filled as they are read."""
-    model: "Document | None" = None
+    model: Document | None = None
     """What ``--model`` names, in place of every other model."""
     model_unread: bool = False
     """Whether ``--model`` could not be read: then no other model stands in for it."""
@@ -45,7 +48,7 @@ class Shared(NamedTuple):
     """Whether files of a checkout are read, which leads where it likes (`compatcheck.checking.elsewhere`)."""
 
 
-def read_shared(request: "Request", rules: "RuleSet", environ: Mapping[str, str]) -> Shared:
+def read_shared(request: Request, rules: RuleSet, environ: Mapping[str, str]) -> Shared:
     """Read what holds for every subject: the options, and the files they name."""
     documents: list[Document] = []
     environments: list[Environment] = []
@@ -91,9 +94,7 @@ def read_shared(request: "Request", rules: "RuleSet", environ: Mapping[str, str]
     )
 
 
-def _read_named(
-    path: str, files: Files, selection: "Selection"
-) -> "tuple[tuple[Document, ...], tuple[Environment, ...]]":
+def _read_named(path: str, files: Files, selection: Selection) -> tuple[tuple[Document, ...], tuple[Environment, ...]]:
     from compatcheck.frameworks.recognise import read_configurations  # noqa: PLC0415 (only with configurations)
 
     readings = read_configurations(path, files, named=True, arguments=selection.script_arguments)
@@ -112,7 +113,7 @@ def _read_named(
     return tuple(document for reading in readings for document in reading.documents), environments
 
 
-def mark_named(documents: "Iterable[Document]") -> "tuple[Document, ...]":
+def mark_named(documents: Iterable[Document]) -> tuple[Document, ...]:
     """Mark files the person named, and their unreadable parts: what was not understood must not pass as checked."""
     return tuple(
         document._replace(
@@ -133,7 +134,7 @@ def as_skipped(error: CompatcheckError, place: str) -> Skipped:
     return Skipped(error.source or Source(place), error.message, error.hint, named=True)
 
 
-def declared_settings(request: "Request") -> "dict[str, tuple[Value, Source]]":
+def declared_settings(request: Request) -> dict[str, tuple[Value, Source]]:
     """Parse the settings of a request; its own win over those of its named run.
 
     Raises:
@@ -144,7 +145,7 @@ def declared_settings(request: "Request") -> "dict[str, tuple[Value, Source]]":
 
 def parse_settings(
     texts: Iterable[str], sources: Mapping[str, Source] | None = None
-) -> "dict[str, tuple[Value, Source]]":
+) -> dict[str, tuple[Value, Source]]:
     """Parse ``--set NAME=VALUE`` options.
 
     Args:
@@ -189,7 +190,7 @@ def _name_gpu(text: str, source: Source) -> str:
     return str(hardware.gpu)
 
 
-def declared_hardware(request: "Request") -> tuple[tuple[Hardware, bool], ...]:
+def declared_hardware(request: Request) -> tuple[tuple[Hardware, bool], ...]:
     """Describe the devices and nodes that ``--gpu``, ``--nodes`` and ``--driver`` name."""
     declared: list[tuple[Hardware, bool]] = []
 

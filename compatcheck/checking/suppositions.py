@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import UsageError
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.summary import range_text, value_text
 from compatcheck.memory.regressions import counts_apart, is_worse, widen
 from compatcheck.rules.values import list_values

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from compatcheck.core.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from compatcheck.core.estimate import Estimate

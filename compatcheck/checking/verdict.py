@@ -3,16 +3,19 @@
 It is made here and nowhere else; every command prints it or a part of it.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from __future__ import annotations
 
 from compatcheck.core.errors import UsageError
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.summary import worst_first
 from compatcheck.core.units import MIB
 from compatcheck.matching.engine import Outcome, match
 from compatcheck.rules.programs import find_program
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+
     from compatcheck.checking.checks import Criteria
     from compatcheck.checking.suppositions import State
     from compatcheck.core.estimate import Estimate
@@ -26,9 +29,9 @@ if TYPE_CHECKING:
 class Judgement(NamedTuple):
     """What is said of one subject."""
 
-    findings: "tuple[Finding, ...]"
+    findings: tuple[Finding, ...]
     """Worst first; waived, rated, and marked where they fail, are advice or only counted."""
-    estimate: "Estimate | None"
+    estimate: Estimate | None
     """What the run needs on each device, the certain regressions in it; None where no run is described."""
     outcome: Outcome
     """What matching gave, with what could not be decided."""
@@ -37,10 +40,10 @@ class Judgement(NamedTuple):
 
 
 def judge(
-    subject: "Subject",
-    criteria: "Criteria",
-    memory: "Memory | None" = None,
-    state: "State | None" = None,
+    subject: Subject,
+    criteria: Criteria,
+    memory: Memory | None = None,
+    state: State | None = None,
     doubted: frozenset[str] = frozenset({"fits", "marginal"}),
 ) -> Judgement:
     """Match a subject, price its run with what is known to go wrong in it, and tell what fails.
@@ -59,12 +62,12 @@ def judge(
 
         of_variants = Memory() if memory is None else memory
 
-        def find_in_variant(variant: "Subject") -> "Sequence[Finding]":
+        def find_in_variant(variant: Subject) -> Sequence[Finding]:
             nonlocal work
             work += len(variant.roles)
             return _find(variant, criteria, of_variants)[1]
 
-        def excludes(variant: "Subject", finding: "Finding", stated: "Mapping[str, Value]") -> bool:
+        def excludes(variant: Subject, finding: Finding, stated: Mapping[str, Value]) -> bool:
             roles = {role: overlay(facts, stated) for role, facts in variant.roles.items()}
             one = match(variant._replace(roles=roles), criteria.rules, lambda rule: rule == finding.rule_id)
             return not one.findings
@@ -88,7 +91,7 @@ def judge(
     return Judgement(tuple(marked), estimate, outcome, work)
 
 
-def _find(subject: "Subject", criteria: "Criteria", memory: "Memory | None") -> "tuple[Outcome, tuple[Finding, ...]]":
+def _find(subject: Subject, criteria: Criteria, memory: Memory | None) -> tuple[Outcome, tuple[Finding, ...]]:
     """Match a subject: what matching gave, and the findings of it, waived and told apart from what is only counted.
 
     A variant is often asked for what fails first, and priced next: what was found of it then is in its memory.
@@ -105,13 +108,13 @@ def _find(subject: "Subject", criteria: "Criteria", memory: "Memory | None") -> 
     return found
 
 
-def _waive(findings: "Iterable[Finding]", subject: "Subject", criteria: "Criteria") -> "Iterable[Finding]":
+def _waive(findings: Iterable[Finding], subject: Subject, criteria: Criteria) -> Iterable[Finding]:
     return findings if criteria.waivers is None else criteria.waivers.apply(findings, subject)
 
 
 def _waive_with(
-    about: "Iterable[Finding]", found: "Iterable[Finding]", deciding: frozenset[tuple[str, str]]
-) -> "Iterator[Finding]":
+    about: Iterable[Finding], found: Iterable[Finding], deciding: frozenset[tuple[str, str]]
+) -> Iterator[Finding]:
     """Waive that a run does not fit where nothing but waived findings makes it so; what it needs is said all the same."""
     waived = [one.suppressed for one in found if one.suppressed is not None and (one.rule_id, one.role) in deciding]
     for one in about:
@@ -119,7 +122,7 @@ def _waive_with(
         yield one._replace(suppressed=waived[0]) if covered else one
 
 
-def judge_unpriced(subject: "Subject", criteria: "Criteria", memory: "Memory | None" = None) -> Judgement:
+def judge_unpriced(subject: Subject, criteria: Criteria, memory: Memory | None = None) -> Judgement:
     """Match a subject and tell what fails by that alone: nothing about whether its run fits."""
     outcome, found = _find(subject, criteria, memory)
     return Judgement(tuple(_mark(one, subject, criteria) for one in found), None, outcome, len(subject.roles))
@@ -128,12 +131,12 @@ def judge_unpriced(subject: "Subject", criteria: "Criteria", memory: "Memory | N
 class Resolutions:
     """Subjects with more stated; the same of the same subject is resolved once."""
 
-    def __init__(self, rules: "RuleSet") -> None:
+    def __init__(self, rules: RuleSet) -> None:
         """Resolve by these rules."""
         self._rules = rules
         self._known: dict[Hashable, tuple[Subject, Subject]] = {}
 
-    def __call__(self, subject: "Subject", stated: "Mapping[str, Value]") -> "Subject":
+    def __call__(self, subject: Subject, stated: Mapping[str, Value]) -> Subject:
         """Return a subject with more stated; one on other devices as it is on its own."""
         read_from = subject.environment, subject.as_read, subject.hardware
         settings = frozenset((*subject.settings.items(), *((name, (value, None)) for name, value in stated.items())))
@@ -148,7 +151,7 @@ class Resolutions:
 class Variants:
     """The verdict on subjects, and on variants of them: rules that rest on nothing that differs are matched once."""
 
-    def __init__(self, criteria: "Criteria") -> None:
+    def __init__(self, criteria: Criteria) -> None:
         """Judge by these criteria."""
         self._criteria = criteria
         self._first: dict[str, tuple[Subject, Judgement]] = {}
@@ -156,13 +159,13 @@ class Variants:
         self._memories: dict[str, Memory] = {}
         self._resolutions = Resolutions(criteria.rules)
 
-    def of_all_rules(self) -> "Variants":
+    def of_all_rules(self) -> Variants:
         """Return verdicts of rules that were not selected, too: a change can bring them in for certain all the same."""
         if not self._criteria.checks.select:
             return self
         return Variants(self._criteria._replace(checks=self._criteria.checks._replace(select=(), strict=False)))
 
-    def __call__(self, subject: "Subject") -> Judgement:
+    def __call__(self, subject: Subject) -> Judgement:
         """Return the verdict on a subject, or on what it comes to after changes."""
         if subject.id not in self._first:
             self._first[subject.id] = subject, judge(subject, self._criteria, state=self._resolutions)
@@ -171,7 +174,7 @@ class Variants:
             verdict if subject is as_read else judge(subject, self._criteria, self._memory(subject), self._resolutions)
         )
 
-    def remedied(self, subject: "Subject") -> Judgement:
+    def remedied(self, subject: Subject) -> Judgement:
         """Return the verdict on what a remedy makes of a subject; more is supposed of it only where it needs more then."""
         first = self(subject) if subject.id not in self._first else self._first[subject.id][1]
         if subject is self._first[subject.id][0]:
@@ -180,29 +183,29 @@ class Variants:
         needs = [one.estimate.needed.high for one in (first, found) if one.estimate is not None and one.estimate.phases]
         return found if needs == sorted(needs, reverse=True) else self(subject)
 
-    def unpriced(self, subject: "Subject") -> Judgement:
+    def unpriced(self, subject: Subject) -> Judgement:
         """Return what fails of a subject, or of what it comes to after changes, whatever its run needs."""
         return judge_unpriced(subject, self._criteria, self._memory(subject))
 
-    def on(self, devices: "Mapping[str, Value]", subject: "Subject") -> Judgement:
+    def on(self, devices: Mapping[str, Value], subject: Subject) -> Judgement:
         """Return the verdict on a subject on other devices, whose facts are laid over what was resolved.
 
         What is supposed of it is supposed on these devices, too, but not of one that may not fit on them anyway.
         """
 
-        def state(placed: "Subject", stated: "Mapping[str, Value]") -> "Subject":
+        def state(placed: Subject, stated: Mapping[str, Value]) -> Subject:
             return place(self._resolutions(placed, stated), devices)
 
         memory = self._memory(subject)
         return judge(place(subject, devices), self._criteria, memory, state, frozenset({"fits"}))
 
-    def _memory(self, subject: "Subject") -> "Memory":
+    def _memory(self, subject: Subject) -> Memory:
         from compatcheck.matching.memory import Memory  # noqa: PLC0415 (only where changes are tried)
 
         return self._memories.setdefault(subject.id, Memory())
 
 
-def place(subject: "Subject", devices: "Mapping[str, Value]") -> "Subject":
+def place(subject: Subject, devices: Mapping[str, Value]) -> Subject:
     """Return a subject on other devices, stated as ``--gpu`` states them: rules about devices are silent about others."""
     from compatcheck.memory.suggest import overlay  # noqa: PLC0415 (only where other devices are tried)
 
@@ -213,7 +216,7 @@ OF_ESTIMATES = frozenset({"_stack/run-cannot-start", "_stack/run-does-not-fit", 
 """Rules about what the estimate came to, which are matched once it is made."""
 
 
-def describes_run(subject: "Subject") -> bool:
+def describes_run(subject: Subject) -> bool:
     """Tell whether the inputs say enough of a run to estimate what it needs: its model, and what a step takes unless it serves.
 
     Of one that is set up for a device, and says no length, what it needs at least may be too much.
@@ -229,11 +232,11 @@ def describes_run(subject: "Subject") -> bool:
     )
 
 
-def _is_of_training(fact: "Fact") -> bool:
+def _is_of_training(fact: Fact) -> bool:
     return fact.name.startswith("training.") and fact.origin in _DESCRIBED
 
 
-def _mark(finding: "Finding", subject: "Subject", criteria: "Criteria") -> "Finding":
+def _mark(finding: Finding, subject: Subject, criteria: Criteria) -> Finding:
     """Mark a finding that counts against ``--fail-on``, and one that is advice."""
     certain, advice = finding.status == "affected", _is_advice(finding)
     finding = finding._replace(advice=certain and advice)
@@ -245,7 +248,7 @@ def _mark(finding: "Finding", subject: "Subject", criteria: "Criteria") -> "Find
     return finding._replace(fails=True) if criteria.threshold.reached_by(finding, device_bytes) else finding
 
 
-def _is_advice(finding: "Finding") -> bool:
+def _is_advice(finding: Finding) -> bool:
     """Tell whether no release is at fault: a pitfall, or a default, that none brought in and that does not decide the fit.
 
     What only passes through the host while a run is loaded or saved is advice, too.
@@ -271,7 +274,7 @@ _CHOICES = frozenset(
 )
 """Facts that say which program, sharding, engine or build a run has; a run that is described has what its inputs name."""
 
-_OF_SHARDING: "Mapping[Value, frozenset[str]]" = {
+_OF_SHARDING: Mapping[Value, frozenset[str]] = {
     "zero": frozenset({"training.offload_optimizer", "training.offload_param", "training.zero_stage"}),
     "fsdp": frozenset({"training.fsdp_version"}),
 }
@@ -282,7 +285,7 @@ _DESCRIBED = frozenset({"configuration", "declared", "script", "set"})
 """Origins of what a person or a file says of a run, as opposed to what is installed and what follows from it."""
 
 
-def _is_folded(finding: "Finding", subject: "Subject") -> bool:
+def _is_folded(finding: Finding, subject: Subject) -> bool:
     """Tell whether a finding is nothing to read.
 
     It costs next to nothing, is advice that nothing here can follow, or waits for what no input of this run hints at. What takes
@@ -304,12 +307,12 @@ def _is_folded(finding: "Finding", subject: "Subject") -> bool:
     return described and (not elsewhere.isdisjoint(needs) or (not sized and _states_none_of(needs, subject)))
 
 
-def _is_pair(finding: "Finding") -> bool:
+def _is_pair(finding: Finding) -> bool:
     """Tell whether a finding is that releases of several packages do not go together, whatever is started."""
     return finding.kind == "incompatibility" and sum(fact.origin == "installed" for fact in finding.facts) > 1
 
 
-def _states_none_of(needs: Iterable[str], subject: "Subject") -> bool:
+def _states_none_of(needs: Iterable[str], subject: Subject) -> bool:
     """Tell whether one of these settings has a key in no file of the programs that a run is configured for."""
     wanted = {need for need in needs if need.startswith("training.")}
     readers = {document.reader for document in subject.documents}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from compatcheck.checking.asked import choose_checks, inspect
 from compatcheck.cli.output import FORMATS, Output
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
     from compatcheck.checking.checks import Checks
     from compatcheck.checking.inspection import Inspection

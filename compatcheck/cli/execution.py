@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
 
 from compatcheck.checking.report import check, describe_nothing
 from compatcheck.cli.laboratory import annotate
@@ -13,6 +12,7 @@ from compatcheck.cli.progress import showing_progress
 from compatcheck.core.errors import NothingToCheckError
 from compatcheck.rules.locate import open_rules
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from compatcheck.checking.checks import Checks
     from compatcheck.checking.inspection import Inspection

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
 from compatcheck.cli.options import Row, TableOption, read_table
 from compatcheck.core.data_file import read_text
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.nearest import find_nearest
 
 if TYPE_CHECKING:

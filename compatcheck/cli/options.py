@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -12,6 +12,7 @@ from compatcheck.cli.completion import find_completion
 from compatcheck.core.data_file import read_text
 from compatcheck.core.errors import UsageError
 from compatcheck.core.language import LANGUAGES, choose
+from compatcheck.core.named_tuple import NamedTuple
 
 F = TypeVar("F", bound=Callable[..., Any])
 

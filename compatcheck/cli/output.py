@@ -1,16 +1,19 @@
 """Write reports: to standard output and to the files of ``--output``, in the format asked for."""
 
+from __future__ import annotations
+
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import UsageError
 from compatcheck.core.language import speaking, translate
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.programs import LED_ASTRAY, is_led_astray
 from compatcheck.core.terminal import disarm, escape_lines, escape_name, make_harmless, printable
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any, TextIO
 
     from compatcheck.core.report import Report
@@ -30,7 +33,7 @@ class Output(NamedTuple):
     color: str = "auto"
 
 
-def format_report(name: str, report: "Report", output: Output, *, color: bool) -> str:
+def format_report(name: str, report: Report, output: Output, *, color: bool) -> str:
     """Format the report of a check."""
     if name == "text":
         from compatcheck.reporters import text as reporter  # noqa: PLC0415 (one format)
@@ -44,7 +47,7 @@ def format_report(name: str, report: "Report", output: Output, *, color: bool) -
     return formatted if formatted.endswith("\n") else formatted + "\n"
 
 
-def format_with(reporter: "Any", found: object, output: Output, name: str, color: bool) -> str:  # noqa: ANN401, FBT001 (a module)
+def format_with(reporter: Any, found: object, output: Output, name: str, color: bool) -> str:  # noqa: ANN401, FBT001 (a module)
     """Format what a command found with the module that has its formats, as `write_formatted` asks for it."""
     if name == "text":
         style = {"verbose": output.verbose, "quiet": output.quiet, "color": color, "width": terminal_width()}
@@ -101,7 +104,7 @@ def write_formatted(
     write_files(contents)
 
 
-def unread_lines(skipped: "Iterable[Skipped]") -> Iterator[str]:
+def unread_lines(skipped: Iterable[Skipped]) -> Iterator[str]:
     """Say what was not read of the inputs: in a line each, which a terminal's width breaks between words."""
     from compatcheck.core.redaction import redact  # noqa: PLC0415 (only when something was not read)
     from compatcheck.reporters.text import wrap_names  # noqa: PLC0415 (as above)
@@ -144,7 +147,7 @@ def write_files(contents: Iterable[tuple[str, str, str]]) -> None:
         raise UsageError(msg, hint="name a file in a directory that exists and may be written to")
 
 
-def _wait_for_others(file: "TextIO") -> None:
+def _wait_for_others(file: TextIO) -> None:
     """Wait for another run that writes the same file, and begin it anew: what two write at once is of neither."""
     try:
         import fcntl  # noqa: PLC0415 (not on every system)
@@ -155,7 +158,7 @@ def _wait_for_others(file: "TextIO") -> None:
         return
 
 
-def write_figures(path: str, figures: "Sequence[Figure]", nothing: str) -> None:
+def write_figures(path: str, figures: Sequence[Figure], nothing: str) -> None:
     """Write the figures of ``--plot``, and say where they are, or why there are none.
 
     Raises:
@@ -186,7 +189,7 @@ def wants_color(choice: str, environ: Mapping[str, str]) -> bool:
     return sys.stdout.isatty() and environ.get("TERM") != "dumb"
 
 
-def terminal_width(stream: "TextIO | None" = None) -> int:
+def terminal_width(stream: TextIO | None = None) -> int:
     """Return the columns to write for, on standard output by default: of the terminal, within reason; 80 in a file or pipe."""
     stream = stream or sys.stdout
     if not stream.isatty():

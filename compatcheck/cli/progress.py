@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from compatcheck.cli.output import terminal_width
 from compatcheck.core.progress import heard_by
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.collectors import signatures as sniffs
 from compatcheck.core.data_file import read_words
 from compatcheck.core.files import LOCAL, MOST_LEVELS, Files
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.textfile import MAX_BYTES, POLICY_FILE, SCRIPTS
 

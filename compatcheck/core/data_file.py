@@ -1,7 +1,12 @@
 """Files of this package: lists of names and key tables beside the modules that use them."""
 
+from __future__ import annotations
+
 import os
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def read_data(module: str, name: str) -> Any:  # noqa: ANN401 (JSON)

@@ -1,10 +1,16 @@
 """What a configuration file says, key by key, before anything is merged, defaulted or derived."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from __future__ import annotations
 
-from compatcheck.core.source import Skipped, Source
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.textfile import MAX_DEPTH
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+    from compatcheck.core.source import Skipped, Source
 
 ROLES = ("actor", "critic", "reference", "reward", "rollout", "teacher")
 """What a model is for in reinforcement learning, the trained policy first; a teacher scores in an engine of its own."""
@@ -163,7 +169,7 @@ class Document(NamedTuple):
     """Whether it is a script that trains in a loop of its own: no Trainer takes what its command says."""
     own_options: frozenset[str] = frozenset()
     """Options of a script's own that are read where the script takes them, whatever else understands them."""
-    beneath: "tuple[Document, ...]" = ()
+    beneath: tuple[Document, ...] = ()
     """What the sources of its program, in whose checkout it lies, have for keys left out, where releases differ in it."""
     searched: tuple[str, ...] = ()
     """Directories in which what it composes from is looked for, where it does not lie beside it (``hydra.searchpath``)."""

@@ -1,13 +1,16 @@
 """What is installed, locked or required: distributions, components and damage, read from metadata."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from __future__ import annotations
 
-from compatcheck.core.hardware import Hardware
-from compatcheck.core.source import Skipped, Source
+from compatcheck.core.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.core.hardware import Hardware
     from compatcheck.core.selection import Choice
+    from compatcheck.core.source import Skipped, Source
 
 
 TOGETHER = "resolved_with"
@@ -37,7 +40,7 @@ class Package(NamedTuple):
     is_optional: bool = False
     """Whether it may as well not be there: a constraint allows it, an extra or group that nobody selected would bring it, or a
     step that may not run installs it."""
-    brought_by: "tuple[Choice, ...]" = ()
+    brought_by: tuple[Choice, ...] = ()
     """The unselected extras and groups that would bring it, each by itself."""
 
 
@@ -84,7 +87,7 @@ class Environment(NamedTuple):
     skipped: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()
     """Remarks such as ``.pth`` lines that would run code and were not followed."""
-    offered: "frozenset[Choice]" = frozenset()
+    offered: frozenset[Choice] = frozenset()
     """Extras and groups that can be selected of it."""
     to_resolve: bool = False
     """Whether an installer is still to find releases that satisfy all of it, and what they require of each other; what is

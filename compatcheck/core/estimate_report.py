@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from compatcheck.core.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from compatcheck.core.estimate import Estimate

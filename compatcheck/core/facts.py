@@ -1,8 +1,8 @@
 """Facts: the resolved values that rules are evaluated on, each with its origin and every place it came from."""
 
 from types import MappingProxyType
-from typing import NamedTuple
 
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Source
 
 Value = bool | int | float | str | tuple[str, ...] | None

@@ -1,8 +1,7 @@
 """From which finding on a run fails: a severity, a size or a share of the device."""
 
-from typing import NamedTuple
-
 from compatcheck.core.errors import UsageError
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.report import SEVERITIES, Finding, severity_rank
 from compatcheck.core.units import GIB, parse_bytes
 

@@ -1,11 +1,18 @@
 """What a reader asks of a file system: one reading serves this machine, an image, and texts laid over either."""
 
+from __future__ import annotations
+
 import errno
 import math
 import os
 import stat
-from collections.abc import Iterable, Mapping
-from typing import Protocol
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Protocol
+else:
+    Protocol = object  # to define one costs a millisecond at start-up
 
 _BINARY_STARTS = (b"\x7fELF", b"MZ", b"\xfe\xed\xfa", b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.builds import write_install
 from compatcheck.core.effects import SAFE
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS
+from compatcheck.core.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """Devices of a node: what was measured, declared or could not be read."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Skipped, Source
 
 

@@ -6,8 +6,9 @@ import os
 import shlex
 import sys
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.programs import find_program
 
 if TYPE_CHECKING:

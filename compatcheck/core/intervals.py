@@ -6,9 +6,11 @@ none: ``===``, which compares texts, and ``>`` of a final release, which leaves 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from packaging.version import Version
+
+from compatcheck.core.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import MAX_DEPTH, advise_mending, echo, read_text

@@ -8,11 +8,13 @@ import json
 import types
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from compatcheck.core.environment import Environment
+from compatcheck.core.hardware import Hardware
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.selection import Choice
-from compatcheck.core.source import Skipped
+from compatcheck.core.source import Skipped, Source
 
 FORMAT = 1
 """Number of the form of the line; fields that are added do not change it."""
@@ -88,9 +90,13 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 (any field)
     return value
 
 
+_NAMES = {kind.__name__: kind for kind in (Choice, Hardware, Mapping, Skipped, Source)}
+"""What annotations of a node's parts name; their modules import it for type checkers only."""
+
+
 @lru_cache
 def _fields(kind: Any) -> Mapping[str, Any]:  # noqa: ANN401 (a type)
-    return get_type_hints(kind, localns={"Choice": Choice})
+    return get_type_hints(kind, localns=_NAMES)
 
 
 def _shape(kind: Any, value: Any) -> Any:  # noqa: ANN401 (one line for each form a field can have)

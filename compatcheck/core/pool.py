@@ -10,8 +10,9 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.place import HERE
 from compatcheck.core.process import run
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING
 
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.programs import small_environment
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import NamedTuple
+
+from compatcheck.core.named_tuple import NamedTuple
 
 _WINDOWS = sys.platform == "win32"
 _SYSTEM = {"/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/lib/wsl/lib"} | (

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sized
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, TypeVar
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from typing import TypeVar
 
     Listener = Callable[[str, int, int | None], None]
     """Takes what is done, how many steps of it are done, and how many there are, None where nobody knows."""
+    T = TypeVar("T")
 
-T = TypeVar("T")
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 

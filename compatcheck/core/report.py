@@ -1,15 +1,18 @@
 """What a run found: findings, what they cost, what would decide the open ones, and what was not checked."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from __future__ import annotations
 
-from compatcheck.core.facts import Fact, Value
-from compatcheck.core.source import Skipped, Source
+from compatcheck.core.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from compatcheck.core.advisory import Audit
     from compatcheck.core.estimate import Estimate
+    from compatcheck.core.facts import Fact, Value
     from compatcheck.core.fix import Plan
+    from compatcheck.core.source import Skipped, Source
     from compatcheck.core.suppression import Suppression
 
 SEVERITIES = ("info", "low", "medium", "high", "critical")
@@ -93,7 +96,7 @@ class Finding(NamedTuple):
     folklore: tuple[tuple[str, str], ...] = ()
     """(rule id, title) of wrong advice about this finding that people repeat."""
     measured_here: Mapping[str, object] | None = None
-    suppressed: "Suppression | None" = None
+    suppressed: Suppression | None = None
     fails: bool = False
     """Whether it counts against ``--fail-on``: not waived, at or above it, and certain or under ``--strict``."""
     rating: str | None = None
@@ -144,7 +147,7 @@ class SubjectReport(NamedTuple):
     """Whether a variable that is not listed is known to be unset."""
     gaps: tuple[tuple[Source, str], ...] = ()
     """What was not read and may set keys, so that no default of these is taken: place, why."""
-    estimate: "Estimate | None" = None
+    estimate: Estimate | None = None
     """What one device of the run needs, the certain regressions in it; None where no run is described."""
     aside: bool = False
     """Whether its findings are shown and do not fail the run: an environment that an image does not start."""
@@ -191,9 +194,9 @@ class Report(NamedTuple):
     """Time from reading the options to the finished report."""
     policy: str | None = None
     """Policy file that took part."""
-    audit: "Audit | None" = None
+    audit: Audit | None = None
     """Security advisories about the same packages; None without ``--security``."""
-    plans: "tuple[Plan, ...]" = ()
+    plans: tuple[Plan, ...] = ()
     """What clears the findings that fail, for each group of subjects that share files; not asked of a resolver."""
     stood_before: int | None = None
     """Findings and advisories that an earlier report has, too, and this one leaves out; None without ``--baseline``."""

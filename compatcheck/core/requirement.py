@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from itertools import combinations
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.environment import Damage, Environment, Package
 from compatcheck.core.markers import InvalidMarkerError, MarkerEnvironment, canonical_name, describe_machine, evaluate
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.redaction import redact
 from compatcheck.core.textfile import echo

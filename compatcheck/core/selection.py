@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from compatcheck.core.errors import UsageError
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Source
 
 

@@ -1,6 +1,6 @@
 """Where a value came from: a file, a line in it, a key, or a spoken origin such as an option."""
 
-from typing import NamedTuple
+from compatcheck.core.named_tuple import NamedTuple
 
 
 class Source(NamedTuple):

@@ -1,18 +1,22 @@
 """What a report comes to, in words and counts that every format shares."""
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from __future__ import annotations
 
 from compatcheck.core.columns import measure
 from compatcheck.core.document import TAKEN_AS_EMPTY, TAKEN_AS_IDLE
 from compatcheck.core.facts import TRAITS, Fact, Value
 from compatcheck.core.language import translate
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.report import SEVERITIES, Finding, FindingImpact, Report, SubjectReport, severity_rank
-from compatcheck.core.source import Source
 from compatcheck.core.units import GIB, MIB, TIB, format_bytes
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
     from compatcheck.core.estimate import Estimate, Size
+    from compatcheck.core.source import Source
 
 NO_DEFAULTS = "defaults of what it may set are not assumed"
 """Said of a part of a configuration that was not read."""
@@ -230,7 +234,7 @@ def size_text(impact: FindingImpact | None) -> str:
     return f"{text}{where} per {impact.scope}"
 
 
-def range_text(size: "Size") -> str:
+def range_text(size: Size) -> str:
     """Write bytes with the range they are believed to lie in."""
     if size.low == size.high:
         return format_bytes(size.expected)
@@ -258,7 +262,7 @@ def fit_text(subject: SubjectReport) -> str | None:
     return None if words is None else f"{words}: needs {needed} of {limit} a device{condition}"
 
 
-def find_lead(estimate: "Estimate") -> str | None:
+def find_lead(estimate: Estimate) -> str | None:
     """Return the condition a marginal verdict hangs on, which is said with it; None where it hangs on none."""
     verdict = estimate.verdict
     if verdict.outcome != "marginal":

@@ -1,7 +1,6 @@
 """Why something found does not count: a waiver, as it applies."""
 
-from typing import NamedTuple
-
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Source
 
 

@@ -17,7 +17,10 @@ def make_harmless(text: str, *, coloured: bool = False) -> str:
 
     Every report passes here on its way out, whatever formats it: credentials that a reader left in a text end here.
     """
-    return re.sub(rf"(?!{_COLOUR})(?:{_CONTROL})" if coloured else _CONTROL, _escape, redact(text))
+    text = redact(text)
+    if text.replace("\n", "").isprintable():  # as most are; the pattern takes longer to compile than a report to read
+        return text
+    return re.sub(rf"(?!{_COLOUR})(?:{_CONTROL})" if coloured else _CONTROL, _escape, text)
 
 
 def escape_name(text: str) -> str:

@@ -1,19 +1,25 @@
 """Reading a file that a person named: every way it can fail becomes an error with a place and a remedy."""
 
+from __future__ import annotations
+
 import codecs
 import os
 import re
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, NamedTuple
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files, open_at_once
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Source
 from compatcheck.core.units import MIB, format_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import IO
 
 SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".zsh", ".ksh", ".pbs", ".qsub", ".lsf")
 """Ends of the names of launch scripts."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import sys
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.integers import may_be_long, refuse_long
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import MAX_DEPTH, advise_mending, read_utf8

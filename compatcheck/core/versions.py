@@ -17,22 +17,23 @@ from __future__ import annotations
 
 import operator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from typing import Literal
 
     from packaging.version import Version
 
+    Membership = Literal["yes", "no", "boundary", "unknown"]
+    """Whether a range holds a version. ``boundary``: a pre-release, development, vendor or source build of a release that
+    the range ends at. ``unknown``: not a PEP 440 version."""
+
+    Verdict = Literal["all", "some", "none", "unknown"]
+    """How many of the known releases a requirement allows lie in a range; ``unknown`` when it allows none that is known."""
+
 Bounds = list[list[list[str]]]
 """A compiled range, ready for JSON."""
-
-Membership = Literal["yes", "no", "boundary", "unknown"]
-"""Whether a range holds a version. ``boundary``: a pre-release, development, vendor or source build of a release that
-the range ends at. ``unknown``: not a PEP 440 version."""
-
-Verdict = Literal["all", "some", "none", "unknown"]
-"""How many of the known releases a requirement allows lie in a range; ``unknown`` when it allows none that is known."""
 
 _OPERATORS = ("===", "~=", "==", "!=", "<=", ">=", "<", ">")
 _HASH_LENGTHS = range(7, 41)
@@ -40,7 +41,8 @@ _HASH_LENGTHS = range(7, 41)
 _HEX_DIGITS = frozenset("0123456789abcdef")
 _COMPATIBLE_SEGMENTS = 2
 _ECHO_CHARACTERS = 60
-_MAX_DIGITS = 20
+_MAX_DIGITS = 80
+"""Of all numbers of a version together that is compared here; a longer one is left to `packaging`."""
 _ANSWERS: tuple[Membership, ...] = ("no", "boundary", "yes")
 """A conjunction answers as its least clause does, a union as its greatest conjunction."""
 _PRE_RELEASES = (".dev", "rc", "a", "b")
@@ -197,13 +199,16 @@ def plain_release(text: str) -> tuple[tuple[int, ...], int] | None:
         A pair that orders as the versions do; None for every other kind of version.
     """
     numbers, dot, post = text.partition(".post")
-    parts = (*numbers.split("."), post or "0")
-    if not (text.isascii() and all(map(str.isdigit, parts)) and max(map(len, parts)) < _MAX_DIGITS):
+    digits = (numbers + post).replace(".", "")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < _MAX_DIGITS):
         return None
-    release = list(map(int, parts[:-1]))
+    try:
+        release, after = list(map(int, numbers.split("."))), int(post or "0") if dot else -1
+    except ValueError:  # a dot with nothing beside it, or one behind `.post`
+        return None
     while release and not release[-1]:
         release.pop()
-    return tuple(release), int(post or "0") if dot else -1
+    return tuple(release), after
 
 
 def read_final_release(text: str) -> tuple[int, ...] | None:
@@ -252,6 +257,8 @@ def _contains_plain(bounds: Iterable[Iterable[Sequence[str]]], version: str) -> 
                 fits = 0  # PEP 440: ">1.0" leaves out 1.0.post1
             elif not OPERATORS.get(comparison, operator.eq)(release, bound):  # another release is not "===" either
                 fits = 0
+            if not fits:
+                break
         held = max(held, fits)
     return _ANSWERS[held]
 

@@ -9,11 +9,12 @@ grows: composing nodes recurses in C, and tens of thousands of levels crash it.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.integers import refuse_long
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import MAX_DEPTH, Place, advise_mending, echo, read_text
 

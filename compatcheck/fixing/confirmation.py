@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.fix import NOT_CHECKED, REFUSED, RESOLVED, VERSION
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.versions import parse_version
 from compatcheck.fixing.demand import DEFAULT_PYTHON, Answer, Demand
 from compatcheck.fixing.edits.project import any_of, write_requirements

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from compatcheck.collectors.python.pinned_build import rebuild
 from compatcheck.core.builds import OF_PYTORCH, label_beside, label_of, with_label
 from compatcheck.core.effects import effect_of_move
 from compatcheck.core.environment import Package
 from compatcheck.core.fix import SETTING, VERSION, Change
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.versions import exact_version
 from compatcheck.fixing.companions import Companions

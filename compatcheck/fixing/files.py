@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.builds import label_of, write_install
 from compatcheck.core.errors import InputError
 from compatcheck.core.fix import RESOLVED, VERSION, FileChange, TextEdit
 from compatcheck.core.markers import canonical_name
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.requirement import Requirement, is_ruled_out
 from compatcheck.core.versions import (
     InvalidSpecifierError,

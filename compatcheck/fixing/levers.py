@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.builds import OF_PYTORCH, label_beside, with_label
 from compatcheck.core.effects import (
@@ -16,6 +16,7 @@ from compatcheck.core.effects import (
     worst_effect,
 )
 from compatcheck.core.fix import VERSION, Change
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.versions import allowed_releases, compile_specifier, contains, parse_version
 from compatcheck.fixing.companions import Companions
 from compatcheck.fixing.moves import PATCH, Distances, describe_move, rewrite

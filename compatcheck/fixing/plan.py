@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.effects import EFFECTS, MAJOR_RELEASE, worst_effect
 from compatcheck.core.errors import InputError
 from compatcheck.core.fix import NOT_CHECKED, NOT_NEEDED, REFUSED, VERSION, Plan, Resolution
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.progress import follow
 from compatcheck.core.units import format_bytes
 from compatcheck.fixing.confirmation import Confirmed, Questions, search_confirmed

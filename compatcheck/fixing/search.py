@@ -12,9 +12,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from compatcheck.core.effects import EFFECTS, SLOWER
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.fixing.moves import series_of
 
 if TYPE_CHECKING:

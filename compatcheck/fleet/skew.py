@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.fleet import Skew
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.units import format_bytes
 
 if TYPE_CHECKING:

@@ -7,11 +7,14 @@ ValueError with a hint.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 from compatcheck.core.pattern import lazy_compile
 
-Convert = Callable[[Any], Any]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+Convert = Callable[["Any"], "Any"]
 
 LEAVE = object()
 """What a conversion returns when the value states nothing about the fact."""

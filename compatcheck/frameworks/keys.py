@@ -20,10 +20,10 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
-from typing import NamedTuple
 
 from compatcheck.core.data_file import read_file
 from compatcheck.core.document import enclosing_keys
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.frameworks.conversions import COMMON, WITH_ARGUMENT, ByWords, Convert, invert, read_atom, state_nothing
 
 

@@ -5,7 +5,9 @@ Both are modules: ``configuration.py`` is a `ConfigurationReader`, ``command.py`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+from compatcheck.core.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.data_file import read_data
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.frameworks.registry import FOLDERS
 
 if TYPE_CHECKING:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import AUTO, TAKEN_AS_IDLE, Document, Gap, Statement, Unresolved, enclosing_keys
 from compatcheck.core.errors import InputError, UsageError
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.conversions import LEAVE, OPEN

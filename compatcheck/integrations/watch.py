@@ -7,9 +7,10 @@ import logging
 import os
 import tempfile
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.architectures.dimensions import ATTENTION
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.units import format_bytes
 from compatcheck.integrations.answers import Answer, check
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.versions import compile_specifier, contains, parse_version
 from compatcheck.lab.proof import as_example, make_proof
 from compatcheck.matching.decision import truth

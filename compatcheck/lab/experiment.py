@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise, product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version
 
 from compatcheck.core.errors import CompatcheckError
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.versions import contains
 from compatcheck.lab.measurement import show_parameter
 from compatcheck.lab.pairs import all_trials, nearest_healthy, trial_scope

@@ -6,10 +6,11 @@ import re
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import distributions
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, UsageError
 from compatcheck.core.markers import canonical_name
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.lab.bisect import BisectSearch, find_intervals
 from compatcheck.lab.bisection import Bisection, Outcome
 from compatcheck.lab.holding import attribute

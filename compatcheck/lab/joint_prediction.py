@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.lab.confirm import FACTOR, rule_sizes, tolerance
 from compatcheck.lab.experiment import neutral_parameters, side_key, sides
 from compatcheck.lab.pairs import all_trials, packages_of, trial_scope

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from packaging.version import InvalidVersion, Version
 
 from compatcheck.core.errors import CompatcheckError, UsageError
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.versions import compile_specifier, contains
 from compatcheck.lab.confirmation import Confirmation
 from compatcheck.lab.evidence_pairs import find_pairs

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
 from compatcheck.core.errors import CompatcheckError, UsageError
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.versions import InvalidSpecifierError, allowed_releases, parse_version
 from compatcheck.lab.environments.git import list_commits, open_repository
 from compatcheck.services.releases import fetch_releases

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import CompatcheckError
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.versions import compile_specifier, contains
 from compatcheck.rules.measured import selects
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import UsageError
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.place import HERE
 from compatcheck.lab.environments.choice import EnvironmentChoice
 from compatcheck.lab.environments.overlay import Overlays, build_base

@@ -1,12 +1,19 @@
 """Decide one rule over the facts of one role: affected, possible or silent, and why."""
 
+from __future__ import annotations
+
 import math
-from typing import Any, NamedTuple
 
 from compatcheck.core.errors import RuleError
-from compatcheck.resolution.scope import FactScope
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.rules.database import CompiledClause, CompiledRule
 from compatcheck.rules.expression import Code, Unknown, conjuncts, disjuncts, evaluate, write
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from compatcheck.resolution.scope import FactScope
 
 AFFECTED, POSSIBLE, SILENT = "affected", "possible", "silent"
 UNSTATED = ("run.", "runtime.", "env ")

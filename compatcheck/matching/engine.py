@@ -1,11 +1,12 @@
 """Evaluate the rules over a subject: a pure function of facts, packages and the rule data."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from __future__ import annotations
+
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import RuleError
 from compatcheck.core.facts import TRAITS, Fact
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.report import Finding, FindingImpact, FindingReference, MeasuredSeries
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.versions import contains
@@ -14,13 +15,16 @@ from compatcheck.matching.remedies import write_remedies
 from compatcheck.matching.severity import rate
 from compatcheck.resolution.imported import FRAMEWORK, imported_packages
 from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
-from compatcheck.resolution.subject import Subject
-from compatcheck.rules.database import CompiledRule, RuleSet, Sizes, Texts
 from compatcheck.rules.expression import Code, Unknown, conjuncts, evaluate, fact_names, write
 from compatcheck.rules.programs import find_program
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
     from compatcheck.matching.memory import Memory, Recall
+    from compatcheck.resolution.subject import Subject
+    from compatcheck.rules.database import CompiledRule, RuleSet, Sizes, Texts
     from compatcheck.rules.program import Program
 
 
@@ -40,7 +44,7 @@ def match(
     subject: Subject,
     rules: RuleSet,
     selects: Callable[[str], bool] = lambda _: True,
-    memory: "Memory | None" = None,
+    memory: Memory | None = None,
 ) -> Outcome:
     """Evaluate every rule that concerns a subject, once per role; a memory is of variants of this subject."""
     findings: list[Finding] = []
@@ -122,7 +126,7 @@ class RelevantRules(NamedTuple):
     """The engines' own distributions among these: a rule about one of them and what it imports is about that subject too."""
 
     @classmethod
-    def of(cls, subject: Subject, rules: RuleSet) -> "RelevantRules":
+    def of(cls, subject: Subject, rules: RuleSet) -> RelevantRules:
         """Collect the rules about a subject's packages, those it implies, and its components."""
         environment = subject.environment
         names = () if environment is None else (*environment.packages, *environment.components)
@@ -314,7 +318,7 @@ def _implied(subject: Subject, known: set[str]) -> tuple[str, ...]:
     return tuple(name for name in imported_packages(subject.documents, engines) if name not in known)
 
 
-def _engines_alone(subject: Subject) -> "tuple[Program, ...]":
+def _engines_alone(subject: Subject) -> tuple[Program, ...]:
     """Return the inference engines that are started, where nothing else is."""
     started = [find_program(document.reader) for document in subject.documents if document.is_command]
     programs = tuple(program for program in started if program.kind != "script")
@@ -326,7 +330,7 @@ def _build_all(
     subject: Subject,
     role: str,
     scope: FactScope,
-    recall: "Recall | None",
+    recall: Recall | None,
     skipped: list[Skipped],
 ) -> Iterator[Finding]:
     decided = list(decided)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.facts import Fact
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Source
 from compatcheck.matching.decision import POSSIBLE, SILENT, Decision, decide, size, truth
 from compatcheck.matching.engine import RelevantRules, build, costs_nothing, has_say, open_scope, states_run

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.resolution.scope import FactScope
 
 if TYPE_CHECKING:

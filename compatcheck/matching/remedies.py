@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from compatcheck.core.builds import label_beside, with_label, write_install
 from compatcheck.core.report import FindingRemedy
 from compatcheck.core.versions import compile_specifier, contains
 from compatcheck.resolution.binaries import with_same_build
-from compatcheck.resolution.defaults import ANY
 from compatcheck.resolution.imported import FRAMEWORK
 from compatcheck.resolution.scope import COMPONENT_FACTS, STATED, FactScope
-from compatcheck.resolution.spelling import find_spellings, is_own_code
 from compatcheck.rules.expression import Unknown, evaluate, ranges
-from compatcheck.rules.programs import lineage
+from compatcheck.rules.programs import ANY, lineage
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any
 
     from compatcheck.core.document import Document
     from compatcheck.core.versions import Bounds
@@ -93,11 +91,14 @@ def _set(
 ) -> tuple[str, str | None] | None:
     words = []
     files = [document for document in documents if document.reader != "native"]
+    if files:
+        from compatcheck.resolution.spelling import find_spellings, is_own_code  # noqa: PLC0415 (only with configurations)
+
     framework = scope.facts.get("training.framework")
     for name, value in target.items():
         if name in scope.facts and scope.facts[name].value == value:
             continue
-        spelled = next(find_spellings(files, name, value, role, scope), None)
+        spelled = next(find_spellings(files, name, value, role, scope), None) if files else None
         if spelled is not None:
             words.append(f"{' to '.join(spelled.written)} ({name})")
             continue

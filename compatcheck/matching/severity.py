@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from compatcheck.core.units import GIB, format_bytes
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from compatcheck.core.report import FindingImpact
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.architectures import adapters
 from compatcheck.architectures.adapters import HEADS, LOW_RANK, OF_TOWER, Layout, count_adapted, list_adapted
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.versions import compile_specifier, contains
 from compatcheck.rules.locate import open_builtin
 

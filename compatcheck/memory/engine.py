@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.estimate import NOTHING, Component, Size, exactly
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.units import DTYPE_BYTES, GIB, format_bytes
 from compatcheck.memory.closed_form.context import CONTEXT
 from compatcheck.memory.closed_form.kv_cache import bytes_per_token

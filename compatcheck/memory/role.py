@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.estimate import NOTHING, Assumption, Component, Estimate, Phase, Size, Unmodelled
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.memory.batches import SCORING as SCORING_BATCH
 from compatcheck.memory.batches import UPDATE, read_batch
 from compatcheck.memory.closed_form import gradients as gradient

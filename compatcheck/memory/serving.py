@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.estimate import Capacity, Component, Estimate, Phase, Size, Unmodelled, Verdict, exactly, total
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.units import MIB, format_bytes
 from compatcheck.memory.asked_facts import Given
 from compatcheck.memory.closed_form.context import CONTEXT

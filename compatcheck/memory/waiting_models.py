@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.facts import Fact
+from compatcheck.core.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,9 +5,10 @@ from __future__ import annotations
 import heapq
 import re
 from itertools import islice, pairwise, repeat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.data_file import read_text
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.out_of_memory import Account, Held, Series
 from compatcheck.core.pasted_text import fold_case
 from compatcheck.core.units import GIB, MIB

@@ -7,8 +7,9 @@ optimizers, gathers of ZeRO-3 and FSDP, logits and log-probabilities, attention 
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.out_of_memory import Match
 from compatcheck.oom.dimensions import Amount
 

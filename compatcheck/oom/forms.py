@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.data_file import read_text
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.oom.sizes import SIZE
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ Frames inside torch tell where they are specific (an optimizer, the loss, FSDP's
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.data_file import read_text
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.out_of_memory import Frame, Place
 
 if TYPE_CHECKING:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import codecs
 from collections import deque
 from itertools import chain
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING
 
 from compatcheck.core.errors import InputError
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import STANDARD_INPUT, open_file, open_standard_input
 from compatcheck.core.units import MIB, format_bytes

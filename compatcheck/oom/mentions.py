@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.pasted_text import fold_case
 from compatcheck.core.versions import parse_version
 from compatcheck.oom.needles import leave_out_digits

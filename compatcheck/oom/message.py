@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from itertools import zip_longest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.out_of_memory import Frame, Message, Printed
 from compatcheck.core.pasted_text import fold_case
 from compatcheck.core.source import Skipped, Source

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from itertools import product
 from math import isqrt, prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.out_of_memory import Match
 from compatcheck.oom.candidates import FLOATS, WIDTHS, PerToken, per_token
 from compatcheck.oom.dimensions import Amount

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.out_of_memory import Frame
 from compatcheck.core.pasted_text import fold_case, remove_colours, strip_prefixes
 from compatcheck.oom.needles import find_needles

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from html import escape
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.columns import fill
 from compatcheck.core.errors import UsageError
 from compatcheck.core.estimate import KINDS, total
 from compatcheck.core.language import translate
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.units import GIB, KIB, format_bytes
 
 if TYPE_CHECKING:

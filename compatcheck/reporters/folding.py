@@ -3,8 +3,8 @@
 import re
 from collections import Counter
 from collections.abc import Iterable
-from typing import NamedTuple
 
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.report import Finding, Report, severity_rank
 from compatcheck.core.source import Skipped
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core import summary
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, UsageError
@@ -12,6 +12,7 @@ from compatcheck.core.estimate import OUTCOMES, say_outcome
 from compatcheck.core.fix import NOT_NEEDED, VERSION, install_command
 from compatcheck.core.headline import ending, find_worst, headline, missing_text, reason_text
 from compatcheck.core.language import translate
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.reporters import estimate as estimates
 from compatcheck.reporters import fix
 from compatcheck.reporters.figure import STYLE, Bar, Part, draw_bars, draw_steps, make_bar, tell_bytes

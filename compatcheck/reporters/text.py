@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from compatcheck.core import columns
 from compatcheck.core.columns import measure, pad
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS
@@ -29,8 +27,10 @@ from compatcheck.core.summary import (
     waiting_text,
 )
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import Any
 
     from compatcheck.core.advisory import Advisory
     from compatcheck.core.report import Finding, NextStep, Report, SubjectReport

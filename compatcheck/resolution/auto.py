@@ -12,12 +12,11 @@ DeepSpeed itself drops ``auto`` inside ``zero_optimization`` and keeps its own d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from compatcheck.core.document import AUTO
 from compatcheck.core.facts import Fact
 from compatcheck.rules.programs import find_program
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 

@@ -8,12 +8,12 @@ flash-attn, mamba-ssm and causal-conv1d are built for each torch apart and say s
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from compatcheck.core.environment import Damage
 from compatcheck.core.versions import compile_specifier, contains, parse_version, read_final_release
 from compatcheck.resolution.pins import is_built_alike
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 

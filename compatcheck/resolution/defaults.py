@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.document import enclosing_keys
 from compatcheck.core.facts import Fact
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Source
 from compatcheck.core.versions import compile_specifier
 from compatcheck.frameworks.keys import SILENT
@@ -24,10 +24,12 @@ from compatcheck.resolution.gaps import open_facts as find_open_facts
 from compatcheck.resolution.scope import FactScope
 from compatcheck.resolution.subject import Conflict
 from compatcheck.rules.expression import Unknown, evaluate
-from compatcheck.rules.programs import find_program, lineage, programs
+from compatcheck.rules.programs import ANY, find_program, lineage, programs
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+    from typing import Any
 
     from compatcheck.core.document import Document
     from compatcheck.rules.program import Program
@@ -40,7 +42,7 @@ SECTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 """What a section being there amounts to where no file of that reader was read: a facts file or another program said so."""
 
-CODE, READ, UNREAD, ANY = "program.code", "program.read", "program.unread_release", "any"
+CODE, READ, UNREAD = "program.code", "program.read", "program.unread_release"
 
 _CERTAIN, _MAYBE, _NO = "certain", "maybe", "no"
 

@@ -1,10 +1,15 @@
 """Facts that follow from other facts by arithmetic or by the meaning of a setting; each names what it was derived from."""
 
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple
+from __future__ import annotations
 
 from compatcheck.core.document import SPREADING
 from compatcheck.core.facts import Fact, Value
+from compatcheck.core.named_tuple import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+    from typing import Any
 
 
 class Derivation(NamedTuple):

@@ -9,12 +9,13 @@ with a value) is no other name of one of its section: what its name says alone i
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.document import HIDDEN, LEFT_OUT, NOT_UNDERSTOOD, Document, Gap, Statement, Unresolved
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.setting_names import is_elsewhere, split_name, words_about_memory
 from compatcheck.rules.programs import find_program
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator
 

@@ -10,14 +10,14 @@ the rest as if they were left out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from compatcheck.core.document import Gap, Unresolved, enclosing_keys
 from compatcheck.core.source import Skipped
 from compatcheck.rules.programs import lineage
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
+    from typing import Any
 
     from compatcheck.core.document import Document
     from compatcheck.resolution.scope import FactScope

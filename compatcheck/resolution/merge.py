@@ -1,10 +1,10 @@
 """Merge what the inputs state: one value per fact by precedence, the others kept as alternatives, clashes kept as conflicts."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from compatcheck.core.document import AUTO, MISSING, Document, Statement, Unresolved, enclosing_keys
 from compatcheck.core.facts import Fact, Value
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Source
 from compatcheck.resolution.subject import Conflict

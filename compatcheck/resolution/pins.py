@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.environment import TOGETHER, Damage
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.versions import compile_specifier, contains, exact_version, parse_version
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 

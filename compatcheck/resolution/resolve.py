@@ -1,13 +1,12 @@
 """Turn an environment, documents, hardware and settings into a subject with facts."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from __future__ import annotations
 
 from compatcheck.core.document import LEFT_OUT, NOT_UNDERSTOOD, ROLES, SPREADING, Document
 from compatcheck.core.environment import UNEQUAL, UNLIKE
 from compatcheck.core.facts import Fact, Facts, Value
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Skipped, Source
-from compatcheck.resolution.auto import drop_unowned, fill_in
 from compatcheck.resolution.binaries import KIND as MISFIT
 from compatcheck.resolution.binaries import find_misfits
 from compatcheck.resolution.derive import (
@@ -43,7 +42,10 @@ from compatcheck.resolution.scope import FactScope, version_need
 from compatcheck.resolution.subject import Conflict, Subject
 from compatcheck.rules.programs import find_program
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
     from compatcheck.core.document import Gap
     from compatcheck.core.environment import Damage, Environment
     from compatcheck.core.hardware import Hardware
@@ -61,10 +63,10 @@ _ROUNDS = 5
 def resolve(
     subject_id: str,
     *,
-    rules: "RuleSet",
-    environment: "Environment | None" = None,
-    documents: "Sequence[Document]" = (),
-    hardware: "Sequence[tuple[Hardware, bool]]" = (),
+    rules: RuleSet,
+    environment: Environment | None = None,
+    documents: Sequence[Document] = (),
+    hardware: Sequence[tuple[Hardware, bool]] = (),
     settings: Mapping[str, tuple[Value, Source]] | None = None,
 ) -> Subject:
     """Resolve one subject.
@@ -121,7 +123,7 @@ def resolve(
     )
 
 
-def _resolve_roles(given: "Inputs") -> "tuple[Inputs, dict[str, Resolved]]":
+def _resolve_roles(given: Inputs) -> tuple[Inputs, dict[str, Resolved]]:
     """Resolve every role; return with it what was left of the documents, and what of them was not read."""
     inputs = given
     if given.documents:
@@ -141,7 +143,7 @@ def _resolve_roles(given: "Inputs") -> "tuple[Inputs, dict[str, Resolved]]":
     return inputs, resolved
 
 
-def _resolve_unless_set(given: "Inputs", resolved: "Mapping[str, Resolved]") -> dict[str, dict[str, tuple[Value, str]]]:
+def _resolve_unless_set(given: Inputs, resolved: Mapping[str, Resolved]) -> dict[str, dict[str, tuple[Value, str]]]:
     """Return by role what would hold if no key that nobody understood set anything: value, and whose it is in words."""
     documents = tuple(
         document._replace(unread=(), gaps=tuple(gap for gap in document.gaps if gap.why != NOT_UNDERSTOOD))
@@ -165,7 +167,7 @@ def _tell_origin(fact: Fact) -> str:
     return " ".join(filter(None, (", ".join(places), fact.note)))
 
 
-def resolve_with(subject: Subject, stated: Mapping[str, Value], rules: "RuleSet") -> Subject:
+def resolve_with(subject: Subject, stated: Mapping[str, Value], rules: RuleSet) -> Subject:
     """Resolve a subject anew with some facts stated as ``--set`` does."""
     return resolve(
         subject.id,
@@ -177,7 +179,7 @@ def resolve_with(subject: Subject, stated: Mapping[str, Value], rules: "RuleSet"
     )
 
 
-def _drop_reference(resolved: "dict[str, Resolved]") -> None:
+def _drop_reference(resolved: dict[str, Resolved]) -> None:
     """Leave out the reference model where the trained model's facts say that there is none."""
     first = next(iter(resolved.values())).facts.get("training.reference_model")
     if "reference" in resolved and len(resolved) > 1 and first is not None and first.value is False:
@@ -187,14 +189,14 @@ def _drop_reference(resolved: "dict[str, Resolved]") -> None:
 class Inputs(NamedTuple):
     """What a subject is resolved from."""
 
-    rules: "RuleSet"
-    environment: "Environment | None"
-    documents: "Sequence[Document]"
-    hardware: "Sequence[tuple[Hardware, bool]]"
+    rules: RuleSet
+    environment: Environment | None
+    documents: Sequence[Document]
+    hardware: Sequence[tuple[Hardware, bool]]
     settings: Mapping[str, tuple[Value, Source]]
     withheld: frozenset[tuple[str, str | None]] = frozenset()
     """Facts and roles that a key would decide of which it is not known that it is left out."""
-    gaps: "tuple[Gap, ...]" = ()
+    gaps: tuple[Gap, ...] = ()
     """What was not read of the documents."""
 
 
@@ -255,11 +257,15 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
     for _ in range(_ROUNDS):
         before = len(facts)
         if merged.automatic:
+            from compatcheck.resolution.auto import fill_in  # noqa: PLC0415 (only with configurations)
+
             filled, unresolved = fill_in(merged.automatic, facts, set(readers))
             for name, fact in filled.items():
                 facts.setdefault(name, fact)
         waiting = derive(facts, undecided, opened)
         if readers or "model.model_type" in facts:
+            from compatcheck.resolution.auto import drop_unowned  # noqa: PLC0415 (as above)
+
             defaults = defaults or _open_defaults(readers, scope, facts, role)
             hidden, found = defaults.apply(drop_unowned(documents, facts), open_facts, waiting)
             undecided |= hidden
@@ -286,7 +292,7 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
     )
 
 
-def _open_defaults(readers: Sequence[str], scope: FactScope, facts: dict[str, Fact], role: str) -> "Defaults":
+def _open_defaults(readers: Sequence[str], scope: FactScope, facts: dict[str, Fact], role: str) -> Defaults:
     from compatcheck.resolution.defaults import Defaults  # noqa: PLC0415 (only where a program is known)
 
     return Defaults(readers, scope, facts, role)
@@ -335,7 +341,7 @@ def _find_opened(
     return opened - facts.keys() - _that_follow(documents), open_facts - facts.keys()
 
 
-def _open(names: frozenset[str], gaps: "Sequence[Gap]") -> "Opened | None":
+def _open(names: frozenset[str], gaps: Sequence[Gap]) -> Opened | None:
     if not (names or gaps):
         return None
     from compatcheck.resolution.gaps import Gaps, Opened  # noqa: PLC0415 (only where something was not read)
@@ -343,7 +349,7 @@ def _open(names: frozenset[str], gaps: "Sequence[Gap]") -> "Opened | None":
     return Opened(names, Gaps(gaps))
 
 
-def _worth_a_word(gaps: "tuple[Gap, ...]") -> "tuple[Gap, ...]":
+def _worth_a_word(gaps: tuple[Gap, ...]) -> tuple[Gap, ...]:
     if not gaps:
         return ()
     from compatcheck.resolution.gaps import is_worth_a_word  # noqa: PLC0415 (only where something was not read)
@@ -351,7 +357,7 @@ def _worth_a_word(gaps: "tuple[Gap, ...]") -> "tuple[Gap, ...]":
     return tuple(filter(is_worth_a_word, gaps))
 
 
-def _may_be_set(name: str, gaps: "Sequence[Gap]") -> bool:
+def _may_be_set(name: str, gaps: Sequence[Gap]) -> bool:
     if not gaps:
         return False
     from compatcheck.resolution.gaps import may_set  # noqa: PLC0415 (only where something was not read)
@@ -359,9 +365,7 @@ def _may_be_set(name: str, gaps: "Sequence[Gap]") -> bool:
     return any(may_set(gap, "", name) for gap in gaps)
 
 
-def _start_replicas(
-    documents: "Sequence[Document]", readers: "Sequence[str]", environment: "Environment | None"
-) -> bool:
+def _start_replicas(documents: Sequence[Document], readers: Sequence[str], environment: Environment | None) -> bool:
     """Tell whether ranks are started for transformers' Trainer by a launcher that has no settings of its own.
 
     It wraps the model in DDP where neither its arguments nor variables of accelerate name anything else (transformers 4.36.0 to
@@ -384,7 +388,7 @@ RANK, PEFT = "training.lora_rank", "training.peft"
 
 
 def _open_adapters(
-    facts: Mapping[str, Fact], documents: "Sequence[Document]"
+    facts: Mapping[str, Fact], documents: Sequence[Document]
 ) -> Iterator[tuple[str | None, Source, str]]:
     """Leave open whether there are adapters where a key about them was not understood: ``lora_enable``, ``use_peft``."""
     if PEFT in facts:
@@ -458,7 +462,7 @@ def _compare_with_trainer(
     return tuple(one for one in found if one.fact not in made or is_left_out(one.fact, one.values[1][0]))
 
 
-def _describe_conflicts(conflicts: Sequence[Conflict], facts: dict[str, Fact], documents: "Sequence[Document]") -> None:
+def _describe_conflicts(conflicts: Sequence[Conflict], facts: dict[str, Fact], documents: Sequence[Document]) -> None:
     """State which settings disagree, with their values and places in words."""
     name = "configuration.conflicts"
     _describe_refused(facts, documents)
@@ -481,7 +485,7 @@ def _describe_conflicts(conflicts: Sequence[Conflict], facts: dict[str, Fact], d
 REFUSED = "configuration.refused"
 
 
-def _describe_refused(facts: dict[str, Fact], documents: "Sequence[Document]") -> None:
+def _describe_refused(facts: dict[str, Fact], documents: Sequence[Document]) -> None:
     """Say which keys of a file its program refuses beside another one; a command may state in its place what is in no section."""
     stated = facts.pop(REFUSED, None)
     if stated is None or not isinstance(stated.value, tuple) or stated.origin != "configuration":
@@ -513,7 +517,7 @@ def _may_differ(name: str, facts: Mapping[str, Fact]) -> bool:
     )
 
 
-def _describe_gaps(gaps: "Sequence[Gap]", facts: dict[str, Fact]) -> None:
+def _describe_gaps(gaps: Sequence[Gap], facts: dict[str, Fact]) -> None:
     """State what was not read of the configuration and may set any key."""
     name, whole = (
         "configuration.unread",
@@ -525,12 +529,12 @@ def _describe_gaps(gaps: "Sequence[Gap]", facts: dict[str, Fact]) -> None:
         facts[name] = Fact(name, names, "derived", tuple(gap.source for gap in whole), words)
 
 
-def _trains_as(own: "Sequence[Document]", framework: str) -> bool:
+def _trains_as(own: Sequence[Document], framework: str) -> bool:
     """Tell whether a program trains as another one, and brings its own defaults."""
     return bool(own) and find_program(own[0].reader).runs_as == framework
 
 
-def _readers(documents: "Sequence[Document]", facts: dict[str, Fact]) -> list[str]:
+def _readers(documents: Sequence[Document], facts: dict[str, Fact]) -> list[str]:
     """List the programs and engines that read this run's configuration and state the framework they imply.
 
     A DeepSpeed or accelerate file does not tell which program reads it.
@@ -560,7 +564,7 @@ def _readers(documents: "Sequence[Document]", facts: dict[str, Fact]) -> list[st
     return [reader for reader in readers if find_program(reader).reads_keys or find_program(reader).kind == "engine"]
 
 
-def _describe_gpu(facts: dict[str, Fact], rules: "RuleSet") -> tuple[Skipped, ...]:
+def _describe_gpu(facts: dict[str, Fact], rules: RuleSet) -> tuple[Skipped, ...]:
     """Fill in what the catalogue knows of a device that a facts file names; say so where it knows none of this name.
 
     A measured or reported device is left alone: its collector has asked the catalogue, and where it gives no memory, as under
@@ -604,7 +608,7 @@ def _describe_gpu(facts: dict[str, Fact], rules: "RuleSet") -> tuple[Skipped, ..
 
 
 def _leave_out_declared(
-    skipped: tuple[Skipped, ...], hardware: "Sequence[tuple[Hardware, bool]]", settings: Mapping[str, object]
+    skipped: tuple[Skipped, ...], hardware: Sequence[tuple[Hardware, bool]], settings: Mapping[str, object]
 ) -> Iterator[Skipped]:
     """Leave out what could not be read of the machine where the person has declared it."""
     for entry in skipped:
@@ -614,7 +618,7 @@ def _leave_out_declared(
             yield entry
 
 
-def _claim_hardware(device: "Hardware", rank: int, claims: dict[str, list[Claim]]) -> None:
+def _claim_hardware(device: Hardware, rank: int, claims: dict[str, list[Claim]]) -> None:
     for name in (
         "gpu",
         "memory_bytes",
@@ -651,7 +655,7 @@ def _claim_hardware(device: "Hardware", rank: int, claims: dict[str, list[Claim]
     claims.setdefault("hardware.world_size", []).append(Claim(rank, "hardware", ranks, device.source))
 
 
-def _claim_environment(environment: "Environment", claims: dict[str, list[Claim]]) -> None:
+def _claim_environment(environment: Environment, claims: dict[str, list[Claim]]) -> None:
     def claim(name: str, value: Value, source: Source, rank: int = INSTALLED) -> None:
         claims.setdefault(name, []).append(Claim(rank, "environment", value, source))
 
@@ -680,7 +684,7 @@ DAMAGE = ("duplicated", "mismatched", "pip_over_conda", "contradictory", MISFIT,
 """Kinds of damage that are facts."""
 
 
-def _contradictions(environment: "Environment | None") -> Iterator[Conflict]:
+def _contradictions(environment: Environment | None) -> Iterator[Conflict]:
     """List the requirements that exclude each other, each with its place."""
     for damage in environment.damage if environment is not None else ():
         if damage.kind == "contradictory":
@@ -688,13 +692,13 @@ def _contradictions(environment: "Environment | None") -> Iterator[Conflict]:
             yield Conflict(version_need(damage.package), values)
 
 
-def _find_damage(environment: "Environment", scope: FactScope) -> "tuple[Damage, ...]":
+def _find_damage(environment: Environment, scope: FactScope) -> tuple[Damage, ...]:
     """Return what is wrong with an environment: what its collector found, and releases that do not go together."""
     found = (*environment.damage, *find_misfits(scope))
     return (*found, *find_refused(environment, scope.rules, found))
 
 
-def _describe_damage(found: "Sequence[Damage]", facts: dict[str, Fact]) -> None:
+def _describe_damage(found: Sequence[Damage], facts: dict[str, Fact]) -> None:
     """State what is damaged, with every place and the versions in words."""
     for kind in DAMAGE if found else ():
         damaged = [damage for damage in found if damage.kind == kind]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
 
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.facts import TRAITS
@@ -12,16 +11,18 @@ from compatcheck.core.versions import compile_specifier, contains, exact_version
 from compatcheck.resolution.imported import FRAMEWORK
 from compatcheck.rules.expression import Unknown
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any, Literal
 
     from compatcheck.core.facts import Fact
     from compatcheck.resolution.gaps import Opened
     from compatcheck.rules.database import RuleSet
 
-Verdict = Literal["yes", "no", "some", "boundary", "unknown"]
-"""Whether a package lies in a range: certainly, certainly not, for some releases a requirement allows, a build whose number
-does not tell, or not known."""
+    Verdict = Literal["yes", "no", "some", "boundary", "unknown"]
+    """Whether a package lies in a range: certainly, certainly not, for some releases a requirement allows, a build whose number
+    does not tell, or not known."""
 
 COMPONENT_FACTS = {
     "cuda": "runtime.torch_cuda",

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
 
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.frameworks.conversions import contradicts
 from compatcheck.frameworks.keys import Expression, find_keys
 from compatcheck.resolution.known_keys import name_of, releases_of_keys, values_beside
 from compatcheck.rules.programs import find_program, lineage
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from typing import Any
 
     from compatcheck.core.document import Document
     from compatcheck.resolution.scope import FactScope

@@ -1,12 +1,12 @@
 """A subject: one environment with its model, training configuration and hardware, resolved to facts per role."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from compatcheck.core.document import Document, Gap
 from compatcheck.core.environment import Environment
 from compatcheck.core.facts import Facts, Value
 from compatcheck.core.hardware import Hardware
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Skipped, Source
 
 

@@ -7,15 +7,23 @@ Texts stand apart and are read only for findings; tables, programs with their de
 read by name. A rule about a package that is not there costs nothing, one about other releases of it next to nothing.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO, NamedTuple
 
 from compatcheck.core.errors import RuleError
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Source
-from compatcheck.core.versions import Bounds, Membership, Verdict, contains, judge
-from compatcheck.rules.expression import Code
+from compatcheck.core.versions import Bounds, contains, judge
 from compatcheck.rules.release_bits import ReleaseBits
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, BinaryIO
+
+    from compatcheck.core.versions import Membership, Verdict
+    from compatcheck.rules.expression import Code
 
 FORMAT = 7
 INDEPENDENT = "*"
@@ -23,7 +31,7 @@ INDEPENDENT = "*"
 INACTIVE = "#inactive"
 """Index key of drafts and withdrawn rules: listed and explained, never matched."""
 
-Ranges = Mapping[str, Any]
+Ranges = Mapping[str, "Any"]
 """Package → bounds (see `compatcheck.core.versions`), ``"present"`` or ``"absent"``."""
 
 
@@ -142,7 +150,7 @@ class Database:
         self.packages: Mapping[str, list[int]] = self._header["packages"]
 
     @classmethod
-    def open(cls, path: str) -> "Database":
+    def open(cls, path: str) -> Database:
         """Open a database file."""
         return cls(lambda: open(path, "rb"), path)
 
@@ -166,7 +174,7 @@ class Database:
         """
         seen: set[str] = set()
         for name in (INDEPENDENT, *names):
-            for rule in self._rules_of(name, excludes):
+            for rule in self._rules_of(name, excludes) if name in self.packages else ():
                 if rule.id not in seen:
                     seen.add(rule.id)
                     yield rule
@@ -184,9 +192,8 @@ class Database:
     def _rules_of(self, name: str, excludes: Excludes) -> list[CompiledRule]:
         """Read the rules about a package, each range once."""
         if name not in self._chunks:
-            span = self.packages.get(name)
-            head, *lines = [b"[]"] if span is None else self._read(span).split(b"\n")
-            ranges = json.loads(head)
+            head, *lines = self._read(self.packages[name]).split(b"\n")
+            ranges = _JSON.decode(head.decode())
             self._chunks[name] = ranges, lines, _Places(ranges, lines, self._shared)
         ranges, lines, places = self._chunks[name]
         found: list[CompiledRule] = []
@@ -226,7 +233,7 @@ _SIZES = Texts._fields.index("sizes")
 _JSON = json.JSONDecoder()
 
 
-class _Places(dict[str, Any]):
+class _Places(dict[str, "Any"]):
     """What rules about a package name by the number of a line: its ranges, and what is read when it is first named."""
 
     def __init__(self, ranges: list[Bounds | None], lines: list[bytes], shared: dict[bytes, Any]) -> None:

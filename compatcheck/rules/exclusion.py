@@ -7,12 +7,13 @@ clauses with "and": an affected range between two good ones can only be left out
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from packaging.specifiers import SpecifierSet
 
 from compatcheck.core.errors import UsageError
 from compatcheck.core.intervals import Interval, find_intervals
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.versions import all_ordered, parse_version
 
 if TYPE_CHECKING:

@@ -5,19 +5,22 @@ value is ``Unknown``; it remembers which facts would decide it, so that a "possi
 question to ask. ``and``/``or`` follow Kleene's strong logic: ``False and unknown`` is False.
 """
 
+from __future__ import annotations
+
 import itertools
 import math
 import operator
-from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import RuleError
 from compatcheck.core.moments import bytes_of_moments
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.units import DTYPE_BYTES
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Protocol
+    from collections.abc import Callable, Iterator
+    from typing import Any, Protocol
 
     class Scope(Protocol):  # for type checkers only: to define a Protocol costs a millisecond at start-up
         """What an expression can ask about."""
@@ -78,7 +81,7 @@ _ARITHMETIC: dict[str, Callable[[float, float], float]] = {
 }
 _LEVELS = {"+": 4, "-": 4, "*": 5, "/": 5, "//": 5, "%": 5}
 
-Code = list[Any]
+Code = list["Any"]
 """An expression as nested lists, ready for JSON: ``["and", code…]``, ``["==", left, right]``, ``["fact", name]``,
 ``["value", literal]``, ``["range", specifier, bounds]``,
 ``["set", code…]``, ``["if", test, body, otherwise]``, ``["call", name, code…]``."""
@@ -191,7 +194,7 @@ def disjuncts(code: Code) -> list[Code]:
     return code[1:] if code[0] == "or" else [code]
 
 
-def evaluate(code: Code, scope: "Scope", known: dict[int, object] | None = None) -> object:
+def evaluate(code: Code, scope: Scope, known: dict[int, object] | None = None) -> object:
     """Evaluate an expression.
 
     Args:
@@ -211,14 +214,14 @@ def evaluate(code: Code, scope: "Scope", known: dict[int, object] | None = None)
         raise RuleError(f"cannot evaluate `{write(code)}`: {error}") from None
 
 
-def _evaluate_once(code: Code, scope: "Scope", known: dict[int, object]) -> object:
+def _evaluate_once(code: Code, scope: Scope, known: dict[int, object]) -> object:
     if id(code) not in known:
         joined = code[0] in {"and", "or"}
         known[id(code)] = _combine(code, scope, known) if joined else _evaluate(code, scope)
     return known[id(code)]
 
 
-def _evaluate(code: Code, scope: "Scope") -> object:
+def _evaluate(code: Code, scope: Scope) -> object:
     kind = code[0]
     if kind == "fact":
         return scope.value(code[1])
@@ -272,7 +275,7 @@ def _join(unknown: Unknown, *results: object) -> object:
     return Unknown(unknown.needs, results)
 
 
-def _combine(code: Code, scope: "Scope", known: dict[int, object] | None = None) -> object:
+def _combine(code: Code, scope: Scope, known: dict[int, object] | None = None) -> object:
     deciding = code[0] == "or"
     needs: frozenset[str] = frozenset()
     for part in code[1:]:
@@ -332,7 +335,7 @@ def _power(base: float, exponent: float) -> float:
     return float(power) if isinstance(power, float) else int(power)
 
 
-def _choose(code: Code, scope: "Scope") -> object:
+def _choose(code: Code, scope: Scope) -> object:
     """Evaluate ``body if test else orelse``; a known test leaves the other branch alone, which may not be defined."""
     test = _evaluate(code[1], scope)
     if not isinstance(test, Unknown):
@@ -350,7 +353,7 @@ def _choose(code: Code, scope: "Scope") -> object:
     return Unknown(needs)
 
 
-def _unknown_names(code: Code, scope: "Scope") -> frozenset[str]:
+def _unknown_names(code: Code, scope: Scope) -> frozenset[str]:
     return frozenset(name for name in fact_names(code) if isinstance(scope.value(name), Unknown))
 
 
@@ -368,7 +371,7 @@ def _needs(*values: object) -> Unknown | None:
     return None if needs is None else Unknown(needs)
 
 
-def _call(name: str, arguments: list[Code], scope: "Scope") -> object:  # noqa: PLR0911 (one return per function)
+def _call(name: str, arguments: list[Code], scope: Scope) -> object:  # noqa: PLR0911 (one return per function)
     if name == "declared":
         return scope.declared(arguments[0][1])
     if name == "env":

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import RuleError, UsageError
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Source
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, contains, parse_version
 from compatcheck.rules.expression import conjuncts, write

@@ -9,9 +9,10 @@ https://ossf.github.io/osv-schema/ (1.7.5)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.intervals import Interval, UnorderedRangeError, find_intervals
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.versions import all_ordered, parse_version
 from compatcheck.rules.rule import COMPONENTS
 

@@ -1,7 +1,8 @@
 """The record of a program or library that reads a configuration, as ``rules/_programs/<name>.yaml`` compiles to it."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+
+from compatcheck.core.named_tuple import NamedTuple
 
 SECTION = "programs"
 """Section of the compiled database."""

@@ -8,12 +8,16 @@ database count: they are as much part of the vocabulary as its names.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from compatcheck.rules.program import Program
+
+
+ANY = "any"
+"""The record of what holds whatever the program."""
 
 
 @lru_cache(maxsize=1)

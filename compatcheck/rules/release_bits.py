@@ -9,7 +9,6 @@ from bisect import bisect_left, bisect_right
 from functools import reduce
 from itertools import accumulate
 from operator import and_, or_
-from typing import TYPE_CHECKING
 
 from compatcheck.core.versions import (
     OPERATORS,
@@ -21,6 +20,7 @@ from compatcheck.core.versions import (
     plain_release,
 )
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import ast
 import re
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.data_file import read_text
 from compatcheck.core.errors import RuleError
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.python_code import parse_python
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
 
 from compatcheck.core.data_file import read_text
 from compatcheck.core.facts import TRAITS
+from compatcheck.core.named_tuple import NamedTuple
 
 PROGRAM = "program"
 """Unit of a name that has a record in ``rules/_programs``."""

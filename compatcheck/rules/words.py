@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from compatcheck.rules.expression import conjuncts, disjuncts, write
 from compatcheck.rules.vocabulary import type_of
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
     from compatcheck.rules.expression import Code
 

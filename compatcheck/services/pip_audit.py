@@ -12,12 +12,13 @@ import os
 import re
 import sys
 import tempfile
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.advisory import Advisory, Audit, Unaudited, advisory_url, fold_unaudited
 from compatcheck.core.errors import UsageError
 from compatcheck.core.installation import tell_remedy
 from compatcheck.core.json_file import parse_json
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.process import Completed, run
 from compatcheck.core.programs import find_program
 from compatcheck.core.redaction import redact

@@ -22,13 +22,14 @@ import urllib.request
 import zipfile
 import zlib
 from email.parser import HeaderParser
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.json_file import parse_json
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.services.pip_index import ask_pip, pip_options
 
 if TYPE_CHECKING:

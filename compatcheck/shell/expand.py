@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from itertools import groupby, repeat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.shell.arithmetic import Arithmetic, UnknownNumberError
 from compatcheck.shell.braces import expand_braces
 from compatcheck.shell.grammar import Parser

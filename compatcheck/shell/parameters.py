@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.units import parse_count
 from compatcheck.shell.limits import MAX_WORDS, LimitError
 from compatcheck.shell.patterns import PatternError, remove_prefix, remove_suffix, substitute, translate

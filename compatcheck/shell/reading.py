@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.command import Command, Word
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Skipped, Source
 from compatcheck.shell.conditions import Conditions
 from compatcheck.shell.expand import Expander, compact

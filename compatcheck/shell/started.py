@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.command import names_below
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.redaction import leave_out_words
 from compatcheck.shell.flow import Flow
 from compatcheck.shell.grammar import Parser

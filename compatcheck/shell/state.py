@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.data_file import read_words
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.shell.values import Value, choose, is_many, same, text_of, unknown
 from compatcheck.shell.versions import Versions
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+
+from compatcheck.core.named_tuple import NamedTuple
 
 
 class Raw(NamedTuple):

@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import re
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.data_file import read_text
+from compatcheck.core.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -5,7 +5,7 @@ https://github.com/conda/conda-lock, conda_lock/lockfile/v1/models.py
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.collectors.conda.packages import LINUX, Record, build_environment
 from compatcheck.collectors.conda.spec import read_archive_name, read_channel
@@ -14,6 +14,7 @@ from compatcheck.core.errors import InputError, NoEnvironmentError
 from compatcheck.core.expected_shapes import as_text, as_texts
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.requirement import add_unselected, read_url
 from compatcheck.core.selection import DEFAULT, Choice, Selection, offer
 from compatcheck.core.source import Skipped, Source

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.collectors.conda.spec import convert_version
 from compatcheck.collectors.python.components import (
@@ -18,6 +18,7 @@ from compatcheck.collectors.python.conda_names import identify
 from compatcheck.collectors.python.conda_records import CondaPackage
 from compatcheck.collectors.python.distributions import same_version
 from compatcheck.core.environment import Damage, Environment, Package
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, contains, parse_version
 

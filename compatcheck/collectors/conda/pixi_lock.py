@@ -7,7 +7,7 @@ conda/rattler crates/rattler_lock.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.collectors.conda.lock import LockedPackage, build_locked, check_version, no_linux, note_others
 from compatcheck.collectors.conda.packages import LINUX
@@ -16,6 +16,7 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.expected_shapes import as_table, as_text
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.yaml import YamlList, YamlMap, YamlValue, read_yaml
 

@@ -7,8 +7,8 @@ exact, ``|`` joins alternatives. https://docs.conda.io/projects/conda/en/stable/
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.textfile import echo
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, parse_version
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.data_file import read_data
+from compatcheck.core.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,8 +7,9 @@ substitution that the builder itself does (``$NAME``, ``${NAME:-word}``, ``${NAM
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.shell import expand_text
 
 if TYPE_CHECKING:

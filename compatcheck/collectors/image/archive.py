@@ -6,7 +6,7 @@ import os
 import stat
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.collectors.image.blobs import DirectoryBlobs, FileBlobs, Job, LayerRead, StreamBlobs
 from compatcheck.collectors.image.compression import (
@@ -23,6 +23,7 @@ from compatcheck.collectors.image.stream import FileStream, PipeStream, peek
 from compatcheck.collectors.image.tar import BLOCK, TarError, looks_like_tar
 from compatcheck.collectors.image.tree import ImageTree
 from compatcheck.core.errors import InputError
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import STANDARD_INPUT
 

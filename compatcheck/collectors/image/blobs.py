@@ -6,7 +6,7 @@ import os
 import posixpath
 import re
 import stat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.collectors.image.cache import LayerCache, identify_file
 from compatcheck.collectors.image.compression import (
@@ -29,6 +29,7 @@ from compatcheck.collectors.image.layers import (
 )
 from compatcheck.collectors.image.stream import FileStream, Hashed, Peeked, peek
 from compatcheck.collectors.image.tar import BLOCK, FILE, HARD_LINK, LINK, TarError, TarReader, looks_like_tar
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.units import MIB
 
 if TYPE_CHECKING:

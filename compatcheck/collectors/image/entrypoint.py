@@ -10,7 +10,7 @@ import posixpath
 import re
 import shlex
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.collectors.image.wrappers import (
     CONDA_VALUES,
@@ -24,6 +24,7 @@ from compatcheck.collectors.image.wrappers import (
     is_started,
     skip_options,
 )
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.redaction import redact_command
 
 if TYPE_CHECKING:

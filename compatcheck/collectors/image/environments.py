@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.collectors.image.entrypoint import Start, find_start
 from compatcheck.collectors.image.layouts import Place, find_place, find_places, read_environ
@@ -12,6 +12,7 @@ from compatcheck.collectors.machine.driver_requirement import read_compat_packag
 from compatcheck.collectors.machine.variables import attach, collect_variables
 from compatcheck.collectors.python.installed import ASK_OWNER, collect_installed
 from compatcheck.collectors.python.metadata_check import check_records
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.terminal import escape_name
 

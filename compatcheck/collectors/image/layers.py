@@ -8,10 +8,11 @@ name: a file where a directory with an environment was. Of such entries a hash o
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from compatcheck.collectors.image.tar import DIRECTORY, FILE, HARD_LINK, LINK, TarError, TarReader
 from compatcheck.collectors.image.wanted_files import judge_directory, judge_file, judge_link
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.textfile import echo
 from compatcheck.core.units import MIB, format_bytes
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import posixpath
 import re
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.collectors.python.interpreter import Layout, layout_of_executable, layout_of_prefix
 from compatcheck.core.errors import InputError
+from compatcheck.core.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -7,11 +7,12 @@ Formats: moby ``image/tarexport`` (``docker save``), and opencontainers/image-sp
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.expected_shapes import as_table
 from compatcheck.core.json_file import parse_json
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.textfile import decode_text
 from compatcheck.core.units import MIB, format_bytes
 

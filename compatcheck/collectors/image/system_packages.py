@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import posixpath
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.environment import Package
 from compatcheck.core.errors import InputError
 from compatcheck.core.expected_shapes import as_table
 from compatcheck.core.json_file import parse_json
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Skipped, Source
 
 if TYPE_CHECKING:

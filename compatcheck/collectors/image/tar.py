@@ -7,8 +7,9 @@ needed of the format is small: names, sizes, links, and the first bytes of few f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.units import MIB
 
 if TYPE_CHECKING:

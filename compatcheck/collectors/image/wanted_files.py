@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.collectors.python.version_files import VERSION_FILES
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.units import KIB, MIB
 
 if TYPE_CHECKING:

@@ -6,10 +6,11 @@ reached.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.markers import InvalidMarkerError, evaluate
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.requirement import add_unselected
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo

@@ -8,9 +8,9 @@ import os
 import re
 import time
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from compatcheck.core.hardware import Hardware
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.programs import find_program, small_environment
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.units import GIB, KIB, MIB, parse_count

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.node import CUT, FORMAT, MARK, Node, read_line
 from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.source import Skipped, Source

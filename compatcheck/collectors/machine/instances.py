@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.collectors.machine.catalogue import Catalogue, Gpu, UnknownDeviceError, build_catalogue, parse_gpu
 from compatcheck.core.hardware import Hardware
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Source
 from compatcheck.core.units import GIB
 from compatcheck.rules.locate import open_builtin

@@ -5,12 +5,12 @@ looked at or shown. Values that look like credentials are hidden.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from compatcheck.core.data_file import read_words
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.redaction import redact_variable
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import read_utf8

@@ -1,14 +1,18 @@
 """CUDA, cuDNN, NCCL, cuBLAS and triton: what a stack runs on, from wheels, conda records and torch's version file."""
 
+from __future__ import annotations
+
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.environment import Package
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Source
 from compatcheck.core.units import parse_count
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from compatcheck.collectors.python.conda_records import CondaPackage
     from compatcheck.collectors.python.version_files import VersionFile
 
@@ -54,7 +58,7 @@ class TorchBuild(NamedTuple):
     source: Source
 
 
-def read_torch_build(package: Package, file: "VersionFile | None", conda: "Mapping[str, CondaPackage]") -> TorchBuild:
+def read_torch_build(package: Package, file: VersionFile | None, conda: Mapping[str, CondaPackage]) -> TorchBuild:
     """Tell what torch was built for, from its version file, else its local version label, else conda's build string."""
     if file is not None and "cuda" in file.values:
         cuda = file.values["cuda"]
@@ -80,7 +84,7 @@ def read_torch_build(package: Package, file: "VersionFile | None", conda: "Mappi
     return TorchBuild(None, None, package.source)
 
 
-def find_conda_forge(torch: Package, conda: "Mapping[str, CondaPackage]") -> Source | None:
+def find_conda_forge(torch: Package, conda: Mapping[str, CondaPackage]) -> Source | None:
     """Return the record by which torch is conda-forge's: its build strings begin with ``cuda126``, those of others do not.
 
     The channel pytorch has ``py3.11_cuda12.4_…``, the channel defaults ``gpu_cuda124…``:
@@ -108,7 +112,7 @@ def read_build_string(text: str) -> tuple[str | None, str | None]:
 
 
 def find_components(
-    packages: Mapping[str, Package], conda: "Mapping[str, CondaPackage]", torch: TorchBuild | None
+    packages: Mapping[str, Package], conda: Mapping[str, CondaPackage], torch: TorchBuild | None
 ) -> tuple[dict[str, Package], list[str]]:
     """Find the components and their versions; one that is not in the result is unknown, not absent.
 

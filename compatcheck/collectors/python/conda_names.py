@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import NamedTuple
 
 from compatcheck.core.data_file import read_data
 from compatcheck.core.markers import canonical_name
+from compatcheck.core.named_tuple import NamedTuple
 
 _PYTHON_BUILD = re.compile(r"(?:^|_)(?:py|pypy)(?:\d|h|_|$)|(?:^|[a-z]\d+)py\d{2,3}(?:h|_|$)")
 """``py311h06a4308_0``, ``pyhd8ed1ab_0``, ``py_0``, ``py3.11_cuda12.4_cudnn9.1.0_0``, ``cuda126_py311h…``, and that of

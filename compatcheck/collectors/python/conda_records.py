@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.collectors.python.conda_names import find_distribution
 from compatcheck.collectors.python.distributions import canonical_name, read_installer, same_version
 from compatcheck.core.environment import Damage, Package
 from compatcheck.core.files import LOCAL
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Source
 
 if TYPE_CHECKING:

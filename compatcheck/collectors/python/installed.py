@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
 
 from compatcheck.collectors.python.components import (
     CONDA_FORGE,
@@ -30,6 +29,7 @@ from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Skipped, Source
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from compatcheck.collectors.python.conda_records import CondaPackage
     from compatcheck.collectors.python.interpreter import Layout

@@ -8,15 +8,13 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from compatcheck.core.errors import InputError, UsageError
 from compatcheck.core.files import LOCAL, Files
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Source
 from compatcheck.core.units import parse_count
 
-# Patterns are compiled where they are used: most runs need none of them.
-_EXECUTABLE = r"(?i)\.?(?:python|pypy)[\d.]*\w*(?:\.exe)?"
 _LEVELS_ABOVE_EXECUTABLE = 2
 _MOST_CHARACTERS = 65536
 """Of a ``pyvenv.cfg``; real ones have some hundred."""
@@ -144,6 +142,13 @@ def _find_executable(python: str, environ: Mapping[str, str]) -> str:
     return _follow_pyenv_shim(path, environ)
 
 
+def _is_python(path: str) -> bool:
+    """Tell whether a file is called as interpreters are: ``python3.11``, ``pypy3``, ``.python-wrapped``, ``python3.13t.exe``."""
+    name = os.path.basename(path).lower().removeprefix(".")
+    rest = name.removeprefix("python").removeprefix("pypy").removesuffix(".exe").lstrip(".0123456789")
+    return name.startswith(("python", "pypy")) and (not rest or rest.replace("_", "a").isalnum())
+
+
 def _follow_pyenv_shim(path: str, environ: Mapping[str, str]) -> str:
     """Return what a pyenv shim would start: ``PYENV_VERSION``, ``.python-version``, then the global version."""
     shims, name = os.path.split(path)
@@ -184,7 +189,7 @@ def layout_of_executable(path: str, chosen: str, environ: Mapping[str, str], *, 
     source = Source(chosen)
     # As getpath does: the virtual environment is looked for beside the path as given, before links are resolved.
     for prefix in (folder, os.path.dirname(folder)):
-        if files.is_file(os.path.join(prefix, "pyvenv.cfg")) and re.fullmatch(_EXECUTABLE, os.path.basename(path)):
+        if files.is_file(os.path.join(prefix, "pyvenv.cfg")) and _is_python(path):
             return layout_of_prefix(prefix, chosen, environ, executable=path, files=files)
     real = files.resolve(path)
     if not files.is_file(real):
@@ -193,7 +198,7 @@ def layout_of_executable(path: str, chosen: str, environ: Mapping[str, str], *, 
             source=source,
             hint="recreate the environment, or name another one",
         )
-    if re.fullmatch(_EXECUTABLE, os.path.basename(real)) is None or not files.is_program(real):
+    if not _is_python(real) or not files.is_program(real):
         raise InputError(
             f"{path} is not a Python interpreter",
             source=source,

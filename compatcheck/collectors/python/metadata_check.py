@@ -7,13 +7,13 @@ check. A directory whose METADATA says otherwise was written by hand, by a broke
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from compatcheck.collectors.python.distributions import canonical_name, read_name_and_version, same_version
 from compatcheck.core.environment import Damage, Environment, Package
 from compatcheck.core.files import LOCAL
 from compatcheck.core.source import Skipped, Source
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 

@@ -1,10 +1,13 @@
 """Version files inside installed packages, read as text: what the code that would run says of itself."""
 
+from __future__ import annotations
+
 import os
-from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.files import LOCAL
+from compatcheck.core.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from compatcheck.core.environment import Package
     from compatcheck.core.files import Files
@@ -31,7 +34,7 @@ class VersionFile(NamedTuple):
 
 
 def read_version_file(
-    distribution: str, folder: str, package: "Package | None" = None, files: "Files" = LOCAL
+    distribution: str, folder: str, package: Package | None = None, files: Files = LOCAL
 ) -> VersionFile | None:
     """Read the version file of a distribution, or return None when it has none.
 
@@ -71,7 +74,7 @@ def read_assignments(text: str) -> dict[str, str | bool | None]:
     return values
 
 
-def read_cxx11_abi(folder: str, files: "Files" = LOCAL) -> tuple[bool, str] | None:
+def read_cxx11_abi(folder: str, files: Files = LOCAL) -> tuple[bool, str] | None:
     """Return whether torch was built with the C++11 ABI and the file that says so; newer releases do not state it."""
     path = os.path.join(folder, "torch", "share", "cmake", "Torch", "TorchConfig.cmake")
     try:

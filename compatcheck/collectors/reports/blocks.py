@@ -11,9 +11,10 @@ import re
 from bisect import bisect_left
 from contextlib import suppress
 from itertools import accumulate, islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.collectors.reports.find import looks_like_list
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.pasted_text import LAUNCHERS, looks_like_report
 
 if TYPE_CHECKING:

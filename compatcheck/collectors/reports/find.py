@@ -8,7 +8,7 @@ machines is mixed.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.collectors.python.components import (
     CONDA_FORGE,
@@ -34,6 +34,7 @@ from compatcheck.collectors.reports.text import Part, split_parts
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import read_bytes
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.environment import Package
 from compatcheck.core.markers import canonical_name
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.versions import parse_version
 

@@ -11,8 +11,9 @@ import re
 from array import array
 from bisect import bisect_right
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.pasted_text import fold_case, remove_colours, strip_prefixes
 
 if TYPE_CHECKING:

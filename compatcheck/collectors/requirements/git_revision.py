@@ -7,10 +7,11 @@ import posixpath
 import re
 from contextlib import contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from compatcheck.core.errors import CompatcheckError, InputError
 from compatcheck.core.files import Files, LocalFiles
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.process import Completed, run
 from compatcheck.core.programs import find_program, small_environment
 from compatcheck.core.source import Source

@@ -12,7 +12,7 @@ import os
 import re
 import shlex
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.collectors.requirements.project_overrides import mark_overridden
 from compatcheck.core.data_file import read_data
@@ -20,6 +20,7 @@ from compatcheck.core.encodings import is_text_encoding
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name, describe_machine
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.programs import leads_out
 from compatcheck.core.redaction import redact

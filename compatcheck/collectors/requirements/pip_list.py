@@ -7,7 +7,7 @@ https://pip.pypa.io/en/stable/reference/inspect-report/
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.collectors.requirements.lines import decode
 from compatcheck.core.environment import Environment, Package
@@ -16,6 +16,7 @@ from compatcheck.core.expected_shapes import as_table, as_text
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.json_file import read_json
 from compatcheck.core.markers import canonical_name
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo, echo_value, read_bytes

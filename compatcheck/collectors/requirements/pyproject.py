@@ -6,12 +6,13 @@ Build requirements are left out: they are installed apart from the project.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.collectors.requirements.project_indexes import torch_index
 from compatcheck.core.expected_shapes import as_table, as_text, as_texts
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name, describe_machine
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.requirement import (
     InvalidRequirementError,
     Requirement,

@@ -8,7 +8,7 @@ there, what lies deeper is such a copy.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.collectors.conda.packages import Record, add_torch, read_records
 from compatcheck.collectors.conda.spec import read_channel
@@ -16,6 +16,7 @@ from compatcheck.collectors.sbom.purl import Purl, parse_purl
 from compatcheck.core.environment import Damage, Environment, Package
 from compatcheck.core.errors import InputError, NoEnvironmentError
 from compatcheck.core.markers import InvalidMarkerError, canonical_name, describe_machine, evaluate
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo

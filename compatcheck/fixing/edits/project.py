@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.collectors.recognise import recognise
 from compatcheck.core.errors import InputError
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.versions import all_ordered, compile_specifier, parse_version
 
 if TYPE_CHECKING:

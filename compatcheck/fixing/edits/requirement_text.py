@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.fix import TextEdit
 from compatcheck.core.markers import canonical_name
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
 

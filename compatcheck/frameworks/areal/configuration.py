@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Document, Gap, Statement, Unresolved, enclosing_keys
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Source
 from compatcheck.frameworks.composition import retell
 from compatcheck.frameworks.conversions import share

@@ -6,11 +6,12 @@ program has, and says what its program changes about an inherited one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import SECTION
 from compatcheck.core.errors import InputError
 from compatcheck.core.json_file import parse_json
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.conversions import ByWords, constant
 from compatcheck.frameworks.deepspeed import configuration as deepspeed

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.document import Document, Gap, Statement, Unresolved
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Skipped
 from compatcheck.frameworks.keys import SILENT
 from compatcheck.frameworks.launch.flags import gaps_of_words

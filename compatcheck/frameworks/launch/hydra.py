@@ -6,9 +6,10 @@ The grammar is that of ``hydra/grammar/OverrideParser.g4`` (1.1 to 1.3), without
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.document import DEFAULTS, Gap, enclosing_keys
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.pattern import lazy_compile
 from compatcheck.frameworks.launch.values import MAX_DIGITS, Argument, explain, unknown_argument
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.frameworks.launch.hydra import parse_value
 
 if TYPE_CHECKING:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Statement
 from compatcheck.core.errors import InputError
 from compatcheck.core.json_file import parse_json
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.pattern import lazy_compile
 from compatcheck.frameworks.conversions import graphs, largest
 from compatcheck.frameworks.launch.arguments import FurtherContent, OptionMeanings, make_command_document

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.document import TAKEN_AS_EMPTY, Document, Gap, Statement, enclosing_keys
 from compatcheck.core.errors import InputError
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.redaction import redact
 from compatcheck.core.setting_names import words_about_memory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.architectures.count import count_parameters
 from compatcheck.architectures.dimensions import OF_MODEL_OPTIMIZER
@@ -12,6 +12,7 @@ from compatcheck.core.document import Statement
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.json_file import parse_json
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.nearest import find_nearest
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.model.configuration import make_model_document, recognise

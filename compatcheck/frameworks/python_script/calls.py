@@ -10,9 +10,10 @@ import ast
 import re
 from functools import cached_property, lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from compatcheck.core.errors import InputError
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.python_code import parse_python
 from compatcheck.core.python_tree import children_of, nodes_of
 from compatcheck.core.source import Source

@@ -12,8 +12,9 @@ import ast
 import math
 import re
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.setting_names import is_about_memory, is_elsewhere, split_name, words_about_memory
 from compatcheck.frameworks.python_script.adapters import find_configs
 from compatcheck.frameworks.python_script.nodes import assigned_by, dotted_name, words_of

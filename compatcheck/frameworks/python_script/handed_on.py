@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.frameworks.beside import find_beside
 from compatcheck.frameworks.python_script.calls import parse_script
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.python_tree import nodes_of
 from compatcheck.frameworks.python_script.nodes import dotted_name, targets_of
 from compatcheck.frameworks.python_script.objects import given_to

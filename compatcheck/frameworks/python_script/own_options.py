@@ -7,8 +7,9 @@ with literals, types and actions that it has itself.
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.python_tree import nodes_of
 from compatcheck.frameworks.python_script.nodes import defaults_of, dotted_name, joined_by
 

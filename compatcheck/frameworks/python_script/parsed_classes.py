@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ast
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import InputError
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.python_tree import nodes_of
 from compatcheck.frameworks.python_script.calls import parse_script
 from compatcheck.frameworks.python_script.handed_on import find_module

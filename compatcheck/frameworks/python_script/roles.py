@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.document import Document, Statement, Unresolved
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.frameworks.python_script.calls import parse_script
 from compatcheck.frameworks.python_script.literals import NoLiteralError, compare
 from compatcheck.frameworks.python_script.nodes import dotted_name

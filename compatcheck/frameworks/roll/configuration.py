@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import LEFT_OUT, Document, Gap, Statement
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.composition import merge_options, retell_counted
 from compatcheck.frameworks.conversions import LEAVE, constant, share

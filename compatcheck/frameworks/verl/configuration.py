@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import BENEATH, DEFAULTS, LEFT_OUT, Document, Gap, Statement, enclosing_keys
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Source
 from compatcheck.frameworks.composition import merge_options, retell, retell_counted
 from compatcheck.frameworks.conversions import LEAVE, kernel, opens, state_nothing

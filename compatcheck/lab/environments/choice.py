@@ -6,12 +6,12 @@ import os
 import shlex
 import signal
 import sys
-from typing import NamedTuple
 
 from packaging.requirements import InvalidRequirement, Requirement
 
 from compatcheck.core.builds import index_of
 from compatcheck.core.errors import UsageError
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.programs import find_program
 from compatcheck.lab.environments.installer import Uv, find_installer
 from compatcheck.lab.environments.overlay import Base, Overlays, build_base

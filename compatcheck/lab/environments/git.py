@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import UsageError
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.process import run
 from compatcheck.core.programs import find_program, small_environment
 from compatcheck.lab.cache import make_folder

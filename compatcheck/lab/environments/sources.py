@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from compatcheck.core.errors import InputError
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.redaction import redact
 from compatcheck.lab.environments.git import find_commit
 from compatcheck.lab.environments.installed import hash_tree, local_path, read_origin

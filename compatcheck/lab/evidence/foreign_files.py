@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import InputError
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.lab.evidence.files import measurement_files
 from compatcheck.lab.measurement_files import OtherFileError, read_measurements
 

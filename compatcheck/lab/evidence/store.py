@@ -9,9 +9,10 @@ import os
 import sqlite3
 import threading
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import InputError
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Source
 from compatcheck.lab.evidence.index import extend_index, is_current, write_index
 from compatcheck.lab.location import VARIABLE, store_path

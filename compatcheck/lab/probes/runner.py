@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import UsageError
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.process import Completed, run
 from compatcheck.core.redaction import redact
 from compatcheck.lab.environments import installed

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ast
 import copy
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
+
+from compatcheck.core.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.lab.measurement import show_parameter
 from compatcheck.lab.probes.backends import BACKENDS
 from compatcheck.lab.reporters.measurement import show_quantity, wrap_text

@@ -9,7 +9,8 @@ pools, memory pools of `torch.cuda.MemPool`, blocks held back by ``record_stream
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from typing import NamedTuple
+
+from compatcheck.core.named_tuple import NamedTuple
 
 MIN_BLOCK_BYTES = 512
 """``kMinBlockSize``: sizes are multiples of it."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.lab.traced.allocator import DEFAULT, CachingAllocator, NoMemoryError
 
 if TYPE_CHECKING:

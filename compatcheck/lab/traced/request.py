@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.estimate import Assumption
 from compatcheck.core.facts import Fact
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.units import canonical_dtype
 from compatcheck.memory.closed_form.estimate import later_length
 

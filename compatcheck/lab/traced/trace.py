@@ -11,9 +11,10 @@ import json
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from compatcheck.core.estimate import Assumption, Component, Estimate, Phase, Unmodelled, Verdict, exactly, total
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.process import run
 from compatcheck.core.programs import trusted_path
 from compatcheck.core.units import MIB, format_bytes

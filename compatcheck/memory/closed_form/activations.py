@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.estimate import Component, Size, exactly
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.memory.closed_form.adapters import kept_per_token, summed_experts
 from compatcheck.memory.closed_form.experts import routed_width
 from compatcheck.memory.closed_form.layers import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.architectures.adapters import LOW_RANK
 from compatcheck.core.estimate import (
@@ -17,6 +17,7 @@ from compatcheck.core.estimate import (
     exactly,
     total,
 )
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.units import format_bytes
 from compatcheck.memory.closed_form import gradients as gradient
 from compatcheck.memory.closed_form.activations import activations

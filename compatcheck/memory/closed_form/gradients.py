@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.estimate import Component, Size, exactly
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.memory.closed_form.parallel import count_parts, held, kept_share, name_share
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ docs/memory-model.md for bytes measured and predicted).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from compatcheck.core.named_tuple import NamedTuple
 
 
 class Recipe(NamedTuple):

@@ -7,9 +7,10 @@ their docstrings; losses outside of the model: policy_logits and trl_logits.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.estimate import Component, Size, exactly
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.memory.closed_form.layers import DECODER, LITGPT, RECIPES
 from compatcheck.memory.closed_form.parameters import parameters
 from compatcheck.memory.closed_form.policy_logits import (

@@ -7,7 +7,9 @@ completions, prompts have logits too, and no log-probabilities.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from compatcheck.core.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run

@@ -9,9 +9,10 @@ and what the step needs, next to each other and not in turn.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.estimate import Component, Size
+from compatcheck.core.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run

@@ -6,8 +6,9 @@ this table row by row. The rules about TRL's losses say what stands out in it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.memory.closed_form.policy_logits import PerLogit, completion_share
 
 if TYPE_CHECKING:

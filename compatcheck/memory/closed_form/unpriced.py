@@ -6,11 +6,12 @@ A bound is arithmetic on what it multiplies, or the range of an unknown block; n
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.architectures.adapters import LOW_RANK, OF_TOWER, target_shapes
 from compatcheck.core.data_file import read_text
 from compatcheck.core.estimate import Component, Size, Unmodelled, total
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.memory.adapter_counts import has_fused_experts
 from compatcheck.memory.closed_form.activations import UNKNOWN_TYPE
 from compatcheck.memory.closed_form.parameters import name_quantised, quantised_bytes

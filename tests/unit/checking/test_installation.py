@@ -54,7 +54,10 @@ def test_programs_say_their_version(programs: Path) -> None:
 
 def test_what_is_missing_comes_with_a_way_to_get_it(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     have(monkeypatch, "pip")
-    parts = examine(programs)
+    environment = programs / "environment"
+    (environment / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
+    (environment / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.7\n")
+    parts = examine(programs, VIRTUAL_ENV=str(environment))
     assert parts["pip-audit"].remedy == f"{sys.executable} -m pip install pip-audit"
     assert parts["uv"].remedy == f"{sys.executable} -m pip install uv"
     assert {name for name, part in parts.items() if part.remedy is None} == {"pip", "laboratory"}
