@@ -11,8 +11,9 @@ import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.process import run
 from compatcheck.lab.pairwise import join_pairs
 from compatcheck.lab.probes.probe import find_probe

@@ -86,17 +86,6 @@ def _attention(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return LEAVE if name in _OTHER_ATTENTION or "/" in name else name
 
 
-def _refuse_word(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    """Take a switch of attention for what pydantic takes it for."""
-    if not (is_on(value) or is_off(value)):
-        msg = "expected true or false"
-        raise TypeError(msg)
-    return LEAVE
-
-
-_REFUSING = (Key("model.attn_implementation", _refuse_word),)
-
-
 def _adapter(value: Any) -> Any:  # noqa: ANN401 (configuration)
     if not isinstance(value, str):
         msg = "expected lora, qlora or the name of an adapter of a plugin"
@@ -422,14 +411,14 @@ _UNCUT = ("chat_template", "input_output")
 
 def _attention_flags(data: Mapping[str, Any], table: Table) -> None:
     """Let the most specific switch decide, and none beside ``attn_implementation`` or a kernel that rules do not know."""
-    table.update({flag: _REFUSING for flag in _ATTENTION_FLAGS if isinstance(data.get(flag), str)})
     if data.get("attn_implementation") or any(is_on(data.get(f"{name}_attention")) for name in ("xformers", "sage")):
         table.update(dict.fromkeys(_GIVEN_ATTENTION, SILENT))
         return
     deciding = next((flag for flag in _ATTENTION_FLAGS if is_on(data.get(flag))), None)
     for flag, name in _ATTENTION_FLAGS.items():
         beside = flag != deciding and is_on(data.get(flag))
-        table[flag] = SILENT if beside else (Key("model.attn_implementation", ByWords({"true": name}, "leave")),)
+        convert = ByWords({"true": name, "false": LEAVE, "null": LEAVE}, "error")
+        table[flag] = SILENT if beside else (Key("model.attn_implementation", convert),)
     if deciding is not None:
         table.update(dict.fromkeys(_GIVEN_ATTENTION, SILENT))
 
