@@ -108,12 +108,17 @@ def _check_range(
         return
     # At the same releases it is a setting that keeps the baseline healthy, whether a fact tells it or not.
     named = {name for clause in rule.clauses for name in clause.packages}
-    alike = all(side.versions.get(name) == suspect.versions.get(name) for side in sides for name in named)
+    alike = all(
+        side.versions[name] == suspect.versions[name]
+        for side in sides
+        for name in named & {*side.versions} & {*suspect.versions}
+    )
     claims = []
-    for part, side in zip((comparison.suspect, comparison.baseline), sides, strict=False):
+    parts = [part for part in (comparison.suspect, comparison.baseline) if part is not None]
+    for part, side in zip(parts, sides, strict=True):
         facts = {**proof.facts(side), **comparison.facts}
         try:
-            if side is not suspect and (alike or not _is_affected(rule, facts, side.versions, proof)):
+            if claims and (alike or not _is_affected(rule, facts, side.versions, proof)):
                 continue
             sizes = proof.sizes(formulas, facts, side.versions)
         except CompatcheckError as error:

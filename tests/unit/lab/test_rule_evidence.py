@@ -58,7 +58,7 @@ def sizes(formulas: Any, facts: Any, versions: Any) -> list[Any]:
     return [facts.get(text, (text,)) if not text.isdigit() else float(text) for text in formulas]
 
 
-def holds(condition: str, facts: Any, versions: Any) -> bool | None:
+def holds(condition: str, _facts: Any, _versions: Any) -> bool | None:
     return {"false": False, "true": True}.get(condition)
 
 

@@ -135,7 +135,7 @@ def interpret_kernels(recorder: Recorder) -> None:
 
     os.environ["TRITON_INTERPRET"] = "1"  # read where a kernel is defined
     try:
-        import triton  # noqa: F401 (trl leaves its kernels out without it)
+        import triton  # type: ignore[import-not-found]  # noqa: F401 (trl wants it)
     except ImportError:
         recorder.unsupported("kernels are interpreted by triton")
     from trl.trainer import utils

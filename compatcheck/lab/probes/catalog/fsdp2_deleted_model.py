@@ -1,7 +1,8 @@
 """What a deleted model leaves behind that FSDP2 was applied to, in the same process.
 
 ``layers`` square matrices of ``side`` are each sharded by ``fully_shard`` over a mesh of one rank, and so is the module around
-them; the model is deleted, ``models`` times over. Nothing runs forward: what the process keeps of modules is kept from the wrapping on.
+them; the model is deleted, ``models`` times over. Nothing runs forward: what the process keeps of modules is kept from the
+wrapping on.
 
 Prediction: `left_bytes`, what is live after a garbage collection above what was live before the first model, for each model: 0.
 A release that maps modules to their state for ever keeps the shards, 4 x layers x side² of float32.

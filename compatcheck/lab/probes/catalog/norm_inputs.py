@@ -70,7 +70,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     for count in (rows, 2 * rows):
         inputs = torch.randn(count, hidden, dtype=torch.bfloat16, device=recorder.device).requires_grad_()
         # Adding keeps nothing, so that its result stays where a norm keeps it.
-        kept.append(recorder.measure(lambda inputs=inputs: [norm(inputs + 1) for norm in norms])[2])
+        kept.append(recorder.measure(lambda inputs=inputs: [norm(inputs + 1) for norm in norms])[2])  # type: ignore[misc]  # run at once
     slope = (kept[1] - kept[0]) / (rows * hidden)
     recorder.result("bytes_per_value", slope / len(norms))
     recorder.result("layer_bytes_per_value", slope)
