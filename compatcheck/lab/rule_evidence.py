@@ -113,7 +113,7 @@ def _check_range(
         for side in sides
         for name in named & {*side.versions} & {*suspect.versions}
     )
-    claims = []
+    claims: list[tuple[float, float, float]] = []
     parts = [part for part in (comparison.suspect, comparison.baseline) if part is not None]
     for part, side in zip(parts, sides, strict=True):
         facts = {**proof.facts(side), **comparison.facts}

@@ -127,8 +127,8 @@ def collate(trainer: Any, size: int) -> list[dict[str, Any]]:
 def interpret_kernels(recorder: Recorder) -> None:
     """Have trl's loss take its Triton kernels on a CPU, where Triton's interpreter runs them.
 
-    The code around a kernel is a GPU's: what it is handed, what it fills and what backward keeps. What a program of a kernel holds is
-    in registers there and numpy's here, and is not counted. A release without such kernels does as ever.
+    The code around a kernel is a GPU's: what it is handed, what it fills and what backward keeps. What a program of a kernel
+    holds is in registers there and numpy's here, and is not counted. A release without such kernels does as ever.
     """
     import os
     from types import SimpleNamespace
