@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.lab.measurement_files import read_measurements
 from compatcheck.lab.probes.probe import find_probe, probe_names
 from compatcheck.lab.rule_evidence import Proof
-from compatcheck.matching.decision import size
+from compatcheck.matching.decision import size, truth
 from compatcheck.matching.examples import example_scope
+from compatcheck.rules.expression import evaluate
 from compatcheck.rules.syntax import parse
 
 if TYPE_CHECKING:
@@ -42,7 +43,10 @@ def make_proof(rules: RuleSet) -> Proof:
             results.append(needs if value is None else float(value))
         return results
 
-    return Proof(names, lambda name, parameters: find_probe(name).complete(parameters), _read, facts, sizes)
+    def holds(condition: str, known: Mapping[str, Any], versions: Mapping[str, str]) -> bool | None:
+        return truth(evaluate(parse(condition), example_scope(as_example(known, versions), rules, "measurement")))
+
+    return Proof(names, lambda name, parameters: find_probe(name).complete(parameters), _read, facts, sizes, holds)
 
 
 def measured_facts(measurement: Measurement) -> Mapping[str, Any]:

@@ -35,6 +35,8 @@ class Proof(NamedTuple):
     """Vocabulary name → value of a measured run, as its probe says; empty for a probe that is not in the catalogue."""
     sizes: Callable[[Sequence[str], Mapping[str, Any], Mapping[str, str]], Sequence[float | tuple[str, ...]]]
     """Evaluates formulas over facts and releases: bytes, or the facts that are missing; raises CompatcheckError."""
+    holds: Callable[[str, Mapping[str, Any], Mapping[str, str]], bool | None]
+    """Decides a condition over facts and releases; None where facts are missing; raises CompatcheckError."""
 
 
 def check_evidence(rule: Rule, root: Path, proof: Proof) -> Iterator[tuple[str, str]]:
@@ -67,7 +69,7 @@ def _check_probe(rule: Rule, proof: Proof) -> Iterator[tuple[str, str]]:
 def _check_comparison(
     rule: Rule, comparison: Comparison, files: Mapping[str, Sequence[Measurement]], proof: Proof
 ) -> Iterator[str]:
-    values, suspect = [], None
+    values, sides = [], []
     for part in (comparison.suspect, comparison.baseline):
         if part is None:
             continue
@@ -85,46 +87,85 @@ def _check_comparison(
             yield f"{_describe(part)} has no {metric}"
             return
         values.append(value)
-        suspect = suspect or found[0]
-    assert suspect is not None  # noqa: S101 (a comparison has one)
+        sides.append(found[0])
+    suspect = sides[0]
     named = {name for clause in rule.clauses for name, specifier in clause.packages.items() if specifier != "absent"}
     if named and named.isdisjoint(suspect.versions):
         yield f"{_describe(comparison.suspect)} was measured without {' and '.join(sorted(named))}, which `affected` is about"
     elif not any(_affects(clause.packages, suspect.versions) for clause in rule.clauses):
         releases = ", ".join(f"{name} {version}" for name, version in suspect.versions.items() if name != "python")
         yield f"{_describe(comparison.suspect)} was measured with {releases}, which `affected` leaves out"
-    yield from _check_range(rule, comparison, values[0] - sum(values[1:]), suspect, proof)
+    yield from _check_range(rule, comparison, values[0] - sum(values[1:]), sides, proof)
 
 
 def _check_range(
-    rule: Rule, comparison: Comparison, measured: float, suspect: Measurement, proof: Proof
+    rule: Rule, comparison: Comparison, measured: float, sides: Sequence[Measurement], proof: Proof
 ) -> Iterator[str]:
-    impact = rule.impact
+    impact, suspect = rule.impact, sides[0]
     formulas = [text for text in (impact.expected, impact.low, impact.high) if text]
     if not formulas:
         if measured <= 0:
             yield f"{_difference(comparison)} is {measured:,.0f} bytes: nothing is lost"
         return
-    try:
-        sizes = proof.sizes(formulas, {**proof.facts(suspect), **comparison.facts}, suspect.versions)
-    except CompatcheckError as error:
-        yield f"the size of {_describe(comparison.suspect)} cannot be computed: {error}"
-        return
-    missing = sorted({name for size in sizes if isinstance(size, tuple) for name in size})
-    if missing:
-        yield f"{_describe(comparison.suspect)}: the size needs {', '.join(missing)}; state them under `facts`"
-        return
-    known = dict(zip(formulas, (size for size in sizes if not isinstance(size, tuple)), strict=True))
+    # At the same releases it is a setting that keeps the baseline healthy, whether a fact tells it or not.
+    named = {name for clause in rule.clauses for name in clause.packages}
+    alike = all(
+        side.versions[name] == suspect.versions[name]
+        for side in sides
+        for name in named & {*side.versions} & {*suspect.versions}
+    )
+    claims: list[tuple[float, float, float]] = []
+    parts = [part for part in (comparison.suspect, comparison.baseline) if part is not None]
+    for part, side in zip(parts, sides, strict=True):
+        facts = {**proof.facts(side), **comparison.facts}
+        try:
+            if claims and (alike or not _is_affected(rule, facts, side.versions, proof)):
+                continue
+            sizes = proof.sizes(formulas, facts, side.versions)
+        except CompatcheckError as error:
+            yield f"the size of {_describe(part)} cannot be computed: {error}"
+            return
+        missing = sorted({name for size in sizes if isinstance(size, tuple) for name in size})
+        if missing:
+            yield f"{_describe(part)}: the size needs {', '.join(missing)}; state them under `facts`"
+            return
+        claims.append(
+            _claim(rule, dict(zip(formulas, (size for size in sizes if not isinstance(size, tuple)), strict=True)))
+        )
+    low, expected, high = claims[0]
+    # A baseline that the rule is about, too, holds what it says of it: at a release where the size changes.
+    for least, other, most in claims[1:]:
+        low, expected, high = low - most, expected - other, high - least
+    if not low <= measured <= high:
+        yield (
+            f"{_difference(comparison)} is {measured:,.0f} bytes; the rule says {expected:,.0f} ({low:,.0f} to {high:,.0f})"
+        )
+
+
+def _claim(rule: Rule, known: Mapping[str, float]) -> tuple[float, float, float]:
+    """Return the least, the size and the most that a rule says, of its evaluated formulas."""
+    impact = rule.impact
     # Without an expected size the bounds that the rule has are all that it says.
     expected = known[impact.expected or impact.high or impact.low or ""]
     low = known[impact.low] if impact.low else expected if impact.expected else 1
     high = known[impact.high] if impact.high else expected if impact.expected else math.inf
     if impact.expected:
         low, high = min(low, (1 - TOLERANCE) * expected), max(high, (1 + TOLERANCE) * expected)
-    if not low <= measured <= high:
-        yield (
-            f"{_difference(comparison)} is {measured:,.0f} bytes; the rule says {expected:,.0f} ({low:,.0f} to {high:,.0f})"
-        )
+    return low, expected, high
+
+
+def _is_affected(rule: Rule, facts: Mapping[str, Any], versions: Mapping[str, str], proof: Proof) -> bool:
+    """Tell whether a rule is about the healthy side of its own evidence, and nothing that is known leaves it out."""
+    if rule.when and proof.holds(rule.when, facts, versions) is False:
+        return False
+    if rule.unless and proof.holds(rule.unless, facts, versions):
+        return False
+    return any(
+        set(clause.packages) <= set(versions)
+        and _affects(clause.packages, versions)
+        and (clause.when is None or proof.holds(clause.when, facts, versions) is not False)
+        for clause in rule.clauses
+    )
 
 
 def _difference(comparison: Comparison) -> str:

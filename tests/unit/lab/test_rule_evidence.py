@@ -58,7 +58,11 @@ def sizes(formulas: Any, facts: Any, versions: Any) -> list[Any]:
     return [facts.get(text, (text,)) if not text.isdigit() else float(text) for text in formulas]
 
 
-PROOF = Proof(frozenset({"release"}), complete, read, lambda _: {"model.parameters": 1000.0}, sizes)
+def holds(condition: str, _facts: Any, _versions: Any) -> bool | None:
+    return {"false": False, "true": True}.get(condition)
+
+
+PROOF = Proof(frozenset({"release"}), complete, read, lambda _: {"model.parameters": 1000.0}, sizes, holds)
 
 
 def comparison(suspect: Any = "bad.json", baseline: Any = "good.json", **changes: Any) -> Comparison:
@@ -151,3 +155,20 @@ def test_the_probe_must_exist_with_its_parameters() -> None:
     assert told("release", layers=4) == []
     assert told("relaese") == ["probe: there is no probe 'relaese'; `compatcheck probe list` has them all"]
     assert told("release", layres=4) == ["probe: no parameter 'layres' (did you mean 'layers'?)"]
+
+
+@pytest.mark.parametrize(
+    ("affected", "changes", "said"),
+    [
+        ("<0.16.8", {}, []),
+        ("<0.17", {}, ["is 1,000 bytes; the rule says 0 (-40 to 40)"]),
+        ("<0.17", {"when": "open"}, ["is 1,000 bytes; the rule says 0 (-40 to 40)"]),
+        ("<0.17", {"when": "false"}, []),
+        ("<0.17", {"unless": "true"}, []),
+    ],
+)
+def test_a_baseline_of_another_release_that_the_rule_is_about_holds_its_size_too(
+    affected: str, changes: dict[str, Any], said: list[str]
+) -> None:
+    found = problems(comparison(), clauses=(Clause(packages={"deepspeed": affected}, when=None),), **changes)
+    assert [one.partition("less good.json ")[2] for one in found] == said

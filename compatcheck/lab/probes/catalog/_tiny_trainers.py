@@ -124,6 +124,39 @@ def collate(trainer: Any, size: int) -> list[dict[str, Any]]:
     return [dict(trainer.data_collator(part)) for part in (rows[:size], rows[size:])]
 
 
+def interpret_kernels(recorder: Recorder) -> None:
+    """Have trl's loss take its Triton kernels on a CPU, where Triton's interpreter runs them.
+
+    The code around a kernel is a GPU's: what it is handed, what it fills and what backward keeps. What a program of a kernel
+    holds is in registers there and numpy's here, and is not counted. A release without such kernels does as ever.
+    """
+    import os
+    from types import SimpleNamespace
+
+    os.environ["TRITON_INTERPRET"] = "1"  # read where a kernel is defined
+    try:
+        import triton  # type: ignore[import-not-found]  # noqa: F401 (trl wants it)
+    except ImportError:
+        recorder.unsupported("kernels are interpreted by triton")
+    from trl.trainer import utils
+
+    supports = getattr(utils, "_supports_trl_loss_kernel", None)
+    if supports is None:
+        return
+    gpu = SimpleNamespace(type="cuda")
+
+    def on_a_gpu(tensor: Any) -> Any:
+        return (
+            tensor
+            if tensor is None
+            else SimpleNamespace(
+                device=gpu, dtype=tensor.dtype, ndim=tensor.ndim, shape=tensor.shape, stride=tensor.stride
+            )
+        )
+
+    utils._supports_trl_loss_kernel = lambda *tensors: supports(*map(on_a_gpu, tensors))
+
+
 def _needs_triton() -> bool:
     """Tell whether this is trl 1.15: its loss has no other path than a kernel that is None without Triton."""
     from trl.trainer import utils

@@ -18,6 +18,9 @@ Prediction of `temporary_bytes`, the peak of the second step above what is live 
   old and the new update, 2 x b x m, with one row, one column and one element.
 - ``fused`` needs none.
 
+``counted`` by the ``allocator`` are releases before 2.2, in which a mode that counts storages keeps what ``_foreach_sqrt`` and
+``_foreach_add`` return alive for ever.
+
 Source: torch/optim/adam.py, sgd.py and _adafactor.py of 2.13.0; "~ sizeof(params) more peak memory" in the
 documentation of ``foreach``. A tensor of several dtypes or devices forms groups of its own; the largest group counts.
 """
@@ -40,6 +43,7 @@ DEFAULTS: Mapping[str, Any] = {
     "dtype": "float32",
     "tensors": 8,
     "side": 64,
+    "counted": "storages",
 }
 SIZES: tuple[Mapping[str, Any], ...] = (
     {},
@@ -58,9 +62,15 @@ CHOICES: Mapping[str, tuple[Any, ...]] = {
     "optimizer": ("adamw", "sgd", "adafactor"),
     "implementation": ("foreach", "for_loop", "fused"),
     "dtype": ("bfloat16", "float16", "float32"),
+    "counted": ("storages", "allocator"),
 }
 VARIED: Mapping[str, tuple[Any, ...]] = {"dtype": ("float32", "bfloat16")}
 METRIC = "temporary_bytes"
+
+
+def counted(parameters: Mapping[str, Any]) -> str:
+    """Count as told."""
+    return str(parameters["counted"])
 
 
 def predict(parameters: Mapping[str, Any]) -> dict[str, float]:

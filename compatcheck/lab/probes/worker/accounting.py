@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_flatten
 
 
 def _plain_tensors(value: torch.Tensor) -> list[torch.Tensor]:
@@ -63,7 +63,7 @@ class StorageAccounting(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator and count the storages of what it returns."""
         result = func(*args, **(kwargs or {}))
-        for value in tree_leaves(result):
+        for value in tree_flatten(result)[0]:
             if isinstance(value, torch.Tensor):
                 for tensor in _plain_tensors(value):
                     self._count(tensor)
