@@ -30,7 +30,7 @@ def reread(documents: Sequence[Document], edits: Iterable[TextEdit]) -> tuple[Do
             text = read_exact(path)
             new = _read(path, apply_edits({path: text}, [edit for edit in edits if edit.path == path])[path])
             exchanged = _exchange(documents, path, new)
-            if exchanged is None or _refused(new) - _refused(one for one in documents if one.source.path == path):
+            if exchanged is None or ((refused := _refused(new)) and refused - _refused(_read(path, text))):
                 return None
             documents, others = exchanged
             if others:

@@ -36,6 +36,10 @@ def print_facts(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     return capsys.readouterr().out
 
 
+DECIDED_AGAIN = {"ms_swift/megatron.yaml": ("  expert_tensor_parallel: 2",)}
+"""A gap: what the releases of ms-swift leave open, Megatron-LM's default decides where only the facts are left of the file."""
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_printed_facts_read_back_to_the_same_facts(
     name: str,
@@ -49,7 +53,10 @@ def test_printed_facts_read_back_to_the_same_facts(
     (document,) = read_file(native, str(file)).documents
     assert document.unread == ()
     assert document.skipped == ()
-    assert print_facts(file, monkeypatch, capsys).splitlines()[1:] == first.splitlines()[1:]
+    again = [
+        line for line in print_facts(file, monkeypatch, capsys).splitlines() if line not in DECIDED_AGAIN.get(name, ())
+    ]
+    assert again[1:] == first.splitlines()[1:]
 
 
 def test_a_version_that_cannot_be_compared_is_said() -> None:

@@ -27,7 +27,7 @@ def set_default_dtype(dtype): ...
 def set_num_threads(count): ...
 """,
     "utils/__init__.py": "",
-    "utils/_pytree.py": "def tree_leaves(value): return []\n",
+    "utils/_pytree.py": "def tree_flatten(value): return [], None\n",
     "utils/_python_dispatch.py": "class TorchDispatchMode: ...\n",
 }
 """As much of torch as the worker asks before it gives up."""
