@@ -369,7 +369,7 @@ def test_a_script_is_edited_where_its_calls_take_a_setting(transformers: str) ->
 
 
 def test_a_plan_brings_in_nothing_that_fails_outside_of_the_selection() -> None:
-    """From 1.7 label smoothing means whole logits where the loss is not chunked (`loss_type: nll`, safe), at fault of a release."""
+    """From 1.7 label smoothing means whole logits where the loss is not chunked (`nll`), at fault of a release."""
     Path("requirements.txt").write_text("torch==2.8.0\ntrl==1.8.0\ntransformers==5.12.0\naccelerate==1.13.0\n")
     Path("train.py").write_text(
         "from trl import SFTConfig, SFTTrainer\n"
