@@ -83,7 +83,7 @@ def _checkpointing(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
 def _attention(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     if values.get("model.attn_implementation") == "eager":
         effect, note = SAME_RESULT, "the model type needs a path for it"
-        if values.get("model.supports_flash_attention") is not False:
+        if values.get("program.takes_flash_attention") is not False:
             kernels = {"model.attn_implementation": "flash_attention_2"}
             yield SuggestedChange("flash_attention_2 attention (needs flash-attn)", kernels, effect, note)
         if values.get("model.attn_logit_softcapping") is not None:
@@ -91,7 +91,7 @@ def _attention(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
                 CHANGES_TRAINING,
                 "this model caps its attention scores, which sdpa leaves out in most releases",
             )
-        if values.get("model.supports_sdpa") is not False:
+        if values.get("program.takes_sdpa") is not False:
             yield SuggestedChange("sdpa attention", {"model.attn_implementation": "sdpa"}, effect, note)
 
 

@@ -30,6 +30,7 @@ DYNAMIC = {
         "f'compatcheck.lab.probes.catalog._{name}'",
         "f'compatcheck_probe_{name}'",  # a file that a person names to be run (`--probe`), or an entry point beside this package
     },
+    "lab/probes/worker/fields.py": {"module"},  # a trainer's configuration class, in the environment that is measured
     # In a foreign interpreter, by path or by the name it goes by there:
     "lab/traced/program/own_module.py": {"name"},
     "lab/probes/catalog/_tiny_trainers.py": {"module"},  # where this release of TRL has a trainer

@@ -176,7 +176,7 @@ def test_liger_is_proposed_where_it_has_a_loss_for_the_trainer(own: bool | None,
 
 def test_kernels_that_the_model_type_has_not_are_not_proposed() -> None:
     run = overlay(RUN, {"model.attn_implementation": "eager"})
-    without = overlay(run, {"model.supports_sdpa": False, "model.supports_flash_attention": False})
+    without = overlay(run, {"program.takes_sdpa": False, "program.takes_flash_attention": False})
     assert sum("attention" in change.words for change in candidates({"train": run})) == 2
     assert not any("attention" in change.words for change in candidates({"train": without}))
 

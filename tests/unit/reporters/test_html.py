@@ -120,7 +120,7 @@ def spread(size: dict[str, int]) -> list[int]:
 def test_a_regression_and_what_a_plan_leaves_are_drawn(case_reports) -> None:
     report = case_reports["openrlhf-llama3-70b"]
     pictures = (picture for picture in read(report).iter(f"{SVG}svg") if picture.get("role") == "img")
-    memory, change, steps = pictures
+    memory, change, steps, *_ = pictures
     hatched = [part for part in memory.iter(f"{SVG}rect") if part.get("fill") == "url(#memory-0-regression)"]
     assert "regression 127.5 GiB" in " ".join(map(words, hatched))
     labels = [words(text) for text in change.iter(f"{SVG}text")]
