@@ -13,7 +13,6 @@ from compatcheck.matching.examples import example_scope
 if TYPE_CHECKING:
     from compatcheck.lab.measurement import Measurement
     from compatcheck.lab.pairs import Trial
-    from compatcheck.resolution.scope import FactScope
     from compatcheck.rules.database import CompiledRule, RuleSet
 
 FACTOR = 0.05

@@ -38,7 +38,7 @@ class Proof(NamedTuple):
     holds: Callable[[str, Mapping[str, Any], Mapping[str, str]], bool | None]
     """Decides a condition over facts and releases; None where facts are missing; raises CompatcheckError."""
     others: Callable[[str, Mapping[str, Any], Mapping[str, str]], tuple[float, float, float]]
-    """Returns the least, the size and the most that another rule says of a run, nothing where it is silent; raises CompatcheckError."""
+    """Returns least, size and most that another rule says of a run, zeros where it is silent; raises CompatcheckError."""
 
 
 def check_evidence(rule: Rule, root: Path, proof: Proof) -> Iterator[tuple[str, str]]:

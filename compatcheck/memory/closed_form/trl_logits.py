@@ -35,7 +35,7 @@ class Peak(NamedTuple):
 NONE = Peak(0)
 _Releases = tuple[tuple[tuple[int, ...], Peak, Peak], ...]
 """First release, peak with 16-bit logits, peak with float32 ones; newest first."""
-# 1.14 on a GPU: its kernels were launched without doing anything (launched.jsonl); what a CPU takes without them is the high bound
+# 1.14 on a GPU: its kernels were launched and did nothing (launched.jsonl); what a CPU takes without them is the high bound
 _POLICY: _Releases = (
     ((1, 15), NONE, NONE),
     ((1, 14), Peak(4, high=6), Peak(8, high=16)),
