@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 from compatcheck.lab.confirmation import Confirmation
 from compatcheck.lab.pairs import find_fault
 from compatcheck.lab.probes.metric_facts import metric_facts
-from compatcheck.lab.proof import as_example
-from compatcheck.matching.decision import size
+from compatcheck.lab.proof import as_example, rule_sizes
 from compatcheck.matching.examples import example_scope
 
 if TYPE_CHECKING:
     from compatcheck.lab.measurement import Measurement
     from compatcheck.lab.pairs import Trial
-    from compatcheck.resolution.scope import FactScope
     from compatcheck.rules.database import CompiledRule, RuleSet
 
 FACTOR = 0.05
@@ -94,15 +92,6 @@ def predicted_sizes(
         return None, None, None
     facts = {**metric_facts(trial.probe, trial.parameters, trial.metric), **trial.facts}
     return rule_sizes(rule, example_scope(as_example(facts, suspect.versions), rules, "measurement"))
-
-
-def rule_sizes(rule: CompiledRule, scope: FactScope) -> tuple[float | None, float | None, float | None]:
-    """Evaluate the rule's low, formula and high; None is one whose facts are missing."""
-    sizes = scope.rules.texts(rule).sizes
-    expected = size(sizes.expected, scope)[0]
-    low = size(sizes.low, scope)[0] if sizes.low is not None else expected
-    high = size(sizes.high, scope)[0] if sizes.high is not None else expected
-    return low, expected, high
 
 
 def _verdict(

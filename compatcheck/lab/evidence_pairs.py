@@ -57,6 +57,8 @@ def compile_pairs(rules: Iterable[Rule], root: Path) -> dict[str, list[dict[str,
 
 
 def _pair(comparison: Comparison, root: Path, files: dict[str, tuple[Measurement, ...]]) -> Iterator[dict[str, Any]]:
+    if comparison.besides:  # the difference is not this rule's alone
+        return
     suspect = _find(comparison.suspect, root, files)
     baseline = None if comparison.baseline is None else _find(comparison.baseline, root, files)
     metrics = {part.metric for part in (comparison.suspect, comparison.baseline) if part is not None} - {None}

@@ -6,9 +6,10 @@ import json
 from typing import TYPE_CHECKING
 
 from compatcheck.core.named_tuple import NamedTuple
-from compatcheck.lab.confirm import FACTOR, rule_sizes, tolerance
+from compatcheck.lab.confirm import FACTOR, tolerance
 from compatcheck.lab.experiment import neutral_parameters, side_key, sides
 from compatcheck.lab.pairs import all_trials, packages_of, trial_scope
+from compatcheck.lab.proof import rule_sizes
 from compatcheck.lab.rule_evidence import TOLERANCE
 from compatcheck.matching.decision import AFFECTED, POSSIBLE, SILENT, decide
 

@@ -6,10 +6,11 @@ import os
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from compatcheck.core.errors import UsageError
 from compatcheck.lab.measurement_files import read_measurements
 from compatcheck.lab.probes.probe import find_probe, probe_names
 from compatcheck.lab.rule_evidence import Proof
-from compatcheck.matching.decision import size, truth
+from compatcheck.matching.decision import SILENT, decide, size, truth
 from compatcheck.matching.examples import example_scope
 from compatcheck.rules.expression import evaluate
 from compatcheck.rules.syntax import parse
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from compatcheck.lab.measurement import Measurement
-    from compatcheck.rules.database import RuleSet
+    from compatcheck.resolution.scope import FactScope
+    from compatcheck.rules.database import CompiledRule, RuleSet
 
 
 def make_proof(rules: RuleSet) -> Proof:
@@ -46,7 +48,21 @@ def make_proof(rules: RuleSet) -> Proof:
     def holds(condition: str, known: Mapping[str, Any], versions: Mapping[str, str]) -> bool | None:
         return truth(evaluate(parse(condition), example_scope(as_example(known, versions), rules, "measurement")))
 
-    return Proof(names, lambda name, parameters: find_probe(name).complete(parameters), _read, facts, sizes, holds)
+    def others(rule_id: str, known: Mapping[str, Any], versions: Mapping[str, str]) -> tuple[float, float, float]:
+        rule = rules.find(rule_id)
+        if rule is None:
+            raise UsageError(f"there is no rule {rule_id!r}")
+        scope = example_scope(as_example(known, versions), rules, "measurement")
+        if decide(rule, scope).status == SILENT:
+            return 0, 0, 0
+        least, expected, most = rule_sizes(rule, scope)
+        if least is None or expected is None or most is None:
+            raise UsageError(f"the size of {rule_id} needs more facts")
+        return least, expected, most
+
+    return Proof(
+        names, lambda name, parameters: find_probe(name).complete(parameters), _read, facts, sizes, holds, others
+    )
 
 
 def measured_facts(measurement: Measurement) -> Mapping[str, Any]:
@@ -55,6 +71,15 @@ def measured_facts(measurement: Measurement) -> Mapping[str, Any]:
         return find_probe(measurement.probe).module.facts(measurement.parameters)
     except (LookupError, TypeError, ValueError):
         return {}
+
+
+def rule_sizes(rule: CompiledRule, scope: FactScope) -> tuple[float | None, float | None, float | None]:
+    """Evaluate the rule's low, formula and high; None is one whose facts are missing."""
+    sizes = scope.rules.texts(rule).sizes
+    expected = size(sizes.expected, scope)[0]
+    low = size(sizes.low, scope)[0] if sizes.low is not None else expected
+    high = size(sizes.high, scope)[0] if sizes.high is not None else expected
+    return low, expected, high
 
 
 def as_example(facts: Mapping[str, Any], versions: Mapping[str, str]) -> dict[str, Any]:

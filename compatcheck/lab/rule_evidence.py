@@ -37,6 +37,8 @@ class Proof(NamedTuple):
     """Evaluates formulas over facts and releases: bytes, or the facts that are missing; raises CompatcheckError."""
     holds: Callable[[str, Mapping[str, Any], Mapping[str, str]], bool | None]
     """Decides a condition over facts and releases; None where facts are missing; raises CompatcheckError."""
+    others: Callable[[str, Mapping[str, Any], Mapping[str, str]], tuple[float, float, float]]
+    """Returns least, size and most that another rule says of a run, zeros where it is silent; raises CompatcheckError."""
 
 
 def check_evidence(rule: Rule, root: Path, proof: Proof) -> Iterator[tuple[str, str]]:
@@ -136,6 +138,17 @@ def _check_range(
     # A baseline that the rule is about, too, holds what it says of it: at a release where the size changes.
     for least, other, most in claims[1:]:
         low, expected, high = low - most, expected - other, high - least
+    for rule_id in comparison.besides:
+        for place, side in enumerate(sides):
+            try:
+                least, other, most = proof.others(rule_id, {**proof.facts(side), **comparison.facts}, side.versions)
+            except CompatcheckError as error:
+                yield f"besides: {error}"
+                return
+            least, most = min(least, (1 - TOLERANCE) * other), max(most, (1 + TOLERANCE) * other)
+            if place:
+                least, other, most = -most, -other, -least
+            low, expected, high = low + least, expected + other, high + most
     if not low <= measured <= high:
         yield (
             f"{_difference(comparison)} is {measured:,.0f} bytes; the rule says {expected:,.0f} ({low:,.0f} to {high:,.0f})"

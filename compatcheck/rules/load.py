@@ -249,7 +249,7 @@ class _Reader(StrictFile):
         )
 
     def evidence(self, value: Any) -> tuple[tuple[str, ...], tuple[model.Comparison, ...]]:  # noqa: ANN401
-        """Read paths, and ``{metric, suspect, baseline, facts}``; return all files and the comparisons."""
+        """Read paths, and ``{metric, suspect, baseline, facts, besides}``; return all files and the comparisons."""
         files: dict[str, None] = {}
         comparisons = []
         for index, item in enumerate(self.sequence(value, "evidence")):
@@ -258,12 +258,13 @@ class _Reader(StrictFile):
                 files[item] = None
                 continue
             data = self.mapping(item, *where)
-            self.known(data, {"metric", "suspect", "baseline", "facts"}, *where)
+            self.known(data, {"metric", "suspect", "baseline", "facts", "besides"}, *where)
             comparison = model.Comparison(
                 metric=self.text(data, "metric", *where),
                 suspect=self.selection(data.get("suspect"), *where, "suspect"),
                 baseline=None if data.get("baseline") is None else self.selection(data["baseline"], *where, "baseline"),
                 facts=self.named(data, "facts", *where),
+                besides=tuple(self.texts(data, "besides")),
             )
             comparisons.append(comparison)
             for selection in filter(None, (comparison.suspect, comparison.baseline)):

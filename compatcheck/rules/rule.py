@@ -121,6 +121,8 @@ class Comparison:
     """What is subtracted; None where the metric is the bytes lost itself."""
     facts: Mapping[str, Any]
     """Vocabulary name → value of the measured run, over what the probe says of its parameters."""
+    besides: tuple[str, ...] = ()
+    """Rules whose sizes are in the difference, too: what they are about began or ended in the same release."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

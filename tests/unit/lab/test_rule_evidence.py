@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,13 @@ def holds(condition: str, _facts: Any, _versions: Any) -> bool | None:
     return {"false": False, "true": True}.get(condition)
 
 
-PROOF = Proof(frozenset({"release"}), complete, read, lambda _: {"model.parameters": 1000.0}, sizes, holds)
+def others(rule_id: str, _facts: Any, versions: Any) -> tuple[float, float, float]:
+    if rule_id != "deepspeed/other":
+        raise UsageError(f"there is no rule {rule_id!r}")
+    return (400, 400, 500) if versions["deepspeed"] == "0.16.4" else (0, 0, 0)
+
+
+PROOF = Proof(frozenset({"release"}), complete, read, lambda _: {"model.parameters": 1000.0}, sizes, holds, others)
 
 
 def comparison(suspect: Any = "bad.json", baseline: Any = "good.json", **changes: Any) -> Comparison:
@@ -90,6 +97,18 @@ def problems(*comparisons: Comparison, expected: str | None = "model.parameters"
 
 def pick(version: str, **parameters: Any) -> EvidenceSelection:
     return EvidenceSelection(file="sweep.jsonl", versions={"deepspeed": version}, parameters=parameters)
+
+
+def test_what_another_rule_says_of_both_sides_is_in_the_difference() -> None:
+    both = comparison(pick("0.16.4", layers=1), pick("0.16.8"))
+    assert "is 1,400 bytes" in problems(both)[0]
+    assert problems(replace(both, besides=("deepspeed/other",))) == []
+    assert problems(replace(both, besides=("deepspeed/none",))) == [
+        "evidence: besides: there is no rule 'deepspeed/none'"
+    ]
+    # on the other side it is subtracted, as what the rule itself says there is
+    backwards = comparison(pick("0.16.8"), pick("0.16.4", layers=1), besides=("deepspeed/other",))
+    assert "the rule says -400 (" in problems(backwards)[-1]
 
 
 def test_bytes_in_the_range_are_no_problem() -> None:

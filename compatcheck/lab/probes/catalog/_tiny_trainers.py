@@ -124,22 +124,22 @@ def collate(trainer: Any, size: int) -> list[dict[str, Any]]:
     return [dict(trainer.data_collator(part)) for part in (rows[:size], rows[size:])]
 
 
-def interpret_kernels(recorder: Recorder) -> None:
-    """Have trl's loss take its Triton kernels on a CPU, where Triton's interpreter runs them.
+def launch_kernels(recorder: Recorder) -> None:
+    """Have trl's loss launch its Triton kernels on a CPU, where a launch does nothing.
 
-    The code around a kernel is a GPU's: what it is handed, what it fills and what backward keeps. What a program of a kernel
-    holds is in registers there and numpy's here, and is not counted. A release without such kernels does as ever.
+    The code around a kernel is a GPU's: what it is handed, what it is to fill and what backward keeps. Programs of trl's kernels
+    hold what they need in registers, and no size depends on a value. Triton's own interpreter is no help: it leaves the storages
+    of a launch's arguments to the garbage collector, and they count. A release without such kernels does as ever.
     """
-    import os
     from types import SimpleNamespace
 
-    os.environ["TRITON_INTERPRET"] = "1"  # read where a kernel is defined
     try:
-        import triton  # type: ignore[import-not-found]  # noqa: F401 (trl wants it)
+        from triton.runtime.jit import JITFunction  # type: ignore[import-not-found]
     except ImportError:
-        recorder.unsupported("kernels are interpreted by triton")
+        recorder.unsupported("trl's kernels are written in triton")
     from trl.trainer import utils
 
+    JITFunction.run = lambda *_, **__: None
     supports = getattr(utils, "_supports_trl_loss_kernel", None)
     if supports is None:
         return

@@ -57,7 +57,7 @@ CHOICES: Mapping[str, tuple[Any, ...]] = {
     "growing": ("prompt", "completion"),
     "dtype": ("bfloat16", "float32", "mixed"),
     "adapter": ("none", "lora"),
-    "kernels": ("own", "interpreted"),
+    "kernels": ("own", "launched"),
 }
 VARIED: Mapping[str, tuple[Any, ...]] = {"pairs": (1,), "dtype": ("bfloat16", "float32")}
 METRIC = "bytes_per_logit"
@@ -112,8 +112,8 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     import tempfile
 
     trainers = recorder.load("tiny_trainers")
-    if parameters["kernels"] == "interpreted":
-        trainers.interpret_kernels(recorder)
+    if parameters["kernels"] == "launched":
+        trainers.launch_kernels(recorder)
     name, pairs, growing = parameters["trainer"], parameters["pairs"], parameters["growing"]
     rows = 2 * pairs if name == "kto" else pairs
     tokenizer = trainers.tokenizer()
