@@ -234,7 +234,7 @@ def good_releases(
     return _free_releases(rule, name, target, verb, scope, sure=sure, left_out=held)
 
 
-def _free_releases(
+def _free_releases(  # noqa: PLR0913 (what `good_releases` takes, and what it leaves out)
     rule: CompiledRule,
     name: str,
     target: Mapping[str, Any],
