@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from compatcheck.core.document import HIDDEN, NOT_UNDERSTOOD
 from compatcheck.core.programs import leads_out
 from compatcheck.resolution.gaps import find_gaps
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from compatcheck.checking.environments import merge_environments
 from compatcheck.checking.input_files import (
@@ -34,8 +33,8 @@ from compatcheck.core.files import Confined
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import POLICY_FILE, STANDARD_INPUT
 from compatcheck.core.versions import compile_specifier, contains
-from compatcheck.frameworks.recognise import is_launch_script
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -158,7 +157,11 @@ def _require_fitting(request: Request, found: Sequence[InputFile], skipped: Iter
         raise UsageError(
             f"--stage {selection.stage}: no input is a Dockerfile with such a stage", hint="name the Dockerfile"
         )
-    if selection.script_arguments is not None and not any(map(is_launch_script, (*request.paths, *request.training))):
+    if selection.script_arguments is None:
+        return
+    from compatcheck.frameworks.recognise import is_launch_script  # noqa: PLC0415 (not for lists of packages)
+
+    if not any(map(is_launch_script, (*request.paths, *request.training))):
         raise UsageError(
             "--script-args: no launch script is named",
             hint="name the script itself: compatcheck check train.sh --script-args '8 llama'",

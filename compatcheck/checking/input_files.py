@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from compatcheck.checking.environments import environment_of
 from compatcheck.checking.inspection import PROJECT_FILE, has_table
@@ -30,18 +29,9 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import CONFIGURATIONS, POLICY_FILE, STANDARD_INPUT, read_bytes, read_standard_input
 from compatcheck.core.units import format_bytes
 from compatcheck.frameworks.beside import find_beside
-from compatcheck.frameworks.embedded import Piece, holds_recipes
-from compatcheck.frameworks.python_script.notebook import SUFFIX
-from compatcheck.frameworks.recognise import (
-    find_unread_launch,
-    is_launch_script,
-    is_of_tests,
-    read_configurations,
-    read_pieces,
-    starts_training,
-)
-from compatcheck.frameworks.registry import HEAD_BYTES, states_telling_word
+from compatcheck.frameworks.recipe_files import holds_recipes
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -128,6 +118,8 @@ def read_found(
 
     Training scripts of Python come last: one that a command starts is read as part of that run.
     """
+    from compatcheck.frameworks.recognise import is_launch_script  # noqa: PLC0415 (not for lists of packages)
+
     started: set[str] = set()
     scripts: list[str] = []
     for file, kind in follow(listed, "reading files"):
@@ -182,6 +174,8 @@ def _read_scripts(
     note_parts: Callable[[str, set[str]], None] | None,
 ) -> Iterator[InputFile]:
     """Read the training scripts among files of Python, each a run of its own; a directory with many holds examples."""
+    from compatcheck.frameworks.recognise import is_of_tests, starts_training  # noqa: PLC0415 (not for lists of packages)
+
     by_directory: dict[str, list[str]] = {}
     for file in scripts:
         try:
@@ -239,6 +233,9 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 def _find_unread(file: str, kind: str | None, files: Files, *, named: bool) -> Iterator[Skipped]:
     """Yield that a text in any other language, which is not read, starts a training."""
+    from compatcheck.frameworks.python_script.notebook import SUFFIX  # noqa: PLC0415 (not for lists of packages)
+    from compatcheck.frameworks.recognise import find_unread_launch, is_launch_script  # noqa: PLC0415 (not for lists of packages)
+
     told = file.lower().endswith(SUFFIX)  # no other file is called so, and pictures make many a notebook large
     if (
         file.lower().endswith(_STARTS_NONE)
@@ -266,6 +263,8 @@ def _find_unread(file: str, kind: str | None, files: Files, *, named: bool) -> I
 
 def _find_foreign(file: str, files: Files) -> Skipped | None:
     """Return why a file is not read that is told by its name and its content: too large, or in a language of its own."""
+    from compatcheck.frameworks.registry import HEAD_BYTES, states_telling_word  # noqa: PLC0415 (not for lists of packages)
+
     name, too_large = os.path.basename(file).lower(), False
     rows = [row for row in _FOREIGN if re.fullmatch(row[0], name)]
     try:
@@ -353,6 +352,8 @@ def _read_started(
 ) -> Iterator[InputFile]:
     """Read the trainings that the image of a Dockerfile starts by itself, or its build."""
     from compatcheck.collectors.dockerfile.started import find_started  # noqa: PLC0415 (only for Dockerfiles)
+    from compatcheck.frameworks.embedded import Piece  # noqa: PLC0415 (not for lists of packages)
+    from compatcheck.frameworks.recognise import read_pieces  # noqa: PLC0415 (not for lists of packages)
 
     pieces = (Piece(*one) for one in find_started(file, files, selection))
     try:
@@ -601,6 +602,8 @@ def _read_report(path: str, files: Files) -> Iterator[InputFile]:
 def _read_configurations(
     path: str, files: Files, *, named: bool, mark: bool, arguments: Sequence[str] | None = None
 ) -> Iterator[InputFile]:
+    from compatcheck.frameworks.recognise import read_configurations  # noqa: PLC0415 (not for lists of packages)
+
     for reading in read_configurations(path, files, named=named, arguments=arguments):
         documents = mark_named(reading.documents) if mark else reading.documents
         environment = environment_of(reading.environment, reading.variables, path, reading.notes)

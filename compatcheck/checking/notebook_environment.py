@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from compatcheck.core.errors import InputError
 from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.source import Skipped
 from compatcheck.core.textfile import read_bytes
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from compatcheck.core.environment import Environment
     from compatcheck.core.files import Files

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from compatcheck.checking.environments import merge_environments, with_variables
 from compatcheck.checking.input_files import DOCKERFILE
@@ -16,6 +15,7 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.beside import find_beside
 from compatcheck.rules.programs import find_program
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 

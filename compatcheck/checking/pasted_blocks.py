@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from compatcheck.collectors.recognise import REPORT_SUFFIXES, recognise_content
 from compatcheck.core.errors import InputError
@@ -12,8 +11,8 @@ from compatcheck.core.pasted_text import may_start_program
 from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.textfile import STANDARD_INPUT, read_bytes
 from compatcheck.frameworks.beside import find_beside
-from compatcheck.frameworks.text import parse_configuration
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -43,13 +42,16 @@ def open_blocks(path: str, files: Files) -> tuple[Files, tuple[str, ...] | None]
     return (laid, names) if fenced or names else (files, None)
 
 
-_STATES = lazy_compile(rb"(?m)^(?:[a-z][a-z0-9_]*:|\{|from[ \t]+[\w.]+[ \t]+import[ \t]|import[ \t]+\w)")
+_STATES = lazy_compile(
+    rb"(?m)^(?:[a-z][a-z0-9_]*:|\{|from[ \t]+[\w.]+[ \t]+import[ \t]|import[ \t]+\w)", needs=(b":", b"{", b"import")
+)
 """Begins a line of a configuration or of code that may stand between words."""
 
 
 def _parses(text: str, path: str) -> bool:
     """Tell whether a text as a whole is what a configuration is written in, not one between the words of a letter."""
     from compatcheck.frameworks.deepspeed import syntax  # noqa: PLC0415 (only for pasted texts)
+    from compatcheck.frameworks.text import parse_configuration  # noqa: PLC0415 (only for pasted texts)
 
     try:
         found = syntax.parse(text, path) if text.lstrip()[:1] == "{" else parse_configuration(text, path)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from compatcheck.collectors.python.pinned_build import with_build
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.selection import DEFAULT, Selection
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

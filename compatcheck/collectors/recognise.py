@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
 
 from compatcheck.collectors import signatures as sniffs
 from compatcheck.core.data_file import read_words
@@ -13,6 +12,7 @@ from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.textfile import MAX_BYTES, POLICY_FILE, SCRIPTS
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -64,10 +64,16 @@ def states_releases(head: bytes) -> bool:
     return looks_like_requirements(head) and _STATES_RANGE.search(head) is not None
 
 
-_PIP_LIST = lazy_compile(rb"^[ \t]*Package[ \t]+Version\b[^\n]*\n[ \t]*-{2,}[ \t]+-{2,}", re.MULTILINE)
-_LEGACY_LIST = lazy_compile(rb"[A-Za-z0-9][\w.-]* \(\d[^\s()]*(?:, [^()]+)?\)")
-_JSON_LIST = lazy_compile(rb"\s*\[\s*\{\s*\"(?:name|version)\"\s*:\s*\"[^\"]*\"\s*,\s*\"(?:name|version)\"\s*:")
-_SCRIPT_BLOCK = rb"^# /// script\r?$"
+_PIP_LIST = lazy_compile(
+    rb"^[ \t]*Package[ \t]+Version\b[^\n]*\n[ \t]*-{2,}[ \t]+-{2,}", re.MULTILINE, needs=(b"Package",)
+)
+_LEGACY_LIST = lazy_compile(rb"[A-Za-z0-9][\w.-]* \(\d[^\s()]*(?:, [^()]+)?\)", needs=(b" (",))
+_JSON_LIST = lazy_compile(
+    rb"\s*\[\s*\{\s*\"(?:name|version)\"\s*:\s*\"[^\"]*\"\s*,\s*\"(?:name|version)\"\s*:",
+    needs=(b'"name"', b'"version"'),
+)
+_SCRIPT_BLOCK = lazy_compile(rb"^# /// script\r?$", re.MULTILINE, needs=(b"# /// script",))
+_PIPFILE_META = lazy_compile(rb'\s*\{\s*"_meta"\s*:', needs=(b'"_meta"',))
 
 
 def looks_like_pip_list(head: bytes) -> bool:
@@ -88,12 +94,12 @@ def looks_like_pip_inspect(head: bytes) -> bool:
 def looks_like_pipfile_lock(head: bytes) -> bool:
     """Tell whether this is a ``Pipfile.lock``, which begins with its ``_meta``."""
     head = sniffs.plain_head(head)
-    return re.match(rb'\s*\{\s*"_meta"\s*:', head) is not None and b'"pipfile-spec"' in head
+    return _PIPFILE_META.match(head) is not None and b'"pipfile-spec"' in head
 
 
 def has_script_block(head: bytes) -> bool:
     """Tell whether a Python file states its requirements itself (PEP 723)."""
-    return re.search(_SCRIPT_BLOCK, head, re.MULTILINE) is not None
+    return _SCRIPT_BLOCK.search(head) is not None
 
 
 def states_requirements(head: bytes) -> bool:
@@ -144,49 +150,71 @@ _REQUIREMENTS = (
 )
 _DEPENDENCIES = r"(?:[^/]+[-_.])?(?:dep(?:endencie)?s|pip|install[-_]requires?)(?:[-_.][^/]+)?\.(?:txt|in|pip)"
 """Names that lists of other things have, too."""
-_NAMES: tuple[tuple[str, str, Callable[[bytes], bool] | None], ...] = (
-    ("pixi_lock", r"pixi\.lock", None),
-    ("pixi", r"pixi\.toml", None),
-    ("pixi", r"pyproject\.toml", sniffs.has_pixi_table),
-    ("conda_lock", r"[^/]*conda-?lock[^/]*\.ya?ml", sniffs.is_conda_lock),
-    ("conda_environment", r"[^/]*(?:env|conda)[^/]*\.ya?ml", sniffs.is_conda_environment),
-    ("conda_list", rf"[^/]*{_CONDA_TEXTS}|[^/]*conda[^/]*\.json", sniffs.is_conda_list),
-    ("cyclonedx_json", r"[^/]*(?:bom|cdx|cyclone|syft|trivy)[^/]*\.json", sniffs.is_cyclonedx_json),
-    ("cyclonedx_xml", r"[^/]*(?:bom|cdx|cyclone)[^/]*\.xml", sniffs.is_cyclonedx_xml),
-    ("spdx", r"[^/]*\.spdx|[^/]*(?:spdx|bom|syft|trivy)[^/]*\.(?:json|ya?ml|tag)", sniffs.is_spdx),
-    ("syft_json", r"[^/]*(?:syft|bom)[^/]*\.json", sniffs.is_syft_json),
-    ("pylock", r"pylock(?:\.[^./]+)?\.toml", None),
-    ("uv_lock", r"uv\.lock|[^/]+\.py\.lock", None),
-    ("poetry_lock", r"poetry\.lock", None),
-    ("pdm_lock", r"pdm(?:\.[^/]+)?\.lock", None),
-    ("pipfile_lock", r"pipfile\.lock", None),
-    ("pipfile", r"pipfile", None),
-    ("pyproject", r"pyproject\.toml", None),
-    ("dockerfile", _DOCKERFILE, starts_from_an_image),
-    ("setup_py", r"setup\.py", states_requirements),
-    ("setup_cfg", r"setup\.cfg", states_options),
-    ("script", r"[^/]+\.py", has_script_block),
-    ("pip_inspect", r"[^/]+\.json", looks_like_pip_inspect),
-    ("pip_list", rf"[^/]+\.json|[^/]*(?:{_LISTS})[^/]*\.(?:txt|log|out)", looks_like_pip_list),
-    ("constraints", _CONSTRAINTS, looks_like_requirements),
-    ("requirements", _REQUIREMENTS, looks_like_requirements),
-    ("requirements", _DEPENDENCIES, states_releases),
+_JSON, _TOML, _YAML, _LOCK = (".json",), (".toml",), (".yaml", ".yml"), (".lock",)
+_OF_CONDA = ("requirement", "conda", "spec", "explicit", "env", "package")
+_OF_CONSTRAINTS, _OF_REQUIREMENTS = ("constraint",), ("req", "freeze")
+_OF_DOCKERFILES, _OF_LOCKS = ("dockerfile", "containerfile"), ("conda-lock", "condalock")
+_NAMES: tuple[tuple[str, str, tuple[str, ...], Callable[[bytes], bool] | None], ...] = (
+    ("pixi_lock", r"pixi\.lock", _LOCK, None),
+    ("pixi", r"pixi\.toml", _TOML, None),
+    ("pixi", r"pyproject\.toml", _TOML, sniffs.has_pixi_table),
+    ("conda_lock", r"[^/]*conda-?lock[^/]*\.ya?ml", _OF_LOCKS, sniffs.is_conda_lock),
+    ("conda_environment", r"[^/]*(?:env|conda)[^/]*\.ya?ml", _YAML, sniffs.is_conda_environment),
+    ("conda_list", rf"[^/]*{_CONDA_TEXTS}|[^/]*conda[^/]*\.json", _OF_CONDA, sniffs.is_conda_list),
+    ("cyclonedx_json", r"[^/]*(?:bom|cdx|cyclone|syft|trivy)[^/]*\.json", _JSON, sniffs.is_cyclonedx_json),
+    ("cyclonedx_xml", r"[^/]*(?:bom|cdx|cyclone)[^/]*\.xml", (".xml",), sniffs.is_cyclonedx_xml),
+    (
+        "spdx",
+        r"[^/]*\.spdx|[^/]*(?:spdx|bom|syft|trivy)[^/]*\.(?:json|ya?ml|tag)",
+        ("spdx", "bom", "syft", "trivy"),
+        sniffs.is_spdx,
+    ),
+    ("syft_json", r"[^/]*(?:syft|bom)[^/]*\.json", _JSON, sniffs.is_syft_json),
+    ("pylock", r"pylock(?:\.[^./]+)?\.toml", _TOML, None),
+    ("uv_lock", r"uv\.lock|[^/]+\.py\.lock", _LOCK, None),
+    ("poetry_lock", r"poetry\.lock", _LOCK, None),
+    ("pdm_lock", r"pdm(?:\.[^/]+)?\.lock", _LOCK, None),
+    ("pipfile_lock", r"pipfile\.lock", _LOCK, None),
+    ("pipfile", r"pipfile", ("pipfile",), None),
+    ("pyproject", r"pyproject\.toml", _TOML, None),
+    ("dockerfile", _DOCKERFILE, _OF_DOCKERFILES, starts_from_an_image),
+    ("setup_py", r"setup\.py", (".py",), states_requirements),
+    ("setup_cfg", r"setup\.cfg", (".cfg",), states_options),
+    ("script", r"[^/]+\.py", (".py",), has_script_block),
+    ("pip_inspect", r"[^/]+\.json", _JSON, looks_like_pip_inspect),
+    (
+        "pip_list",
+        rf"[^/]+\.json|[^/]*(?:{_LISTS})[^/]*\.(?:txt|log|out)",
+        (*_JSON, *_LISTS.split("|")),
+        looks_like_pip_list,
+    ),
+    ("constraints", _CONSTRAINTS, _OF_CONSTRAINTS, looks_like_requirements),
+    ("requirements", _REQUIREMENTS, _OF_REQUIREMENTS, looks_like_requirements),
+    ("requirements", _DEPENDENCIES, ("dep", "pip", "install"), states_releases),
 )
-RECOGNISERS = tuple(Recogniser(kind, lazy_compile(rf"(?s:.*/)?(?:{names})"), sniff) for kind, names, sniff in _NAMES)
-"""In order of precedence; a later kind of file is one more row."""
 
-_TELLING = (
-    ("dockerfile", _DOCKERFILE),
-    ("constraints", _CONSTRAINTS),
-    ("requirements", _REQUIREMENTS),
-    ("conda_environment", r"(?:conda[-_.]?)?environment(?:[-_.][^/]*)?\.ya?ml"),
-    ("conda_lock", r"[^/]*conda-?lock[^/]*\.ya?ml"),
-    ("conda_list", r"conda-[^/]+\.lock"),
-    ("cyclonedx_json", r"(?:[^/]*[-_.])?(?:s?bom|cdx)\.json"),
-    ("cyclonedx_xml", r"(?:[^/]*[-_.])?(?:s?bom|cdx)\.xml"),
-    ("spdx", r"(?:[^/]*\.)?spdx(?:\.(?:json|ya?ml|rdf|xml|tag))?"),
+
+def _name_pattern(names: str, needs: tuple[str, ...]) -> re.Pattern[str]:
+    return lazy_compile(rf"(?s:.*/)?(?:{names})", needs=needs)
+
+
+RECOGNISERS = tuple(Recogniser(kind, _name_pattern(names, needs), sniff) for kind, names, needs, sniff in _NAMES)
+"""In order of precedence; a later kind of file is one more row: what it needs is in each of its names."""
+
+_TELLING = tuple(
+    (kind, _name_pattern(names, needs))
+    for kind, names, needs in (
+        ("dockerfile", _DOCKERFILE, _OF_DOCKERFILES),
+        ("constraints", _CONSTRAINTS, _OF_CONSTRAINTS),
+        ("requirements", _REQUIREMENTS, _OF_REQUIREMENTS),
+        ("conda_environment", r"(?:conda[-_.]?)?environment(?:[-_.][^/]*)?\.ya?ml", ("environment",)),
+        ("conda_lock", r"[^/]*conda-?lock[^/]*\.ya?ml", _OF_LOCKS),
+        ("conda_list", r"conda-[^/]+\.lock", _LOCK),
+        ("cyclonedx_json", r"(?:[^/]*[-_.])?(?:s?bom|cdx)\.json", _JSON),
+        ("cyclonedx_xml", r"(?:[^/]*[-_.])?(?:s?bom|cdx)\.xml", (".xml",)),
+        ("spdx", r"(?:[^/]*\.)?spdx(?:\.(?:json|ya?ml|rdf|xml|tag))?", ("spdx",)),
+    )
 )
-_BY_NAME = rf"(?s:.*/)?(?:{'|'.join(f'(?P<{kind}>{names})' for kind, names in _TELLING)})"
 """Names that say alone what a file is: where its content does not look like it, it is a broken one and not another thing."""
 
 ONLY_NAMED = frozenset({"script"})
@@ -220,8 +248,8 @@ def recognise(path: str, files: Files = LOCAL, *, named: bool = True) -> str | N
 
 def tell_by_name(path: str) -> str | None:
     """Tell what a file must be that nothing could be made of, or None where its name is one that other files have, too."""
-    match = re.fullmatch(_BY_NAME, _last_parts(path))
-    return None if match is None else match.lastgroup
+    name = _last_parts(path)
+    return next((kind for kind, pattern in _TELLING if pattern.fullmatch(name) is not None), None)
 
 
 def _last_parts(path: str) -> str:
@@ -258,25 +286,49 @@ def recognise_named(path: str, files: Files = LOCAL) -> str | None:
     return None if kind == "requirements" and _STATES_RANGE.search(content) is None else kind
 
 
+_TABLES = (b"[[package]]",)
 _LOCK_MARKS = (
-    ("poetry_lock", rb"\A# This file is (?:automatically )?@?generated by Poetry"),
-    ("poetry_lock", rb"^\[\[package\]\]\r?\n(?:[\w-]+ = [^\n]*\n){2,4}optional = "),
-    ("pdm_lock", rb"\A# This file is @generated by PDM\b(?![^\0]{0,400}^lock-version)"),
-    ("pdm_lock", rb"^lock_version[ \t]*="),
-    ("pdm_lock", rb"^\[\[package\]\]\r?\n(?:[\w-]+ = [^\n]*\n){2,3}summary = "),
-    ("pylock", rb"^lock-version[ \t]*="),
-    ("uv_lock", rb"^\[\[package\]\]"),
+    (
+        "poetry_lock",
+        lazy_compile(rb"\A# This file is (?:automatically )?@?generated by Poetry", needs=(b"generated by Poetry",)),
+    ),
+    (
+        "poetry_lock",
+        lazy_compile(rb"^\[\[package\]\]\r?\n(?:[\w-]+ = [^\n]*\n){2,4}optional = ", re.MULTILINE, needs=_TABLES),
+    ),
+    (
+        "pdm_lock",
+        lazy_compile(
+            rb"\A# This file is @generated by PDM\b(?![^\0]{0,400}^lock-version)",
+            re.MULTILINE,
+            needs=(b"generated by PDM",),
+        ),
+    ),
+    ("pdm_lock", lazy_compile(rb"^lock_version[ \t]*=", re.MULTILINE, needs=(b"lock_version",))),
+    (
+        "pdm_lock",
+        lazy_compile(rb"^\[\[package\]\]\r?\n(?:[\w-]+ = [^\n]*\n){2,3}summary = ", re.MULTILINE, needs=_TABLES),
+    ),
+    ("pylock", lazy_compile(rb"^lock-version[ \t]*=", re.MULTILINE, needs=(b"lock-version",))),
+    ("uv_lock", lazy_compile(rb"^\[\[package\]\]", re.MULTILINE, needs=_TABLES)),
     ("script", _SCRIPT_BLOCK),
     (
         "dockerfile",
-        rb"\A(?:[ \t]*(?:#.*|ARG[ \t].*)?\r?\n)*[ \t]*FROM[ \t]+[\w.${][^\s]*(?:[ \t]+[Aa][Ss][ \t]+\S+)?[ \t]*\r?$",
+        lazy_compile(
+            rb"\A(?:[ \t]*(?:#.*|ARG[ \t].*)?\r?\n)*[ \t]*FROM[ \t]+[\w.${][^\s]*(?:[ \t]+[Aa][Ss][ \t]+\S+)?[ \t]*\r?$",
+            re.MULTILINE,
+            needs=(b"FROM",),
+        ),
     ),
-    ("pyproject", rb"^\[(?:project|build-system|dependency-groups|tool\.[\w.-]+)\]"),
-    ("pipfile", rb"^\[(?:dev-)?packages\]"),
+    (
+        "pyproject",
+        lazy_compile(rb"^\[(?:project|build-system|dependency-groups|tool\.[\w.-]+)\]", re.MULTILINE, needs=(b"[",)),
+    ),
+    ("pipfile", lazy_compile(rb"^\[(?:dev-)?packages\]", re.MULTILINE, needs=(b"packages]",))),
 )
 """Lines that tell what a TOML file without a name is."""
 
-_TABLE = lazy_compile(rb"^\[\[?[\w.\"'-]+\]?\][ \t]*(?:#[^\n]*)?\r?$", re.MULTILINE)
+_TABLE = lazy_compile(rb"^\[\[?[\w.\"'-]+\]?\][ \t]*(?:#[^\n]*)?\r?$", re.MULTILINE, needs=(b"[",))
 """A header of TOML: ``key = value`` lines below it look like requirements with one ``=``."""
 
 _SNIFFS = (
@@ -293,7 +345,7 @@ def recognise_content(content: bytes) -> str | None:
     if marked is not None:
         return marked
     for kind, mark in _LOCK_MARKS:
-        if re.search(mark, head, re.MULTILINE):
+        if mark.search(head):
             return kind
     from compatcheck.core.pasted_text import looks_like_report  # noqa: PLC0415 (for what no lock file is)
 

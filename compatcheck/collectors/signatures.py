@@ -7,25 +7,31 @@ import re
 from compatcheck.core.pattern import lazy_compile
 
 _DEPENDENCIES = lazy_compile(
-    rb"^dependencies:[ \t]*(?:#[^\n]*)?\r?\n(?:[ \t]*(?:#[^\n]*)?\r?\n)*[ \t]*-[ \t]*([^\n]*)", re.MULTILINE
+    rb"^dependencies:[ \t]*(?:#[^\n]*)?\r?\n(?:[ \t]*(?:#[^\n]*)?\r?\n)*[ \t]*-[ \t]*([^\n]*)",
+    re.MULTILINE,
+    needs=(b"dependencies:",),
 )
 _ENTRY = lazy_compile(
     rb"""["']?(?:https?://|[A-Za-z0-9_][\w./-]*(?:::[\w.-]+)?["']?[ \t]*(?:[=<>!~\[ (][^:]*)?$|(?:pip|sel\([^)]*\)):)"""
 )
-_LOCK_PACKAGE = lazy_compile(rb"^package:[ \t]*\r?\n[ \t]*-", re.MULTILINE)
-_PIXI_TABLE = lazy_compile(rb"^\[tool\.pixi[.\]]", re.MULTILINE)
-_EXPLICIT = lazy_compile(rb"^@EXPLICIT[ \t]*\r?$", re.MULTILINE)
+_LOCK_PACKAGE = lazy_compile(rb"^package:[ \t]*\r?\n[ \t]*-", re.MULTILINE, needs=(b"package:",))
+_PIXI_TABLE = lazy_compile(rb"^\[tool\.pixi[.\]]", re.MULTILINE, needs=(b"[tool.pixi",))
+_PIXI_MANIFEST = lazy_compile(rb"^\[(?:workspace|project)\]", re.MULTILINE, needs=(b"[workspace]", b"[project]"))
+_EXPLICIT = lazy_compile(rb"^@EXPLICIT[ \t]*\r?$", re.MULTILINE, needs=(b"@EXPLICIT",))
 _LIST_HEADER = lazy_compile(
     rb"^# packages in environment at|^# This file may be used to create an environment using:"
     rb"|^#?[ \t]*Name[ \t]+Version[ \t]+Build|^List of packages in environment",
     re.MULTILINE,
+    needs=(b"packages in environment", b"to create an environment", b"Version"),
 )
 _LIST_LINE = lazy_compile(
     rb"[ \t]*[A-Za-z0-9_][\w.+-]*(?:[ \t]+\S+[ \t]+\S+(?:[ \t]+\S+)?|=[^=\s]+=[^=\s]+|[ \t]+\S+)[ \t]*$"
 )
 _BOM_FORMAT = lazy_compile(rb"""["']bomFormat["']\s*:\s*["']CycloneDX["']""")
 _SPDX_VERSION = lazy_compile(rb'"spdxVersion"\s*:\s*"SPDX-2')
-_SPDX_LINE = lazy_compile(rb"""^["']?(?:spdxVersion|SPDXVersion)["']?[ \t]*:[ \t]*["']?SPDX-2""", re.MULTILINE)
+_SPDX_LINE = lazy_compile(
+    rb"""^["']?(?:spdxVersion|SPDXVersion)["']?[ \t]*:[ \t]*["']?SPDX-2""", re.MULTILINE, needs=(b"SPDX-2",)
+)
 _SCHEMA_BYTES = 512
 _SPDX_3 = lazy_compile(rb"spdx\.org/rdf/3")
 
@@ -41,7 +47,7 @@ def _begins_with_key(head: bytes) -> bool:
     """Tell whether the first line that is no comment is a key: a YAML file pasted into a longer text is not that file."""
     lines = (line.strip() for line in head.splitlines())
     first = next((line for line in lines if line and not line.startswith((b"#", b"---"))), b"")
-    return re.match(rb"[\w-]+:", first) is not None
+    return b":" in first and re.match(rb"[\w-]+:", first) is not None
 
 
 def is_conda_environment(head: bytes) -> bool:
@@ -74,8 +80,7 @@ def has_pixi_table(head: bytes) -> bool:
 def is_pixi_manifest(head: bytes) -> bool:
     """Tell whether a TOML file has tables of pixi and channels of conda."""
     return has_pixi_table(head) or (
-        re.search(rb"^\[(?:workspace|project)\]", head, re.MULTILINE) is not None
-        and re.search(rb"^channels[ \t]*=", head, re.MULTILINE) is not None
+        _PIXI_MANIFEST.search(head) is not None and re.search(rb"^channels[ \t]*=", head, re.MULTILINE) is not None
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
@@ -13,8 +12,10 @@ from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import MAX_DEPTH, advise_mending, echo, read_text
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
 MAX_BYTES = 32 << 20
 """Largest JSON file that is read; parsed, such a file takes half a gigabyte and five seconds."""

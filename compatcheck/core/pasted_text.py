@@ -60,19 +60,42 @@ def strip_prefixes(text: str) -> tuple[str, str]:
     return " ".join(dict.fromkeys(names)), text
 
 
-_REPORT = (
+_REPORT = lazy_compile(
     rb"used to build PyTorch|GPU models and configuration|Nvidia driver version|PyTorch version ?\(|deepspeed wheel compiled"
     rb"|torch install path|NVIDIA-SMI|NVSMI LOG|\(UUID: (?:GPU|MIG)-|transformers.{0,4} version:|Accelerate.{0,4} version:"
     rb"|\[pip3?\] [\w.-]+==|\[conda\] \w|driver_version, |, driver_version|ROCk module"
     rb"|Cuda compilation tools, release|ROCm System Management|llamafactory.{0,4} version:|TRL version:|huggingface_hub version:"
-    rb"|=  Unsloth:? (?:\d|Fast)|-(?:verl|Pip) Info-|Requirement already satisfied: \S|Successfully installed \S+-\d"
+    rb"|=  Unsloth:? (?:\d|Fast)|-(?:verl|Pip) Info-|Requirement already satisfied: \S|Successfully installed \S+-\d",
+    needs=(
+        *(
+            b"version",
+            b"PyTorch",
+            b"GPU models and",
+            b"wheel compiled",
+            b"install path",
+            b"NVIDIA-SMI",
+            b"NVSMI LOG",
+            b"(UUID: ",
+        ),
+        *(
+            b"[pip",
+            b"[conda] ",
+            b"ROCk module",
+            b"Cuda compilation",
+            b"ROCm System",
+            b"Unsloth",
+            b" Info-",
+            b"already satisfied",
+        ),
+        b"Successfully installed",
+    ),
 )
 """What no other file that is checked holds; tells a report of what is read as something else."""
 
 
 LAUNCHERS = r"accelerate|torchrun|deepspeed|python[\d.]*|vllm|swift|llamafactory-cli|axolotl|tune|ray|trl|uv"
 """Programs that people start a training or a server with, as they stand in a command."""
-_STARTS = lazy_compile(rf"(?:^|[\s/])(?:{LAUNCHERS})[ \t]+[^\s=<>!~;@,]".encode())
+_STARTS = lazy_compile(rf"(?:^|[\s/])(?:{LAUNCHERS})[ \t]+[^\s=<>!~;@,]".encode(), needs=(b" ", b"\t"))
 
 
 def may_start_program(content: bytes) -> bool:
@@ -82,4 +105,4 @@ def may_start_program(content: bytes) -> bool:
 
 def looks_like_report(content: bytes) -> bool:
     """Tell whether a text holds a report of a known tool."""
-    return re.search(_REPORT, content) is not None
+    return _REPORT.search(content) is not None

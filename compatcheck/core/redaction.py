@@ -16,6 +16,8 @@ _QUERY = (
     r"x-amz-[a-z-]+|x-goog-[a-z-]+|awsaccesskeyid|googleaccessid)=)[^&#\s'\"]+"
 )
 _QUERY_STARTS = frozenset("?&;#")
+_QUERY_WORDS = ("token", "secret", "passw", "pwd", "credential", "key", "sig", "auth", "x-amz-", "x-goog-", "accessid")
+"""Of which each name of such a parameter holds one."""
 _ISSUED = (
     r"\b(?:hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{20,}|glpat-[\w-]{16,}|pypi-[\w-]{16,}|"
     r"sk-[\w-]{16,}|xox[abprs]-[\w-]{10,}|nvapi-[\w-]{16,}|AKIA[A-Z0-9]{12,}|AIza[\w-]{30,})"
@@ -99,7 +101,7 @@ def redact(text: str) -> str:
         text = re.sub(_BARE_USER_INFO, REDACTED, text)
     if "://" in text and "/t/" in text:
         text = re.sub(_CONDA_CHANNEL, REDACTED, text)
-    if "=" in text and not _QUERY_STARTS.isdisjoint(text):
+    if "=" in text and not _QUERY_STARTS.isdisjoint(text) and any(word in text.lower() for word in _QUERY_WORDS):
         text = re.sub(_QUERY, rf"\1{REDACTED}", text)
     if "earer" in text.lower() or "basic" in text.lower():
         text = re.sub(_BEARER, rf"\1 {REDACTED}", text)

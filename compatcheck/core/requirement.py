@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 from compatcheck.core.environment import Damage, Environment, Package
 from compatcheck.core.markers import InvalidMarkerError, MarkerEnvironment, canonical_name, describe_machine, evaluate
@@ -22,6 +21,7 @@ from compatcheck.core.versions import (
     read_final_release,
 )
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
@@ -315,6 +315,8 @@ def is_satisfiable(specifier: str) -> bool:
 def _can_hold(specifier: str) -> bool:
     bounds = compile_specifier(specifier)
     clauses = bounds[0]
+    if len(clauses) == 1 and clauses[0][0] == "==":
+        return True  # itself
     if len(clauses) > 1 and not _names_finals(specifier, clauses):
         return _holds_any(specifier, clauses)
     pins = {operand for comparison, *operands in clauses if comparison in {"==", "==="} for operand in operands}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
@@ -16,8 +15,10 @@ from compatcheck.core.source import Source
 from compatcheck.core.textfile import MAX_DEPTH, advise_mending, read_utf8
 from compatcheck.core.units import MIB
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
 _POSITION = lazy_compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
 _HEADER = lazy_compile(r"\[\[?([^\[\]]+)\]\]?\s*(?:#.*)?")

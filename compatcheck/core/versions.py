@@ -352,6 +352,8 @@ def exact_version(specifier: str) -> str | None:
         return None
     pins = [part.strip() for part in specifier.split(",") if part.strip().startswith("==")]
     exact = [pin.lstrip("=").strip() for pin in pins if not pin.endswith(".*")]
+    if len(exact) == 1:
+        return exact[0]
     distinct = {parse_version(pin) or pin for pin in exact}
     labels = {_local_label(pin) for pin in exact} - {None}
     return max(exact, key=len) if len(distinct) == 1 and len(labels) <= 1 else None
@@ -458,3 +460,9 @@ def order_of(text: str) -> tuple[tuple[int, ...], float] | None:
         return None
     post = -1.0 if version.post is None else float(version.post)
     return _padded(version), post - 0.5 if version.is_prerelease else post
+
+
+def order_of_final(text: str) -> tuple[tuple[int, ...], float] | None:
+    """Return the place of a final or post release as `order_of`; None for every other version."""
+    place = order_of(text)
+    return None if place is None or place[1] % 1 else place

@@ -6,7 +6,7 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 from compatcheck.core.pattern import lazy_compile
-from compatcheck.core.versions import exact_version, parse_version
+from compatcheck.core.versions import compile_specifier, exact_version, parse_version
 from compatcheck.resolution.pins import Pin, allows, find_refused, nearest_first, read_extras, read_pins
 
 if TYPE_CHECKING:
@@ -137,7 +137,13 @@ class Companions:
             same = [] if exact in known else [one for one in known if parse_version(one) == parse_version(exact)]
             return [] if "+" in exact else same or [exact]
         named = _FLOOR.findall(broken.specifier)  # a release, where no snapshot lists them
-        return [one for one in known or named if allows(broken.specifier, one)]
+        if not known:
+            return [one for one in named if allows(broken.specifier, one)]
+        try:
+            bits = self._rules.known(name)
+            return bits.listed(bits.every & ~bits.split(compile_specifier(broken.specifier))[1])
+        except ValueError:
+            return known
 
     def _precedes(self, holder: str, release: str, package: str, version: str) -> bool:
         """Tell whether a release to go back to is so much older than what stands beside it that its open range says nothing."""

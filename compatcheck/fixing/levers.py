@@ -17,7 +17,7 @@ from compatcheck.core.effects import (
 )
 from compatcheck.core.fix import VERSION, Change
 from compatcheck.core.named_tuple import NamedTuple
-from compatcheck.core.versions import allowed_releases, compile_specifier, contains, parse_version
+from compatcheck.core.versions import allowed_releases, compile_specifier, contains, order_of_final, parse_version
 from compatcheck.fixing.companions import Companions
 from compatcheck.fixing.moves import PATCH, Distances, describe_move, rewrite
 from compatcheck.fixing.search import Changes
@@ -247,8 +247,8 @@ def _release_here(package: Package, releases: Sequence[str]) -> str | None:
 
 def _final(known: Sequence[str]) -> tuple[str, ...]:
     """Return the final releases, each once and the oldest first."""
-    parsed = {version: release for release in known if (version := parse_version(release)) is not None}
-    return tuple(parsed[version] for version in sorted(parsed) if not version.is_prerelease)
+    places = {place: release for release in known if (place := order_of_final(release)) is not None}
+    return tuple(places[place] for place in sorted(places))
 
 
 _LONG_PAST = timedelta(days=730)

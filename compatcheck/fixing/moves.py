@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from compatcheck.core.pattern import lazy_compile
-from compatcheck.core.versions import all_ordered, compile_specifier, exact_version, parse_version
+from compatcheck.core.versions import all_ordered, compile_specifier, exact_version, order_of, parse_version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +21,7 @@ _SERIES = 2
 _CLAUSE = lazy_compile(r"\s*(~=|===?|!=|<=|>=|<|>)\s*([^\s,]+)\s*")
 
 
+@lru_cache(maxsize=8192)  # a search asks for the same few moves, again and again
 def describe_move(current: str, target: str) -> str:
     """Return ``patch``, ``minor`` or ``major``, with `` down`` behind it for an older release.
 
@@ -40,11 +42,11 @@ class Distances:
 
         Args:
             current: the version, or the newest one a range allows.
-            releases: the known releases.
+            releases: the known final releases.
         """
         self.current = current
-        self._here, self._first = _parsed(current), series_of(current)
-        self._releases = sorted(_parsed(release) for release in releases)
+        self._here, self._first = _place(current), series_of(current)
+        self._releases = sorted(_place(release) for release in releases)
         self._series = sorted({series_of(release) for release in releases})
 
     def to(self, target: str) -> tuple[int, int, int]:
@@ -52,7 +54,7 @@ class Distances:
         move = describe_move(self.current, target)
         rank = 2 * _KINDS.index(move.partition(" ")[0]) + move.endswith("down")
         first, last = sorted((self._first, series_of(target)))
-        low, high = sorted((self._here, _parsed(target)))
+        low, high = sorted((self._here, _place(target)))
         crossed = bisect_left(self._series, last) - bisect_left(self._series, first)
         return rank, crossed, bisect_left(self._releases, high) - bisect_right(self._releases, low)
 
@@ -121,6 +123,7 @@ def _numbers(version: Version, count: int) -> str:
     return ".".join(map(str, (*version.release, 0, 0, 0)[:count]))
 
 
+@lru_cache(maxsize=8192)
 def series_of(text: str) -> tuple[int, ...]:
     """Return the numbers of a version that name its series: 0 and 16 of 0.16.8."""
     return _padded(_parsed(text))[:_SERIES]
@@ -128,6 +131,13 @@ def series_of(text: str) -> tuple[int, ...]:
 
 def _padded(version: Version) -> tuple[int, ...]:
     return (*version.release, 0, 0)[: max(len(version.release), _SERIES + 1)]
+
+
+def _place(text: str) -> tuple[tuple[int, ...], float]:
+    place = order_of(text)
+    if place is None:
+        raise ValueError(f"{text!r} is not a version")
+    return place
 
 
 def _parsed(text: str) -> Version:

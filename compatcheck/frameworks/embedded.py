@@ -9,16 +9,18 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.source import Source
 from compatcheck.core.yaml import YamlList, YamlMap, parse_yaml
+from compatcheck.frameworks.recipe_files import JUSTFILE, MAKEFILE
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from typing import Any
 
 MOST_PIECES = 200
 """Commands of one file that are looked at."""
@@ -30,8 +32,6 @@ _MOST_GROWTH = 1 << 21
 """Characters that variables and aliases put into the commands of one file."""
 _LEVELS = 10
 
-_MAKEFILE = lazy_compile(r"(?:gnu)?makefile(?:\.(?!toml$)[\w.-]+)?|.+\.mk")
-_JUSTFILE = lazy_compile(r"\.?justfile|.+\.just")
 _TREES = (".yaml", ".yml", ".json", "mlproject")
 """Ends of the names of files of keys and values in which commands stand; JSON is YAML."""
 
@@ -74,15 +74,9 @@ class _Room:
             raise InputError(message, source=Source(self._path, line=line), hint="name the launch script itself")
 
 
-def holds_recipes(path: str) -> bool:
-    """Tell whether a file is one of make, just or MLflow by its name."""
-    name = os.path.basename(path).lower()
-    return _MAKEFILE.fullmatch(name) is not None or _JUSTFILE.fullmatch(name) is not None or name == "mlproject"
-
-
 def find_included(path: str, text: str) -> tuple[str, ...]:
     """Return the names of the files that a Makefile includes, as far as they are written out."""
-    if _MAKEFILE.fullmatch(os.path.basename(path).lower()) is None:
+    if MAKEFILE.fullmatch(os.path.basename(path).lower()) is None:
         return ()
     found = re.findall(r"^ *[-s]?include[ \t]+([^#\n]*)", text, re.MULTILINE)
     return tuple(name for names in found for name in names.split() if "$" not in name)[:_LEVELS]
@@ -102,9 +96,9 @@ def find_pieces(path: str, text: str, included: str = "") -> Iterator[Piece]:
     from compatcheck.frameworks.launch_script.launchers import names_launcher  # noqa: PLC0415 (few files are of this kind)
 
     name, room = os.path.basename(path).lower(), _Room(path, text)
-    if _MAKEFILE.fullmatch(name) is not None:
+    if MAKEFILE.fullmatch(name) is not None:
         found = _read_makefile(text, included)
-    elif _JUSTFILE.fullmatch(name) is not None:
+    elif JUSTFILE.fullmatch(name) is not None:
         found = _read_justfile(text, room)
     elif name.endswith(_TREES):
         found = _read_yaml(text, path, room)
@@ -136,9 +130,9 @@ def find_defined(path: str, text: str) -> str:
     justfile recipes in another language, and variables that are more than one text.
     """
     name = os.path.basename(path).lower()
-    if _JUSTFILE.fullmatch(name) is not None:
+    if JUSTFILE.fullmatch(name) is not None:
         return _find_other_languages(text)
-    if _MAKEFILE.fullmatch(name) is None:
+    if MAKEFILE.fullmatch(name) is None:
         return ""
     kept, inside = [], False
     for line in text.split("\n"):

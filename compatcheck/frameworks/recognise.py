@@ -6,7 +6,6 @@ import os
 import re
 from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import BENEATH, CODE, DEFAULTS, SECTION, Document, Gap
 from compatcheck.core.errors import InputError
@@ -23,6 +22,7 @@ from compatcheck.frameworks.deepspeed import syntax
 from compatcheck.frameworks.keys import list_facts
 from compatcheck.frameworks.placeholders import read_filled_in
 from compatcheck.frameworks.reader import Reading
+from compatcheck.frameworks.recipe_files import holds_recipes
 from compatcheck.frameworks.registry import (
     DEEPSPEED,
     HEAD_BYTES,
@@ -40,8 +40,10 @@ from compatcheck.frameworks.translation import flatten
 from compatcheck.rules.programs import find_program, lineage
 from compatcheck.rules.vocabulary import vocabulary
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any
 
     from compatcheck.frameworks.launch_script.commands import TrainingCommand
     from compatcheck.frameworks.reader import ConfigurationReader
@@ -85,7 +87,7 @@ def read_configurations(
         return (_read_named_code(path, files),)
     if path.lower().endswith(".py"):
         return _read_python(path, files, named=named)
-    if embedded.holds_recipes(path):
+    if holds_recipes(path):
         found = read_embedded(path, files, named=named)
         if named and not found:
             msg = "starts no training program this release knows"
@@ -117,7 +119,7 @@ def read_embedded(path: str, files: Files = LOCAL, *, named: bool) -> tuple[Read
     if not names_launcher(text) and not names_launcher(included):
         return ()
     readings = read_pieces(path, embedded.find_pieces(path, text, included), files, named=named)
-    recipes = embedded.holds_recipes(path)
+    recipes = holds_recipes(path)
     unread = (
         find_in_file(path, embedded.find_defined(path, text) if recipes else text)
         if recipes or not (readings or is_data)

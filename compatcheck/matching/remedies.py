@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
+
 from compatcheck.core.builds import label_beside, with_label, write_install
 from compatcheck.core.report import FindingRemedy
 from compatcheck.core.versions import compile_specifier, contains
@@ -219,21 +222,27 @@ def _leads_back(specifier: str, verb: str, current: str | None, known: ReleaseBi
 def good_releases(
     rule: CompiledRule, name: str, target: Mapping[str, Any], verb: str, scope: FactScope, *, sure: bool = True
 ) -> Iterator[str]:
-    """Yield the releases that a rule does not hold and its remedy allows, from the nearest to the installed one on.
+    """List the releases that a rule does not hold and its remedy allows, from the nearest to the installed one on.
 
     A clause that asks for another release of a package that stays as it is holds none, nor does one that is false here.
     One that is decided by a default which comes with the release is open: it holds those of which this is to be ``sure``, and
     none where each is tried. Of a package that no clause gives a range, a condition tells what it holds: then the remedy alone
     says which are good. What a narrower remedy of the rule allows as well is that one's to name, with its own words.
     """
-    narrower = _narrower(rule, name, target, verb, scope)
-    for release in _free_releases(rule, name, target, verb, scope, sure=sure):
-        if not any(contains(bounds, release) == "yes" for bounds in narrower):
-            yield release
+    known = scope.rules.known(name)
+    held = reduce(or_, (known.split(bounds)[0] for bounds in _narrower(rule, name, target, verb, scope)), 0)
+    return _free_releases(rule, name, target, verb, scope, sure=sure, left_out=held)
 
 
-def _free_releases(
-    rule: CompiledRule, name: str, target: Mapping[str, Any], verb: str, scope: FactScope, *, sure: bool = True
+def _free_releases(  # noqa: PLR0913 (what `good_releases` takes, and what it leaves out)
+    rule: CompiledRule,
+    name: str,
+    target: Mapping[str, Any],
+    verb: str,
+    scope: FactScope,
+    *,
+    sure: bool = True,
+    left_out: int = 0,
 ) -> Iterator[str]:
     package = scope.package(name)
     current = package.version if package is not None else None
@@ -257,7 +266,9 @@ def _free_releases(
     except ValueError:
         return
     built = with_same_build(name, current, scope.rules.releases(name), scope.rules)
-    found = scope.rules.known(name).beyond(current, above=verb == "upgrade", avoided=bad, allowed=allowed)
+    found = scope.rules.known(name).beyond(
+        current, above=verb == "upgrade", avoided=bad, allowed=allowed, left_out=left_out
+    )
     yield from (release for release in found if release in built)
 
 
@@ -307,8 +318,8 @@ class _OtherReleases(FactScope):
         readers = dict.fromkeys(one.name for fact in named if fact is not None for one in lineage(str(fact.value)))
         for reader in (*readers, ANY):
             for kind in ("defaults", "traits"):
-                for row in self.rules.section(f"{kind}/{reader}") or ():
-                    if row["fact"] == name and not self._target.keys().isdisjoint(row["ranges"]):
+                for row in self.rules.rows_about(f"{kind}/{reader}", name):
+                    if not self._target.keys().isdisjoint(row["ranges"]):
                         yield row
 
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from compatcheck.core.environment import TOGETHER, Damage
 from compatcheck.core.named_tuple import NamedTuple
-from compatcheck.core.versions import compile_specifier, contains, exact_version, parse_version
+from compatcheck.core.versions import compile_specifier, contains, exact_version, order_of, order_of_final
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -143,8 +143,8 @@ def allows(specifier: str, version: str) -> bool:
 
 def nearest_first(current: str, releases: Sequence[str]) -> list[str]:
     """Order final releases from the nearest to a version to the farthest, all newer ones before all older ones."""
-    here = parse_version(current)
-    parsed = {release: version for release in releases if (version := parse_version(release)) is not None}
-    final = sorted((release for release in parsed if not parsed[release].is_prerelease), key=parsed.__getitem__)
-    newer = [release for release in final if here is None or parsed[release] > here]
-    return [*newer, *(release for release in reversed(final) if here is not None and parsed[release] < here)]
+    here = order_of(current)
+    places = {release: place for release in releases if (place := order_of_final(release)) is not None}
+    final = sorted(places, key=places.__getitem__)
+    newer = [release for release in final if here is None or places[release] > here]
+    return [*newer, *(release for release in reversed(final) if here is not None and places[release] < here)]

@@ -272,6 +272,7 @@ class RuleSet:
         self._contained: dict[tuple[str, int], tuple[Bounds, Membership]] = {}
         self._unions: dict[tuple[int, ...], tuple[tuple[Bounds, ...], Bounds]] = {}
         self._dates: dict[str, Mapping[str, str]] = {}
+        self._rows: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
 
     @property
     def id(self) -> str:
@@ -325,6 +326,15 @@ class RuleSet:
             if value is not None:
                 return value
         return None
+
+    def rows_about(self, section: str, fact: str) -> Sequence[Mapping[str, Any]]:
+        """Return the rows of a section of defaults or traits that are about one fact, in their order."""
+        if section not in self._rows:
+            by_fact: dict[str, list[Mapping[str, Any]]] = {}
+            for row in self.section(section) or ():
+                by_fact.setdefault(row["fact"], []).append(row)
+            self._rows[section] = by_fact
+        return self._rows[section].get(fact, ())
 
     def releases(self, package: str) -> tuple[str, ...]:
         """Return the known releases of a package that were not yanked, oldest first; empty when there is no snapshot."""

@@ -48,18 +48,27 @@ class ReleaseBits:
         self._splits: dict[int, tuple[Bounds, tuple[int, int]]] = {}
         self._allowed: dict[str, int | None] = {}
 
-    def beyond(self, version: str, *, above: bool, avoided: Iterable[Bounds], allowed: Bounds) -> Iterator[str]:
-        """Yield the releases above or below a version in a range and outside of others, the nearest first; no pre-release."""
+    def beyond(
+        self, version: str, *, above: bool, avoided: Iterable[Bounds], allowed: Bounds, left_out: int = 0
+    ) -> Iterator[str]:
+        """Yield the releases above or below a version in a range and outside of others, the nearest first; no pre-release.
+
+        Those whose bits are ``left_out`` are none of them.
+        """
         here = order_of(version)
         if here is None:
             return
-        good = reduce(and_, (self.split(bounds)[1] for bounds in avoided), self.split(allowed)[0])
+        good = reduce(and_, (self.split(bounds)[1] for bounds in avoided), self.split(allowed)[0] & ~left_out)
         places = (
             self._places[bisect_right(self._keys, here) :] if above else self._places[: bisect_left(self._keys, here)]
         )
         for place in places if above else reversed(places):
             if good >> place & 1:
                 yield self.names[place]
+
+    def listed(self, bits: int) -> list[str]:
+        """Return the releases that bits stand for, oldest first."""
+        return [name for place, name in enumerate(self.names) if bits >> place & 1]
 
     def judge(self, bounds: Bounds, specifier: str) -> Verdict | None:
         """Tell how many releases that a requirement allows lie in a range, as `versions.judge`.

@@ -44,6 +44,7 @@ _BRACED = re.compile(
 _OPERATOR = re.compile(r":?[-=?+]|##|#|%%|%|//|/#|/%|/|\^\^|\^|,,|,|:|@")
 _LITERAL = re.compile(r"[\w./:@%+,=-]+", re.ASCII)
 """A word in which nothing stands for anything else."""
+_EVERY_ARGUMENT = frozenset({"$@", '"$@"', "${@}", '"${@}"'})
 _GLOB = re.compile(r"[*?]|\A[^\[]*\[.*\]", re.DOTALL)
 _LIST_EXPRESSION = re.compile(r"(?:\(*\[[\d, ]*\](?:\)*\*\d+)*\)*\+?)+")
 """Lists of numbers, repeated and joined, as Megatron-LM takes patterns of layers: ``([1]*3+[0]*1)*3``."""
@@ -97,12 +98,28 @@ class Expander:
             self.check(len(raw))
             self.work(1)
             return [from_text(raw, line)]
+        if raw in _EVERY_ARGUMENT and (plain := self._plain_arguments(quoted=raw[0] == '"')) is not None:
+            return plain
         result: list[Value] = []
         for word in expand_braces(raw, Parser):
             result.extend(self._split(self.segments(word, line, tilde=True), line))
             if len(result) > MAX_WORDS:
                 raise LimitError(f"a word stands for more than {MAX_WORDS} words")
         return result
+
+    def _plain_arguments(self, *, quoted: bool) -> list[Value] | None:
+        """Return the arguments where expansion leaves each as it is: a script may hand them on with one more, line after line."""
+        arguments = self.get_state().arguments or ()
+        if not arguments or len(arguments) > MAX_WORDS or not (quoted or self._separators() == " \t\n"):
+            return None
+        for value in arguments:
+            if len(value) != 1:
+                return None
+            text, rest = value[0].text, value[0].many and not value[0].choices
+            if not (rest if text is None else quoted or _LITERAL.fullmatch(text)):
+                return None
+        self.work(len(arguments))
+        return list(arguments)
 
     def one(self, raw: str, line: int) -> Value:
         """Expand the right side of an assignment, the word of ``case``, a here-string: not split."""

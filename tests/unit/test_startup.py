@@ -225,3 +225,14 @@ main(["rules", "list"])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, "Traceback" in done.stderr) == (ends, False), done.stderr
+
+
+def test_a_check_of_pins_imports_no_reader_of_configurations_or_code(database: Path, tmp_path: Path):
+    stated = tmp_path / "pins.txt"
+    stated.write_text("torch==2.6.0\ntransformers==4.51.3\ndeepspeed==0.16.4\naccelerate==1.6.0\n")
+    code, loaded = run_env(database, str(stated), name="check")
+    assert code == 0
+    assert loaded & {*COSTLY, "ast", "click", "shutil", "yaml"} == set()
+    unasked = ("compatcheck.frameworks.", "compatcheck.fixing", "compatcheck.core.yaml", "compatcheck.core.toml")
+    few = {"compatcheck.frameworks.beside", "compatcheck.frameworks.recipe_files"}
+    assert {name for name in loaded if name.startswith(unasked)} <= few

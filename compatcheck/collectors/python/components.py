@@ -6,6 +6,7 @@ import re
 
 from compatcheck.core.environment import Package
 from compatcheck.core.named_tuple import NamedTuple
+from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.source import Source
 from compatcheck.core.units import parse_count
 
@@ -42,7 +43,7 @@ CONDA_COMPONENTS = {
 }
 """Component → conda packages, the most exact first."""
 
-_LABEL = r"\+(cpu|xpu|cu(\d+)(\d)|rocm[\d.]*)"
+_LABEL = lazy_compile(r"\+(cpu|xpu|cu(\d+)(\d)|rocm[\d.]*)", needs=("+",))
 _BUILD_CUDA = r"cuda_?(\d+)\.(\d+)|cuda(\d\d)(\d)"
 CONDA_FORGE = "runtime.torch_of_conda_forge"
 _BUILD_CUDNN = r"cudnn(\d+(?:\.\d+)+)"
@@ -71,7 +72,7 @@ def read_torch_build(package: Package, file: VersionFile | None, conda: Mapping[
         build = "xpu" if "+xpu" in (file.version or "") else "cpu"
         return TorchBuild(build, None, Source(file.path, key="cuda"))
     for version in (package.version, file.version if file is not None else None):
-        match = re.search(_LABEL, version or "")
+        match = _LABEL.search(version or "")
         if match is not None:
             if match[2]:
                 return TorchBuild("cuda", f"{match[2]}.{match[3]}", package.source)

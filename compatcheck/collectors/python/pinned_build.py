@@ -6,19 +6,20 @@ release that is pinned without any of these is the public wheel of that release,
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from compatcheck.collectors.python.components import TorchBuild, find_components, read_torch_build
 from compatcheck.core.environment import Package
-from compatcheck.core.versions import parse_version
+from compatcheck.core.pattern import lazy_compile
+from compatcheck.core.versions import parse_version, plain_release
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from compatcheck.core.environment import Environment
     from compatcheck.core.source import Source
 
-_INDEX = r"/whl/(?:\w+/)?(cpu|xpu|cu(\d+)(\d)|rocm[\d.]*)(?:/|$)"
+_NVIDIA = lazy_compile(r"\.nv(\d\d\.\d\d)$", needs=(".nv",))
+_INDEX = lazy_compile(r"/whl/(?:\w+/)?(cpu|xpu|cu(\d+)(\d)|rocm[\d.]*)(?:/|$)", needs=("/whl/",))
 """Builds have an index of their own each: https://download.pytorch.org/whl/cu128."""
 
 SEVERAL_BUILDS = "several indexes"
@@ -96,7 +97,7 @@ def _read_build(torch: Package, environment: Environment) -> TorchBuild:
     labelled = read_torch_build(torch, None, {})
     if labelled.build is not None:
         return labelled
-    container = re.search(r"\.nv(\d\d\.\d\d)$", torch.version or "")
+    container = _NVIDIA.search(torch.version or "")
     row = None if container is None else ngc_release(container[1])
     if (
         container is not None
@@ -132,7 +133,7 @@ def ngc_release(release: str) -> tuple[str, str | None] | None:
 
 def read_index(address: str) -> tuple[str, str | None] | None:
     """Return the build and the CUDA version of the wheels that an index or a page of links offers; None for any other."""
-    match = re.search(_INDEX, address)
+    match = _INDEX.search(address)
     if match is None:
         return None
     if match[2]:
@@ -148,7 +149,7 @@ def _brought_wheels(release: str) -> tuple[tuple[str, str], ...]:
     rows = open_builtin().section("pins/torch") or ()
     requires: dict[str, str] = next((row[1] for row in rows if release in row[0]), {})
     pins = ((name, specifier.removeprefix("==")) for name, specifier in requires.items() if name.startswith(_LIBRARIES))
-    return tuple((name, version) for name, version in pins if parse_version(version) is not None)
+    return tuple((name, version) for name, version in pins if plain_release(version) or parse_version(version))
 
 
 @lru_cache(maxsize=256)  # `fix` asks for one release after the other, many times

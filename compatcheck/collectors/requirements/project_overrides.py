@@ -6,14 +6,13 @@ https://docs.astral.sh/uv/reference/settings/#override-dependencies
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.expected_shapes import as_table, as_texts
 from compatcheck.core.requirement import InvalidRequirementError, parse_requirement
 from compatcheck.core.source import Source
-from compatcheck.core.toml import read_toml
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -36,6 +35,8 @@ def mark_overridden(packages: Mapping[str, Package], folder: str, files: Files) 
 def _overridden(path: str, files: Files) -> Iterator[str]:
     if not files.is_file(path):
         return
+    from compatcheck.core.toml import read_toml  # noqa: PLC0415 (only where there is such a file)
+
     try:
         data = read_toml(path, files).data
     except InputError:

@@ -11,6 +11,7 @@ from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
 from compatcheck.fixing.companions import Companions
 from compatcheck.resolution.pins import Pin, nearest_first
+from compatcheck.rules.release_bits import ReleaseBits
 
 Rows = Mapping[str, Mapping[str, str]]
 """Release → what it requires."""
@@ -32,6 +33,9 @@ class Rules:
 
     def releases(self, name: str) -> Sequence[str]:
         return RELEASES.get(name, tuple(self._pins.get(name, ())))
+
+    def known(self, name: str) -> ReleaseBits:
+        return ReleaseBits(self.releases(name))
 
     def dates(self, name: str) -> Mapping[str, str]:
         return DATES.get(name, {})
