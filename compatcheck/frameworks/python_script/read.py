@@ -565,7 +565,7 @@ def _tell_adapters(found: Findings, script: Script, *, has_adapters: bool) -> It
 
 
 def _tell_of_run(found: Findings, script: Script) -> Iterator[Statement]:
-    """Say what the calls of a script tell of its run: whether it builds engines again or merges a checkpoint, and who gives it adapters."""
+    """Say what calls tell of the run: whether it builds engines again or merges a checkpoint, and who gives it adapters."""
     again = _builds_again(found, script)
     if again is not None:
         yield again
