@@ -22,7 +22,7 @@ _MOST_TRIED = 12
 _MOST_STEPS = 300
 """Packages that are moved, each time, before a pin counts as in the way; one takes about 50 µs."""
 _LONG_BEFORE = timedelta(days=365)
-"""Time after which the open range of a release to go back to promises nothing: vLLM 0.2.0 allows every torch from 2.0 on."""
+"""Time after which the open range of a release promises nothing: vLLM 0.2.0 allows every torch from 2.0 on."""
 _FLOOR = lazy_compile(r"[~>]=\s*([^\s,]+)")
 
 
@@ -154,12 +154,13 @@ class Companions:
         return date.fromisoformat(other) - date.fromisoformat(made) > _LONG_BEFORE
 
     def _knew(self, holder: str, release: str, package: str, wanted: str) -> bool:
-        """Tell whether a release to go back to is no older than what it allows: an open range of before is no promise."""
+        """Tell whether a release is no older than what it allows, or not long so where it is a newer one: that is no promise."""
         here, there = parse_version(self._versions[holder]), parse_version(release)
-        if here is None or there is None or there > here:
-            return True
         made, other = self._rules.dates(holder).get(release), self._rules.dates(package).get(wanted)
-        return made is None or other is None or made >= other
+        if here is None or there is None or made is None or other is None:
+            return True
+        before = date.fromisoformat(other) - date.fromisoformat(made)
+        return before <= (_LONG_BEFORE if there > here else timedelta())
 
 
 def _required(release: str, rows: Mapping[str, Mapping[str, str]]) -> Mapping[str, str]:

@@ -22,10 +22,11 @@ from compatcheck.fixing.companions import Companions
 from compatcheck.fixing.moves import PATCH, Distances, describe_move, rewrite
 from compatcheck.fixing.search import Changes
 from compatcheck.fixing.settings import find_settings, find_smaller_settings
+from compatcheck.matching.remedies import condition_of
 from compatcheck.resolution.binaries import KIND as MISFIT
 from compatcheck.resolution.binaries import built_with, with_same_build
 from compatcheck.resolution.pins import KIND as BY_PINS
-from compatcheck.resolution.scope import COMPONENT_FACTS
+from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -47,15 +48,14 @@ _RELEASES = frozenset({"upgrade", "downgrade"})
 class Blame:
     """The packages whose releases findings rest on; what the rules compare is looked up once."""
 
-    def __init__(self, rules: RuleSet) -> None:
-        """Keep the rules."""
+    def __init__(self, rules: RuleSet, subjects: Iterable[Subject]) -> None:
+        """Keep the rules, and the subjects as they are."""
         self._rules = rules
+        self._subjects = {subject.id: subject for subject in subjects}
         self._compared: dict[str, frozenset[str]] = {}
 
     def packages(self, finding: Finding) -> frozenset[str]:
-        """Return the packages whose releases a finding rests on; none where no release is advised against a new default."""
-        if self._is_set_back(finding.rule_id):
-            return frozenset()
+        """Return the packages whose releases a finding rests on; none where its remedies are all of another kind."""
         names = {fact.name for fact in finding.facts}
         for fact in finding.facts:
             if fact.name in _COMPARED and isinstance(fact.value, tuple):
@@ -66,15 +66,37 @@ class Blame:
             rule = self._rules.find(finding.rule_id)
             codes = () if rule is None else (rule.when, rule.unless)
             self._compared[finding.rule_id] = frozenset(name for code in codes for name in _compared(code))
-        return self._compared[finding.rule_id] | names
+        names |= self._compared[finding.rule_id]
+        return frozenset() if self._is_mended_in_place(finding, names) else frozenset(names)
 
-    def _is_set_back(self, rule_id: str) -> bool:
-        """Tell whether a rule is about a default for which its remedies name no release: an older one only says it otherwise."""
-        rule = self._rules.find(rule_id)
-        if rule is None or rule.kind != "default-change":
+    def remedies(self, finding: Finding) -> Iterator[Mapping[str, Any]]:
+        """Yield the remedies of a finding's rule whose condition is not known to be false here."""
+        rule = self._rules.find(finding.rule_id)
+        subject = self._subjects.get(finding.subject)
+        facts = None if subject is None else subject.roles.get(finding.role)
+        if rule is None:
+            return
+        for remedy in self._rules.texts(rule).remedies:
+            if (
+                subject is None
+                or facts is None
+                or condition_of(remedy, FactScope(facts, subject.environment, self._rules))
+            ):
+                yield remedy
+
+    def _is_mended_in_place(self, finding: Finding, names: Iterable[str]) -> bool:
+        """Tell whether a rule about one package names a setting or a step by hand, and no release.
+
+        An older one is none: it is from before what the rule is about, a default, a check or a feature of the run's.
+        """
+        verbs = {remedy["verb"] for remedy in self.remedies(finding)}
+        if not verbs or not verbs.isdisjoint(_RELEASES):
             return False
-        verbs = {remedy["verb"] for remedy in self._rules.texts(rule).remedies}
-        return bool(verbs) and verbs.isdisjoint(_RELEASES)
+        rule = self._rules.find(finding.rule_id)
+        if rule is None or rule.kind == "default-change":
+            return rule is not None
+        about = {name for clause in rule.clauses for name in clause.packages}
+        return len(about) == 1 and about.issuperset(self._rules.packages.intersection(names))
 
 
 class Levers(NamedTuple):
@@ -106,9 +128,9 @@ def find_levers(
 ) -> Levers:
     """Find what could change."""
     stated = _known_packages(subjects, rules)
-    blame = Blame(rules)
+    blame = Blame(rules, subjects)
     concerned = frozenset().union(*map(blame.packages, failing))
-    against, upwards = _advised_against(failing, rules), _mended_by_newer(failing, rules)
+    against, upwards = _advised_against(failing, blame), _mended_by_newer(failing, blame)
     changes: dict[str, Callable[[], Iterable[Change]]] = {}
     packages, releases, notes = {}, {}, []
     for name, found in stated.items():
@@ -122,7 +144,7 @@ def find_levers(
         if not alike or why_not:
             continue
         listed = list_releases(name) if name in concerned and list_releases is not None else ()
-        known = _list_ways(package, (*rules.releases(name), *listed), failing, rules)
+        known = _list_ways(package, (*rules.releases(name), *listed), failing, blame, rules)
         packages[name] = package
         if known:
             releases[name], ids = known, frozenset(subject for subject, _ in found)
@@ -256,7 +278,7 @@ _LONG_PAST = timedelta(days=730)
 
 
 def _list_ways(
-    package: Package, releases: Sequence[str], failing: Iterable[Finding], rules: RuleSet
+    package: Package, releases: Sequence[str], failing: Iterable[Finding], blame: Blame, rules: RuleSet
 ) -> tuple[str, ...]:
     """Return the final releases of the build here, without what is long past, but for what remedies of what fails go back to."""
     known = _final(with_same_build(package.name, package.version, releases, rules))
@@ -267,8 +289,8 @@ def _list_ways(
     least = str(date.fromisoformat(here) - _LONG_PAST)
     named = [
         compile_specifier(str(remedy["target"][package.name]))
-        for rule in filter(None, (rules.find(finding.rule_id) for finding in failing))
-        for remedy in rules.texts(rule).remedies
+        for finding in failing
+        for remedy in blame.remedies(finding)
         if remedy["verb"] == "downgrade" and package.name in remedy["target"]
     ]
     return tuple(
@@ -285,24 +307,22 @@ def _why_left(package: Package, files: EditableFiles) -> str | None:
     return None if files.can_move(package) else "no pin stands there that an edit or a program could move"
 
 
-def _advised_against(failing: Sequence[Finding], rules: RuleSet) -> dict[str, list[object]]:
+def _advised_against(failing: Sequence[Finding], blame: Blame) -> dict[str, list[object]]:
     """Collect the ranges that remedies of what fails move to and call unsafe."""
     found: dict[str, list[object]] = {}
     for finding in failing:
-        rule = rules.find(finding.rule_id)
-        for remedy in () if rule is None else rules.texts(rule).remedies:
+        for remedy in blame.remedies(finding):
             if remedy["verb"] in _RELEASES and remedy["safety"] != "safe":
                 for name, specifier in remedy["target"].items():
                     found.setdefault(name, []).append(compile_specifier(str(specifier)))
     return found
 
 
-def _mended_by_newer(failing: Sequence[Finding], rules: RuleSet) -> frozenset[str]:
+def _mended_by_newer(failing: Sequence[Finding], blame: Blame) -> frozenset[str]:
     """Name the packages that remedies of what fails move up, and none moves down: what is older may lack more than the defect."""
     moved: dict[str, set[str]] = {"upgrade": set(), "downgrade": set()}
     for finding in failing:
-        rule = rules.find(finding.rule_id)
-        for remedy in () if rule is None else rules.texts(rule).remedies:
+        for remedy in blame.remedies(finding):
             if remedy["verb"] in moved:
                 moved[remedy["verb"]].update(remedy["target"])
     return frozenset(moved["upgrade"] - moved["downgrade"])

@@ -135,6 +135,7 @@ def find_smaller_settings(subject: Subject, rules: RuleSet, files: EditableFiles
 _NEEDED: Mapping[tuple[str, Value], str] = {
     ("model.attn_implementation", "flash_attention_2"): "flash-attn",
     ("model.quantization", "nf4"): "bitsandbytes",
+    ("rollout.engine", "vllm"): "vllm",
     ("training.optimizer", "adamw_8bit"): "bitsandbytes",
     ("training.sharding", "zero"): "deepspeed",
     ("training.use_liger_kernel", True): "liger-kernel",

@@ -107,10 +107,15 @@ class RuleOutcome(NamedTuple):
 
 
 def has_say(rule: CompiledRule, role: str, subject: Subject) -> bool:
-    """Tell whether a rule is about a role: what a rollout does is said of the policy, first of all, its engine, and a teacher."""
-    if rule.phase == "rollout":
-        return role in {next(iter(subject.roles), ""), "rollout", "teacher"}
-    return role != "teacher"
+    """Tell whether a rule is about a role: what a rollout or its engine does is said of the policy, the engine, and a teacher."""
+    if role in {next(iter(subject.roles), ""), "rollout"}:
+        return role != "teacher" or rule.phase == "rollout"
+    return (rule.phase == "rollout") == (role == "teacher") and not _is_of_engine(rule)
+
+
+def _is_of_engine(rule: CompiledRule) -> bool:
+    """Tell whether a rule is about one engine, which a run has once, whichever roles its configuration gives the settings to."""
+    return rule.when is not None and any(part[1:2] == [["fact", "rollout.engine"]] for part in conjuncts(rule.when))
 
 
 class RelevantRules(NamedTuple):

@@ -647,6 +647,10 @@ def _claim_hardware(device: Hardware, rank: int, claims: dict[str, list[Claim]])
         started = [claim.value for claim in claims.get("hardware.world_size", ()) if isinstance(claim.value, int)]
         nodes = [claim.value for claim in claims["hardware.nodes"] if claim.rank != LOOKED_UP]
         ranks = device.gpus_per_node * next((number for number in nodes if isinstance(number, int)), 1)
+        if ranks > device.gpus_per_node == max(started, default=0) * each:  # those of all nodes were counted
+            own = claims.pop("hardware.gpus_per_node")[:-1]
+            claims.update({"hardware.gpus_per_node": own} if own else {})
+            return
         if (not started and each == 1) or max(started, default=0) > ranks:
             return
         if started and [claim.value for claim in claims.get("rollout.colocated", ())] == [False]:

@@ -306,3 +306,15 @@ def test_of_changes_that_cost_alike_the_one_that_moves_fewer_packages_is_made() 
     write("run.sh", PPO)
     found = plan("--gpu", "8xH100-80GB", "--select", "vllm/reads-removed-tokenizer-attribute")
     assert [(change["name"], change["after"]) for change in found["changes"]] == [("transformers", "4.57.6")]
+
+
+@pytest.mark.parametrize(("gpu", "each"), [("16xH100-80GB", 8), ("8xH100-80GB", 8)])
+def test_devices_of_all_nodes_are_no_more_than_the_launcher_starts(gpu: str, each: int) -> None:
+    require(trl="0.20.0", accelerate="1.10.0")
+    write("acc.yaml", "distributed_type: FSDP\nnum_machines: 2\nnum_processes: 16\nfsdp_config: {fsdp_version: 2}\n")
+    write(
+        "run.sh", "accelerate launch --config_file acc.yaml -m trl.scripts.sft --model_name_or_path Qwen/Qwen2.5-7B\n"
+    )
+    found = json.loads(run("facts", ".", "--gpu", gpu, "--format", "json").out)
+    facts = {one["name"]: one["value"] for one in found["subjects"][0]["facts"]}
+    assert (facts["hardware.world_size"], facts["hardware.gpus_per_node"]) == (16, each)

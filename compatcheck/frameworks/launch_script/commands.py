@@ -145,9 +145,9 @@ def read_launch(
         first = first._replace(gaps=(*first.gaps, *_unheard(launch, first)))
         return first, *documents[1:]
     source = launch.command.source
-    retriever = _retriever(launch)
-    if retriever is not None:
-        return (retriever,)
+    aside = _converter(launch) or _retriever(launch)
+    if aside is not None:
+        return (aside,)
     references = (*_program_reference(launch), *_named_files(launch))
     command = Document("script", source, (), references=references, is_command=True, passed=_passed(launch))
     command = command._replace(gaps=(_may_set_all(launch),))
@@ -272,6 +272,14 @@ def _named_files(launch: Launch) -> Iterator[tuple[str, str, str]]:
 def _program_reference(launch: Launch) -> tuple[tuple[str, str, str], ...]:
     """Name the Python script, whose literals count where the command line leaves something open; a module is one by its name."""
     return (("program", launch.file, "(program)"),) if launch.kind != "tool" and launch.file.endswith(".py") else ()
+
+
+def _converter(launch: Launch) -> Document | None:
+    """Return what the script says that DeepSpeed puts into each checkpoint: it merges those of all ranks."""
+    if os.path.basename(launch.file) != "zero_to_fp32.py":
+        return None
+    statement = Statement("run.converts_zero_checkpoint", "(program)", True)
+    return Document("launcher", launch.command.source, (statement,), is_command=True)
 
 
 def _retriever(launch: Launch) -> Document | None:

@@ -565,7 +565,7 @@ def _tell_adapters(found: Findings, script: Script, *, has_adapters: bool) -> It
 
 
 def _tell_of_run(found: Findings, script: Script) -> Iterator[Statement]:
-    """Say what the calls of a script tell of its run: whether it builds engines again, and whose methods give it adapters."""
+    """Say what calls tell of the run: whether it builds engines again or merges a checkpoint, and who gives it adapters."""
     again = _builds_again(found, script)
     if again is not None:
         yield again
@@ -573,6 +573,10 @@ def _tell_of_run(found: Findings, script: Script) -> Iterator[Statement]:
     keeps = keeps_model(script.tree, {_BUILDS_ENGINE}) if repeats and "initialize" in script.names else None
     if keeps is not None:
         yield Statement("run.model_outlives_engine", _BUILDS_ENGINE, value=keeps)
+    converts = next((one for one in script.calls() if one.name in _CONVERTS_ZERO), None)
+    if converts is not None:
+        found.lines[converts.name] = converts.line
+        yield Statement("run.converts_zero_checkpoint", converts.name, value=True)
     own_adapter = find_own_adapter(script, found.objects)
     if own_adapter is not None:
         found.lines[own_adapter.name] = own_adapter.line
@@ -685,6 +689,14 @@ def _tell_order(found: Findings, script: Script) -> Iterator[Statement]:
 
 
 _BUILDS_ENGINE = "deepspeed.initialize"
+_CONVERTS_ZERO = frozenset(
+    {
+        "convert_zero_checkpoint_to_fp32_state_dict",
+        "get_fp32_state_dict_from_zero_checkpoint",
+        "load_state_dict_from_zero_checkpoint",
+    }
+)
+"""Functions of deepspeed.utils.zero_to_fp32 that merge the checkpoints of all ranks."""
 _NO_ADAPTERS, _NO_OWN_ADAPTERS = "(no adapters)", "(no adapters of the model's own)"
 _GIVE_ADAPTERS = {"get_peft_model", "get_peft_config", "PeftModel", "add_adapter", "load_adapter", *ADAPTER_CONFIGS}
 

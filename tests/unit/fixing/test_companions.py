@@ -17,7 +17,12 @@ Rows = Mapping[str, Mapping[str, str]]
 """Release → what it requires."""
 RELEASES = {"engine": ("1.0", "1.1", "1.2", "2.0"), "torch": ("2.5.0", "2.5.1", "2.6.0")}
 
-DATES = {"serve": {"0.2": "2023-12-01", "0.9": "2025-07-01"}, "torch": {"2.5.1": "2024-10-29", "2.6.0": "2025-01-29"}}
+DATES = {
+    "frame": {"1": "2025-02-15", "2": "2025-03-30", "3": "2026-06-01"},
+    "engine": {"2.0": "2026-05-03"},
+    "serve": {"0.2": "2023-12-01", "0.9": "2025-07-01"},
+    "torch": {"2.5.1": "2024-10-29", "2.6.0": "2025-01-29"},
+}
 
 
 class Rules:
@@ -52,6 +57,12 @@ def companions(pins: Mapping[str, Rows], extras: Mapping[str, Rows] = {}, **vers
 def moved(found: object) -> dict[str, str]:
     assert isinstance(found, dict)
     return {name: release for name, (release, _) in found.items()}
+
+
+def test_the_open_range_of_a_release_long_before_is_no_promise_though_it_is_newer_than_the_one_here() -> None:
+    pins = {"frame": {"1": {"engine": "<=1.0"}, "2": {"engine": ""}, "3": {"engine": ""}}}
+    found = companions(pins, frame="1", engine="1.0").complete({"engine": "2.0"})
+    assert moved(found) == {"frame": "3"}
 
 
 def test_the_nearest_release_of_the_holder_that_allows_it_moves_along() -> None:

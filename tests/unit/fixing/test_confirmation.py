@@ -103,7 +103,7 @@ class Installed:
 def confirm(uv: Uv) -> tuple[Confirmed, Questions]:
     packages = {name: Package(name, version, Source("s")) for name, version in CURRENT.items()}
     releases = {name: tuple(sorted((*RELEASES[name], CURRENT[name]))) for name in RELEASES}
-    levers = Levers(LEVERS, packages, releases, {}, (), Blame(open_rules(())))
+    levers = Levers(LEVERS, packages, releases, {}, (), Blame(open_rules(()), ()))
     questions = Questions(Alone(), levers, Installed(), uv)  # type: ignore[arg-type]
     return search_confirmed(LEVERS, Fails(), questions), questions
 

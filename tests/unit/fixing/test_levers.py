@@ -129,6 +129,49 @@ def test_a_default_that_a_setting_gives_back_blames_no_release() -> None:
     assert found.blamed(failing).isdisjoint({"transformers", "trl"}), "transformers 4 loads float32 as well"
 
 
+@pytest.mark.parametrize(
+    ("requirement", "facts", "rule_id"),
+    [
+        (
+            "peft==0.21.2",
+            "model: {from: falcon-h1-7b}\ntraining: {framework: custom, peft: lora, lora_target_modules: [all-linear]}\n",
+            "peft/all-linear-names-mamba-projection",
+        ),
+        (
+            "deepspeed==0.19.1",
+            (
+                "model: llama-3-8b\nrun: {repeated_initialize: true}\nhardware: {world_size: 8}\n"
+                "training: {framework: custom, sharding: zero, peft: null, zero_stage: 2, offload_optimizer: null}\n"
+            ),
+            "deepspeed/engine-lives-as-long-as-its-model",
+        ),
+        (
+            "deepspeed==0.18.9",
+            (
+                "model: llama-3-8b\nhardware: {world_size: 8}\ntraining: {framework: custom, sharding: zero, zero_stage: 2,"
+                " deepcompile: true, compile: true, peft: null, grad_accum_dtype: bfloat16}\n"
+            ),
+            "deepspeed/deepcompile-reduce-targets-kept",  # the newer release is a remedy of stage 1 alone
+        ),
+    ],
+)
+def test_what_a_setting_or_a_hand_mends_blames_no_release(requirement: str, facts: str, rule_id: str) -> None:
+    Path("requirements.txt").write_text(f"{requirement}\n")
+    Path("facts.yaml").write_text(f"compatcheck: 1\n{facts}")
+    stated = read("requirements.txt", "facts.yaml")
+    (failing,) = (one for one in findings(stated) if one.rule_id == rule_id)
+    found = find_levers((stated,), [failing], criteria().rules, EditableFiles((stated,)), None)
+    assert requirement.partition("=")[0] not in found.blamed(failing)
+
+
+def test_releases_that_do_not_go_together_are_blamed_though_a_note_says_which_do() -> None:
+    Path("requirements.txt").write_text("torch==2.6.0\nxformers==0.0.28\n")
+    stated = read("requirements.txt")
+    (failing,) = (one for one in findings(stated) if one.rule_id == "xformers/kernels-for-another-torch")
+    found = find_levers((stated,), [failing], criteria().rules, EditableFiles((stated,)), None)
+    assert {"torch", "xformers"} <= found.blamed(failing)
+
+
 def test_what_no_index_has_is_left_alone() -> None:
     assert "deepspeed" not in levers_of("deepspeed @ file:///w/deepspeed-0.16.4-py3-none-any.whl\n").changes
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from compatcheck.fixing.settings import _list_needed
 from tests.cli.run_cli import run
 
 LLAMAFACTORY = """\
@@ -65,6 +66,11 @@ def test_the_plan_names_the_keys_of_the_file_and_comes_to_its_number() -> None:
         outcome["needed_bytes"],
         outcome["verdict"],
     )
+
+
+def test_an_engine_that_is_asked_for_is_a_distribution() -> None:
+    assert _list_needed({"rollout.engine": "vllm"}) == ("vllm",)
+    assert _list_needed({"rollout.engine": "hf"}) == ()
 
 
 @pytest.mark.parametrize("listed", ["uv.lock", "hashes"])

@@ -79,6 +79,16 @@ def test_what_a_rollout_costs_is_the_policys() -> None:
     assert [finding.role for finding in findings("rollout", rollout=KNOWN)] == ["rollout"]
 
 
+def test_what_an_engine_costs_while_it_loads_is_the_policys() -> None:
+    roles = {
+        "actor": {**KNOWN, "rollout.engine": "vllm"},
+        "reference": {**KNOWN, "rollout.engine": "vllm", "model.parameters": 2**30, "program.keeps_graph": False},
+    }
+    assert [one.role for one in findings("load", when="rollout.engine == 'vllm'", **roles)] == ["actor"]
+    assert [one.role for one in findings("load", when="rollout.engine in {'vllm', 'sglang'}", **roles)] == ["actor"]
+    assert [one.role for one in findings("load", **roles)] == ["actor", "reference"]
+
+
 def test_the_title_names_the_role_of_what_is_said_of_several() -> None:
     smaller = {**KNOWN, "model.parameters": 2**30}
     titles = [finding.title for finding in findings(actor=KNOWN, critic=smaller)]

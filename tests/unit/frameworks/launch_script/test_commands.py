@@ -51,6 +51,11 @@ def test_a_program_with_options_of_its_own_may_name_a_deepspeed_file() -> None:
     assert ("deepspeed", "d.json", "--deepspeed_config") in documents[0].references
 
 
+def test_the_script_in_a_checkpoint_of_deepspeed_merges_it() -> None:
+    ((_, documents),) = runs("python out/zero_to_fp32.py out/checkpoint-10 out/whole")
+    assert facts(documents[0]) == {"run.converts_zero_checkpoint": True}
+
+
 def test_a_retriever_on_the_devices_is_a_fact() -> None:
     ((_, documents),) = runs("python search/retrieval_server.py --index_path i --faiss_gpu")
     assert facts(documents[0]) == {"run.retriever_on_gpu": True}

@@ -146,6 +146,15 @@ def test_an_adapter_is_merged_where_it_was_trained(tmp_path: Path, end: str, mer
     assert facts(read(tmp_path, MERGED + end)).get("run.merges_adapter") is merges
 
 
+@pytest.mark.parametrize(
+    "name", ["get_fp32_state_dict_from_zero_checkpoint", "convert_zero_checkpoint_to_fp32_state_dict"]
+)
+def test_a_script_that_merges_a_checkpoint_of_zero_says_so(tmp_path: Path, name: str) -> None:
+    merged = f"\nfrom deepspeed.utils.zero_to_fp32 import {name}\nweights = {name}('out', 'whole')\n"
+    assert facts(read(tmp_path, MERGED + merged)).get("run.converts_zero_checkpoint") is True
+    assert "run.converts_zero_checkpoint" not in facts(read(tmp_path, MERGED))
+
+
 _LOADED = """
 from peft import AutoPeftModelForCausalLM, PeftModel
 from transformers import AutoModelForCausalLM
