@@ -110,7 +110,7 @@ def has_say(rule: CompiledRule, role: str, subject: Subject) -> bool:
     """Tell whether a rule is about a role: what a rollout or its engine does is said of the policy, the engine, and a teacher."""
     if role in {next(iter(subject.roles), ""), "rollout"}:
         return role != "teacher" or rule.phase == "rollout"
-    return (rule.phase == "rollout") == (role == "teacher") and not _is_of_engine(rule)
+    return rule.phase == "rollout" if role == "teacher" else rule.phase != "rollout" and not _is_of_engine(rule)
 
 
 def _is_of_engine(rule: CompiledRule) -> bool:
